@@ -2,9 +2,8 @@
 //!
 //! A crate may use those listed for it and nothing else of the workspace; tests and examples, which
 //! may use everything below the top, are dev-dependencies. Files of a crate import each other in
-//! one direction only; crates that do not keep to that yet are listed with how many files are in
-//! circles, which may only shrink. ARCHITECTURE.md, "Layers", shows both lists, and is checked
-//! against them. Not here: how imports are found (`modules`).
+//! one direction only. ARCHITECTURE.md, "Layers", shows the list of crates, and is checked against
+//! it. Not here: how imports are found (`modules`).
 
 use crate::modules::{FileId, Imports, Tree, circles, imports, read_crate};
 use crate::steps::{cargo, output};
@@ -100,9 +99,6 @@ const ROOMS: &[(&str, &[&str])] = &[(
     &["host", "fds", "session", "process", "policy", "remote", "io", "ready", "moves", "control"],
 )];
 
-/// Files in import circles, of crates that have any.
-const CIRCLES: &[(&str, usize)] = &[("sojourn-carrier", 10), ("sojourn-server", 12)];
-
 /// Fails on the first dependency between crates that is not allowed, on circles within crates, and
 /// if ARCHITECTURE.md says something else.
 pub(crate) fn check() -> Result<()> {
@@ -158,24 +154,17 @@ fn check_dependencies(package: &Value) -> Result<()> {
 /// What is wrong with the imports between one package's files; nothing if nothing is.
 fn check_files(package: &Value) -> Result<String> {
     let name = package["name"].as_str().unwrap_or_default();
-    let allowed = CIRCLES.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count);
     let (count, described) = circles_of(package, false)?;
+    if count > 0 {
+        return Ok(format!("{name}: {count} files in circles:\n{described}"));
+    }
     if let Some((_, rooms)) = ROOMS.iter().find(|(known, _)| *known == name) {
         let upwards = upwards_of(package, rooms)?;
         if !upwards.is_empty() {
             return Ok(format!("{name}: a room imports one above it:\n{upwards}\n"));
         }
     }
-    Ok(match count {
-        _ if count == allowed => String::new(),
-        _ if count > allowed => {
-            format!("{name}: {count} files in circles, {allowed} may be:\n{described}")
-        }
-        _ => format!(
-            "{name}: only {count} files are in circles, not {allowed}: lower the number in \
-             xtask/src/layers.rs\n"
-        ),
-    })
+    Ok(String::new())
 }
 
 /// Imports of a room by one that stands before it.
@@ -235,12 +224,11 @@ fn circles_of(package: &Value, every: bool) -> Result<(usize, String)> {
     Ok((count, described))
 }
 
-/// Fails unless the page shows both lists as they are.
+/// Fails unless the page shows the list as it is.
 fn check_page(page: &str) -> Result<()> {
-    for list in [layers_list(), circles_list()] {
-        if !page.contains(&list) {
-            bail!("ARCHITECTURE.md, \"Layers\", must have this list:\n\n{list}");
-        }
+    let list = layers_list();
+    if !page.contains(&list) {
+        bail!("ARCHITECTURE.md, \"Layers\", must have this list:\n\n{list}");
     }
     Ok(())
 }
@@ -254,15 +242,6 @@ fn layers_list() -> String {
     };
     let lines: Vec<String> = LAYERS.iter().map(line).collect();
     format!("```text\ncrate       may use\n{}\n```\n", lines.join("\n"))
-}
-
-/// The crates that still have circles.
-fn circles_list() -> String {
-    let short = |name: &'static str| name.strip_prefix("sojourn-").unwrap_or(name);
-    let line = |(name, count): &(&'static str, usize)| format!("{:<12}{count}\n", short(name));
-    let lines: String = CIRCLES.iter().map(line).collect();
-    let lines = if lines.is_empty() { "(none)\n".to_owned() } else { lines };
-    format!("```text\ncrate       files in circles\n{lines}```\n")
 }
 
 #[cfg(test)]

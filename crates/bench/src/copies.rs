@@ -3,14 +3,14 @@
 //!
 //! One thread, private memory. What is measured is the loop that the data path uses
 //! (`sojourn_shm::copy`) beside the C library's, the processor's string instruction and plain
-//! vector loops (`ways.rs`).
+//! vector loops (`routines.rs`).
 
-mod ways;
+mod routines;
 
 use anyhow::Result;
 use serde::Serialize;
 
-use self::ways::Way;
+use self::routines::Routine;
 use crate::machine::Machine;
 use crate::os::now_ns;
 use crate::reach::Reach;
@@ -20,7 +20,7 @@ use crate::table::{Table, bytes, ratio};
 /// What the caches have of source and target, and what follows the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Place {
+pub(crate) enum CacheState {
     /// The same two buffers again and again.
     InCache,
     /// Other buffers each time, of more memory than caches have.
@@ -29,7 +29,7 @@ pub(crate) enum Place {
     NotInCacheThenRead,
 }
 
-impl Place {
+impl CacheState {
     const ALL: [Self; 3] = [Self::InCache, Self::NotInCache, Self::NotInCacheThenRead];
 
     fn title(self) -> &'static str {
@@ -47,7 +47,7 @@ impl Place {
     }
 
     /// Stores past the caches are compared where they are paid for.
-    fn compares(self, way: &Way) -> bool {
+    fn compares(self, way: &Routine) -> bool {
         !way.is_ours && (self == Self::NotInCacheThenRead || !way.bypasses_caches)
     }
 }
@@ -55,7 +55,7 @@ impl Place {
 /// One size, alignment and way.
 #[derive(Clone, Debug, Serialize)]
 struct Cell {
-    place: Place,
+    place: CacheState,
     size: usize,
     /// Bytes behind the beginning of a page.
     source: usize,
@@ -81,7 +81,7 @@ pub(crate) struct Choice {
     size: Vec<usize>,
     /// Only with the caches in this state; may be given several times.
     #[arg(long)]
-    place: Vec<Place>,
+    place: Vec<CacheState>,
 }
 
 const SIZES: [usize; 15] = [
@@ -133,13 +133,13 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
         "Copies on {}, gigabytes a second; source and target: bytes behind a page.\n",
         machine.processor
     );
-    let ways = ways::all();
+    let ways = routines::all();
     let (rounds, batch_ns) = if quick { (1, 1_000) } else { (25, 30_000) };
     let mut arena = Arena::new(if quick { NEAR } else { FAR });
     let is_wanted = |size: &usize| choice.size.is_empty() || choice.size.contains(size);
     let mut cells = Vec::new();
-    let has_place = |place: &Place| choice.place.is_empty() || choice.place.contains(place);
-    for place in Place::ALL.into_iter().filter(has_place) {
+    let has_place = |place: &CacheState| choice.place.is_empty() || choice.place.contains(place);
+    for place in CacheState::ALL.into_iter().filter(has_place) {
         let mut table = Table::new(
             ["size", "source", "target"]
                 .into_iter()
@@ -171,7 +171,7 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
 /// One line of the table.
 #[derive(Clone, Copy)]
 struct Spot {
-    place: Place,
+    place: CacheState,
     size: usize,
     source: usize,
     target: usize,
@@ -179,7 +179,13 @@ struct Spot {
 
 impl Spot {
     /// Every way's rate over the rounds, in which all have their turn.
-    fn measure(&self, ways: &[Way], arena: &mut Arena, rounds: usize, batch_ns: u64) -> Vec<f64> {
+    fn measure(
+        &self,
+        ways: &[Routine],
+        arena: &mut Arena,
+        rounds: usize,
+        batch_ns: u64,
+    ) -> Vec<f64> {
         let mut times = vec![Vec::with_capacity(rounds); ways.len()];
         // As many copies a turn as take about that long at 20 GB/s.
         let count = (batch_ns as usize * 20 / self.size.max(1)).clamp(2, 2000);
@@ -195,21 +201,21 @@ impl Spot {
     }
 
     /// Nanoseconds of one copy.
-    fn turn(&self, way: &Way, arena: &mut Arena, count: usize) -> f64 {
+    fn turn(&self, way: &Routine, arena: &mut Arena, count: usize) -> f64 {
         // The way before may have left nothing in the caches.
         arena.copy(way, self.source, self.target, self.size);
         let start = now_ns();
         for _ in 0..count {
-            let page = if self.place == Place::InCache { 0 } else { arena.next(self.size) };
+            let page = if self.place == CacheState::InCache { 0 } else { arena.next(self.size) };
             let target = arena.copy(way, page + self.source, page + self.target, self.size);
-            if self.place == Place::NotInCacheThenRead {
+            if self.place == CacheState::NotInCacheThenRead {
                 std::hint::black_box(sum(target));
             }
         }
         (now_ns() - start) as f64 / count as f64
     }
 
-    fn line(&self, ways: &[Way], found: &[f64]) -> Vec<String> {
+    fn line(&self, ways: &[Routine], found: &[f64]) -> Vec<String> {
         let (ours, best) = compared(self.place, ways, found);
         let mut cells = vec![bytes(self.size), self.source.to_string(), self.target.to_string()];
         cells.extend(found.iter().map(|rate| format!("{rate:.1}")));
@@ -219,16 +225,16 @@ impl Spot {
 }
 
 /// Our rate, and the best of those that it is compared with.
-fn compared(place: Place, ways: &[Way], found: &[f64]) -> (f64, f64) {
-    let of = |wanted: &dyn Fn(&Way) -> bool| {
+fn compared(place: CacheState, ways: &[Routine], found: &[f64]) -> (f64, f64) {
+    let of = |wanted: &dyn Fn(&Routine) -> bool| {
         let rates = ways.iter().zip(found).filter(|(way, _)| wanted(way));
         rates.map(|(_, &rate)| rate).fold(0.0, f64::max)
     };
     (of(&|way| way.is_ours), of(&|way| place.compares(way)))
 }
 
-fn judge(ways: &[Way], cells: &[Cell]) -> Vec<Reach> {
-    let of = |place: Place| {
+fn judge(ways: &[Routine], cells: &[Cell]) -> Vec<Reach> {
+    let of = |place: CacheState| {
         let rates: Vec<f64> =
             cells.iter().filter(|cell| cell.place == place).map(|cell| cell.gb_per_s).collect();
         let lines = rates.chunks(ways.len()).map(|found| compared(place, ways, found));
@@ -236,7 +242,7 @@ fn judge(ways: &[Way], cells: &[Cell]) -> Vec<Reach> {
         let target = format!("{}: at every size and alignment, of the best way", place.title());
         Reach::at_least(target, worst, Some(1.0), 0.9)
     };
-    Place::ALL.map(of).into()
+    CacheState::ALL.map(of).into()
 }
 
 /// Eight bytes of each cache line.
@@ -274,7 +280,7 @@ impl Arena {
 
     /// Copies; answers the copy.
     #[allow(unsafe_code, reason = "ways to copy take addresses")]
-    fn copy(&mut self, way: &Way, from: usize, to: usize, len: usize) -> &[u8] {
+    fn copy(&mut self, way: &Routine, from: usize, to: usize, len: usize) -> &[u8] {
         let source = &self.source[self.skip.0 + from..][..len];
         let target = &mut self.target[self.skip.1 + to..][..len];
         // SAFETY: both have `len` bytes, of two allocations.
@@ -293,7 +299,7 @@ mod tests {
         let pattern: Vec<u8> = (0..5000_usize).map(|n| (n % 251) as u8).collect();
         let skip = arena.skip.0;
         arena.source[skip..][..5000].copy_from_slice(&pattern);
-        for way in ways::all() {
+        for way in routines::all() {
             for len in [0, 1, 31, 100, 4097] {
                 assert_eq!(arena.copy(&way, 5, 40, len), &pattern[5..][..len], "{}", way.name);
                 arena.target.fill(0);

@@ -25,7 +25,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use self::measure::{Cell, Settings};
-use self::way::Way;
+use self::way::RunMode;
 use self::world::World;
 use crate::machine::Machine;
 use crate::reach::Reach;
@@ -49,7 +49,7 @@ pub(crate) struct Choice {
     row: Vec<String>,
     /// Only this way, and plain; may be given several times.
     #[arg(long)]
-    way: Vec<Way>,
+    way: Vec<RunMode>,
 }
 
 impl Choice {

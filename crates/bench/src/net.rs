@@ -25,7 +25,7 @@ use serde::Serialize;
 use self::measure::{Cell, Settings};
 #[cfg(feature = "rivals")]
 pub(crate) use self::rivals::smoltcp::main as smoltcp;
-use self::way::Way;
+use self::way::Stacks;
 use self::world::World;
 use crate::machine::Machine;
 use crate::reach::Reach;
@@ -47,7 +47,7 @@ pub(crate) struct Choice {
     row: Vec<String>,
     /// Only this way, and the kernel's; may be given several times.
     #[arg(long)]
-    way: Vec<Way>,
+    way: Vec<Stacks>,
     /// At most so many rounds.
     #[arg(long)]
     rounds: Option<usize>,
@@ -61,8 +61,8 @@ impl Choice {
         self.row.is_empty() || self.row.iter().any(|part| name.contains(part.as_str()))
     }
 
-    fn has_way(&self, way: Way) -> bool {
-        way == Way::Kernel || self.way.is_empty() || self.way.contains(&way)
+    fn has_way(&self, way: Stacks) -> bool {
+        way == Stacks::Kernel || self.way.is_empty() || self.way.contains(&way)
     }
 }
 

@@ -3,9 +3,11 @@
 //!
 //! Not here: what rules say (`sojourn_firewall`), what is remembered of them (`rules`).
 
-use crate::carrier::{Carrier, Entry, Phase, later};
-use crate::metastate::Way;
-use crate::moves::way_of;
+use crate::carrier::Carrier;
+use crate::clock::later;
+use crate::metastate::NextHop;
+use crate::next_hop::next_hop_of;
+use crate::session::Phase;
 use sojourn_filter::Key;
 use sojourn_firewall::{Interface, RESURVEY_US, Session};
 use sojourn_proto::time::Instant;
@@ -13,8 +15,9 @@ use sojourn_session::ReasonT;
 use sojourn_wire::Protocol;
 
 impl Carrier {
-    /// Whether something of the host could speak about the session's packets, which go by `way`.
-    pub(crate) fn is_filtered(&mut self, key: &Key, way: Option<&Way>) -> bool {
+    /// Whether something of the host could speak about the session's packets, which go by
+    /// `next_hop`.
+    pub(crate) fn is_filtered(&mut self, key: &Key, next_hop: Option<&NextHop>) -> bool {
         let Self { rules: Some(rules), conntrack, sessions, .. } = self else { return false };
         // Before the connection tracking is asked, which takes system calls.
         if rules.firewall.says_nothing() {
@@ -26,7 +29,10 @@ impl Carrier {
             protocol: key.protocol(),
             local: key.local(),
             remote: key.remote(),
-            interface: way.map(|way| Interface { index: way.interface, name: way.name.clone() }),
+            interface: next_hop.map(|next_hop| Interface {
+                index: next_hop.interface,
+                name: next_hop.name.clone(),
+            }),
             is_established: key.protocol() == Protocol::Tcp && is_established(),
         };
         let Some(hook) = rules.firewall.concerning(&session) else { return false };
@@ -58,7 +64,7 @@ impl Carrier {
 
     /// The same while there are sessions that they could concern. When to look again.
     pub(crate) fn survey_rules(&mut self, at: Instant) -> Option<Instant> {
-        if self.entries.is_empty() {
+        if self.table.is_empty() {
             return None;
         }
         self.resurvey_rules(at);
@@ -72,18 +78,18 @@ impl Carrier {
     }
 
     fn rules_changed(&mut self) {
-        for local in self.entries.keys().copied().collect::<Vec<_>>() {
+        for local in self.table.keys().copied().collect::<Vec<_>>() {
             self.judge(local);
         }
     }
 
     /// Sends a session home if the rules concern it.
     pub(crate) fn judge(&mut self, local: u64) {
-        let Some(entry) = self.entries.get(&local) else { return };
-        let (keys, planned) = (entry.keys(), entry.plan.as_ref().map(|plan| plan.way.clone()));
+        let Some(session) = self.table.get(&local) else { return };
+        let (keys, planned) = (session.keys(), session.plan().map(|plan| plan.next_hop.clone()));
         let is_filtered = keys.iter().any(|key| {
-            let way = planned.clone().or_else(|| way_of(&mut self.metastate, key));
-            self.is_filtered(key, way.as_ref())
+            let next_hop = planned.clone().or_else(|| next_hop_of(&mut self.metastate, key));
+            self.is_filtered(key, next_hop.as_ref())
         });
         if is_filtered {
             self.send_home(local, ReasonT::Firewall);
@@ -92,15 +98,12 @@ impl Carrier {
 
     /// Whoever has the session is to let go of it; one that is not away yet is left alone.
     pub(crate) fn send_home(&mut self, local: u64, reason: ReasonT) {
-        match self.entries.get(&local) {
-            Some(Entry { phase: Phase::Lent(lent), .. }) => lent.call_home(),
-            Some(Entry { phase: Phase::Datagrams(lodger), .. }) => lodger.call_home(),
-            Some(Entry { phase: Phase::Expected { .. } | Phase::Waiting(_), .. }) => {
-                return self.end(local);
-            }
-            // A datagram session's is `Between` until it is joined.
-            Some(Entry { phase: Phase::Offered { .. } | Phase::Between, .. }) => {
-                self.entries.remove(&local);
+        match self.table.get(&local).map(|session| &session.phase) {
+            Some(Phase::Delegated(delegated)) => delegated.call_home(),
+            Some(Phase::UdpDelegated(delegated)) => delegated.call_home(),
+            Some(Phase::UdpWaiting(_) | Phase::Waiting(_)) => return self.end(local),
+            Some(Phase::Offered { .. } | Phase::UdpOffered(_)) => {
+                self.table.remove(&local);
                 return self.sessions.left(local, reason, 0, 0);
             }
             None => {}

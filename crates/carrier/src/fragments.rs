@@ -10,7 +10,7 @@
 //!
 //! Not here: the notes (`sojourn_filter`), what becomes of the session (`carrier`).
 
-use crate::carrier::later;
+use crate::clock::later;
 use sojourn_filter::Key;
 use sojourn_proto::time::Instant;
 use std::collections::HashMap;

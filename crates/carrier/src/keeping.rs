@@ -12,18 +12,15 @@
 //! Where the server has no path there is no keeper, and sessions end with the server. Not here:
 //! what becomes of what is taken over (`adopt`), the keeper itself (`sojourn_filter::keeper`).
 
-use crate::carrier::Kept;
-use crate::metastate::Mac;
+use crate::label::{Kept, Label};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use sojourn_filter::keeper::{self, Keeper, Patience};
 use sojourn_filter::{Filter, OwnerId, holding_of};
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 /// What a program that has a carrier is run with to be its keeper; the path of the socket follows.
@@ -39,95 +36,8 @@ const PATIENCE: Patience = Patience {
 /// How long the keeper of a server that has just died may take to notice.
 const FIND_LIMIT: Duration = Duration::from_secs(2);
 
-/// A session's numbers, as the keeper has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Label {
-    pub(crate) token: u64,
-    pub(crate) stream: u64,
-    /// The carrier's.
-    pub(crate) side: u8,
-    pub(crate) ring_bytes: [u32; 2],
-    pub(crate) peer_inbox: u64,
-    pub(crate) peer_slot: u32,
-    pub(crate) pid: u32,
-    pub(crate) interface: u32,
-    pub(crate) owner: u32,
-    pub(crate) link: u64,
-    /// Of a port: the link address that its frames are sent from.
-    pub(crate) port: Option<Mac>,
-    /// Of a UDP socket's session.
-    pub(crate) datagrams: Option<OfDatagrams>,
-}
-
-/// What the next server has to know of a UDP socket, which only its program has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OfDatagrams {
-    pub(crate) cookie: u64,
-    /// Datagrams of both families are its own.
-    pub(crate) is_both: bool,
-    /// Where its library asks for the carrier's attention.
-    pub(crate) own_inbox: u64,
-    pub(crate) own_slot: u32,
-}
-
-const SESSION: &str = "session";
 const LINK: &str = "link";
 const PROGRAM: &str = "program";
-
-impl fmt::Display for Label {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { token, stream, side, ring_bytes: [ring0, ring1], .. } = self;
-        let Self { peer_inbox, peer_slot, pid, interface, owner, link, .. } = self;
-        // No interface has this address.
-        let [a, b, c, d, e, g] = self.port.unwrap_or_default();
-        let port = u64::from_be_bytes([0, 0, a, b, c, d, e, g]);
-        write!(f, "{SESSION} {token} {stream} {side} {ring0} {ring1} {peer_inbox} {peer_slot} ")?;
-        write!(f, "{pid} {interface} {owner} {link} {port}")?;
-        let Some(OfDatagrams { cookie, is_both, own_inbox, own_slot }) = self.datagrams else {
-            return Ok(());
-        };
-        write!(f, " {cookie} {} {own_inbox} {own_slot}", u8::from(is_both))
-    }
-}
-
-impl FromStr for Label {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let mut words = text.split(' ');
-        if words.next() != Some(SESSION) {
-            return Err(());
-        }
-        let mut next = || words.next().and_then(|word| word.parse::<u64>().ok()).ok_or(());
-        let narrow = |number: u64| u32::try_from(number).map_err(drop);
-        let mut label = Self {
-            token: next()?,
-            stream: next()?,
-            side: u8::try_from(next()?).map_err(drop)?,
-            ring_bytes: [narrow(next()?)?, narrow(next()?)?],
-            peer_inbox: next()?,
-            peer_slot: narrow(next()?)?,
-            pid: narrow(next()?)?,
-            interface: narrow(next()?)?,
-            owner: narrow(next()?)?,
-            link: next()?,
-            port: mac_of(next()?)?,
-            datagrams: None,
-        };
-        if let Ok(cookie) = next() {
-            let is_both = next()? != 0;
-            let (own_inbox, own_slot) = (next()?, narrow(next()?)?);
-            label.datagrams = Some(OfDatagrams { cookie, is_both, own_inbox, own_slot });
-        }
-        if words.next().is_none() && label.side < 2 { Ok(label) } else { Err(()) }
-    }
-}
-
-/// The link address with this number; 0 is none.
-fn mac_of(number: u64) -> Result<Option<Mac>, ()> {
-    let [0, 0, mac @ ..] = number.to_be_bytes() else { return Err(()) };
-    Ok((number != 0).then_some(mac))
-}
 
 /// What an earlier server has left.
 #[derive(Debug, Default)]
@@ -404,37 +314,6 @@ fn file_at(path: &Path) -> Option<(u64, u64, i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn labels_come_back() {
-        let label = Label {
-            token: u64::MAX,
-            stream: 7,
-            side: 1,
-            ring_bytes: [4096, 8192],
-            peer_inbox: 9,
-            peer_slot: 3,
-            pid: 1234,
-            interface: 2,
-            owner: 5,
-            link: 11,
-            port: Some([2, 0, 0, 0, 0, 7]),
-            datagrams: None,
-        };
-        let text = label.to_string();
-        assert_eq!(text.parse(), Ok(label));
-        let label = Label { port: None, ..label };
-        assert_eq!(label.to_string().parse(), Ok(label));
-        assert_eq!(format!("{text} 1").parse::<Label>(), Err(()));
-        let of_datagrams =
-            OfDatagrams { cookie: u64::MAX, is_both: true, own_inbox: u64::MAX, own_slot: 8 };
-        let label = Label { datagrams: Some(of_datagrams), ..label };
-        let udp = label.to_string();
-        assert_eq!(udp.parse(), Ok(label));
-        assert_eq!(format!("{udp} 1").parse::<Label>(), Err(()));
-        assert_eq!(text.replace(" 1 ", " 2 ").parse::<Label>(), Err(()));
-        assert_eq!("link 3 sojourn_link".parse::<Label>(), Err(()));
-    }
 
     #[test]
     fn names_of_filters_tell_the_interface() {

@@ -1,5 +1,5 @@
-//! Takes TCP sessions with other hosts out of their kernel sockets, lends them to their programs,
-//! and puts them back.
+//! Takes TCP sessions with other hosts out of their kernel sockets, delegates them to their
+//! programs, and puts them back.
 //!
 //! A session that is away has its protocol state in the program's library (`sojourn_pump`), which
 //! gets its packets by a packet socket of its own. Its kernel socket stays connected, but hears
@@ -12,6 +12,8 @@
 mod addresses;
 mod adopt;
 mod carrier;
+mod clock;
+mod commands;
 mod conntrack;
 mod datagrams;
 mod export;
@@ -20,22 +22,33 @@ mod fragments;
 mod import;
 mod inboxes;
 mod keeping;
+mod label;
 mod links;
 pub mod metastate;
 mod moves;
 mod netlink;
+mod next_hop;
 mod paths;
+mod plan;
+mod quiesce;
 mod raw;
 mod repair;
 mod replay;
+mod reroute;
 mod returned;
+mod routers;
 mod rules;
+mod run;
+mod session;
 mod sessions;
+mod timers;
 mod too_big;
 mod tuning;
 
-pub use carrier::{Carrier, StartError};
+pub use carrier::Carrier;
+pub use commands::{Command, CommandReceiver, CommandSender, command_channel};
 pub use export::{ExportError, export};
 pub use import::{ImportError, import};
 pub use keeping::{ARGUMENT as KEEP, keep};
-pub use sessions::{Adopted, Door, Gate, Handed, Sessions, door};
+pub use run::StartError;
+pub use sessions::{Adopted, Sessions};

@@ -2,9 +2,10 @@
 //! a packet socket: on the interface itself, or at the far end of a port
 //! (`docs/understand/packet-path.md`).
 
-use crate::carrier::later;
-use crate::keeping::{Keeping, Label};
-use crate::metastate::{Mac, Way};
+use crate::clock::later;
+use crate::keeping::Keeping;
+use crate::label::Label;
+use crate::metastate::{Mac, NextHop};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::{
     AttachError, Filter, FlowError, Key, Method, Options, OwnerError, OwnerId, XdpMode,
@@ -71,7 +72,7 @@ struct Owner {
 }
 
 /// One interface.
-pub(crate) struct Link {
+pub(crate) struct FilteredInterface {
     filter: Filter,
     /// By what their programs know them by.
     owners: HashMap<u64, Owner>,
@@ -100,7 +101,7 @@ pub(crate) struct Program {
 
 /// All of them, by the interfaces' numbers.
 pub(crate) struct Links {
-    links: HashMap<u32, Link>,
+    links: HashMap<u32, FilteredInterface>,
     last: u64,
     /// That of a program's packet socket, if it has one.
     ring: Option<RingLayout>,
@@ -165,16 +166,20 @@ impl Links {
         RingT { slot_len, slots }
     }
 
-    /// Sees to it that the interface of a way has its filter.
-    pub(crate) fn open(&mut self, way: &Way) -> Result<&mut Link, LinkError> {
-        Ok(match self.links.entry(way.interface) {
+    /// Sees to it that the interface of a next hop has its filter.
+    pub(crate) fn open(&mut self, next_hop: &NextHop) -> Result<&mut FilteredInterface, LinkError> {
+        Ok(match self.links.entry(next_hop.interface) {
             Entry::Occupied(found) => found.into_mut(),
             Entry::Vacant(place) => {
-                let filter = Filter::attach(&way.name, OPTIONS)?;
+                let filter = Filter::attach(&next_hop.name, OPTIONS)?;
                 // Now, while nothing waits for it: starting a process takes a while.
                 self.keeping.ready();
-                self.keeping.link(way.interface, &filter);
-                place.insert(Link { filter, owners: HashMap::new(), idle_since: now() })
+                self.keeping.link(next_hop.interface, &filter);
+                place.insert(FilteredInterface {
+                    filter,
+                    owners: HashMap::new(),
+                    idle_since: now(),
+                })
             }
         })
     }
@@ -186,7 +191,8 @@ impl Links {
         holdings: Vec<(String, OwnedFd)>,
     ) -> Result<(), LinkError> {
         let filter = Filter::adopt(holdings, OPTIONS)?;
-        self.links.insert(index, Link { filter, owners: HashMap::new(), idle_since: now() });
+        self.links
+            .insert(index, FilteredInterface { filter, owners: HashMap::new(), idle_since: now() });
         Ok(())
     }
 
@@ -226,13 +232,13 @@ impl Links {
 
     /// Gives everything to the kernel that no adopted session is about. The sessions that were
     /// nobody's.
-    pub(crate) fn drop_strays(&mut self, is_known: &dyn Fn(&Key) -> bool) -> Vec<Key> {
-        let mut strays = Vec::new();
+    pub(crate) fn drop_unclaimed(&mut self, is_known: &dyn Fn(&Key) -> bool) -> Vec<Key> {
+        let mut unclaimed = Vec::new();
         for (index, link) in &mut self.links {
             let flows: Vec<_> = link.filter.flows().filter(|(key, _)| !is_known(key)).collect();
             for (key, _) in flows {
                 let _ = link.filter.remove_flow(&key);
-                strays.push(key);
+                unclaimed.push(key);
             }
             let known: Vec<_> = link.owners.values().map(|owner| owner.id).collect();
             let owners: Vec<_> = link.filter.sockets().map(|(owner, _)| owner).collect();
@@ -241,7 +247,7 @@ impl Links {
             }
             self.keeping.link(*index, &link.filter);
         }
-        strays
+        unclaimed
     }
 
     /// Has a new keeper hold all filters.
@@ -254,9 +260,13 @@ impl Links {
 
     /// Makes what a program needs for its first session on an interface, which takes a while and
     /// later would be waited for. What the program knows it by.
-    pub(crate) fn prepare(&mut self, way: &Way, program: Program) -> Result<u64, LinkError> {
+    pub(crate) fn prepare(
+        &mut self,
+        next_hop: &NextHop,
+        program: Program,
+    ) -> Result<u64, LinkError> {
         let (number, ring) = (self.last + 1, self.ring);
-        let link = self.open(way)?;
+        let link = self.open(next_hop)?;
         link.filter.attach_hook()?;
         let known = link.owners.iter().find(|(_, owner)| owner.is_for(&program));
         if let Some((number, _)) = known {
@@ -277,8 +287,8 @@ impl Links {
             is_adopted: false,
         };
         link.owners.insert(number, owner);
-        if let Some(link) = self.links.get(&way.interface) {
-            self.keeping.link(way.interface, &link.filter);
+        if let Some(link) = self.links.get(&next_hop.interface) {
+            self.keeping.link(next_hop.interface, &link.filter);
         }
         // Never used twice.
         self.last = number;
@@ -289,12 +299,12 @@ impl Links {
     /// them.
     pub(crate) fn take(
         &mut self,
-        way: &Way,
+        next_hop: &NextHop,
         program: Program,
         key: Key,
     ) -> Result<Ticket, LinkError> {
-        let number = self.prepare(way, program)?;
-        let link = self.open(way)?;
+        let number = self.prepare(next_hop, program)?;
+        let link = self.open(next_hop)?;
         let owner = link.owners.get_mut(&number).ok_or(LinkError::Descriptors)?;
         let socket = owner.socket.as_ref().ok_or(LinkError::Descriptors)?;
         let socket =
@@ -326,7 +336,7 @@ impl Links {
             at >= over
         };
         let Self { links, keeping, .. } = self;
-        links.retain(|index, Link { filter, owners, idle_since }| {
+        links.retain(|index, FilteredInterface { filter, owners, idle_since }| {
             let mut leaves = |owner: &Owner| {
                 owner.sessions == 0 && (owner.is_adopted || is_over(owner.idle_since))
             };

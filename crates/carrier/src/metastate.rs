@@ -1,4 +1,4 @@
-//! The way to a session's peer: interface, next hop, its address on the link, the largest packet.
+//! The next hop towards a session's peer: interface, its address on the link, the largest packet.
 //!
 //! What of the protocols is not any one session's. The kernel has it and goes on keeping it; here
 //! is what it says for one destination, and notice that it may say something else now. ARP and
@@ -23,7 +23,7 @@ pub type Mac = [u8; 6];
 
 /// Why no packet can be sent to somewhere from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WayError {
+pub enum NextHopError {
     /// It is this host, or no single other one.
     #[error("the destination is not another host")]
     NotRemote,
@@ -42,8 +42,8 @@ pub enum WayError {
     System(&'static str, Errno),
 }
 
-fn step(name: &'static str) -> impl Fn(Errno) -> WayError {
-    move |error| WayError::System(name, error)
+fn step(name: &'static str) -> impl Fn(Errno) -> NextHopError {
+    move |error| NextHopError::System(name, error)
 }
 
 /// In a route's `RTAX_LOCK`: no path MTU discovery, packets go without "don't fragment"
@@ -53,7 +53,7 @@ const MTU_IS_LOCKED: u32 = 1 << 2;
 
 /// How packets get to a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct NextHop {
     /// Number of the interface.
     pub interface: u32,
     /// Its name.
@@ -80,7 +80,7 @@ impl Metastate {
         Ok(Self { asker: Asker::new()?, changes })
     }
 
-    /// Readable when an answer of [`Metastate::way`] may have changed.
+    /// Readable when an answer of [`Metastate::next_hop`] may have changed.
     #[must_use]
     pub fn changes_fd(&self) -> BorrowedFd<'_> {
         self.changes.as_fd()
@@ -91,12 +91,12 @@ impl Metastate {
         self.changes.take()
     }
 
-    /// The way of packets that say this of themselves. Rules may go by their protocol and ports; a
-    /// port of 0 is none in particular.
+    /// The next hop of packets that say this of themselves. Rules may go by their protocol and
+    /// ports; a port of 0 is none in particular.
     ///
     /// # Errors
-    /// [`WayError`].
-    pub fn way(&mut self, flow: &FlowKey) -> Result<Way, WayError> {
+    /// [`NextHopError`].
+    pub fn next_hop(&mut self, flow: &FlowKey) -> Result<NextHop, NextHopError> {
         let (from, to) = (flow.source.ip(), flow.target.ip());
         let port = |end: SocketAddr| Some(end.port()).filter(|port| *port > 0);
         let mut of_flow = vec![RouteAttribute::IpProto(flow.protocol.number())];
@@ -104,7 +104,7 @@ impl Metastate {
         of_flow.extend(port(flow.target).map(RouteAttribute::Dport));
         let route = self.route(from, to, of_flow)?;
         if route.is_locked {
-            return Err(WayError::Cut);
+            return Err(NextHopError::Cut);
         }
         let link = self.link(route.interface)?;
         let mtu = route.mtu.unwrap_or(u32::MAX).min(link.mtu);
@@ -112,27 +112,27 @@ impl Metastate {
             Some(own) => Some((own, self.neighbour(route.interface, route.gateway.unwrap_or(to))?)),
             None => None,
         };
-        Ok(Way { interface: route.interface, name: link.name, link: macs, mtu })
+        Ok(NextHop { interface: route.interface, name: link.name, link: macs, mtu })
     }
 
     /// The address of this host from which the kernel would send there.
     ///
     /// # Errors
-    /// [`WayError`].
-    pub fn source(&mut self, to: IpAddr) -> Result<IpAddr, WayError> {
+    /// [`NextHopError`].
+    pub fn source(&mut self, to: IpAddr) -> Result<IpAddr, NextHopError> {
         let any = if to.is_ipv4() {
             IpAddr::V4(Ipv4Addr::UNSPECIFIED)
         } else {
             IpAddr::V6(Ipv6Addr::UNSPECIFIED)
         };
-        self.route(any, to, Vec::new())?.source.ok_or(WayError::NotRemote)
+        self.route(any, to, Vec::new())?.source.ok_or(NextHopError::NotRemote)
     }
 
     /// The interface by which the kernel would send there.
     ///
     /// # Errors
-    /// [`WayError`].
-    pub fn interface(&mut self, from: IpAddr, to: IpAddr) -> Result<u32, WayError> {
+    /// [`NextHopError`].
+    pub fn interface(&mut self, from: IpAddr, to: IpAddr) -> Result<u32, NextHopError> {
         Ok(self.route(from, to, Vec::new())?.interface)
     }
 
@@ -141,7 +141,7 @@ impl Metastate {
         from: IpAddr,
         to: IpAddr,
         mut attributes: Vec<RouteAttribute>,
-    ) -> Result<Route, WayError> {
+    ) -> Result<Route, NextHopError> {
         let mut question = RouteMessage::default();
         question.header.address_family = family(to);
         let bits = if to.is_ipv4() { 32 } else { 128 };
@@ -154,10 +154,10 @@ impl Metastate {
         }
         let answer = self.asker.ask(Message::GetRoute(question)).map_err(step("route"))?;
         let Message::NewRoute(answer) = answer else {
-            return Err(WayError::System("route", Errno::BADMSG));
+            return Err(NextHopError::System("route", Errno::BADMSG));
         };
         if answer.header.kind != RouteType::Unicast {
-            return Err(WayError::NotRemote);
+            return Err(NextHopError::NotRemote);
         }
         let mut route = Route::default();
         for attribute in answer.attributes {
@@ -180,19 +180,19 @@ impl Metastate {
         Ok(route)
     }
 
-    fn link(&mut self, index: u32) -> Result<Link, WayError> {
+    fn link(&mut self, index: u32) -> Result<LinkInfo, NextHopError> {
         let mut question = LinkMessage::default();
         question.header.index = index;
         let answer = self.asker.ask(Message::GetLink(question)).map_err(step("link"))?;
         let Message::NewLink(answer) = answer else {
-            return Err(WayError::System("link", Errno::BADMSG));
+            return Err(NextHopError::System("link", Errno::BADMSG));
         };
         let is_ethernet = match answer.header.link_layer_type {
             LinkLayerType::Ether => true,
             LinkLayerType::None | LinkLayerType::Rawip => false,
-            _ => return Err(WayError::Link),
+            _ => return Err(NextHopError::Link),
         };
-        let mut link = Link { name: String::new(), mac: None, mtu: 0 };
+        let mut link = LinkInfo { name: String::new(), mac: None, mtu: 0 };
         for attribute in answer.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => link.name = name,
@@ -201,21 +201,21 @@ impl Metastate {
                 _ => {}
             }
         }
-        if link.mac.is_some() == is_ethernet { Ok(link) } else { Err(WayError::Link) }
+        if link.mac.is_some() == is_ethernet { Ok(link) } else { Err(NextHopError::Link) }
     }
 
-    fn neighbour(&mut self, interface: u32, of: IpAddr) -> Result<Mac, WayError> {
+    fn neighbour(&mut self, interface: u32, of: IpAddr) -> Result<Mac, NextHopError> {
         let mut question = NeighbourMessage::default();
         question.header.family = family(of);
         question.header.ifindex = interface;
         question.attributes = vec![NeighbourAttribute::Destination(of.into())];
         let answer = match self.asker.ask(Message::GetNeighbour(question)) {
             Ok(answer) => answer,
-            Err(Errno::NOENT) => return Err(WayError::Neighbour),
-            Err(error) => return Err(WayError::System("neighbour", error)),
+            Err(Errno::NOENT) => return Err(NextHopError::Neighbour),
+            Err(error) => return Err(NextHopError::System("neighbour", error)),
         };
         let Message::NewNeighbour(answer) = answer else {
-            return Err(WayError::System("neighbour", Errno::BADMSG));
+            return Err(NextHopError::System("neighbour", Errno::BADMSG));
         };
         let is_good = !matches!(
             answer.header.state,
@@ -225,7 +225,7 @@ impl Metastate {
             NeighbourAttribute::LinkLayerAddress(bytes) => bytes.try_into().ok(),
             _ => None,
         });
-        address.filter(|_| is_good).ok_or(WayError::Neighbour)
+        address.filter(|_| is_good).ok_or(NextHopError::Neighbour)
     }
 }
 
@@ -252,7 +252,7 @@ impl Route {
     }
 }
 
-struct Link {
+struct LinkInfo {
     name: String,
     mac: Option<Mac>,
     mtu: u32,
@@ -273,7 +273,7 @@ mod tests {
         for ip in ["127.0.0.1", "::1"] {
             let end = SocketAddr::new(ip.parse().unwrap(), 1);
             let flow = FlowKey { protocol: Protocol::Tcp, source: end, target: end };
-            assert_eq!(metastate.way(&flow), Err(WayError::NotRemote));
+            assert_eq!(metastate.next_hop(&flow), Err(NextHopError::NotRemote));
         }
     }
 }

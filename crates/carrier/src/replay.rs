@@ -156,7 +156,7 @@ mod tests {
     use rustix::fd::AsFd;
     use rustix::thread::CapabilitySet;
     use sojourn_proto::record::{Kind, TcpTuning};
-    use sojourn_wire::frame::{self, Link};
+    use sojourn_wire::frame::{self, LinkType};
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
@@ -177,7 +177,7 @@ mod tests {
             for (sequence, piece, fin) in [(7, &b""[..], true), (11, b"beyond a gap", false)] {
                 let said = Said { sequence, piece, fin };
                 let packet = segment(local, remote, &tcp, &said).unwrap();
-                let frame = frame::parse(&packet, Link::Raw).unwrap();
+                let frame = frame::parse(&packet, LinkType::Raw).unwrap();
                 assert!(frame.checksum_is_right());
                 assert_eq!((frame.key.source, frame.key.target), (remote, local));
                 let segment = frame.segment().unwrap();

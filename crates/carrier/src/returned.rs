@@ -4,7 +4,7 @@
 //! Once, and not long after: by then the socket may be another program's. Not here: saying it
 //! (`replay`).
 
-use crate::carrier::later;
+use crate::clock::later;
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
 use std::collections::{HashMap, VecDeque};

@@ -2,6 +2,7 @@
 //!
 //! Not here: the sessions that they concern (`firewalls`).
 
+use crate::clock::later;
 use sojourn_firewall::{Firewall, RESURVEY_US};
 use sojourn_proto::time::Instant;
 
@@ -17,7 +18,7 @@ pub(crate) struct Rules {
 
 impl Rules {
     pub(crate) fn new(at: Instant) -> Self {
-        let next_survey = Instant::from_micros(at.as_micros() + RESURVEY_US);
+        let next_survey = later(at, RESURVEY_US);
         Self { firewall: Firewall::new(), next_survey, told: None }
     }
 }

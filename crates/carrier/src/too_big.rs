@@ -4,10 +4,10 @@
 //! The kernel would decide that for a session in its socket. Of a session that is away the socket
 //! knows nothing, so the kernel takes what routers say of it for forged. Anybody can send such a
 //! message; it must quote what only who has seen the session's packets knows: a sequence number
-//! that is under way (RFC 5927 section 4.1). Not here: where the messages come from, and who is
-//! told (`paths`). Read `docs/understand/moves.md`, "The length of packets".
+//! that is under way (RFC 5927 section 4.1). Not here: where the messages come from (`paths`), who
+//! is told (`routers`). Read `docs/understand/moves.md`, "The length of packets".
 
-use crate::carrier::later;
+use crate::clock::later;
 use sojourn_filter::Key;
 use sojourn_proto::time::Instant;
 use sojourn_wire::icmp::{Error, HEADER_BYTES, Reason};
@@ -99,7 +99,7 @@ pub(crate) fn judge(
 
 /// What is known of a session's path beyond what the kernel knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Path {
+pub(crate) struct PathMtu {
     /// What a router has said, in bytes.
     learnt: Option<u32>,
     /// What is known is looked at again then. What the kernel has learnt expires, too, and nobody
@@ -107,7 +107,7 @@ pub(crate) struct Path {
     until: Instant,
 }
 
-impl Path {
+impl PathMtu {
     /// Nothing is known yet.
     pub(crate) fn new(at: Instant) -> Self {
         Self { learnt: None, until: later(at, EXPIRES_US) }

@@ -185,7 +185,7 @@ fn it_came_to_the_address_that_the_packet_came_from() {
 #[test]
 fn what_was_learnt_is_forgotten() {
     let start = Instant::from_micros(7);
-    let mut path = Path::new(start);
+    let mut path = PathMtu::new(start);
     assert_eq!((path.narrowed(1500), path.narrowed(600)), (1500, 600));
     path.learn(1300, later(start, 5));
     assert_eq!((path.narrowed(1500), path.narrowed(600)), (1300, 600));

@@ -9,7 +9,7 @@ use crate::error::Failed;
 use crate::loader::{CONFIG, CONFIG_LEN, Config, FLOWS, INGRESS};
 use crate::netlink::{self, Interface};
 use crate::rule::{KEY_LEN, Key, RULE_LEN, Rule};
-use crate::sys::{self, Place};
+use crate::sys::{self, AttachPoint};
 use aya::maps::{Array, HashMap, Map, MapData, MapError, MapInfo};
 use aya::programs::ProgramInfo;
 
@@ -84,7 +84,7 @@ impl Maps {
         interfaces: &'i [Interface],
     ) -> Option<&'i Interface> {
         let interface = interfaces.iter().find(|one| one.index == self.config.interface)?;
-        match sys::programs_on(interface.index, Place::TcxIngress) {
+        match sys::programs_on(interface.index, AttachPoint::TcxIngress) {
             Ok(numbers) => numbers.contains(&program.id()).then_some(interface),
             // A kernel without such places: what hangs on queueing disciplines cannot be asked for
             // by number.

@@ -7,7 +7,7 @@
 use crate::error::Failed;
 use crate::group::Group;
 use crate::loader;
-use crate::sys::{self, Place};
+use crate::sys::{self, AttachPoint};
 use aya_obj::generated::bpf_insn;
 use rustix::fd::AsFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -35,7 +35,7 @@ pub fn programs() -> io::Result<()> {
 /// `EINVAL` on older kernels, where they hang on queueing disciplines instead; `EPERM` without
 /// `CAP_NET_ADMIN`.
 pub fn links() -> io::Result<()> {
-    sys::programs_on(LOOPBACK, Place::TcxIngress).map(drop)
+    sys::programs_on(LOOPBACK, AttachPoint::TcxIngress).map(drop)
 }
 
 /// Makes a fanout group whose members an eBPF program chooses.

@@ -15,7 +15,7 @@ use crate::reason::{Counts, Reason};
 use crate::rule::{Key, OwnerId, Rule, Target};
 use crate::sys;
 use rustix::fd::OwnedFd;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use std::collections::{BTreeMap, HashMap};
 
 /// Where an XDP program runs.
@@ -244,7 +244,7 @@ impl Filter {
                 XdpMode::Driver => 1 << 2,
             };
             let program = self.loaded.program(XDP)?;
-            let link = sys::link(program, self.interface.index, sys::Place::Xdp, flags);
+            let link = sys::link(program, self.interface.index, sys::AttachPoint::Xdp, flags);
             self.xdp = Some(link.map_err(Failed::at("attaching the XDP program"))?);
         }
         Ok(())
@@ -294,7 +294,7 @@ fn config_of(interface: &Interface) -> Config {
         interface: interface.index,
         mtu: interface.mtu,
         members: 0,
-        is_raw: interface.link == Link::Raw,
+        is_raw: interface.link == LinkType::Raw,
         mac: port::mac_of(interface),
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::error::Failed;
 use crate::netlink;
-use crate::sys::{self, Place};
+use crate::sys::{self, AttachPoint};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 
@@ -37,7 +37,7 @@ impl Hook {
     ) -> Result<Self, Failed> {
         let step = "attaching to the interface";
         if method == Method::Automatic {
-            match sys::link(program, interface, Place::TcxIngress, 0) {
+            match sys::link(program, interface, AttachPoint::TcxIngress, 0) {
                 Err(error) if is_unknown(&error) => {}
                 link => return link.map(Self::Link).map_err(Failed::at(step)),
             }
@@ -70,7 +70,7 @@ pub(crate) fn attach_for_good(
     program: BorrowedFd<'_>,
     name: &str,
     interface: u32,
-    place: Place,
+    place: AttachPoint,
     method: Method,
 ) -> Result<(), Failed> {
     let step = "attaching to a port";
@@ -80,7 +80,8 @@ pub(crate) fn attach_for_good(
             result => return result.map_err(Failed::at(step)),
         }
     }
-    netlink::attach(program, name, interface, place == Place::TcxEgress).map_err(Failed::at(step))
+    netlink::attach(program, name, interface, place == AttachPoint::TcxEgress)
+        .map_err(Failed::at(step))
 }
 
 /// How a kernel says that it has no such place.

@@ -4,7 +4,7 @@
 use crate::error::Failed;
 use crate::netlink;
 use crate::port;
-use crate::sys::{self, Place};
+use crate::sys::{self, AttachPoint};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
@@ -72,7 +72,7 @@ pub fn list() -> Result<Vec<Attached>, Failed> {
                 found.push(Attached { what, name, interface, number: Some(number) });
             }
         };
-        for place in [Place::TcxIngress, Place::TcxEgress] {
+        for place in [AttachPoint::TcxIngress, AttachPoint::TcxEgress] {
             // A kernel without such places has nothing there.
             for number in sys::programs_on(interface.index, place).unwrap_or_default() {
                 on(What::Hook, number);

@@ -80,7 +80,7 @@ impl Config {
 
 /// Where an owner's sockets are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SocketSlots {
     /// Among the members of the fanout group.
     pub(crate) index: u32,
     /// First of its places in the table of AF_XDP sockets.
@@ -177,16 +177,16 @@ impl Loaded {
         Ok(Config::decode(&bytes))
     }
 
-    pub(crate) fn set_place(&mut self, owner: OwnerId, place: Place) -> Result<(), Failed> {
+    pub(crate) fn set_place(&mut self, owner: OwnerId, place: SocketSlots) -> Result<(), Failed> {
         let words = [place.index, place.xsk, place.queues, 0];
         self.owners
             .insert(owner.0, words, 0)
             .map_err(|error| Failed::other("recording an owner", error))
     }
 
-    pub(crate) fn place(&self, owner: OwnerId) -> Option<Place> {
+    pub(crate) fn place(&self, owner: OwnerId) -> Option<SocketSlots> {
         let [index, xsk, queues, _] = self.owners.get(&owner.0, 0).ok()?;
-        Some(Place { index, xsk, queues })
+        Some(SocketSlots { index, xsk, queues })
     }
 
     pub(crate) fn remove_place(&mut self, owner: OwnerId) {

@@ -9,7 +9,7 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use sojourn_wire::MacAddress;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use std::io;
 
 const NEW_LINK: u16 = 16;
@@ -56,7 +56,7 @@ pub struct Interface {
     /// What an administrator wrote beside it; of our own ports, what they are.
     pub alias: String,
     /// What comes before the IP header.
-    pub link: Link,
+    pub link: LinkType,
     /// The link-layer address; zeros if it has none.
     pub mac: MacAddress,
     /// Bytes of a packet, at most.
@@ -198,7 +198,11 @@ fn interface(body: &[u8]) -> Option<Interface> {
         index,
         name: String::new(),
         alias: String::new(),
-        link: if matches!(hardware, ETHERNET | LOOPBACK) { Link::Ethernet } else { Link::Raw },
+        link: if matches!(hardware, ETHERNET | LOOPBACK) {
+            LinkType::Ethernet
+        } else {
+            LinkType::Raw
+        },
         mac: MacAddress::default(),
         mtu: 0,
         is_up: flags & UP != 0,

@@ -7,7 +7,7 @@
 use crate::reason::Reason;
 use crate::rule::{Key, OwnerId, Rule, Target, is_group};
 use core::ops::ControlFlow;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use sojourn_wire::{MacAddress, Protocol};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,8 +29,8 @@ const EXTENSIONS_MAX: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     /// What comes before the IP header.
-    pub link: Link,
-    /// The interface's link-layer address; of [`Link::Raw`], the ports'.
+    pub link: LinkType,
+    /// The interface's link-layer address; of [`LinkType::Raw`], the ports'.
     pub mac: MacAddress,
     /// Bytes of a packet, at most.
     pub mtu: u32,
@@ -114,12 +114,12 @@ impl Oracle {
             return None;
         }
         let (mut kind, mut packet) = match self.link {
-            Link::Raw => match received.frame.first()? >> 4 {
+            LinkType::Raw => match received.frame.first()? >> 4 {
                 4 => (IPV4, received.frame),
                 6 => (IPV6, received.frame),
                 _ => return None,
             },
-            Link::Ethernet => {
+            LinkType::Ethernet => {
                 let (header, packet) = received.frame.split_at_checked(ETHERNET_LEN)?;
                 if header[..6] != self.mac.0 {
                     return None;

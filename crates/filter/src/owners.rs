@@ -15,7 +15,7 @@
 use crate::error::{Failed, OwnerError};
 use crate::filter::Filter;
 use crate::group::{Group, MEMBERS_MAX};
-use crate::loader::{Place, SELECT, SINK, XSK_PLACES};
+use crate::loader::{SELECT, SINK, SocketSlots, XSK_PLACES};
 use crate::netlink;
 use crate::owner::Owner;
 use crate::port::{self, Opened, Port};
@@ -79,7 +79,7 @@ impl Filter {
         let group = self.group.as_ref().ok_or_else(|| Failed::missing("the fanout group"))?;
         let socket = group.join(filter, prepare)?;
         let copy = socket.try_clone().map_err(Failed::at("copying a packet socket"))?;
-        let place = Place { index: self.config.members, ..Place::default() };
+        let place = SocketSlots { index: self.config.members, ..SocketSlots::default() };
         self.loaded.set_place(owner, place)?;
         self.set_members(self.config.members + 1)?;
         self.owners.insert(owner, Owner::Direct { socket: copy, has_xsks: false });
@@ -262,7 +262,7 @@ impl Filter {
         if let (Some(place), Some(moved)) = (place, moved) {
             let at = self.loaded.place(moved).unwrap_or_default();
             // If this fails, the programs find the place by themselves.
-            let _ = self.loaded.set_place(moved, Place { index: place.index, ..at });
+            let _ = self.loaded.set_place(moved, SocketSlots { index: place.index, ..at });
         }
         let _ = self.set_members(last.max(1));
     }
@@ -277,7 +277,7 @@ impl Filter {
             .collect();
         for (index, owner) in (1..).zip(members) {
             let place = self.loaded.place(owner).unwrap_or_default();
-            self.loaded.set_place(owner, Place { index, ..place })?;
+            self.loaded.set_place(owner, SocketSlots { index, ..place })?;
         }
         Ok(())
     }
@@ -313,7 +313,10 @@ impl Filter {
     fn next_owner(&mut self) -> Result<OwnerId, OwnerError> {
         let owner = OwnerId(self.next_owner);
         self.next_owner = self.next_owner.checked_add(1).ok_or(OwnerError::Full)?;
-        self.loaded.set_place(OwnerId(0), Place { xsk: self.next_owner, ..Place::default() })?;
+        self.loaded.set_place(
+            OwnerId(0),
+            SocketSlots { xsk: self.next_owner, ..SocketSlots::default() },
+        )?;
         Ok(owner)
     }
 }

@@ -24,10 +24,10 @@ use crate::hook::{self, Method};
 use crate::loader::{CLOSED, Loaded, PORT_OUT};
 use crate::netlink::{self, Interface, Pair};
 use crate::rule::OwnerId;
-use crate::sys::{self, Place};
+use crate::sys::{self, AttachPoint};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_wire::MacAddress;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use std::fs::File;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -58,8 +58,8 @@ pub struct Port {
 /// The link-layer address that programs behind ports of this interface send from.
 pub(crate) fn mac_of(interface: &Interface) -> MacAddress {
     match interface.link {
-        Link::Ethernet => interface.mac,
-        Link::Raw => RAW_MAC,
+        LinkType::Ethernet => interface.mac,
+        LinkType::Raw => RAW_MAC,
     }
 }
 
@@ -160,7 +160,7 @@ impl FarEnd<'_> {
         };
         netlink::add_pair(here, &pair).map_err(Failed::at("making a port"))?;
         let peer = netlink::by_name(PEER_NAME).map_err(Failed::at("finding a port's far end"))?;
-        let place = Place::TcxIngress;
+        let place = AttachPoint::TcxIngress;
         hook::attach_for_good(self.closed, CLOSED, peer.index, place, self.method)?;
         Ok(peer.index)
     }
@@ -177,8 +177,8 @@ fn socket_on(far_end: u32) -> Result<OwnedFd, Failed> {
 fn near_end(loaded: &Loaded, real: &Interface, name: &str, method: Method) -> Result<u32, Failed> {
     let index = netlink::by_name(name).map_err(Failed::at("finding a port"))?.index;
     let (out, closed) = (loaded.program(PORT_OUT)?, loaded.program(CLOSED)?);
-    hook::attach_for_good(out, PORT_OUT, index, Place::TcxIngress, method)?;
-    hook::attach_for_good(closed, CLOSED, index, Place::TcxEgress, method)?;
+    hook::attach_for_good(out, PORT_OUT, index, AttachPoint::TcxIngress, method)?;
+    hook::attach_for_good(closed, CLOSED, index, AttachPoint::TcxEgress, method)?;
     let alias = format!("{ALIAS}{}", real.index);
     netlink::set_alias(index, &alias).map_err(Failed::at("naming a port"))?;
     be_silent(name);
@@ -202,7 +202,7 @@ mod tests {
             index: 5,
             name: name_of(OwnerId(0x2f)),
             alias: format!("{ALIAS}12"),
-            link: Link::Ethernet,
+            link: LinkType::Ethernet,
             mac: MacAddress::default(),
             mtu: 0,
             is_up: true,

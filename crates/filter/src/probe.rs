@@ -73,7 +73,7 @@ impl Filter {
     /// The kernel's.
     pub fn probe_confuse(&mut self, owner: OwnerId, index: u32) -> io::Result<()> {
         let place = self.loaded.place(owner).unwrap_or_default();
-        let place = crate::loader::Place { index, ..place };
+        let place = crate::loader::SocketSlots { index, ..place };
         self.loaded.set_place(owner, place).map_err(|error| error.source)
     }
 }

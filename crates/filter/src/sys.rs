@@ -18,7 +18,7 @@ const SOCKET_FILTER: u32 = 1;
 /// `enum bpf_attach_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Place {
+pub(crate) enum AttachPoint {
     /// Before the stack, after taps.
     TcxIngress = 46,
     /// After the stack, before taps.
@@ -66,7 +66,7 @@ struct LinkCreate {
 pub(crate) fn link(
     program: BorrowedFd<'_>,
     interface: u32,
-    place: Place,
+    place: AttachPoint,
     flags: u32,
 ) -> io::Result<OwnedFd> {
     let mut attribute = LinkCreate {
@@ -95,7 +95,11 @@ struct ProgramAttach {
 ///
 /// # Errors
 /// `EINVAL` where the kernel (before 6.6) has no such place.
-pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, place: Place) -> io::Result<()> {
+pub(crate) fn attach(
+    program: BorrowedFd<'_>,
+    interface: u32,
+    place: AttachPoint,
+) -> io::Result<()> {
     let mut attribute = ProgramAttach {
         interface,
         program: number(program),
@@ -154,7 +158,7 @@ struct ProgramQuery {
 ///
 /// # Errors
 /// `EINVAL` where the kernel (before 6.6) has no such place, `EPERM` without `CAP_NET_ADMIN`.
-pub(crate) fn programs_on(interface: u32, place: Place) -> io::Result<Vec<u32>> {
+pub(crate) fn programs_on(interface: u32, place: AttachPoint) -> io::Result<Vec<u32>> {
     let mut found = vec![0_u32; 64];
     let mut query = ProgramQuery {
         interface,

@@ -10,7 +10,7 @@ use sojourn_filter::oracle::{Ingress, Oracle, Outgoing, Received};
 use sojourn_filter::probe::{Owned, Program};
 use sojourn_filter::samples::{MAC, frame, keys};
 use sojourn_filter::{AttachError, Filter, Key, Options, OwnerId, Reason, Target};
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use std::collections::BTreeMap;
 
 const TC_NEXT: u32 = u32::MAX;
@@ -231,7 +231,7 @@ fn received_packets_of_a_link_without_header() {
     host.ip("tuntap add mode tun name tun0");
     host.run(|| {
         let Some(subject) = Subject::new("tun0") else { return };
-        assert_eq!(subject.oracle.link, Link::Raw);
+        assert_eq!(subject.oracle.link, LinkType::Raw);
         stay_on_this_processor();
         let mut random = Random(0x1234);
         for _ in 0..FRAMES {

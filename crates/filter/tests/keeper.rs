@@ -64,16 +64,16 @@ impl Process {
 }
 
 /// A path for a socket, which ends with the test.
-struct Place(PathBuf);
+struct TestFolder(PathBuf);
 
-impl Place {
+impl TestFolder {
     fn new(name: &str) -> Self {
         let file = format!("sojourn-filter-{name}-{}", std::process::id());
         Self(std::env::temp_dir().join(file))
     }
 }
 
-impl Drop for Place {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -106,7 +106,7 @@ fn sessions_go_on_from_one_server_to_the_next() {
     let Some((one, two)) = two_hosts() else { return };
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
-        let place = Place::new("next");
+        let place = TestFolder::new("next");
         let (keeper, mut process) = Process::keeper(&place.0, 60_000);
         let program = Process::program();
         let (owner, socket) = session(&mut filter);
@@ -148,7 +148,7 @@ fn a_keeper_does_not_wait_forever() {
     let Some((one, _two)) = two_hosts() else { return };
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
-        let place = Place::new("forever");
+        let place = TestFolder::new("forever");
         let (keeper, mut process) = Process::keeper(&place.0, 50);
         let program = Process::program();
         let _session = session(&mut filter);
@@ -165,7 +165,7 @@ fn a_keeper_ends_with_a_server_that_has_no_programs() {
     let Some((one, _two)) = two_hosts() else { return };
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
-        let place = Place::new("none");
+        let place = TestFolder::new("none");
         let (keeper, mut process) = Process::keeper(&place.0, 60_000);
         let _session = session(&mut filter);
         hold(&keeper, &filter);

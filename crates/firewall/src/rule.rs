@@ -56,7 +56,7 @@ pub(crate) struct Saying {
 }
 
 /// What one expression does.
-enum Step {
+enum Effect {
     /// It compares, and the rule goes on if that holds.
     Test(Holds),
     /// It loads a register, or counts.
@@ -72,20 +72,25 @@ pub(crate) fn saying(expressions: &[u8], packets: Packets<'_>) -> Saying {
         let name = text(expression.value, 1).unwrap_or_default();
         let data = find(expression.value, 2).unwrap_or_default();
         let step = step(&name, data, packets, &mut registers);
-        match step.unwrap_or(Step::Ends(Action::Other)) {
-            Step::Test(Holds::Never) => {
+        match step.unwrap_or(Effect::Ends(Action::Other)) {
+            Effect::Test(Holds::Never) => {
                 return Saying { holds: Holds::Never, action: Action::Continue };
             }
-            Step::Test(Holds::Maybe) => holds = Holds::Maybe,
-            Step::Test(Holds::Always) | Step::Next => {}
-            Step::Ends(action) => return Saying { holds, action },
+            Effect::Test(Holds::Maybe) => holds = Holds::Maybe,
+            Effect::Test(Holds::Always) | Effect::Next => {}
+            Effect::Ends(action) => return Saying { holds, action },
         }
     }
     Saying { holds, action: Action::Continue }
 }
 
 /// `None`: the expression is not understood.
-fn step(name: &str, data: &[u8], packets: Packets<'_>, registers: &mut Registers) -> Option<Step> {
+fn step(
+    name: &str,
+    data: &[u8],
+    packets: Packets<'_>,
+    registers: &mut Registers,
+) -> Option<Effect> {
     let done = match name {
         // A packet that is not counted is not stopped either.
         "counter" => Some(()),
@@ -93,14 +98,14 @@ fn step(name: &str, data: &[u8], packets: Packets<'_>, registers: &mut Registers
         "ct" => registers.store(number(data, 1)?, &tracked(number(data, 2)?, packets)?),
         "payload" => registers.store(number(data, 1)?, &payload(data, packets)?),
         "bitwise" => bitwise(data, registers),
-        "cmp" => return compare(data, registers).map(Step::Test),
+        "cmp" => return compare(data, registers).map(Effect::Test),
         // Sets are not read. Of a map (with `NFTA_LOOKUP_DREG`) anything may come.
-        "lookup" if find(data, 3).is_none() => return Some(Step::Test(Holds::Maybe)),
-        "limit" | "match" | "range" => return Some(Step::Test(Holds::Maybe)),
-        "immediate" => return verdict(data).map(Step::Ends),
+        "lookup" if find(data, 3).is_none() => return Some(Effect::Test(Holds::Maybe)),
+        "limit" | "match" | "range" => return Some(Effect::Test(Holds::Maybe)),
+        "immediate" => return verdict(data).map(Effect::Ends),
         _ => return None,
     };
-    done.map(|()| Step::Next)
+    done.map(|()| Effect::Next)
 }
 
 fn known(bytes: &[u8]) -> Known {

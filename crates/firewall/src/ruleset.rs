@@ -33,7 +33,7 @@ const IPV6: u8 = 10;
 
 /// A chain's place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct ChainName {
     family: u8,
     table: String,
     chain: String,
@@ -51,9 +51,9 @@ struct Hook {
 /// All chains and rules of a network namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Ruleset {
-    hooks: Vec<(Place, Hook)>,
+    hooks: Vec<(ChainName, Hook)>,
     /// Each rule's expressions, in order.
-    rules: HashMap<Place, Vec<Vec<u8>>>,
+    rules: HashMap<ChainName, Vec<Vec<u8>>>,
 }
 
 /// What becomes of packets in a chain.
@@ -74,7 +74,7 @@ impl Ruleset {
         let family = header.first().copied().unwrap_or_default();
         let name = if message.kind == CHAIN { 3 } else { 2 };
         let (Some(table), Some(chain)) = (text(body, 1), text(body, name)) else { return };
-        let place = Place { family, table, chain };
+        let place = ChainName { family, table, chain };
         match message.kind {
             CHAIN => {
                 if let Some(hook) = find(body, 4) {
@@ -102,7 +102,7 @@ impl Ruleset {
     /// The first base chain that could say something about the session's packets.
     pub(crate) fn concerning(&self, session: &Session) -> Option<String> {
         let mut looks = LOOKS_MAX;
-        let concerns = |(place, hook): &&(Place, Hook)| {
+        let concerns = |(place, hook): &&(ChainName, Hook)| {
             let Some(packets) = packets(place.family, hook, session) else { return false };
             match self.fate(place, packets, DEPTH_MAX, &mut looks) {
                 Fate::Accepted => false,
@@ -115,7 +115,13 @@ impl Ruleset {
         Some(format!("nftables chain {family} {} {}", place.table, place.chain))
     }
 
-    fn fate(&self, place: &Place, packets: Packets<'_>, depth: usize, looks: &mut usize) -> Fate {
+    fn fate(
+        &self,
+        place: &ChainName,
+        packets: Packets<'_>,
+        depth: usize,
+        looks: &mut usize,
+    ) -> Fate {
         let mut may_have_left = false;
         for expressions in self.rules.get(place).into_iter().flatten() {
             let Some(left) = looks.checked_sub(1) else { return Fate::Unsure };
@@ -130,7 +136,7 @@ impl Ruleset {
                 Action::Other => return Fate::Unsure,
                 Action::Jump(chain) | Action::Goto(chain) => {
                     let Some(depth) = depth.checked_sub(1) else { return Fate::Unsure };
-                    let place = Place { chain: chain.clone(), ..place.clone() };
+                    let place = ChainName { chain: chain.clone(), ..place.clone() };
                     self.fate(&place, packets, depth, looks)
                 }
             };

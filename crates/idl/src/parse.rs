@@ -17,7 +17,7 @@ mod types;
 pub(crate) use cursor::{Bail, Cursor, Parsed};
 pub(crate) use keys::{ATTRIBUTES, Fate};
 
-use self::items::Place;
+use self::items::Scope;
 use self::parser::Parser;
 use crate::ast::File;
 use crate::diag::Sink;
@@ -26,7 +26,7 @@ use crate::lex::Tokens;
 /// Reads one IDL file.
 pub(crate) fn parse(tokens: &Tokens, text: &str, sink: &mut Sink) -> File {
     let mut parser = Parser::new(Cursor::new(tokens, text, sink));
-    File { items: parser.items(Place::File) }
+    File { items: parser.items(Scope::File) }
 }
 
 #[cfg(test)]

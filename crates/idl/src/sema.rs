@@ -31,7 +31,7 @@ pub(crate) use imports::add_source;
 
 use std::collections::HashMap;
 
-use self::scope::{Scope, Step, StepKind};
+use self::scope::{Derivation, DerivationKind, Scope};
 use crate::ast::{Declarator, Item, Level, LevelKind};
 use crate::diag::{Diagnostic, Sink, codes};
 use crate::ir::{Module, PtrClass};
@@ -96,15 +96,15 @@ impl Analyzer<'_> {
     }
 
     /// Pointers and dimensions with their bounds computed. `None`: reported.
-    fn steps(&mut self, declarator: &Declarator) -> Option<Vec<Step>> {
+    fn steps(&mut self, declarator: &Declarator) -> Option<Vec<Derivation>> {
         declarator.levels.iter().map(|level| self.step(level)).collect()
     }
 
-    fn step(&mut self, level: &Level) -> Option<Step> {
+    fn step(&mut self, level: &Level) -> Option<Derivation> {
         let span = level.span;
         let kind = match &level.kind {
-            LevelKind::Pointer => StepKind::Pointer,
-            LevelKind::Open => StepKind::Open,
+            LevelKind::Pointer => DerivationKind::Pointer,
+            LevelKind::Open => DerivationKind::Open,
             LevelKind::Bound(size) => {
                 let size = self.int_constant(size)?;
                 self.dimension(size, span)?
@@ -120,7 +120,7 @@ impl Analyzer<'_> {
                     return None;
                 }
                 match high {
-                    None => StepKind::Open,
+                    None => DerivationKind::Open,
                     Some(high) => {
                         let last = self.int_constant(high)?;
                         self.dimension(last + 1, span)?
@@ -128,13 +128,13 @@ impl Analyzer<'_> {
                 }
             }
         };
-        Some(Step { kind, span })
+        Some(Derivation { kind, span })
     }
 
     /// A fixed size, from 1 to 2^28 elements.
-    fn dimension(&mut self, size: i128, span: Span) -> Option<StepKind> {
+    fn dimension(&mut self, size: i128, span: Span) -> Option<DerivationKind> {
         match u32::try_from(size) {
-            Ok(n) if (1..=1 << 28).contains(&n) => Some(StepKind::Fixed(n)),
+            Ok(n) if (1..=1 << 28).contains(&n) => Some(DerivationKind::Fixed(n)),
             _ => {
                 self.error(
                     codes::ARRAY_SIZE,

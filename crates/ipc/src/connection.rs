@@ -13,7 +13,7 @@ use crate::layout::{
     CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, PAGE, Region, distance, is_answer, is_direct,
     next_seq,
 };
-use crate::link::Link;
+use crate::link::ClientLink;
 use crate::lock::lock;
 use crate::message::Incoming;
 use crate::reason::Reason;
@@ -32,8 +32,8 @@ mod waiting;
 
 /// How long a waiter sleeps on its bell before it moves to the socket, where it also sees death.
 const ON_BELL: Duration = Duration::from_millis(5);
-/// Parcels of descriptors from the server that may wait for their answers.
-const PARCELS_MAX: usize = 128;
+/// Batches of descriptors from the server that may wait for their answers.
+const BATCHES_MAX: usize = 128;
 
 /// Messages from this length on (bytes) travel in pieces where that pays: in so many, of this
 /// length at most. Measured: `docs/understand/benchmarks.md`.
@@ -63,7 +63,7 @@ pub(crate) struct Parts {
 pub struct Connection {
     pub(crate) parts: Parts,
     /// The server's link, if it lives in this address space.
-    pub(crate) link: Option<Arc<Link>>,
+    pub(crate) link: Option<Arc<ClientLink>>,
     /// Sequence number of the last request on the call line.
     call: u32,
     /// Sequence number of the last request in a slot, and of the last one the server is known to

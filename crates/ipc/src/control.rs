@@ -146,23 +146,23 @@ pub(crate) fn read(arrived: Result<Arrived, Errno>, bytes: &[u8; PACKET_LEN + 1]
 /// Descriptors that came before the messages that announce them, by sequence number.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    parcels: Vec<(u32, Vec<OwnedFd>)>,
+    batches: Vec<(u32, Vec<OwnedFd>)>,
 }
 
 impl Inbox {
-    /// Keeps a parcel; answers false when more are waiting than a connection may have.
-    pub(crate) fn put(&mut self, seq: u32, fds: Vec<OwnedFd>, parcels_max: usize) -> bool {
-        if self.parcels.len() >= parcels_max {
+    /// Keeps a batch; answers false when more are waiting than a connection may have.
+    pub(crate) fn put(&mut self, seq: u32, fds: Vec<OwnedFd>, batches_max: usize) -> bool {
+        if self.batches.len() >= batches_max {
             return false;
         }
-        self.parcels.push((seq, fds));
+        self.batches.push((seq, fds));
         true
     }
 
-    /// The parcel for message `seq`.
+    /// The batch for message `seq`.
     pub(crate) fn take(&mut self, seq: u32) -> Option<Vec<OwnedFd>> {
-        let at = self.parcels.iter().position(|(number, _)| *number == seq)?;
-        Some(self.parcels.swap_remove(at).1)
+        let at = self.batches.iter().position(|(number, _)| *number == seq)?;
+        Some(self.batches.swap_remove(at).1)
     }
 }
 

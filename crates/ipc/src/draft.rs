@@ -21,7 +21,7 @@ use crate::rt::{CallError, Encoder, Writer};
 
 /// Where the body is put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum BodyStorage {
     Inline,
     /// In the area of the call line (`direct`) or of the next slot.
     Area {
@@ -30,7 +30,7 @@ pub(crate) enum Place {
     Own,
 }
 
-impl Place {
+impl BodyStorage {
     fn is_ours(self) -> bool {
         !matches!(self, Self::Area { .. })
     }
@@ -42,7 +42,7 @@ pub struct Draft<'c, 'd> {
     connection: &'c mut Connection,
     op: u16,
     body_len: usize,
-    place: Place,
+    place: BodyStorage,
     encoder: Encoder<'d>,
 }
 
@@ -72,7 +72,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         connection: &'c mut Connection,
         op: u16,
         body_len: usize,
-        place: Place,
+        place: BodyStorage,
     ) -> Self {
         // SAFETY: no bytes at all, at an aligned address.
         let mut encoder = unsafe { Encoder::from_raw(core::ptr::dangling_mut::<u64>().cast(), 0) };
@@ -121,7 +121,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         deadline: Deadline,
         may_lend: bool,
     ) -> Result<Pending, CallError> {
-        let is_plain = self.place == Place::Inline && self.encoder.is_plain();
+        let is_plain = self.place == BodyStorage::Inline && self.encoder.is_plain();
         let posted = if kind == Kind::Call
             && is_plain
             && let Some(pending) = self.connection.post_short(self.op, self.body_len)
@@ -165,7 +165,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         let is_call = kind == Kind::Call;
         let is_direct = is_call && self.fits_call_line(may_lend);
         if !is_direct {
-            if matches!(self.place, Place::Area { direct: true }) {
+            if matches!(self.place, BodyStorage::Area { direct: true }) {
                 self.keep_own();
             }
             self.make_room(deadline)?;
@@ -184,10 +184,11 @@ impl<'c, 'd> Draft<'c, 'd> {
         let items: usize = self.encoder.items().iter().map(|item| item.len() + 8).sum();
         let total = TABLE_LEN.saturating_add(self.body_len + 8).saturating_add(items);
         let is_small = total <= self.connection.parts.region.layout.area
-            && !(self.place == Place::Inline && self.connection.piece_len(total as u64).is_some());
+            && !(self.place == BodyStorage::Inline
+                && self.connection.piece_len(total as u64).is_some());
         (is_small || may_lend && self.connection.link.is_some())
             && !self.connection.is_torn
-            && !matches!(self.place, Place::Area { direct: false })
+            && !matches!(self.place, BodyStorage::Area { direct: false })
             && self.connection.is_call_line_free()
     }
 
@@ -201,7 +202,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         {
             body.copy_to(bytes_of_mut(&mut connection.own));
         }
-        self.place = Place::Own;
+        self.place = BodyStorage::Own;
     }
 
     fn post_parts(
@@ -224,7 +225,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         }
         header.fds = fds.len() as u8;
         let has_parts = !self.encoder.items().is_empty() || !self.encoder.grants().is_empty();
-        if self.place == Place::Inline && !has_parts {
+        if self.place == BodyStorage::Inline && !has_parts {
             return Ok(self.publish_inline(header));
         }
         header.op = self.op;
@@ -250,7 +251,7 @@ impl<'c, 'd> Draft<'c, 'd> {
     fn lend(&mut self, header: &mut Header) -> bool {
         let Some(link) = &self.connection.link else { return false };
         let body = match self.place {
-            Place::Own => self.connection.own.as_ptr().cast(),
+            BodyStorage::Own => self.connection.own.as_ptr().cast(),
             _ => self.connection.words.as_ptr().cast(),
         };
         let items = self.encoder.items().iter().map(|item| (item.as_ptr(), item.len())).collect();
@@ -267,9 +268,9 @@ impl<'c, 'd> Draft<'c, 'd> {
         let own = core::mem::take(&mut connection.own);
         let words = *connection.words;
         let body = match self.place {
-            Place::Inline => Some(&bytes_of(&words)[..self.body_len]),
-            Place::Area { .. } => None,
-            Place::Own => bytes_of(&own).get(..self.body_len),
+            BodyStorage::Inline => Some(&bytes_of(&words)[..self.body_len]),
+            BodyStorage::Area { .. } => None,
+            BodyStorage::Own => bytes_of(&own).get(..self.body_len),
         };
         let gather = Gather::new(body, self.body_len, self.encoder.items(), self.encoder.grants());
         let max = connection.parts.request_max;
@@ -326,9 +327,9 @@ fn post_pieces(
 
 /// Where a body of `body_len` bytes goes: aligned to 8, until the next message is begun or sent.
 #[inline]
-pub(crate) fn place(connection: &mut Connection, body_len: usize) -> (Place, *mut u8) {
+pub(crate) fn place(connection: &mut Connection, body_len: usize) -> (BodyStorage, *mut u8) {
     if body_len <= INLINE_MAX {
-        (Place::Inline, connection.words.as_mut_ptr().cast::<u8>())
+        (BodyStorage::Inline, connection.words.as_mut_ptr().cast::<u8>())
     } else {
         long_place(connection, body_len)
     }
@@ -337,17 +338,17 @@ pub(crate) fn place(connection: &mut Connection, body_len: usize) -> (Place, *mu
 /// Where a body that does not fit a line goes: the area of the call line or of the next slot, if
 /// one is free.
 #[inline(never)]
-fn long_place(connection: &mut Connection, body_len: usize) -> (Place, *mut u8) {
+fn long_place(connection: &mut Connection, body_len: usize) -> (BodyStorage, *mut u8) {
     if connection.link.is_none() && !connection.is_torn {
         let direct = connection.is_call_line_free();
         let seq = if direct { DIRECT } else { next_seq(connection.seq) };
         if (direct || connection.has_room())
             && let Some(body) = connection.parts.region.request_area(seq).part(TABLE_LEN, body_len)
         {
-            return (Place::Area { direct }, body.as_ptr());
+            return (BodyStorage::Area { direct }, body.as_ptr());
         }
     }
     connection.own.clear();
     connection.own.resize(body_len.div_ceil(8), 0);
-    (Place::Own, connection.own.as_mut_ptr().cast())
+    (BodyStorage::Own, connection.own.as_mut_ptr().cast())
 }

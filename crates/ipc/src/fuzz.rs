@@ -13,7 +13,7 @@ use crate::deadline::Deadline;
 use crate::grant::Memory;
 use crate::layout::{DIRECT, Layout, Region, next_seq};
 use crate::link::ServerThread;
-use crate::link::{Link, Terms};
+use crate::link::{ClientLink, Terms};
 use crate::rt::{ClientId, Credentials, Fault};
 use crate::server::Server;
 use crate::server::event::Event;
@@ -188,7 +188,7 @@ pub fn request(bytes: &[u8]) {
         items_in_place: bytes.first().is_some_and(|byte| byte & 1 == 1),
         same_space: false,
     };
-    let link = Arc::new(Link::new(terms, region, socket.into(), Arc::clone(&thread)));
+    let link = Arc::new(ClientLink::new(terms, region, socket.into(), Arc::clone(&thread)));
     let mut server = Server::new(Arc::clone(&thread), Policy::new(Wait::Park));
     thread.post(Note::Joined(Arc::clone(&link)));
     let mut program = Program(bytes);

@@ -4,7 +4,7 @@
 //! A new socket waits in the lobby until its greeting comes or its time is up. The greeting says
 //! which version it speaks and what it would like; the answer gives it a region, or a reason why
 //! not. From then on the socket belongs to a link, and what comes over it is read by
-//! [`Link::drain`]. All sockets are in one epoll set; this thread waits nowhere else.
+//! [`ClientLink::drain`]. All sockets are in one epoll set; this thread waits nowhere else.
 
 use crate::ancillary;
 use crate::control::{self, GREETING, Packet, Received, Topic, WHOLE};
@@ -12,7 +12,7 @@ use crate::deadline::now_ns;
 use crate::fault;
 use crate::layout::{Layout, Region};
 use crate::link::ServerThread;
-use crate::link::{Link, Terms};
+use crate::link::{ClientLink, Terms};
 use crate::lock::lock;
 use crate::options::ServerOptions;
 use crate::proxy::ClientSocket;
@@ -317,7 +317,7 @@ impl Lobby {
         greeted: Greeted,
         id: ClientId,
         thread: Arc<ServerThread>,
-    ) -> Result<Arc<Link>, (ClientSocket, Reason)> {
+    ) -> Result<Arc<ClientLink>, (ClientSocket, Reason)> {
         let options = &self.shared.options;
         let Greeted { socket, hello, credentials } = greeted;
         let layout = layout(options, hello);
@@ -344,7 +344,7 @@ impl Lobby {
         if self.control.watch(&socket, key).is_err() {
             return Err((socket, Reason::NoResources));
         }
-        let link = Arc::new(Link::new(terms, region, socket, thread));
+        let link = Arc::new(ClientLink::new(terms, region, socket, thread));
         fault::point("server.region");
         // Before the client hears of it: one in this address space looks its link up at once.
         self.set_link(id, Some(Arc::clone(&link)));
@@ -356,7 +356,7 @@ impl Lobby {
         Ok(link)
     }
 
-    fn set_link(&self, id: ClientId, link: Option<Arc<Link>>) {
+    fn set_link(&self, id: ClientId, link: Option<Arc<ClientLink>>) {
         if let Some(slot) = lock(&self.shared.links).get_mut(id.index as usize) {
             slot.link = link;
         }

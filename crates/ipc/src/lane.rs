@@ -17,7 +17,7 @@ use crate::layout::{
     BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, is_call, is_direct,
     next_seq, tag_seq,
 };
-use crate::link::{Begun, Link, LocalRequest};
+use crate::link::{Begun, ClientLink, LocalRequest};
 use crate::lock::lock;
 use crate::message::{Incoming, bytes_of_mut};
 use crate::reason::Reason;
@@ -50,9 +50,9 @@ pub(crate) enum Look {
 /// One client, as the thread that serves it sees it.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    pub(crate) link: Arc<Link>,
+    pub(crate) link: Arc<ClientLink>,
     /// A spare reference for the next token, so that counting it costs nothing.
-    pub(crate) spare: Option<Arc<Link>>,
+    pub(crate) spare: Option<Arc<ClientLink>>,
     /// Sequence number expected next on the call line, and in the slots; the first is 1.
     call: u32,
     seq: u32,
@@ -72,7 +72,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(link: Arc<Link>) -> Self {
+    pub(crate) fn new(link: Arc<ClientLink>) -> Self {
         Self {
             spare: Some(Arc::clone(&link)),
             link,
@@ -90,7 +90,7 @@ impl Lane {
 
     /// A reference to the link for a token.
     #[inline(always)]
-    pub(crate) fn lend(&mut self) -> Arc<Link> {
+    pub(crate) fn lend(&mut self) -> Arc<ClientLink> {
         self.spare.take().unwrap_or_else(|| Arc::clone(&self.link))
     }
 

@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex};
 
 /// Packets on the control socket that may come before a request is seen, then it is a flood.
 const PACKETS_MAX: u32 = 4096;
-/// Parcels of descriptors that may wait for their messages, per reply line.
-const PARCELS_MAX: usize = 2;
+/// Batches of descriptors that may wait for their messages, per reply line.
+const BATCHES_MAX: usize = 2;
 
 /// One reply line: whose answer it waits for, and where an inline answer is put together.
 #[derive(Debug)]
@@ -94,11 +94,11 @@ pub(crate) struct Local {
 }
 
 /// One server thread, as others see it.
-pub(crate) type ServerThread = Mailbox<Link>;
+pub(crate) type ServerThread = Mailbox<ClientLink>;
 
 /// One client, as the server knows it.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct ClientLink {
     pub(crate) id: ClientId,
     pub(crate) region: Region,
     pub(crate) socket: ClientSocket,
@@ -137,7 +137,7 @@ pub(crate) struct Terms {
     pub(crate) same_space: bool,
 }
 
-impl Link {
+impl ClientLink {
     pub(crate) fn new(
         terms: Terms,
         region: Region,
@@ -280,8 +280,8 @@ impl Link {
 
     /// Keeps descriptors until their message comes; false when too many wait.
     pub(crate) fn put_fds(&self, seq: u32, fds: Vec<OwnedFd>) -> bool {
-        let parcels_max = PARCELS_MAX * self.lines.len();
-        lock(&self.inbox).put(seq, fds, parcels_max)
+        let batches_max = BATCHES_MAX * self.lines.len();
+        lock(&self.inbox).put(seq, fds, batches_max)
     }
 
     /// The server thread has done with a caller's memory.

@@ -11,7 +11,7 @@ use sojourn_shm::{Line, Span};
 
 /// Where the body of the present message is.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum BodyStorage {
     /// In `words`.
     Inline,
     /// In `stream`.
@@ -28,7 +28,7 @@ pub(crate) struct Incoming {
     stream: Vec<u64>,
     /// A buffer for a message that comes in pieces.
     pub(crate) spare: Vec<u64>,
-    place: Place,
+    place: BodyStorage,
     parts: Parts,
     /// Where the message begins in its area, while its items still lie there.
     start: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Incoming {
 }
 
 // SAFETY: the raw pointers are those of `SharedBytes` (mapped memory, copied by racy copies only)
-// and of `Place::Local` (kept still by a caller that waits); any one thread may follow them.
+// and of `BodyStorage::Local` (kept still by a caller that waits); any one thread may follow them.
 unsafe impl Send for Incoming {}
 
 impl Incoming {
@@ -60,7 +60,7 @@ impl Incoming {
             words: [0; INLINE_WORDS],
             stream: Vec::new(),
             spare: Vec::new(),
-            place: Place::Inline,
+            place: BodyStorage::Inline,
             parts: Parts::EMPTY,
             start: 0,
             items: Vec::with_capacity(ITEMS_MAX),
@@ -73,7 +73,7 @@ impl Incoming {
     #[inline(always)]
     pub(crate) fn load_inline(&mut self, header: Header, line: &Line) {
         self.start(header);
-        self.place = Place::Inline;
+        self.place = BodyStorage::Inline;
         // The words of the tag's own cache line come for free; the other line only if it is used.
         if header.len as usize <= 48 {
             let mut words = [0; 7];
@@ -162,7 +162,7 @@ impl Incoming {
     /// Body and items stay as they are until this message is replaced by the next.
     pub(crate) unsafe fn load_local(&mut self, header: Header, body: &[u8], items: &[&[u8]]) {
         self.start(header);
-        self.place = Place::Local(body.as_ptr(), body.len());
+        self.place = BodyStorage::Local(body.as_ptr(), body.len());
         for item in items.iter().take(ITEMS_MAX) {
             // SAFETY: the caller's contract makes the loan as long as this message is looked at.
             let item: &'static [u8] = unsafe { core::mem::transmute::<&[u8], &'static [u8]>(item) };
@@ -185,7 +185,7 @@ impl Incoming {
     fn read_parts(&mut self, total: u64, body_len: u64) -> Option<()> {
         let table = bytes_of(&self.stream).first_chunk::<TABLE_LEN>()?;
         self.parts = Parts::read(table, total, body_len, self.header.items, self.header.grants)?;
-        self.place = Place::Stream;
+        self.place = BodyStorage::Stream;
         Some(())
     }
 
@@ -208,13 +208,15 @@ impl Incoming {
     #[inline]
     pub(crate) fn body(&self) -> &[u8] {
         match self.place {
-            Place::Inline => bytes_of(&self.words).get(..self.header.len as usize).unwrap_or(&[]),
-            Place::Stream => {
+            BodyStorage::Inline => {
+                bytes_of(&self.words).get(..self.header.len as usize).unwrap_or(&[])
+            }
+            BodyStorage::Stream => {
                 let (at, len) = self.parts.body;
                 bytes_of(&self.stream).get(at..at + len).unwrap_or(&[])
             }
             // SAFETY: `load_local`'s contract.
-            Place::Local(start, len) => unsafe { core::slice::from_raw_parts(start, len) },
+            BodyStorage::Local(start, len) => unsafe { core::slice::from_raw_parts(start, len) },
         }
     }
 

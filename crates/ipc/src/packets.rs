@@ -5,7 +5,7 @@
 
 use crate::control::{self, Received, Topic};
 use crate::grant::{Granted, REGISTERED_MAX};
-use crate::link::Link;
+use crate::link::ClientLink;
 use crate::lock::lock;
 use crate::reason::Reason;
 use crate::thread::Note;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Packets of one client that are read before others have their turn.
 const PACKETS_AT_ONCE: u32 = 64;
 
-impl Link {
+impl ClientLink {
     /// The descriptors of request `seq`. The client sent them before it published the request, so
     /// they are here or in the socket.
     pub(crate) fn take_fds(&self, seq: u32) -> Option<Vec<OwnedFd>> {
@@ -108,7 +108,7 @@ impl Link {
 }
 
 /// Answers a registration. A client that does not read its answers loses its connection.
-fn answer(link: &Link, id: u32, code: u32) -> Result<(), Reason> {
+fn answer(link: &ClientLink, id: u32, code: u32) -> Result<(), Reason> {
     let mut packet = control::Packet::new(Topic::Done, id);
     packet.a = u64::from(code);
     control::send(link.socket.as_fd(), packet, &[]).map_err(|_| Reason::BadPacket)

@@ -11,7 +11,7 @@ use crate::gather::Gather;
 use crate::layout::{
     BY_REFERENCE, CPU_SHIFT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, TABLE_LEN,
 };
-use crate::link::{Answer, Link, LongReply};
+use crate::link::{Answer, ClientLink, LongReply};
 use crate::lock::lock;
 use crate::message::{bytes_of, bytes_of_mut};
 use crate::rt::{ClientId, Encoder, Fault, Gone, Writer};
@@ -22,20 +22,24 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct ReplyToken {
     /// `None` once answered.
-    link: Option<Arc<Link>>,
+    link: Option<Arc<ClientLink>>,
     line: u8,
     seq: u32,
 }
 
 impl ReplyToken {
-    pub(crate) fn new(link: Arc<Link>, line: u8, seq: u32) -> Self {
+    pub(crate) fn new(link: Arc<ClientLink>, line: u8, seq: u32) -> Self {
         Self { link: Some(link), line, seq }
     }
 
     /// The token of call `seq` on `line`, if that is outstanding and nobody has it: for the C
     /// interface, whose tokens are numbers. Else the link is given back.
     #[inline]
-    pub(crate) fn claim(link: Arc<Link>, line: u8, seq: u32) -> Result<Self, Arc<Link>> {
+    pub(crate) fn claim(
+        link: Arc<ClientLink>,
+        line: u8,
+        seq: u32,
+    ) -> Result<Self, Arc<ClientLink>> {
         if link.claim_call(line, seq) { Ok(Self::new(link, line, seq)) } else { Err(link) }
     }
 
@@ -48,7 +52,7 @@ impl ReplyToken {
 
     /// Goes on with an answer whose body has been written at [`place`].
     #[inline]
-    pub(crate) fn resume<'d>(self, place: Place, body_len: usize) -> ReplyDraft<'d> {
+    pub(crate) fn resume<'d>(self, place: BodyStorage, body_len: usize) -> ReplyDraft<'d> {
         // SAFETY: no bytes at all, at an aligned address.
         let mut encoder = unsafe { Encoder::from_raw(core::ptr::dangling_mut::<u64>().cast(), 0) };
         if let Some(line) = self.link.as_ref().and_then(|link| link.lines.get(self.line as usize)) {
@@ -83,7 +87,7 @@ impl ReplyToken {
                 (place, encoder)
             }
             // SAFETY: no bytes at all, at an aligned address.
-            None => (Place::Inline, unsafe {
+            None => (BodyStorage::Inline, unsafe {
                 Encoder::from_raw(core::ptr::dangling_mut::<u64>().cast(), 0)
             }),
         };
@@ -108,7 +112,7 @@ impl Drop for ReplyToken {
 
 /// Where the body of an answer is put together.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum BodyStorage {
     /// The reply line's private words, then the line.
     Inline,
     /// The reply line's area.
@@ -120,32 +124,32 @@ pub(crate) enum Place {
 /// Where the body of an answer on `line` is to be written: aligned to 8, as long as the link lives
 /// and the call is outstanding, or as long as the place is kept.
 #[inline]
-pub(crate) fn place(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, *mut u8) {
+pub(crate) fn place(link: &Arc<ClientLink>, line: u8, body_len: usize) -> (BodyStorage, *mut u8) {
     if body_len <= INLINE_MAX {
-        return (Place::Inline, link.lines[line as usize].words.get().cast::<u8>());
+        return (BodyStorage::Inline, link.lines[line as usize].words.get().cast::<u8>());
     }
     long_place(link, line, body_len)
 }
 
 #[inline(never)]
-fn long_place(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, *mut u8) {
+fn long_place(link: &Arc<ClientLink>, line: u8, body_len: usize) -> (BodyStorage, *mut u8) {
     let area = link.region.reply_area(line);
     if !link.same_space
         && let Some(body) = area.part(TABLE_LEN, body_len)
     {
-        return (Place::Area, body.as_ptr());
+        return (BodyStorage::Area, body.as_ptr());
     }
     // A vector's memory stays where it is when the vector is moved.
     let mut own = vec![0; (TABLE_LEN + body_len).div_ceil(8)];
     let body = bytes_of_mut(&mut own)[TABLE_LEN..].as_mut_ptr();
-    (Place::Own(own), body)
+    (BodyStorage::Own(own), body)
 }
 
 /// An answer being put together.
 #[derive(Debug)]
 pub struct ReplyDraft<'d> {
     token: ReplyToken,
-    place: Place,
+    place: BodyStorage,
     body_len: usize,
     encoder: Encoder<'d>,
 }
@@ -169,7 +173,7 @@ impl<'d> ReplyDraft<'d> {
         let Some(link) = self.token.link.take() else {
             return ReadyReply { link: None, line };
         };
-        let is_plain = self.encoder.is_plain() && matches!(self.place, Place::Inline);
+        let is_plain = self.encoder.is_plain() && matches!(self.place, BodyStorage::Inline);
         let form = match is_plain {
             true => Form::Inline(self.body_len as u8, 0),
             false => self.form(&link, seq),
@@ -180,29 +184,29 @@ impl<'d> ReplyDraft<'d> {
     }
 
     #[inline(never)]
-    fn form(&mut self, link: &Arc<Link>, seq: u32) -> Form {
+    fn form(&mut self, link: &Arc<ClientLink>, seq: u32) -> Form {
         let fds = self.encoder.fds().len();
         if fds > 0 && !link.send_fds(seq, self.encoder.fds()) {
             return Form::Fault(Fault::NO_RESOURCES);
         }
-        if self.encoder.items().is_empty() && matches!(self.place, Place::Inline) {
+        if self.encoder.items().is_empty() && matches!(self.place, BodyStorage::Inline) {
             return Form::Inline(self.body_len as u8, fds as u8);
         }
         self.long_form(link, seq)
     }
 
     #[inline(never)]
-    fn long_form(&mut self, link: &Arc<Link>, seq: u32) -> Form {
+    fn long_form(&mut self, link: &Arc<ClientLink>, seq: u32) -> Form {
         let line = self.token.line;
-        let own = core::mem::replace(&mut self.place, Place::Inline);
+        let own = core::mem::replace(&mut self.place, BodyStorage::Inline);
         let body: Option<&[u8]> = match &own {
-            Place::Inline => {
+            BodyStorage::Inline => {
                 // SAFETY: as in `place`: this token alone may touch the words.
                 let words = unsafe { &*link.lines[line as usize].words.get() };
                 bytes_of(words).get(..self.body_len)
             }
-            Place::Area => None,
-            Place::Own(own) => Some(&bytes_of(own)[TABLE_LEN..TABLE_LEN + self.body_len]),
+            BodyStorage::Area => None,
+            BodyStorage::Own(own) => Some(&bytes_of(own)[TABLE_LEN..TABLE_LEN + self.body_len]),
         };
         let items = self.encoder.items();
         let Some(gather) = Gather::new(body, self.body_len, items, &[]) else {
@@ -222,7 +226,7 @@ impl<'d> ReplyDraft<'d> {
         if link.same_space {
             let table = *gather.table();
             let stream = match own {
-                Place::Own(mut own) if long.items == 0 => {
+                BodyStorage::Own(mut own) if long.items == 0 => {
                     bytes_of_mut(&mut own)[..TABLE_LEN].copy_from_slice(&table);
                     own
                 }
@@ -271,14 +275,14 @@ enum Form {
 /// moved about is two words.
 #[derive(Debug)]
 pub struct ReadyReply {
-    link: Option<Arc<Link>>,
+    link: Option<Arc<ClientLink>>,
     line: u8,
 }
 
 impl ReadyReply {
     /// Completes the answer to call `seq`: everything but the processor we run on.
     #[inline]
-    fn new(link: Option<Arc<Link>>, line: u8, seq: u32, form: &Form) -> Self {
+    fn new(link: Option<Arc<ClientLink>>, line: u8, seq: u32, form: &Form) -> Self {
         let Some(link) = link else { return Self { link: None, line } };
         let mut header = Header {
             seq,
@@ -329,7 +333,7 @@ impl ReadyReply {
 
     /// As [`Self::send`]; gives the link back, so that its count need not change hands.
     #[inline]
-    pub(crate) fn send_and_return(mut self) -> Option<Arc<Link>> {
+    pub(crate) fn send_and_return(mut self) -> Option<Arc<ClientLink>> {
         let link = self.link.take()?;
         publish(&link, self.line);
         Some(link)
@@ -338,7 +342,7 @@ impl ReadyReply {
 
 /// Publishes the complete answer of a line.
 #[inline]
-fn publish(link: &Link, line: u8) {
+fn publish(link: &ClientLink, line: u8) {
     let own = &link.lines[line as usize];
     // SAFETY: the answer's holder alone may touch the line's private part until `end_call` below.
     let (words, answer) = unsafe { (&*own.words.get(), *own.answer.get()) };
@@ -364,7 +368,7 @@ impl Drop for ReadyReply {
 
 /// Publishes the next piece of a long answer, which the client asked for with message `seq`. False
 /// if there is no such answer.
-pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
+pub(crate) fn send_more(link: &ClientLink, line: u8, seq: u32) -> bool {
     fault::point("server.more");
     let mut replies = lock(&link.long_replies);
     let Some(at) = replies.iter().position(|reply| reply.line == line) else { return false };
@@ -397,7 +401,7 @@ pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
 /// Tells the client that the slots' requests up to number `count` have been taken, and wakes it if
 /// it waits for that room.
 #[inline]
-pub(crate) fn publish_consumed(link: &Link, count: u32) {
+pub(crate) fn publish_consumed(link: &ClientLink, count: u32) {
     if ring::consume(link.region.consumed(), link.region.want(), count) {
         link.ring_client();
     }

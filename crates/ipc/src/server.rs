@@ -13,7 +13,7 @@ use crate::fault;
 use crate::grant::Granted;
 use crate::lane::{Lane, Look};
 use crate::layout::BY_REFERENCE;
-use crate::link::{Link, ServerThread};
+use crate::link::{ClientLink, ServerThread};
 use crate::lock::lock;
 use crate::message::Incoming;
 use crate::reason::Reason;
@@ -118,7 +118,7 @@ impl Server {
 
     /// Keeps a reference for the lane's next token.
     #[inline(always)]
-    pub(crate) fn give_back(&mut self, link: Arc<Link>) {
+    pub(crate) fn give_back(&mut self, link: Arc<ClientLink>) {
         if let Some(Some(lane)) = self.lanes.get_mut(link.id.index as usize)
             && lane.spare.is_none()
             && Arc::ptr_eq(&lane.link, &link)
@@ -311,7 +311,7 @@ impl Server {
 
     /// A reference to the link of a client of this thread.
     #[inline]
-    pub(crate) fn lend(&mut self, id: ClientId) -> Option<Arc<Link>> {
+    pub(crate) fn lend(&mut self, id: ClientId) -> Option<Arc<ClientLink>> {
         let lane = self.lanes.get_mut(id.index as usize)?.as_deref_mut()?;
         (lane.link.id == id).then(|| lane.lend())
     }
@@ -386,7 +386,7 @@ impl Lane {
 
 impl Server {
     /// The clients that this thread serves, for the C interface.
-    pub(crate) fn links(&self) -> impl Iterator<Item = &Arc<Link>> {
+    pub(crate) fn links(&self) -> impl Iterator<Item = &Arc<ClientLink>> {
         self.lanes.iter().flatten().map(|lane| &lane.link)
     }
 }

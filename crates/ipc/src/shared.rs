@@ -3,7 +3,7 @@
 //!
 //! Not here: making an endpoint (`endpoint`), and what the control thread does (`greet`).
 
-use crate::link::{Link, ServerThread};
+use crate::link::{ClientLink, ServerThread};
 use crate::lock::lock;
 use crate::options::ServerOptions;
 use crate::proxy::Proxies;
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) generation: u32,
-    pub(crate) link: Option<Arc<Link>>,
+    pub(crate) link: Option<Arc<ClientLink>>,
 }
 
 impl core::fmt::Debug for Shared {
@@ -71,7 +71,7 @@ impl Shared {
         lock(&SPACE).iter().filter_map(Weak::upgrade).find(|shared| shared.id == id)
     }
 
-    pub(crate) fn link(&self, id: ClientId) -> Option<Arc<Link>> {
+    pub(crate) fn link(&self, id: ClientId) -> Option<Arc<ClientLink>> {
         let links = lock(&self.links);
         let link = links.get(id.index as usize)?.link.as_ref()?;
         (link.id == id).then(|| Arc::clone(link))

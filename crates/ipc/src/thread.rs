@@ -1,8 +1,8 @@
 //! What a server thread can be told from elsewhere.
 //!
 //! The control thread and holders of tokens post notes; the server thread takes them between two
-//! looks at its lanes. `L` is what there is of a client, `crate::link::Link`. Not here: the lanes
-//! (`server`), and the control packets of clients (`packets`).
+//! looks at its lanes. `L` is what there is of a client, `crate::link::ClientLink`. Not here: the
+//! lanes (`server`), and the control packets of clients (`packets`).
 
 use crate::lock::lock;
 use crate::rt::ClientId;

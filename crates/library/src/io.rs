@@ -6,7 +6,7 @@ pub(crate) mod datagrams;
 pub(crate) mod from_kernel;
 #[cfg(test)]
 mod from_kernel_tests;
-pub(crate) mod landing;
+pub(crate) mod placement;
 pub(crate) mod receive;
 pub(crate) mod send;
 #[cfg(test)]

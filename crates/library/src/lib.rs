@@ -24,15 +24,15 @@ pub use host::kernel::PollFd;
 pub use host::numbers;
 pub use host::{Host, Interrupt, Plain};
 pub use io::call_flags::{Recv, Send};
-pub use io::calls::{Call, Path, Use};
+pub use io::calls::{Call, Route, Use};
 pub use io::datagrams::{Attempt, Datagram, Got, PARTS_MAX};
 pub use io::from_kernel::{BytesOnly, FromKernel};
 pub use moves::descriptors::{Origin, SocketOption};
 pub use process::library::{Library, library};
-pub use remote::asks::{Known, Queue, Set};
+pub use remote::options::{Known, Queue, Set};
 pub use session::Session;
 
-pub use fds::table::Entry;
+pub use fds::table::FdEntry;
 
 pub use sojourn_pump::ancillary;
 pub use sojourn_pump::tcp_info;

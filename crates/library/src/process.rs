@@ -3,10 +3,10 @@
 //!
 //! Rooms above add what is done with it.
 
-pub(crate) mod engine;
-pub(crate) mod late;
+pub(crate) mod deferred;
 #[cfg(test)]
-mod late_tests;
+mod deferred_tests;
+pub(crate) mod engine;
 pub(crate) mod library;
 pub(crate) mod looks;
 pub(crate) mod patience;

@@ -14,7 +14,7 @@ pub(crate) mod owed;
 pub(crate) mod peeked;
 pub(crate) mod pool;
 pub(crate) mod progress;
-pub(crate) mod receive_step;
+pub(crate) mod received;
 
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
@@ -69,9 +69,9 @@ pub struct Session {
     pub(crate) receive_timeout: AtomicU64,
     pub(crate) send_timeout: AtomicU64,
     /// The kernel reported something on the descriptor since last looked at.
-    pub(crate) has_stirred: AtomicBool,
+    pub(crate) rx_kernel_event: AtomicBool,
     /// The same for senders, who look at other things and must not wait for a receiver to look.
-    pub(crate) tx_stirred: AtomicBool,
+    pub(crate) tx_kernel_event: AtomicBool,
     /// The sending direction is in `Flushing`.
     pub(crate) is_flushing: AtomicBool,
     /// The other side is the server's carrier, and the peer on another host: see `carried`.
@@ -80,13 +80,13 @@ pub struct Session {
     /// `send`.
     pub(crate) acknowledges: AtomicBool,
     /// It is carried by this process: see `net`.
-    pub(crate) is_lent: AtomicBool,
+    pub(crate) is_delegated: AtomicBool,
     /// The program has sent something since it last waited for an answer.
     pub(crate) has_asked: AtomicBool,
     /// Of a UDP socket: bits of `datagrams::form`.
     pub(crate) form: AtomicU32,
     /// Carried: `SO_KEEPALIVE` as the program has it, and whether an option was set before it was
-    /// lent: see `asks`.
+    /// delegated: see `remote::options`.
     pub(crate) keepalive: AtomicBool,
     pub(crate) has_new_options: AtomicBool,
     /// Ended, and not let go of yet: see `settle`.
@@ -122,13 +122,13 @@ impl Session {
             is_nonblocking: AtomicBool::new(false),
             receive_timeout: AtomicU64::new(0),
             send_timeout: AtomicU64::new(0),
-            has_stirred: AtomicBool::new(false),
-            tx_stirred: AtomicBool::new(false),
+            rx_kernel_event: AtomicBool::new(false),
+            tx_kernel_event: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),
             has_asked: AtomicBool::new(false),
             is_carried: AtomicBool::new(false),
             acknowledges: AtomicBool::new(false),
-            is_lent: AtomicBool::new(false),
+            is_delegated: AtomicBool::new(false),
             form: AtomicU32::new(0),
             keepalive: AtomicBool::new(false),
             has_new_options: AtomicBool::new(false),
@@ -288,16 +288,16 @@ impl Session {
     }
 
     /// The kernel reported an event on the descriptor.
-    pub(crate) fn stirred(&self) {
-        self.has_stirred.store(true, Ordering::SeqCst);
-        self.tx_stirred.store(true, Ordering::SeqCst);
+    pub(crate) fn note_kernel_event(&self) {
+        self.rx_kernel_event.store(true, Ordering::SeqCst);
+        self.tx_kernel_event.store(true, Ordering::SeqCst);
     }
 
     /// Bytes that `FIONREAD` must count beside the kernel's.
     pub(crate) fn input_queue(&self) -> usize {
         let rx = lock(&self.rx);
         match (&rx.stream, rx.phase) {
-            (Some(stream), RxPhase::Ring | RxPhase::Joined) if stream.peer_rings() => {
+            (Some(stream), RxPhase::Ring | RxPhase::Joined) if stream.peer_uses_ring() => {
                 stream.available().unwrap_or(0)
             }
             (Some(stream), RxPhase::Residue) => rest_in_ring(stream, &rx),

@@ -6,7 +6,7 @@
 use crate::fds::table::mark;
 use crate::host::kernel;
 use crate::io::call_flags::{Recv, Send};
-use crate::io::calls::Path;
+use crate::io::calls::Route;
 use crate::io::from_kernel::BytesOnly;
 use crate::moves::descriptors::Origin;
 use crate::moves::join::Parts;
@@ -183,7 +183,7 @@ impl Hostile {
     /// It has consented, writes to its ring, and `bytes` are there.
     pub(crate) fn sends(&self, bytes: &[u8]) {
         self.side.consent();
-        self.side.start_ring();
+        self.side.use_ring();
         assert_eq!(self.side.write(&[IoSlice::new(bytes)], 0), Ok(bytes.len()));
     }
 
@@ -221,12 +221,12 @@ pub(crate) fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
 pub(crate) fn receive(fd: i32, buf: &mut [u8], how: Recv) -> Result<usize, Errno> {
     loop {
         match library().reading(fd) {
-            Path::Plain | Path::Kernel(_) => {
+            Route::Plain | Route::Kernel(_) => {
                 let mut flags = RecvFlags::empty();
                 flags.set(RecvFlags::PEEK, how.peek);
                 return rustix::net::recv(kernel::at(fd)?, buf, flags).map(|(got, _)| got);
             }
-            Path::Session(call) => {
+            Route::Session(call) => {
                 let bufs = &mut [IoSliceMut::new(buf)];
                 if let Some(done) = call.recv(bufs, how, &mut BytesOnly::default()) {
                     return done;
@@ -240,8 +240,8 @@ pub(crate) fn receive(fd: i32, buf: &mut [u8], how: Recv) -> Result<usize, Errno
 pub(crate) fn write(fd: i32, buf: &[u8]) -> Result<usize, Errno> {
     loop {
         match library().writing(fd) {
-            Path::Plain | Path::Kernel(_) => return rustix::io::write(kernel::at(fd)?, buf),
-            Path::Session(call) => {
+            Route::Plain | Route::Kernel(_) => return rustix::io::write(kernel::at(fd)?, buf),
+            Route::Session(call) => {
                 if let Some(done) = call.send(&[IoSlice::new(buf)], Send::default()) {
                     return done;
                 }

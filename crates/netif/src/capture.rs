@@ -143,7 +143,7 @@ mod tests {
 
     fn writer_len(application: &str, name: &str) -> usize {
         let mut writer = Writer::new(Vec::new(), application).unwrap();
-        writer.interface(name, sojourn_wire::frame::Link::Ethernet).unwrap();
+        writer.interface(name, sojourn_wire::frame::LinkType::Ethernet).unwrap();
         writer.into_inner().len()
     }
 

@@ -7,7 +7,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, Result};
 use rustix::ioctl::{Opcode, Updater, ioctl};
 use sojourn_wire::MacAddress;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 
 const SIOCGIFNAME: Opcode = libc::SIOCGIFNAME as Opcode;
 const SIOCGIFINDEX: Opcode = libc::SIOCGIFINDEX as Opcode;
@@ -24,7 +24,7 @@ pub struct Device {
     /// The longest IP packet that it carries, in bytes.
     pub mtu: usize,
     /// What its frames begin with.
-    pub link: Link,
+    pub link: LinkType,
     /// Its link-layer address, where frames have such addresses.
     pub address: Option<MacAddress>,
 }
@@ -86,9 +86,9 @@ impl Device {
         let address: [u8; 6] = core::array::from_fn(|at| address[at]);
         let (link, address) = match u16::from_ne_bytes([low, high]) {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => {
-                (Link::Ethernet, Some(MacAddress(address)))
+                (LinkType::Ethernet, Some(MacAddress(address)))
             }
-            libc::ARPHRD_NONE | ARPHRD_RAWIP => (Link::Raw, None),
+            libc::ARPHRD_NONE | ARPHRD_RAWIP => (LinkType::Raw, None),
             other => return Err(DeviceError::UnknownLink(other)),
         };
         Ok(Self { index, mtu, link, address })
@@ -137,7 +137,7 @@ mod tests {
         let any = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
         let by_name = Device::by_name(any.as_fd(), "lo").unwrap();
         assert_eq!(Device::by_index(any.as_fd(), by_name.index), Ok(by_name));
-        assert_eq!(by_name.link, Link::Ethernet);
+        assert_eq!(by_name.link, LinkType::Ethernet);
         assert!(by_name.mtu >= 1280);
         assert_eq!(by_name.address, Some(MacAddress([0; 6])));
     }

@@ -15,7 +15,7 @@ use crate::xdp::complete_checksum;
 use rustix::fd::BorrowedFd;
 use sojourn_wire::ethernet;
 use sojourn_wire::ethernet::VlanTag;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use sojourn_wire::vnet::{self, Checksum};
 
 /// Frames that are held back at once at most, in one direction; others pass.
@@ -136,14 +136,14 @@ impl Side {
     }
 
     /// Copies a frame and damages it. The offload header that it has afterwards.
-    fn damage(&mut self, parts: &[&[u8]], vnet: vnet::Header, link: Link) -> vnet::Header {
+    fn damage(&mut self, parts: &[&[u8]], vnet: vnet::Header, link: LinkType) -> vnet::Header {
         self.scratch.clear();
         for part in parts {
             self.scratch.extend_from_slice(part);
         }
         // One that does not make sense is damaged enough.
         complete_checksum(&mut self.scratch, vnet.checksum);
-        let header = if link == Link::Ethernet { ethernet::HEADER_BYTES } else { 0 };
+        let header = if link == LinkType::Ethernet { ethernet::HEADER_BYTES } else { 0 };
         let bits = self.scratch.len().saturating_sub(header) * 8;
         let bit = self.random.below(bits);
         if let Some(byte) = self.scratch.get_mut(header + bit / 8) {
@@ -204,12 +204,6 @@ impl<I: Interface> Fault<I> {
         (self.receive.counts, self.send.counts)
     }
 
-    /// Changes the rates: for what is received, and for what is sent.
-    pub const fn set_rates(&mut self, receive: Rates, send: Rates) {
-        self.receive.rates = receive;
-        self.send.rates = send;
-    }
-
     /// The interface within.
     pub const fn inner(&mut self) -> &mut I {
         &mut self.inner
@@ -233,7 +227,7 @@ impl Side {
     fn received(
         &mut self,
         received: Received<'_>,
-        link: Link,
+        link: LinkType,
         accept: &mut dyn FnMut(Received<'_>),
     ) -> usize {
         let fate = self.fate();

@@ -8,7 +8,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use sojourn_wire::MacAddress;
 use sojourn_wire::ethernet::VlanTag;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use sojourn_wire::vnet;
 
 /// The longest frame that anything here carries: an IP packet of 65,535 bytes behind an Ethernet
@@ -33,14 +33,14 @@ pub struct Received<'a> {
 /// Where the bytes of a frame from `at` on are to be put, to the last: the parts are filled in
 /// order.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct Scatter<'a> {
     /// Bytes of the headers, which the interface keeps.
     pub at: usize,
     /// Together as long as what follows the headers; else the frame is accepted as every other.
     pub parts: [&'a mut [u8]; 3],
 }
 
-impl Place<'_> {
+impl Scatter<'_> {
     /// Whether a frame of `len` bytes fits exactly.
     pub(crate) fn holds(&self, len: usize) -> bool {
         self.at + self.parts.iter().map(|part| part.len()).sum::<usize>() == len
@@ -55,7 +55,7 @@ pub trait Accept {
     /// A frame of `len` bytes is about to be copied out of the kernel; `start` has the first of
     /// them. If they are enough to know where the rest belongs it goes there at once: then
     /// [`Accept::placed`] follows, unless the frame is lost. Else it is accepted as every other.
-    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Place<'_>> {
+    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Scatter<'_>> {
         let _ = (start, len);
         None
     }
@@ -118,7 +118,7 @@ pub struct Properties {
     /// The longest IP packet that goes over the link, in bytes.
     pub mtu: usize,
     /// What comes before the IP header.
-    pub link: Link,
+    pub link: LinkType,
     /// The interface's own link-layer address, where there is one.
     pub address: Option<MacAddress>,
     /// Whether a checksum may be left partial in what is sent.

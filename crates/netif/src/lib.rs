@@ -45,13 +45,13 @@ pub use capture::Capture;
 pub use device::{Device, DeviceError};
 pub use fault::{Fault, FaultCounts, FaultOptions, Rates};
 pub use interface::{
-    Accept, FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Place, Properties,
-    Received, SendError, Statistics,
+    Accept, FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Properties, Received,
+    Scatter, SendError, Statistics,
 };
 pub use message::Message;
 pub use packet::PacketOptions;
 pub use ring::{Ring, RingLayout};
-pub use sojourn_wire::frame::Link;
+pub use sojourn_wire::frame::LinkType;
 pub use sojourn_wire::vnet;
 pub use trace::{Direction, Event, HEAD_BYTES, Outcome, Trace};
 pub use xdp::{Xdp, XdpOptions};

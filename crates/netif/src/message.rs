@@ -4,7 +4,7 @@
 //! this process. [`Inbox`] is also what a ring takes the frames with that do not fit its slots.
 
 use crate::interface::{
-    FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Place, Properties, Received,
+    FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Properties, Received, Scatter,
     SendError, Statistics,
 };
 use crate::packet::{self, PacketOptions, Socket};
@@ -181,7 +181,7 @@ impl Inbox {
         fd: BorrowedFd<'_>,
         has_vnet: bool,
         (start, len): (&[u8], usize),
-        place: Place<'_>,
+        place: Scatter<'_>,
     ) -> Result<bool, Errno> {
         let mut header = [0; HEADER_BYTES];
         let header_len = if has_vnet { HEADER_BYTES } else { 0 };

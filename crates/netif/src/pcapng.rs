@@ -6,7 +6,7 @@
 //! from (`capture`), reading, other blocks. Everything is in little-endian order.
 
 use crate::trace::Direction;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use std::io::{self, Write};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -62,11 +62,11 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn interface(&mut self, name: &str, link: Link) -> io::Result<InterfaceId> {
+    pub fn interface(&mut self, name: &str, link: LinkType) -> io::Result<InterfaceId> {
         // LINKTYPE_ETHERNET, LINKTYPE_RAW of the registry.
         let kind: u16 = match link {
-            Link::Ethernet => 1,
-            Link::Raw => 101,
+            LinkType::Ethernet => 1,
+            LinkType::Raw => 101,
         };
         let mut body = Vec::new();
         body.extend(kind.to_le_bytes());
@@ -211,8 +211,8 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let mut writer = Writer::new(Vec::new(), "app").unwrap();
-        let first = writer.interface("veth0", Link::Ethernet).unwrap();
-        let second = writer.interface("tun0", Link::Raw).unwrap();
+        let first = writer.interface("veth0", LinkType::Ethernet).unwrap();
+        let second = writer.interface("tun0", LinkType::Raw).unwrap();
         assert_ne!(first, second);
         let time_ns = 0x0102_0304_0506_0708;
         writer.packet(first, time_ns, Direction::In, &[b"abc", b"", b"de"]).unwrap();
@@ -266,7 +266,7 @@ mod tests {
     fn every_block_ends_with_its_length_whatever_the_frame() {
         for len in 0..70usize {
             let mut writer = Writer::new(Vec::new(), "").unwrap();
-            let id = writer.interface("", Link::Raw).unwrap();
+            let id = writer.interface("", LinkType::Raw).unwrap();
             let frame = vec![7; len];
             let comment = "é".repeat(len * 10);
             writer.packet_with(id, 0, Direction::Out, &[&frame], &comment).unwrap();

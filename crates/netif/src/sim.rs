@@ -12,7 +12,7 @@ use crate::interface::{
 use rustix::fd::BorrowedFd;
 use sojourn_wire::MacAddress;
 use sojourn_wire::ethernet::{self, EtherType};
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use sojourn_wire::vnet;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ pub struct Options {
     /// Longest IP packet, in bytes.
     pub mtu: usize,
     /// What frames begin with.
-    pub link: Link,
+    pub link: LinkType,
     /// Time from the last bit sent to the last bit received, in nanoseconds.
     pub latency_ns: u64,
     /// Bytes per second; `None`: frames take no time.
@@ -43,7 +43,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             mtu: 1500,
-            link: Link::Ethernet,
+            link: LinkType::Ethernet,
             latency_ns: 0,
             rate: None,
             queue_bytes: 1 << 20,
@@ -129,7 +129,7 @@ fn properties(options: &Options, last: u8) -> Properties {
         index: 0,
         mtu: options.mtu,
         link: options.link,
-        address: (options.link == Link::Ethernet).then_some(address),
+        address: (options.link == LinkType::Ethernet).then_some(address),
         checksum_offload: true,
         gso_max: options.gso_max,
     }
@@ -177,10 +177,10 @@ impl Endpoint {
 }
 
 /// Bytes before the IP header.
-fn link_header_len(frame: &[u8], link: Link) -> usize {
+fn link_header_len(frame: &[u8], link: LinkType) -> usize {
     match link {
-        Link::Raw => 0,
-        Link::Ethernet => ethernet::Header::parse(frame)
+        LinkType::Raw => 0,
+        LinkType::Ethernet => ethernet::Header::parse(frame)
             .ok()
             .filter(|(header, _)| header.ether_type != EtherType::VLAN)
             .map_or(ethernet::HEADER_BYTES, |(header, _)| header.len()),

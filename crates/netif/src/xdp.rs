@@ -31,7 +31,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with, sockopt,
 };
 use sojourn_wire::ethernet;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use sojourn_wire::vnet::{self, Checksum};
 
 /// System calls that one flush makes at most; each sends 32 frames.
@@ -180,8 +180,8 @@ impl Xdp {
     /// Longest frame of the link.
     fn frame_max(&self) -> usize {
         let header = match self.properties.link {
-            Link::Ethernet => ethernet::HEADER_BYTES_MAX,
-            Link::Raw => 0,
+            LinkType::Ethernet => ethernet::HEADER_BYTES_MAX,
+            LinkType::Raw => 0,
         };
         self.properties.mtu + header
     }

@@ -11,7 +11,7 @@ use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, receive_until, shows, until_it
 use rustix::event::PollFlags;
 use sojourn_netif::pcapng::Writer;
 use sojourn_netif::{
-    Capture, Fault, FaultOptions, Interface, Link, LinkError, Message, Outgoing, PacketOptions,
+    Capture, Fault, FaultOptions, Interface, LinkError, LinkType, Message, Outgoing, PacketOptions,
     Ring, RingLayout, SendError, Trace, Xdp, XdpOptions, sim, vnet,
 };
 use sojourn_wire::Protocol;
@@ -158,7 +158,7 @@ fn suite(pair: &mut Pair) {
     checksums_are_completed_or_marked(near, far);
     checksums_are_completed_or_marked(far, near);
     segments_stay_together(near, far);
-    segments_from_afar(near, far);
+    segments_from_far_end(near, far);
     tags_are_seen(near, far);
     tags_are_seen(far, near);
     own_frames_are_not_received(near, far);
@@ -182,7 +182,7 @@ fn receive_one(interface: &mut dyn Interface, what: &str) -> Vec<u8> {
 
 fn frames_keep_their_bytes_and_order(source: &mut dyn Interface, target: &mut dyn Interface) {
     let link = source.properties().link;
-    let header = if link == Link::Ethernet { 14 } else { 0 };
+    let header = if link == LinkType::Ethernet { 14 } else { 0 };
     let lens = [60, 61, 62, 63, 64, 100, 257, 590, 1000, 1499, 1500 + header];
     let sent: Vec<_> =
         lens.iter().enumerate().map(|(mark, len)| probe(link, *len, mark as u8)).collect();
@@ -314,7 +314,7 @@ fn checksums_are_completed_or_marked(source: &mut dyn Interface, target: &mut dy
 const SEGMENT: u16 = 1448;
 
 /// A TCP segment of 60,000 bytes, to be cut.
-fn long_segment(link: Link, payload: &[u8]) -> Front {
+fn long_segment(link: LinkType, payload: &[u8]) -> Front {
     let headers = frames::headers(link, NOBODY, NOBODY, frames::flow(Protocol::Tcp, 1000, 2000));
     let tcp = frames::tcp_header(1, 2, Flags::ACK | Flags::PSH);
     Front::tcp(&headers, &tcp, &[payload], Offload::Segments(SEGMENT))
@@ -346,7 +346,7 @@ fn segments_stay_together(near: &mut dyn Interface, far: &mut dyn Interface) {
 }
 
 /// What comes in one piece from a host that cuts late.
-fn segments_from_afar(near: &mut dyn Interface, far: &mut dyn Interface) {
+fn segments_from_far_end(near: &mut dyn Interface, far: &mut dyn Interface) {
     if near.properties().gso_max == 0 {
         return;
     }
@@ -360,7 +360,7 @@ fn segments_from_afar(near: &mut dyn Interface, far: &mut dyn Interface) {
         send_now(far, &long_segment(link, payload).with(payload, &[])).unwrap();
     }
     let mut turn = 0;
-    receive_until(near, "long segments from afar", |received| {
+    receive_until(near, "long segments from the far end", |received| {
         if turn % 2 == 0 {
             assert_eq!(received.frame, short);
             assert_eq!(received.vnet.segments, None);
@@ -377,16 +377,16 @@ fn segments_from_afar(near: &mut dyn Interface, far: &mut dyn Interface) {
 }
 
 fn tags_are_seen(source: &mut dyn Interface, target: &mut dyn Interface) {
-    if source.properties().link != Link::Ethernet {
+    if source.properties().link != LinkType::Ethernet {
         return;
     }
-    let mut frame = probe(Link::Ethernet, 200, 4);
+    let mut frame = probe(LinkType::Ethernet, 200, 4);
     let tag = VlanTag { ether_type: EtherType::VLAN, control: 0x6005 };
     let words = [tag.ether_type.0.to_be_bytes(), tag.control.to_be_bytes()];
     frame.splice(12..12, words.as_flattened().iter().copied());
     send_now(source, &Outgoing::plain(&frame)).unwrap();
     receive_until(target, "a tag", |received| {
-        let parsed = frame::parse(received.frame, Link::Ethernet).unwrap();
+        let parsed = frame::parse(received.frame, LinkType::Ethernet).unwrap();
         let within = parsed.ethernet.and_then(|header| header.tags[0]);
         assert_eq!(received.tag.or(within), Some(tag));
         assert_eq!(parsed.payload(), &frame[46..]);

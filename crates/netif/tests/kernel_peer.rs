@@ -9,7 +9,7 @@ use common::xsk::Steering;
 use common::{FAR, FAR_DEVICE, LIMIT, Lab, NEAR, NEAR_DEVICE, receive_until, wait};
 use rustix::net::sockopt;
 use sojourn_netif::{
-    Interface, Link, Message, Outgoing, PacketOptions, Ring, RingLayout, Xdp, XdpOptions, vnet,
+    Interface, LinkType, Message, Outgoing, PacketOptions, Ring, RingLayout, Xdp, XdpOptions, vnet,
 };
 use sojourn_wire::ethernet::{self, EtherType};
 use sojourn_wire::frame::{self, Header, Offload};
@@ -57,12 +57,12 @@ fn answer(near: &mut dyn Interface, frame: &[u8], vnet: vnet::Header) {
         answer.emit(&mut reply[14..]).unwrap();
         return send_now(near, &Outgoing::plain(&reply)).unwrap();
     }
-    let Ok(parsed) = frame::parse(frame, Link::Ethernet) else { return };
+    let Ok(parsed) = frame::parse(frame, LinkType::Ethernet) else { return };
     if parsed.datagram().is_none() {
         return;
     }
     assert!(!vnet.must_verify() || parsed.checksum_is_right());
-    let headers = frames::headers(Link::Ethernet, own, link.source, parsed.key.reversed());
+    let headers = frames::headers(LinkType::Ethernet, own, link.source, parsed.key.reversed());
     let may_leave = near.properties().checksum_offload;
     let offload = if may_leave { Offload::Checksum } else { Offload::Nothing };
     let front = Front::udp(&headers, &[parsed.payload()], offload);
@@ -177,7 +177,7 @@ impl Speaker<'_> {
         let (ack, acknowledged) = (&mut self.ack, &mut self.acknowledged);
         self.near
             .receive(64, &mut |received| {
-                let Ok(frame) = frame::parse(received.frame, Link::Ethernet) else { return };
+                let Ok(frame) = frame::parse(received.frame, LinkType::Ethernet) else { return };
                 if frame.key != reversed {
                     return;
                 }
@@ -219,7 +219,7 @@ fn bulk(lab: &Lab, near: &mut dyn Interface) -> usize {
     let far = introduce(lab, near);
     let own = near.properties().address.unwrap();
     let flow = flow(Protocol::Tcp, 3000, 5000);
-    let headers = frames::headers(Link::Ethernet, own, far, flow);
+    let headers = frames::headers(LinkType::Ethernet, own, far, flow);
     let listener = lab.far(|| TcpListener::bind((Ipv4Addr::from(FAR), 5000)).unwrap());
     // Others pace even where there is nothing to share.
     sockopt::set_tcp_congestion(&listener, "cubic").unwrap();
@@ -292,7 +292,7 @@ fn udp_segments_both_ways() {
     let own = near.properties().address.unwrap();
     let socket = lab.far(|| UdpSocket::bind((Ipv4Addr::from(FAR), 4000)).unwrap());
     socket.set_read_timeout(Some(LIMIT)).unwrap();
-    let headers = frames::headers(Link::Ethernet, own, far, flow(Protocol::Udp, 4001, 4000));
+    let headers = frames::headers(LinkType::Ethernet, own, far, flow(Protocol::Udp, 4001, 4000));
     let payload = pattern(20 * LEN, 7);
     let front = Front::udp(&headers, &[&payload], Offload::Segments(LEN as u16));
     send_now(&mut near, &front.with(&payload[..LEN], &payload[LEN..])).unwrap();
@@ -305,7 +305,7 @@ fn udp_segments_both_ways() {
     set_udp_segment(&socket, LEN as i32);
     socket.send_to(&payload, (Ipv4Addr::from(NEAR), 4001)).unwrap();
     receive_until(&mut near, "segments of UDP", |received| {
-        let frame = frame::parse(received.frame, Link::Ethernet).unwrap();
+        let frame = frame::parse(received.frame, LinkType::Ethernet).unwrap();
         assert!(frame.payload() == payload);
         let segments = received.vnet.segments.unwrap();
         assert_eq!((segments.kind, segments.size), (vnet::SegmentKind::Udp, LEN as u16));

@@ -7,7 +7,8 @@ mod common;
 use common::frames::{self, Front, NOBODY, pattern, probe, send_now};
 use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, wait};
 use sojourn_netif::{
-    Accept, Interface, Link, Message, Outgoing, PacketOptions, Place, Received, Ring, RingLayout,
+    Accept, Interface, LinkType, Message, Outgoing, PacketOptions, Received, Ring, RingLayout,
+    Scatter,
 };
 use sojourn_wire::Protocol;
 use sojourn_wire::frame::{self, Offload};
@@ -51,10 +52,10 @@ impl Accept for Taker {
         self.whole.push(received.frame.to_vec());
     }
 
-    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Place<'_>> {
+    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Scatter<'_>> {
         assert!(!start.vnet.must_verify() && start.vnet.segments.is_some());
         let missing = len - start.frame.len();
-        let frame = frame::parse_start(start.frame, Link::Ethernet, missing).unwrap();
+        let frame = frame::parse_start(start.frame, LinkType::Ethernet, missing).unwrap();
         assert_eq!(len - frame.payload_at, PAYLOAD);
         let short = match self.choice {
             Choice::Parts => 0,
@@ -64,7 +65,7 @@ impl Accept for Taker {
         let [one, two] = &mut self.rooms;
         one.resize(33_333, 0);
         two.resize(PAYLOAD - 33_333 - short, 0);
-        Some(Place { at: frame.payload_at, parts: [one, &mut [], two] })
+        Some(Scatter { at: frame.payload_at, parts: [one, &mut [], two] })
     }
 
     fn placed(&mut self) {
@@ -109,14 +110,14 @@ impl World {
 
     fn send_long(&mut self) {
         let flow = frames::flow(Protocol::Tcp, 1000, 2000);
-        let headers = frames::headers(Link::Ethernet, NOBODY, NOBODY, flow);
+        let headers = frames::headers(LinkType::Ethernet, NOBODY, NOBODY, flow);
         let tcp = frames::tcp_header(1, 2, Flags::ACK | Flags::PSH);
         let front = Front::tcp(&headers, &tcp, &[&self.payload], Offload::Segments(1448));
         send_now(&mut self.far, &front.with(&self.payload, &[])).unwrap();
     }
 
     fn send_short(&mut self) {
-        send_now(&mut self.far, &Outgoing::plain(&probe(Link::Ethernet, 100, 1))).unwrap();
+        send_now(&mut self.far, &Outgoing::plain(&probe(LinkType::Ethernet, 100, 1))).unwrap();
     }
 
     /// Receives until so many frames have been taken.
@@ -139,7 +140,7 @@ fn a_long_frame_goes_where_it_belongs_and_short_ones_as_ever() {
     world.take(&mut taker, 3);
     assert_eq!((taker.placed, taker.whole.len()), (1, 2));
     assert!(taker.rooms.concat() == world.payload);
-    let short = probe(Link::Ethernet, 100, 1);
+    let short = probe(LinkType::Ethernet, 100, 1);
     assert!(taker.whole.iter().all(|frame| *frame == short));
 }
 

@@ -8,7 +8,7 @@ use common::frames::{self, Front, NOBODY, flow, pattern, probe, send_now, tcp_he
 use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, WATCHING, receive_until, shows};
 use rustix::event::PollFlags;
 use sojourn_netif::{
-    Interface, Link, LinkError, Message, OpenError, Outgoing, PacketOptions, Ring, RingLayout,
+    Interface, LinkError, LinkType, Message, OpenError, Outgoing, PacketOptions, Ring, RingLayout,
     SendError, Xdp, XdpOptions, packet,
 };
 use sojourn_wire::Protocol;
@@ -35,7 +35,7 @@ fn watchers_see_what_is_sent_unless_it_passes_the_queue() {
     let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
     let mut watcher = lab.near(|| Message::open(NEAR_DEVICE, &WATCHING).unwrap());
     let mut sees = |near: &mut dyn Interface, mark| {
-        let frame = probe(Link::Ethernet, 300, mark);
+        let frame = probe(LinkType::Ethernet, 300, mark);
         send_now(near, &Outgoing::plain(&frame)).unwrap();
         receive_until(&mut far, "it is sent", |received| received.frame == frame);
         let mut is_seen = false;
@@ -80,7 +80,7 @@ fn a_socket_that_was_prepared_elsewhere_is_taken() {
     assert_eq!(near.properties().mtu, 1500);
     let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
     for len in [400, 600, 300] {
-        send_now(&mut far, &Outgoing::plain(&probe(Link::Ethernet, len, 0))).unwrap();
+        send_now(&mut far, &Outgoing::plain(&probe(LinkType::Ethernet, len, 0))).unwrap();
     }
     let mut lens = Vec::new();
     receive_until(&mut near, "filtered frames", |received| {
@@ -120,7 +120,7 @@ fn a_ring_that_nobody_empties_loses_and_counts() {
     let mut near = lab.near(|| Ring::open(NEAR_DEVICE, &PacketOptions::default(), layout).unwrap());
     let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
     for mark in 0..40 {
-        send_now(&mut far, &Outgoing::plain(&probe(Link::Ethernet, 100, mark))).unwrap();
+        send_now(&mut far, &Outgoing::plain(&probe(LinkType::Ethernet, 100, mark))).unwrap();
     }
     let deadline = Instant::now() + LIMIT;
     while near.statistics().overruns < 24 {
@@ -128,13 +128,13 @@ fn a_ring_that_nobody_empties_loses_and_counts() {
     }
     let mut count = 0;
     receive_until(&mut near, "what is held", |received| {
-        assert_eq!(received.frame, probe(Link::Ethernet, 100, count as u8));
+        assert_eq!(received.frame, probe(LinkType::Ethernet, 100, count as u8));
         count += 1;
         count == 16
     });
     assert_eq!(near.receive(64, &mut |_| ()), Ok(0));
     assert_eq!(near.statistics().overruns, 24, "still, when asked again");
-    let frame = probe(Link::Ethernet, 100, 77);
+    let frame = probe(LinkType::Ethernet, 100, 77);
     send_now(&mut far, &Outgoing::plain(&frame)).unwrap();
     receive_until(&mut near, "it goes on", |received| received.frame == frame);
 }
@@ -148,7 +148,7 @@ fn a_queue_that_is_full_truncates_and_counts() {
     let options = PacketOptions { receive_buffer: Some(300_000), ..PacketOptions::default() };
     let mut near = lab.near(|| Ring::open(NEAR_DEVICE, &options, RingLayout::default()).unwrap());
     let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
-    let headers = frames::headers(Link::Ethernet, NOBODY, NOBODY, flow(Protocol::Tcp, 1, 2));
+    let headers = frames::headers(LinkType::Ethernet, NOBODY, NOBODY, flow(Protocol::Tcp, 1, 2));
     let tcp = tcp_header(1, 2, Flags::ACK);
     let send = |far: &mut Message, mark| {
         let payload = pattern(60_000, mark as u8);
@@ -159,14 +159,14 @@ fn a_queue_that_is_full_truncates_and_counts() {
         send(&mut far, mark);
     }
     // A short frame after them: when it is there, they have been.
-    let last = probe(Link::Ethernet, 100, 0);
+    let last = probe(LinkType::Ethernet, 100, 0);
     send_now(&mut far, &Outgoing::plain(&last)).unwrap();
     let mut whole = 0;
     receive_until(&mut near, "what is held", |received| {
         if received.frame == last {
             return true;
         }
-        let frame = frame::parse(received.frame, Link::Ethernet).unwrap();
+        let frame = frame::parse(received.frame, LinkType::Ethernet).unwrap();
         assert!(frame.payload() == pattern(60_000, whole as u8), "the first ones, in order");
         whole += 1;
         false
@@ -176,7 +176,7 @@ fn a_queue_that_is_full_truncates_and_counts() {
     assert_eq!(counts.truncated, (FRAMES - whole) as u64, "{whole} {counts:?}");
     send(&mut far, 99);
     receive_until(&mut near, "it goes on", |received| {
-        let frame = frame::parse(received.frame, Link::Ethernet).unwrap();
+        let frame = frame::parse(received.frame, LinkType::Ethernet).unwrap();
         frame.payload() == pattern(60_000, 99)
     });
 }
@@ -188,7 +188,7 @@ fn arrivals_have_times() {
     let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
     let with_times = PacketOptions { timestamps: true, ..PacketOptions::default() };
     let mut time_of = |near: &mut dyn Interface| {
-        let frame = probe(Link::Ethernet, 100, 1);
+        let frame = probe(LinkType::Ethernet, 100, 1);
         send_now(&mut far, &Outgoing::plain(&frame)).unwrap();
         let mut time_ns = None;
         receive_until(near, "a frame", |received| {
@@ -221,7 +221,7 @@ fn an_interface_that_goes_away_is_noticed() {
     }
     assert_eq!(near.take_error(), Some(LinkError::Down));
     assert_eq!(near.refresh(), Err(LinkError::Gone));
-    let frame = probe(Link::Ethernet, 100, 0);
+    let frame = probe(LinkType::Ethernet, 100, 0);
     assert_eq!(
         send_now(&mut near, &Outgoing::plain(&frame)),
         Err(SendError::Link(LinkError::Gone))
@@ -299,7 +299,7 @@ fn a_ring_that_somebody_scribbles_on_harms_nobody() {
     assert_eq!((counts.damaged, counts.received, counts.truncated), (SLOTS as u64, 0, 0));
     // The kernel has not moved, the reader has gone round once: both go on at the first slot.
     let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
-    let frame = probe(Link::Ethernet, 300, 5);
+    let frame = probe(LinkType::Ethernet, 300, 5);
     send_now(&mut far, &Outgoing::plain(&frame)).unwrap();
     receive_until(&mut near, "it goes on", |received| received.frame == frame);
     // SAFETY: the range mapped above; nothing uses it any more.

@@ -34,10 +34,10 @@ const TAIL: &str = "
    change for that.
 2. If the engine is to obey it: a variant of `Change` (`crates/options/src/option.rs`), its value in
    `read` (`crates/pump/src/options.rs`), what the connection does with it in `apply`
-   (`crates/pump/src/asks.rs`), a field of `TcpOptions` (`crates/proto/src/record.rs`).
+   (`crates/pump/src/carried/options.rs`), a field of `TcpOptions` (`crates/proto/src/record.rs`).
 3. If it is answered while the session is away: a variant of `Answer`, its value in `overlay`
    (`crates/preload/src/options.rs`).
-4. Make this page anew, and give the option a case in `tests/system/tests/network_asks.rs`.
+4. Make this page anew, and give the option a case in `tests/system/tests/network_options.rs`.
 ";
 
 /// The page, in Markdown.

@@ -8,7 +8,7 @@
 //! so a pointer into a block freed a moment ago can still crash here. A kernel that does not know
 //! these advices is asked in other ways.
 
-use crate::gate::kernel;
+use crate::guard::kernel;
 use crate::next::next;
 use crate::raw::{self, Kernel};
 use crate::tls;

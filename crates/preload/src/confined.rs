@@ -4,8 +4,8 @@
 //! Not here: what that is (`sojourn_library::prepare`), and what ends the use of sessions
 //! (`process`).
 
-use crate::gate::{is_open, tell};
-use crate::trampoline::{Entry, asks_first};
+use crate::guard::{is_open, tell};
+use crate::trampoline::{Interposer, asks_first};
 use crate::{buffers, raw};
 use core::ffi::c_int;
 
@@ -39,17 +39,17 @@ pub(crate) fn user_changes() {
     }
 }
 
-unsafe extern "C" fn before_root(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_root(entry: &Interposer, _: &[usize; 6]) -> usize {
     root_changes();
     entry.next()
 }
 
-unsafe extern "C" fn before_limit(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_limit(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     limit_changes(arguments[0] as c_int, arguments[1] as *const libc::rlimit);
     entry.next()
 }
 
-unsafe extern "C" fn before_limit_of(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_limit_of(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     limit_of_changes(arguments[0], arguments[1], arguments[2]);
     entry.next()
 }
@@ -61,7 +61,7 @@ pub(crate) fn limit_of_changes(process: usize, resource: usize, limit: usize) {
     }
 }
 
-unsafe extern "C" fn before_user(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_user(entry: &Interposer, _: &[usize; 6]) -> usize {
     user_changes();
     entry.next()
 }

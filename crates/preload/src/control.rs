@@ -1,9 +1,9 @@
 //! `fcntl` and `ioctl`: what changes how a session behaves, and what asks how much it holds.
 
 use crate::descriptors::{duplicated, is_own, not_open, numbering};
-use crate::gate::home;
-use crate::gate::kernel;
-use crate::gate::{is_open, tell, within};
+use crate::guard::home;
+use crate::guard::kernel;
+use crate::guard::{is_open, tell, within};
 use crate::library::Queue;
 use crate::raw::Kernel;
 use crate::{buffers, errno, raw};

@@ -8,7 +8,7 @@
 use crate::buffers::{self, Access, accessible};
 use crate::errno;
 use crate::flags::RECV_SERVED;
-use crate::gate::{home, is_open, within};
+use crate::guard::{home, is_open, within};
 use crate::library::{Attempt, Call, Datagram, Got, PARTS_MAX, Recv, Told};
 use crate::process::was_cancelled;
 use crate::raw;

@@ -3,8 +3,8 @@
 //! The library has descriptors of its own in the same process. To the program they are not open.
 
 use crate::errno;
-use crate::gate::kernel;
-use crate::gate::{is_open, tell, within};
+use crate::guard::kernel;
+use crate::guard::{is_open, tell, within};
 use crate::library::{Library, Origin, numbers};
 use crate::next::next;
 use crate::raw::{self, Kernel};

@@ -3,13 +3,13 @@
 //!
 //! In a child of `vfork` nothing is left to do: its parent did it.
 
-use crate::gate::tell;
+use crate::guard::tell;
 use crate::library::ReasonT;
 use crate::next::next;
-use crate::trampoline::{Entry, asks_first};
+use crate::trampoline::{Interposer, asks_first};
 use core::ffi::{c_int, c_void};
 
-unsafe extern "C" fn before_exec(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_exec(entry: &Interposer, _: &[usize; 6]) -> usize {
     tell(|library| library.before_exec());
     entry.next()
 }
@@ -34,7 +34,7 @@ pub(crate) fn ends() {
     tell(|library| library.before_exit());
 }
 
-unsafe extern "C" fn before_end(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_end(entry: &Interposer, _: &[usize; 6]) -> usize {
     end();
     entry.next()
 }

@@ -4,10 +4,10 @@
 
 use crate::buffers;
 use crate::errno;
-use crate::gate::home;
-use crate::gate::kernel;
-use crate::gate::within;
-use crate::library::{Call, Path};
+use crate::guard::home;
+use crate::guard::kernel;
+use crate::guard::within;
+use crate::library::{Call, Route};
 use crate::raw::Kernel;
 use crate::transfer::{counted, way_in, way_out};
 use crate::vectors::TRANSFER_MAX;
@@ -44,15 +44,15 @@ pub(crate) fn sendfile_by(
     kernel: impl Kernel,
 ) -> isize {
     // What is sent from must be a file; if it is a session, the kernel has the last word.
-    if let Path::Session(_) = way_in(file) {
+    if let Route::Session(_) = way_in(file) {
         home(file, true);
     }
     loop {
         match way_out(out) {
-            Path::Plain => return kernel(),
-            Path::Kernel(usage) => return counted(usage, kernel),
-            Path::Session(call) if call.is_datagram() => return kernel(),
-            Path::Session(call) => {
+            Route::Plain => return kernel(),
+            Route::Kernel(usage) => return counted(usage, kernel),
+            Route::Session(call) if call.is_datagram() => return kernel(),
+            Route::Session(call) => {
                 if file < 0 || (!offset.is_null() && !buffers::is_writable(offset)) {
                     return kernel();
                 }

@@ -1,7 +1,7 @@
 //! What the library asks of its shell.
 
 use crate::library::{EpollEvent, Host, Interrupt, PollFd, library};
-use crate::{handlers, late, notice, pause, process, raw, rings, stack, stdio, tls};
+use crate::{deferred, handlers, notice, pause, process, raw, rings, stack, stdio, tls};
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::time::Duration;
 use libc::timespec;
@@ -22,7 +22,7 @@ impl Host for Shell {
         thread.waiting.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         if thread.put_off.load(Ordering::Relaxed) != 0 {
-            late::release(thread);
+            deferred::release(thread);
         }
     }
 

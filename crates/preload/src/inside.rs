@@ -11,7 +11,7 @@
 //! Not here: names that the library gives to programs (`read`, `close`), which know calls from
 //! inside; `threads`.
 
-use crate::trampoline::Entry;
+use crate::trampoline::Interposer;
 use crate::{errno, objects, raw};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -39,9 +39,9 @@ pub(crate) use hidden;
 macro_rules! passed_on {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
-            use super::{Entry, find};
+            use super::{Interposer, find};
 
-            static ENTRY: Entry = Entry::new(stringify!($name), 0);
+            static ENTRY: Interposer = Interposer::new(stringify!($name), 0);
             #[unsafe(naked)]
             unsafe extern "C" fn go() {
                 core::arch::naked_asm!(
@@ -63,7 +63,7 @@ macro_rules! passed_on {
     )+};
 }
 
-unsafe extern "C" fn find(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn find(entry: &Interposer, _: &[usize; 6]) -> usize {
     entry.of_c_library()
 }
 

@@ -2,8 +2,8 @@
 //! data calls is `transfer`.
 
 use crate::buffers::overflow;
-use crate::gate::kernel;
-use crate::gate::{home, is_wide_open};
+use crate::guard::kernel;
+use crate::guard::{home, is_wide_open};
 use crate::library::{Recv, Send, library};
 use crate::next::next;
 use crate::raw::Kernel;

@@ -5,10 +5,10 @@
 //! call means what. Read `docs/understand/streams.md` first.
 //!
 //! # Theory of operation
-//! A call asks `gate::is_open` first. It is closed inside the library itself, in a child of
+//! A call asks `guard::is_open` first. It is closed inside the library itself, in a child of
 //! `vfork`, before the constructor and after a failure; then the call is the kernel's, by a bare
 //! system call or by the next library's function of that name. Otherwise the library is asked,
-//! within `gate::within`, which marks the thread, keeps panics in and `errno` as it was.
+//! within `guard::within`, which marks the thread, keeps panics in and `errno` as it was.
 //!
 //! Calls that the kernel is to serve go to the *next* function of that name (usually the C
 //! library's), not to a bare system call: only there do they stay cancellation points, and other
@@ -23,20 +23,21 @@ compile_error!("the preload library is written for x86-64 Linux with the GNU C l
 mod beside;
 mod buffers;
 mod confined;
+mod connections;
 mod control;
 mod datagrams;
+mod deferred;
 mod descriptors;
 mod errno;
 mod exec;
 mod files;
 mod flags;
-mod gate;
+mod guard;
 mod handlers;
 mod heap;
 mod host;
 mod inside;
 mod io;
-mod late;
 mod library;
 mod messages;
 mod next;

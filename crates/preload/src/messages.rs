@@ -2,10 +2,10 @@
 
 use crate::beside::Beside;
 use crate::buffers;
-use crate::gate::home;
-use crate::gate::kernel;
-use crate::gate::{is_open, tell};
-use crate::library::{Path, Recv, Send};
+use crate::guard::home;
+use crate::guard::kernel;
+use crate::guard::{is_open, tell};
+use crate::library::{Recv, Route, Send};
 use crate::raw::Kernel;
 use crate::sockets::{addressed, peer_name, receive_message, recv_flags, send_flags, send_message};
 use crate::transfer::{self, Buffers, counted};
@@ -111,12 +111,12 @@ pub(crate) fn recvmsg_by(
 ) -> isize {
     let Some(how) = recv_flags(fd, flags) else { return kernel() };
     match transfer::way_in(fd) {
-        Path::Plain => return took_in(kernel(), message),
-        Path::Kernel(usage) => return took_in(counted(usage, kernel), message),
-        Path::Session(call) if call.is_datagram() => {
+        Route::Plain => return took_in(kernel(), message),
+        Route::Kernel(usage) => return took_in(counted(usage, kernel), message),
+        Route::Session(call) if call.is_datagram() => {
             return receive_datagram(fd, message, how, flags, kernel);
         }
-        Path::Session(_) => {}
+        Route::Session(_) => {}
     }
     if !buffers::is_writable(message) {
         return transfer::refused(fd, kernel);
@@ -331,13 +331,13 @@ pub(crate) fn recvmmsg_by(
     kernel: impl Kernel,
 ) -> isize {
     let got = match transfer::way_in(fd) {
-        Path::Plain => kernel(),
-        Path::Kernel(usage) => counted(usage, kernel),
-        Path::Session(call) if call.is_datagram() => {
+        Route::Plain => kernel(),
+        Route::Kernel(usage) => counted(usage, kernel),
+        Route::Session(call) if call.is_datagram() => {
             let got = receive_datagrams(fd, messages, count, flags, limit);
             return got.unwrap_or_else(kernel);
         }
-        Path::Session(_) => {
+        Route::Session(_) => {
             home(fd, true);
             kernel()
         }

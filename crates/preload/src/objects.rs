@@ -17,7 +17,7 @@ pub(crate) struct Object {
     /// Added to addresses in the file.
     pub(crate) base: usize,
     name: *const c_char,
-    dynamic: *const Entry,
+    dynamic: *const Dyn,
     next: *const Object,
     previous: *const Object,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Object {
 /// An entry of the dynamic section.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct Dyn {
     pub(crate) tag: usize,
     pub(crate) value: usize,
 }
@@ -78,7 +78,7 @@ pub(crate) unsafe fn segments_of_file(base: usize) -> &'static [Segment] {
 unsafe extern "C" {
     /// This library's own, from the linker.
     #[link_name = "_DYNAMIC"]
-    static OWN: Entry;
+    static OWN: Dyn;
 }
 
 /// Kinds of segments: memory, the dynamic section, the list of segments itself, what is closed.
@@ -141,7 +141,7 @@ fn find_first() -> *const Object {
     let program = Object {
         base,
         name: core::ptr::null(),
-        dynamic: base.wrapping_add(dynamic) as *const Entry,
+        dynamic: base.wrapping_add(dynamic) as *const Dyn,
         next: core::ptr::null(),
         previous: core::ptr::null(),
     };
@@ -265,7 +265,7 @@ impl Object {
     }
 
     /// The dynamic section.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Dyn> + '_ {
         let at = |index: usize| {
             // SAFETY: an array that ends with a tag of 0, at which we stop.
             (!self.dynamic.is_null()).then(|| unsafe { *self.dynamic.add(index) })

@@ -2,11 +2,11 @@
 //!
 //! The kernel always has the word. What an option means for a session that is away is in the table
 //! of `sojourn_options`; here the library is told so. Sessions with other hosts obey some options
-//! themselves and know more than the kernel's silent socket: see `remote::asks` of the library.
+//! themselves and know more than the kernel's silent socket: see `remote::options` of the library.
 
 use crate::errno;
-use crate::gate::kernel;
-use crate::gate::{is_open, tell, within};
+use crate::guard::kernel;
+use crate::guard::{is_open, tell, within};
 use crate::library::{Known, Set, SocketOption, library, tcp_info};
 use crate::raw::Kernel;
 use crate::{buffers, raw};

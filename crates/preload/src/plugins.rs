@@ -12,13 +12,13 @@
 //! Not here: libraries with the C library linked into them, which nobody sees
 //! (docs/use/linux-differences.md). Read `objects` first.
 
-use crate::gate::is_open;
+use crate::guard::is_open;
 use crate::library::ReasonT;
 use crate::next::next;
 use crate::objects::{self, Object, Relocation};
 use crate::process::shut;
 use crate::raw;
-use crate::trampoline::{Entry, asks_first};
+use crate::trampoline::{Interposer, asks_first};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 type OpenFn = unsafe extern "C-unwind" fn(*const c_char, c_int) -> *mut c_void;
@@ -29,7 +29,7 @@ asks_first!(before_namespace; dlmopen = 0);
 /// `LM_ID_BASE`: the program's own namespace.
 const BASE: usize = 0;
 
-unsafe extern "C" fn before_open(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_open(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     let [name, flags, ..] = *arguments;
     if name == 0 || flags as c_int & libc::RTLD_DEEPBIND == 0 || !is_open() {
         return entry.next();
@@ -43,7 +43,7 @@ unsafe extern "C" fn before_open(entry: &Entry, arguments: &[usize; 6]) -> usize
     entry.next()
 }
 
-unsafe extern "C" fn before_namespace(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_namespace(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     if arguments[0] != BASE {
         shut(ReasonT::Operation);
     }

@@ -1,10 +1,10 @@
 //! Processes and what ends the use of sessions in one: `fork` and its kind, sandboxes, cancelled
 //! threads.
 
-use crate::gate::{self, is_open, tell, within};
+use crate::guard::{self, is_open, tell, within};
 use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::next;
-use crate::trampoline::{Entry, asks_first};
+use crate::trampoline::{Interposer, asks_first};
 use crate::{descriptors, errno, notice, objects, raw, tls};
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -73,7 +73,7 @@ std::thread_local! {
 
 unsafe extern "C" fn in_child() {
     numbers::forget();
-    gate::became_child();
+    guard::became_child();
     tell(|library| library.after_fork_child());
 }
 
@@ -145,12 +145,12 @@ unsafe extern "C" fn __vfork() -> c_int {
 
 extern "C" fn before_vfork() {
     tell(|library| library.before_vfork());
-    gate::vfork_begins();
+    guard::vfork_begins();
 }
 
 /// In the parent, when the child runs its own program or has ended.
 extern "C" fn after_vfork(result: isize) -> c_int {
-    gate::vfork_ends();
+    guard::vfork_ends();
     errno::kernel(result) as c_int
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn shut(reason: ReasonT) {
             // one thread, and a filter may be for all threads.
             library.end_threads();
         });
-        gate::shut();
+        guard::shut();
         let is_sandbox = reason == ReasonT::Sandbox;
         notice::show(if is_sandbox { reason } else { ReasonT::StoodDown });
     }
@@ -171,19 +171,19 @@ pub(crate) fn shut(reason: ReasonT) {
 
 /// `clone`, by its flags: a thread is nothing to us; whatever else it makes, the C library does not
 /// tell.
-unsafe extern "C" fn before_clone(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_clone(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     if arguments[2] as c_int & libc::CLONE_THREAD == 0 {
         shut(ReasonT::Fork);
     }
     entry.next()
 }
 
-unsafe extern "C" fn before_sandbox(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_sandbox(entry: &Interposer, _: &[usize; 6]) -> usize {
     shut(ReasonT::Sandbox);
     entry.next()
 }
 
-unsafe extern "C" fn before_prctl(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_prctl(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     if is_filter(arguments[0] as c_int) {
         shut(ReasonT::Sandbox);
     }
@@ -196,7 +196,7 @@ pub(crate) fn is_filter(option: c_int) -> bool {
 }
 
 /// The end of a thread; of the first one, as a rule, with others to go on.
-unsafe extern "C" fn before_thread_exit(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_thread_exit(entry: &Interposer, _: &[usize; 6]) -> usize {
     if is_first_thread() {
         first_thread_ends();
     }
@@ -239,7 +239,7 @@ pub(crate) fn ends_by_call(status: usize) {
 asks_first!(before_thread_exit; pthread_exit = 0, thrd_exit = 0);
 /// A message queue forgets its notification when any descriptor of it is closed in this process,
 /// also in a table that is a copy: the library must not begin to need one (`sojourn_shm::aside`).
-unsafe extern "C" fn before_notification(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_notification(entry: &Interposer, _: &[usize; 6]) -> usize {
     has_notification();
     entry.next()
 }

@@ -5,8 +5,8 @@
 //! What `fopen` and its like open the C library opens inside: see `stdio`.
 
 use crate::descriptors::numbering_first;
-use crate::gate::kernel;
-use crate::gate::{is_open, within};
+use crate::guard::kernel;
+use crate::guard::{is_open, within};
 use crate::library::library;
 use crate::next::next;
 use crate::raw::Kernel;

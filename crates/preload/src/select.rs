@@ -3,8 +3,8 @@
 
 use crate::buffers::{self, Access, accessible};
 use crate::errno;
-use crate::gate::home;
-use crate::gate::{is_open, within};
+use crate::guard::home;
+use crate::guard::{is_open, within};
 use crate::library::PollFd;
 use crate::next::next;
 use crate::raw::Kernel;

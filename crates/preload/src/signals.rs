@@ -7,12 +7,13 @@
 //! ones are installed as they are.
 //!
 //! A handler that comes while its thread is inside the library (`tls::Thread::depth`) and not
-//! waiting is put off (`late`). Faults cannot wait and are never put off. While the library waits,
-//! a handler runs as if outside, and is counted, so that the wait ends as the kernel's would.
+//! waiting is put off (`deferred`). Faults cannot wait and are never put off. While the library
+//! waits, a handler runs as if outside, and is counted, so that the wait ends as the kernel's
+//! would.
 
-use crate::gate::is_open;
+use crate::deferred;
+use crate::guard::is_open;
 use crate::handlers::run;
-use crate::late;
 use crate::next::next;
 use crate::tls::{Thread, here};
 use core::arch::global_asm;
@@ -153,7 +154,9 @@ unsafe extern "C-unwind" fn on_signal(
     // SAFETY: the kernel's, for this signal.
     if !is_outside && !is_waiting && !is_fault(signal, unsafe { &*info }) {
         // SAFETY: the kernel's own structures.
-        return unsafe { late::put_off(thread, signal, entry_point(index), info, context.cast()) };
+        return unsafe {
+            deferred::put_off(thread, signal, entry_point(index), info, context.cast())
+        };
     }
     if word & RESTARTS == 0 {
         // Of this thread alone: no other handler that ends between the two is to be told apart.
@@ -161,11 +164,11 @@ unsafe extern "C-unwind" fn on_signal(
         thread.breaks.store(before.wrapping_add(1), Ordering::Relaxed);
     }
     // SAFETY: the kernel's.
-    late::take_turn(thread, signal, unsafe { &mut *info });
+    deferred::take_turn(thread, signal, unsafe { &mut *info });
     if is_outside {
         if thread.put_off.load(Ordering::Relaxed) != 0 {
             // SAFETY: the kernel's.
-            unsafe { late::release_later(thread, context.cast()) };
+            unsafe { deferred::release_later(thread, context.cast()) };
         }
         // SAFETY: as the kernel would; a handler that takes one argument ignores the others.
         return run(thread, || unsafe { handler(signal, info, context) });

@@ -1,12 +1,11 @@
-//! Sockets: made, connected, shut down, and the data calls with flags. Messages with headers are in
-//! `messages`, options in `options`.
+//! Sockets: the data calls with flags. Messages with headers are in `messages`, options in
+//! `options`, making and connecting sockets in `connections`.
 
 use crate::buffers::overflow;
-use crate::descriptors::{numbering, numbering_first, opened};
 use crate::flags::RECV_SERVED;
-use crate::gate::kernel;
-use crate::gate::{home, tell, within};
-use crate::library::{Attempt, Library, Origin, Path, Recv, Send, Use};
+use crate::guard::kernel;
+use crate::guard::{home, within};
+use crate::library::{Attempt, Recv, Route, Send, Use};
 use crate::next::next;
 use crate::raw::Kernel;
 use crate::transfer::{self, Buffers, counted};
@@ -15,12 +14,6 @@ use core::ffi::{c_int, c_void};
 use libc::{iovec, sockaddr, socklen_t};
 use rustix::io::Errno;
 
-type SocketFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int) -> c_int;
-type PairFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int, *mut c_int) -> c_int;
-type AcceptFn = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
-type Accept4Fn = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
-type ConnectFn = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;
-type ShutdownFn = unsafe extern "C-unwind" fn(c_int, c_int) -> c_int;
 type RecvFn = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize, c_int) -> isize;
 type SendFn = unsafe extern "C-unwind" fn(c_int, *const c_void, usize, c_int) -> isize;
 type RecvFromFn = unsafe extern "C-unwind" fn(
@@ -138,9 +131,9 @@ pub(crate) fn recvfrom_by(
         return transfer::receive(fd, how, Some(flags), buffers, kernel);
     }
     match transfer::way_in(fd) {
-        Path::Plain => kernel(),
-        Path::Kernel(usage) => counted(usage, kernel),
-        Path::Session(call) if call.is_datagram() => {
+        Route::Plain => kernel(),
+        Route::Kernel(usage) => counted(usage, kernel),
+        Route::Session(call) if call.is_datagram() => {
             if !buffers::is_writable(from_len) {
                 home(fd, false);
                 return kernel();
@@ -158,7 +151,7 @@ pub(crate) fn recvfrom_by(
             }
             got.unwrap_or_else(kernel)
         }
-        Path::Session(_) => {
+        Route::Session(_) => {
             // The address is answered below.
             let got = transfer::receive(fd, how, Some(flags), Buffers::one(at, len), kernel);
             if got >= 0 && !sender(fd, from, from_len) { bad_address() } else { got }
@@ -176,7 +169,7 @@ pub(crate) fn receive_message(
 ) -> Option<isize> {
     let breaks = transfer::breaks();
     let mut attempt = Attempt::default();
-    while let Path::Session(call) = transfer::way_in(fd) {
+    while let Route::Session(call) = transfer::way_in(fd) {
         if !call.is_datagram() {
             home(fd, true);
             return None;
@@ -317,10 +310,10 @@ pub(crate) fn sendto_by(
 #[inline]
 pub(crate) fn addressed(fd: c_int, kernel: impl Kernel) -> isize {
     match transfer::way_out(fd) {
-        Path::Plain => kernel(),
-        Path::Kernel(usage) => counted(usage, kernel),
-        Path::Session(call) if call.is_datagram() => kernel(),
-        Path::Session(_) => {
+        Route::Plain => kernel(),
+        Route::Kernel(usage) => counted(usage, kernel),
+        Route::Session(call) if call.is_datagram() => kernel(),
+        Route::Session(_) => {
             home(fd, true);
             kernel()
         }
@@ -333,8 +326,8 @@ pub(crate) fn send_message(fd: c_int, header: &libc::msghdr, flags: c_int) -> Op
         return None;
     }
     match transfer::way_out(fd) {
-        Path::Session(call) if call.is_datagram() => datagrams::send(fd, &call, header, flags),
-        Path::Kernel(usage) => {
+        Route::Session(call) if call.is_datagram() => datagrams::send(fd, &call, header, flags),
+        Route::Kernel(usage) => {
             drop_unused(usage);
             None
         }
@@ -346,106 +339,4 @@ pub(crate) fn send_message(fd: c_int, header: &libc::msghdr, flags: c_int) -> Op
 #[inline(never)]
 fn drop_unused(usage: Use<'static>) {
     within(|_| drop(usage));
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    // SAFETY: passed on.
-    socket_by(unsafe { kernel!(SYS_socket, c"socket" as SocketFn; domain, kind, protocol) })
-        as c_int
-}
-
-/// [`socket`], with the kernel's call as it is made.
-pub(crate) fn socket_by(kernel: impl Kernel) -> isize {
-    opened(numbering(kernel) as c_int, Origin::Fresh) as isize
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    // SAFETY: the same function.
-    unsafe { socket(domain, kind, protocol) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn socketpair(
-    domain: c_int,
-    kind: c_int,
-    protocol: c_int,
-    pair: *mut c_int,
-) -> c_int {
-    // SAFETY: passed on.
-    let kernel =
-        unsafe { kernel!(SYS_socketpair, c"socketpair" as PairFn; domain, kind, protocol, pair) };
-    socketpair_by(pair, kernel) as c_int
-}
-
-/// [`socketpair`], with the kernel's call as it is made.
-pub(crate) fn socketpair_by(pair: *const c_int, kernel: impl Kernel) -> isize {
-    let result = numbering(kernel);
-    if result == 0 {
-        // SAFETY: the kernel has just written both.
-        let [first, second] = unsafe { pair.cast::<[c_int; 2]>().read_unaligned() };
-        opened(first, Origin::Fresh);
-        opened(second, Origin::Fresh);
-    }
-    result
-}
-
-/// Calls that make a socket, with the kernel's call as it is made.
-pub(crate) fn opened_by(kernel: impl Kernel) -> isize {
-    opened(numbering_first(kernel) as c_int, Origin::Fresh) as isize
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    // SAFETY: passed on.
-    opened_by(unsafe { kernel!(SYS_accept, c"accept" as AcceptFn; fd, from, len) }) as c_int
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn accept4(
-    fd: c_int,
-    from: *mut sockaddr,
-    len: *mut socklen_t,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: passed on.
-    opened_by(unsafe { kernel!(SYS_accept4, c"accept4" as Accept4Fn; fd, from, len, flags) })
-        as c_int
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
-    // SAFETY: passed on.
-    connect_by(fd, unsafe { kernel!(SYS_connect, c"connect" as ConnectFn; fd, to, len) }) as c_int
-}
-
-/// [`connect`], with the kernel's call as it is made.
-pub(crate) fn connect_by(fd: c_int, kernel: impl Kernel) -> isize {
-    // A second one, or one to nowhere, is the kernel's business.
-    home(fd, false);
-    kernel()
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
-    // SAFETY: the same function.
-    unsafe { connect(fd, to, len) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    // SAFETY: passed on.
-    let kernel = unsafe { kernel!(SYS_shutdown, c"shutdown" as ShutdownFn; fd, how) };
-    shutdown_by(fd, how, kernel) as c_int
-}
-
-/// [`shutdown`], with the kernel's call as it is made.
-pub(crate) fn shutdown_by(fd: c_int, how: c_int, kernel: impl Kernel) -> isize {
-    if (0..=2).contains(&how) {
-        tell(|library| library.shutting(fd, how != libc::SHUT_WR));
-    }
-    let result = kernel();
-    tell(Library::ended);
-    result
 }

@@ -3,7 +3,7 @@
 
 use crate::host::SHELL;
 use crate::library::library;
-use crate::{gate, process, sanitizer};
+use crate::{guard, process, sanitizer};
 use core::ffi::{CStr, c_char};
 
 #[used]
@@ -11,20 +11,20 @@ use core::ffi::{CStr, c_char};
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
-    // Beside a sanitizer or of another C library everything is as it would be without us: the gate
+    // Beside a sanitizer or of another C library everything is as it would be without us: the guard
     // stays closed.
     if sanitizer::is_here() || !process::watch_forks() {
         return;
     }
     if !cfg!(debug_assertions) {
-        // What fails here is dealt with here (`gate`); the program's standard error is the
+        // What fails here is dealt with here (`guard`); the program's standard error is the
         // program's.
         std::panic::set_hook(Box::new(|_| ()));
     }
     library().set_host(&SHELL);
     library().opens_nothing();
     library().keep_environment(environment());
-    gate::start();
+    guard::start();
 }
 
 unsafe extern "C" {

@@ -7,12 +7,12 @@
 //! moves.
 
 use crate::descriptors::{numbering_stream, opened};
-use crate::gate::{is_open, tell};
+use crate::guard::{is_open, tell};
 use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::{c_library, next};
 use crate::objects;
 use crate::reopen::is_again;
-use crate::trampoline::{Entry, asks_first, asks_while};
+use crate::trampoline::{Interposer, asks_first, asks_while};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use libc::FILE;
@@ -203,7 +203,7 @@ const BOTH: usize = 10;
 
 /// A function of stdio is about to run, and `stdin` or `stdout` is away, or the function is not
 /// known yet.
-unsafe extern "C" fn before_stdio(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_stdio(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     let armed = ARMED.load(Ordering::SeqCst);
     if armed != 0 && is_open() {
         let standard = standard();
@@ -256,7 +256,7 @@ asks_while!(ARMED, before_stdio;
 
 /// Functions that write to, or read from, a descriptor inside the C library: it is in the kernel
 /// from now on.
-unsafe extern "C" fn before_inner(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_inner(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     let fd = match entry.detail {
         NUMBER => Some(arguments[0] as c_int),
         // SAFETY: plain data: the first member of a `struct aiocb` is its descriptor.
@@ -278,7 +278,7 @@ asks_first!(before_inner;
 );
 
 /// `lio_listio(MODE, LIST, COUNT, ...)`: the same for each control block of the list that there is.
-unsafe extern "C" fn before_list(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_list(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     let (list, count) = (arguments[1] as *const *const c_int, arguments[2] as c_int);
     // SAFETY: plain data, which the program leaves alone during the call; of each block the first
     // member, as above.

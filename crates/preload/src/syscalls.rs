@@ -6,16 +6,16 @@
 //! instead is in the functions named `..._by`.
 
 use crate::descriptors::opened;
-use crate::gate::{is_inside, is_open, tell, within};
+use crate::guard::{is_inside, is_open, tell, within};
 use crate::library::{EpollEvent, Origin, PollFd, ReasonT};
 use crate::process::{ends_by_call, forked_by, has_notification, is_filter, shut};
 use crate::raw::{Kernel, Numbered};
 use crate::readiness::{self, Countdown, Terms, masked, terms};
 use crate::rings::{self, View};
-use crate::trampoline::{Entry, asks_first};
+use crate::trampoline::{Interposer, asks_first};
 use crate::{
-    buffers, confined, control, descriptors, exec, files, io, messages, options, reopen, select,
-    sockets,
+    buffers, confined, connections, control, descriptors, exec, files, io, messages, options,
+    reopen, select, sockets,
 };
 use core::ffi::{c_int, c_long};
 use libc::{fd_set, sigset_t, timespec, timeval};
@@ -26,7 +26,7 @@ type NumberFn =
     unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
 
 /// Decides which function it is to be.
-unsafe extern "C" fn before_syscall(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_syscall(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     if !is_open() {
         // The library's own calls, to wait mostly, are no other's business.
         return if is_inside() { plain as NumberFn as usize } else { entry.next() };
@@ -189,12 +189,12 @@ served! {
     SYS_dup3 = descriptors::dup3_by[0 1 2];
     SYS_fcntl = control::fcntl_by[0 1 2];
     SYS_ioctl = control::ioctl_by[0 1 2];
-    SYS_socket = sockets::socket_by[];
-    SYS_socketpair = sockets::socketpair_by[3];
-    SYS_accept = sockets::opened_by[];
-    SYS_accept4 = sockets::opened_by[];
-    SYS_connect = sockets::connect_by[0];
-    SYS_shutdown = sockets::shutdown_by[0 1];
+    SYS_socket = connections::socket_by[];
+    SYS_socketpair = connections::socketpair_by[3];
+    SYS_accept = connections::opened_by[];
+    SYS_accept4 = connections::opened_by[];
+    SYS_connect = connections::connect_by[0];
+    SYS_shutdown = connections::shutdown_by[0 1];
     SYS_setsockopt = options::setsockopt_by[0 1 2 3 4];
     SYS_getsockopt = options::getsockopt_by[0 1 2 3 4];
     SYS_open = reopen::open_by[];

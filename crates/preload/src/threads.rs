@@ -3,7 +3,7 @@
 
 use crate::inside::{INTERNAL, hidden};
 use crate::next::c_library;
-use crate::{gate, raw, tls};
+use crate::{guard, raw, tls};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
 
@@ -44,7 +44,7 @@ unsafe extern "C-unwind" fn create(
 
 extern "C-unwind" fn run(task: *mut c_void) -> *mut c_void {
     let thread = tls::here();
-    gate::enter(thread);
+    guard::enter(thread);
     thread.own_stack.store(1, Ordering::Relaxed);
     // SAFETY: made by `create`, for this thread.
     let Task { start, argument } = *unsafe { Box::from_raw(task.cast::<Task>()) };

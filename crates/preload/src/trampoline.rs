@@ -13,7 +13,7 @@ const NAME: usize = 32;
 /// One such function. No address is in it, which the loader would have to correct in every program
 /// at its start.
 #[repr(C)]
-pub(crate) struct Entry {
+pub(crate) struct Interposer {
     /// The next function of that name; 0: not looked up yet. First, for the trampolines.
     slot: AtomicUsize,
     /// The hook's own: what it has to know of this function.
@@ -21,7 +21,7 @@ pub(crate) struct Entry {
     name: [u8; NAME],
 }
 
-impl Entry {
+impl Interposer {
     /// `name` is constant text, so one that is too long would not compile.
     pub(crate) const fn new(name: &'static str, detail: usize) -> Self {
         let mut own = [0; NAME];
@@ -50,9 +50,9 @@ impl Entry {
     }
 }
 
-/// With an [`Entry`] in `r11`, and its hook's address pushed: calls the hook with the entry and the
-/// six integer arguments, and jumps to where the hook says with every argument register, and the
-/// count of vector registers in `al`, as they were.
+/// With an [`Interposer`] in `r11`, and its hook's address pushed: calls the hook with the entry
+/// and the six integer arguments, and jumps to where the hook says with every argument register,
+/// and the count of vector registers in `al`, as they were.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn ask_first() {
     core::arch::naked_asm!(
@@ -107,8 +107,8 @@ pub(crate) unsafe extern "C" fn ask_first() {
 macro_rules! asks_first {
     ($hook:path; $($name:ident = $detail:expr),+ $(,)?) => {$(
         const _: () = {
-            static ENTRY: $crate::trampoline::Entry =
-                $crate::trampoline::Entry::new(stringify!($name), $detail);
+            static ENTRY: $crate::trampoline::Interposer =
+                $crate::trampoline::Interposer::new(stringify!($name), $detail);
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {
@@ -131,8 +131,8 @@ pub(crate) use asks_first;
 macro_rules! asks_while {
     ($armed:path, $hook:path; $($name:ident = $detail:expr),+ $(,)?) => {$(
         const _: () = {
-            static ENTRY: $crate::trampoline::Entry =
-                $crate::trampoline::Entry::new(stringify!($name), $detail);
+            static ENTRY: $crate::trampoline::Interposer =
+                $crate::trampoline::Interposer::new(stringify!($name), $detail);
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {

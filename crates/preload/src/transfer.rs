@@ -6,8 +6,8 @@ use crate::beside::Beside;
 use crate::buffers;
 use crate::datagrams;
 use crate::errno;
-use crate::gate::{home, is_open, within};
-use crate::library::{Attempt, BytesOnly, Call, FromKernel, Path, Recv, Send, Use, library};
+use crate::guard::{home, is_open, within};
+use crate::library::{Attempt, BytesOnly, Call, FromKernel, Recv, Route, Send, Use, library};
 use crate::process::was_cancelled;
 use crate::raw::{self, Kernel};
 use crate::vectors::{self, IOV_MAX, Rounds};
@@ -55,24 +55,24 @@ pub(crate) fn is_plain(fd: c_int) -> bool {
 
 /// Where a receiving call goes.
 #[inline(always)]
-pub(crate) fn way_in(fd: c_int) -> Path<'static> {
-    if is_open() { ask_way_in(fd) } else { Path::Plain }
+pub(crate) fn way_in(fd: c_int) -> Route<'static> {
+    if is_open() { ask_way_in(fd) } else { Route::Plain }
 }
 
 #[inline(never)]
-fn ask_way_in(fd: c_int) -> Path<'static> {
-    within(|library| library.reading(fd)).unwrap_or(Path::Plain)
+fn ask_way_in(fd: c_int) -> Route<'static> {
+    within(|library| library.reading(fd)).unwrap_or(Route::Plain)
 }
 
 /// Where a sending call goes.
 #[inline(always)]
-pub(crate) fn way_out(fd: c_int) -> Path<'static> {
-    if is_open() { ask_way_out(fd) } else { Path::Plain }
+pub(crate) fn way_out(fd: c_int) -> Route<'static> {
+    if is_open() { ask_way_out(fd) } else { Route::Plain }
 }
 
 #[inline(never)]
-fn ask_way_out(fd: c_int) -> Path<'static> {
-    within(|library| library.writing(fd)).unwrap_or(Path::Plain)
+fn ask_way_out(fd: c_int) -> Route<'static> {
+    within(|library| library.writing(fd)).unwrap_or(Route::Plain)
 }
 
 /// A kernel call that the library wants to know of. A thread that is cancelled in it never reports;
@@ -139,9 +139,9 @@ pub(crate) fn receive_noted(
     let mut attempt = Attempt::default();
     loop {
         let call = match way_in(fd) {
-            Path::Plain => return kernel(),
-            Path::Kernel(usage) => return counted(usage, kernel),
-            Path::Session(call) => call,
+            Route::Plain => return kernel(),
+            Route::Kernel(usage) => return counted(usage, kernel),
+            Route::Session(call) => call,
         };
         if call.is_datagram() {
             // A read of nothing takes nothing.
@@ -239,7 +239,7 @@ fn receive_rest(
     if beside.as_ref().is_some_and(|beside| beside.has_ended()) {
         return done as isize;
     }
-    if let Path::Session(_) = way_in(fd) {
+    if let Route::Session(_) = way_in(fd) {
         // Not home: a signal or a time limit cut it short.
         return done as isize;
     }
@@ -295,9 +295,9 @@ fn send_noted(
     let breaks = breaks();
     loop {
         let call = match way_out(fd) {
-            Path::Plain => return kernel(),
-            Path::Kernel(usage) => return counted(usage, kernel),
-            Path::Session(call) => call,
+            Route::Plain => return kernel(),
+            Route::Kernel(usage) => return counted(usage, kernel),
+            Route::Session(call) => call,
         };
         if call.is_datagram() {
             let flags = flags.unwrap_or(0) | if how.dont_wait { libc::MSG_DONTWAIT } else { 0 };
@@ -338,12 +338,12 @@ fn send_noted(
 pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) -> isize {
     let breaks = breaks();
     loop {
-        crate::gate::tell(|library| library.go_home_with_control(fd));
+        crate::guard::tell(|library| library.go_home_with_control(fd));
         let call = match way_out(fd) {
-            Path::Plain => return kernel(),
-            Path::Kernel(usage) => return counted(usage, kernel),
-            Path::Session(call) if call.is_datagram() => return kernel(),
-            Path::Session(call) => call,
+            Route::Plain => return kernel(),
+            Route::Kernel(usage) => return counted(usage, kernel),
+            Route::Session(call) if call.is_datagram() => return kernel(),
+            Route::Session(call) => call,
         };
         // It has moved once more, or not everything that it held is in the kernel yet: then sending
         // nothing waits for that.
@@ -369,7 +369,7 @@ fn send_on(call: &Call<'static>, buffers: &[iovec], how: Send) -> Rounds {
 #[cold]
 #[inline(never)]
 fn send_rest(fd: c_int, buffers: &[iovec], done: usize, flags: Option<c_int>) -> isize {
-    if let Path::Session(_) = way_out(fd) {
+    if let Route::Session(_) = way_out(fd) {
         return done as isize;
     }
     // For room first: a call that has sent something leaves an error that comes later for the next

@@ -1,7 +1,7 @@
 //! What is kept, for each thread, of real-time signals that were put off, so that they come in
 //! their order.
 //!
-//! The order: the head of `late`, which keeps and takes it.
+//! The order: the head of `deferred`, which keeps and takes it.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -238,9 +238,7 @@ impl Target {
             2 => self.connection.set_quickack(value & 8 != 0),
             3 => self.connection.set_rcvbuf(u32::from(value) * 64),
             4 => self.connection.set_sndbuf(u32::from(value) * 64),
-            5 => self.connection.set_user_mss(self.now, u16::from(value) * 8),
-            6 => self.connection.set_window_clamp(u32::from(value) * 16),
-            _ => self.connection.set_gso(u32::from(value) * 256, u32::from(value >> 4)),
+            _ => self.connection.set_path_mtu(self.now, u32::from(value) * 8, value & 8 != 0),
         }
     }
 

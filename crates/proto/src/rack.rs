@@ -4,7 +4,7 @@
 //! Not here: the marks ([`crate::scoreboard`]), the reordering timer itself and the tail loss probe
 //! ([`crate::tlp`]).
 
-use crate::scoreboard::{Delivery, Entry, Verdict};
+use crate::scoreboard::{Delivery, SentRange, Verdict};
 use crate::time::{Duration, Instant};
 
 /// Recoveries after which a reordering window that D-SACK had widened falls back (RFC 8985, 6.2
@@ -127,7 +127,7 @@ impl Rack {
     pub fn judge(
         &self,
         now: Instant,
-        entry: &Entry,
+        entry: &SentRange,
         window: Duration,
         wait: &mut Option<Duration>,
     ) -> Verdict {
@@ -148,7 +148,7 @@ impl Rack {
 
     /// Whether an entry is old enough to be deemed lost when the retransmission timer ran out
     /// (section 6.3).
-    pub fn is_old(&self, now: Instant, entry: &Entry, window: Duration) -> bool {
+    pub fn is_old(&self, now: Instant, entry: &SentRange, window: Duration) -> bool {
         entry.sent_last + self.rtt + window <= now
     }
 }

@@ -35,7 +35,7 @@ pub enum Mark {
 
 /// A range of outstanding bytes that are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct SentRange {
     /// The bytes.
     pub span: Span,
     /// When the first of them was sent last.
@@ -56,7 +56,7 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     /// The entry, or the part of it, as it was before.
-    pub entry: Entry,
+    pub entry: SentRange,
     /// Whether SACK told, not the acknowledgement number.
     pub selective: bool,
     /// Whether something that was sent after it had been reported before.
@@ -77,7 +77,7 @@ pub enum Verdict {
 /// The row of outstanding entries and the sums over their marks, in bytes.
 #[derive(Debug)]
 pub struct Scoreboard {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<SentRange>,
     /// Above this many entries neighbours are joined more readily, and SACK may not split any more.
     /// The memory is for twice as many, so that sending again, which makes one more entry of a lost
     /// one at most, always finds room.
@@ -174,17 +174,17 @@ impl Scoreboard {
     }
 
     /// The entries, for tests and for looking at them.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &SentRange> {
         self.entries.iter()
     }
 
     /// The first outstanding entry.
-    pub fn head(&self) -> Option<&Entry> {
+    pub fn head(&self) -> Option<&SentRange> {
         self.entries.front()
     }
 
     /// The last outstanding entry.
-    pub fn tail(&self) -> Option<&Entry> {
+    pub fn tail(&self) -> Option<&SentRange> {
         self.entries.back()
     }
 
@@ -221,7 +221,7 @@ impl Scoreboard {
             (last.sent_last, last.order) = (now, order);
             return;
         }
-        self.entries.push_back(Entry {
+        self.entries.push_back(SentRange {
             span,
             sent_first: now,
             sent_last: now,
@@ -243,7 +243,7 @@ impl Scoreboard {
             self.uncount(entry.mark, part.len());
             if entry.mark != Mark::Sacked {
                 let late = part.end < self.fack;
-                let entry = Entry { span: part, ..entry };
+                let entry = SentRange { span: part, ..entry };
                 delivered(&Delivery { entry, selective: false, late });
             }
             if part.end == entry.span.end {
@@ -328,7 +328,7 @@ impl Scoreboard {
     /// Shows every entry that is in the network to `verdict`, in order of position, and marks those
     /// lost that it condemns. Stops at the first one that may yet arrive from where on all was sent
     /// in order. Gives the bytes newly lost.
-    pub fn judge(&mut self, mut verdict: impl FnMut(&Entry) -> Verdict) -> u64 {
+    pub fn judge(&mut self, mut verdict: impl FnMut(&SentRange) -> Verdict) -> u64 {
         let before = self.lost;
         let mut at = 0;
         while at < self.entries.len() {

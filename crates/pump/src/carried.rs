@@ -7,10 +7,11 @@
 //! `docs/understand/moves.md`.
 
 mod arriving;
+pub(crate) mod options;
 
 use crate::bulk::{Judge, Verdict};
 use crate::figures::{Beat, Figures};
-use crate::hop::{Hop, header_for};
+use crate::link_hop::{LinkHop, header_for};
 use crate::position;
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord};
@@ -47,11 +48,11 @@ pub struct Carried {
     stream: Stream,
     connection: Connection,
     header: Header,
-    hop: Hop,
+    hop: LinkHop,
     /// Bytes of the program's ring that the connection knows of and the peer has not acknowledged.
     handed: usize,
     /// Something was left to be sent in a moment, by a round that may not leave anything.
-    is_late: bool,
+    is_postponed: bool,
     identification: u16,
     /// The peer's FIN has come, right behind the last byte.
     has_ended: bool,
@@ -72,7 +73,7 @@ impl Carried {
     pub fn new(
         stream: Stream,
         record: &SessionRecord,
-        hop: &Hop,
+        hop: &LinkHop,
         limits: &Limits,
         now: Instant,
     ) -> Option<Self> {
@@ -87,7 +88,7 @@ impl Carried {
         // record says.
         let (handed, identification, has_ended) = (0, 0, false);
         let hop = *hop;
-        let (beat, is_late) = (Beat::default(), false);
+        let (beat, is_postponed) = (Beat::default(), false);
         stream.ledger().tell_figures(&Figures::of(&connection, now).words());
         Some(Self {
             stream,
@@ -95,7 +96,7 @@ impl Carried {
             header,
             hop,
             handed,
-            is_late,
+            is_postponed,
             identification,
             has_ended,
             beat,
@@ -173,7 +174,7 @@ impl Carried {
     /// The way has changed. If it takes only shorter packets now, what is under way may have been
     /// too long for it, and goes again in shorter ones: who says so is a router that has dropped
     /// some of it, or an interface, where that costs little.
-    pub(crate) fn rerouted(&mut self, hop: &Hop, now: Instant) {
+    pub(crate) fn rerouted(&mut self, hop: &LinkHop, now: Instant) {
         let too_big = !hop.is_cut && hop.mtu < self.hop.mtu;
         self.hop = *hop;
         if let Some(header) = header_for(self.flow(), self.connection.ip(), hop) {
@@ -184,7 +185,7 @@ impl Carried {
 
     /// Moves what can be moved, in both directions, and sends what is to be sent. `may_wait`: there
     /// will be another round in a moment, and it may be better to send a part then
-    /// ([`Carried::is_late`]).
+    /// ([`Carried::is_postponed`]).
     pub(crate) fn pump(
         &mut self,
         out: &mut dyn Interface,
@@ -213,15 +214,15 @@ impl Carried {
     }
 
     /// Whether another round is needed soon.
-    pub(crate) fn is_late(&self) -> bool {
-        self.is_late
+    pub(crate) fn is_postponed(&self) -> bool {
+        self.is_postponed
     }
 
     /// The session cannot stay here: its program sends it home.
     pub(crate) fn give_up(&self) {
         self.stream.freeze();
         self.stream.attention();
-        self.stream.ring_peer();
+        self.stream.notify_peer();
     }
 
     /// For whoever must go on without us.
@@ -262,7 +263,7 @@ impl Carried {
         let written = match self.stream.available() {
             Ok(available) => available.saturating_sub(self.handed),
             // The program's side has not switched yet.
-            Err(Stop::NotRinging) => 0,
+            Err(Stop::NotOnRing) => 0,
             Err(_) => return Err(Ending::Program),
         };
         // A writer of much writes again soon: then the end of this write is in the middle of a
@@ -270,7 +271,7 @@ impl Carried {
         let under_way = self.connection.siocoutq() - self.connection.siocoutqnsd();
         let waits = may_wait && under_way >= BULK;
         self.handed += self.connection.send_elsewhere(written, waits);
-        self.is_late = waits && self.connection.siocoutqnsd() > 0;
+        self.is_postponed = waits && self.connection.siocoutqnsd() > 0;
         Ok(())
     }
 
@@ -324,7 +325,7 @@ impl Carried {
                 let _ = out.send(&frame);
             }
         }
-        self.is_late |= may_wait && self.connection.is_ack_due();
+        self.is_postponed |= may_wait && self.connection.is_ack_due();
         Ok(is_told)
     }
 

@@ -10,7 +10,7 @@
 use crate::counts::Counts;
 use crate::figures::BEAT;
 use crate::hash::Words;
-use crate::hop::{Hop, LinkId, header_for};
+use crate::link_hop::{LinkHop, LinkId, header_for};
 use sojourn_proto::record::{IpOptions, SessionRecord};
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::{Envelope, Socket};
@@ -37,7 +37,7 @@ pub struct Source {
     /// The address of this host that they come from.
     pub from: IpAddr,
     /// What of the way is in frames.
-    pub hop: Hop,
+    pub hop: LinkHop,
 }
 
 /// What is known of a destination.
@@ -302,7 +302,7 @@ impl Sockets {
         for number in rung.drain(..) {
             if let Some(one) = all.get_mut(&number) {
                 one.is_rung = false;
-                one.stream.ring_peer();
+                one.stream.notify_peer();
             }
         }
     }

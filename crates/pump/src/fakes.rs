@@ -1,7 +1,7 @@
 //! For tests: a session between two ends in this process, and an interface of which both sides are
 //! in the test's hands.
 
-use crate::{Carried, Hop};
+use crate::{Carried, LinkHop};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::BorrowedFd;
 use sojourn_netif::{
@@ -12,7 +12,7 @@ use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
-use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Link, Offload};
+use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, LinkType, Offload};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{self, Flags, Options, SeqNum};
 use sojourn_wire::{FlowKey, Protocol, vnet};
@@ -83,7 +83,7 @@ pub(crate) fn streams() -> [Stream; 2] {
     });
     for stream in &both {
         stream.consent();
-        stream.start_ring();
+        stream.use_ring();
     }
     both
 }
@@ -98,7 +98,7 @@ pub(crate) fn session(port: u16) -> (Stream, Carried) {
         ip: IpOptions::default(),
         kind: Kind::Tcp(TcpRecord::default()),
     };
-    let hop = Hop { link: None, mtu: 1500, is_cut: false };
+    let hop = LinkHop { link: None, mtu: 1500, is_cut: false };
     // Each segment is a frame.
     let limits = Limits { gso_max_segments: 1, ..Limits::default() };
     let carried = Carried::new(carrying, &record, &hop, &limits, Instant::ZERO);
@@ -122,7 +122,7 @@ pub(crate) struct Wire {
 impl Wire {
     /// One on which nothing arrives, whatever is sent.
     pub(crate) fn new() -> Self {
-        let (index, mtu, link) = (0, 1500, Link::Raw);
+        let (index, mtu, link) = (0, 1500, LinkType::Raw);
         let properties =
             Properties { index, mtu, link, address: None, checksum_offload: false, gso_max: 0 };
         let (slot_len, placed) = (usize::MAX, Arc::default());

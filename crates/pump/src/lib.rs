@@ -15,24 +15,22 @@
 )]
 
 pub mod ancillary;
-mod asks;
 pub mod bulk;
 mod carried;
 mod counts;
 mod datagrams;
 #[cfg(test)]
 mod datagrams_tests;
-mod entry;
+mod driven;
 #[cfg(test)]
 mod fakes;
 pub mod figures;
 mod hash;
-mod hop;
-mod landing;
-pub mod late;
+pub mod in_transit;
+mod link_hop;
 pub mod options;
 mod outgoing;
-pub mod parcel;
+mod placement;
 pub mod position;
 mod pump;
 #[cfg(test)]
@@ -40,13 +38,14 @@ mod pump_tests;
 mod round;
 #[cfg(test)]
 mod round_tests;
+pub mod sealed;
 pub mod tcp_info;
 
-pub use asks::Known;
+pub use carried::options::Known;
 pub use carried::{Carried, unread, unsent};
 pub use counts::Counts;
 pub use datagrams::{Datagrams, Sent, Source, Waiting};
-pub use hop::{Hop, LinkId};
-pub use landing::Landing;
-pub use late::Late;
+pub use in_transit::InTransit;
+pub use link_hop::{LinkHop, LinkId};
+pub use placement::Placement;
 pub use pump::{Pump, now};

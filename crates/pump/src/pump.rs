@@ -6,10 +6,10 @@ mod datagrams;
 
 use crate::carried::{Carried, Ending};
 use crate::datagrams::Sockets;
-use crate::entry::{Entries, Entry, Flows, Timers};
-use crate::hop::{Hop, LinkId};
-use crate::landing::Landing;
-use crate::late::{Late, Strays};
+use crate::driven::{DrivenSession, DrivenSessions, Flows, Timers};
+use crate::in_transit::{InTransit, Unclaimed};
+use crate::link_hop::{LinkHop, LinkId};
+use crate::placement::Placement;
 use crate::round::Round;
 use sojourn_netif::Interface;
 use sojourn_proto::record::SessionRecord;
@@ -36,7 +36,7 @@ const LINGER_US: u64 = 10_000_000;
 /// No datagram is longer.
 const DATAGRAM_BYTES_MAX: usize = 1 << 16;
 
-pub(crate) struct Link {
+pub(crate) struct AttachedInterface {
     pub(crate) id: LinkId,
     pub(crate) packets: Box<dyn Interface + Send>,
     pub(crate) sessions: usize,
@@ -46,27 +46,27 @@ pub(crate) struct Link {
 
 /// See the head of this file. Sessions have the numbers that their owner gives them.
 pub struct Pump {
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<AttachedInterface>,
     /// Those of UDP sockets.
     pub(crate) sockets: Sockets,
-    entries: Entries,
+    entries: DrivenSessions,
     flows: Flows,
     /// What has come for sessions that are on their way here, or home.
-    strays: Strays,
+    unclaimed: Unclaimed,
     timers: Timers,
     /// Sessions that something has happened to.
     dirty: Vec<u32>,
     /// Sessions that have left something to be sent in a moment.
-    late: Vec<u32>,
+    postponed: Vec<u32>,
     /// When the first of them did.
-    late_since: Instant,
+    postponed_since: Instant,
     /// Looks since the last that was a turn whatever it would find.
     looks: u32,
     /// Room to gather a datagram of many parts.
     pub(crate) scratch: Box<[u8]>,
 }
 
-impl Link {
+impl AttachedInterface {
     fn idle_until(&self) -> Instant {
         Instant::from_micros(self.idle_since.as_micros() + LINGER_US)
     }
@@ -92,11 +92,11 @@ impl Default for Pump {
             sockets: Sockets::default(),
             entries: HashMap::default(),
             flows: HashMap::default(),
-            strays: Strays::default(),
+            unclaimed: Unclaimed::default(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
-            late: Vec::new(),
-            late_since: Instant::from_micros(0),
+            postponed: Vec::new(),
+            postponed_since: Instant::from_micros(0),
             looks: 0,
             scratch: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
         }
@@ -111,38 +111,38 @@ impl Pump {
 
     /// One more interface.
     pub fn add_link(&mut self, id: LinkId, packets: Box<dyn Interface + Send>, at: Instant) {
-        self.links.push(Link { id, packets, sessions: 0, idle_since: at });
+        self.links.push(AttachedInterface { id, packets, sessions: 0, idle_since: at });
     }
 
     /// An interface that no session has used for a while: it is for the caller to drop.
     pub fn take_idle_link(&mut self, at: Instant) -> Option<Box<dyn Interface + Send>> {
-        let is_over = |link: &Link| link.sessions == 0 && at >= link.idle_until();
+        let is_over = |link: &AttachedInterface| link.sessions == 0 && at >= link.idle_until();
         let found = self.links.iter().position(is_over)?;
         Some(self.links.swap_remove(found).packets)
     }
 
     /// When there is one, unless it is used again.
     pub fn next_idle_link(&self) -> Option<Instant> {
-        self.links.iter().filter(|link| link.sessions == 0).map(Link::idle_until).min()
+        self.links.iter().filter(|link| link.sessions == 0).map(AttachedInterface::idle_until).min()
     }
 
     /// One more session, under a number that no other has. It gets first what has come for it while
     /// it was on its way here.
     pub fn insert(&mut self, number: u32, link: LinkId, carried: Carried, at: Instant) {
         let flow = carried.flow();
-        let early = self.strays.take(&flow, at);
+        let early = self.unclaimed.take(&flow, at);
         self.flows.insert(flow, number);
         if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
             link.sessions += 1;
         }
-        let mut entry = Entry {
+        let mut entry = DrivenSession {
             carried,
             link,
             flow,
             due: None,
             timer: None,
             is_dirty: false,
-            is_late: false,
+            is_postponed: false,
             is_ending: false,
         };
         if let Some(early) = early {
@@ -168,10 +168,10 @@ impl Pump {
 
     /// What has come for a session, by what its own frames say, since it was removed: its packets
     /// are the kernel's again.
-    pub fn take_late(&mut self, flow: &FlowKey, at: Instant) -> Option<Late> {
+    pub fn take_in_transit(&mut self, flow: &FlowKey, at: Instant) -> Option<InTransit> {
         // What came before they were, and what nobody has looked at yet.
         self.take_all(at);
-        self.strays.take(flow, at)
+        self.unclaimed.take(flow, at)
     }
 
     /// Takes whatever has arrived, however many rounds that is.
@@ -184,7 +184,7 @@ impl Pump {
         self.serve(false, at);
     }
 
-    /// A session less. What still comes for it is kept for [`Pump::take_late`].
+    /// A session less. What still comes for it is kept for [`Pump::take_in_transit`].
     pub fn remove(&mut self, number: u32, at: Instant) -> Option<Carried> {
         let entry = self.entries.remove(&number)?;
         if let Some(when) = entry.timer {
@@ -216,7 +216,7 @@ impl Pump {
     }
 
     /// The way to a session's peer has changed.
-    pub fn reroute(&mut self, number: u32, hop: &Hop, at: Instant) {
+    pub fn reroute(&mut self, number: u32, hop: &LinkHop, at: Instant) {
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.carried.rerouted(hop, at);
             self.mark(number);
@@ -233,33 +233,33 @@ impl Pump {
     /// As [`Pump::turn`], on behalf of a call that takes bytes of its session where it wants them.
     pub fn turn_for(
         &mut self,
-        landing: Option<&mut Landing<'_>>,
+        placement: Option<&mut Placement<'_>>,
         may_wait: bool,
         at: Instant,
     ) -> bool {
-        let arrived = self.receive(landing, at);
+        let arrived = self.receive(placement, at);
         self.expire(at);
-        if !self.late.is_empty()
-            && (!may_wait || at.since(self.late_since).as_micros() >= MOMENT_US)
+        if !self.postponed.is_empty()
+            && (!may_wait || at.since(self.postponed_since).as_micros() >= MOMENT_US)
         {
-            self.serve_late(at);
+            self.serve_postponed(at);
         }
         self.serve(may_wait, at);
         arrived
     }
 
     /// Sends what was left for later, unless it has gone since with something else.
-    fn serve_late(&mut self, at: Instant) {
-        let mut late = core::mem::take(&mut self.late);
-        for number in late.drain(..) {
+    fn serve_postponed(&mut self, at: Instant) {
+        let mut postponed = core::mem::take(&mut self.postponed);
+        for number in postponed.drain(..) {
             let Some(entry) = self.entries.get_mut(&number) else { continue };
-            entry.is_late = false;
-            if entry.carried.is_late() {
+            entry.is_postponed = false;
+            if entry.carried.is_postponed() {
                 self.serve_one(number, false, at);
             }
         }
         // Nothing was left meanwhile: they might not.
-        self.late = late;
+        self.postponed = postponed;
     }
 
     /// Whether a turn would find nothing, as far as can be seen without the clock. Now and then it
@@ -269,7 +269,7 @@ impl Pump {
         self.looks = (self.looks + 1) % LOOKS_PER_TURN;
         self.looks != 0
             && self.dirty.is_empty()
-            && self.late.is_empty()
+            && self.postponed.is_empty()
             && self.links.iter().all(|link| link.packets.has_nothing())
     }
 
@@ -279,10 +279,10 @@ impl Pump {
         [first, self.sockets.next_beat()].into_iter().flatten().min()
     }
 
-    fn receive(&mut self, landing: Option<&mut Landing<'_>>, at: Instant) -> bool {
-        let Self { links, flows, entries, dirty, sockets, strays, .. } = self;
+    fn receive(&mut self, placement: Option<&mut Placement<'_>>, at: Instant) -> bool {
+        let Self { links, flows, entries, dirty, sockets, unclaimed, .. } = self;
         let mut any = false;
-        let mut round = Round::new(flows, entries, dirty, sockets, strays, landing, at);
+        let mut round = Round::new(flows, entries, dirty, sockets, unclaimed, placement, at);
         for link in links {
             round.link = link.packets.properties().link;
             any |= link.packets.receive_to(BUDGET, &mut round).is_ok_and(|count| count > 0);
@@ -324,7 +324,7 @@ impl Pump {
     }
 
     fn serve_one(&mut self, number: u32, may_wait: bool, at: Instant) {
-        let Self { links, entries, late, late_since, timers, .. } = self;
+        let Self { links, entries, postponed, postponed_since, timers, .. } = self;
         let Some(entry) = entries.get_mut(&number) else { return };
         entry.is_dirty = false;
         let Some(link) = links.iter_mut().find(|link| link.id == entry.link) else { return };
@@ -336,12 +336,12 @@ impl Pump {
                 None
             }
         };
-        if entry.carried.is_late() && !entry.is_late {
-            entry.is_late = true;
-            if late.is_empty() {
-                *late_since = at;
+        if entry.carried.is_postponed() && !entry.is_postponed {
+            entry.is_postponed = true;
+            if postponed.is_empty() {
+                *postponed_since = at;
             }
-            late.push(number);
+            postponed.push(number);
         }
         entry.set_timer(number, when, timers);
     }

@@ -4,12 +4,12 @@
 
 use crate::beat::Beat;
 use crate::log::{self, Level};
+use crate::network::Network;
 use crate::registry::{CARRIER, Carried, Who};
-use crate::run::Network;
 use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
-use sojourn_carrier::{Adopted, Carrier, Door, Sessions, door};
+use sojourn_carrier::{Adopted, Carrier, CommandSender, Sessions, command_channel};
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
 use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, SessionServer, WayT};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 
 /// The server as its carrier sees it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ServerSide {
     server: Weak<Sojournd>,
     caller: Caller,
     network: Network,
@@ -27,11 +27,11 @@ pub(crate) struct Place {
     beat: Beat,
 }
 
-impl Place {
+impl ServerSide {
     /// Makes the carrier known, with its bell. `None`: it is already, or there are no descriptors.
     pub(crate) fn new(
         server: &Arc<Sojournd>,
-        door: &Door,
+        commands: &CommandSender,
         network: Network,
         respects_firewalls: bool,
     ) -> Option<Self> {
@@ -41,7 +41,7 @@ impl Place {
             uid: rustix::process::geteuid().as_raw(),
             program: "sojournd".into(),
             process: pidfd_open(pid, PidfdFlags::empty()).ok()?.into(),
-            doorbell: rustix::io::fcntl_dupfd_cloexec(door.bell(), 0).ok()?.into(),
+            doorbell: rustix::io::fcntl_dupfd_cloexec(commands.bell(), 0).ok()?.into(),
         };
         server.introduce_carrier(who).ok()?;
         let credentials = Credentials { pid: pid.as_raw_nonzero().get(), ..Credentials::default() };
@@ -64,12 +64,12 @@ pub(crate) fn start(
     respects_firewalls: bool,
     keeper: Option<PathBuf>,
 ) -> Result<(), String> {
-    let (door, gate) = door().map_err(|error| error.to_string())?;
-    let place =
-        Place::new(server, &door, network, respects_firewalls).ok_or("no descriptors left")?;
+    let (commands, receiver) = command_channel().map_err(|error| error.to_string())?;
+    let place = ServerSide::new(server, &commands, network, respects_firewalls)
+        .ok_or("no descriptors left")?;
     server.expect_carried();
     let (tell, told) = channel();
-    let carry = move || match Carrier::new(Box::new(place), gate, keeper) {
+    let carry = move || match Carrier::new(Box::new(place), receiver, keeper) {
         Ok(carrier) => {
             let _ = tell.send(Ok(()));
             carrier.run();
@@ -79,11 +79,11 @@ pub(crate) fn start(
     let thread = std::thread::Builder::new().name("sojourn-carrier".into());
     thread.spawn(carry).map_err(|error| error.to_string())?;
     told.recv().map_err(|_| "its thread has ended")??;
-    server.open_door(door);
+    server.set_commands(commands);
     Ok(())
 }
 
-impl Place {
+impl ServerSide {
     fn tell(&self, local: u64, what: Carried) {
         if let Some(server) = self.server.upgrade() {
             server.tell_carried(local, what);
@@ -91,7 +91,7 @@ impl Place {
     }
 }
 
-impl Sessions for Place {
+impl Sessions for ServerSide {
     fn offer(&self, end: BorrowedFd<'_>, what: &OfferT) {
         if let Some(server) = self.server.upgrade() {
             server.offer_carried(end, what);
@@ -106,7 +106,7 @@ impl Sessions for Place {
 
     fn next(&self) -> EventT {
         let event = self.server.upgrade().and_then(|server| server.next(&self.caller).ok());
-        event.unwrap_or(EventT::Case0)
+        event.unwrap_or(EventT::None)
     }
 
     fn may_have_packets(&self, process: &Descriptor) -> bool {
@@ -140,8 +140,8 @@ impl Sessions for Place {
         }
     }
 
-    fn lend(&self, local: u64, lent: LendT) {
-        self.tell(local, Carried::Lend(lent));
+    fn delegate(&self, local: u64, terms: LendT) {
+        self.tell(local, Carried::Delegate(terms));
     }
 
     fn reroute(&self, local: u64, hop: HopT) {

@@ -10,11 +10,11 @@
 //! What could not be done away from the kernel is refused with its reason, listed in [`look`]. Not
 //! here: who else holds the end (`holders`), pairing (`registry`).
 
-mod afar;
+mod addresses;
 mod datagram;
 mod diag;
-
 mod packets;
+mod remote;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -24,8 +24,9 @@ pub use datagram::of_datagrams;
 pub use diag::Diag;
 pub use packets::is_packets;
 
-use crate::errand;
 use crate::holders::Object;
+use crate::key::Key;
+use crate::notifier;
 use crate::registry::Identity;
 use rustix::fd::BorrowedFd;
 use rustix::fs::OFlags;
@@ -50,7 +51,7 @@ pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
         return socket::look(end, found.st_ino, diag);
     }
     // A pipe with a name has a path here.
-    match errand::name_of(end) {
+    match notifier::name_of(end) {
         Some(name) if name.starts_with(b"pipe:[") => pipe(end, flags),
         _ => Err(ReasonT::Kind),
     }
@@ -60,7 +61,7 @@ pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
 pub fn inode(end: BorrowedFd<'_>) -> u64 {
     // As in `look`: of anything else nothing is asked.
     let is_ours = rustix::net::sockopt::socket_domain(end).is_ok()
-        || errand::name_of(end).is_some_and(|name| name.starts_with(b"pipe:["));
+        || notifier::name_of(end).is_some_and(|name| name.starts_with(b"pipe:["));
     let found = if is_ours { rustix::fs::fstat(end).ok() } else { None };
     found.map_or(0, |found| found.st_ino)
 }
@@ -80,7 +81,7 @@ fn pipe(end: BorrowedFd<'_>, flags: OFlags) -> Result<Identity, ReasonT> {
     let holds = [u32::try_from(capacity).unwrap_or(u32::MAX), 0];
     let name = format!("pipe:[{}]", found.st_ino);
     // Its own for as long as it is open: the server puts one in its place that lasts.
-    let key = crate::registry::Key::Pipe { object: found.st_ino, writes };
+    let key = Key::Pipe { object: found.st_ino, writes };
     let object = Object::Pipe { inode: found.st_ino, writes };
     let kind = KindT::Pipe;
     Ok(Identity { key, kind, from: name.clone(), to: name, holds, object, pin: None })

@@ -9,16 +9,19 @@
 
 mod beat;
 mod carried;
-mod errand;
 #[cfg(any(debug_assertions, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
 pub mod holders;
 pub mod identity;
+mod jobs;
+pub mod key;
 pub mod log;
 mod looked;
 mod looks;
 pub mod memory;
+pub mod network;
+mod notifier;
 pub mod pins;
 pub mod privileges;
 mod proxies;

@@ -7,7 +7,8 @@
 
 use crate::holders::Object;
 use crate::identity::{self, Diag};
-use crate::registry::{Identity, Key};
+use crate::key::Key;
+use crate::registry::Identity;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use sojourn_session::{KindT, ReasonT};

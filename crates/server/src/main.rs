@@ -6,7 +6,8 @@ mod flags;
 use clap::Parser;
 use flags::{Filtered, Flags};
 use sojourn_server::log::{self, Level};
-use sojourn_server::run::{Network, Options, Place, run};
+use sojourn_server::network::Network;
+use sojourn_server::run::{Location, Options, run};
 use sojourn_server::seccomp::{self, Part};
 use sojourn_server::service::Rules;
 use sojourn_server::{privileges, proxy};
@@ -28,9 +29,9 @@ fn main() -> ExitCode {
     let rules =
         Rules { is_public: flags.system, joins_within: flags.same_process, ..Rules::default() };
     let place = match (flags.address, flags.system) {
-        (Some(address), _) => Place::At(absolute(address)),
-        (None, true) => Place::System,
-        (None, false) => Place::User,
+        (Some(address), _) => Location::At(absolute(address)),
+        (None, true) => Location::System,
+        (None, false) => Location::User,
     };
     let idle_exit = match flags.idle_exit.map(Duration::try_from_secs_f64).transpose() {
         Ok(idle_exit) => idle_exit,

@@ -12,7 +12,7 @@
 //! A watch takes the right to read the pipe: of pipes that another user made only root's server can
 //! have one. Not here: who asks (`service::ends`).
 
-use crate::registry::Key;
+use crate::key::Key;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;

@@ -20,8 +20,8 @@
 
 mod pool;
 
-use crate::errand::{is_event, name_of};
 use crate::looked::Looked;
+use crate::notifier::{is_event, name_of};
 use pool::{Job, Pool};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -47,7 +47,7 @@ pub const CARRIES: &str = "carries";
 /// The server's word that a client's socket and its line follow.
 pub(crate) const CLIENT: u8 = b'C';
 /// Bytes of the largest memory that goes to the server: a session's record
-/// (`sojourn_pump::parcel`).
+/// (`sojourn_pump::sealed`).
 const MEMORY_MAX: u64 = 96 << 20;
 const CONTROL: u64 = u64::MAX;
 const EVENTS: usize = 64;
@@ -124,7 +124,7 @@ impl Proxy {
             for event in &events {
                 match event.data.u64() {
                     CONTROL => self.told(),
-                    key => self.stirred(key),
+                    key => self.serve_readable(key),
                 }
             }
         }
@@ -180,7 +180,7 @@ impl Proxy {
         }
     }
 
-    fn stirred(&mut self, key: u64) {
+    fn serve_readable(&mut self, key: u64) {
         match self.watched.remove(&key) {
             None => {}
             Some(Watched::Line { client, line }) => {

@@ -17,10 +17,13 @@
 //! Not here: looking at descriptors (`identity`), counting holders (`holders`), IPC (`service`).
 
 mod adopt;
+mod delivery;
+mod end;
 mod events;
 mod inbox;
 mod pairing;
 mod process;
+mod processes;
 mod shares;
 mod view;
 
@@ -29,11 +32,13 @@ mod laws;
 #[cfg(test)]
 mod tests;
 
-pub use events::{Carried, Delivery, InboxOut, JoinOut};
+pub use delivery::{Carried, Delivery, InboxOut, JoinOut};
+pub use end::Identity;
 pub use process::Who;
 
 use crate::holders::Object;
-use crate::pins::Pin;
+use crate::key::Key;
+use end::End;
 use inbox::Inboxes;
 use process::Process;
 use shares::Shares;
@@ -43,77 +48,10 @@ use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
 use sojourn_session::{KindT, ReasonT};
 use std::collections::HashMap;
-use std::sync::Arc;
-
-/// A kernel object as the server saw it, and which end of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Key {
-    /// A connected socket: its cookie and its peer's. 0 for an end that is on another host: its
-    /// place is taken by the carrier.
-    Socket {
-        /// This end's.
-        own: u64,
-        /// The other end's.
-        peer: u64,
-    },
-    /// An end of a pipe.
-    Pipe {
-        /// Both ends have the same, and no other pipe has: see [`crate::pins`]. What looks at an
-        /// end only knows its inode.
-        object: u64,
-        /// The end that writes.
-        writes: bool,
-    },
-}
-
-impl Key {
-    /// The key of the other end.
-    #[must_use]
-    pub fn mirror(self) -> Self {
-        match self {
-            Self::Socket { own, peer } => Self::Socket { own: peer, peer: own },
-            Self::Pipe { object, writes } => Self::Pipe { object, writes: !writes },
-        }
-    }
-
-    /// Whether one end is on another host.
-    #[must_use]
-    pub fn is_carried(self) -> bool {
-        matches!(self, Self::Socket { own, peer } if own == 0 || peer == 0)
-    }
-}
 
 /// The client that is the server's own carrier: it offers the other ends of connections to other
 /// hosts.
 pub const CARRIER: ClientId = ClientId { index: u32::MAX, generation: u32::MAX };
-
-/// What the server saw of an end.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// Which object and end.
-    pub key: Key,
-    /// Its kind.
-    pub kind: KindT,
-    /// This end's address, for people.
-    pub from: String,
-    /// The other end's.
-    pub to: String,
-    /// Bytes that the kernel holds without the reader's help: of what is written here, and beside
-    /// that of what is read here.
-    pub holds: [u32; 2],
-    /// How its holders are found.
-    pub object: Object,
-    /// What keeps a pipe's key its own.
-    pub pin: Option<Arc<Pin>>,
-}
-
-impl Identity {
-    /// The same connection seen from its other end.
-    #[must_use]
-    pub fn mirrored(self) -> Self {
-        Self { key: self.key.mirror(), from: self.to, to: self.from, ..self }
-    }
-}
 
 /// What a library says along with an offer.
 #[derive(Clone, Copy, Debug)]
@@ -203,37 +141,6 @@ const RING_MOST: u32 = 64 << 20;
 /// Faster than memory (bytes a millisecond): what a side says to have written beyond that is not
 /// believed.
 const RATE_MAX: u64 = 200_000_000;
-
-/// An offered or joined session of one process.
-#[derive(Debug)]
-struct End {
-    identity: Identity,
-    ring_bytes: u32,
-    set: u32,
-    inode: u64,
-    /// Where it stands in lists.
-    serial: u64,
-    since_ms: u64,
-    /// The server has found that nobody else holds it. Else its library has said so.
-    is_counted: bool,
-    state: State,
-}
-
-impl End {
-    fn is_offered(&self) -> bool {
-        !matches!(self.state, State::Joined { .. })
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Its holders are being counted, under this number.
-    Counting(u64),
-    /// Waits for its mirror image.
-    Waiting,
-    /// One side of a stream; `is_known`: the process has collected the join.
-    Joined { stream: u64, side: u8, is_known: bool },
-}
 
 /// Two joined ends.
 #[derive(Debug)]
@@ -363,27 +270,6 @@ impl Registry {
         }
         self.keys.remove(&end.identity.key);
         Some(end)
-    }
-
-    /// The carrier does not want to be this other end of what a program has offered.
-    pub fn decline_carried(&mut self, other: &Identity, reason: ReasonT, now_ms: u64) {
-        self.drop_mirror(other.key, reason, now_ms);
-    }
-
-    /// An offer for which there is no other end any more is refused: a carrier's is for one
-    /// program's only.
-    fn drop_mirror(&mut self, of: Key, reason: ReasonT, now_ms: u64) {
-        if let Some(&(process, local)) = self.keys.get(&of.mirror())
-            && of.is_carried()
-            && self.end(process, local).is_some_and(End::is_offered)
-        {
-            let end = self.take_end(process, local);
-            self.counters.refusals += 1;
-            if let Some(end) = end {
-                self.note_refusal(process, end.inode, reason, now_ms);
-            }
-            self.push(process, events::Event::Refused { local, reason }, now_ms);
-        }
     }
 
     /// Counters, and how many processes and streams there are.

@@ -7,6 +7,7 @@
 
 use crate::carried;
 use crate::log::{self, Level};
+use crate::network::Network;
 use crate::privileges::{self, Work};
 use crate::proxies::Proxies;
 use crate::service::{Rules, Sojournd, StartError, Stop};
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// Where a server is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// The user's own.
     User,
     /// The system's.
@@ -39,7 +40,7 @@ pub enum Place {
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where.
-    pub place: Place,
+    pub place: Location,
     /// It ends when it has had no clients for so long.
     pub idle_exit: Option<Duration>,
     /// Sessions with other hosts are carried, too, in this process's network namespace.
@@ -60,7 +61,7 @@ impl Options {
     #[must_use]
     pub fn at(address: &str) -> Self {
         Self {
-            place: Place::At(address.into()),
+            place: Location::At(address.into()),
             idle_exit: None,
             network: None,
             respects_firewalls: true,
@@ -68,18 +69,6 @@ impl Options {
             proxies: false,
         }
     }
-}
-
-/// How programs get to the packets of their sessions with other hosts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Network {
-    /// Everybody through a port.
-    #[default]
-    Ports,
-    /// Who shows a packet socket of its own by one on the interface, everybody else through a port.
-    Rights,
-    /// As `Rights`, but packet sockets have no mapped rings: to see what those give.
-    Messages,
 }
 
 /// How it went.
@@ -96,7 +85,7 @@ pub enum Outcome {
 pub enum RunError {
     /// The place cannot be used.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Location(#[from] PlaceError),
     /// The address cannot be used.
     #[error("{0}: {1}")]
     Address(String, sojourn_ipc::AddressError),
@@ -142,9 +131,9 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     }
     let around = Surroundings::of_this_process("");
     let text = match &options.place {
-        Place::User => around.prepare_own()?.to_string_lossy().into_owned(),
-        Place::System => around.prepare_system()?.to_string_lossy().into_owned(),
-        Place::At(text) => text.clone(),
+        Location::User => around.prepare_own()?.to_string_lossy().into_owned(),
+        Location::System => around.prepare_system()?.to_string_lossy().into_owned(),
+        Location::At(text) => text.clone(),
     };
     let is_roots = around.user == 0;
     let is_public = options.rules.is_public && is_roots;

@@ -4,31 +4,15 @@
 //! What was asked during one look is answered by the next. Not here: the look itself (`holders`).
 
 use crate::beat::Beat;
-use crate::holders::{self, Object, Question};
+use crate::holders::{self, Question};
+use crate::jobs::Job;
 use crate::service::Sojournd;
-use sojourn_ipc::ClientId;
 use std::sync::Weak;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-
-/// An end whose holders are to be counted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Job {
-    pub(crate) process: ClientId,
-    pub(crate) local: u64,
-    /// The count's number, from the registry.
-    pub(crate) number: u64,
-    pub(crate) pid: u32,
-    pub(crate) object: Object,
-}
 
 /// The longest pause between two looks.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-
-/// Where jobs go, and where they come from.
-pub(crate) fn queue() -> (Sender<Job>, Receiver<Job>) {
-    channel()
-}
 
 /// Works until the server is gone.
 pub(crate) fn work(jobs: &Receiver<Job>, server: &Weak<Sojournd>, beat: &Beat) {

@@ -9,8 +9,8 @@
 //! Private memory is copied by the same code ([`slice()`]): the C library's `memcpy` and the
 //! processor's string instruction (`rep movsb`) are up to thirty times slower than vector moves on
 //! some processors where the target lies a few bytes ahead of the source within a page. How many
-//! bytes a vector has is chosen once per process ([`Way`]). `cargo xtask bench copies` shows what
-//! each way costs. Not here: bounds; see [`crate::Span`].
+//! bytes a vector has is chosen once per process ([`Routine`]). `cargo xtask bench copies` shows
+//! what each way costs. Not here: bounds; see [`crate::Span`].
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -26,7 +26,7 @@ use portable as processor;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as processor;
 
-pub use processor::Way;
+pub use processor::Routine;
 
 /// From this many bytes on a copy goes the way that the processor is best at; below, the choice
 /// would cost more than it saves.
@@ -85,15 +85,15 @@ pub fn slice(source: &[u8], target: &mut [u8]) -> usize {
 /// Copies in one given way, for tests and benchmarks.
 ///
 /// # Safety
-/// As for [`racy`]; the processor must have `way` ([`Way::is_there`]).
+/// As for [`racy`]; the processor must have `routine` ([`Routine::is_there`]).
 #[doc(hidden)]
-pub unsafe fn racy_by(way: Way, source: *const u8, target: *mut u8, len: usize) {
+pub unsafe fn racy_by(routine: Routine, source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller's contract.
     unsafe {
         if len < BULK_MIN {
             racy(source, target, len);
         } else {
-            processor::bulk_by(way, source, target, len);
+            processor::bulk_by(routine, source, target, len);
         }
     }
 }

@@ -15,9 +15,9 @@ const GONE: i32 = i32::MAX;
 
 /// Where a [`Held`] is now; its owner keeps a copy to find it by.
 #[derive(Clone, Debug)]
-pub struct Place(Arc<AtomicI32>);
+pub struct HeldNumber(Arc<AtomicI32>);
 
-impl Place {
+impl HeldNumber {
     /// The number.
     #[inline]
     pub fn number(&self) -> i32 {
@@ -34,7 +34,7 @@ impl Place {
 /// A descriptor, closed when this is dropped.
 #[derive(Debug)]
 pub struct Held {
-    place: Place,
+    place: HeldNumber,
     /// Told before the number is closed.
     closing: fn(i32),
 }
@@ -42,11 +42,11 @@ pub struct Held {
 impl Held {
     /// `closing` is told of the number just before it is closed.
     pub fn new(fd: OwnedFd, closing: fn(i32)) -> Self {
-        Self { place: Place(Arc::new(AtomicI32::new(fd.into_raw_fd()))), closing }
+        Self { place: HeldNumber(Arc::new(AtomicI32::new(fd.into_raw_fd()))), closing }
     }
 
     /// Where it is.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> HeldNumber {
         self.place.clone()
     }
 
@@ -54,7 +54,7 @@ impl Held {
     /// it.
     pub fn into_owned(mut self) -> OwnedFd {
         let number = self.number();
-        self.place = Place(Arc::new(AtomicI32::new(GONE)));
+        self.place = HeldNumber(Arc::new(AtomicI32::new(GONE)));
         // SAFETY: the number came from an `OwnedFd`, and this does not close it any more.
         unsafe { OwnedFd::from_raw_fd(number) }
     }
@@ -84,8 +84,8 @@ impl Drop for Held {
         let number = self.place.0.swap(GONE, Ordering::SeqCst);
         if number != GONE {
             (self.closing)(number);
-            // SAFETY: the number came from an `OwnedFd`, here or in `Place::move_to`, and nobody
-            // else closes it: it was taken out of its place.
+            // SAFETY: the number came from an `OwnedFd`, here or in `HeldNumber::move_to`, and
+            // nobody else closes it: it was taken out of its place.
             drop(unsafe { OwnedFd::from_raw_fd(number) });
         }
     }

@@ -44,7 +44,7 @@ pub mod wait;
 #[cfg(not(loom))]
 pub use deadline::Deadline;
 #[cfg(not(loom))]
-pub use held::{Held, Place};
+pub use held::{Held, HeldNumber};
 #[cfg(not(loom))]
 pub use mapping::{Access, Mapping, Span};
 #[cfg(not(loom))]

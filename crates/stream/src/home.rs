@@ -23,7 +23,7 @@ pub type Leftover<'a> = [Option<Span<'a>>; LEFTOVER_PARTS];
 
 impl Stream {
     /// Ends all progress in both rings. Any side, any thread, any number of times; wakes nobody
-    /// ([`Stream::ring_peer`], [`Stream::wake_reader`], [`Stream::wake_writer`]).
+    /// ([`Stream::notify_peer`], [`Stream::wake_reader`], [`Stream::wake_writer`]).
     ///
     /// Whoever gets [`Stop::Frozen`] calls this too before it looks at a leftover: the peer may
     /// have died half-way.

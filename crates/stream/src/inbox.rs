@@ -22,7 +22,7 @@
 
 use crate::arrivals::Arrivals;
 use crate::bits::{Bits, SLOTS};
-use crate::door::{Door, Within};
+use crate::doorbell::{Doorbell, Within};
 use core::ptr::NonNull;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -34,7 +34,7 @@ use sojourn_shm::{Access, Held, Mapping, fault};
 #[repr(C)]
 #[derive(Debug)]
 struct Region {
-    door: Door,
+    doorbell: Doorbell,
     ready: Bits,
     attention: Bits,
     /// Of ready slots. Pages of slots that are never used are never touched.
@@ -91,10 +91,10 @@ impl Inbox {
         region.arrivals.note(slot, now_ns);
         region.ready.post(slot);
         fault::point("stream.posted");
-        let rings = region.door.must_ring();
+        let rings = region.doorbell.must_ring();
         if rings {
             fault::point("stream.ringing");
-            region.door.rings_for(now_ns);
+            region.doorbell.rings_for(now_ns);
             signal(&self.ready);
         }
         rings
@@ -105,7 +105,7 @@ impl Inbox {
     pub fn post_own(&self, slot: u32) {
         self.region().arrivals.note(slot, now_ns());
         self.region().ready.post(slot);
-        self.region().door.force();
+        self.region().doorbell.force();
         signal(&self.ready);
     }
 
@@ -138,7 +138,7 @@ impl Inbox {
     /// The owner's: when, as the peer says, the slot was posted for which the ready event was last
     /// written. What was posted until then came before whatever the kernel lists behind that event.
     pub fn rung_ns(&self) -> u64 {
-        self.region().door.rung_ns()
+        self.region().doorbell.rung_ns()
     }
 
     /// The owner's: `slot` has a new peer, which has posted nothing yet.
@@ -154,12 +154,12 @@ impl Inbox {
 
     /// The owner's: this thread is about to sleep. It must look once more after this.
     pub fn announce(&self) {
-        self.region().door.announce(&self.within);
+        self.region().doorbell.announce(&self.within);
     }
 
     /// The owner's: this thread is awake.
     pub fn withdraw(&self) {
-        self.region().door.withdraw(&self.within);
+        self.region().doorbell.withdraw(&self.within);
     }
 
     /// Readable when a bit was posted while a thread slept.
@@ -176,9 +176,9 @@ impl Inbox {
     /// the lock under which bits are taken; if bits came meanwhile, the event is raised again.
     pub fn clear_event(&self) {
         drain(&self.ready);
-        let door = &self.region().door;
-        door.cleared();
-        if self.has_ready() && door.ring() {
+        let doorbell = &self.region().doorbell;
+        doorbell.cleared();
+        if self.has_ready() && doorbell.ring() {
             signal(&self.ready);
         }
     }

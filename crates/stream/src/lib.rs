@@ -1,18 +1,19 @@
 //! A byte stream between two processes, in memory that both can write.
 //!
 //! What is here: the stream ([`Stream`]), the region's layout ([`Layout`]), and the inbox that
-//! tells one waiter which of many streams stirred ([`Inbox`]). What is not: sockets, sessions, who
-//! the ends are, how long to spin (`sojourn_shm::wait`), and the locks that keep a side's writers
-//! and its readers apart: the caller has them. Read `docs/understand/streams.md` first.
+//! tells one waiter which of many streams had an event ([`Inbox`]). What is not: sockets, sessions,
+//! who the ends are, how long to spin (`sojourn_shm::wait`), and the locks that keep a side's
+//! writers and its readers apart: the caller has them. Read `docs/understand/streams.md` first.
 //!
-//! [`ring`], [`bell`], [`bits`], [`arrivals`] and [`door`] are the parts that touch shared words,
-//! without mapping or system call, so that the models under `tests/` run the code that ships.
+//! [`ring`], [`bell`], [`bits`], [`arrivals`] and [`doorbell`] are the parts that touch shared
+//! words, without mapping or system call, so that the models under `tests/` run the code that
+//! ships.
 #![allow(unsafe_code, reason = "the control page is a structure of atomics in mapped memory")]
 
 pub mod arrivals;
 pub mod bell;
 pub mod bits;
-pub mod door;
+pub mod doorbell;
 pub mod ring;
 mod sync;
 

@@ -27,26 +27,26 @@ impl Stream {
 
     /// Whether the peer writes to the ring. Who has seen it reads the kernel until that is empty,
     /// and from then on the ring only.
-    pub fn peer_rings(&self) -> bool {
-        if self.reading.rings.load(Ordering::Relaxed) {
+    pub fn peer_uses_ring(&self) -> bool {
+        if self.reading.uses_ring.load(Ordering::Relaxed) {
             return true;
         }
-        let rings = self.in_bytes() != 0 && self.in_ring().rings();
-        if rings {
-            self.reading.rings.store(true, Ordering::Relaxed);
+        let uses_ring = self.in_bytes() != 0 && self.in_ring().is_used();
+        if uses_ring {
+            self.reading.uses_ring.store(true, Ordering::Relaxed);
         }
-        rings
+        uses_ring
     }
 
     /// Bytes that can be read now; 0 for none. Those that it has answered stay readable, whatever
     /// the peer does. Reader lock.
     ///
     /// # Errors
-    /// [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
+    /// [`Stop::NotOnRing`], [`Stop::Frozen`], [`Stop::Violation`].
     #[inline]
     pub fn available(&self) -> Result<usize, Stop> {
-        if !self.peer_rings() {
-            return Err(Stop::NotRinging);
+        if !self.peer_uses_ring() {
+            return Err(Stop::NotOnRing);
         }
         let seen = &self.reading;
         // SYNC: acquire: who has seen more looks again, and sees as much; pairs with the update in
@@ -66,7 +66,7 @@ impl Stream {
     /// waits, without any lock. What it has seen once a read finds: a peer that takes it back
     /// breaks the rules of the ring.
     pub fn may_read(&self) -> bool {
-        if !self.peer_rings() {
+        if !self.peer_uses_ring() {
             return false;
         }
         // Before the look: it only grows.
@@ -89,7 +89,7 @@ impl Stream {
     /// writer that waits for room. Answers the bytes copied. Reader lock.
     ///
     /// # Errors
-    /// [`Stop::Empty`], [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was
+    /// [`Stop::Empty`], [`Stop::NotOnRing`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was
     /// consumed, and what may have been copied does not count.
     #[inline]
     pub fn read(&self, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Stop> {
@@ -114,14 +114,14 @@ impl Stream {
     /// is in a frozen stream, too: whoever has begun to send them finishes. Reader lock.
     ///
     /// # Errors
-    /// [`Stop::NotRinging`], [`Stop::Violation`].
+    /// [`Stop::NotOnRing`], [`Stop::Violation`].
     ///
     /// # Safety
     /// While the answer is in use nobody writes to bytes of this ring that are published and not
     /// released: its writer is trusted, as one in the same process is.
     pub unsafe fn ahead(&self, skip: usize, len: usize) -> Result<[&[u8]; 2], Stop> {
-        if !self.peer_rings() {
-            return Err(Stop::NotRinging);
+        if !self.peer_uses_ring() {
+            return Err(Stop::NotOnRing);
         }
         let head = self.reading.own.load(Ordering::Relaxed);
         let there = used(self.in_ring().last_tail(), head, self.in_bytes())?;

@@ -33,8 +33,8 @@ pub const BEGUN: u64 = 1 << 61;
 /// The bits of `flushed` that say something; the count is below them.
 pub const FLUSH_BITS: u64 = FLUSHED | FLUSHING | BEGUN;
 
-/// The bit of `rings` that says that the writer has switched.
-const RINGS: u32 = 1;
+/// The bit of `state` that says that the writer has switched.
+const IN_USE: u32 = 1;
 /// The bit beside it that says that the writer has turned.
 const TURNED: u32 = 2;
 /// Above them the near part's size, as a power of two (0: the whole ring), and the skew, which is
@@ -62,7 +62,7 @@ pub enum Stop {
     Full,
     /// The writer has not switched to this ring, or the ring does not exist: use the kernel.
     #[error("the writer has not switched to the ring")]
-    NotRinging,
+    NotOnRing,
     /// The stream goes home.
     #[error("the stream is frozen")]
     Frozen,
@@ -80,8 +80,8 @@ pub enum Stop {
 pub struct TailLine {
     /// Bytes published, and [`FROZEN`].
     pub tail: AtomicU64,
-    /// [`RINGS`]: the writer has switched; [`TURNED`]; and where the near part's bytes lie.
-    rings: AtomicU32,
+    /// [`IN_USE`]: the writer has switched; [`TURNED`]; and where the near part's bytes lie.
+    state: AtomicU32,
     /// The processor the writer was last seen on, plus one.
     pub cpu: AtomicU32,
     /// Which bytes the last short message is ([`mark`]); [`NO_MARK`] while it is put down.
@@ -94,7 +94,7 @@ pub struct TailLine {
 
 /// Where the bytes of a ring lie: see the head of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Geometry {
     /// Of the near part.
     pub skew: u32,
     /// Bytes of the near part: a power of two, the whole ring if it has no far part.
@@ -103,7 +103,7 @@ pub struct Place {
     pub turn: Option<u64>,
 }
 
-impl Place {
+impl Geometry {
     /// Where in a ring of `bytes` bytes that position lies, and how many bytes from there on follow
     /// one another.
     #[inline]
@@ -180,7 +180,7 @@ impl Ring {
         Self {
             tail: TailLine {
                 tail: AtomicU64::new(0),
-                rings: AtomicU32::new(0),
+                state: AtomicU32::new(0),
                 cpu: AtomicU32::new(0),
                 mark: AtomicU64::new(0),
                 short: core::array::from_fn(|_| AtomicU64::new(0)),
@@ -216,38 +216,38 @@ impl Ring {
     /// Once.
     pub fn start(&self, near: u32) {
         // SYNC: release: what went to the kernel before is found there; pairs with the acquire in
-        // `rings`.
-        self.tail.rings.store(RINGS | near.ilog2() << NEAR_SHIFT, Ordering::Release);
+        // `is_used`.
+        self.tail.state.store(IN_USE | near.ilog2() << NEAR_SHIFT, Ordering::Release);
     }
 
     /// Whether the writer has switched.
-    pub fn rings(&self) -> bool {
+    pub fn is_used(&self) -> bool {
         // SYNC: acquire; pairs with the release in `start`.
-        self.tail.rings.load(Ordering::Acquire) & RINGS != 0
+        self.tail.state.load(Ordering::Acquire) & IN_USE != 0
     }
 
     /// Where bytes lie in a ring of `bytes` bytes. For the reader after [`Ring::tail`] has shown
     /// some, or of a frozen ring; for the writer at any time.
     #[inline]
-    pub fn place(&self, bytes: u32) -> Place {
+    pub fn place(&self, bytes: u32) -> Geometry {
         // SYNC: acquire, so that who sees that the writer has turned sees where; pairs with the
         // release in `set_turn`. What has shown the bytes was an acquire load, too, which pairs
         // with the release in `publish` after `set_near`.
-        let rings = self.tail.rings.load(Ordering::Acquire);
-        let near = 1u32.checked_shl(rings >> NEAR_SHIFT & NEAR_MASK).filter(|near| *near > 1);
-        let turn = (rings & TURNED != 0).then(|| self.tail.turn.load(Ordering::Relaxed));
+        let state = self.tail.state.load(Ordering::Acquire);
+        let near = 1u32.checked_shl(state >> NEAR_SHIFT & NEAR_MASK).filter(|near| *near > 1);
+        let turn = (state & TURNED != 0).then(|| self.tail.turn.load(Ordering::Relaxed));
         let near = near.filter(|near| *near <= bytes).unwrap_or(bytes.min(NEAR_MAX));
-        Place { skew: rings >> SKEW_SHIFT, near, turn }
+        Geometry { skew: state >> SKEW_SHIFT, near, turn }
     }
 
     /// The ring is empty: [`Ring::head`] said so to its writer, which alone calls this. What is
     /// written from now on lies in the near part, of `near` bytes ([`NEAR_MAX`] at most), by the
     /// new skew.
     pub fn set_near(&self, near: u32, skew: u32) {
-        let rings = RINGS | near.ilog2() << NEAR_SHIFT | skew << SKEW_SHIFT;
+        let state = IN_USE | near.ilog2() << NEAR_SHIFT | skew << SKEW_SHIFT;
         // SYNC: release, as in `start`: who sees the switch here first finds the same; pairs with
-        // the acquire in `rings`.
-        self.tail.rings.store(rings, Ordering::Release);
+        // the acquire in `is_used`.
+        self.tail.state.store(state, Ordering::Release);
     }
 
     /// What is written from `turn` on, which is the tail, lies in the far part. The writer, if it
@@ -255,7 +255,7 @@ impl Ring {
     pub fn set_turn(&self, turn: u64) {
         self.tail.turn.store(turn, Ordering::Relaxed);
         // SYNC: release; pairs with the acquire in `place`.
-        self.tail.rings.fetch_or(TURNED, Ordering::Release);
+        self.tail.state.fetch_or(TURNED, Ordering::Release);
     }
 
     /// What is published, and the bytes with it.

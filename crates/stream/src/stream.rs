@@ -6,7 +6,7 @@ use crate::bell::{self, Bell, BellWord, Sleepers};
 use crate::inbox::Inbox;
 use crate::layout::{Control, Layout};
 use crate::ledger::Ledger;
-use crate::ring::{NEAR_MAX, Place, Ring, Stop};
+use crate::ring::{Geometry, NEAR_MAX, Ring, Stop};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -31,7 +31,7 @@ pub(crate) struct Seen {
     /// closely.
     pub(crate) sighted: AtomicU64,
     /// Whether this direction has switched to the ring, as far as we know.
-    pub(crate) rings: AtomicBool,
+    pub(crate) uses_ring: AtomicBool,
     /// As reader: whether we have consented.
     pub(crate) consents: AtomicBool,
     /// As writer: where our bytes lie, and from which position on to look whether the ring can be
@@ -55,7 +55,7 @@ pub(crate) struct Left {
     /// The position of its first byte.
     pub(crate) from: u64,
     pub(crate) len: usize,
-    pub(crate) place: Place,
+    pub(crate) place: Geometry,
     /// The writer has said what cannot be: it is not relied on to flush anything.
     pub(crate) is_broken: bool,
 }
@@ -164,7 +164,7 @@ impl Stream {
             peer_slot,
         };
         let near = stream.out_bytes().min(NEAR_MAX);
-        stream.remember(Place { skew: 0, near, turn: None });
+        stream.remember(Geometry { skew: 0, near, turn: None });
         Some(stream)
     }
 
@@ -179,14 +179,14 @@ impl Stream {
         let full = tail.saturating_sub(u64::from(self.layout.ring_bytes(self.side)));
         self.writing.peer.store(full, Ordering::Relaxed);
         self.reading.peer.store(head, Ordering::Relaxed);
-        self.writing.rings.store(out.rings(), Ordering::Relaxed);
+        self.writing.uses_ring.store(out.is_used(), Ordering::Relaxed);
         self.reading.consents.store(into.has_consent(), Ordering::Relaxed);
         self.remember(out.place(self.out_bytes()));
         self.writing.rewinds_at.store(tail, Ordering::Relaxed);
     }
 
     /// Where our bytes lie.
-    pub(crate) fn remember(&self, place: Place) {
+    pub(crate) fn remember(&self, place: Geometry) {
         self.writing.skew.store(place.skew, Ordering::Relaxed);
         self.writing.near.store(place.near, Ordering::Relaxed);
         self.writing.turn.store(place.turn.unwrap_or(NO_TURN), Ordering::Relaxed);
@@ -278,9 +278,9 @@ impl Stream {
     }
 
     /// Wakes this side's own readers, for something that happened elsewhere (the kernel's
-    /// descriptor stirred, the stream went home), also if the peer has taken their flags and died.
-    /// Answers whether some sleep [`Bell::OnInbox`], or have done so since this was last called:
-    /// then the caller posts this session's slot to its own inbox ([`Inbox::post_own`]).
+    /// descriptor had an event, the stream went home), also if the peer has taken their flags and
+    /// died. Answers whether some sleep [`Bell::OnInbox`], or have done so since this was last
+    /// called: then the caller posts this session's slot to its own inbox ([`Inbox::post_own`]).
     pub fn wake_reader(&self) -> bool {
         wake_own(&self.reading, &self.in_ring().reader.bell)
     }
@@ -291,7 +291,7 @@ impl Stream {
     }
 
     /// Wakes whoever sleeps on the peer's side, readers and writers.
-    pub fn ring_peer(&self) {
+    pub fn notify_peer(&self) {
         for bell in [&self.out_ring().reader.bell, &self.in_ring().writer.bell] {
             if bell.has_sleepers_after_store() {
                 self.wake_peer(bell);

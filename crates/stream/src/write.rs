@@ -1,6 +1,6 @@
 //! Writing: the ring of the own side. All of it under the caller's writer lock.
 
-use crate::ring::{NEAR_MAX, Place, SHORT_MAX, Stop, used};
+use crate::ring::{Geometry, NEAR_MAX, SHORT_MAX, Stop, used};
 use crate::stream::{NO_TURN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
@@ -30,9 +30,9 @@ impl Stream {
 
     /// Switches: what is written from now on goes to the ring. Only after [`Stream::has_consent`],
     /// and when every byte written before is where the peer finds it in the kernel. Writer lock.
-    pub fn start_ring(&self) {
+    pub fn use_ring(&self) {
         // Where bytes lie once some have been written is decided by `rewind` and `turn`.
-        if self.out_bytes() == 0 || self.writing.rings.swap(true, Ordering::Relaxed) {
+        if self.out_bytes() == 0 || self.writing.uses_ring.swap(true, Ordering::Relaxed) {
             return;
         }
         let ring = self.out_ring();
@@ -44,13 +44,13 @@ impl Stream {
     }
 
     /// Whether this side writes to the ring.
-    pub fn is_ringing(&self) -> bool {
-        self.writing.rings.load(Ordering::Relaxed)
+    pub fn uses_ring(&self) -> bool {
+        self.writing.uses_ring.load(Ordering::Relaxed)
     }
 
     /// The near part of the own ring, which is used while the reader keeps up, is of `bytes` bytes:
     /// a power of two; the whole ring if that is no larger, or for 0. Before
-    /// [`Stream::start_ring`]. Writer lock.
+    /// [`Stream::use_ring`]. Writer lock.
     pub fn set_near(&self, bytes: u32) {
         let all = self.out_bytes();
         let is_part = bytes.is_power_of_two() && bytes < all;
@@ -76,7 +76,7 @@ impl Stream {
     /// Goes on in the far part of the own ring: for a writer to whom the near part is too full, and
     /// who does not want to wait. Whether that is possible and has not been done yet. Writer lock.
     pub fn turn(&self) -> bool {
-        if !self.may_turn() || !self.is_ringing() {
+        if !self.may_turn() || !self.uses_ring() {
             return false;
         }
         let tail = self.writing.own.load(Ordering::Relaxed);
@@ -104,10 +104,10 @@ impl Stream {
     /// peer's position. Writer lock.
     ///
     /// # Errors
-    /// [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
+    /// [`Stop::NotOnRing`], [`Stop::Frozen`], [`Stop::Violation`].
     pub fn room(&self) -> Result<usize, Stop> {
-        if !self.is_ringing() {
-            return Err(Stop::NotRinging);
+        if !self.uses_ring() {
+            return Err(Stop::NotOnRing);
         }
         self.out_ring().tail()?;
         self.look_for_room(self.writing.own.load(Ordering::Relaxed))
@@ -130,7 +130,7 @@ impl Stream {
     /// Whether a write is worth while: there are `room` bytes of room, or something has ended. For
     /// a thread that waits, without any lock; as [`Stream::may_read`].
     pub fn may_write(&self, room: usize) -> bool {
-        if !self.is_ringing() {
+        if !self.uses_ring() {
             return true;
         }
         let tail = self.writing.own.load(Ordering::Relaxed);
@@ -171,12 +171,12 @@ impl Stream {
     /// written. Writer lock.
     ///
     /// # Errors
-    /// [`Stop::Full`], [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was
+    /// [`Stop::Full`], [`Stop::NotOnRing`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was
     /// written.
     #[inline]
     pub fn write(&self, bufs: &[IoSlice<'_>], at_least: usize) -> Result<usize, Stop> {
-        if !self.is_ringing() {
-            return Err(Stop::NotRinging);
+        if !self.uses_ring() {
+            return Err(Stop::NotOnRing);
         }
         let total = bufs.iter().fold(0usize, |sum, buf| sum.saturating_add(buf.len()));
         let mut tail = self.writing.own.load(Ordering::Relaxed);
@@ -218,7 +218,7 @@ impl Stream {
             let near = self.near_bytes();
             let skew = (tail as u32).wrapping_neg() & (near - 1);
             self.give_back(tail);
-            self.remember(Place { skew, near, turn: None });
+            self.remember(Geometry { skew, near, turn: None });
             self.out_ring().set_near(near, skew);
             self.writing.peer.store(tail, Ordering::Relaxed);
         }
@@ -270,8 +270,8 @@ impl Stream {
         max: usize,
         fill: impl FnOnce(Span<'_>) -> Result<usize, E>,
     ) -> Result<Result<usize, E>, Stop> {
-        if !self.is_ringing() {
-            return Err(Stop::NotRinging);
+        if !self.uses_ring() {
+            return Err(Stop::NotOnRing);
         }
         let tail = self.writing.own.load(Ordering::Relaxed);
         if self.has_turned() {
@@ -298,11 +298,11 @@ impl Stream {
     /// with [`Stream::publish_filled`]. Nobody reads there before that. Writer lock, until then.
     ///
     /// # Errors
-    /// [`Stop::Full`]: there is not room for all of them. [`Stop::NotRinging`], [`Stop::Frozen`],
+    /// [`Stop::Full`]: there is not room for all of them. [`Stop::NotOnRing`], [`Stop::Frozen`],
     /// [`Stop::Violation`].
     pub fn vacant(&self, len: usize) -> Result<[Option<Span<'_>>; 2], Stop> {
-        if !self.is_ringing() {
-            return Err(Stop::NotRinging);
+        if !self.uses_ring() {
+            return Err(Stop::NotOnRing);
         }
         let tail = self.out_ring().tail()?;
         if tail != self.writing.own.load(Ordering::Relaxed) {
@@ -349,9 +349,9 @@ impl Stream {
 
     /// Where the own ring's bytes lie.
     #[inline]
-    pub(crate) fn own_place(&self) -> Place {
+    pub(crate) fn own_place(&self) -> Geometry {
         let turn = self.writing.turn.load(Ordering::Relaxed);
-        Place {
+        Geometry {
             skew: self.writing.skew.load(Ordering::Relaxed),
             near: self.near_bytes(),
             turn: (turn != NO_TURN).then_some(turn),
@@ -369,7 +369,7 @@ impl Stream {
         &self,
         ring: usize,
         position: u64,
-        place: Place,
+        place: Geometry,
         len: usize,
     ) -> Option<Span<'_>> {
         let (at, rest) = place.of(position, self.layout.ring_bytes(ring));

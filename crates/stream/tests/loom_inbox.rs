@@ -3,10 +3,10 @@
 //! first is told first.
 //!
 //! Changes seen to fail here: no fence in `Bits::post` or after `Bits::take`'s last swap, in
-//! `Door::must_ring` or `announce`; `asleep` taken by who rings; `withdraw` that clears it while
-//! others sleep; a cleared event without another look at the bits, or `rung` cleared before it; no
-//! second look at the list; a time noted after the bit, or not left to the first post; no second
-//! take where something came while bits were taken.
+//! `Doorbell::must_ring` or `announce`; `asleep` taken by who rings; `withdraw` that clears it
+//! while others sleep; a cleared event without another look at the bits, or `rung` cleared before
+//! it; no second look at the list; a time noted after the bit, or not left to the first post; no
+//! second take where something came while bits were taken.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,10 +17,10 @@ use loom::thread;
 use loom_common::{Event, check};
 use sojourn_stream::arrivals::Arrivals;
 use sojourn_stream::bits::Bits;
-use sojourn_stream::door::{Door, Within};
+use sojourn_stream::doorbell::{Doorbell, Within};
 
 struct Inbox {
-    door: Door,
+    doorbell: Doorbell,
     bits: Bits,
     event: Event,
     within: Within,
@@ -31,7 +31,7 @@ struct Inbox {
 impl Inbox {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            door: Door::new(),
+            doorbell: Doorbell::new(),
             bits: Bits::new(),
             event: Event::new(),
             within: Within::default(),
@@ -41,15 +41,15 @@ impl Inbox {
 
     fn post(&self, slot: u32) {
         self.bits.post(slot);
-        if self.door.must_ring() {
+        if self.doorbell.must_ring() {
             self.event.write();
         }
     }
 
     fn clear_event(&self) {
         self.event.drain();
-        self.door.cleared();
-        if self.bits.has_any() && self.door.ring() {
+        self.doorbell.cleared();
+        if self.bits.has_any() && self.doorbell.ring() {
             self.event.write();
         }
     }
@@ -74,11 +74,11 @@ impl Inbox {
             }
             self.clear_event();
             drop(list);
-            self.door.announce(&self.within);
+            self.doorbell.announce(&self.within);
             if !self.bits.has_any() && self.list.lock().unwrap().is_empty() {
                 self.event.wait();
             }
-            self.door.withdraw(&self.within);
+            self.doorbell.withdraw(&self.within);
         }
     }
 }

@@ -120,7 +120,7 @@ impl World {
             }
             Err(Stop::Full) => assert!(room < at_least.min(bytes.len()) || room == 0),
             Err(Stop::Frozen) => assert!(frozen),
-            Err(Stop::NotRinging) => {
+            Err(Stop::NotOnRing) => {
                 assert!(!way.rings);
                 way.kernel.extend(bytes);
                 way.written += bytes.len() as u64;
@@ -147,7 +147,7 @@ impl World {
         if from_kernel {
             // What rings is not read from the ring before the kernel is empty.
             if !self.ways[1 - side].rings {
-                assert_eq!(stream.read(&mut bufs, peek), Err(Stop::NotRinging));
+                assert_eq!(stream.read(&mut bufs, peek), Err(Stop::NotOnRing));
             } else if self.frozen {
                 assert_eq!(stream.read(&mut bufs, peek), Err(Stop::Frozen));
             }
@@ -214,7 +214,7 @@ impl World {
             Op::Switch { side } => {
                 assert_eq!(self.sides[*side].has_consent(), self.ways[*side].consents);
                 if self.ways[*side].consents && !self.frozen {
-                    self.sides[*side].start_ring();
+                    self.sides[*side].use_ring();
                     self.ways[*side].rings = true;
                 }
             }

@@ -144,13 +144,6 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u64 + !old as u64 + new as u64)
 }
 
-/// [`update`] for several words: `old` and `new` are of the same even length, at an even offset in
-/// what is covered.
-pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
-    debug_assert!(old.len() == new.len() && old.len().is_multiple_of(2));
-    !fold(u64::from(!checksum) + u64::from(!sum(old).value()) + u64::from(sum(new).value()))
-}
-
 #[cfg(test)]
 #[path = "checksum_tests.rs"]
 mod tests;

@@ -16,7 +16,7 @@ use core::ops::Range;
 
 /// What comes before the IP header on an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Link {
+pub enum LinkType {
     /// An Ethernet header.
     #[default]
     Ethernet,
@@ -174,7 +174,7 @@ pub(crate) const fn endpoint(address: IpAddr, port: u16) -> SocketAddr {
 /// # Errors
 /// Damage; or that the frame is sound and no whole TCP or UDP packet ([`Malformed::is_foreign`]).
 #[inline]
-pub fn parse(bytes: &[u8], link: Link) -> Result<Frame<'_>, Malformed> {
+pub fn parse(bytes: &[u8], link: LinkType) -> Result<Frame<'_>, Malformed> {
     parse_start(bytes, link, 0)
 }
 
@@ -184,13 +184,13 @@ pub fn parse(bytes: &[u8], link: Link) -> Result<Frame<'_>, Malformed> {
 ///
 /// # Errors
 /// As [`parse`]; and that the frame does not end just there, as one with padding.
-pub fn parse_start(bytes: &[u8], link: Link, missing: usize) -> Result<Frame<'_>, Malformed> {
+pub fn parse_start(bytes: &[u8], link: LinkType, missing: usize) -> Result<Frame<'_>, Malformed> {
     let (ethernet, packet, ether_type) = match link {
-        Link::Ethernet => {
+        LinkType::Ethernet => {
             let (header, packet) = ethernet::Header::parse(bytes)?;
             (Some(header), packet, header.ether_type)
         }
-        Link::Raw => match bytes.first().ok_or(Malformed::Short)? >> 4 {
+        LinkType::Raw => match bytes.first().ok_or(Malformed::Short)? >> 4 {
             4 => (None, bytes, EtherType::IPV4),
             6 => (None, bytes, EtherType::IPV6),
             _ => return Err(Malformed::Version),

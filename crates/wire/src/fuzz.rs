@@ -5,14 +5,14 @@
 //! this crate. Used by `tests/fuzz_run.rs` (deterministic, in every test run) and
 //! `fuzz/fuzz_targets/wire_*.rs`.
 
-use crate::frame::{self, Link, Transport};
+use crate::frame::{self, LinkType, Transport};
 use crate::tcp::{OPTIONS_BYTES_MAX, OptionIter, Options};
 use crate::{arp, ethernet, icmp, ipv4, ipv6, tcp, vnet};
 
 /// The first byte chooses the link, the rest is a frame, or the beginning of a longer one.
 pub fn frame(bytes: &[u8]) {
     let Some((&choice, bytes)) = bytes.split_first() else { return };
-    let link = if choice & 1 == 0 { Link::Ethernet } else { Link::Raw };
+    let link = if choice & 1 == 0 { LinkType::Ethernet } else { LinkType::Raw };
     if let Ok(start) = frame::parse_start(bytes, link, usize::from(choice) << 8) {
         assert_eq!(bytes.get(start.payload_range()), Some(start.payload()));
     }

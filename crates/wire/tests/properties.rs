@@ -7,7 +7,7 @@ mod common;
 use common::values::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sojourn_wire::frame::{self, HEADERS_BYTES_MAX, Link, Offload};
+use sojourn_wire::frame::{self, HEADERS_BYTES_MAX, LinkType, Offload};
 use sojourn_wire::tcp::{self, HEADER_BYTES_MAX, Options};
 use sojourn_wire::vnet::{self, Checksum, SegmentKind, Segments};
 use sojourn_wire::{Ecn, Protocol, arp, checksum, ethernet, fuzz, ipv4, ipv6, udp};
@@ -62,7 +62,7 @@ proptest! {
         out.truncate(emitted.len);
         out.extend(&payload);
         complete(&mut out, emitted.vnet);
-        let kind = if link.is_some() { Link::Ethernet } else { Link::Raw };
+        let kind = if link.is_some() { LinkType::Ethernet } else { LinkType::Raw };
         let frame = frame::parse(&out, kind).unwrap();
         prop_assert!(frame.checksum_is_right());
         prop_assert_eq!(frame.key, flow);
@@ -115,7 +115,7 @@ proptest! {
         out.truncate(emitted.len);
         out.extend(&payload);
         complete(&mut out, emitted.vnet);
-        let frame = frame::parse(&out, Link::Ethernet).unwrap();
+        let frame = frame::parse(&out, LinkType::Ethernet).unwrap();
         prop_assert_eq!(frame.key, flow);
         prop_assert_eq!(frame.payload(), payload.as_slice());
         let datagram = frame.datagram().unwrap();
@@ -228,7 +228,6 @@ proptest! {
         let old = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         bytes[at..at + 4].copy_from_slice(&new);
         let after = checksum::sum(&bytes).finish();
-        prop_assert_eq!(checksum::update_bytes(before, &old, &new), after);
         let word = |bytes: &[u8]| u16::from_be_bytes([bytes[0], bytes[1]]);
         let first = checksum::update(before, word(&old), word(&new));
         prop_assert_eq!(checksum::update(first, word(&old[2..]), word(&new[2..])), after);

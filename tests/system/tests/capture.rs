@@ -6,7 +6,7 @@ use sojourn_lab::net::{End, Host, Link};
 use sojourn_lab::{Mode, Running, Sandbox};
 use sojourn_system::network::hosts;
 use sojourn_system::{Admin, LIMIT};
-use sojourn_wire::frame::{self, Link as Header};
+use sojourn_wire::frame::{self, LinkType as Header};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -13,7 +13,7 @@ use sojourn_lab::net::{End, Link};
 use sojourn_session::SessionInfoT;
 use sojourn_system::network::{Stage, Under, filter_ports, hosts};
 use sojourn_system::{Admin, LIMIT};
-use sojourn_wire::frame::{self, Frame, Link as Header};
+use sojourn_wire::frame::{self, Frame, LinkType as Header};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 /// How long it may take until a program says that it is ready.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A session that is away is joined for so long at least. That it is lent takes a moment more.
+/// A session that is away is joined for so long at least. That it is delegated takes a moment more.
 const LONG_AWAY_MS: u64 = 500;
-/// The same of one that is to be sent home: some are not lent yet.
+/// The same of one that is to be sent home: some are not delegated yet.
 const RECALLED_MS: u64 = 20;
 /// How long it is counted who receives.
 const COUNTS: Duration = Duration::from_millis(300);

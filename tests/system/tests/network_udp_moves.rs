@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 const MOVES: u64 = 150;
 /// How long an exchange may take.
 const PATIENCE: Duration = Duration::from_secs(200);
-/// A session that is away is left there for so long: until it is lent, and has carried something.
+/// A session that is away is left there for so long: until it is delegated, and has carried
+/// something.
 const STAY: Duration = Duration::from_millis(3);
 
 fn script(stage: &Stage, end: End, name: &str, words: &[&str]) -> Running {

@@ -268,7 +268,7 @@ fn death_of_the_server() {
 }
 
 /// A server with an epoll set forks; its clients before and after that.
-struct Heirs {
+struct Children {
     world: World,
     port: String,
     server: Running,
@@ -276,20 +276,20 @@ struct Heirs {
     admin: Admin,
 }
 
-impl Heirs {
+impl Children {
     fn new(how: &str) -> Self {
         need(&["python3"]);
         let world = world(Mode::Sojourn);
         let port = free_port("127.0.0.1").unwrap().to_string();
-        let server = world.python("heirs.py", &["serve", &port, how]);
+        let server = world.python("children.py", &["serve", &port, how]);
         wait_for("a listener", || world.work().join("listens").exists());
-        let old = world.python("heirs.py", &["call", &port, "3", "end-old"]);
+        let old = world.python("children.py", &["call", &port, "3", "end-old"]);
         let admin = Admin::new(&world.sandbox).unwrap();
-        let mut heirs = Self { world, port, server, old, admin };
-        heirs.wait_used("sessions moved before the fork", 6);
-        heirs.make("fork");
-        wait_for("a fork", || heirs.is_there("forked"));
-        heirs
+        let mut children = Self { world, port, server, old, admin };
+        children.wait_used("sessions moved before the fork", 6);
+        children.make("fork");
+        wait_for("a fork", || children.is_there("forked"));
+        children
     }
 
     fn make(&self, name: &str) {
@@ -304,9 +304,9 @@ impl Heirs {
         wait_for(what, || self.admin.away().unwrap().len() == count);
     }
 
-    /// As [`Heirs::wait_away`], until all of them have carried bytes both ways. The server counts a
-    /// session as away when it has told its ends so; an end that has not heard of it when its
-    /// program forks must leave the session to the kernel, for the child has it, too.
+    /// As [`Children::wait_away`], until all of them have carried bytes both ways. The server
+    /// counts a session as away when it has told its ends so; an end that has not heard of it when
+    /// its program forks must leave the session to the kernel, for the child has it, too.
     fn wait_used(&mut self, what: &str, count: usize) {
         wait_for(what, || {
             let away = self.admin.away().unwrap();
@@ -316,7 +316,7 @@ impl Heirs {
     }
 
     fn call(&self, end: &str) -> Running {
-        self.world.python("heirs.py", &["call", &self.port, "2", end])
+        self.world.python("children.py", &["call", &self.port, "2", end])
     }
 
     /// Ends everything: all questions were answered.
@@ -337,30 +337,30 @@ impl Heirs {
 /// As redis-server while it saves, and after that.
 #[test]
 fn sessions_move_while_a_child_leaves_the_set_alone() {
-    let mut heirs = Heirs::new("idle");
-    let new = heirs.call("end-new");
-    heirs.wait_away("those of later connections moved, too", 10);
-    heirs.admin.recall_all().unwrap();
-    heirs.make("leave");
-    wait_for("the child's end", || heirs.is_there("left"));
-    heirs.wait_away("all moved again after the child's end", 10);
-    heirs.end(vec![(new, "end-new")]);
+    let mut children = Children::new("idle");
+    let new = children.call("end-new");
+    children.wait_away("those of later connections moved, too", 10);
+    children.admin.recall_all().unwrap();
+    children.make("leave");
+    wait_for("the child's end", || children.is_there("left"));
+    children.wait_away("all moved again after the child's end", 10);
+    children.end(vec![(new, "end-new")]);
 }
 
 #[test]
 fn a_child_that_uses_the_set_has_it_in_the_kernel() {
-    let mut heirs = Heirs::new("use");
-    let new = heirs.call("end-new");
-    heirs.wait_away("those of later connections moved, too", 10);
-    heirs.make("use");
-    wait_for("the child's waits", || heirs.is_there("seen"));
+    let mut children = Children::new("use");
+    let new = children.call("end-new");
+    children.wait_away("those of later connections moved, too", 10);
+    children.make("use");
+    wait_for("the child's waits", || children.is_there("seen"));
     wait_for("the child's word", || {
-        !std::fs::read(heirs.world.work().join("seen")).unwrap().is_empty()
+        !std::fs::read(children.world.work().join("seen")).unwrap().is_empty()
     });
-    let seen = std::fs::read_to_string(heirs.world.work().join("seen")).unwrap();
+    let seen = std::fs::read_to_string(children.world.work().join("seen")).unwrap();
     assert_eq!(seen, "some", "what the child's waits gave");
-    heirs.wait_away("all at home", 0);
-    heirs.end(vec![(new, "end-new")]);
+    children.wait_away("all at home", 0);
+    children.end(vec![(new, "end-new")]);
 }
 
 /// Processor time of a process, all its threads: ticks of 10 ms.

@@ -15,7 +15,7 @@ use sojourn_ipc::{
 use super::settings::Settings;
 use crate::ipc::measure::{self, Settings as Rounds};
 use crate::ipc::ours;
-use crate::ipc::row::{Client, Kind, Link, Mode, Row, Server, Sink, Source};
+use crate::ipc::row::{Client, Kind, Mode, Row, Server, Sides, Sink, Source};
 use crate::ipc::worker::Task;
 use crate::os;
 
@@ -129,10 +129,10 @@ impl Row for Remote {
         Kind::Ours
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let (name, wait, style) = (ours::unique_name(), waiting(mode), self.0);
         let far = name.clone();
-        Ok(Link::new(
+        Ok(Sides::new(
             move || {
                 let endpoint = bind(&name, wait)?;
                 let server = endpoint.server();
@@ -242,10 +242,10 @@ impl Row for Local {
         Kind::Ours
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let (name, wait) = (ours::unique_name(), waiting(mode));
         let (direct, server_cpu) = (self.direct, self.server_cpu);
-        Ok(Link::new(|| Ok(Absent), move || Near::new(&name, wait, direct, server_cpu)))
+        Ok(Sides::new(|| Ok(Absent), move || Near::new(&name, wait, direct, server_cpu)))
     }
 }
 

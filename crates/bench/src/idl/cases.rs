@@ -86,7 +86,7 @@ pub(crate) struct Stat {
 
 /// A directory entry.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct DirEntry {
     pub(crate) inode: u64,
     pub(crate) kind: u32,
     pub(crate) name: String,
@@ -117,7 +117,7 @@ pub(crate) struct Node {
 pub(crate) struct Arguments {
     pub(crate) key: [u8; 16],
     pub(crate) value: Vec<u8>,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<DirEntry>,
     pub(crate) record: Record,
     pub(crate) tree: Node,
 }
@@ -125,7 +125,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// The same every time.
     pub(crate) fn new() -> Self {
-        let entry = |i: usize| Entry {
+        let entry = |i: usize| DirEntry {
             inode: 1000 + i as u64,
             kind: i as u32 % 3,
             name: format!("entry-{i:02}-{}", "x".repeat(i % 17)),
@@ -190,7 +190,7 @@ pub(crate) fn serve_stat(path: &[u8]) -> Stat {
 
 /// Called function of `list`.
 #[inline(never)]
-pub(crate) fn serve_list(arguments: &Arguments, directory: u64) -> &[Entry] {
+pub(crate) fn serve_list(arguments: &Arguments, directory: u64) -> &[DirEntry] {
     if directory == DIRECTORY { black_box(&arguments.entries) } else { &[] }
 }
 

@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use anyhow::Result;
 
-use super::row::{Client, Kind, Link, Mode, Row, SIZE_MAX, Server, receive_buffer};
+use super::row::{Client, Kind, Mode, Row, SIZE_MAX, Server, Sides, receive_buffer};
 use super::turn::Turn;
 use crate::os::Shared;
 
@@ -27,10 +27,10 @@ impl Row for PingPong {
         size == 0
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let memory = Shared::new(4096)?;
         let side = move || Ok(Side(Turn::new(memory, mode)));
-        Ok(Link::new(side, side))
+        Ok(Sides::new(side, side))
     }
 }
 
@@ -72,8 +72,8 @@ impl Row for Memcpy {
         size > 0
     }
 
-    fn link(&self, _: Mode) -> Result<Link> {
-        Ok(Link::new(
+    fn link(&self, _: Mode) -> Result<Sides> {
+        Ok(Sides::new(
             || Ok(Absent),
             || Ok(Copier { from: vec![7; SIZE_MAX], to: receive_buffer() }),
         ))

@@ -36,7 +36,7 @@ pub(crate) struct ManyCell {
     pub(crate) error: Option<String>,
 }
 
-struct Entry {
+struct CrowdRow {
     crowd: Crowd,
     party: Result<Party>,
     ns_per_call: Option<f64>,
@@ -45,7 +45,7 @@ struct Entry {
     samples: Vec<f64>,
 }
 
-impl Entry {
+impl CrowdRow {
     fn start(crowd: Crowd, clients: usize, settings: &Settings) -> Self {
         let (server_cpu, client_cpu) = settings.place(Mode::BlockTwo);
         let party = (crowd.make)(clients)
@@ -98,8 +98,8 @@ pub(super) fn measure(settings: &Settings) -> Vec<ManyCell> {
     for &clients in &settings.clients {
         let mut crowds = ours::crowds();
         crowds.push(Crowd { name: "unix stream socket, epoll", make: rivals::unix_crowd });
-        let mut entries: Vec<Entry> =
-            crowds.into_iter().map(|crowd| Entry::start(crowd, clients, settings)).collect();
+        let mut entries: Vec<CrowdRow> =
+            crowds.into_iter().map(|crowd| CrowdRow::start(crowd, clients, settings)).collect();
         for _ in 0..=rounds {
             for entry in &mut entries {
                 entry.visit(clients, settings.batch_ns * 4.0);

@@ -115,13 +115,13 @@ impl Tally {
 }
 
 /// A row at work in one mode.
-struct Entry<'a> {
+struct RunningRow<'a> {
     row: &'a dyn Row,
     party: std::result::Result<Party, String>,
     tallies: BTreeMap<(usize, Task), Tally>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> RunningRow<'a> {
     fn start(row: &'a dyn Row, mode: Mode, settings: &Settings) -> Self {
         let (server, client) = settings.place(mode);
         let party = row.link(mode).and_then(|link| Party::pair(link, server, client));
@@ -169,8 +169,8 @@ pub(crate) fn alternate(
 ) -> Vec<Cell> {
     let fits = |row: &dyn Row| sizes.iter().any(|&size| row.supports(mode, size));
     let present = rows.iter().map(AsRef::as_ref).filter(|row| fits(*row));
-    let mut entries: Vec<Entry<'_>> =
-        present.map(|row| Entry::start(row, mode, settings)).collect();
+    let mut entries: Vec<RunningRow<'_>> =
+        present.map(|row| RunningRow::start(row, mode, settings)).collect();
     // One round more than asked for: the first only finds out how long an operation takes.
     for _ in 0..=settings.rounds {
         for &size in sizes {

@@ -9,7 +9,7 @@ use sojourn_ipc::{
 };
 
 use super::row::{
-    Client, Crowd, Kind, Link, Make, Many, Mode, Row, SIZE_MAX, Server, Sink, Source, produce,
+    Client, Crowd, Kind, Make, Many, Mode, Row, SIZE_MAX, Server, Sides, Sink, Source, produce,
 };
 
 /// How a message larger than the message's own lines travels.
@@ -72,7 +72,7 @@ impl Row for Sojourn {
         sleeps && (differs || self.style == Style::Grant)
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let wait = match (self.adaptive, mode.spins()) {
             (true, _) => Wait::Adaptive,
             (false, true) => Wait::Spin(None),
@@ -81,7 +81,7 @@ impl Row for Sojourn {
         let name = unique_name();
         let (far, style) = (name.clone(), self.style);
         let in_place = style == Style::InPlace;
-        Ok(Link::new(
+        Ok(Sides::new(
             move || Answerer::new(&name, wait, in_place),
             move || Caller::new(&far, wait, style),
         ))

@@ -73,21 +73,21 @@ pub(crate) trait Row {
         true
     }
     /// Opens what both sides inherit. Runs in the coordinator.
-    fn link(&self, mode: Mode) -> Result<Link>;
+    fn link(&self, mode: Mode) -> Result<Sides>;
 }
 
 /// Makes one side, in its own process.
 pub(crate) type Make<T> = Box<dyn FnOnce() -> Result<T>>;
 
 /// Both sides, not made yet.
-pub(crate) struct Link {
+pub(crate) struct Sides {
     /// Runs in the server's process.
     pub(crate) server: Make<Box<dyn Server>>,
     /// Runs in the client's process, after the server is made.
     pub(crate) client: Make<Box<dyn Client>>,
 }
 
-impl Link {
+impl Sides {
     /// From two closures.
     pub(crate) fn new<S, C>(
         server: impl FnOnce() -> Result<S> + 'static,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::row::{Client, Link, Make, Server};
+use super::row::{Client, Make, Server, Sides};
 use crate::os;
 
 /// What a worker is to do.
@@ -251,7 +251,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
 
 impl Party {
     /// One server on `server_cpu`, one client on `client_cpu`.
-    pub(crate) fn pair(link: Link, server_cpu: usize, client_cpu: usize) -> Result<Self> {
+    pub(crate) fn pair(link: Sides, server_cpu: usize, client_cpu: usize) -> Result<Self> {
         Self::new(link.server, vec![link.client], server_cpu, client_cpu)
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use super::way::Way;
+use super::way::RunMode;
 
 const PREFIX: &str = "sojourn-bench-";
 
@@ -28,7 +28,7 @@ impl Groups {
         let top = parent.join(format!("{PREFIX}{}", std::process::id()));
         fs::create_dir(&top).with_context(|| format!("cannot make {}", top.display()))?;
         let groups = Self { top };
-        for &way in Way::ALL {
+        for &way in RunMode::ALL {
             fs::create_dir(groups.of(way))?;
         }
         Ok(groups)
@@ -40,17 +40,17 @@ impl Groups {
     }
 
     /// One way's group.
-    pub(crate) fn of(&self, way: Way) -> PathBuf {
+    pub(crate) fn of(&self, way: RunMode) -> PathBuf {
         self.top.join(way.title())
     }
 
     /// Moves a process that runs already.
-    pub(crate) fn take(&self, way: Way, pid: u32) -> Result<()> {
+    pub(crate) fn take(&self, way: RunMode, pid: u32) -> Result<()> {
         Ok(fs::write(self.of(way).join("cgroup.procs"), pid.to_string())?)
     }
 
     /// Processor time of a way's processes so far, those that have ended included.
-    pub(crate) fn cpu_ns(&self, way: Way) -> Option<f64> {
+    pub(crate) fn cpu_ns(&self, way: RunMode) -> Option<f64> {
         let text = fs::read_to_string(self.of(way).join("cpu.stat")).ok()?;
         let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
         Some(used.parse::<f64>().ok()? * 1e3)

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::row::{Row, Sample, Times, Turn, Unit};
 use super::server::{Admin, Returns};
-use super::way::Way;
+use super::way::RunMode;
 use super::world::World;
 use crate::stats::median;
 
@@ -31,7 +31,7 @@ pub(crate) struct Cell {
     /// What was measured.
     pub(crate) case: String,
     /// How.
-    pub(crate) way: Way,
+    pub(crate) way: RunMode,
     /// Of `value`.
     pub(crate) unit: Unit,
     /// The median over the rounds.
@@ -55,7 +55,7 @@ pub(crate) struct Cell {
 
 /// One way of a row while it is measured.
 struct Lane {
-    way: Way,
+    way: RunMode,
     turn: Result<Box<dyn Turn>>,
     samples: Vec<Sample>,
     moved: Option<u64>,
@@ -83,7 +83,7 @@ pub(crate) fn alternate(row: &dyn Row, world: &World, settings: &Settings) -> Ve
 }
 
 impl Lane {
-    fn new(way: Way, turn: Result<Box<dyn Turn>>) -> Self {
+    fn new(way: RunMode, turn: Result<Box<dyn Turn>>) -> Self {
         Self { way, turn, samples: Vec::new(), moved: None, returned: Returns::new() }
     }
 
@@ -148,7 +148,7 @@ impl Lane {
     }
 }
 
-fn cell(row: &str, way: Way, samples: &[&Sample]) -> Cell {
+fn cell(row: &str, way: RunMode, samples: &[&Sample]) -> Cell {
     let middle = |figure: &dyn Fn(&Sample) -> Option<f64>| {
         let figures: Vec<f64> = samples.iter().filter_map(|sample| figure(sample)).collect();
         if figures.is_empty() { None } else { Some(median(&figures)) }
@@ -190,7 +190,7 @@ mod tests {
             ..Sample::new("case", Unit::Ns, value, 10.0)
         };
         let samples = [sample(1.0, 30.0), sample(2.0, 10.0), sample(9.0, 20.0)];
-        let found = cell("row", Way::Plain, &samples.each_ref());
+        let found = cell("row", RunMode::Plain, &samples.each_ref());
         assert_eq!((found.value, found.times.unwrap().p99), (2.0, 20.0));
         assert_eq!(found.cpu_ns, Some(5.5));
         assert_eq!(found.values, [1.0, 2.0, 9.0]);
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn moves_are_those_of_the_turn() {
-        let mut lane = Lane::new(Way::Sojourn, Err(anyhow::anyhow!("-")));
+        let mut lane = Lane::new(RunMode::Sojourn, Err(anyhow::anyhow!("-")));
         let before = (3, Returns::from([("set", 1), ("closed", 2)]));
         let after = (5, Returns::from([("set", 4), ("closed", 2), ("user", 1)]));
         lane.note_moves(Some(before), Some(after));
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn what_failed_is_a_cell_with_the_reason() {
         let turn = Err(anyhow::anyhow!("no such program"));
-        let lane = Lane::new(Way::Plain, turn);
+        let lane = Lane::new(RunMode::Plain, turn);
         let cells = lane.cells("row");
         assert_eq!(cells[0].error.as_deref(), Some("no such program"));
     }

@@ -8,12 +8,12 @@ use plotters::prelude::*;
 
 use super::measure::Cell;
 use super::reach::{advantage, value};
-use super::way::Way;
+use super::way::RunMode;
 
-const WAYS: [(Way, RGBColor); 3] = [
-    (Way::Sockmap, RGBColor(200, 140, 60)),
-    (Way::Sojourn, RGBColor(40, 110, 190)),
-    (Way::Asleep, RGBColor(140, 180, 220)),
+const WAYS: [(RunMode, RGBColor); 3] = [
+    (RunMode::Sockmap, RGBColor(200, 140, 60)),
+    (RunMode::Sojourn, RGBColor(40, 110, 190)),
+    (RunMode::Asleep, RGBColor(140, 180, 220)),
 ];
 const SESSIONS: [u32; 5] = [1, 10, 100, 1000, 10_000];
 
@@ -26,7 +26,7 @@ pub(super) fn all(cells: &[Cell], stem: &Path) -> Result<()> {
         advantages(&bars, &path("advantage"))?;
         println!("drawing: {}", path("advantage").display());
     }
-    if value(cells, "sessions-10", Way::Plain).is_some() {
+    if value(cells, "sessions-10", RunMode::Plain).is_some() {
         sessions(cells, &path("sessions"))?;
         println!("drawing: {}", path("sessions").display());
     }
@@ -37,7 +37,7 @@ pub(super) fn all(cells: &[Cell], stem: &Path) -> Result<()> {
 fn bars(cells: &[Cell]) -> Vec<(String, usize, f64)> {
     let bar = |cell: &Cell| {
         let way = WAYS.iter().position(|(way, _)| *way == cell.way)?;
-        let plain = value(cells, &cell.case, Way::Plain)?;
+        let plain = value(cells, &cell.case, RunMode::Plain)?;
         let own = value(cells, &cell.case, cell.way)?;
         Some((cell.case.clone(), way, advantage(cell.unit, own, plain)))
     };
@@ -99,9 +99,9 @@ fn sessions(cells: &[Cell], path: &Path) -> Result<()> {
     let area = SVGBackend::new(path, (700, 420)).into_drawing_area();
     let wrong = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
     area.fill(&WHITE).map_err(|error| wrong(&error))?;
-    let rate = |sessions: u32, way: Way| value(cells, &format!("sessions-{sessions}"), way);
-    let all = [(Way::Plain, BLACK)].into_iter().chain(WAYS);
-    let points = |way: Way| -> Vec<(f64, f64)> {
+    let rate = |sessions: u32, way: RunMode| value(cells, &format!("sessions-{sessions}"), way);
+    let all = [(RunMode::Plain, BLACK)].into_iter().chain(WAYS);
+    let points = |way: RunMode| -> Vec<(f64, f64)> {
         let point = |&count: &u32| Some((f64::from(count), rate(count, way)? / 1e3));
         SESSIONS.iter().filter_map(point).collect()
     };

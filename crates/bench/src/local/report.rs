@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::measure::{Cell, Settings};
 use super::row::Unit;
-use super::way::Way;
+use super::way::RunMode;
 use crate::machine::Machine;
 use crate::table::{Table, duration, ratio};
 
@@ -55,7 +55,7 @@ pub(super) fn row(cells: &[Cell]) -> String {
     }
     for case in cases {
         let here = || cells.iter().filter(move |cell| cell.case == case);
-        let plain = here().find(|cell| cell.way == Way::Plain).map_or(0.0, |cell| cell.value);
+        let plain = here().find(|cell| cell.way == RunMode::Plain).map_or(0.0, |cell| cell.value);
         for (place, cell) in here().enumerate() {
             let name = if place == 0 { case } else { "" };
             table.row(line(name, cell, plain));

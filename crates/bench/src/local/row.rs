@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::way::Way;
+use super::way::RunMode;
 use super::world::World;
 
 /// Turns shorter than this are for the quick run: programs that measure whole seconds do less then.
@@ -76,15 +76,15 @@ pub(crate) trait Row {
     /// Its name, for `--row` and the table.
     fn name(&self) -> &'static str;
     /// The ways it can be run in.
-    fn ways(&self) -> &'static [Way] {
-        Way::TCP
+    fn ways(&self) -> &'static [RunMode] {
+        RunMode::TCP
     }
     /// How often each way has its turn in a full run.
     fn rounds(&self) -> usize {
         5
     }
     /// Starts what stays over all turns.
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>>;
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>>;
 }
 
 /// A row in one way.

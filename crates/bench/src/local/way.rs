@@ -5,7 +5,7 @@ use serde::Serialize;
 /// How programs are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Way {
+pub(crate) enum RunMode {
     /// As if Sojourn were not there.
     Plain,
     /// Plain, in a control group whose TCP sockets an eBPF program short-cuts.
@@ -16,7 +16,7 @@ pub(crate) enum Way {
     Asleep,
 }
 
-impl Way {
+impl RunMode {
     /// What TCP is compared by, where both sides may spin.
     pub(crate) const TCP: &[Self] = &[Self::Plain, Self::Sockmap, Self::Sojourn];
     /// The same for what the eBPF program does not know.

@@ -17,7 +17,7 @@ use super::groups::Groups;
 use super::process;
 use super::server::Admin;
 use super::sockmap::Sockmap;
-use super::way::Way;
+use super::way::RunMode;
 
 /// How long a program may take that only has to do one turn.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
@@ -29,7 +29,7 @@ pub(crate) struct World {
     groups: Option<Groups>,
     folder: Folder,
     lab: PathBuf,
-    ways: Vec<Way>,
+    ways: Vec<RunMode>,
     /// Why some of it is not there.
     pub(crate) notes: Vec<String>,
 }
@@ -44,7 +44,7 @@ impl Drop for Folder {
 
 impl World {
     /// Sets up what can be had on this machine; what cannot is in the notes.
-    pub(crate) fn new(wanted: &[Way]) -> Result<Self> {
+    pub(crate) fn new(wanted: &[RunMode]) -> Result<Self> {
         let built = Built::whatever()?;
         if !built.has("lab-bench") {
             bail!(
@@ -58,25 +58,27 @@ impl World {
         let folder = Folder(folder);
         let mut notes = Vec::new();
         let groups = or_note(&mut notes, "no control groups, so no processor time", Groups::new());
-        let mut ways = vec![Way::Plain];
+        let mut ways = vec![RunMode::Plain];
         let is_wanted = |way| wanted.is_empty() || wanted.contains(&way);
         let mut sockmap = None;
-        if is_wanted(Way::Sockmap) {
+        if is_wanted(RunMode::Sockmap) {
             let made = match &groups {
-                Some(groups) => Sockmap::new(&folder.0, &groups.of(Way::Sockmap)),
+                Some(groups) => Sockmap::new(&folder.0, &groups.of(RunMode::Sockmap)),
                 None => Err(anyhow::anyhow!("needs a control group of its own")),
             };
             sockmap = or_note(&mut notes, "no sockmap", made);
         }
         let mut sandbox = None;
-        if is_wanted(Way::Sojourn) || is_wanted(Way::Asleep) {
+        if is_wanted(RunMode::Sojourn) || is_wanted(RunMode::Asleep) {
             sandbox = or_note(&mut notes, "no Sojourn", open_sandbox());
         }
-        let ours = [Way::Sojourn, Way::Asleep].into_iter().filter(|_| sandbox.is_some());
-        ways.extend(sockmap.iter().map(|_| Way::Sockmap).chain(ours).filter(|&way| is_wanted(way)));
+        let ours = [RunMode::Sojourn, RunMode::Asleep].into_iter().filter(|_| sandbox.is_some());
+        ways.extend(
+            sockmap.iter().map(|_| RunMode::Sockmap).chain(ours).filter(|&way| is_wanted(way)),
+        );
         if let (Some(groups), Some(pid)) = (&groups, sandbox.as_ref().and_then(Sandbox::server_pid))
         {
-            groups.take(Way::Sojourn, pid)?;
+            groups.take(RunMode::Sojourn, pid)?;
         }
         let lab = built.path("lab-bench");
         let world = Self { sandbox, _sockmap: sockmap, groups, folder, lab, ways, notes };
@@ -84,7 +86,7 @@ impl World {
     }
 
     /// Whether programs can be run in that way.
-    pub(crate) fn has(&self, way: Way) -> bool {
+    pub(crate) fn has(&self, way: RunMode) -> bool {
         self.ways.contains(&way)
     }
 
@@ -96,7 +98,7 @@ impl World {
     }
 
     /// A new folder of that name for that way.
-    pub(crate) fn folder(&self, name: &str, way: Way) -> Result<PathBuf> {
+    pub(crate) fn folder(&self, name: &str, way: RunMode) -> Result<PathBuf> {
         let folder = self.folder.0.join(format!("{name}-{}", way.title()));
         // Not the folders above: they are missing when an interrupted run is being cleaned up, and
         // must stay so.
@@ -113,7 +115,7 @@ impl World {
     }
 
     /// A command that runs `program` in that way, in the run's folder, and dies with this process.
-    pub(crate) fn command(&self, way: Way, program: impl AsRef<OsStr>) -> Command {
+    pub(crate) fn command(&self, way: RunMode, program: impl AsRef<OsStr>) -> Command {
         let mut command = match &self.sandbox {
             Some(sandbox) if way.is_ours() => sandbox.command(Mode::Sojourn, program),
             _ => Command::new(program),
@@ -122,7 +124,7 @@ impl World {
             // A program that could not be accelerated must not pass for one that was.
             command.env("SOJOURN_STRICT", "on");
         }
-        if way == Way::Asleep {
+        if way == RunMode::Asleep {
             command.env("SOJOURN_SPIN", "never");
         }
         // The user's own settings, of Sojourn and of the programs, are not what is measured.
@@ -136,20 +138,20 @@ impl World {
     }
 
     /// The program of ordinary calls that measures itself.
-    pub(crate) fn lab(&self, way: Way, words: &[&str]) -> Command {
+    pub(crate) fn lab(&self, way: RunMode, words: &[&str]) -> Command {
         let mut command = self.command(way, &self.lab);
         command.args(words);
         command
     }
 
     /// Starts it, with these words, as a server.
-    pub(crate) fn lab_server(&self, way: Way, words: &[&str]) -> Result<Running> {
+    pub(crate) fn lab_server(&self, way: RunMode, words: &[&str]) -> Result<Running> {
         Running::start(self.lab(way, words))
     }
 
     /// Starts it as the server that `word` says, and waits until it listens: its address, and
     /// itself.
-    pub(crate) fn lab_service(&self, way: Way, word: &str) -> Result<(String, Running)> {
+    pub(crate) fn lab_service(&self, way: RunMode, word: &str) -> Result<(String, Running)> {
         let port = free_port("127.0.0.1")?;
         let address = format!("127.0.0.1:{port}");
         let mut server = self.lab_server(way, &[word, &address])?;
@@ -158,13 +160,13 @@ impl World {
     }
 
     /// Runs it to its end; what it measured.
-    pub(crate) fn lab_result(&self, way: Way, words: &[&str]) -> Result<Value> {
+    pub(crate) fn lab_result(&self, way: RunMode, words: &[&str]) -> Result<Value> {
         let text = run(self.lab(way, words))?;
         serde_json::from_str(&text).with_context(|| format!("lab-bench said {text}"))
     }
 
     /// Processor time of all processes of a way so far.
-    pub(crate) fn cpu_ns(&self, way: Way) -> Option<f64> {
+    pub(crate) fn cpu_ns(&self, way: RunMode) -> Option<f64> {
         self.groups.as_ref()?.cpu_ns(way)
     }
 

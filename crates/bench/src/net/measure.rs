@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::row::{Measured, Row};
-use super::way::{Side, Wait, Way};
+use super::way::{Side, Stacks, Wait};
 use super::world::{Between, World};
 use crate::local::row::{Times, Unit};
 use crate::local::server::Returns;
@@ -36,7 +36,7 @@ pub(crate) struct Cell {
     /// What was measured.
     pub(crate) case: String,
     /// By whose protocols.
-    pub(crate) way: Way,
+    pub(crate) way: Stacks,
     /// How the programs waited.
     pub(crate) wait: Wait,
     /// Of `value`.
@@ -74,7 +74,7 @@ impl Cell {
 
 /// One way of a row while it is measured.
 struct Lane {
-    way: Way,
+    way: Stacks,
     samples: Vec<Measured>,
     returned: Returns,
     error: Option<String>,
@@ -85,7 +85,7 @@ pub(crate) fn alternate(
     row: &dyn Row,
     world: &World,
     settings: &Settings,
-    is_wanted: impl Fn(Way) -> bool,
+    is_wanted: impl Fn(Stacks) -> bool,
 ) -> Vec<Cell> {
     let ways = row.ways().iter().copied().filter(|way| is_wanted(*way));
     let lane = |way| Lane {
@@ -149,7 +149,7 @@ impl Lane {
 }
 
 /// What the session servers of a way have counted.
-fn returns(world: &World, way: Way) -> Returns {
+fn returns(world: &World, way: Stacks) -> Returns {
     let mut all = Returns::new();
     if !way.is_ours() {
         return all;
@@ -164,7 +164,7 @@ fn returns(world: &World, way: Way) -> Returns {
     all
 }
 
-fn cell(row: &dyn Row, way: Way, samples: &[&Measured]) -> Cell {
+fn cell(row: &dyn Row, way: Stacks, samples: &[&Measured]) -> Cell {
     let middle = |figure: &dyn Fn(&Measured) -> Option<f64>| {
         let figures: Vec<f64> = samples.iter().filter_map(|sample| figure(sample)).collect();
         if figures.is_empty() { None } else { Some(median(&figures)) }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::measure::{Cell, Settings};
 use super::published;
 use super::reach::target;
-use super::way::{Wait, Way};
+use super::way::{Stacks, Wait};
 use super::world::CONGESTION;
 use crate::local::report::{ENDS, figure};
 use crate::local::row::Unit;
@@ -82,7 +82,7 @@ fn cases<'c>(cells: &[&'c Cell]) -> Vec<&'c str> {
     names
 }
 
-fn find<'c>(cells: &[&'c Cell], case: &str, way: Way, wait: Wait) -> Option<&'c Cell> {
+fn find<'c>(cells: &[&'c Cell], case: &str, way: Stacks, wait: Wait) -> Option<&'c Cell> {
     let fits = |cell: &&&Cell| cell.case == case && cell.way == way && cell.wait == wait;
     cells.iter().find(fits).copied()
 }
@@ -134,10 +134,10 @@ fn by_waiting(cells: &[&Cell]) -> String {
     let mut table = Table::new(head);
     for case in cases(cells) {
         let of = |way, wait| find(cells, case, way, wait);
-        let asleep = value(of(Way::Kernel, Wait::Blocking));
-        let awake = value(of(Way::Kernel, Wait::Spinning));
+        let asleep = value(of(Stacks::Kernel, Wait::Blocking));
+        let awake = value(of(Stacks::Kernel, Wait::Spinning));
         let mut name = case;
-        for &way in Way::MEASURED {
+        for &way in Stacks::MEASURED {
             let (blocking, spinning) = (of(way, Wait::Blocking), of(way, Wait::Spinning));
             if blocking.or(spinning).is_none() {
                 continue;
@@ -172,7 +172,7 @@ fn lines(cells: &[&Cell]) -> String {
     let head = ["", "", "figure", "x kernel", "target", "p50", "p99", "rate", "CPU", "away"];
     let mut table = Table::new(head);
     for case in cases(cells) {
-        let kernel = value(find(cells, case, Way::Kernel, Wait::Default));
+        let kernel = value(find(cells, case, Stacks::Kernel, Wait::Default));
         let mut name = case;
         for cell in cells.iter().filter(|cell| cell.case == case) {
             let times = cell.times.filter(|_| cell.counts());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::way::{Wait, Way};
+use super::way::{Stacks, Wait};
 use super::world::World;
 use crate::local::row::Sample;
 
@@ -27,9 +27,9 @@ pub(crate) trait Row {
     /// Rows of a group share a table.
     fn group(&self) -> &'static str;
     /// The ways it can be run in; the first is what the others are compared with.
-    fn ways(&self) -> &'static [Way];
+    fn ways(&self) -> &'static [Stacks];
     /// Why there is nothing to be measured in a way.
-    fn lacks(&self, world: &World, way: Way) -> Option<String> {
+    fn lacks(&self, world: &World, way: Stacks) -> Option<String> {
         world.lacks(way)
     }
     /// How often each way has its turn in a full run.
@@ -37,5 +37,5 @@ pub(crate) trait Row {
         5
     }
     /// One turn of measuring, of about that length for each case.
-    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>>;
+    fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>>;
 }

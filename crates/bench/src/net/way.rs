@@ -14,7 +14,7 @@ pub(crate) enum Side {
 /// Whose protocols are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Way {
+pub(crate) enum Stacks {
     /// The kernel's at both ends.
     Kernel,
     /// The client under Sojourn, the server's host has only its kernel.
@@ -35,7 +35,7 @@ pub(crate) enum Way {
     Gvisor,
 }
 
-impl Way {
+impl Stacks {
     /// What can be compared where the client is `lab-bench`.
     pub(crate) const MEASURED: &[Self] =
         &[Self::Kernel, Self::Client, Self::Both, Self::Port, Self::Smoltcp, Self::Gvisor];

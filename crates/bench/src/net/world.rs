@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use sojourn_lab::net::{Conditions, End, Host, Link, is_possible};
 use sojourn_lab::{Built, Mode, Running, Sandbox};
 
-use super::way::{Side, Wait, Way};
+use super::way::{Side, Stacks, Wait};
 use crate::local::process;
 use crate::local::server::{Admin, Returns};
 use crate::stats::median;
@@ -41,7 +41,7 @@ pub(crate) enum Between {
 
 /// See the head of the file.
 pub(crate) struct World {
-    places: RefCell<HashMap<(Way, Between), Rc<Place>>>,
+    places: RefCell<HashMap<(Stacks, Between), Rc<Hosts>>>,
     built: Built,
     /// Figures mean nothing.
     pub(crate) quick: bool,
@@ -61,28 +61,28 @@ impl World {
     }
 
     /// The hosts of a way, made when they are first wanted.
-    pub(crate) fn place(&self, way: Way, between: Between) -> Result<Rc<Place>> {
+    pub(crate) fn place(&self, way: Stacks, between: Between) -> Result<Rc<Hosts>> {
         if let Some(place) = self.places.borrow().get(&(way, between)) {
             return Ok(Rc::clone(place));
         }
-        let place = Rc::new(Place::new(way, between, &self.built)?);
+        let place = Rc::new(Hosts::new(way, between, &self.built)?);
         super::cleanup::note(place.folders());
         self.places.borrow_mut().insert((way, between), Rc::clone(&place));
         Ok(place)
     }
 
     /// Why another implementation cannot be measured, if so.
-    pub(crate) fn lacks(&self, way: Way) -> Option<String> {
+    pub(crate) fn lacks(&self, way: Stacks) -> Option<String> {
         let is_there = match way {
-            Way::Smoltcp => cfg!(feature = "rivals"),
-            Way::Gvisor => self.gvisor().is_some(),
+            Stacks::Smoltcp => cfg!(feature = "rivals"),
+            Stacks::Gvisor => self.gvisor().is_some(),
             _ => true,
         };
         (!is_there).then(|| format!("{} was not built", way.title()))
     }
 
     /// Ends that came home to that side of a way so far, by reason.
-    pub(crate) fn returns(&self, way: Way, between: Between, side: Side) -> Returns {
+    pub(crate) fn returns(&self, way: Stacks, between: Between, side: Side) -> Returns {
         let place = self.places.borrow().get(&(way, between)).map(Rc::clone);
         let admin = place.and_then(|place| place.admin(side).ok().flatten());
         admin.and_then(|mut admin| admin.returns().ok()).unwrap_or_default()
@@ -96,8 +96,8 @@ impl World {
 }
 
 /// Two hosts.
-pub(crate) struct Place {
-    way: Way,
+pub(crate) struct Hosts {
+    way: Stacks,
     // Before the hosts: their servers end first.
     server: Option<Sandbox>,
     client: Option<Sandbox>,
@@ -106,8 +106,8 @@ pub(crate) struct Place {
     port: Cell<u16>,
 }
 
-impl Place {
-    fn new(way: Way, between: Between, built: &Built) -> Result<Self> {
+impl Hosts {
+    fn new(way: Stacks, between: Between, built: &Built) -> Result<Self> {
         let (a, b) = (Host::new()?, Host::new()?);
         for host in [&a, &b] {
             // For programs that do not choose. A namespace may choose what the system allows to
@@ -121,8 +121,8 @@ impl Place {
             Between::Relay => Link::through(&a, &b, MTU, 1, Conditions::default())?,
         };
         let on = match way {
-            Way::Port => Sandbox::with_ports,
-            Way::Message => Sandbox::with_messages,
+            Stacks::Port => Sandbox::with_ports,
+            Stacks::Message => Sandbox::with_messages,
             _ => Sandbox::on,
         };
         let sandbox = |side, host| way.is_under(side).then(|| on(host)).transpose();
@@ -289,7 +289,7 @@ fn end(side: Side) -> End {
 }
 
 /// Waits until somebody listens there, ten seconds at most.
-pub(crate) fn await_listener(place: &Place, server: &mut Running, at: (&str, u16)) -> Result<()> {
+pub(crate) fn await_listener(place: &Hosts, server: &mut Running, at: (&str, u16)) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     let connect = || std::net::TcpStream::connect(at).is_ok();
     while !place.host(Side::Client).enter(connect)? {

@@ -3,16 +3,18 @@
 //!
 //! When they are asked: `home`. Read `docs/understand/moves.md`.
 
-use crate::carrier::Lent;
 use crate::export::slipped;
+use crate::session::Delegated;
 use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_pump::{position, unread, unsent};
 
 /// Adds what the kernel has received and acknowledged after the session was taken out (see
 /// `export::slipped`).
-pub(super) fn add_slipped(record: &mut SessionRecord, lent: &Lent) {
-    let bytes = slipped(&lent.socket);
-    let (Kind::Tcp(tcp), Kind::Tcp(base)) = (&mut record.kind, &lent.record.kind) else { return };
+pub(super) fn add_slipped(record: &mut SessionRecord, delegated: &Delegated) {
+    let bytes = slipped(&delegated.socket);
+    let (Kind::Tcp(tcp), Kind::Tcp(base)) = (&mut record.kind, &delegated.record.kind) else {
+        return;
+    };
     let known = tcp.rcv_nxt.wrapping_sub(base.rcv_nxt) as usize;
     if let Some(missing) = bytes.get(known..) {
         tcp.receive_queue.extend(missing);
@@ -20,12 +22,12 @@ pub(super) fn add_slipped(record: &mut SessionRecord, lent: &Lent) {
     }
 }
 
-/// Where a session stands whose program cannot say so any more: as it was lent, if nobody has
+/// Where a session stands whose program cannot say so any more: as it was delegated, if nobody has
 /// carried it; else as the ledger tells, with what is in the rings.
-pub(super) fn last_known(lent: &Lent) -> SessionRecord {
-    let mut record = lent.record.clone();
+pub(super) fn last_known(delegated: &Delegated) -> SessionRecord {
+    let mut record = delegated.record.clone();
     let Kind::Tcp(tcp) = &mut record.kind else { return record };
-    let Lent { stream, .. } = lent;
+    let Delegated { stream, .. } = delegated;
     let first = tcp.snd_una.wrapping_add(stream.read_so_far().unwrap_or(0) as u32);
     let mut skip = 0;
     let is_told = position::apply(&stream.ledger().told(), tcp);

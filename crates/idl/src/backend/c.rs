@@ -34,7 +34,7 @@ use crate::ir::{Interface, Module};
 
 use emit::Emit;
 use model::Model;
-use op::{Way, operations};
+use op::{Direction, operations};
 use text::{Text, string_literal};
 
 /// Generates the files of `module` that `options` asks for: `NAME.h`, `NAME_codec.h`,
@@ -246,12 +246,12 @@ impl<'a> File<'a> {
         for interface in self.interfaces() {
             for op in operations(self.model, interface) {
                 op.args_struct(&mut emit.w);
-                emit.body_encoder(&op, Way::Request);
-                emit.body_decoder(&op, Way::Request);
+                emit.body_encoder(&op, Direction::Request);
+                emit.body_decoder(&op, Direction::Request);
                 emit.short_decoder(&op);
                 if !op.op.oneway {
-                    emit.body_encoder(&op, Way::Reply);
-                    emit.body_decoder(&op, Way::Reply);
+                    emit.body_encoder(&op, Direction::Reply);
+                    emit.body_decoder(&op, Direction::Reply);
                 }
             }
         }

@@ -11,7 +11,7 @@ struct Shown<'a> {
     code: String,
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    place: Option<Place<'a>>,
+    place: Option<Location<'a>>,
     labels: Vec<ShownLabel<'a>>,
     help: &'a [String],
 }
@@ -19,11 +19,11 @@ struct Shown<'a> {
 #[derive(Serialize)]
 struct ShownLabel<'a> {
     text: &'a str,
-    place: Option<Place<'a>>,
+    place: Option<Location<'a>>,
 }
 
 #[derive(Serialize)]
-struct Place<'a> {
+struct Location<'a> {
     file: &'a str,
     line: u32,
     column: u32,
@@ -31,10 +31,10 @@ struct Place<'a> {
     end_column: u32,
 }
 
-fn place(sources: &SourceMap, span: Span) -> Option<Place<'_>> {
+fn place(sources: &SourceMap, span: Span) -> Option<Location<'_>> {
     let source = sources.file(span.file)?;
     let (start, end) = (source.line_column(span.start), source.line_column(span.end));
-    Some(Place {
+    Some(Location {
         file: &source.path,
         line: start.line,
         column: start.column,

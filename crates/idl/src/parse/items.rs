@@ -10,7 +10,7 @@ use crate::ir::Doc;
 
 /// Where items stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Scope {
     File,
     Library,
     Interface,
@@ -18,11 +18,11 @@ pub(super) enum Place {
 
 impl Parser<'_> {
     /// Items up to the `}` of the enclosing block, or to the end of the file.
-    pub(super) fn items(&mut self, place: Place) -> Vec<Item> {
+    pub(super) fn items(&mut self, place: Scope) -> Vec<Item> {
         let mut items = Vec::new();
         while !self.cursor.at_end() && !self.cursor.sink.is_full() {
             if self.cursor.is("}") {
-                if place != Place::File {
+                if place != Scope::File {
                     return items;
                 }
                 self.cursor.unexpected("a declaration");
@@ -44,7 +44,7 @@ impl Parser<'_> {
         items
     }
 
-    fn item(&mut self, place: Place) -> Parsed<Item> {
+    fn item(&mut self, place: Scope) -> Parsed<Item> {
         let doc = self.cursor.peek().doc.clone();
         let attrs = self.attrs();
         let doc = doc.or_else(|| self.cursor.peek().doc.clone());
@@ -56,13 +56,13 @@ impl Parser<'_> {
             "cpp_quote" => self.cpp_quote(&attrs),
             "typedef" => self.typedef(doc, attrs),
             "const" => self.constant_or_operation(place, doc, attrs),
-            "library" if place == Place::File => self.library(doc, attrs),
-            "interface" if place != Place::Interface => self.interface(doc, attrs),
+            "library" if place == Scope::File => self.library(doc, attrs),
+            "interface" if place != Scope::Interface => self.interface(doc, attrs),
             "importlib" => self.ignored_statement(),
             "coclass" => self.ignored_block(),
             "dispinterface" | "module" => Err(self.automation_block(word)),
             "struct" | "union" | "enum" if self.is_declaration() => self.declaration(&attrs),
-            _ if place == Place::Interface => self.operation(doc, attrs),
+            _ if place == Scope::Interface => self.operation(doc, attrs),
             _ => Err(self.stray(word)),
         }
     }
@@ -123,7 +123,7 @@ impl Parser<'_> {
         self.cursor.advance();
         let name = self.cursor.name("the name of the library")?;
         self.cursor.expect("{", "the name of the library")?;
-        let items = self.items(Place::Library);
+        let items = self.items(Scope::Library);
         self.cursor.expect("}", "the contents of the library")?;
         self.cursor.eat(";");
         Ok(Item::Library(Library { doc, attrs, name, items }))
@@ -152,7 +152,7 @@ impl Parser<'_> {
             self.cursor.skip_to(&["{"]);
         }
         self.cursor.expect("{", "the name of the interface")?;
-        let items = self.items(Place::Interface);
+        let items = self.items(Scope::Interface);
         self.cursor.expect("}", "the operations of the interface")?;
         self.cursor.eat(";");
         Ok(Item::Interface(Interface { doc, attrs, name, base, items }))
@@ -178,12 +178,12 @@ impl Parser<'_> {
     }
 
     /// `const long X = 1;`, or an operation whose result is written `const char *`.
-    fn constant_or_operation(&mut self, place: Place, doc: Doc, attrs: Vec<Attr>) -> Parsed<Item> {
+    fn constant_or_operation(&mut self, place: Scope, doc: Doc, attrs: Vec<Attr>) -> Parsed<Item> {
         let ty = self.type_spec()?;
         let levels = self.pointers();
         let name = self.cursor.name("the name of the constant")?;
         let declarator = Declarator { name, levels };
-        if place == Place::Interface && self.cursor.is("(") {
+        if place == Scope::Interface && self.cursor.is("(") {
             return self.operation_rest(doc, attrs, ty, declarator);
         }
         self.no_attrs(&attrs, "a constant");

@@ -1,7 +1,7 @@
 //! `const` declarations.
 
 use super::analyzer::Analyzer;
-use super::scope::{Base, Meaning, StepKind};
+use super::scope::{Base, DerivationKind, Meaning};
 use crate::ast::{Const as Tree, TypeSpec};
 use crate::diag::{Diagnostic, codes};
 use crate::ir::{Const, ConstType, ConstValue, Scalar};
@@ -29,10 +29,10 @@ impl Analyzer<'_> {
         let scalar = super::analyzer::plain(&base).and_then(|ty| self.scalar_of(ty));
         let ty = match (scalar, steps.as_slice()) {
             (Some(scalar), []) => Some(ConstType::Scalar(scalar)),
-            (Some(Scalar::Char), [step]) if step.kind == StepKind::Pointer => {
+            (Some(Scalar::Char), [step]) if step.kind == DerivationKind::Pointer => {
                 Some(ConstType::String)
             }
-            (Some(Scalar::WChar), [step]) if step.kind == StepKind::Pointer => {
+            (Some(Scalar::WChar), [step]) if step.kind == DerivationKind::Pointer => {
                 Some(ConstType::WideString)
             }
             (None, []) if matches!(base, Base::Ty(_)) && self.is_enum(&base) => {

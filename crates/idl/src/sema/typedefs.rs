@@ -2,7 +2,7 @@
 
 use super::analyzer::Analyzer;
 use super::declare::{Position, Subject};
-use super::scope::{Base, Meaning, Shape, Siblings, Step, StepKind};
+use super::scope::{Base, Derivation, DerivationKind, Meaning, Shape, Siblings};
 use super::types::Hint;
 use crate::ast::{Args, Attr, Declarator, TypeKind as Words, TypeSpec, Typedef as Tree, find};
 use crate::diag::codes;
@@ -123,10 +123,10 @@ impl Analyzer<'_> {
     }
 
     /// Open arrays, and pointers to what cannot stand alone.
-    fn needs_attributes(base: &Base, levels: &[Step]) -> bool {
+    fn needs_attributes(base: &Base, levels: &[Derivation]) -> bool {
         match base {
             Base::Shaped(_) | Base::Void | Base::Union(_) => !levels.is_empty(),
-            _ => levels.iter().any(|l| l.kind == StepKind::Open),
+            _ => levels.iter().any(|l| l.kind == DerivationKind::Open),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the words of a type stand for: built-in types, names, tags, enumerations.
 
 use super::analyzer::Analyzer;
-use super::scope::{Base, Meaning, Shape, Step, StepKind, Tag};
+use super::scope::{Base, Derivation, DerivationKind, Meaning, Shape, Tag};
 use crate::ast::{Enum as EnumTree, Name, TypeKind as Tree, TypeSpec};
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::ir::{Doc, Enum, EnumMember, PtrClass, Scalar, StringTy, Struct, Ty, TypeId, TypeKind};
@@ -168,7 +168,7 @@ impl Analyzer<'_> {
         }
         if UUID_REFERENCES.contains(&text) {
             let base = Base::Ty(self.uuid_type(span));
-            let levels = vec![Step { kind: StepKind::Pointer, span }];
+            let levels = vec![Derivation { kind: DerivationKind::Pointer, span }];
             return Some(Base::Shaped(Box::new(Shape { base, levels })));
         }
         if !self.com_names {

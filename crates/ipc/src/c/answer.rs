@@ -11,8 +11,8 @@ use super::status::Status;
 use super::token::Claim;
 use super::types::{Out, Token};
 use crate::layout::INLINE_MAX;
-use crate::link::Link;
-use crate::reply::{self, Place, ReplyToken};
+use crate::link::ClientLink;
+use crate::reply::{self, BodyStorage, ReplyToken};
 use std::sync::Arc;
 
 impl ServerHandle {
@@ -54,7 +54,7 @@ impl ServerHandle {
     }
 
     #[inline(never)]
-    fn place_long(&mut self, link: Arc<Link>, body_len: usize) -> Result<*mut u8, Status> {
+    fn place_long(&mut self, link: Arc<ClientLink>, body_len: usize) -> Result<*mut u8, Status> {
         if body_len as u64 > link.reply_max {
             self.give_back(link);
             return Err(Status::TooLarge);
@@ -71,7 +71,7 @@ impl ServerHandle {
     /// # Safety
     /// Null, or begun by us; what it refers to stays as it is until we return.
     #[inline]
-    pub(super) unsafe fn answer(&mut self, out: *const Out) -> Result<Arc<Link>, Status> {
+    pub(super) unsafe fn answer(&mut self, out: *const Out) -> Result<Arc<ClientLink>, Status> {
         // SAFETY: if not null, begun by us, who wrote it.
         if out.is_null() || unsafe { (*out).private[0] } != self.drafting.number {
             return Err(Status::Invalid);
@@ -96,7 +96,7 @@ impl ServerHandle {
     }
 
     #[inline]
-    fn claim_of(&mut self, link: Arc<Link>, claim: Claim) -> Result<ReplyToken, Status> {
+    fn claim_of(&mut self, link: Arc<ClientLink>, claim: Claim) -> Result<ReplyToken, Status> {
         let token = ReplyToken::claim(link, claim.line, claim.seq).map_err(|link| {
             self.give_back(link);
             Status::Invalid
@@ -120,12 +120,12 @@ impl ServerHandle {
         out: *const Out,
         body_len: usize,
         has_parts: bool,
-    ) -> Result<Arc<Link>, Status> {
+    ) -> Result<Arc<ClientLink>, Status> {
         let place = match core::mem::replace(&mut self.drafting.state, State::Closed) {
             State::Closed => return Err(Status::Invalid),
             State::Failed(status) => return Err(status),
-            State::Short => Place::Inline,
-            State::Long => core::mem::replace(&mut self.drafting.place, Place::Inline),
+            State::Short => BodyStorage::Inline,
+            State::Long => core::mem::replace(&mut self.drafting.place, BodyStorage::Inline),
         };
         let link = self.drafting.link.as_ref().ok_or(Status::Invalid)?;
         // SAFETY: the caller's contract.
@@ -150,7 +150,12 @@ impl ServerHandle {
 ///
 /// # Safety
 /// `out` was begun by us, and C has written as many elements as its counts say.
-unsafe fn check(out: *const Out, body_len: usize, room: usize, link: &Link) -> Result<(), Status> {
+unsafe fn check(
+    out: *const Out,
+    body_len: usize,
+    room: usize,
+    link: &ClientLink,
+) -> Result<(), Status> {
     // SAFETY: the caller's contract.
     let total = unsafe {
         parts::check(out)?;

@@ -10,7 +10,7 @@ use super::status::Status;
 use super::types::{Client, In, LocalObject, Options, Out, PendingCall, WaitOut};
 use crate::connection::{Connection, Pending};
 use crate::deadline::Deadline;
-use crate::draft::{self, Draft, Place};
+use crate::draft::{self, BodyStorage, Draft};
 use crate::layout::INLINE_MAX;
 use crate::rt::CallError;
 use core::ffi::{c_char, c_int, c_void};
@@ -42,7 +42,7 @@ enum State {
     Closed,
     /// In the connection's words.
     Short,
-    Long(Place),
+    Long(BodyStorage),
     TooLarge,
 }
 
@@ -122,12 +122,12 @@ impl ConnectionHandle {
             return Err(Status::Invalid);
         }
         let place = match core::mem::replace(&mut self.drafting.state, State::Closed) {
-            State::Short => Place::Inline,
+            State::Short => BodyStorage::Inline,
             State::Long(place) => place,
             State::TooLarge => return Err(Status::TooLarge),
             State::Closed => return Err(Status::Invalid),
         };
-        if place == (Place::Area { direct: false }) && self.drafting.seq != self.inner.seq {
+        if place == (BodyStorage::Area { direct: false }) && self.drafting.seq != self.inner.seq {
             return Err(Status::Invalid);
         }
         // SAFETY: the caller's contract.

@@ -3,8 +3,8 @@
 use super::handle::first_number;
 use super::status::Status;
 use super::token::Claim;
-use crate::link::Link;
-use crate::reply::Place;
+use crate::link::ClientLink;
+use crate::reply::BodyStorage;
 use std::sync::Arc;
 
 /// The answer under construction.
@@ -14,11 +14,11 @@ pub(super) struct Drafting {
     pub(super) number: u64,
     pub(super) state: State,
     /// Keeps the place alive; there while the state is `Short` or `Long`.
-    pub(super) link: Option<Arc<Link>>,
+    pub(super) link: Option<Arc<ClientLink>>,
     pub(super) claim: Claim,
     pub(super) body_len: usize,
     /// Where the body is, if the state is `Long`.
-    pub(super) place: Place,
+    pub(super) place: BodyStorage,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl Drafting {
             link: None,
             claim: Claim::NONE,
             body_len: 0,
-            place: Place::Inline,
+            place: BodyStorage::Inline,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::status::{self, Status};
 use super::token::Claim;
 use super::types::{Client, CredentialsOut, EventKind, EventOut, Out, Token};
 use crate::deadline::Deadline;
-use crate::link::Link;
+use crate::link::ClientLink;
 use crate::reason::Reason;
 use crate::rt::Fault;
 use crate::server::event::{Event, RecvError};
@@ -220,7 +220,7 @@ unsafe extern "C" fn sj_reply_wait(
 unsafe fn with_client(
     server: *mut ServerHandle,
     client: Client,
-    act: impl FnOnce(&Link),
+    act: impl FnOnce(&ClientLink),
 ) -> Status {
     guard(|| {
         // SAFETY: the caller's contract.

@@ -6,7 +6,7 @@ use super::drafting::Drafting;
 use super::message::Received;
 use super::scratch::Scratch;
 use super::status::Status;
-use crate::link::Link;
+use crate::link::ClientLink;
 use crate::reply::ReplyToken;
 use crate::rt::ClientId;
 use crate::server::Server;
@@ -37,7 +37,7 @@ impl ServerHandle {
 
     /// The link of a client of this endpoint; to be given back.
     #[inline]
-    pub(super) fn link(&mut self, id: ClientId) -> Option<Arc<Link>> {
+    pub(super) fn link(&mut self, id: ClientId) -> Option<Arc<ClientLink>> {
         match self.server.as_mut().and_then(|server| server.lend(id)) {
             Some(link) => Some(link),
             None => self.shared.link(id),
@@ -45,14 +45,14 @@ impl ServerHandle {
     }
 
     #[inline]
-    pub(super) fn give_back(&mut self, link: Arc<Link>) {
+    pub(super) fn give_back(&mut self, link: Arc<ClientLink>) {
         if let Some(server) = &mut self.server {
             server.give_back(link);
         }
     }
 
     /// An answer was sent: whether anybody is there to see it.
-    pub(super) fn sent(&mut self, link: Arc<Link>) -> Result<(), Status> {
+    pub(super) fn sent(&mut self, link: Arc<ClientLink>) -> Result<(), Status> {
         let is_gone = link.ended().is_some();
         self.give_back(link);
         if is_gone { Err(Status::Gone) } else { Ok(()) }

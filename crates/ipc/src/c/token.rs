@@ -1,8 +1,8 @@
 //! Tokens: the right to answer one call, as numbers that C may copy.
 //!
 //! A token says which client of which endpoint, which reply line, which sequence number. Using it
-//! looks the client up and claims the call atomically (`Link::claim_call`): of all copies one can
-//! answer, once, and none can reach a call other than its own, whatever became of the client.
+//! looks the client up and claims the call atomically (`ClientLink::claim_call`): of all copies one
+//! can answer, once, and none can reach a call other than its own, whatever became of the client.
 
 use super::status::Status;
 use super::types::Token;

@@ -1,7 +1,7 @@
 //! What goes over the control socket, and notifications: everything of a connection that is not a
 //! call.
 
-use super::{Connection, PARCELS_MAX};
+use super::{BATCHES_MAX, Connection};
 use crate::connect::{self, wait_for};
 use crate::control::{self, Packet, Received, Topic};
 use crate::deadline::Deadline;
@@ -153,7 +153,7 @@ impl Connection {
             }
             // Those of an answer that nobody waits for any more.
             Topic::Descriptors if !self.is_awaited(packet.id) => Ok(()),
-            Topic::Descriptors => match self.inbox.put(packet.id, fds, PARCELS_MAX) {
+            Topic::Descriptors => match self.inbox.put(packet.id, fds, BATCHES_MAX) {
                 true => Ok(()),
                 false => Err(Reason::DescriptorFlood),
             },

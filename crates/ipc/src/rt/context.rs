@@ -16,14 +16,14 @@ use super::ClientId;
 type Held = (ClientId, u32, u64);
 
 #[derive(Debug, Default)]
-struct Entry {
+struct HandleEntry {
     generation: u32,
     held: Option<Held>,
 }
 
 #[derive(Debug, Default)]
-struct Entries {
-    list: Vec<Entry>,
+struct HandleTable {
+    list: Vec<HandleEntry>,
     free: Vec<u32>,
     by_held: HashMap<Held, u32>,
 }
@@ -31,7 +31,7 @@ struct Entries {
 /// The context handles of one service.
 #[derive(Debug, Default)]
 pub struct ContextTable {
-    entries: Mutex<Entries>,
+    entries: Mutex<HandleTable>,
 }
 
 fn word(index: u32, generation: u32) -> u64 {
@@ -45,7 +45,7 @@ impl ContextTable {
         Self::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Entries> {
+    fn lock(&self) -> MutexGuard<'_, HandleTable> {
         // Every change below is complete before it could panic, so a poisoned table is a sound one.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,7 +63,7 @@ impl ContextTable {
         }
         let index = entries.free.pop().unwrap_or(entries.list.len() as u32);
         if index as usize == entries.list.len() {
-            entries.list.push(Entry::default());
+            entries.list.push(HandleEntry::default());
         }
         let entry = &mut entries.list[index as usize];
         entry.generation = entry.generation.wrapping_add(1);

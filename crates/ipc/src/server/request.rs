@@ -7,7 +7,7 @@ use super::Server;
 use crate::grant::{Granted, KEEP};
 use crate::lane::Lane;
 use crate::layout::{BY_REFERENCE, Kind};
-use crate::link::Link;
+use crate::link::ClientLink;
 use crate::reply::ReplyToken;
 use crate::rt::{ClientId, Credentials};
 use crate::rt::{Decoder, Item};
@@ -30,7 +30,7 @@ impl Request<'_> {
         }
     }
 
-    fn link(&self) -> &Link {
+    fn link(&self) -> &ClientLink {
         match self.server.lanes.get(self.index as usize) {
             Some(Some(lane)) => &lane.link,
             _ => unreachable!("a lane lives while its request is borrowed from the server"),

@@ -138,7 +138,7 @@ fn only_capable_packets_are_marked_and_stay_whole() {
                 header.emit_udp(&[], ecn, 7, frame::Offload::Nothing, &mut bytes).unwrap();
             channel.offer(now, &bytes[..emitted.len], &all);
             let seen = channel.arrived(now).unwrap();
-            let seen = frame::parse(&seen, frame::Link::Ethernet).unwrap();
+            let seen = frame::parse(&seen, frame::LinkType::Ethernet).unwrap();
             assert!(seen.checksum_is_right());
             let expected = if ecn == Ecn::NotCapable { ecn } else { Ecn::Congestion };
             assert_eq!(seen.traffic_class.ecn(), expected);

@@ -45,7 +45,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 use thread::{Joined, Thread};
 
-/// How long the server may take to lend what it has begun to carry, and how often it is looked
+/// How long the server may take to delegate what it has begun to carry, and how often it is looked
 /// whether it has.
 const LENT_LIMIT: Duration = Duration::from_millis(200);
 const LENT_SLICE: Duration = Duration::from_micros(100);
@@ -151,8 +151,8 @@ impl Thread {
                 self.library.host().show(ReasonT::StoodDown);
                 return;
             };
-            let stirred = events.iter().map(|event| event.data.u64());
-            words.into_iter().chain(stirred).for_each(|word| self.handle(word));
+            let reported = events.iter().map(|event| event.data.u64());
+            words.into_iter().chain(reported).for_each(|word| self.handle(word));
             self.engine.serve_board(self.library, self.joined.values().map(|joined| joined.slot));
             self.do_jobs();
             self.take_words();
@@ -196,7 +196,7 @@ impl Thread {
             SERVER => self.lose_server(),
             SESSION => {
                 if let Some(session) = self.engine.pool.session(rest as u32) {
-                    session.kernel_stirred();
+                    session.kernel_event();
                 }
             }
             PEER => self.peer_died(rest as u32),
@@ -226,8 +226,8 @@ impl Thread {
                     }
                 }
                 Job::Left { local, reason, sent, received, stream } => {
-                    // What it was lent may have packets of it, and would not come any more.
-                    self.await_lent(local);
+                    // What was delegated may have packets of it, and would not come any more.
+                    self.await_delegation(local);
                     self.unwatch(local, reason);
                     self.tell_left(local, reason, sent, received);
                     drop(stream);
@@ -251,9 +251,9 @@ impl Thread {
         self.engine.did_jobs(number);
     }
 
-    /// A UDP socket goes home that the server may have begun to carry: what it lends then is waited
-    /// for.
-    fn await_lent(&mut self, local: u64) {
+    /// A UDP socket goes home that the server may have begun to carry: what it delegates then is
+    /// waited for.
+    fn await_delegation(&mut self, local: u64) {
         let deadline = sojourn_shm::Deadline::after(LENT_LIMIT);
         let is_kept = |other: &Stream| other.ledger().keep() || other.ledger().is_kept();
         while self.has_client
@@ -262,7 +262,7 @@ impl Thread {
             && !is_kept(other)
             && !deadline.is_over()
         {
-            // It is lent before that is told.
+            // It is delegated before that is told.
             let is_told = other.has_flushed();
             self.take_events();
             if is_told {

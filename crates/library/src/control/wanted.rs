@@ -4,7 +4,7 @@
 //! of it, or says why it does not. Whether a session is hot does not count here; what binds it to
 //! the kernel does. Not here: offers and what comes of them (`offer`, `protocol`).
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
 use crate::host::kernel;
 use crate::host::look::Look;
 use crate::moves::offer::Offer;
@@ -68,7 +68,7 @@ impl Library {
         offer.map(Some).ok_or(entry.kept_for().unwrap_or(ReasonT::Set))
     }
 
-    fn may_be_offered(&self, fd: i32, entry: &Entry) -> Result<(), ReasonT> {
+    fn may_be_offered(&self, fd: i32, entry: &FdEntry) -> Result<(), ReasonT> {
         if fd == 2 || self.host().stdio_uses(fd) {
             return Err(ReasonT::Stdio);
         }

@@ -25,7 +25,7 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use rustix::process::Resource;
-use sojourn_shm::{Held, Place, wait};
+use sojourn_shm::{Held, HeldNumber, wait};
 use std::sync::{Mutex, OnceLock};
 
 /// Numbers below the limit of open files that the library keeps to itself, if it can.
@@ -53,7 +53,7 @@ pub(crate) struct Kit {
 #[derive(Debug)]
 pub(crate) struct Own {
     kit: OnceLock<Kit>,
-    places: Mutex<Vec<Place>>,
+    places: Mutex<Vec<HeldNumber>>,
     /// Something in the bell's socket waits for a thread of the program's to take it.
     is_wanted: AtomicBool,
     taken: Mutex<Option<Option<Vec<Held>>>>,
@@ -185,7 +185,7 @@ impl Own {
     /// that is not here was changing them.
     pub(crate) fn numbers_to_close(&self) -> Vec<i32> {
         let Ok(places) = self.places.try_lock() else { return Vec::new() };
-        let numbers = places.iter().map(Place::number);
+        let numbers = places.iter().map(HeldNumber::number);
         numbers.filter(|fd| *fd != i32::MAX && Some(*fd) != self.bell_number()).collect()
     }
 

@@ -20,16 +20,16 @@ const WRITER: u32 = 1 << 16;
 
 /// Direction of a data call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     /// Receives.
     Read,
     /// Sends.
     Write,
 }
 
-/// Bits of [`Entry::marks`].
+/// Bits of [`FdEntry::marks`].
 pub(crate) mod mark {
-    /// Never moves; see [`super::Entry::kept_for`].
+    /// Never moves; see [`super::FdEntry::kept_for`].
     pub(crate) const FIXED: u32 = 1;
     /// Made by this process, by a call we saw.
     pub(crate) const BORN_HERE: u32 = 2;
@@ -55,7 +55,7 @@ pub(crate) mod mark {
 
 /// One descriptor number.
 #[derive(Debug, Default)]
-pub struct Entry {
+pub struct FdEntry {
     /// The session's slot + 1; 0 for none.
     pub(crate) session: AtomicU32,
     /// Calls now in the kernel: readers in the low half, writers in the high half.
@@ -79,7 +79,7 @@ pub struct Entry {
     /// last refusal.
     put_off: AtomicU32,
     was_put_off: AtomicU32,
-    /// The same for [`Entry::put_off_longer`].
+    /// The same for [`FdEntry::put_off_longer`].
     returns: AtomicU32,
     /// Why it never moves, a [`ReasonT`].
     kept_for: AtomicU8,
@@ -89,23 +89,23 @@ pub struct Entry {
 /// What was wrong may be over by then.
 const PUT_OFF_MAX: u32 = 1024;
 
-impl Entry {
+impl FdEntry {
     /// Begins a kernel call. The order matters: see the file's head.
     #[inline]
-    pub(crate) fn enter(&self, way: Way) {
+    pub(crate) fn enter(&self, way: Direction) {
         // SYNC: full order with `users` in the joiner.
-        self.users.fetch_add(if way == Way::Read { 1 } else { WRITER }, Ordering::SeqCst);
+        self.users.fetch_add(if way == Direction::Read { 1 } else { WRITER }, Ordering::SeqCst);
     }
 
     #[inline]
-    pub(crate) fn leave(&self, way: Way) {
-        self.users.fetch_sub(if way == Way::Read { 1 } else { WRITER }, Ordering::SeqCst);
+    pub(crate) fn leave(&self, way: Direction) {
+        self.users.fetch_sub(if way == Direction::Read { 1 } else { WRITER }, Ordering::SeqCst);
     }
 
     /// Calls sitting in the kernel in one direction.
-    pub(crate) fn users(&self, way: Way) -> u32 {
+    pub(crate) fn users(&self, way: Direction) -> u32 {
         let users = self.users.load(Ordering::SeqCst);
-        if way == Way::Read { users & (WRITER - 1) } else { users / WRITER }
+        if way == Direction::Read { users & (WRITER - 1) } else { users / WRITER }
     }
 
     /// Counts a data call of `bytes`; answers calls and bytes so far.
@@ -139,7 +139,7 @@ impl Entry {
         self.cool();
     }
 
-    /// It has gone home for what may come again: as [`Entry::was_refused`], but a move does not
+    /// It has gone home for what may come again: as [`FdEntry::was_refused`], but a move does not
     /// begin that anew.
     pub(crate) fn put_off_longer(&self) {
         let times = (2 * self.returns.load(Ordering::Relaxed)).clamp(1, PUT_OFF_MAX);
@@ -184,7 +184,7 @@ impl Entry {
         self.kept_for.store(reason as u8, Ordering::Relaxed);
     }
 
-    /// Of [`Entry::keep_for_now`] and [`Entry::note_kept`]: the reason is gone.
+    /// Of [`FdEntry::keep_for_now`] and [`FdEntry::note_kept`]: the reason is gone.
     pub(crate) fn let_go(&self, reason: ReasonT) {
         if !self.has(mark::FIXED) && self.kept_for() == Some(reason) {
             self.kept_for.store(ReasonT::None as u8, Ordering::Relaxed);
@@ -246,7 +246,7 @@ impl Entry {
 
 /// All descriptor numbers.
 pub(crate) struct Table {
-    chunks: [OnceLock<Box<[Entry]>>; CHUNKS],
+    chunks: [OnceLock<Box<[FdEntry]>>; CHUNKS],
 }
 
 impl core::fmt::Debug for Table {
@@ -263,7 +263,7 @@ impl Table {
     /// The entry of a number, made if need be. `None` for numbers that cannot be descriptors of
     /// ours.
     #[inline]
-    pub(crate) fn entry(&self, fd: i32) -> Option<&Entry> {
+    pub(crate) fn entry(&self, fd: i32) -> Option<&FdEntry> {
         let index = usize::try_from(fd).ok()?;
         let chunk = self.chunks.get(index / CHUNK)?;
         let chunk = chunk.get().unwrap_or_else(|| chunk.get_or_init(new_chunk));
@@ -272,7 +272,7 @@ impl Table {
 
     /// The entry of a number if its chunk is there already.
     #[inline]
-    pub(crate) fn known(&self, fd: i32) -> Option<&Entry> {
+    pub(crate) fn known(&self, fd: i32) -> Option<&FdEntry> {
         let index = usize::try_from(fd).ok()?;
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
     }
@@ -297,13 +297,13 @@ impl Table {
 
     /// Numbers of all entries that are sets.
     pub(crate) fn with_sets(&self) -> impl Iterator<Item = i32> + '_ {
-        let is_set = |entry: &Entry| entry.epoll.load(Ordering::SeqCst) != 0;
+        let is_set = |entry: &FdEntry| entry.epoll.load(Ordering::SeqCst) != 0;
         self.all().filter_map(move |(number, entry)| is_set(entry).then_some(number))
     }
 
     /// Numbers of all entries that never move for a reason that somebody may want to know.
     pub(crate) fn kept(&self) -> impl Iterator<Item = i32> + '_ {
-        let is_kept = |entry: &Entry| entry.kept_for().is_some();
+        let is_kept = |entry: &FdEntry| entry.kept_for().is_some();
         self.all().filter_map(move |(number, entry)| is_kept(entry).then_some(number))
     }
 
@@ -313,7 +313,7 @@ impl Table {
         last.map_or(0, |index| ((index + 1) * CHUNK) as i32)
     }
 
-    fn all(&self) -> impl Iterator<Item = (i32, &Entry)> + '_ {
+    fn all(&self) -> impl Iterator<Item = (i32, &FdEntry)> + '_ {
         self.chunks.iter().enumerate().flat_map(|(index, chunk)| {
             let entries = chunk.get().map_or(&[][..], |chunk| &chunk[..]);
             let number = move |at| (index * CHUNK + at) as i32;
@@ -323,8 +323,8 @@ impl Table {
 }
 
 #[cold]
-fn new_chunk() -> Box<[Entry]> {
-    (0..CHUNK).map(|_| Entry::default()).collect()
+fn new_chunk() -> Box<[FdEntry]> {
+    (0..CHUNK).map(|_| FdEntry::default()).collect()
 }
 
 #[cfg(test)]
@@ -343,19 +343,19 @@ mod tests {
 
     #[test]
     fn calls_in_the_kernel_are_counted_by_direction() {
-        let entry = Entry::default();
-        entry.enter(Way::Read);
-        entry.enter(Way::Write);
-        entry.enter(Way::Write);
-        assert_eq!((entry.users(Way::Read), entry.users(Way::Write)), (1, 2));
-        entry.leave(Way::Write);
-        entry.leave(Way::Read);
-        assert_eq!((entry.users(Way::Read), entry.users(Way::Write)), (0, 1));
+        let entry = FdEntry::default();
+        entry.enter(Direction::Read);
+        entry.enter(Direction::Write);
+        entry.enter(Direction::Write);
+        assert_eq!((entry.users(Direction::Read), entry.users(Direction::Write)), (1, 2));
+        entry.leave(Direction::Write);
+        entry.leave(Direction::Read);
+        assert_eq!((entry.users(Direction::Read), entry.users(Direction::Write)), (0, 1));
     }
 
     #[test]
     fn what_is_refused_is_offered_ever_less_often() {
-        let entry = Entry::default();
+        let entry = FdEntry::default();
         let mut waits = Vec::new();
         for _ in 0..12 {
             assert!(!entry.is_put_off());
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn what_is_dear_to_move_becomes_hot_several_times_first() {
-        let entry = Entry::default();
+        let entry = FdEntry::default();
         entry.count(9);
         entry.wait_for(8);
         assert_eq!(entry.counted(), 0);
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_new_meaning_of_a_number_starts_at_nothing() {
-        let entry = Entry::default();
+        let entry = FdEntry::default();
         assert_eq!(entry.count(5), (1, 5));
         assert_eq!(entry.count(6), (2, 11));
         entry.mark(mark::FIXED);

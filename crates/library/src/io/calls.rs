@@ -3,7 +3,7 @@
 //! The shell asks before each data call and, for the kernel, reports the result. Read the head of
 //! `table` for the order of things.
 
-use crate::fds::table::{Entry, Way, mark};
+use crate::fds::table::{Direction, FdEntry, mark};
 use crate::io::call_flags::{Recv, Send};
 use crate::io::datagrams::{Attempt, Got};
 use crate::io::from_kernel::FromKernel;
@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 
 /// Where a call goes.
 #[derive(Debug)]
-pub enum Path<'a> {
+pub enum Route<'a> {
     /// To the kernel, and nobody wants to know.
     Plain,
     /// To the kernel; report the result to [`Use::done`].
@@ -29,9 +29,9 @@ pub enum Path<'a> {
 #[derive(Debug)]
 pub struct Use<'a> {
     library: &'a Library,
-    entry: &'a Entry,
+    entry: &'a FdEntry,
     fd: i32,
-    way: Way,
+    way: Direction,
 }
 
 impl Use<'_> {
@@ -67,7 +67,7 @@ pub struct Call<'a> {
     session: &'a Session,
     /// The slot's when the table was looked at: it may be in use for something else by now.
     generation: u32,
-    entry: &'a Entry,
+    entry: &'a FdEntry,
     /// The entry's, likewise.
     version: u32,
 }
@@ -151,30 +151,30 @@ impl Call<'_> {
 impl Library {
     /// Where a receiving call goes.
     #[inline]
-    pub fn reading(&self, fd: i32) -> Path<'_> {
-        self.path(fd, Way::Read)
+    pub fn reading(&self, fd: i32) -> Route<'_> {
+        self.path(fd, Direction::Read)
     }
 
     /// Where a sending call goes.
     #[inline]
-    pub fn writing(&self, fd: i32) -> Path<'_> {
-        self.path(fd, Way::Write)
+    pub fn writing(&self, fd: i32) -> Route<'_> {
+        self.path(fd, Direction::Write)
     }
 
     #[inline]
-    fn path(&self, fd: i32, way: Way) -> Path<'_> {
-        let Some(entry) = self.table.entry(fd) else { return Path::Plain };
+    fn path(&self, fd: i32, way: Direction) -> Route<'_> {
+        let Some(entry) = self.table.entry(fd) else { return Route::Plain };
         if entry.session.load(Ordering::Relaxed) == 0 {
             if entry.has(mark::FIXED) {
                 if entry.has(mark::UNTOLD) {
                     self.count_kept(fd, entry);
                 }
-                return Path::Plain;
+                return Route::Plain;
             }
             entry.enter(way);
             // SYNC: after `users`, before the call; pairs with the joiner's store of the session.
             if entry.session.load(Ordering::SeqCst) == 0 {
-                return Path::Kernel(Use { library: self, entry, fd, way });
+                return Route::Kernel(Use { library: self, entry, fd, way });
             }
             entry.leave(way);
         }
@@ -182,30 +182,30 @@ impl Library {
     }
 
     #[inline]
-    fn session_path<'a>(&'a self, fd: i32, entry: &'a Entry, way: Way) -> Path<'a> {
+    fn session_path<'a>(&'a self, fd: i32, entry: &'a FdEntry, way: Direction) -> Route<'a> {
         let version = entry.version.load(Ordering::Relaxed);
         let Some((session, generation)) = self.own_session(entry) else {
             return self.path_after_recall(entry);
         };
-        if way == Way::Read && session.receives_at_home() {
+        if way == Direction::Read && session.receives_at_home() {
             entry.enter(way);
-            return Path::Kernel(Use { library: self, entry, fd, way });
+            return Route::Kernel(Use { library: self, entry, fd, way });
         }
-        if way == Way::Write && !session.sends() {
+        if way == Direction::Write && !session.sends() {
             // Not switched yet: as before, and counted, so that nobody switches meanwhile.
             entry.enter(way);
             if session.kernel_may_send() {
-                return Path::Kernel(Use { library: self, entry, fd, way });
+                return Route::Kernel(Use { library: self, entry, fd, way });
             }
             entry.leave(way);
         }
-        Path::Session(Call { session, generation, entry, version })
+        Route::Session(Call { session, generation, entry, version })
     }
 
     /// The session is another process's: a `fork` has brought us here.
     #[cold]
-    fn path_after_recall(&self, entry: &Entry) -> Path<'_> {
+    fn path_after_recall(&self, entry: &FdEntry) -> Route<'_> {
         self.recall_from_parent(entry);
-        Path::Plain
+        Route::Plain
     }
 }

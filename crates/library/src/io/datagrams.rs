@@ -3,8 +3,8 @@
 //! # Theory of operation
 //! The socket has two queues: the library's, which the pump fills with plain datagrams from other
 //! hosts, and the kernel's, which has everything else (fragments, multicast, this host's own,
-//! errors). A receive takes from the library's, and asks the kernel when its descriptor has
-//! stirred, and before it says that there is nothing. By turns, when both have something. The order
+//! errors). A receive takes from the library's, and asks the kernel when its descriptor has had an
+//! event, and before it says that there is nothing. By turns, when both have something. The order
 //! between the two does not matter; within each it is kept. A send goes past the kernel if the pump
 //! can do it, and else through the socket, datagram by datagram. So nothing has to be waited for
 //! when a socket moves, but that no thread sits in the kernel for what comes to the other queue.
@@ -16,7 +16,7 @@
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::io::call_flags::Recv;
-use crate::io::landing::Room;
+use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::process::library::library;
 use crate::remote::net::Net;
@@ -90,7 +90,7 @@ pub struct Attempt {
     has_asked: bool,
 }
 
-enum Step {
+enum DatagramReceived {
     Got(Datagram),
     Kernel,
     Empty,
@@ -109,7 +109,7 @@ impl Session {
     pub(crate) fn receives_datagrams(&self, socket: Arc<Mutex<Socket>>) {
         let mut rx = lock(&self.rx);
         // It may have gone home already, which is done under the same lock.
-        if !self.is_lent() {
+        if !self.is_delegated() {
             return;
         }
         rx.datagrams = Some(socket);
@@ -117,7 +117,7 @@ impl Session {
         self.learn_options(&rx);
         drop(rx);
         // Whoever waits looks there as well from now on.
-        self.kernel_stirred();
+        self.kernel_event();
     }
 
     /// The program has set an option that is obeyed here.
@@ -155,23 +155,23 @@ impl Session {
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
         loop {
             match self.datagram_step(generation, bufs, how.peek) {
-                Step::Home => {
+                DatagramReceived::Home => {
                     self.settle();
                     return None;
                 }
-                Step::Leave(reason) => {
+                DatagramReceived::Leave(reason) => {
                     self.leave(reason, false);
                     continue;
                 }
-                Step::Got(datagram) => return Some(Ok(Got::Here(datagram))),
-                Step::Kernel => return Some(Ok(Got::Kernel { is_last: false })),
+                DatagramReceived::Got(datagram) => return Some(Ok(Got::Here(datagram))),
+                DatagramReceived::Kernel => return Some(Ok(Got::Kernel { is_last: false })),
                 // Packets that have arrived count as received.
-                Step::Empty if !attempt.has_turned && self.is_lent() => {
+                DatagramReceived::Empty if !attempt.has_turned && self.is_delegated() => {
                     attempt.has_turned = true;
                     library().turn_net();
                     continue;
                 }
-                Step::Empty => {}
+                DatagramReceived::Empty => {}
             }
             if may_wait {
                 let limit = self.receive_timeout.load(Ordering::Relaxed);
@@ -190,30 +190,35 @@ impl Session {
         }
     }
 
-    fn datagram_step(&self, generation: u32, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Step {
+    fn datagram_step(
+        &self,
+        generation: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> DatagramReceived {
         let mut rx = lock(&self.rx);
         if self.generation.load(Ordering::Relaxed) != generation || rx.phase == RxPhase::Home {
-            return Step::Home;
+            return DatagramReceived::Home;
         }
-        let Some(stream) = &rx.stream else { return Step::Home };
+        let Some(stream) = &rx.stream else { return DatagramReceived::Home };
         if stream.is_frozen() {
-            return Step::Leave(ReasonT::PeerLeft);
+            return DatagramReceived::Leave(ReasonT::PeerLeft);
         }
         if rx.phase == RxPhase::Joined {
             let stream = Arc::clone(stream);
             self.try_consent(&mut rx, &stream);
         }
-        let is_kernels_turn = !rx.was_kernels_turn && self.has_stirred.load(Ordering::Relaxed);
+        let is_kernels_turn = !rx.was_kernels_turn && self.rx_kernel_event.load(Ordering::Relaxed);
         if !is_kernels_turn && let Some(datagram) = self.take_datagram(&rx, bufs, peek) {
             rx.was_kernels_turn = false;
-            return Step::Got(datagram);
+            return DatagramReceived::Got(datagram);
         }
-        // Cleared before the kernel is asked, so that what stirs meanwhile is looked at next time.
-        if self.has_stirred.swap(false, Ordering::SeqCst) {
+        // Cleared before the kernel is asked, so that an event meanwhile is looked at next time.
+        if self.rx_kernel_event.swap(false, Ordering::SeqCst) {
             rx.was_kernels_turn = true;
-            return Step::Kernel;
+            return DatagramReceived::Kernel;
         }
-        Step::Empty
+        DatagramReceived::Empty
     }
 
     fn take_datagram(
@@ -249,7 +254,7 @@ impl Session {
 
     /// The kernel had something: it may have more.
     pub(crate) fn kernel_gave(&self) {
-        self.has_stirred.store(true, Ordering::SeqCst);
+        self.rx_kernel_event.store(true, Ordering::SeqCst);
     }
 
     /// Sends one past the kernel: how many bytes. `None`: the kernel's socket sends it, or says why
@@ -265,7 +270,7 @@ impl Session {
             return None;
         }
         // An error that came for an earlier one is for this call to say.
-        if self.tx_stirred.swap(false, Ordering::SeqCst) && kernel::has_error(self.number()) {
+        if self.tx_kernel_event.swap(false, Ordering::SeqCst) && kernel::has_error(self.number()) {
             return None;
         }
         let form = self.form.load(Ordering::Relaxed);
@@ -284,7 +289,7 @@ impl Session {
 
     /// Bytes of the next one in the library's queue, if one waits there.
     pub(crate) fn next_datagram(&self) -> Option<usize> {
-        if self.is_lent() {
+        if self.is_delegated() {
             library().turn_net();
         }
         let rx = lock(&self.rx);

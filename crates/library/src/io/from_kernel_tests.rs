@@ -7,7 +7,7 @@
 
 use crate::host::kernel;
 use crate::io::call_flags::{Recv, Send};
-use crate::io::calls::Path;
+use crate::io::calls::Route;
 use crate::io::from_kernel::FromKernel;
 use crate::process::library::library;
 use crate::session_fakes::{Pair, common_inbox, is_away, write};
@@ -134,7 +134,7 @@ impl Flow {
     fn pass(&mut self) {
         let (fd, at) = (self.pair.fd(0), self.sent.len());
         library().go_home_with_control(fd);
-        if let Path::Session(call) = library().writing(fd) {
+        if let Route::Session(call) = library().writing(fd) {
             assert_eq!(call.send(&[], Send::default()), None, "at home, nothing to follow");
         }
         let number = eventfd(at as u32 + 1, EventfdFlags::empty()).unwrap();
@@ -158,8 +158,8 @@ impl Flow {
         let bufs = &mut [IoSliceMut::new(&mut buf[..len])];
         let got = loop {
             match library().reading(fd) {
-                Path::Plain | Path::Kernel(_) => break control.take(fd, bufs, peek),
-                Path::Session(call) => {
+                Route::Plain | Route::Kernel(_) => break control.take(fd, bufs, peek),
+                Route::Session(call) => {
                     let how = Recv { peek, dont_wait: true, ..Recv::default() };
                     if let Some(done) = call.recv(bufs, how, &mut control) {
                         break done;

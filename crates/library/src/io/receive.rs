@@ -3,16 +3,16 @@
 //! Read `docs/understand/streams.md`, "Moving out" (4, 5) and "Going home". One thread at a time is
 //! here for a session, by its lock; no wait happens under it.
 
-use crate::fds::table::Way;
+use crate::fds::table::Direction;
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::io::call_flags::Recv;
 use crate::io::from_kernel::FromKernel;
-use crate::io::landing::Room;
+use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
-use crate::session::receive_step::{Look, Step};
+use crate::session::received::{Look, Received};
 use core::sync::atomic::Ordering;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_session::{KindT, ReasonT};
@@ -56,41 +56,41 @@ impl Session {
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
         let limit = self.receive_timeout.load(Ordering::Relaxed);
         let mut deadline = None;
-        let (mut got, mut landed) = (0, 0);
+        let (mut got, mut placed) = (0, 0);
         let (mut has_turned, mut has_spun, mut is_last) = (false, false, false);
         loop {
-            let step = match core::mem::take(&mut landed) {
+            let step = match core::mem::take(&mut placed) {
                 0 => {
                     let look = Look { peek: how.peek, may_cut: has_spun };
                     self.receive_step(generation, bufs, got, look, kernel)
                 }
-                len => Step::Done(Ok(len)),
+                len => Received::Done(Ok(len)),
             };
             let result = match step {
                 // Packets that have arrived count as received.
-                Step::Empty if !has_turned && self.is_lent() => {
+                Received::Empty if !has_turned && self.is_delegated() => {
                     has_turned = true;
-                    landed = self.turn_for(&Room::of(generation, bufs, got, how));
+                    placed = self.turn_for(&Room::of(generation, bufs, got, how));
                     continue;
                 }
                 // What is here already cannot be given back; the rest comes from the kernel.
-                Step::Home => {
+                Received::Home => {
                     self.settle();
                     return (got > 0).then_some(Ok(got));
                 }
-                Step::Leave(reason) => {
+                Received::Leave(reason) => {
                     self.leave(reason, false);
                     continue;
                 }
-                Step::Part(len) => {
+                Received::Part(len) => {
                     got += len;
                     if got >= wanted {
                         return Some(Ok(got));
                     }
                     continue;
                 }
-                Step::Done(Ok(0)) if wanted > 0 => return Some(Ok(got)),
-                Step::Done(Ok(len)) => {
+                Received::Done(Ok(0)) if wanted > 0 => return Some(Ok(got)),
+                Received::Done(Ok(len)) => {
                     got += len;
                     if got >= wanted || how.peek || !how.wait_all || kernel.has_ended() {
                         // As below. Seldom so, and looking is cheaper.
@@ -101,30 +101,30 @@ impl Session {
                     }
                     continue;
                 }
-                Step::Done(Err(error)) => {
+                Received::Done(Err(error)) => {
                     // The last that there was to say: who waits now, waits for the kernel.
                     self.settle();
                     Err(error)
                 }
                 // Bytes that a poll has told of are not to be missed by the call that follows, nor
                 // cut in two.
-                Step::Owed if !has_spun => {
+                Received::Owed if !has_spun => {
                     has_spun = true;
                     self.let_flush(may_wait);
                     continue;
                 }
-                Step::Empty | Step::Owed
+                Received::Empty | Received::Owed
                     if !may_wait || (how.wait_all && got > 0 && how.dont_wait) =>
                 {
                     Err(Errno::AGAIN)
                 }
-                Step::Empty | Step::Owed => {
+                Received::Empty | Received::Owed => {
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                     let room = Room::of(generation, bufs, got, how);
                     let waited = self.wait_readable(until, &room);
-                    landed = room.done();
+                    placed = room.done();
                     match after_wait(waited, got > 0, until, &mut is_last) {
-                        Some(error) if landed == 0 => Err(error),
+                        Some(error) if placed == 0 => Err(error),
                         _ => continue,
                     }
                 }
@@ -141,10 +141,10 @@ impl Session {
         skip: usize,
         look: Look,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
+    ) -> Received {
         let mut rx = lock(&self.rx);
         if self.generation.load(Ordering::Relaxed) != generation {
-            return Step::Home;
+            return Received::Home;
         }
         if skip == 0 {
             return self.look(&mut rx, bufs, look, kernel);
@@ -159,7 +159,7 @@ impl Session {
             }
             before += len;
         }
-        Step::Done(Ok(0))
+        Received::Done(Ok(0))
     }
 
     #[inline]
@@ -169,14 +169,14 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         look: Look,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
+    ) -> Received {
         if rx.phase == RxPhase::Ring {
             match self.read_ring(rx, bufs, look.peek) {
                 Ok(step) => return step,
                 Err(Stop::Empty)
-                    if !rx.is_promised && !self.has_stirred.load(Ordering::Relaxed) =>
+                    if !rx.is_promised && !self.rx_kernel_event.load(Ordering::Relaxed) =>
                 {
-                    return Step::Empty;
+                    return Received::Empty;
                 }
                 Err(_) => {}
             }
@@ -191,16 +191,16 @@ impl Session {
         rx: &mut Receiver,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
-    ) -> Result<Step, Stop> {
-        let Some(stream) = &rx.stream else { return Ok(Step::Home) };
+    ) -> Result<Received, Stop> {
+        let Some(stream) = &rx.stream else { return Ok(Received::Home) };
         let len = stream.read(bufs, peek)?;
         self.have_delivered(stream);
         let keeps = peek && !self.is_carried();
         if (keeps || !rx.peeked.is_empty()) && !rx.peeked.settle(bufs, len, peek) {
             // Only the kernel keeps so much.
-            return Ok(Step::Leave(ReasonT::Operation));
+            return Ok(Received::Leave(ReasonT::Operation));
         }
-        Ok(Step::Done(Ok(len)))
+        Ok(Received::Done(Ok(len)))
     }
 
     #[cold]
@@ -211,21 +211,21 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         look: Look,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
-        let Some(stream) = rx.stream.clone() else { return Step::Home };
+    ) -> Received {
+        let Some(stream) = rx.stream.clone() else { return Received::Home };
         match rx.phase {
-            RxPhase::Home => Step::Home,
+            RxPhase::Home => Received::Home,
             RxPhase::Joined => self.look_in_kernel_first(rx, &stream, bufs, look.peek, kernel),
             RxPhase::Ring => self.look_at_ring(rx, &stream, bufs, look.peek),
             RxPhase::Residue => self.look_for_rest(rx, &stream, bufs, look, kernel),
             RxPhase::Reset => {
                 // What has come is told before how it ended, as the kernel does it.
                 if let Ok(len @ 1..) = self.receive_some(bufs, usize::MAX, look.peek, kernel) {
-                    return Step::Done(Ok(len));
+                    return Received::Done(Ok(len));
                 }
                 rx.is_reset = false;
                 self.finish(rx);
-                Step::Done(Err(Errno::CONNRESET))
+                Received::Done(Err(Errno::CONNRESET))
             }
         }
     }
@@ -238,29 +238,29 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
+    ) -> Received {
         if stream.is_frozen() {
-            return Step::Leave(ReasonT::PeerLeft);
+            return Received::Leave(ReasonT::PeerLeft);
         }
         self.try_consent(rx, stream);
         if rx.phase == RxPhase::Ring {
             return self.look_at_ring(rx, stream, bufs, peek);
         }
         // Before the kernel is looked at: what it holds then is all it will ever hold.
-        let rings = !self.is_carried() && stream.peer_rings();
-        let found = self.receive_stirred(bufs, peek, kernel);
+        let uses_ring = !self.is_carried() && stream.peer_uses_ring();
+        let found = self.receive_at_kernel(bufs, peek, kernel);
         match found {
-            Err(Errno::AGAIN) if rings => {
+            Err(Errno::AGAIN) if uses_ring => {
                 rx.phase = RxPhase::Ring;
                 self.look_at_ring(rx, stream, bufs, peek)
             }
-            Err(Errno::AGAIN) => Step::Empty,
-            Err(Errno::INTR) => Step::Empty,
+            Err(Errno::AGAIN) => Received::Empty,
+            Err(Errno::INTR) => Received::Empty,
             // The end, or an error, of a peer that had switched: its ring comes first.
-            Ok(0) | Err(_) if rings && stream.available().is_ok_and(|len| len > 0) => {
+            Ok(0) | Err(_) if uses_ring && stream.available().is_ok_and(|len| len > 0) => {
                 rx.phase = RxPhase::Ring;
                 rx.is_reset = found == Err(Errno::CONNRESET);
-                self.stirred();
+                self.note_kernel_event();
                 self.look_at_ring(rx, stream, bufs, peek)
             }
             // The end, and it has not left before: it died. What it has not read of our ring
@@ -268,16 +268,16 @@ impl Session {
             Ok(0) if bufs.iter().any(|buf| !buf.is_empty()) && !stream.is_frozen() => {
                 // A peer on another host has closed before the session was away.
                 let has_closed = self.is_carried();
-                Step::Leave(if has_closed { ReasonT::PeerLeft } else { ReasonT::PeerDied })
+                Received::Leave(if has_closed { ReasonT::PeerLeft } else { ReasonT::PeerDied })
             }
-            other => Step::Done(other),
+            other => Received::Done(other),
         }
     }
 
-    /// From the kernel. The session counts as stirred until the kernel has been found empty: it
+    /// From the kernel. The session has an event until the kernel has been found empty: it
     /// tells of what arrives, once, and not of what a call has left there, for which others may be
     /// waiting.
-    fn receive_stirred(
+    fn receive_at_kernel(
         &self,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
@@ -286,12 +286,12 @@ impl Session {
         loop {
             let found = self.take(bufs, peek, kernel);
             if found != Err(Errno::AGAIN) {
-                self.has_stirred.store(true, Ordering::SeqCst);
+                self.rx_kernel_event.store(true, Ordering::SeqCst);
                 return found;
             }
             // What came between the look and this is found by another look, and tells of what comes
             // later.
-            if !self.has_stirred.swap(false, Ordering::SeqCst) {
+            if !self.rx_kernel_event.swap(false, Ordering::SeqCst) {
                 return found;
             }
         }
@@ -299,46 +299,46 @@ impl Session {
 
     /// The reader consents once none of its threads sits in the kernel on this session.
     pub(crate) fn try_consent(&self, rx: &mut Receiver, stream: &Stream) {
-        if !stream.has_consented() && self.users(Way::Read) == 0 {
+        if !stream.has_consented() && self.users(Direction::Read) == 0 {
             stream.consent();
             if self.is_carried() {
                 stream.attention();
             }
         }
         // A carrier begins its ring once nothing comes to the kernel any more.
-        if self.is_carried() && stream.has_consented() && stream.peer_rings() {
+        if self.is_carried() && stream.has_consented() && stream.peer_uses_ring() {
             self.give_up_kernel(rx, stream);
         }
     }
 
-    /// The ring; when it is empty and the kernel has stirred, the kernel says why.
+    /// The ring; when it is empty and the kernel has had an event, the kernel says why.
     fn look_at_ring(
         &self,
         rx: &mut Receiver,
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
-    ) -> Step {
-        // Cleared before looking, so that what stirs meanwhile is looked at next time.
-        let stirred = self.has_stirred.swap(false, Ordering::SeqCst);
+    ) -> Received {
+        // Cleared before looking, so that an event meanwhile is looked at next time.
+        let had_event = self.rx_kernel_event.swap(false, Ordering::SeqCst);
         match self.read_ring(rx, bufs, peek) {
             Ok(step) => {
-                if stirred {
-                    self.stirred();
+                if had_event {
+                    self.note_kernel_event();
                 }
                 return step;
             }
             Err(Stop::Empty) => {}
             // The carrier has not begun yet.
-            Err(Stop::NotRinging) if self.is_carried() => return self.found_nothing(rx, stream),
-            Err(Stop::Frozen) => return Step::Leave(ReasonT::PeerLeft),
-            Err(_) => return Step::Leave(ReasonT::Violation),
+            Err(Stop::NotOnRing) if self.is_carried() => return self.found_nothing(rx, stream),
+            Err(Stop::Frozen) => return Received::Leave(ReasonT::PeerLeft),
+            Err(_) => return Received::Leave(ReasonT::Violation),
         }
         if self.is_carried() {
             return self.found_nothing(rx, stream);
         }
-        if !stirred {
-            return Step::Empty;
+        if !had_event {
+            return Received::Empty;
         }
         let mut byte = [0];
         let peeked = &mut [IoSliceMut::new(&mut byte)];
@@ -347,19 +347,19 @@ impl Session {
         let found =
             if has_error { Ok(0) } else { kernel::peek(self.number(), self.kind(), peeked) };
         match found {
-            Err(Errno::AGAIN | Errno::INTR) => Step::Empty,
+            Err(Errno::AGAIN | Errno::INTR) => Received::Empty,
             // Published before the end that we have just seen?
             _ if stream.available().is_ok_and(|len| len > 0) => {
-                self.stirred();
-                self.read_ring(rx, bufs, peek).unwrap_or(Step::Empty)
+                self.note_kernel_event();
+                self.read_ring(rx, bufs, peek).unwrap_or(Received::Empty)
             }
             // The end, an error, or bytes from another holder: no stream any more.
             Ok(0) | Err(_) => {
                 // Looking has taken it away: it is for us to say.
                 rx.is_reset |= found == Err(Errno::CONNRESET);
-                Step::Leave(ReasonT::PeerDied)
+                Received::Leave(ReasonT::PeerDied)
             }
-            Ok(_) => Step::Leave(ReasonT::SeveralHolders),
+            Ok(_) => Received::Leave(ReasonT::SeveralHolders),
         }
     }
 
@@ -385,7 +385,7 @@ impl Session {
         if count == 0 {
             return Ok(0);
         }
-        self.has_stirred.store(false, Ordering::SeqCst);
+        self.rx_kernel_event.store(false, Ordering::SeqCst);
         self.take(&mut parts[..count], peek, kernel)
     }
 

@@ -3,7 +3,7 @@
 //! Read `docs/understand/streams.md`, "Moving out" (4). One thread at a time is here for a session,
 //! by its lock; no wait happens under it.
 
-use crate::fds::table::Way;
+use crate::fds::table::Direction;
 use crate::host::kernel;
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
@@ -42,7 +42,7 @@ impl ForRoom {
     }
 }
 
-enum Step {
+enum Sent {
     Done(Result<usize, Errno>),
     /// No room.
     Full,
@@ -65,17 +65,17 @@ impl Session {
         let (mut sent, mut room) = (0, ForRoom::new(may_wait));
         loop {
             let result = match self.send_step(generation, bufs, sent, at_least) {
-                Step::Kernel => {
+                Sent::Kernel => {
                     self.settle();
                     // Part of the bytes went the other way: the rest follows through the kernel at
                     // the next call.
                     return (sent > 0).then_some(Ok(sent));
                 }
-                Step::Leave(reason) => {
+                Sent::Leave(reason) => {
                     self.leave(reason, false);
                     continue;
                 }
-                Step::Done(Ok(len)) => {
+                Sent::Done(Ok(len)) => {
                     sent += len;
                     self.have_sent();
                     if sent < wanted && !may_wait && !self.turn(generation) && !self.is_leaving() {
@@ -91,8 +91,8 @@ impl Session {
                     }
                     continue;
                 }
-                Step::Done(Err(error)) => Err(error),
-                Step::Full => {
+                Sent::Done(Err(error)) => Err(error),
+                Sent::Full => {
                     match self.wait_for_room(generation, &mut room, at_least, wanted - sent) {
                         Waited::Look => continue,
                         // As in the kernel: what has gone is told rather than the call restarted.
@@ -167,10 +167,10 @@ impl Session {
         bufs: &[IoSlice<'_>],
         skip: usize,
         at_least: usize,
-    ) -> Step {
+    ) -> Sent {
         let mut tx = lock(&self.tx);
         if self.generation.load(Ordering::Relaxed) != generation {
-            return Step::Kernel;
+            return Sent::Kernel;
         }
         if skip == 0 {
             return self.put(&mut tx, bufs, at_least);
@@ -182,21 +182,22 @@ impl Session {
             }
             before += buf.len();
         }
-        Step::Done(Ok(0))
+        Sent::Done(Ok(0))
     }
 
     #[inline]
-    fn put(&self, tx: &mut Sender, bufs: &[IoSlice<'_>], at_least: usize) -> Step {
+    fn put(&self, tx: &mut Sender, bufs: &[IoSlice<'_>], at_least: usize) -> Sent {
         if tx.phase == TxPhase::Flushing {
             return self.after_flush(tx);
         }
         if tx.phase != TxPhase::Ring && !self.switch(tx) {
-            return Step::Kernel;
+            return Sent::Kernel;
         }
-        let Some(stream) = &tx.stream else { return Step::Kernel };
-        // The kernel stirred: the peer may have gone. What a send then means the kernel knows best.
-        if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
-            return Step::Leave(ReasonT::PeerDied);
+        let Some(stream) = &tx.stream else { return Sent::Kernel };
+        // The kernel had an event: the peer may have gone. What a send then means the kernel knows
+        // best.
+        if self.tx_kernel_event.load(Ordering::Relaxed) && self.peer_is_gone() {
+            return Sent::Leave(ReasonT::PeerDied);
         }
         self.note_writers_cpu(stream);
         if self.acknowledges.load(Ordering::Relaxed) {
@@ -207,12 +208,12 @@ impl Session {
                 if stream.has_rung(RINGS) {
                     self.is_due.store(true, Ordering::Relaxed);
                 }
-                Step::Done(Ok(len))
+                Sent::Done(Ok(len))
             }
-            Err(Stop::Full) => Step::Full,
-            Err(Stop::Frozen) => Step::Leave(ReasonT::PeerLeft),
-            Err(Stop::Violation) => Step::Leave(ReasonT::Violation),
-            Err(Stop::Empty | Stop::NotRinging | Stop::NotFrozen) => Step::Kernel,
+            Err(Stop::Full) => Sent::Full,
+            Err(Stop::Frozen) => Sent::Leave(ReasonT::PeerLeft),
+            Err(Stop::Violation) => Sent::Leave(ReasonT::Violation),
+            Err(Stop::Empty | Stop::NotOnRing | Stop::NotFrozen) => Sent::Kernel,
         }
     }
 
@@ -230,10 +231,10 @@ impl Session {
 
     /// What was sent before a return goes first.
     #[cold]
-    fn after_flush(&self, tx: &mut Sender) -> Step {
-        // Whatever stirred is an error by now, or nothing.
-        self.tx_stirred.store(false, Ordering::SeqCst);
-        if self.flush_on(tx) { Step::Kernel } else { Step::Full }
+    fn after_flush(&self, tx: &mut Sender) -> Sent {
+        // What the event was is an error by now, or nothing.
+        self.tx_kernel_event.store(false, Ordering::SeqCst);
+        if self.flush_on(tx) { Sent::Kernel } else { Sent::Full }
     }
 
     /// Whether sends go to the ring, by now at least. Not under the lock.
@@ -242,7 +243,7 @@ impl Session {
         self.tx_state.load(Ordering::Relaxed) == switch::RING || self.switch(&mut lock(&self.tx))
     }
 
-    /// After [`crate::fds::table::Entry::enter`]: whether the kernel call may be made.
+    /// After [`crate::fds::table::FdEntry::enter`]: whether the kernel call may be made.
     #[inline]
     pub(crate) fn kernel_may_send(&self) -> bool {
         // SYNC: after `users`; pairs with the store in `switch`.
@@ -260,11 +261,11 @@ impl Session {
         self.tx_state.store(switch::UNDER_WAY, Ordering::SeqCst);
         // What is on its way to another host the carrier waits for.
         let has_arrived = self.is_carried() || kernel::has_arrived(self.number(), self.kind());
-        if self.users(Way::Write) > 0 || !has_arrived {
+        if self.users(Direction::Write) > 0 || !has_arrived {
             self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
             return false;
         }
-        stream.start_ring();
+        stream.use_ring();
         tx.phase = TxPhase::Ring;
         self.tx_state.store(switch::RING, Ordering::SeqCst);
         if self.is_carried() {
@@ -280,8 +281,8 @@ impl Session {
 
     /// Whether the kernel says that nobody will read any more.
     fn peer_is_gone(&self) -> bool {
-        // Cleared before looking, so that what stirs meanwhile is looked at next time.
-        self.tx_stirred.store(false, Ordering::SeqCst);
+        // Cleared before looking, so that an event meanwhile is looked at next time.
+        self.tx_kernel_event.store(false, Ordering::SeqCst);
         if self.is_carried() {
             // It is away from its socket, of which the carrier is told.
             return false;
@@ -305,16 +306,16 @@ impl Session {
         while sent < count {
             let result =
                 match self.file_step(generation, file, at.as_deref().copied(), count - sent) {
-                    Step::Kernel => {
+                    Sent::Kernel => {
                         self.settle();
                         return (sent > 0).then_some(Ok(sent));
                     }
-                    Step::Done(Ok(0)) => break,
-                    Step::Leave(reason) => {
+                    Sent::Done(Ok(0)) => break,
+                    Sent::Leave(reason) => {
                         self.leave(reason, false);
                         continue;
                     }
-                    Step::Done(Ok(len)) => {
+                    Sent::Done(Ok(len)) => {
                         sent += len;
                         self.have_sent();
                         if let Some(at) = at.as_deref_mut() {
@@ -322,8 +323,8 @@ impl Session {
                         }
                         continue;
                     }
-                    Step::Done(Err(error)) => Err(error),
-                    Step::Full => {
+                    Sent::Done(Err(error)) => Err(error),
+                    Sent::Full => {
                         match self.wait_for_room(generation, &mut room, 1, count - sent) {
                             Waited::Look => continue,
                             Waited::Restart if sent == 0 => continue,
@@ -343,28 +344,28 @@ impl Session {
         file: BorrowedFd<'_>,
         at: Option<u64>,
         max: usize,
-    ) -> Step {
+    ) -> Sent {
         let mut tx = lock(&self.tx);
         let is_other = self.generation.load(Ordering::Relaxed) != generation;
         if tx.phase == TxPhase::Flushing && !is_other {
             return self.after_flush(&mut tx);
         }
         if is_other || (tx.phase != TxPhase::Ring && !self.switch(&mut tx)) {
-            return Step::Kernel;
+            return Sent::Kernel;
         }
-        let Some(stream) = &tx.stream else { return Step::Kernel };
-        if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
-            return Step::Leave(ReasonT::PeerDied);
+        let Some(stream) = &tx.stream else { return Sent::Kernel };
+        if self.tx_kernel_event.load(Ordering::Relaxed) && self.peer_is_gone() {
+            return Sent::Leave(ReasonT::PeerDied);
         }
         if self.acknowledges.load(Ordering::Relaxed) {
             self.acknowledge();
         }
         let read = |span: Span<'_>| sojourn_shm::descriptor::read_into(file, at, span);
         match stream.write_with(max, read) {
-            Ok(result) => Step::Done(result),
-            Err(Stop::Full) => Step::Full,
-            Err(Stop::Frozen) => Step::Leave(ReasonT::PeerLeft),
-            Err(_) => Step::Leave(ReasonT::Violation),
+            Ok(result) => Sent::Done(result),
+            Err(Stop::Full) => Sent::Full,
+            Err(Stop::Frozen) => Sent::Leave(ReasonT::PeerLeft),
+            Err(_) => Sent::Leave(ReasonT::Violation),
         }
     }
 }

@@ -31,7 +31,7 @@ fn one_that_waits_on_a_carried_session_sleeps_whatever_the_kernel_says_of_its_so
     session.is_nonblocking.store(false, Ordering::SeqCst);
     session.send_timeout.store(LIMIT.as_nanos() as u64, Ordering::SeqCst);
     session.is_carried.store(true, Ordering::SeqCst);
-    session.stirred();
+    session.note_kernel_event();
     let (tell, told) = mpsc::channel();
     let fd = pair.fd(0);
     let writer = std::thread::spawn(move || {

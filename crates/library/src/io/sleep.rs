@@ -1,12 +1,12 @@
 //! Waiting for one session: spinning as the policy allows, then sleeping on its bell.
 //!
-//! The protocol thread rings when the kernel descriptor stirs, so the bell is enough. Waiting for
-//! many is `set_wait`'s and `poll`'s. Read `docs/understand/streams.md`, "Waiting".
+//! The protocol thread rings at an event of the kernel's descriptor, so the bell is enough. Waiting
+//! for many is `set_wait`'s and `poll`'s. Read `docs/understand/streams.md`, "Waiting".
 
 use crate::host::Interrupt;
 use crate::host::epoll::bit;
 use crate::host::lock::lock;
-use crate::io::landing::Room;
+use crate::io::placement::Room;
 use crate::process::library::library;
 use crate::session::directions::{RxPhase, TxPhase};
 use crate::session::{Session, worth_waking_for};
@@ -57,10 +57,10 @@ impl Session {
                 _ => LONG,
             },
             peer_cpu: stream.peer_cpu_writing(),
-            // Coming from the kernel, bytes show as a stir; from the ring, as bytes.
+            // Coming from the kernel, bytes show as an event; from the ring, as bytes.
             ready: &|| {
                 self.turn_for(room) > 0
-                    || self.has_stirred.load(Ordering::Relaxed)
+                    || self.rx_kernel_event.load(Ordering::Relaxed)
                     || match phase {
                         RxPhase::Home | RxPhase::Reset => true,
                         RxPhase::Joined | RxPhase::Ring if is_datagram => {
@@ -68,14 +68,14 @@ impl Session {
                             stream.is_frozen()
                                 || queue.is_some_and(|queue| lock(queue).is_readable())
                         }
-                        RxPhase::Joined => stream.peer_rings() || stream.is_frozen(),
+                        RxPhase::Joined => stream.peer_uses_ring() || stream.is_frozen(),
                         RxPhase::Ring => stream.may_read(),
                         RxPhase::Residue => stream.flush_news() != seen,
                     }
             },
             announce: &|| stream.announce_reader(Bell::OnFutex),
             sleep: &|said, limit| stream.sleep_reader(said, limit),
-            packets: self.is_lent().then_some((self, bit::IN)),
+            packets: self.is_delegated().then_some((self, bit::IN)),
             withdraw: &|| stream.withdraw_reader(),
         };
         let waited = wait.run(self.rx_policy());
@@ -101,7 +101,7 @@ impl Session {
             peer_cpu: stream.peer_cpu_reading(),
             ready: &|| {
                 self.turns_net();
-                self.tx_stirred.load(Ordering::Relaxed)
+                self.tx_kernel_event.load(Ordering::Relaxed)
                     || match phase {
                         TxPhase::Ring => stream.may_write(room),
                         TxPhase::Flushing => !self.is_flushing.load(Ordering::SeqCst),
@@ -110,7 +110,7 @@ impl Session {
             },
             announce: &|| stream.announce_writer(Bell::OnFutex, room),
             sleep: &|said, limit| stream.sleep_writer(said, limit),
-            packets: self.is_lent().then_some((self, bit::OUT)),
+            packets: self.is_delegated().then_some((self, bit::OUT)),
             withdraw: &|| stream.withdraw_writer(),
         };
         let waited = wait.run(self.tx_policy());

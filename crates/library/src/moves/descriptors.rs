@@ -2,11 +2,11 @@
 //!
 //! The shell tells, around the kernel's calls. Read `docs/understand/streams.md`, "Going home".
 
-use crate::fds::table::{Entry, Way, mark};
+use crate::fds::table::{Direction, FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::process::deferred::Telling;
 use crate::process::engine::{Engine, Job};
-use crate::process::late::Telling;
 use crate::process::library::Library;
 use crate::process::library::library;
 use crate::session::Session;
@@ -167,7 +167,7 @@ impl Library {
 
     /// Takes back an offer: what it said of the descriptor's holders and numbers is true no more.
     /// If it was made under another number, it comes to nothing when it is answered.
-    fn take_back(&self, fd: i32, entry: &Entry) {
+    fn take_back(&self, fd: i32, entry: &FdEntry) {
         let Some(engine) = self.engine() else { return };
         let _joining = lock(&engine.joining);
         if entry.may_be_aliased() {
@@ -276,12 +276,12 @@ impl Library {
     }
 
     /// Ends what a number has to do with a session: its close or its offer.
-    fn unjoin(&self, fd: i32, entry: &Entry) {
+    fn unjoin(&self, fd: i32, entry: &FdEntry) {
         let Some(engine) = self.engine() else { return };
         let _joining = lock(&engine.joining);
         if entry.has(mark::OFFERED) {
             entry.unmark(mark::OFFERED);
-            self.push_when(Job::Withdraw { fd }, Telling::Late);
+            self.push_when(Job::Withdraw { fd }, Telling::Deferred);
             if engine.offering.load(Ordering::SeqCst) == fd {
                 self.end_offered(engine, fd, entry);
             }
@@ -309,7 +309,7 @@ impl Library {
     /// end yet. If it would be but for that, and would be an orderly one, the peer is told so now.
     /// Where that is not known the server's answer is waited for, with which its duplicate is
     /// closed.
-    fn end_offered(&self, engine: &Engine, fd: i32, entry: &Entry) {
+    fn end_offered(&self, engine: &Engine, fd: i32, entry: &FdEntry) {
         let is_sole = self.is_sole(entry) && !entry.may_be_aliased();
         let is_stream =
             matches!(crate::process::thresholds::kind_of(fd), Some(KindT::Tcp | KindT::Unix));
@@ -329,7 +329,7 @@ impl Library {
     }
 
     /// The descriptor has gone without our seeing it: the kernel has told the peer already.
-    fn lost(&self, fd: i32, entry: &Entry) {
+    fn lost(&self, fd: i32, entry: &FdEntry) {
         if let Some((session, _)) = self.own_session(entry) {
             session.abandon();
         }
@@ -347,7 +347,7 @@ fn pipe_at(fd: i32) -> Option<(u64, u64)> {
 
 impl Session {
     /// Calls of this process sitting in the kernel on any of its numbers.
-    pub(crate) fn users(&self, way: Way) -> u32 {
+    pub(crate) fn users(&self, way: Direction) -> u32 {
         let facts = lock(&self.facts);
         let table = &library().table;
         facts.numbers.iter().filter_map(|fd| table.known(*fd)).map(|entry| entry.users(way)).sum()

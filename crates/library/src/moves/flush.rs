@@ -124,13 +124,13 @@ impl Session {
             if pushed.done > tx.flushed {
                 tx.flushed = pushed.done;
                 stream.set_flushing(pushed.done);
-                stream.ring_peer();
+                stream.notify_peer();
             }
             return false;
         }
         stream.set_flushed(pushed.done);
         stream.attention();
-        stream.ring_peer();
+        stream.notify_peer();
         self.unwatch();
         self.end_sending(tx);
         self.wake_own(&stream);

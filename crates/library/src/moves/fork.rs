@@ -6,12 +6,12 @@
 //! sessions are in them as ever, until a child says over the board that it uses one, which then is
 //! the kernel's alone. Read `docs/understand/streams.md`, "Going home".
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::flush::Rest;
+use crate::process::deferred::Telling;
 use crate::process::engine::{BOARD_SLOTS, Engine};
-use crate::process::late::Telling;
 use crate::process::library::Library;
 use crate::process::patience::{PASS_LIMIT, Waits};
 use core::sync::atomic::Ordering;
@@ -46,7 +46,7 @@ impl Engine {
     }
 
     /// Whether a child may hold what this process has.
-    pub(crate) fn has_heirs(&self) -> bool {
+    pub(crate) fn has_children(&self) -> bool {
         self.board.get().is_some()
     }
 
@@ -184,7 +184,7 @@ impl Library {
 
     /// The session of `entry` belongs to the process we were `fork`ed from: asks it to bring the
     /// session home, and takes the number for an ordinary one.
-    pub(crate) fn recall_from_parent(&self, entry: &Entry) {
+    pub(crate) fn recall_from_parent(&self, entry: &FdEntry) {
         let Some((generation, slot)) = self.foreign_session(entry) else { return };
         if let Some(engine) = self.engine_of(generation) {
             ask(engine, engine.word(slot));

@@ -7,7 +7,7 @@
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::flush::Rest;
-use crate::process::late::Telling;
+use crate::process::deferred::Telling;
 use crate::process::library::Library;
 use crate::process::library::library;
 use crate::process::patience::{PASS_LIMIT, Waits};
@@ -38,7 +38,7 @@ impl Session {
         // The peer's word for it, or the kernel's, wakes the protocol thread as well: nobody need
         // be woken by the call that has found it first, which may be about to hear of an end.
         let is_told = reason == ReasonT::PeerLeft && !self.is_carried();
-        let when = if is_told { Telling::Late } else { Telling::Now };
+        let when = if is_told { Telling::Deferred } else { Telling::Now };
         let waits =
             if pass_on { Waits::until(library().patience.until(PASS_LIMIT)) } else { Waits::NOT };
         self.leave_within(reason, (rest, waits), when);
@@ -99,7 +99,7 @@ impl Session {
         let reason = self.reason_for(reason);
         // Of before the ring, if the stream is not frozen by now: nobody has flushed anything then.
         let queued = match rx.phase {
-            RxPhase::Joined if stream.peer_rings() => kernel::input_queue(self.number()),
+            RxPhase::Joined if stream.peer_uses_ring() => kernel::input_queue(self.number()),
             _ => 0,
         };
         let was_frozen = stream.is_frozen();
@@ -233,9 +233,9 @@ impl Session {
         }
     }
 
-    /// The kernel's descriptor stirred, as the protocol thread sees it.
-    pub(crate) fn kernel_stirred(&self) {
-        self.stirred();
+    /// The kernel reported an event on the descriptor, as the protocol thread sees it.
+    pub(crate) fn kernel_event(&self) {
+        self.note_kernel_event();
         if let Some(stream) = self.stream() {
             self.wake_own(&stream);
         }
@@ -265,14 +265,14 @@ impl Session {
     }
 
     /// Before the last descriptor is closed. Unread bytes make the kernel's close a reset, as they
-    /// would have there. Others are told late ([`Library::ended`]).
+    /// would have there. Telling others is deferred ([`Library::ended`]).
     pub(crate) fn close(&self) {
         let unread = self.input_queue();
         let stream = self.stream();
         // By this thread: were the protocol thread in a call on the descriptor, the end would not
         // be over when the program's close returns.
         self.unwatch();
-        self.leave_within(ReasonT::Closed, (Rest::Ends, Waits::NOT), Telling::Late);
+        self.leave_within(ReasonT::Closed, (Rest::Ends, Waits::NOT), Telling::Deferred);
         if unread > 0
             && self.kind() == KindT::Unix
             && let Some(stream) = stream
@@ -341,7 +341,7 @@ impl Library {
     /// one as well if `receives`: it goes home and stays. [`Library::ended`] comes after that.
     pub fn shutting(&self, fd: i32, receives: bool) {
         let Some(entry) = self.table.known(fd) else { return };
-        let when = Telling::Late;
+        let when = Telling::Deferred;
         self.keep_in_kernel(fd, entry, ReasonT::State, when);
         entry.cool();
         if entry.session.load(Ordering::SeqCst) == 0 {
@@ -378,7 +378,7 @@ impl Library {
         let until = Deadline::after(EXIT_LIMIT);
         self.home_together(&fds.collect::<Vec<_>>(), until, |session| {
             let how = (Rest::of(ReasonT::Closed, true), Waits { room: until, ..Waits::NOT });
-            session.leave_within(ReasonT::Closed, how, Telling::Late);
+            session.leave_within(ReasonT::Closed, how, Telling::Deferred);
         });
     }
 

@@ -5,8 +5,8 @@
 use crate::fds::table::mark;
 use crate::host::lock::lock;
 use crate::moves::offer::Offer;
+use crate::process::deferred::Telling;
 use crate::process::engine::Engine;
-use crate::process::late::Telling;
 use crate::process::library::Library;
 use crate::session::directions::{Receiver, RxPhase, TxPhase, switch};
 use crate::session::{Facts, Session};
@@ -94,14 +94,14 @@ impl Library {
     fn settle_in(&self, session: &Session, offer: &Offer, join: &JoinT, parts: &Parts) {
         session.kind.store(offer.kind as u32, Ordering::SeqCst);
         session.fd.store(offer.fd, Ordering::SeqCst);
-        session.has_stirred.store(false, Ordering::SeqCst);
-        session.tx_stirred.store(false, Ordering::SeqCst);
+        session.rx_kernel_event.store(false, Ordering::SeqCst);
+        session.tx_kernel_event.store(false, Ordering::SeqCst);
         session.is_over.store(false, Ordering::SeqCst);
         session.is_flushing.store(false, Ordering::SeqCst);
         session.is_carried.store(join.is_carried, Ordering::SeqCst);
         let acknowledges = offer.kind == KindT::Tcp && !join.is_carried;
         session.acknowledges.store(acknowledges, Ordering::SeqCst);
-        session.is_lent.store(false, Ordering::SeqCst);
+        session.is_delegated.store(false, Ordering::SeqCst);
         session.has_new_options.store(false, Ordering::SeqCst);
         session.tx_state.store(switch::KERNEL, Ordering::SeqCst);
         session.learn_flags(offer.fd);

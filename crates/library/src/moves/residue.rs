@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::session::directions::Receiver;
 use crate::session::owed::flushed;
 use crate::session::peeked::PEEKED_MAX;
-use crate::session::receive_step::{Look, Step};
+use crate::session::received::{Look, Received};
 use core::time::Duration;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_shm::deadline::now_ns;
@@ -68,14 +68,14 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         look: Look,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
+    ) -> Received {
         let peek = look.peek;
         let Ok(owed) = stream.peer_leftover() else {
             self.finish(rx);
-            return Step::Home;
+            return Received::Home;
         };
         if bufs.iter().all(|buf| buf.is_empty()) {
-            return Step::Done(Ok(0));
+            return Received::Done(Ok(0));
         }
         // Before the kernel is looked at.
         rx.seen_news = stream.flush_news();
@@ -83,7 +83,7 @@ impl Session {
         // Where all of it is in the kernel, in order, nothing is left to be counted either.
         if rx.since_freeze >= owed || (flushed == Some(owed) && rx.peeked.is_empty()) {
             self.finish(rx);
-            return Step::Home;
+            return Received::Home;
         }
         if rx.is_unsure {
             match self.queued_before(stream) {
@@ -91,7 +91,7 @@ impl Session {
                 Some(before) => rx.before_owed = before,
                 // What a peer that has died has flushed, the kernel's end will tell.
                 None if self.peer_is_dead() => {}
-                None => return Step::Owed,
+                None => return Received::Owed,
             }
             rx.is_unsure = false;
         }
@@ -109,7 +109,7 @@ impl Session {
         let wanted = wanted.min(rx.before_owed + owed_there);
         let may_cut = look.may_cut || flushed.is_some() || wanted <= rx.before_owed;
         if !may_cut && !self.is_whole(stream, wanted) {
-            return Step::Owed;
+            return Received::Owed;
         }
         match self.receive_some(bufs, wanted, peek, kernel) {
             Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) if flushed.is_none() => {
@@ -128,12 +128,12 @@ impl Session {
                 }
                 let is_cut = flushed.is_some_and(|flushed| flushed < owed);
                 match is_cut && !peek && rx.before_owed == 0 && rx.since_freeze == from_kernel {
-                    true => Step::Part(len),
-                    false => Step::Done(Ok(len)),
+                    true => Received::Part(len),
+                    false => Received::Done(Ok(len)),
                 }
             }
-            Err(Errno::AGAIN | Errno::INTR) => Step::Owed,
-            Err(error) => Step::Done(Err(error)),
+            Err(Errno::AGAIN | Errno::INTR) => Received::Owed,
+            Err(error) => Received::Done(Err(error)),
         }
     }
 
@@ -157,7 +157,7 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
         (owed, may_flush): (usize, bool),
-    ) -> Step {
+    ) -> Received {
         let (mut done, from) = (0, rx.since_freeze);
         let most = if peek { PEEKED_MAX } else { usize::MAX };
         for buf in bufs.iter_mut() {
@@ -168,13 +168,13 @@ impl Session {
         let takes = !peek && may_flush;
         if takes && !stream.take_unflushed(from, done) {
             if stream.peer_flushes() {
-                return Step::Owed;
+                return Received::Owed;
             }
             // Whatever it has written there instead: it is not relied on any more.
             rx.flushed = Some(from);
         }
         if (peek || !rx.peeked.is_empty()) && !rx.peeked.settle(bufs, done, peek) {
-            return Step::Done(Err(Errno::NOBUFS));
+            return Received::Done(Err(Errno::NOBUFS));
         }
         if !peek {
             rx.since_freeze += done;
@@ -182,6 +182,6 @@ impl Session {
                 self.finish(rx);
             }
         }
-        Step::Done(Ok(done))
+        Received::Done(Ok(done))
     }
 }

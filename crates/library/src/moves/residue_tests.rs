@@ -7,7 +7,7 @@ use crate::host::lock::lock;
 use crate::io::from_kernel::BytesOnly;
 use crate::process::library::library;
 use crate::session::Session;
-use crate::session::receive_step::{Look, Step};
+use crate::session::received::{Look, Received};
 use crate::session_fakes::{Hostile, Pair, is_away, read};
 use core::sync::atomic::Ordering;
 use rustix::io::{Errno, IoSliceMut};
@@ -45,8 +45,8 @@ fn look(session: &Session, wanted: usize, may_cut: bool) -> Option<Result<usize,
     let bufs = &mut [IoSliceMut::new(&mut buf)];
     let look = Look { peek: false, may_cut };
     match session.look_for_rest(&mut rx, &stream, bufs, look, &mut BytesOnly::default()) {
-        Step::Done(done) => Some(done),
-        Step::Owed => None,
+        Received::Done(done) => Some(done),
+        Received::Owed => None,
         _ => panic!("neither received nor to be waited for"),
     }
 }

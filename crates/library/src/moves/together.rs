@@ -6,7 +6,7 @@
 //! all (`patience`).
 
 use crate::moves::flush::Rest;
-use crate::process::late::Telling;
+use crate::process::deferred::Telling;
 use crate::process::library::Library;
 use crate::process::patience::{PASS_LIMIT, Waits};
 use crate::session::Session;

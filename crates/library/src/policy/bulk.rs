@@ -6,7 +6,7 @@
 //! that counts as a sample, too ([`Library::may_leave`]). Only sessions that went home for this are
 //! remembered.
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::Library;
@@ -19,7 +19,7 @@ use sojourn_session::ReasonT;
 impl Library {
     /// A descriptor that has a history has reached a threshold, after so many bytes. Whether it may
     /// be offered.
-    pub(crate) fn may_leave(&self, fd: i32, entry: &Entry, bytes: u64) -> bool {
+    pub(crate) fn may_leave(&self, fd: i32, entry: &FdEntry, bytes: u64) -> bool {
         let Some(engine) = self.engine() else { return true };
         let version = entry.version.load(Ordering::SeqCst);
         match lock(&engine.bulk).of_mut(fd, version) {
@@ -47,7 +47,7 @@ impl Session {
     /// Why it goes home, if whoever sends it only knows that the stream is frozen.
     pub(crate) fn reason_for(&self, told: ReasonT) -> ReasonT {
         let library = crate::process::library::library();
-        if told != ReasonT::PeerLeft || !self.is_lent() {
+        if told != ReasonT::PeerLeft || !self.is_delegated() {
             return told;
         }
         let verdict = library.net().and_then(|net| {
@@ -66,7 +66,7 @@ impl Session {
     }
 }
 
-fn remember(engine: &Engine, fd: i32, entry: &Entry, verdict: Verdict) {
+fn remember(engine: &Engine, fd: i32, entry: &FdEntry, verdict: Verdict) {
     let version = entry.version.load(Ordering::SeqCst);
     lock(&engine.bulk).of_or(fd, version, History::default).goes_home(now(), verdict);
     entry.mark(mark::REMEMBERED);

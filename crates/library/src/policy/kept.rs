@@ -6,10 +6,10 @@
 //! itself) nobody tells of. Not here: what the server refuses or has seen go home, which it
 //! remembers by itself.
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
 use crate::host::kernel;
+use crate::process::deferred::Telling;
 use crate::process::engine::Job;
-use crate::process::late::Telling;
 use crate::process::library::Library;
 use crate::process::thresholds::kind_of;
 use core::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use sojourn_session::ReasonT;
 
 impl Library {
     /// `fd` does not move any more, until the number means something else.
-    pub(crate) fn keep_in_kernel(&self, fd: i32, entry: &Entry, reason: ReasonT, when: Telling) {
+    pub(crate) fn keep_in_kernel(&self, fd: i32, entry: &FdEntry, reason: ReasonT, when: Telling) {
         if entry.kept_for() == Some(reason) {
             return;
         }
@@ -30,7 +30,7 @@ impl Library {
     /// A data call is made on what is kept and nobody knows of.
     #[cold]
     #[inline(never)]
-    pub(crate) fn count_kept(&self, fd: i32, entry: &Entry) {
+    pub(crate) fn count_kept(&self, fd: i32, entry: &FdEntry) {
         let (calls, _) = entry.count(0);
         // The first thresholds ask for the configuration.
         self.policy.config();
@@ -42,7 +42,7 @@ impl Library {
     }
 
     /// The server is to know why `fd` stays. Starts the protocol thread if need be.
-    pub(crate) fn tell_kept(&self, fd: i32, entry: &Entry, when: Telling) {
+    pub(crate) fn tell_kept(&self, fd: i32, entry: &FdEntry, when: Telling) {
         entry.unmark(mark::UNTOLD);
         let version = entry.version.load(Ordering::SeqCst);
         self.push_when(Job::Kept { fd, version }, when);

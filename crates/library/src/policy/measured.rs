@@ -6,9 +6,9 @@
 //! sample, too ([`Library::may_move_again`]). Only sessions that have had a trial are remembered.
 //! Sessions with other hosts: `bulk`.
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
 use crate::host::lock::lock;
-use crate::process::late::Telling;
+use crate::process::deferred::Telling;
 use crate::process::library::Library;
 use crate::process::library::library;
 use crate::session::Session;
@@ -25,11 +25,11 @@ pub(crate) const RINGS: u32 = 32;
 impl Library {
     /// A descriptor that has had a trial has reached a threshold, after so many bytes. Whether it
     /// may be offered.
-    pub(crate) fn may_move_again(&self, fd: i32, entry: &Entry, bytes: u64) -> bool {
+    pub(crate) fn may_move_again(&self, fd: i32, entry: &FdEntry, bytes: u64) -> bool {
         self.may_move_at(now_ns(), fd, entry, bytes)
     }
 
-    pub(crate) fn may_move_at(&self, now_ns: u64, fd: i32, entry: &Entry, bytes: u64) -> bool {
+    pub(crate) fn may_move_at(&self, now_ns: u64, fd: i32, entry: &FdEntry, bytes: u64) -> bool {
         let Some(engine) = self.engine() else { return true };
         let version = entry.version.load(Ordering::SeqCst);
         let next = match lock(&engine.measured).of_mut(fd, version) {
@@ -51,7 +51,7 @@ impl Library {
     }
 
     /// Who watches a session while it is away.
-    pub(crate) fn watches(&self, fd: i32, entry: &Entry) -> Away {
+    pub(crate) fn watches(&self, fd: i32, entry: &FdEntry) -> Away {
         if !self.policy.config().measure_bulk {
             return Away::default();
         }
@@ -70,7 +70,7 @@ impl Library {
         found.unwrap_or_default()
     }
 
-    fn remember_trial(&self, fd: i32, entry: &Entry, now_ns: u64, rate: u64) {
+    fn remember_trial(&self, fd: i32, entry: &FdEntry, now_ns: u64, rate: u64) {
         let Some(engine) = self.engine() else { return };
         let version = entry.version.load(Ordering::SeqCst);
         lock(&engine.measured).of_or(fd, version, Past::new).goes_home(now_ns, rate);
@@ -96,7 +96,7 @@ impl Session {
             (now_ns, rate)
         };
         // Of one that is about to end, perhaps, nothing is to be learnt.
-        if self.is_carried() || self.tx_stirred.load(Ordering::Relaxed) {
+        if self.is_carried() || self.tx_kernel_event.load(Ordering::Relaxed) {
             return;
         }
         let library = library();

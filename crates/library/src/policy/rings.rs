@@ -10,12 +10,12 @@
 //! without a descriptor in this process, of another process or of
 //! `IORING_SETUP_REGISTERED_FD_ONLY`, past the C library.
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::host::look::Direct;
 use crate::host::numbers;
-use crate::process::late::Telling;
+use crate::process::deferred::Telling;
 use crate::process::library::Library;
 use core::sync::atomic::Ordering;
 use rustix::fs::FileType;
@@ -71,7 +71,7 @@ impl Library {
     }
 
     /// Whether `fd` stays in the kernel because of a ring; for now: without the ring it may move.
-    pub(crate) fn stays_for_rings(&self, fd: i32, entry: &Entry, kind: KindT) -> bool {
+    pub(crate) fn stays_for_rings(&self, fd: i32, entry: &FdEntry, kind: KindT) -> bool {
         let Some(engine) = self.engine() else { return true };
         let is_found = lock(&engine.rings).look_for_offer(|| self.has_ring_unseen())
             || self.host().has_polled_ring() && may_be_file(fd, kind);
@@ -92,7 +92,7 @@ impl Library {
     fn has_unseen_ring(&self) -> bool {
         let (mut fd, mut closed) = (0, 0);
         while closed < GAP && fd < i32::MAX {
-            let is_away = |entry: &Entry| entry.session.load(Ordering::Relaxed) != 0;
+            let is_away = |entry: &FdEntry| entry.session.load(Ordering::Relaxed) != 0;
             let is_session = self.table.known(fd).is_some_and(is_away);
             let found = if is_session { Some(false) } else { is_anonymous(fd) };
             closed = if found.is_none() { closed + 1 } else { 0 };

@@ -68,7 +68,7 @@ pub(crate) struct Engine {
     pub(crate) pool: Pool,
     jobs: Mutex<Jobs>,
     jobs_done: Condvar,
-    /// Streams that have ended here whose other sides are told once the kernel has: see `late`.
+    /// Streams that have ended here whose other sides are told once the kernel has: see `deferred`.
     pub(crate) ended: Mutex<Vec<Arc<Stream>>>,
     is_running: AtomicBool,
     /// There is a server, which has been greeted.

@@ -4,7 +4,7 @@
 //! Not here: what is done with it; each room of the library adds its own methods. Read `table`,
 //! `session` and `engine` next.
 
-use crate::fds::table::{Entry, Table};
+use crate::fds::table::{FdEntry, Table};
 use crate::host::environment::Kept;
 use crate::host::{Host, Plain};
 use crate::process::engine::Engine;
@@ -158,7 +158,7 @@ impl Library {
 
     /// The session of an entry and the generation of its slot, if it is this process's.
     #[inline]
-    pub(crate) fn own_session(&self, entry: &Entry) -> Option<(&Session, u32)> {
+    pub(crate) fn own_session(&self, entry: &FdEntry) -> Option<(&Session, u32)> {
         let word = entry.session.load(Ordering::SeqCst);
         let slot = word.wrapping_sub(1) & ((1 << SLOT_BITS) - 1);
         if word == 0 || word.wrapping_sub(1) >> SLOT_BITS != self.generation.load(Ordering::Relaxed)
@@ -181,7 +181,7 @@ impl Library {
     }
 
     /// Where an entry's session belongs to another process: which generation, which slot.
-    pub(crate) fn foreign_session(&self, entry: &Entry) -> Option<(u32, u32)> {
+    pub(crate) fn foreign_session(&self, entry: &FdEntry) -> Option<(u32, u32)> {
         self.foreign_index(entry.session.load(Ordering::SeqCst))
     }
 
@@ -201,7 +201,9 @@ impl Library {
     /// to ask them for.
     pub(crate) fn inherited_doorbells(&self) -> impl Iterator<Item = i32> {
         let ancestors = self.engines.first(self.generation.load(Ordering::Relaxed));
-        ancestors.filter(|engine| engine.has_heirs()).filter_map(|engine| engine.own.bell_number())
+        ancestors
+            .filter(|engine| engine.has_children())
+            .filter_map(|engine| engine.own.bell_number())
     }
 
     /// The engines of this process and of those whose child it is.

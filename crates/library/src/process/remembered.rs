@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// More are not remembered.
 const MOST: usize = 4096;
 
-/// By descriptor number, with what the number was then (`Entry::version`).
+/// By descriptor number, with what the number was then (`FdEntry::version`).
 #[derive(Debug)]
 pub(crate) struct Remembered<T>(HashMap<i32, (u32, T)>);
 

@@ -3,12 +3,12 @@
 //! Sessions are looked at here, everything else and what the kernel knows of sessions by the
 //! kernel's `ppoll`. Read `docs/understand/streams.md`, "Waiting". Sleeping is `poll_sleep`.
 
-use crate::fds::table::Way;
+use crate::fds::table::Direction;
 use crate::host::Interrupt;
 use crate::host::epoll::bit;
 use crate::host::kernel::PollFd;
 use crate::host::lock::lock;
-use crate::io::landing::Room;
+use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::process::library::Library;
 use crate::process::library::library;
@@ -122,9 +122,9 @@ impl Polling<'_> {
         if says() {
             return Some(Ok(1));
         }
-        // What the kernel decides, and what has stirred, is not this simple.
+        // What the kernel decides, and what it has reported an event on, is not this simple.
         if self.deadline.is_over()
-            || session.has_stirred.load(Ordering::Relaxed)
+            || session.rx_kernel_event.load(Ordering::Relaxed)
             || (!is_input && session.ready().output.is_none())
         {
             return None;
@@ -173,7 +173,7 @@ impl Polling<'_> {
     }
 
     /// What there is, if the rings know all of it: every descriptor is a session whose bytes go
-    /// through them, and the protocol thread has seen nothing stir in the kernel. The kernel then
+    /// through them, and the protocol thread has seen no event of the kernel's. The kernel then
     /// has at most what came this moment, which is found in the next call; only where nothing was
     /// found, and nothing will be waited for, it is asked for that.
     fn rings_alone(&mut self) -> Option<usize> {
@@ -257,7 +257,8 @@ impl Polling<'_> {
                 if session.is_deaf() {
                     events = 0;
                 }
-                events |= stirs(session, polled.fd, events) | u32::from(polled.revents as u16);
+                events |=
+                    pass_on_event(session, polled.fd, events) | u32::from(polled.revents as u16);
             }
             // Also of one that has gone home since the kernel was asked: it was asked for more than
             // the program asks for.
@@ -295,8 +296,8 @@ fn ring_says(session: &Session) -> u32 {
 impl Session {
     /// The events of a poll for `asked`, if the rings know them all.
     fn ring_knows(&self, asked: u32) -> Option<u32> {
-        if self.has_stirred.load(Ordering::SeqCst)
-            || self.tx_stirred.load(Ordering::SeqCst)
+        if self.rx_kernel_event.load(Ordering::SeqCst)
+            || self.tx_kernel_event.load(Ordering::SeqCst)
             || asked & !(bit::INPUT | bit::OUTPUT | bit::RDHUP) != 0
         {
             return None;
@@ -306,7 +307,7 @@ impl Session {
             let knows = asked & bit::OUTPUT == 0;
             let has = || self.has_datagram(&lock(&self.rx));
             let events = || if has() { bit::INPUT } else { 0 };
-            return (knows && self.is_lent()).then(events);
+            return (knows && self.is_delegated()).then(events);
         }
         let mut events = 0;
         {
@@ -336,8 +337,9 @@ fn follow_peer(session: &Session) {
     if !matches!(phase, RxPhase::Joined | RxPhase::Ring) {
         return;
     }
-    let waits =
-        |stream: &Stream| phase == RxPhase::Joined && session.is_carried() && stream.peer_rings();
+    let waits = |stream: &Stream| {
+        phase == RxPhase::Joined && session.is_carried() && stream.peer_uses_ring()
+    };
     if session.stream().is_some_and(|stream| stream.is_frozen() || waits(&stream)) {
         session.attend();
     }
@@ -345,20 +347,20 @@ fn follow_peer(session: &Session) {
 
 /// Lets the session's own calls know what the kernel said; they look there only then. What it says
 /// by now.
-fn stirs(session: &Session, fd: i32, said: u32) -> u32 {
+fn pass_on_event(session: &Session, fd: i32, said: u32) -> u32 {
     let seen = bit::IN | bit::RDHUP | bit::ALWAYS;
     if said & seen != 0 {
-        let knows = |stirred: &AtomicBool| stirred.load(Ordering::SeqCst);
-        if !knows(&session.has_stirred) || !knows(&session.tx_stirred) {
-            session.kernel_stirred();
+        let knows = |event: &AtomicBool| event.load(Ordering::SeqCst);
+        if !knows(&session.rx_kernel_event) || !knows(&session.tx_kernel_event) {
+            session.kernel_event();
         }
         return said;
     }
     // What it said once is over; unless that was while we looked.
-    if session.has_stirred.swap(false, Ordering::SeqCst) {
+    if session.rx_kernel_event.swap(false, Ordering::SeqCst) {
         let now = library().kernel(fd, seen);
         if now & seen != 0 {
-            session.kernel_stirred();
+            session.kernel_event();
             return now;
         }
     }
@@ -366,6 +368,10 @@ fn stirs(session: &Session, fd: i32, said: u32) -> u32 {
 }
 
 /// The direction that a poll for `events` waits for.
-fn way(events: u32) -> Way {
-    if events & bit::OUTPUT != 0 && events & bit::INPUT == 0 { Way::Write } else { Way::Read }
+fn way(events: u32) -> Direction {
+    if events & bit::OUTPUT != 0 && events & bit::INPUT == 0 {
+        Direction::Write
+    } else {
+        Direction::Read
+    }
 }

@@ -65,7 +65,7 @@ struct Places {
     /// Sessions that leave word elsewhere.
     elsewhere: Vec<i32>,
     /// There are some whose bytes come in packets.
-    has_lent: bool,
+    has_delegated: bool,
 }
 
 impl Polling<'_> {
@@ -149,7 +149,7 @@ impl Polling<'_> {
                 continue;
             };
             places.interest |= 1 << (slot % 64);
-            places.has_lent |= session.is_lent();
+            places.has_delegated |= session.is_delegated();
             if places.inboxes.iter().any(|known| Arc::ptr_eq(known, &inbox)) {
                 continue;
             }
@@ -182,7 +182,7 @@ impl Polling<'_> {
             }
         }
         let host = self.library.host();
-        let net = self.library.net().filter(|_| places.has_lent);
+        let net = self.library.net().filter(|_| places.has_delegated);
         host.wait_begins();
         let watches = net.map(|net| net.begin_sleep(true));
         let is_over = self.ring_has() || self.is_interrupted();

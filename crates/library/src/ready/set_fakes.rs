@@ -34,7 +34,7 @@ pub(crate) struct Fake {
     pub(crate) bytes: AtomicU32,
     pub(crate) is_full: AtomicBool,
     pub(crate) in_kernel: AtomicBool,
-    pub(crate) stirs: AtomicU32,
+    pub(crate) kernel_events: AtomicU32,
     armed_input: AtomicBool,
     armed_output: AtomicBool,
 }
@@ -118,7 +118,7 @@ impl World {
                 bytes: AtomicU32::new(0),
                 is_full: AtomicBool::new(false),
                 in_kernel: AtomicBool::new(false),
-                stirs: AtomicU32::new(0),
+                kernel_events: AtomicU32::new(0),
                 armed_input: AtomicBool::new(false),
                 armed_output: AtomicBool::new(false),
             }
@@ -279,7 +279,7 @@ impl Look for World {
         }
     }
 
-    fn stirred(&self, fd: i32) {
-        self.fake(fd).stirs.fetch_add(1, Ordering::SeqCst);
+    fn note_kernel_event(&self, fd: i32) {
+        self.fake(fd).kernel_events.fetch_add(1, Ordering::SeqCst);
     }
 }

@@ -25,7 +25,7 @@ pub(crate) trait Look {
     /// What the kernel says at this moment, of `events`.
     fn kernel(&self, fd: i32, events: u32) -> u32;
     /// The kernel reported something that the session's own calls should look at.
-    fn stirred(&self, fd: i32);
+    fn note_kernel_event(&self, fd: i32);
     /// Takes packets that have arrived: what they bring shows in the inboxes.
     fn turn(&self) {}
     /// A thread is about to sleep in a set that hears of packets; the answer is for

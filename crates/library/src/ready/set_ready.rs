@@ -226,7 +226,7 @@ impl ReadyList {
 
     /// The kernel said something of it while the program did not want to know: it is asked again
     /// later.
-    pub(crate) fn kernel_stirred(&mut self, index: u32) {
+    pub(crate) fn kernel_event(&mut self, index: u32) {
         self.members[index as usize].kernel_has = true;
     }
 

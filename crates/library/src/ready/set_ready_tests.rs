@@ -78,7 +78,7 @@ impl Look for Fakes {
         self.with(fd, |fake| fake.kernel & (events | bit::ALWAYS))
     }
 
-    fn stirred(&self, _fd: i32) {}
+    fn note_kernel_event(&self, _fd: i32) {}
 }
 
 fn collect(list: &mut ReadyList, fakes: &Fakes, room: usize) -> Vec<Found> {

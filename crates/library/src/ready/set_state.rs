@@ -101,7 +101,7 @@ impl State {
         let form = new.joined_form(fd, sends_to_kernel);
         if sends_to_kernel {
             // The kernel may have said that there is room while nobody wanted to know.
-            self.ready.kernel_stirred(member);
+            self.ready.kernel_event(member);
         }
         if form.0 & !new.asked != 0 {
             control(epfd, op::MOD, fd, form)?;
@@ -308,8 +308,8 @@ impl State {
         let registration = self.registrations.get_mut(&fd)?;
         if registration.is_absent {
             let member = registration.member - 1;
-            self.ready.kernel_stirred(member);
-            look.stirred(fd);
+            self.ready.kernel_event(member);
+            look.note_kernel_event(fd);
             return None;
         }
         if let Some(member) = registration.member.checked_sub(1) {
@@ -317,7 +317,7 @@ impl State {
             let is_news = if look.ring(fd).output.is_some() { !bit::OUTPUT } else { !0 };
             let is_last = self.ready.kernel_said(member, flags & is_news);
             if flags & !bit::OUTPUT != 0 {
-                look.stirred(fd);
+                look.note_kernel_event(fd);
             }
             let found = if is_last { self.ready.report_last(round, look) } else { None }?;
             reported(&mut self.registrations, found.fd, found.is_spent);

@@ -139,7 +139,7 @@ fn the_end_of_the_peer_comes_through_the_kernel() {
     world.all[0].peer.shutdown(std::net::Shutdown::Write).unwrap();
     let found = world.wait(4, Some(LONG), None).unwrap();
     assert_eq!(found, [(bit::IN | bit::RDHUP, 0)]);
-    assert!(world.all[0].stirs.load(Ordering::SeqCst) > 0);
+    assert!(world.all[0].kernel_events.load(Ordering::SeqCst) > 0);
     assert_eq!(world.now(), found, "level-triggered: again");
 }
 

@@ -7,7 +7,7 @@
 //! A table entry names sets by words that say whose they are, as for sessions. So after `fork`
 //! every set there was is the parent's, without anything being touched.
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
 use crate::host::epoll::{EpollEvent, control, op};
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -75,7 +75,7 @@ enum SetAt<'a> {
     Unknown,
     Own(u32, &'a Slot),
     /// One of the process we were `fork`ed from.
-    Foreign(&'a Entry),
+    Foreign(&'a FdEntry),
 }
 
 impl Sets {
@@ -368,9 +368,9 @@ impl Library {
         }
     }
 
-    fn close_set(&self, entry: &Entry, word: u32, slot: &Slot) {
+    fn close_set(&self, entry: &FdEntry, word: u32, slot: &Slot) {
         let Some(sets) = self.sets() else { return };
-        if self.engine().is_some_and(Engine::has_heirs) {
+        if self.engine().is_some_and(Engine::has_children) {
             // A child may go on with it, and is to find there what the program registered.
             self.share(slot);
         }
@@ -432,9 +432,9 @@ impl Look for Library {
         found.map_or(0, |found| u32::from(found.bits()))
     }
 
-    fn stirred(&self, fd: i32) {
+    fn note_kernel_event(&self, fd: i32) {
         if let Some(session) = self.session_of(fd) {
-            session.stirred();
+            session.note_kernel_event();
         }
     }
 }

@@ -12,11 +12,11 @@ use crate::remote::carry_server::{ANSWER_LIMIT, Connected, open_carry_client};
 use crate::remote::net::{Net, Parting};
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
-use crate::session::receive_step::Step;
+use crate::session::received::Received;
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use rustix::fd::AsFd;
-use sojourn_pump::{Late, now};
+use sojourn_pump::{InTransit, now};
 use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
 use sojourn_stream::{Bell, Stream};
@@ -45,9 +45,9 @@ impl Session {
 
     /// A session's ring is empty. What the kernel had when it was given up may have been reported,
     /// so it is not "nothing" until the carrier has brought it.
-    pub(crate) fn found_nothing(&self, rx: &mut Receiver, stream: &Stream) -> Step {
+    pub(crate) fn found_nothing(&self, rx: &mut Receiver, stream: &Stream) -> Received {
         rx.is_promised &= stream.totals().1 == 0;
-        if rx.is_promised { Step::Owed } else { Step::Empty }
+        if rx.is_promised { Received::Owed } else { Received::Empty }
     }
 
     /// The kernel's socket has nothing to say: the session is away from it, and on the way home it
@@ -71,10 +71,10 @@ impl Session {
 
     /// The server is gone. What its carrier had not begun to take out of the kernel is in the
     /// kernel, but for what the program has written to the ring meanwhile. What it had begun with,
-    /// and not lent, only the next one may know.
+    /// and not delegated, only the next one may know.
     pub(crate) fn carrier_is_lost(&self) {
         if self.is_carried()
-            && !self.is_lent()
+            && !self.is_delegated()
             && let Some(stream) = self.stream()
         {
             if !self.is_datagram() {
@@ -144,17 +144,18 @@ impl Session {
         fence(Ordering::SeqCst);
         let net = library.engine().zip(library.net());
         let net = net.filter(|(_, net)| net.withdraw(self));
-        let is_lent = net.is_some();
+        let is_delegated = net.is_some();
         let parting = net.and_then(|(_, net)| net.part(self.slot()));
-        if !is_lent {
+        if !is_delegated {
             stream.set_flushed(0);
             stream.attention();
         }
         // If it was carried and what it was cannot be told, nobody can put it back.
-        if is_lent == parting.is_some() && self.await_return(stream, parting.as_ref()) {
+        if is_delegated == parting.is_some() && self.await_return(stream, parting.as_ref()) {
             return true;
         }
-        let late = net.zip(parting.as_ref()).and_then(|((_, net), parting)| net.late(parting));
+        let in_transit =
+            net.zip(parting.as_ref()).and_then(|((_, net), parting)| net.in_transit(parting));
         // Neither the kernel nor anybody else knows where the connection stands.
         if stream.peer_flushed().is_none() {
             rx.is_reset = true;
@@ -167,8 +168,9 @@ impl Session {
             if let Ok(fd) = kernel::at(self.number()) {
                 let _ = rustix::net::connect_unspec(fd);
             }
-        } else if let (Some(late), Some(parting), Some((_, net))) = (late, parting, net) {
-            net.give_late(&parting, &late);
+        } else if let (Some(in_transit), Some(parting), Some((_, net))) = (in_transit, parting, net)
+        {
+            net.give_in_transit(&parting, &in_transit);
         }
         false
     }
@@ -230,9 +232,9 @@ impl Net {
 
     /// The server that has put the session back says to the kernel what came meanwhile. If there is
     /// none, or it is another one, the peer repeats it.
-    fn give_late(&self, parting: &Parting, late: &Late) {
+    fn give_in_transit(&self, parting: &Parting, in_transit: &InTransit) {
         let mut server = lock(&self.server);
-        let Ok(file) = late.pack() else { return };
+        let Ok(file) = in_transit.pack() else { return };
         let Some(Connected { client, .. }) = &mut *server else { return };
         let deadline = sojourn_ipc::Deadline::after(ANSWER_LIMIT);
         let told = client.with_deadline(deadline).give_late(parting.token, Some(file.as_fd()));

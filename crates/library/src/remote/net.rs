@@ -8,30 +8,31 @@
 //! leaves word, and whoever turns it looks again. The lock is this process's alone, and nobody
 //! sleeps under it. Who sleeps for packets: `watch`.
 //!
-//! A session is lent by the session server, with a record of where its connection stands, and given
-//! back with another one on a connection of its own, by any thread. Read
+//! A session is delegated by the session server, with a record of where its connection stands, and
+//! given back with another one on a connection of its own, by any thread. Read
 //! `docs/understand/moves.md`. What the pump is: `sojourn_pump`.
 
 pub(crate) mod datagrams;
+mod sessions;
+mod thread;
 
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::library;
 use crate::process::library::{Library, PerProcess};
 use crate::remote::carry_server::Connected;
-use crate::remote::lent::Lent;
+use crate::remote::delegation::Delegation;
 use crate::remote::watch::Watch;
 use crate::session::Session;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
-use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::io::Errno;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
 use sojourn_netif::{Interface, Message, Ring, RingLayout};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
-use sojourn_pump::{Carried, Hop, Late, LinkId, Pump, now, parcel};
+use sojourn_pump::{Carried, InTransit, LinkHop, LinkId, Pump, now, sealed};
 use sojourn_session::{HopT, LendT, RingT};
 use sojourn_shm::Held;
 use sojourn_stream::Stream;
@@ -92,9 +93,9 @@ pub(crate) struct Parting {
 }
 
 /// What of a way is in frames.
-fn hop_of(told: &HopT) -> Hop {
+fn hop_of(told: &HopT) -> LinkHop {
     let link = told.has_addresses.then_some((told.own, told.next));
-    Hop { link, mtu: told.mtu, is_cut: told.is_cut }
+    LinkHop { link, mtu: told.mtu, is_cut: told.is_cut }
 }
 
 /// Wakes the thread of this process, if there is one.
@@ -150,44 +151,44 @@ impl Net {
         engine: &Engine,
         session: &Session,
         other: Stream,
-        (lent, packets): (&Lent, Option<Held>),
+        (delegation, packets): (&Delegation, Option<Held>),
     ) -> bool {
-        let (Some(record), lent) = (&lent.record, &lent.lent) else { return false };
+        let (Some(record), terms) = (&delegation.record, &delegation.terms) else { return false };
         // The server has begun the ring; this view of it was made before that.
-        other.start_ring();
+        other.use_ring();
         let mut pump = lock(&self.pump);
-        if !self.has_link(&mut pump, lent, packets) {
+        if !self.has_link(&mut pump, terms, packets) {
             return false;
         }
-        let hop = hop_of(&lent.hop);
+        let hop = hop_of(&terms.hop);
         let Some(mut carried) = Carried::new(other, record, &hop, &Limits::default(), now()) else {
             return false;
         };
         carried.watch_bulk(session.judge(engine));
         // SYNC: under the pump's lock, before this is claimed; pairs with `withdraw`: who has
-        // frozen the stream takes that lock next, and either finds the session lent, or it is not
-        // claimed here any more, and the carrier puts it back.
+        // frozen the stream takes that lock next, and either finds the session delegated, or it is
+        // not claimed here any more, and the carrier puts it back.
         fence(Ordering::SeqCst);
         if !carried.stream().claim() {
             return false;
         }
-        lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
-        pump.insert(session.slot(), lent.link, carried, now());
+        lock(&self.tokens).insert(session.slot(), (terms.token, terms.link));
+        pump.insert(session.slot(), terms.link, carried, now());
         self.count.fetch_add(1, Ordering::SeqCst);
         crate::process::library::library().set_hears_packets(session, self.watch.packets());
-        session.is_lent.store(true, Ordering::SeqCst);
+        session.is_delegated.store(true, Ordering::SeqCst);
         session.take_new_options(&mut pump);
         self.serve_and_leave(pump);
         true
     }
 
-    /// Whether the pump has the interface that the session was lent with, by now.
-    fn has_link(&self, pump: &mut Pump, lent: &LendT, packets: Option<Held>) -> bool {
-        if pump.has_link(lent.link) {
+    /// Whether the pump has the interface that the session was delegated with, by now.
+    fn has_link(&self, pump: &mut Pump, terms: &LendT, packets: Option<Held>) -> bool {
+        if pump.has_link(terms.link) {
             return true;
         }
-        let opened = packets.and_then(|packets| self.open_link(lent.ring, packets));
-        opened.map(|packets| pump.add_link(lent.link, packets, now())).is_some()
+        let opened = packets.and_then(|packets| self.open_link(terms.ring, packets));
+        opened.map(|packets| pump.add_link(terms.link, packets, now())).is_some()
     }
 
     fn open_link(&self, ring: RingT, socket: Held) -> Option<Box<dyn Interface + Send>> {
@@ -211,19 +212,6 @@ impl Net {
         })
     }
 
-    /// Closes interfaces that have not been used for a while. When to look again.
-    fn close_idle_links(&self, pump: &mut Pump) -> Option<Instant> {
-        while let Some(packets) = pump.take_idle_link(now()) {
-            if let Some(fd) = packets.wait_fd() {
-                self.watch.remove(fd);
-                if let Some(engine) = crate::process::library::library().engine() {
-                    engine.own.forget(fd.as_raw_fd());
-                }
-            }
-        }
-        pump.next_idle_link()
-    }
-
     /// Wakes the thread.
     pub(crate) fn wake(&self) {
         // Full means that it is awake anyhow.
@@ -242,12 +230,12 @@ impl Net {
     /// [`Net::begin`]).
     pub(crate) fn withdraw(&self, session: &Session) -> bool {
         let _pump = lock(&self.pump);
-        session.is_lent.swap(false, Ordering::SeqCst)
+        session.is_delegated.swap(false, Ordering::SeqCst)
     }
 
     /// What has come for a session since it went, whose packets are the kernel's again.
-    pub(crate) fn late(&self, parting: &Parting) -> Option<Late> {
-        self.with_pump(|pump| pump.take_late(&parting.carried.flow(), now()))
+    pub(crate) fn in_transit(&self, parting: &Parting) -> Option<InTransit> {
+        self.with_pump(|pump| pump.take_in_transit(&parting.carried.flow(), now()))
     }
 
     /// The frozen session goes home: what is to be given back. `None`: it was not carried here, or
@@ -257,7 +245,7 @@ impl Net {
         self.count.fetch_sub(1, Ordering::SeqCst);
         let (token, link) = lock(&self.tokens).remove(&slot)?;
         let record = carried.leave(now())?;
-        let file = parcel::pack(&record).ok()?;
+        let file = sealed::pack(&record).ok()?;
         Some(Parting { token, link, carried, record, file })
     }
 
@@ -384,57 +372,6 @@ impl Net {
         pump.serve(false, now());
         Some(pump)
     }
-
-    /// The thread. It ends if its set was closed under it, by a program that closes what is not its
-    /// own: then calls alone turn the pump.
-    fn serve(&self) {
-        let mut events = Vec::with_capacity(EVENTS);
-        loop {
-            let was_turned = self.was_turned.load(Ordering::Relaxed);
-            let mut pump = lock(&self.pump);
-            let at = now();
-            pump.turn(false, at);
-            let soon = was_turned.then(|| Instant::from_micros(at.as_micros() + SLACK_US));
-            let idle = self.close_idle_links(&mut pump);
-            let next = [soon, idle, pump.next_timeout()].into_iter().flatten().min();
-            self.looks_at.store(next.map_or(NEVER, Instant::as_micros), Ordering::Relaxed);
-            self.leave(pump);
-            // That was not a call's turn. Should one have come since, its next one is in time.
-            self.was_turned.store(false, Ordering::Relaxed);
-            let is_over =
-                crate::process::library::library().engine().is_some_and(Engine::is_ending);
-            if is_over || self.sleep(&mut events, next).is_err() {
-                return;
-            }
-        }
-    }
-
-    /// The thread sleeps until there is something to do for sessions.
-    fn sleep(&self, events: &mut Vec<epoll::Event>, next: Option<Instant>) -> Result<(), Errno> {
-        let mut is_idle = true;
-        while is_idle {
-            let limit = next.map(|next| next.since(now()).as_micros()).map(|us| Timespec {
-                tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
-                tv_nsec: (us % 1_000_000 * 1000) as i64,
-            });
-            events.clear();
-            let spare = rustix::buffer::spare_capacity(events);
-            match epoll::wait(self.watch.set(), spare, limit.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-            is_idle = !events.is_empty();
-            for event in events.iter() {
-                match event.data.u64() {
-                    TICK if !self.watch.tick(now().as_micros()) => continue,
-                    WAKE => drop(rustix::io::read(&self.wake, &mut [0; 8])),
-                    _ => {}
-                }
-                is_idle = false;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Library {
@@ -448,48 +385,5 @@ impl Library {
     #[inline]
     pub(crate) fn turn_net(&self) -> bool {
         self.net().is_some_and(Net::turn)
-    }
-}
-
-impl Session {
-    /// Whether this process carries it to another host.
-    #[inline]
-    pub(crate) fn is_lent(&self) -> bool {
-        self.is_lent.load(Ordering::Relaxed)
-    }
-
-    /// After a write: has it sent.
-    #[inline]
-    pub(crate) fn have_sent(&self) {
-        if !self.is_carried() {
-            return;
-        }
-        // SYNC: after the write; pairs with the store in `Net::begin`, which looks at the ring
-        // after it.
-        fence(Ordering::SeqCst);
-        if self.is_lent()
-            && let Some(net) = crate::process::library::library().net()
-        {
-            self.has_asked.store(true, Ordering::Relaxed);
-            net.serve_one(self.slot());
-        }
-    }
-
-    /// After a read: has what there was no room for delivered.
-    #[inline]
-    pub(crate) fn have_delivered(&self, stream: &Stream) {
-        if self.is_lent()
-            && stream.ledger().takes_want()
-            && let Some(net) = crate::process::library::library().net()
-        {
-            net.serve_one(self.slot());
-        }
-    }
-
-    /// Takes packets that have arrived, if it is packets that its bytes come in. Whether there were
-    /// any.
-    #[inline]
-    pub(crate) fn turns_net(&self) -> bool {
-        self.is_lent() && crate::process::library::library().turn_net()
     }
 }

@@ -1,7 +1,7 @@
 //! Frames between the two hosts, and their bytes.
 
 use crate::common::{FAR, NEAR};
-use sojourn_netif::{Interface, Link, Outgoing, SendError, vnet};
+use sojourn_netif::{Interface, LinkType, Outgoing, SendError, vnet};
 use sojourn_wire::ethernet::{self, EtherType};
 use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload};
 use sojourn_wire::tcp::{self, Flags, SeqNum};
@@ -23,9 +23,14 @@ pub(crate) fn flow(protocol: Protocol, near: u16, far: u16) -> FlowKey {
 }
 
 /// The headers of a flow's frames on an interface of that link.
-pub(crate) fn headers(link: Link, source: MacAddress, target: MacAddress, flow: FlowKey) -> Header {
-    let ethernet =
-        (link == Link::Ethernet).then(|| ethernet::Header::new(source, target, EtherType::IPV4));
+pub(crate) fn headers(
+    link: LinkType,
+    source: MacAddress,
+    target: MacAddress,
+    flow: FlowKey,
+) -> Header {
+    let ethernet = (link == LinkType::Ethernet)
+        .then(|| ethernet::Header::new(source, target, EtherType::IPV4));
     Header::new(ethernet, flow, Fields::default()).unwrap()
 }
 
@@ -69,7 +74,7 @@ impl Front {
 }
 
 /// A UDP frame of `len` bytes to nobody, complete.
-pub(crate) fn probe(link: Link, len: usize, mark: u8) -> Vec<u8> {
+pub(crate) fn probe(link: LinkType, len: usize, mark: u8) -> Vec<u8> {
     let headers = headers(link, NOBODY, NOBODY, flow(Protocol::Udp, 1000, 2000));
     let payload = pattern(len - headers.transport_at() - 8, mark);
     Front::udp(&headers, &[&payload], Offload::Nothing).joined(&payload)

@@ -5,7 +5,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, IoSlice, IoSliceMut, readv, writev};
 use sojourn_netif::{
-    Interface, Link, LinkError, Outgoing, Properties, Received, SendError, Statistics, vnet,
+    Interface, LinkError, LinkType, Outgoing, Properties, Received, SendError, Statistics, vnet,
 };
 
 /// The descriptor's end.
@@ -50,7 +50,7 @@ impl Tun {
         let properties = Properties {
             index: 0,
             mtu: 1500,
-            link: Link::Raw,
+            link: LinkType::Raw,
             address: None,
             checksum_offload: true,
             gso_max: 65_535,

@@ -2,7 +2,7 @@
 //!
 //! Not here: what marks mean and when they change; that is the scoreboard's.
 
-use super::{Entry, Mark, Scoreboard};
+use super::{Mark, Scoreboard, SentRange};
 use crate::position::Span;
 
 impl Scoreboard {
@@ -100,7 +100,7 @@ impl Scoreboard {
         if !(alike && (timeless || same_time)) {
             return false;
         }
-        self.entries[at] = Entry {
+        self.entries[at] = SentRange {
             span: Span::new(one.span.start, two.span.end),
             sent_first: one.sent_first.min(two.sent_first),
             sent_last: one.sent_last.max(two.sent_last),

@@ -205,8 +205,6 @@ pub struct Connection {
     pub(super) heard_at: Instant,
     /// When data was last sent.
     pub(super) sent_at: Option<Instant>,
-    /// Urgent data came; the session has to go where that is known.
-    pub(super) urgent: bool,
     /// The caller takes payload as it comes, see `on_segment_lent`.
     pub(super) may_lend: bool,
 }
@@ -235,12 +233,6 @@ impl Connection {
     /// Why the connection ended, if it failed.
     pub fn close_reason(&self) -> Option<CloseReason> {
         self.closed
-    }
-
-    /// Whether urgent data came. It was not taken; the session has to move to the kernel, where the
-    /// peer's repetition will find it.
-    pub fn is_urgent(&self) -> bool {
-        self.urgent
     }
 
     /// What became of the segments so far.

@@ -101,7 +101,6 @@ impl Connection {
             reset_due: false,
             heard_at: now - tcp.idle,
             sent_at: None,
-            urgent: false,
             may_lend: false,
         };
         connection.start_timers(tcp, now);

@@ -94,7 +94,6 @@ impl Connection {
             return refused;
         }
         if self.is_urgent_segment(&segment) {
-            self.urgent = true;
             return Disposition::Urgent;
         }
         if let Some(refused) = self.take_acknowledgement(now, &segment) {

@@ -76,29 +76,11 @@ impl Connection {
         self.options.user_timeout = timeout;
     }
 
-    /// `SO_RCVLOWAT` in bytes; 0 is 1. A buffer that may grow grows to hold as much
-    /// (`tcp_set_rcvlowat`).
-    pub fn set_rcvlowat(&mut self, bytes: u32) {
-        self.options.rcvlowat = bytes.max(1);
-        self.rcv.window.make_room(u64::from(bytes));
-    }
-
-    /// `TCP_NOTSENT_LOWAT` in bytes.
-    pub fn set_notsent_lowat(&mut self, bytes: u32) {
-        self.options.notsent_lowat = bytes;
-    }
-
     /// `SO_RCVBUF`: `bytes` as `getsockopt` will give it, which is twice what was set. From now on
     /// it does not grow by itself. The ring was made at import: what it cannot hold is not granted.
     pub fn set_rcvbuf(&mut self, bytes: u32) {
         self.options.rcvbuf = bytes;
         self.options.rcvbuf_locked = true;
-        self.update_receive_buffer();
-    }
-
-    /// `TCP_WINDOW_CLAMP` in bytes; 0 for none.
-    pub fn set_window_clamp(&mut self, bytes: u32) {
-        self.options.window_clamp = bytes;
         self.update_receive_buffer();
     }
 
@@ -114,12 +96,6 @@ impl Connection {
         if self.snd.ring.is_some() {
             self.snd.limit = payload_room(bytes).clamp(1, self.snd.capacity);
         }
-    }
-
-    /// `TCP_MAXSEG`: segments are never larger; 0 for no bound.
-    pub fn set_user_mss(&mut self, now: Instant, mss: u16) {
-        self.sizes.user_mss = mss;
-        self.update_mss(now, false);
     }
 
     /// What goes into the IP headers has changed (`IP_TOS`, `IP_TTL`, `SO_PRIORITY`, ...).
@@ -144,11 +120,5 @@ impl Connection {
             self.sizes.mss = mss;
             self.recovery.set_mss(now, mss, too_big);
         }
-    }
-
-    /// How large a frame the interface takes (it may change with the route): see [`super::Limits`].
-    pub fn set_gso(&mut self, max_bytes: u32, max_segments: u32) {
-        self.limits.gso_max_bytes = max_bytes;
-        self.limits.gso_max_segments = max_segments;
     }
 }

@@ -14,7 +14,7 @@ const PAYLOAD_MAX: usize = 65_535;
 
 /// One that waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct QueuedDatagram {
     pub(super) source: SocketAddr,
     pub(super) envelope: Envelope,
     pub(super) segment_size: u16,
@@ -43,17 +43,10 @@ pub struct Received {
     pub envelope: Envelope,
     /// Its length (what `MSG_TRUNC` asks for).
     pub len: usize,
-    /// Bytes that were copied.
+    /// Bytes that were copied; where that is less, a part is lost (`MSG_TRUNC` in the flags).
     pub copied: usize,
     /// Size of each merged datagram, for the control message of `UDP_GRO`; 0 for a single one.
     pub segment_size: u16,
-}
-
-impl Received {
-    /// Whether a part is lost (`MSG_TRUNC` in the flags).
-    pub fn is_truncated(&self) -> bool {
-        self.copied < self.len
-    }
 }
 
 /// Who sent a datagram, and what came with it.
@@ -62,7 +55,7 @@ pub(super) type About<'a> = (SocketAddr, &'a Envelope);
 #[derive(Debug)]
 pub(super) struct Queue {
     ring: Ring,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<QueuedDatagram>,
     entries_max: usize,
     next: u64,
     /// What `SO_RCVBUF` allows, overhead included.
@@ -111,7 +104,7 @@ impl Queue {
         self.ring.write(span.start, payload);
         self.next = span.end;
         self.charged += length + OVERHEAD;
-        self.entries.push_back(Entry { source, envelope: *envelope, segment_size, span });
+        self.entries.push_back(QueuedDatagram { source, envelope: *envelope, segment_size, span });
         true
     }
 
@@ -131,7 +124,7 @@ impl Queue {
         }
         let len = entry.span.len() as usize;
         let copied = len - rest.len() as usize;
-        let Entry { source, envelope, segment_size, .. } = *entry;
+        let QueuedDatagram { source, envelope, segment_size, .. } = *entry;
         Some(Received { source, envelope, len, copied, segment_size })
     }
 
@@ -143,7 +136,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Entry, [&[u8]; 2])> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&QueuedDatagram, [&[u8]; 2])> {
         self.entries.iter().map(|entry| (entry, self.ring.slices(entry.span)))
     }
 }

@@ -28,7 +28,7 @@ pub enum Disposition {
     /// It waits to be read.
     Queued,
     /// The socket is connected to somebody else.
-    Stranger,
+    FromOther,
     /// The buffer is full (`UdpRcvbufErrors`).
     Full,
     /// The session was exported.
@@ -42,8 +42,8 @@ pub struct Tally {
     pub queued: u64,
     /// Bytes of payload in them.
     pub queued_bytes: u64,
-    /// Those of strangers.
-    pub strangers: u64,
+    /// Those of others than the peer.
+    pub from_others: u64,
     /// Those that found no room.
     pub full: u64,
     /// Datagrams sent, counted after segmentation.
@@ -147,8 +147,8 @@ impl Socket {
             return Disposition::Exported;
         }
         if self.peer.is_some_and(|peer| !same_endpoint(peer, source)) {
-            self.tally.strangers += 1;
-            return Disposition::Stranger;
+            self.tally.from_others += 1;
+            return Disposition::FromOther;
         }
         let size = usize::from(segment_size);
         let merged = size > 0 && size < payload.len();

@@ -221,8 +221,6 @@ impl Player {
             }
             ["rcvbuf", bytes] => connection.set_rcvbuf(number(bytes)?),
             ["sndbuf", bytes] => connection.set_sndbuf(number(bytes)?),
-            ["clamp", bytes] => connection.set_window_clamp(number(bytes)?),
-            ["maxseg", bytes] => connection.set_user_mss(now, number(bytes)? as u16),
             ["keepalive", idle, interval, count] => {
                 let span = |ms: u32| Duration::from_millis(ms.into());
                 let (idle, interval) = (span(number(idle)?), span(number(interval)?));
@@ -232,7 +230,6 @@ impl Player {
                 let hour = Duration::from_secs(3_600);
                 connection.set_keepalive(now, false, hour, hour, 9);
             }
-            ["rcvlowat", bytes] => connection.set_rcvlowat(number(bytes)?),
             ["move"] => {
                 let record = connection.export(now).ok_or("exported before")?;
                 if connection.poll_transmit(now).is_some() || connection.export(now).is_some() {
@@ -273,7 +270,6 @@ impl Player {
             "end" => format!("{:?}", connection.receive_end()),
             "readable" => connection.is_readable().to_string(),
             "writable" => connection.is_writable().to_string(),
-            "urgent" => connection.is_urgent().to_string(),
             "siocinq" => connection.siocinq().to_string(),
             "siocoutq" => connection.siocoutq().to_string(),
             "siocoutqnsd" => connection.siocoutqnsd().to_string(),

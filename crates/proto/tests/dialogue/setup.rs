@@ -107,6 +107,8 @@ fn numbers<'a>(
         "rcvbuf" => (options.rcvbuf, options.rcvbuf_locked) = (number()?, true),
         "sndbuf" => (options.sndbuf, options.sndbuf_locked) = (number()?, true),
         "lowat" => options.rcvlowat = number()?,
+        "clamp" => options.window_clamp = number()?,
+        "maxseg" => tcp.user_mss = number()? as u16,
         "cwnd" => tcp.cwnd = number()?,
         "ssthresh" => tcp.ssthresh = number()?,
         "mtu" => tcp.path_mtu = number()?,

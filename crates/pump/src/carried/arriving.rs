@@ -4,7 +4,7 @@
 //! Read the head of `round` first, which says who names places for payload and why.
 
 use super::{Carried, Ending};
-use crate::landing::{Landing, Marks, Sizes};
+use crate::placement::{Marks, Placement, Sizes};
 use sojourn_proto::tcp::{Arrival, Connection, Disposition};
 use sojourn_proto::time::Instant;
 use sojourn_stream::Stream;
@@ -22,7 +22,7 @@ impl Carried {
         &mut self,
         frame: &Frame<'_>,
         segment_size: u16,
-        landing: Option<&mut Landing<'_>>,
+        placement: Option<&mut Placement<'_>>,
         now: Instant,
     ) -> Result<(), Ending> {
         let Some(segment) = frame.segment() else { return Ok(()) };
@@ -39,7 +39,7 @@ impl Carried {
         let arrival = Arrival { header: &header, payload, segment_size, congestion };
         let (disposition, lent) = self.connection.on_segment_lent(now, &arrival);
         if let Some(bytes) = lent {
-            let done = self.hand_over(bytes, landing);
+            let done = self.hand_over(bytes, placement);
             self.connection.settle(bytes, done);
         }
         let end = header.seq.0.wrapping_add(payload.len() as u32);
@@ -62,12 +62,12 @@ impl Carried {
 
     /// Copies what comes next to the call that waits, and then into the ring. What there is no room
     /// for, `deliver` brings.
-    fn hand_over(&self, bytes: &[u8], landing: Option<&mut Landing<'_>>) -> usize {
+    fn hand_over(&self, bytes: &[u8], placement: Option<&mut Placement<'_>>) -> usize {
         let mut done = 0;
-        if let Some(landing) = landing.filter(|_| self.may_land()) {
-            let room = landing.rest();
+        if let Some(placement) = placement.filter(|_| self.may_place()) {
+            let room = placement.rest();
             done = sojourn_shm::copy::slice(bytes, room);
-            landing.advance(done);
+            placement.advance(done);
         }
         if done < bytes.len() {
             done += self.stream.write(&[IoSlice::new(&bytes[done..])], 0).unwrap_or(0);
@@ -76,7 +76,7 @@ impl Carried {
     }
 
     /// Nothing that came before is left in the ring, and the session is not on its way home.
-    fn may_land(&self) -> bool {
+    fn may_place(&self) -> bool {
         !self.stream.is_frozen() && self.stream.pending() == 0
     }
 
@@ -86,17 +86,17 @@ impl Carried {
         &'a mut self,
         header: &Header,
         len: usize,
-        landing: Option<&'a mut Landing<'_>>,
+        placement: Option<&'a mut Placement<'_>>,
     ) -> Option<([&'a mut [u8]; 3], Sizes)> {
         let is_plain = !header.flags.intersects(UNUSUAL);
         if !is_plain || !self.connection.is_next(header.seq, len) || self.stream.is_frozen() {
             return None;
         }
-        let room = landing.filter(|_| self.may_land()).map_or(&mut [][..], Landing::rest);
-        let landed = room.len().min(len);
-        let [second, third] = vacant(&self.stream, len - landed)?;
-        let sizes = [landed, second.len(), third.len()];
-        Some(([&mut room[..landed], second, third], sizes))
+        let room = placement.filter(|_| self.may_place()).map_or(&mut [][..], Placement::rest);
+        let placed = room.len().min(len);
+        let [second, third] = vacant(&self.stream, len - placed)?;
+        let sizes = [placed, second.len(), third.len()];
+        Some(([&mut room[..placed], second, third], sizes))
     }
 
     /// The segment for which there was a place is there, and `sizes` of it.
@@ -105,7 +105,7 @@ impl Carried {
         header: &Header,
         marks: Marks,
         sizes: Sizes,
-        mut landing: Option<&mut Landing<'_>>,
+        mut placement: Option<&mut Placement<'_>>,
         now: Instant,
     ) {
         let Self { stream, connection, .. } = self;
@@ -120,11 +120,11 @@ impl Carried {
                 let arrival = Arrival { header: &header, payload, segment_size, congestion };
                 take_lent(connection, &arrival, take, now)
             };
-            let is_taken = match (number, &mut landing) {
+            let is_taken = match (number, &mut placement) {
                 (0, None) => false,
-                (0, Some(landing)) => {
-                    let is_taken = offer(&landing.rest()[..size], &|| true);
-                    landing.advance(if is_taken { size } else { 0 });
+                (0, Some(placement)) => {
+                    let is_taken = offer(&placement.rest()[..size], &|| true);
+                    placement.advance(if is_taken { size } else { 0 });
                     is_taken
                 }
                 _ => vacant(stream, size).is_some_and(|[payload, _]| {

@@ -16,11 +16,12 @@
 //! that a program has use for. Not connected and with one of the options set, it may be joined at
 //! any time, of which nobody is told: it is refused, alone or not.
 
+use super::addresses::canonical;
 use super::diag::Diag;
-use super::socket::canonical;
 use super::usual::{self, is_set};
 use crate::holders::Object;
-use crate::registry::{Identity, Key};
+use crate::key::Key;
+use crate::registry::Identity;
 use rustix::fd::BorrowedFd;
 use rustix::net::{AddressFamily, SocketAddrAny, sockopt};
 use sojourn_options::Kind;

@@ -1,20 +1,23 @@
 //! Sockets: what they are, which options they have, who is at the other end.
 
+use super::addresses::canonical;
 use super::diag::{Diag, DiagError};
 use super::usual;
 use crate::holders::Object;
+use crate::key::Key;
 use crate::raw;
-use crate::registry::{Identity, Key};
+use crate::registry::Identity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketType};
 use sojourn_options::Kind;
 use sojourn_session::{KindT, ReasonT};
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 
 /// `TCP_ESTABLISHED` (`net/tcp_states.h`).
 const ESTABLISHED: u8 = 1;
+
 pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Identity, ReasonT> {
     if sockopt::socket_type(end) == Ok(SocketType::DGRAM) {
         return super::datagram::look(end, inode, diag);
@@ -64,7 +67,7 @@ fn tcp(
         Ok(peer) => peer,
         // Whether it is on another host, and how it is reached, the carrier finds out.
         Err(DiagError::Absent) if diag.may_carry(end) && !remote.ip().is_loopback() => {
-            if !super::afar::can_obey(end) {
+            if !super::remote::can_obey(end) {
                 return Err(ReasonT::Option);
             }
             0
@@ -116,16 +119,6 @@ fn send_grows_to() -> usize {
     let wmem = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").ok();
     let most = wmem.and_then(|sizes| sizes.split_whitespace().nth(2)?.parse().ok());
     most.unwrap_or(SEND_GROWS_TO)
-}
-
-/// IPv4 addresses mapped into IPv6 as IPv4; without flow labels.
-pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
-    match (address, address.ip().to_canonical()) {
-        (SocketAddr::V6(v6), IpAddr::V6(ip)) => {
-            SocketAddr::V6(SocketAddrV6::new(ip, v6.port(), 0, v6.scope_id()))
-        }
-        (_, ip) => SocketAddr::new(ip, address.port()),
-    }
 }
 
 fn unix(

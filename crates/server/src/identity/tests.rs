@@ -1,8 +1,8 @@
 //! Real sockets and pipes of every kind, as libraries might offer them.
 
 use super::*;
+use crate::key::Key;
 use crate::raw;
-use crate::registry::Key;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};

@@ -2,7 +2,7 @@
 //!
 //! Looked at on each socket itself, since one that was accepted has them from its listener. Which
 //! options, and which values: the table of `sojourn_options`. Not here: options for which a value
-//! is not enough (`afar`, `datagram`).
+//! is not enough (`remote`, `datagram`).
 
 use crate::raw;
 use rustix::fd::BorrowedFd;

@@ -5,7 +5,8 @@
 //! an earlier server, with its region. A library's word for a stream's number proves nothing, but
 //! it can do no harm either: both sides must hold the ends of one and the same connection.
 
-use super::{CARRIER, CallError, Identity, Registry, State, Stream, Wish};
+use super::end::{Identity, State};
+use super::{CARRIER, CallError, Registry, Stream, Wish};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::KindT;

@@ -1,5 +1,6 @@
 //! What must hold whatever processes do, in any order: laws that random histories are held against.
 
+use super::end::State;
 use super::tests::{Fake, client, limits, pipe, socket, who, wish};
 use super::*;
 use proptest::prelude::*;

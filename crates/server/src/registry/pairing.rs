@@ -1,17 +1,17 @@
 //! Offers, what is refused, and how two become a stream.
 
-use super::events::Event;
-use super::process::{OF_INBOX, OF_STREAM, each_once};
+use super::delivery::Event;
+use super::end::{End, Identity, State};
+use super::processes::{OF_INBOX, OF_STREAM, each_once};
 use super::{
-    CARRIER, CallError, End, Identity, Maker, Offered, RING_MAX, RING_MIN, RING_MOST, Registry,
-    State, Stream, Wish,
+    CARRIER, CallError, Maker, Offered, RING_MAX, RING_MIN, RING_MOST, Registry, Stream, Wish,
 };
 use sojourn_ipc::ClientId;
 use sojourn_session::{KindT, ReasonT};
 
 /// The rings of a session with another host are so many times larger: what is on its way, and not
 /// acknowledged, lies in them, too.
-const AFAR_FACTOR: u32 = 4;
+const REMOTE_FACTOR: u32 = 4;
 
 impl Registry {
     /// A process offers an end that the server has looked at: `seen` says what it is or why it
@@ -284,13 +284,13 @@ impl Registry {
     /// kernel would have taken its bytes.
     fn shape(&self, sides: [(ClientId, u64); 2]) -> Option<(KindT, [u32; 2])> {
         let ends = [self.end(sides[0].0, sides[0].1)?, self.end(sides[1].0, sides[1].1)?];
-        let is_afar = ends.iter().any(|end| end.identity.key.is_carried());
-        let factor = if is_afar { AFAR_FACTOR } else { 1 };
+        let is_remote = ends.iter().any(|end| end.identity.key.is_carried());
+        let factor = if is_remote { REMOTE_FACTOR } else { 1 };
         let wish = ends[0].ring_bytes.min(ends[1].ring_bytes).saturating_mul(factor);
         let wish = 1 << wish.clamp(RING_MIN, RING_MAX).ilog2();
         let ring = |side: usize| {
             let [sent, received] = [ends[side], ends[1 - side]].map(|end| end.identity.holds);
-            if is_afar { wish } else { ring_bytes(wish, sent[0].saturating_add(received[1])) }
+            if is_remote { wish } else { ring_bytes(wish, sent[0].saturating_add(received[1])) }
         };
         let kind = ends[0].identity.kind;
         Some((kind, [ring(0), if kind == KindT::Pipe { 0 } else { ring(1) }]))

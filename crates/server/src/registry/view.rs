@@ -1,8 +1,9 @@
 //! What administrators see, and what they may do.
 
-use super::events::Event;
-use super::process::Refused;
-use super::{CARRIER, End, Maker, Process, Registry, State};
+use super::delivery::Event;
+use super::end::{End, State};
+use super::process::{Process, Refused};
+use super::{CARRIER, Maker, Registry};
 use sojourn_ipc::ClientId;
 use sojourn_session::{ConnectionInfoT, HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT};
 use std::ffi::CString;

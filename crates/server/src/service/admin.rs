@@ -67,18 +67,18 @@ impl AdminServer for Sojournd {
     fn recall_stream(&self, caller: &Caller, stream: u64) -> Result<bool, Fault> {
         let uid = self.administrator(caller)?;
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         let is_there = registry.recall_for(stream, uid, self.now_ms());
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
         Ok(is_there)
     }
 
     fn move_in(&self, caller: &Caller, pid: u32, inode: u64) -> Result<bool, Fault> {
         let uid = self.administrator(caller)?;
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         let is_told = registry.want(pid, inode, uid, self.now_ms());
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
         Ok(is_told)
     }
 

@@ -1,13 +1,14 @@
 //! The interface `carry`, and what the server and its carrier tell each other. Not here: carrying
 //! (`sojourn_carrier`), the carrier's place (`carried`).
 
-use super::ends::Looker;
-use super::{Sojournd, State, fault, wish_of};
+use super::ends::wish_of;
+use super::looker::Looker;
+use super::{Sojournd, State, fault};
 use crate::identity::{self, Diag};
 use crate::memory::Memory;
 use crate::registry::{CARRIER, CallError, Carried, Identity, Who, Wish};
 use rustix::fd::{BorrowedFd, OwnedFd};
-use sojourn_carrier::{Adopted, Door, Handed};
+use sojourn_carrier::{Adopted, Command, CommandSender};
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{CarryServer, FAULT_ARGUMENT, FAULT_NOT_ALLOWED, OfferT, ReasonT};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,9 +19,9 @@ impl Sojournd {
         self.lock().registry.hello(CARRIER, who)
     }
 
-    /// From now on sessions with other hosts are handed out at this door.
-    pub(crate) fn open_door(&self, door: Door) {
-        let _ = self.door.set(Mutex::new(door));
+    /// From now on sessions with other hosts are the carrier's, which hears commands here.
+    pub(crate) fn set_commands(&self, commands: CommandSender) {
+        let _ = self.commands.set(Mutex::new(commands));
     }
 
     /// There is going to be a carrier: sockets whose peers are on other hosts have a place.
@@ -66,13 +67,15 @@ impl Sojournd {
 
     /// Has the carrier bring its sessions home. It takes no more.
     pub(crate) fn leave_all(&self) {
-        self.hand(Handed::AllHome);
+        self.command(Command::AllHome);
     }
 
     /// Whether the carrier has sessions.
     pub(crate) fn carries(&self) -> bool {
-        let door = self.door.get();
-        door.is_some_and(|door| door.lock().unwrap_or_else(PoisonError::into_inner).count() > 0)
+        let commands = self.commands.get();
+        commands.is_some_and(|commands| {
+            commands.lock().unwrap_or_else(PoisonError::into_inner).count() > 0
+        })
     }
 
     /// The carrier offers the other end of what a program has offered.
@@ -81,27 +84,27 @@ impl Sojournd {
         let seen = seen.map(Identity::mirrored);
         let wish = wish_of(what, identity::inode(end));
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         // It has said hello, and its numbers are its own.
         let _ = registry.offer(CARRIER, seen, wish, self.now_ms(), &mut Memory);
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
     }
 
     /// The carrier does not want what a program has offered.
     pub(crate) fn decline_carried(&self, end: BorrowedFd<'_>, reason: ReasonT) {
         let seen = identity::look(end, &mut self.carriers_diag());
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         if let Ok(seen) = seen {
             registry.decline_carried(&seen.mirrored(), reason, self.now_ms());
         }
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
     }
 
     /// Hands the socket of an offer to the carrier, if its peer is on another host.
-    pub(super) fn hand_on(&self, kept: Option<OwnedFd>) {
+    pub(super) fn command_carry(&self, kept: Option<OwnedFd>) {
         if let Some(socket) = kept {
-            self.hand(Handed::Socket(socket));
+            self.command(Command::Socket(socket));
         }
     }
 
@@ -110,24 +113,24 @@ impl Sojournd {
         self.lock().registry.has_packets(process)
     }
 
-    /// Says something at the carrier's door. Whether there is one.
-    pub(super) fn hand(&self, what: Handed) -> bool {
-        let Some(door) = self.door.get() else { return false };
-        door.lock().unwrap_or_else(PoisonError::into_inner).hand(what);
+    /// Gives the carrier a command. Whether there is one.
+    pub(super) fn command(&self, command: Command) -> bool {
+        let Some(commands) = self.commands.get() else { return false };
+        commands.lock().unwrap_or_else(PoisonError::into_inner).send(command);
         true
     }
 
     /// The same for what a program gives. Without a carrier it has no reason to.
-    fn hand_given(&self, what: Handed) -> Result<(), Fault> {
-        if self.hand(what) { Ok(()) } else { Err(fault(FAULT_NOT_ALLOWED)) }
+    fn command_given(&self, command: Command) -> Result<(), Fault> {
+        if self.command(command) { Ok(()) } else { Err(fault(FAULT_NOT_ALLOWED)) }
     }
 
     /// The carrier has something to say to the library at the other side of its session.
     pub(crate) fn tell_carried(&self, local: u64, what: Carried) {
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         registry.tell_carried(local, what, self.now_ms());
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
     }
 }
 
@@ -140,11 +143,11 @@ impl CarryServer for Sojournd {
         record: Option<OwnedFd>,
     ) -> Result<(), Fault> {
         let record = record.ok_or(fault(FAULT_ARGUMENT))?;
-        self.hand_given(Handed::Back { token, has_ended, record })
+        self.command_given(Command::Back { token, has_ended, record })
     }
 
     fn give_late(&self, _: &Caller, token: u64, packets: Option<OwnedFd>) -> Result<(), Fault> {
         let packets = packets.ok_or(fault(FAULT_ARGUMENT))?;
-        self.hand_given(Handed::Late { token, packets })
+        self.command_given(Command::InTransit { token, packets })
     }
 }

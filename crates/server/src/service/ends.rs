@@ -2,32 +2,23 @@
 //!
 //! Not here: looking (`proxy`, `identity`), deciding (`registry`).
 
-use super::{Sojournd, State, wish_of};
+use super::looker::Looker;
+use super::peers::has_ended;
+use super::{Sojournd, State};
 use crate::holders;
-use crate::identity::Diag;
+use crate::jobs::Job;
+use crate::key::Key;
 use crate::log::{self, Level};
 use crate::looked::Looked;
-use crate::looks::Looks;
 use crate::memory::Memory;
-use crate::proxies::Proxies;
-use crate::registry::{CallError, Identity, Key, Offered, Registry};
-use crate::scanner::Job;
+use crate::registry::{CallError, Identity, Offered, Registry, Wish};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use sojourn_carrier::Handed;
+use sojourn_carrier::Command;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Caller;
 use sojourn_session::{OfferT, ReasonT};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
-/// Who looks at what clients send.
-#[derive(Debug)]
-pub(super) enum Looker {
-    /// A process for each user, which the server does not wait for.
-    Apart { proxies: Arc<Proxies>, looks: Arc<Looks> },
-    /// The caller, at once: for tests without processes.
-    Here(Box<Mutex<Diag>>),
-}
+use std::sync::{Arc, PoisonError, Weak};
 
 impl Sojournd {
     /// Has it looked at what a client of that user has sent; `then` is called sooner or later, with
@@ -90,6 +81,25 @@ impl Sojournd {
         }
     }
 
+    /// The scanner has counted.
+    pub(crate) fn counted(&self, jobs: &[Job], verdicts: &[Result<(), ReasonT>]) {
+        let mut state = self.lock();
+        let State { registry, notifier } = &mut *state;
+        registry.count_scan();
+        let now_ms = self.now_ms();
+        for (job, verdict) in jobs.iter().zip(verdicts) {
+            // The look was for a process number: it was this process's only if that is still there.
+            let process = registry.who(job.process).map(|who| who.process.clone());
+            let is_there = process.is_none_or(|it| it.as_fd().is_some_and(|fd| !has_ended(fd)));
+            let verdict = if is_there { *verdict } else { Err(ReasonT::Closed) };
+            registry.counted(job.process, job.local, job.number, verdict, now_ms, &mut Memory);
+        }
+        Self::ring(registry, notifier);
+        let jobs = Self::jobs(registry);
+        drop(state);
+        self.count(jobs);
+    }
+
     /// Takes an end that was looked at as an offer. True: it is not decided yet.
     pub(super) fn offered(
         &self,
@@ -98,7 +108,7 @@ impl Sojournd {
         what: &OfferT,
     ) -> Result<bool, CallError> {
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         let who = registry.who(caller.client).ok_or(CallError::NoHello)?;
         let (pid, mut uid) = (who.pid, who.uid);
         if uid == 0
@@ -127,9 +137,9 @@ impl Sojournd {
         let now_ms = self.now_ms();
         let offered = registry.offer(caller.client, identity, wish, now_ms, &mut Memory)?;
         if offered != Offered::Decided && is_carried {
-            self.hand_on(looked.kept);
+            self.command_carry(looked.kept);
         }
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
         let mut jobs = Self::jobs(registry);
         if let Offered::Count(number) = offered {
             jobs.extend(Self::job(registry, (caller.client, wish.local, number)));
@@ -170,8 +180,13 @@ impl Sojournd {
         let pid = registry.who(client).map_or(0, |who| who.pid);
         drop(state);
         if is_carried && is_adopted {
-            self.hand(Handed::Registered { stream, pid });
+            self.command(Command::Registered { stream, pid });
         }
         Ok(is_adopted)
     }
+}
+
+pub(super) fn wish_of(what: &OfferT, inode: u64) -> Wish {
+    let OfferT { local, set, ring_bytes, is_sole } = *what;
+    Wish { local, set, ring_bytes, is_sole, inode }
 }

@@ -42,7 +42,7 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Whether a descriptor becomes readable (or hangs up) in time.
-pub(crate) fn stirs(fd: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
     let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
     let mut set = [PollFd::new(&fd, PollFlags::IN)];
     poll(&mut set, Some(&patience)) == Ok(1)
@@ -215,7 +215,7 @@ impl Program {
     }
 
     fn answer(&self, text: &str) -> Vec<String> {
-        assert!(stirs(self.socket.as_fd()), "no answer to {text:?}");
+        assert!(is_readable(self.socket.as_fd()), "no answer to {text:?}");
         let (answer, _) = receive(&self.socket);
         answer.split_whitespace().map(str::to_owned).collect()
     }
@@ -443,12 +443,14 @@ impl Fake {
             }
             "rung" => {
                 let join = &self.joins[&local].0;
-                stirs(join.own.ready.as_fd().unwrap()).to_string()
+                is_readable(join.own.ready.as_fd().unwrap()).to_string()
             }
-            "peer-ends" => stirs(self.joins[&local].0.peer_process.as_fd().unwrap()).to_string(),
+            "peer-ends" => {
+                is_readable(self.joins[&local].0.peer_process.as_fd().unwrap()).to_string()
+            }
             "end-ends" => {
                 let mut bytes = [0; 16];
-                stirs(self.ends[&local].as_fd());
+                is_readable(self.ends[&local].as_fd());
                 format!("{:?}", rustix::io::read(&self.ends[&local], &mut bytes))
             }
             "close" => {
@@ -478,7 +480,7 @@ impl Fake {
     fn next(&mut self) -> String {
         loop {
             match self.client().next() {
-                Ok(EventT::Case0) => {}
+                Ok(EventT::None) => {}
                 Ok(EventT::Join(join)) => return self.join(join),
                 Ok(EventT::Recall(recall)) => {
                     return format!("recall {} {}", recall.local, recall.reason.word());
@@ -490,7 +492,7 @@ impl Fake {
                 Ok(EventT::Wanted(wanted)) => return format!("wanted {}", wanted.inode),
                 Err(error) => return format!("error {error}"),
             }
-            if !stirs(self.doorbell.as_fd()) {
+            if !is_readable(self.doorbell.as_fd()) {
                 return "nothing".into();
             }
             let _ = rustix::io::read(&self.doorbell, &mut [0; 8]);

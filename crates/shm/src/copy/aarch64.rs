@@ -7,12 +7,12 @@ use core::arch::asm;
 
 /// How a copy goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Routine {
     /// Pairs of vectors of sixteen bytes.
     Neon,
 }
 
-impl Way {
+impl Routine {
     /// Every way, on any processor of this architecture.
     pub const ALL: [Self; 1] = [Self::Neon];
 
@@ -76,7 +76,7 @@ pub(super) unsafe fn bulk(source: *const u8, target: *mut u8, len: usize) {
 ///
 /// # Safety
 /// As for [`super::racy`].
-pub(super) unsafe fn bulk_by(_: Way, source: *const u8, target: *mut u8, len: usize) {
+pub(super) unsafe fn bulk_by(_: Routine, source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller's contract.
     unsafe { bulk(source, target, len) }
 }

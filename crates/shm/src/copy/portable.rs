@@ -2,12 +2,12 @@
 
 /// How a copy goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Routine {
     /// Words.
     Words,
 }
 
-impl Way {
+impl Routine {
     /// Every way, on any processor of this architecture.
     pub const ALL: [Self; 1] = [Self::Words];
 
@@ -31,7 +31,7 @@ pub(super) unsafe fn bulk(source: *const u8, target: *mut u8, len: usize) {
 
 /// # Safety
 /// As for [`super::racy`].
-pub(super) unsafe fn bulk_by(_: Way, source: *const u8, target: *mut u8, len: usize) {
+pub(super) unsafe fn bulk_by(_: Routine, source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller's contract.
     unsafe { super::word_move(source, target, len) }
 }

@@ -97,20 +97,20 @@ fn every_length_and_alignment_copies_exactly() {
 fn every_way_of_this_processor_copies_exactly() {
     // A function for each: a pointer to a function has no room for the way.
     #[cfg(target_arch = "x86_64")]
-    let ways: [(Way, Copy); 3] = [
+    let ways: [(Routine, Copy); 3] = [
         // SAFETY: as in the test above; only ways that are there are called.
-        (Way::Sse2, |s, t, len| unsafe { racy_by(Way::Sse2, s, t, len) }),
+        (Routine::Sse2, |s, t, len| unsafe { racy_by(Routine::Sse2, s, t, len) }),
         // SAFETY: as above.
-        (Way::Avx2, |s, t, len| unsafe { racy_by(Way::Avx2, s, t, len) }),
+        (Routine::Avx2, |s, t, len| unsafe { racy_by(Routine::Avx2, s, t, len) }),
         // SAFETY: as above.
-        (Way::Avx512, |s, t, len| unsafe { racy_by(Way::Avx512, s, t, len) }),
+        (Routine::Avx512, |s, t, len| unsafe { racy_by(Routine::Avx512, s, t, len) }),
     ];
     #[cfg(not(target_arch = "x86_64"))]
-    let ways: [(Way, Copy); 1] =
+    let ways: [(Routine, Copy); 1] =
         // SAFETY: as in the test above.
-        [(Way::here(), |s, t, len| unsafe { racy_by(Way::here(), s, t, len) })];
-    for (way, copy) in ways {
-        if way.is_there() {
+        [(Routine::here(), |s, t, len| unsafe { racy_by(Routine::here(), s, t, len) })];
+    for (routine, copy) in ways {
+        if routine.is_there() {
             try_all(copy, lens().filter(|len| *len >= BULK_MIN));
         }
     }

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 /// How a copy goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Way {
+pub enum Routine {
     /// Sixteen bytes at a time; every processor of this architecture can.
     Sse2 = 1,
     /// Thirty-two.
@@ -23,10 +23,10 @@ pub enum Way {
     Avx512,
 }
 
-/// What [`Way::here`] has found; 0 before.
+/// What [`Routine::here`] has found; 0 before.
 static HERE: AtomicU8 = AtomicU8::new(0);
 
-impl Way {
+impl Routine {
     /// Every way, on any processor of this architecture.
     pub const ALL: [Self; 3] = [Self::Sse2, Self::Avx2, Self::Avx512];
 
@@ -59,9 +59,9 @@ impl Way {
     #[cold]
     #[inline(never)]
     fn find() -> Self {
-        let way = Found::here().best();
-        HERE.store(way as u8, Ordering::Relaxed);
-        way
+        let routine = Found::here().best();
+        HERE.store(routine as u8, Ordering::Relaxed);
+        routine
     }
 }
 
@@ -94,11 +94,11 @@ impl Found {
         Self { has_avx2, has_avx512, likes_avx512: likes_avx512(first.ebx, basic.eax, more.edx) }
     }
 
-    fn best(self) -> Way {
+    fn best(self) -> Routine {
         match self {
-            Self { has_avx512: true, likes_avx512: true, .. } => Way::Avx512,
-            Self { has_avx2: true, .. } => Way::Avx2,
-            _ => Way::Sse2,
+            Self { has_avx512: true, likes_avx512: true, .. } => Routine::Avx512,
+            Self { has_avx2: true, .. } => Routine::Avx2,
+            _ => Routine::Sse2,
         }
     }
 }
@@ -155,8 +155,8 @@ fn is_ahead(source: *const u8, target: *mut u8) -> bool {
 pub(super) unsafe fn bulk(source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller's contract; the processor has the way that was found.
     unsafe {
-        match Way::known() {
-            Some(way) => bulk_by(way, source, target, len),
+        match Routine::known() {
+            Some(routine) => bulk_by(routine, source, target, len),
             None => first_bulk(source, target, len),
         }
     }
@@ -167,32 +167,32 @@ pub(super) unsafe fn bulk(source: *const u8, target: *mut u8, len: usize) {
 #[inline(never)]
 unsafe fn first_bulk(source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller's contract; the processor has the way that was found.
-    unsafe { bulk_by(Way::here(), source, target, len) }
+    unsafe { bulk_by(Routine::here(), source, target, len) }
 }
 
 /// `len` bytes, at least [`super::BULK_MIN`].
 ///
 /// # Safety
-/// As for [`super::racy`]; the processor must have `way`.
+/// As for [`super::racy`]; the processor must have `routine`.
 #[inline]
-pub(super) unsafe fn bulk_by(way: Way, source: *const u8, target: *mut u8, len: usize) {
+pub(super) unsafe fn bulk_by(routine: Routine, source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller's contract; `len` is at least four vectors of any size.
     unsafe {
         if len <= SHORT_MAX {
-            return match way {
-                Way::Avx2 => avx2_short(source, target, len),
-                Way::Avx512 => avx512_short(source, target, len),
-                Way::Sse2 => sse2_short(source, target, len),
+            return match routine {
+                Routine::Avx2 => avx2_short(source, target, len),
+                Routine::Avx512 => avx512_short(source, target, len),
+                Routine::Sse2 => sse2_short(source, target, len),
             };
         }
         let is_backward = len <= BACKWARD_MAX && is_ahead(source, target);
-        match (way, is_backward) {
-            (Way::Avx2, false) => avx2_forward(source, target, len),
-            (Way::Avx2, true) => avx2_backward(source, target, len),
-            (Way::Avx512, false) => avx512_forward(source, target, len),
-            (Way::Avx512, true) => avx512_backward(source, target, len),
-            (Way::Sse2, false) => sse2_forward(source, target, len),
-            (Way::Sse2, true) => sse2_backward(source, target, len),
+        match (routine, is_backward) {
+            (Routine::Avx2, false) => avx2_forward(source, target, len),
+            (Routine::Avx2, true) => avx2_backward(source, target, len),
+            (Routine::Avx512, false) => avx512_forward(source, target, len),
+            (Routine::Avx512, true) => avx512_backward(source, target, len),
+            (Routine::Sse2, false) => sse2_forward(source, target, len),
+            (Routine::Sse2, true) => sse2_backward(source, target, len),
         }
     }
 }
@@ -535,13 +535,13 @@ mod tests {
         let has = |has_avx2, has_avx512, likes_avx512| {
             Found { has_avx2, has_avx512, likes_avx512 }.best()
         };
-        assert_eq!(has(false, false, false), Way::Sse2);
-        assert_eq!(has(true, false, true), Way::Avx2, "the system does not keep the registers");
-        assert_eq!(has(true, true, false), Way::Avx2);
-        assert_eq!(has(true, true, true), Way::Avx512);
-        assert!(Way::here().is_there());
-        assert_eq!(Way::Avx2.is_there(), std::arch::is_x86_feature_detected!("avx2"));
-        assert_eq!(Way::Avx512.is_there(), std::arch::is_x86_feature_detected!("avx512f"));
+        assert_eq!(has(false, false, false), Routine::Sse2);
+        assert_eq!(has(true, false, true), Routine::Avx2, "the system does not keep the registers");
+        assert_eq!(has(true, true, false), Routine::Avx2);
+        assert_eq!(has(true, true, true), Routine::Avx512);
+        assert!(Routine::here().is_there());
+        assert_eq!(Routine::Avx2.is_there(), std::arch::is_x86_feature_detected!("avx2"));
+        assert_eq!(Routine::Avx512.is_there(), std::arch::is_x86_feature_detected!("avx512f"));
     }
 
     #[test]

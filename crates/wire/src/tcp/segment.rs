@@ -74,11 +74,6 @@ impl<'b> Segment<'b> {
         u16_at::<18, HEADER_BYTES>(self.fixed)
     }
 
-    /// The options' bytes, padding included.
-    pub const fn option_bytes(&self) -> &'b [u8] {
-        self.options
-    }
-
     /// The options, one by one.
     pub const fn options(&self) -> OptionIter<'b> {
         OptionIter::new(self.options)

@@ -121,7 +121,7 @@ def refused():
         say("a send was never refused")
 
 
-def heirs():
+def children():
     udp = fresh()
     udp.send(b"for the child")
     await_input(udp)
@@ -159,5 +159,5 @@ def heirs():
     os.waitpid(child, 0)
 
 
-for case in (lengths, looking, others, refused, heirs):
+for case in (lengths, looking, others, refused, children):
     case()

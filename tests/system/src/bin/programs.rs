@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(15);
 
 /// How a script is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum RunMode {
     Plain,
     Default,
     Eager,
@@ -153,7 +153,7 @@ fn compare_all(all: Vec<Program>, jobs: usize) -> Result<Vec<Row>> {
 }
 
 fn compare(program: Program) -> Result<Row> {
-    let plain = once(&program, Way::Plain)?;
+    let plain = once(&program, RunMode::Plain)?;
     let against = |way| -> Result<(Outcome, Verdict)> {
         let first = once(&program, way)?;
         let Some(difference) = difference(&plain, &first) else {
@@ -166,14 +166,14 @@ fn compare(program: Program) -> Result<Row> {
             Some(difference) => (again, Verdict::Differs(difference)),
         })
     };
-    let with = [against(Way::Default)?, against(Way::Eager)?];
+    let with = [against(RunMode::Default)?, against(RunMode::Eager)?];
     Ok(Row { program, plain, with })
 }
 
-fn once(program: &Program, way: Way) -> Result<Outcome> {
-    let mode = if way == Way::Plain { Mode::Plain } else { Mode::Sojourn };
+fn once(program: &Program, way: RunMode) -> Result<Outcome> {
+    let mode = if way == RunMode::Plain { Mode::Plain } else { Mode::Sojourn };
     let mut world = World::new(mode)?;
-    if way == Way::Eager {
+    if way == RunMode::Eager {
         world.sandbox.set("MOVE_AFTER_CALLS", "0");
     }
     let command = world.script(&format!("{}.sh", program.name))?;

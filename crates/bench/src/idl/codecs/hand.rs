@@ -20,7 +20,7 @@ pub(super) fn subjects() -> Vec<Subject> {
 }
 
 fn listing(arguments: &Arguments) -> Vec<Listed> {
-    let listed = |e: &cases::Entry| Listed {
+    let listed = |e: &cases::DirEntry| Listed {
         inode: e.inode,
         kind: e.kind,
         name: CString::new(e.name.as_str()).unwrap_or_default(),

@@ -97,7 +97,7 @@ struct Ours {
 impl Ours {
     fn new() -> Self {
         let arguments = Arguments::new();
-        let entry = |entry: &cases::Entry| Entry {
+        let entry = |entry: &cases::DirEntry| Entry {
             inode: entry.inode,
             kind: entry.kind,
             name: CString::new(entry.name.as_str()).ok(),

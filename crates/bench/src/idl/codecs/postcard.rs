@@ -34,7 +34,7 @@ struct Paper {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Entry<'a> {
+struct DirEntry<'a> {
     inode: u64,
     kind: u32,
     #[serde(borrow)]
@@ -87,15 +87,15 @@ impl Codec for Postcard {
     fn list(&mut self) -> Option<u64> {
         let directory: u64 = pass(&mut self.request, &black_box(cases::DIRECTORY))?;
         let entries = cases::serve_list(&self.arguments, directory);
-        let entry = |e: &'_ cases::Entry| (e.inode, e.kind);
-        let listed: Vec<Entry<'_>> = entries
+        let entry = |e: &'_ cases::DirEntry| (e.inode, e.kind);
+        let listed: Vec<DirEntry<'_>> = entries
             .iter()
             .map(|e| {
                 let (inode, kind) = entry(e);
-                Entry { inode, kind, name: &e.name }
+                DirEntry { inode, kind, name: &e.name }
             })
             .collect();
-        let entries: Vec<Entry<'_>> = pass(&mut self.reply, &listed)?;
+        let entries: Vec<DirEntry<'_>> = pass(&mut self.reply, &listed)?;
         Some(entries.iter().map(|e| cases::sum_entry(e.inode, e.kind, e.name.as_bytes())).sum())
     }
 

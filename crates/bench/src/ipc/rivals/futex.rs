@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::super::turn::Turn;
 use crate::ipc::row::{
-    Client, Kind, Link, Mode, Row, SIZE_MAX, Server, Sink, Source, receive_buffer,
+    Client, Kind, Mode, Row, SIZE_MAX, Server, Sides, Sink, Source, receive_buffer,
 };
 use crate::os::Shared;
 
@@ -33,7 +33,7 @@ impl Row for Futex {
         !mode.spins()
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         link(mode)
     }
 }
@@ -51,14 +51,14 @@ impl Row for Word {
         mode.spins() && size > 0
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         link(mode)
     }
 }
 
-fn link(mode: Mode) -> Result<Link> {
+fn link(mode: Mode) -> Result<Sides> {
     let memory = Shared::new(DATA + SIZE_MAX)?;
-    Ok(Link::new(
+    Ok(Sides::new(
         move || {
             let (turn, sink) = (Turn::new(memory, mode), Sink::default());
             Ok(Answerer { turn, memory, sink, buffer: receive_buffer() })

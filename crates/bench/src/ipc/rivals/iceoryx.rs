@@ -12,7 +12,7 @@ use iceoryx2::port::{
 use iceoryx2::prelude::*;
 
 use crate::ipc::row::{
-    Client, Kind, Link, Mode, Row, SIZE_MAX, Server as ServerSide, Sink, Source, produce,
+    Client, Kind, Mode, Row, SIZE_MAX, Server as ServerSide, Sides, Sink, Source, produce,
 };
 use crate::ipc::scratch;
 
@@ -31,11 +31,11 @@ impl Row for Iceoryx {
         if self.in_place { Kind::RivalInPlace } else { Kind::Rival }
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let name = format!("bench-{}-{mode:?}", self.in_place);
         let far = name.clone();
         let (spins, in_place) = (mode.spins(), self.in_place);
-        Ok(Link::new(
+        Ok(Sides::new(
             move || Side::new(&name, "reply", "request", spins, in_place),
             move || Side::new(&far, "request", "reply", spins, in_place),
         ))

@@ -7,7 +7,7 @@ use std::io;
 
 use anyhow::{Result, ensure};
 
-use crate::ipc::row::{Client, Kind, Link, Mode, Row, Server, Sink, Source};
+use crate::ipc::row::{Client, Kind, Mode, Row, Server, Sides, Sink, Source};
 
 /// Largest message, within the kernel's default limits.
 const MESSAGE_MAX: usize = 8192;
@@ -28,13 +28,13 @@ impl Row for MessageQueue {
         size <= MESSAGE_MAX
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let (request, reply) = (Queue::open(mode, "a")?, Queue::open(mode, "b")?);
         let side = move || {
             let (source, sink) = (Source::new(), Sink::default());
             Ok(Side { request, reply, source, sink, buffer: vec![0; MESSAGE_MAX] })
         };
-        Ok(Link::new(side, side))
+        Ok(Sides::new(side, side))
     }
 }
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::stream_io::Side;
-use crate::ipc::row::{Kind, Link, Mode, Row};
+use crate::ipc::row::{Kind, Mode, Row, Sides};
 use crate::os;
 
 /// A pair of pipes.
@@ -21,7 +21,7 @@ impl Row for Pipe {
         Kind::Rival
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let (server_reader, client_writer) = std::io::pipe()?;
         let (client_reader, server_writer) = std::io::pipe()?;
         if let Some(bytes) = self.capacity {
@@ -33,7 +33,7 @@ impl Row for Pipe {
             os::set_nonblocking(&client_writer)?;
             os::set_nonblocking(&server_writer)?;
         }
-        Ok(Link::new(
+        Ok(Sides::new(
             move || Ok(Side::new(server_reader, server_writer)),
             move || Ok(Side::new(client_reader, client_writer)),
         ))

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use shmem_ipc::sharedring::{Receiver, Sender};
 
 use crate::ipc::row::{
-    Client, Kind, Link, Mode, Row, SIZE_MAX, Server, Sink, Source, receive_buffer,
+    Client, Kind, Mode, Row, SIZE_MAX, Server, Sides, Sink, Source, receive_buffer,
 };
 
 /// Bytes a ring holds: more than the largest message.
@@ -26,11 +26,11 @@ impl Row for ShmemIpc {
         Kind::Rival
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let (request_sender, request) = ring()?;
         let (reply_sender, reply) = ring()?;
         let spins = mode.spins();
-        Ok(Link::new(
+        Ok(Sides::new(
             move || Side::new(reply_sender, request, spins),
             move || Side::new(request_sender, reply, spins),
         ))

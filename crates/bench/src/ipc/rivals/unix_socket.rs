@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::stream_io::{self, Side};
 use crate::ipc::row::Many;
-use crate::ipc::row::{Client, Kind, Link, Make, Mode, Row, Server, Sink, receive_buffer};
+use crate::ipc::row::{Client, Kind, Make, Mode, Row, Server, Sides, Sink, receive_buffer};
 use crate::os::Poller;
 
 /// A connected pair.
@@ -22,11 +22,11 @@ impl Row for UnixSocket {
         Kind::Rival
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let (near, far) = UnixStream::pair()?;
         near.set_nonblocking(mode.spins())?;
         far.set_nonblocking(mode.spins())?;
-        Ok(Link::new(
+        Ok(Sides::new(
             move || Ok(Side::new(near.try_clone()?, near)),
             move || Ok(Side::new(far.try_clone()?, far)),
         ))

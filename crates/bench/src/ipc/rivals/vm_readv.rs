@@ -5,7 +5,7 @@
 use anyhow::Result;
 
 use super::super::turn::Turn;
-use crate::ipc::row::{Client, Kind, Link, Mode, Row, Server, Sink, Source, receive_buffer};
+use crate::ipc::row::{Client, Kind, Mode, Row, Server, Sides, Sink, Source, receive_buffer};
 use crate::os::{self, Shared};
 
 /// Where the client says who it is and where its message lies.
@@ -27,9 +27,9 @@ impl Row for ProcessVmReadv {
         size > 0
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let memory = Shared::new(4096)?;
-        Ok(Link::new(
+        Ok(Sides::new(
             move || {
                 let (turn, sink) = (Turn::new(memory, mode), Sink::default());
                 Ok(Answerer { turn, memory, sink, buffer: receive_buffer() })

@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use super::figures::{of_lab, times_of};
 use crate::local::row::{Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::World;
 use crate::stats::sorted;
 
@@ -27,17 +27,17 @@ impl Row for StartUp {
         "start-up"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::LOCAL
+    fn ways(&self) -> &'static [RunMode] {
+        RunMode::LOCAL
     }
 
-    fn prepare(&self, _world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, _world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         Ok(Box::new(Starter { way }))
     }
 }
 
 struct Starter {
-    way: Way,
+    way: RunMode,
 }
 
 impl Turn for Starter {
@@ -64,17 +64,17 @@ impl Row for Children {
         "children"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::LOCAL
+    fn ways(&self) -> &'static [RunMode] {
+        RunMode::LOCAL
     }
 
-    fn prepare(&self, _world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, _world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         Ok(Box::new(Parent { way }))
     }
 }
 
 struct Parent {
-    way: Way,
+    way: RunMode,
 }
 
 impl Turn for Parent {
@@ -109,15 +109,15 @@ impl Row for Alone {
         self.name
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::LOCAL
+    fn ways(&self) -> &'static [RunMode] {
+        RunMode::LOCAL
     }
 
     fn rounds(&self) -> usize {
         11
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let file = world.top().join("input");
         if !file.exists() {
             fs::write(&file, text(FILE_BYTES))?;
@@ -137,7 +137,7 @@ fn text(bytes: usize) -> Vec<u8> {
 }
 
 struct Work {
-    way: Way,
+    way: RunMode,
     name: &'static str,
     words: &'static [&'static str],
     file: PathBuf,

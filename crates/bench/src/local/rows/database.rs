@@ -9,7 +9,7 @@ use sojourn_lab::Running;
 
 use crate::local::process;
 use crate::local::row::{QUICK, Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{World, free_port, listens, run, wait_until};
 
 /// One transport and number of clients.
@@ -50,7 +50,7 @@ fn user() -> Option<(u32, u32)> {
     process::is_root().then(|| named().unwrap_or((65534, 65534)))
 }
 
-fn as_user(world: &World, way: Way, program: &Path) -> Command {
+fn as_user(world: &World, way: RunMode, program: &Path) -> Command {
     let Some((uid, gid)) = user() else {
         return world.command(way, program);
     };
@@ -72,11 +72,11 @@ fn template(world: &World) -> Result<PathBuf> {
         std::os::unix::fs::chown(&building, Some(uid), Some(gid))?;
     }
     let bin = programs()?;
-    let mut initdb = as_user(world, Way::Plain, &bin.join("initdb"));
+    let mut initdb = as_user(world, RunMode::Plain, &bin.join("initdb"));
     initdb.arg("-D").arg(&building).args(["-A", "trust", "-U", "bench", "--no-sync", "-E", "UTF8"]);
     initdb.args(["--locale", "C"]);
     run(initdb)?;
-    let server = Server::start(world, Way::Plain, &building, true)?;
+    let server = Server::start(world, RunMode::Plain, &building, true)?;
     let mut fill = server.client(world, true);
     fill.args(["-i", "-q", "-s", "1"]);
     run(fill)?;
@@ -86,14 +86,14 @@ fn template(world: &World) -> Result<PathBuf> {
 }
 
 struct Server {
-    way: Way,
+    way: RunMode,
     port: u16,
     sockets: PathBuf,
     running: Running,
 }
 
 impl Server {
-    fn start(world: &World, way: Way, cluster: &Path, is_unix: bool) -> Result<Self> {
+    fn start(world: &World, way: RunMode, cluster: &Path, is_unix: bool) -> Result<Self> {
         let (port, sockets) = (free_port("127.0.0.1")?, cluster.to_owned());
         let mut command = as_user(world, way, &programs()?.join("postgres"));
         command.arg("-D").arg(cluster).args(["-p", &port.to_string(), "-k"]).arg(&sockets);
@@ -114,7 +114,7 @@ impl Server {
         let server = Self { way, port, sockets, running };
         // It listens before it serves.
         for _ in 0..200 {
-            let mut command = as_user(world, Way::Plain, &programs()?.join("pg_isready"));
+            let mut command = as_user(world, RunMode::Plain, &programs()?.join("pg_isready"));
             command.args(["-q", "-p", &port.to_string(), "-h"]).arg(&server.sockets);
             if Running::start(command)?.finish(Duration::from_secs(5))?.status == 0 {
                 return Ok(server);
@@ -139,7 +139,7 @@ impl Server {
 
     /// Ends it properly, so that its files can be copied.
     fn stop(self, world: &World, cluster: &Path) -> Result<()> {
-        let mut command = as_user(world, Way::Plain, &programs()?.join("pg_ctl"));
+        let mut command = as_user(world, RunMode::Plain, &programs()?.join("pg_ctl"));
         command.args(["stop", "-m", "fast", "-w", "-D"]).arg(cluster);
         run(command)?;
         self.running.finish(Duration::from_secs(10))?;
@@ -152,15 +152,15 @@ impl Row for Database {
         self.name
     }
 
-    fn ways(&self) -> &'static [Way] {
-        if self.is_unix { Way::LOCAL } else { Way::TCP }
+    fn ways(&self) -> &'static [RunMode] {
+        if self.is_unix { RunMode::LOCAL } else { RunMode::TCP }
     }
 
     fn rounds(&self) -> usize {
         3
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let template = template(world)?;
         let cluster = world.folder(self.name, way)?.join("cluster");
         let mut copy = Command::new("cp");

@@ -9,7 +9,7 @@ use sojourn_lab::Running;
 
 use super::figures::of_lab;
 use crate::local::row::{QUICK, Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{World, free_port, listens, wait_until};
 use crate::os;
 
@@ -100,10 +100,10 @@ impl Row for Flow {
         self.name
     }
 
-    fn ways(&self) -> &'static [Way] {
+    fn ways(&self) -> &'static [RunMode] {
         match self.kind {
-            Kind::Tcp(_) => Way::ALL,
-            Kind::Unix | Kind::Pipe => &[Way::Plain, Way::Sojourn, Way::Asleep],
+            Kind::Tcp(_) => RunMode::ALL,
+            Kind::Unix | Kind::Pipe => &[RunMode::Plain, RunMode::Sojourn, RunMode::Asleep],
         }
     }
 
@@ -112,7 +112,7 @@ impl Row for Flow {
         if self.work == Work::Paces { 3 } else { 5 }
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let processors = os::processors();
         let first = processors.first().copied().unwrap_or(0);
         let last = processors.last().copied().unwrap_or(0);
@@ -120,7 +120,7 @@ impl Row for Flow {
         let mut side = Client {
             way,
             name: self.name,
-            place: Place { client: client.to_string(), server: server.to_string() },
+            place: EndPoints { client: client.to_string(), server: server.to_string() },
             kind: "",
             address: String::new(),
             work: self.work,
@@ -149,15 +149,15 @@ impl Row for Flow {
     }
 }
 
-struct Place {
+struct EndPoints {
     client: String,
     server: String,
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     name: &'static str,
-    place: Place,
+    place: EndPoints,
     /// Empty for pipes.
     kind: &'static str,
     address: String,

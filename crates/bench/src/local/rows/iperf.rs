@@ -7,7 +7,7 @@ use serde_json::Value;
 use sojourn_lab::Running;
 
 use crate::local::row::{QUICK, Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{World, free_port, run};
 
 /// See the head of the file.
@@ -22,7 +22,7 @@ impl Row for Iperf {
         3
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let port = free_port("127.0.0.1")?.to_string();
         let mut command = world.command(way, "iperf3");
         command.args(["-s", "-B", "127.0.0.1", "-p", &port, "--forceflush"]);
@@ -34,7 +34,7 @@ impl Row for Iperf {
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     port: String,
     _server: Running,
 }

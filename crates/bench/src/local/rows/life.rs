@@ -13,7 +13,7 @@ use sojourn_lab::Running;
 
 use super::figures::of_lab;
 use crate::local::row::{QUICK, Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::World;
 
 const SESSIONS: &str = "50";
@@ -28,7 +28,7 @@ struct FirstSecond;
 struct Ends;
 
 struct Client {
-    way: Way,
+    way: RunMode,
     address: String,
     measure: fn(&Client, &World, Duration) -> Result<Vec<Sample>>,
     _server: Running,
@@ -39,7 +39,7 @@ impl Row for FirstSecond {
         "first-second"
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let (address, server) = world.lab_service(way, "many-serve")?;
         Ok(Box::new(Client { way, address, measure: first, _server: server }))
     }
@@ -50,7 +50,7 @@ impl Row for Ends {
         "ends"
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let (address, server) = world.lab_service(way, "ends-serve")?;
         Ok(Box::new(Client { way, address, measure: ends, _server: server }))
     }

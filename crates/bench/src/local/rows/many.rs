@@ -8,7 +8,7 @@ use sojourn_lab::Running;
 
 use super::figures::of_lab;
 use crate::local::row::{Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::World;
 
 struct Many {
@@ -40,7 +40,7 @@ impl Row for Many {
         if self.sessions < 10_000 { 5 } else { 3 }
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let (address, server) = world.lab_service(way, "many-serve")?;
         Ok(Box::new(Client {
             way,
@@ -53,7 +53,7 @@ impl Row for Many {
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     row: &'static str,
     sessions: usize,
     address: String,

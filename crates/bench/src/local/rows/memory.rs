@@ -10,7 +10,7 @@ use anyhow::Result;
 use sojourn_lab::Running;
 
 use crate::local::row::{Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{LIMIT, World, wait_until};
 
 const FEW: u64 = 10;
@@ -24,21 +24,21 @@ impl Row for Memory {
         "memory"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::LOCAL
+    fn ways(&self) -> &'static [RunMode] {
+        RunMode::LOCAL
     }
 
     fn rounds(&self) -> usize {
         1
     }
 
-    fn prepare(&self, _world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, _world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         Ok(Box::new(Look { way }))
     }
 }
 
 struct Look {
-    way: Way,
+    way: RunMode,
 }
 
 impl Look {

@@ -12,7 +12,7 @@ use sojourn_lab::Running;
 
 use crate::local::row::{Row, Sample, Turn, Unit};
 use crate::local::server::Admin;
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{LIMIT, World, wait_until};
 
 const SESSIONS: u64 = 1000;
@@ -25,22 +25,22 @@ impl Row for Moves {
         "moves"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        &[Way::Sojourn]
+    fn ways(&self) -> &'static [RunMode] {
+        &[RunMode::Sojourn]
     }
 
     fn rounds(&self) -> usize {
         3
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let (address, server) = world.lab_service(way, "many-serve")?;
         Ok(Box::new(Client { way, address, _server: server }))
     }
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     address: String,
     _server: Running,
 }

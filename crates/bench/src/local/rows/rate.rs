@@ -8,7 +8,7 @@ use sojourn_lab::Running;
 
 use super::figures::of_lab;
 use crate::local::row::{Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::World;
 
 /// See the head of the file.
@@ -23,14 +23,14 @@ impl Row for Connections {
         9
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let (address, server) = world.lab_service(way, "rate-serve")?;
         Ok(Box::new(Client { way, address, _server: server }))
     }
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     address: String,
     _server: Running,
 }

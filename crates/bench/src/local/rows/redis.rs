@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use sojourn_lab::Running;
 
 use crate::local::row::{Row, Sample, Times, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{World, free_port, listens, run, wait_until};
 
 /// So many clients with so many requests on their way each.
@@ -33,7 +33,7 @@ impl Row for Redis {
         self.name
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let port = free_port("127.0.0.1")?;
         let mut command = world.command(way, "redis-server");
         command.arg("--dir").arg(world.folder(self.name, way)?).args(["--port", &port.to_string()]);
@@ -46,7 +46,7 @@ impl Row for Redis {
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     port: u16,
     name: &'static str,
     clients: u32,

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use sojourn_lab::Running;
 
 use crate::local::row::{Row, Sample, Times, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{World, free_port, listens, run, wait_until};
 
 const CONNECTIONS: &str = "16";
@@ -48,7 +48,7 @@ impl Row for Web {
         3
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let folder = world.folder("nginx", way)?;
         let port = free_port("127.0.0.1")?;
         fs::create_dir(folder.join("www"))?;
@@ -65,7 +65,7 @@ impl Row for Web {
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     port: u16,
     script: String,
     _server: Running,

@@ -39,14 +39,19 @@ struct Stack {
 }
 
 /// Where it is on the link.
-struct Place {
+struct LinkEndpoint {
     interface: String,
     mac: [u8; 6],
     address: std::net::Ipv4Addr,
 }
 
 impl Stack {
-    fn new(place: &Place, peer: SocketAddrV4, is_udp: bool, is_spinning: bool) -> Result<Self> {
+    fn new(
+        place: &LinkEndpoint,
+        peer: SocketAddrV4,
+        is_udp: bool,
+        is_spinning: bool,
+    ) -> Result<Self> {
         let mut device = Packets::open(&place.interface)?;
         let mut config = Config::new(EthernetAddress(place.mac).into());
         config.random_seed = u64::from(std::process::id());
@@ -207,8 +212,11 @@ impl Write for Half {
 
 /// `lab-bench`'s words, and `--interface NAME --mac ADDRESS --address ADDRESS`.
 pub(crate) fn main(words: &[String]) -> anyhow::Result<()> {
-    let mut place =
-        Place { interface: String::new(), mac: [0; 6], address: std::net::Ipv4Addr::UNSPECIFIED };
+    let mut place = LinkEndpoint {
+        interface: String::new(),
+        mac: [0; 6],
+        address: std::net::Ipv4Addr::UNSPECIFIED,
+    };
     let (mut plain, mut rest) = (Vec::new(), Vec::new());
     let mut words = words.iter();
     while let Some(word) = words.next() {

@@ -9,7 +9,7 @@ use super::client::{client, ms, pins};
 use crate::local::row::{Sample, Unit};
 use crate::local::rows::of_lab;
 use crate::net::row::{Measured, Row};
-use crate::net::way::{Wait, Way};
+use crate::net::way::{Stacks, Wait};
 use crate::net::world::{Between, World, parse};
 
 /// Bytes that the program writes at once.
@@ -49,11 +49,11 @@ impl Row for Bulk {
         "bulk"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::INTERFACES
+    fn ways(&self) -> &'static [Stacks] {
+        Stacks::INTERFACES
     }
 
-    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let length = length * 3;
         let place = world.place(way, Between::Wire)?;
         let address = place.free_name();

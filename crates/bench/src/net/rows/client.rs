@@ -6,23 +6,23 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use sojourn_lab::net::End;
 
-use crate::net::way::{Side, Wait, Way};
-use crate::net::world::{self, Place, World};
+use crate::net::way::{Side, Stacks, Wait};
+use crate::net::world::{self, Hosts, World};
 
 /// The client that measures: `lab-bench`, or a rival that takes the same words and says the same.
 pub(super) fn client(
     world: &World,
-    place: &Place,
-    (way, wait): (Way, Wait),
+    place: &Hosts,
+    (way, wait): (Stacks, Wait),
     words: &[&str],
 ) -> Result<Command> {
     let program = match way {
-        Way::Smoltcp => world::myself()?,
-        Way::Gvisor => world.gvisor().context("sojourn-bench-netstack is not there")?,
+        Stacks::Smoltcp => world::myself()?,
+        Stacks::Gvisor => world.gvisor().context("sojourn-bench-netstack is not there")?,
         _ => return Ok(place.lab(Side::Client, wait, words)),
     };
     let mut command = place.command(Side::Client, wait, program);
-    if way == Way::Smoltcp {
+    if way == Stacks::Smoltcp {
         command.arg("net-smoltcp");
     }
     // Addresses beside the host's own: its kernel takes no part, and drops what it sees of this at

@@ -9,7 +9,7 @@ use sojourn_lab::net::{Conditions, End};
 use super::bulk::of_bytes;
 use super::client::{client, ms};
 use crate::net::row::{Measured, Row};
-use crate::net::way::{Wait, Way};
+use crate::net::way::{Stacks, Wait};
 use crate::net::world::{Between, World};
 
 /// Bytes that the program writes at once.
@@ -44,13 +44,13 @@ impl Row for Loss {
         3
     }
 
-    fn ways(&self) -> &'static [Way] {
+    fn ways(&self) -> &'static [Stacks] {
         // At the other rates rivals take so long for what is queued that the run would take too
         // long.
-        if matches!(self.name, "loss-0%" | "loss-1%") { Way::MEASURED } else { Way::OURS }
+        if matches!(self.name, "loss-0%" | "loss-1%") { Stacks::MEASURED } else { Stacks::OURS }
     }
 
-    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let (warm, length) = (Duration::from_millis(1000), length * 10);
         let place = world.place(way, Between::Relay)?;
         let conditions =

@@ -8,7 +8,7 @@ use super::client::ms;
 use crate::local::row::Unit;
 use crate::local::rows::of_lab;
 use crate::net::row::{Measured, Row};
-use crate::net::way::{Side, Wait, Way};
+use crate::net::way::{Side, Stacks, Wait};
 use crate::net::world::{Between, World, parse};
 
 struct Many(usize);
@@ -28,15 +28,15 @@ impl Row for Many {
         "sessions"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::OURS
+    fn ways(&self) -> &'static [Stacks] {
+        Stacks::OURS
     }
 
     fn rounds(&self) -> usize {
         3
     }
 
-    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let place = world.place(way, Between::Wire)?;
         let address = place.free_name();
         let server = place.lab_server(Wait::Default, &["many-serve", &address])?;

@@ -9,7 +9,7 @@ use sojourn_lab::Running;
 use super::client::ms;
 use crate::local::row::{Sample, Unit};
 use crate::net::row::{Measured, Row};
-use crate::net::way::{Side, Wait, Way};
+use crate::net::way::{Side, Stacks, Wait};
 use crate::net::world::{Between, LIMIT, World, parse};
 use crate::stats::median;
 
@@ -41,15 +41,15 @@ impl Row for Rate {
         "moves"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        &[Way::Client]
+    fn ways(&self) -> &'static [Stacks] {
+        &[Stacks::Client]
     }
 
     fn rounds(&self) -> usize {
         3
     }
 
-    fn turn(&self, world: &World, way: Way, _length: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, world: &World, way: Stacks, _length: Duration) -> Result<Vec<Measured>> {
         let sessions: u64 = if world.quick { 20 } else { 500 };
         let place = world.place(way, Between::Wire)?;
         let mut admin = place.admin(Side::Client)?.context("no session server")?;
@@ -105,15 +105,15 @@ impl Row for Stall {
         "moves"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::OURS
+    fn ways(&self) -> &'static [Stacks] {
+        Stacks::OURS
     }
 
     fn rounds(&self) -> usize {
         3
     }
 
-    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let length = length * 8;
         let place = world.place(way, Between::Wire)?;
         let address = place.free_name();

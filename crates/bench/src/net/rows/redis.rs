@@ -10,14 +10,14 @@ use sojourn_lab::Running;
 use crate::local::row::Sample;
 use crate::local::rows::redis;
 use crate::net::row::{Measured, Row};
-use crate::net::way::{Side, Wait, Way};
-use crate::net::world::{Between, Place, World, await_listener};
+use crate::net::way::{Side, Stacks, Wait};
+use crate::net::world::{Between, Hosts, World, await_listener};
 
 struct Redis {
     name: &'static str,
     clients: u32,
     /// Requests a second of each way the last time, to know how many to ask for.
-    per_s: RefCell<HashMap<Way, f64>>,
+    per_s: RefCell<HashMap<Stacks, f64>>,
 }
 
 /// Requests of the first run of each way, which only finds out how fast it is.
@@ -44,15 +44,15 @@ impl Row for Redis {
         "redis"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::PROGRAMS
+    fn ways(&self) -> &'static [Stacks] {
+        Stacks::PROGRAMS
     }
 
     fn rounds(&self) -> usize {
         4
     }
 
-    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let place = world.place(way, Between::Wire)?;
         let (address, port) = place.free_address();
         let mut command = place.command(Side::Server, Wait::Default, "redis-server");
@@ -92,7 +92,7 @@ impl Redis {
     /// So many requests, which take about so long: how many a second, and the sample.
     fn run(
         &self,
-        place: &Place,
+        place: &Hosts,
         server: &Running,
         at: (&str, u16),
         what: &str,

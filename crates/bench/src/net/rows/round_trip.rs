@@ -10,7 +10,7 @@ use super::client::{client, ms, pins};
 use crate::local::row::{Sample, Unit};
 use crate::local::rows::of_lab;
 use crate::net::row::{Measured, Row};
-use crate::net::way::{Wait, Way};
+use crate::net::way::{Stacks, Wait};
 use crate::net::world::{Between, World, parse};
 
 /// Before measuring: time to become hot and to move.
@@ -55,11 +55,11 @@ impl Row for RoundTrip {
         }
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::MEASURED
+    fn ways(&self) -> &'static [Stacks] {
+        Stacks::MEASURED
     }
 
-    fn lacks(&self, world: &World, way: Way) -> Option<String> {
+    fn lacks(&self, world: &World, way: Stacks) -> Option<String> {
         world.lacks(way)
     }
 
@@ -67,10 +67,10 @@ impl Row for RoundTrip {
         if self.protocol == "tcp" { 5 } else { 3 }
     }
 
-    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let mut found = vec![self.run(world, (way, Wait::Blocking), length)?];
         // Go's runtime decides itself when to sleep.
-        if way != Way::Gvisor {
+        if way != Stacks::Gvisor {
             found.push(self.run(world, (way, Wait::Spinning), length)?);
         }
         Ok(found)
@@ -78,7 +78,7 @@ impl Row for RoundTrip {
 }
 
 impl RoundTrip {
-    fn run(&self, world: &World, how: (Way, Wait), length: Duration) -> Result<Measured> {
+    fn run(&self, world: &World, how: (Stacks, Wait), length: Duration) -> Result<Measured> {
         let (way, wait) = how;
         let place = world.place(way, Between::Wire)?;
         let address = place.free_name();

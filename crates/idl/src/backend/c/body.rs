@@ -5,7 +5,7 @@ use crate::layout;
 
 use super::emit::{Emit, Scope};
 use super::model::Passing;
-use super::op::{Op, Part, Way};
+use super::op::{Direction, Op, Part};
 use super::text::path;
 
 /// What an out-of-line part of a planned body is.
@@ -35,7 +35,7 @@ impl Emit<'_> {
     }
 
     /// Encoder of one direction: with a plan or growing.
-    pub(super) fn body_encoder(&mut self, op: &Op<'_>, way: Way) {
+    pub(super) fn body_encoder(&mut self, op: &Op<'_>, way: Direction) {
         if op.is_planned(way) {
             self.plan_struct(op, way);
             self.plan_function(op, way);
@@ -45,7 +45,7 @@ impl Emit<'_> {
         }
     }
 
-    fn plan_struct(&mut self, op: &Op<'_>, way: Way) {
+    fn plan_struct(&mut self, op: &Op<'_>, way: Direction) {
         self.w.blank();
         self.w.open(format!("struct sj_of_{}_{}_plan", op.name(), way.name()));
         self.w.line("size_t size;");
@@ -64,7 +64,7 @@ impl Emit<'_> {
         }
     }
 
-    fn plan_function(&mut self, op: &Op<'_>, way: Way) {
+    fn plan_function(&mut self, op: &Op<'_>, way: Direction) {
         let (name, args) = (op.name(), op.args());
         let way_name = way.name();
         self.w.blank();
@@ -121,7 +121,7 @@ impl Emit<'_> {
         }
     }
 
-    fn planned_put(&mut self, op: &Op<'_>, way: Way) {
+    fn planned_put(&mut self, op: &Op<'_>, way: Direction) {
         let (name, args) = (op.name(), op.args());
         let way_name = way.name();
         self.w.blank();
@@ -191,7 +191,7 @@ impl Emit<'_> {
         }
     }
 
-    fn growing_put(&mut self, op: &Op<'_>, way: Way) {
+    fn growing_put(&mut self, op: &Op<'_>, way: Direction) {
         let l = op.layout(way);
         self.w.blank();
         self.w.function(format!(
@@ -220,7 +220,7 @@ impl Emit<'_> {
     }
 
     /// Decoder of one direction into the argument structure.
-    pub(super) fn body_decoder(&mut self, op: &Op<'_>, way: Way) {
+    pub(super) fn body_decoder(&mut self, op: &Op<'_>, way: Direction) {
         let l = op.layout(way);
         let parts = op.parts(way);
         // Nothing but copies and checks: what is left in line of a decoder's state is nothing.
@@ -235,7 +235,7 @@ impl Emit<'_> {
         ));
         self.w.line("const unsigned char *sj_p = sj_d->body;");
         self.w.line("(void)sj_p, (void)sj_v;");
-        if way == Way::Reply {
+        if way == Direction::Reply {
             self.buffer_capacities(op);
         }
         if op.is_fixed(way) {
@@ -256,7 +256,7 @@ impl Emit<'_> {
             let sc = op.part_scope(part, way);
             self.agree(part.ty, &part.offset.to_string(), &sc);
         }
-        if way == Way::Request {
+        if way == Direction::Request {
             self.roomy_strings(op, &parts);
         }
         if op.is_fixed(way) {
@@ -272,10 +272,10 @@ impl Emit<'_> {
         &mut self,
         op: &Op<'o>,
         part: &Part<'o>,
-        way: Way,
+        way: Direction,
         emit: impl FnOnce(&mut Self),
     ) {
-        let (arena, provider) = match op.memory(part).filter(|_| way == Way::Reply) {
+        let (arena, provider) = match op.memory(part).filter(|_| way == Direction::Reply) {
             Some(Allocate::Pool(pool)) => (format!("&{}", path(pool)), "NULL".to_owned()),
             Some(Allocate::Fn(function)) => ("sj_d->arena".to_owned(), path(function)),
             _ => return emit(self),
@@ -287,19 +287,19 @@ impl Emit<'_> {
         self.w.line(format!("sj_dec_return(sj_d, &sj_m{k});"));
     }
 
-    fn part_get(&mut self, op: &Op<'_>, part: &Part<'_>, way: Way) {
+    fn part_get(&mut self, op: &Op<'_>, part: &Part<'_>, way: Direction) {
         let mut sc = op.part_scope(part, way);
         let o = part.offset.to_string();
         let is_inout = part.param.is_some_and(|p| p.is_in() && p.is_out());
-        if way == Way::Request {
+        if way == Direction::Request {
             sc.copy = is_inout;
         }
         match (way, part.passing) {
-            (Way::Reply, Passing::Buffer) => self.buffer_get(part, &o),
-            (Way::Request, Passing::Pointer) if !is_inout => {
+            (Direction::Reply, Passing::Buffer) => self.buffer_get(part, &o),
+            (Direction::Request, Passing::Pointer) if !is_inout => {
                 self.get_target(part.ty, &format!("sj_v->{}", part.name), &o, &sc);
             }
-            (Way::Request, Passing::Decayed) if !is_inout => {
+            (Direction::Request, Passing::Decayed) if !is_inout => {
                 let fixed = self.model.resolve(part.ty);
                 self.get_target(fixed, &part.lv, &o, &sc);
             }
@@ -308,13 +308,13 @@ impl Emit<'_> {
         self.check_range(part.ty, &part.lv, part.range);
     }
 
-    fn part_get_more(&mut self, op: &Op<'_>, part: &Part<'_>, way: Way) {
+    fn part_get_more(&mut self, op: &Op<'_>, part: &Part<'_>, way: Direction) {
         let mut sc = op.part_scope(part, way);
         let o = part.offset.to_string();
-        if way == Way::Request {
+        if way == Direction::Request {
             sc.copy = part.param.is_some_and(|p| p.is_in() && p.is_out());
         }
-        if way == Way::Reply && part.passing == Passing::Buffer {
+        if way == Direction::Reply && part.passing == Passing::Buffer {
             self.buffer_get_more(part, &o, &sc);
         } else {
             self.get_more(part.ty, &part.lv, &o, &sc);

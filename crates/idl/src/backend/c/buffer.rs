@@ -8,13 +8,13 @@ use crate::layout;
 
 use super::emit::{Emit, Scope};
 use super::model::{Passing, visit_vars};
-use super::op::{Op, Part, Way};
+use super::op::{Direction, Op, Part};
 
 impl Emit<'_> {
     /// Room of every buffer, in elements, before anything of the reply is stored.
     pub(super) fn buffer_capacities(&mut self, op: &Op<'_>) {
         let sc = op.scope();
-        for part in op.parts(Way::Reply) {
+        for part in op.parts(Direction::Reply) {
             if part.passing == Passing::Buffer {
                 let room = self.room(&part, &sc);
                 self.w.line(format!("const int64_t sj_room_{} = {room};", part.name));
@@ -128,7 +128,7 @@ impl Emit<'_> {
     /// client.
     pub(super) fn server_buffers(&mut self, op: &Op<'_>) {
         let sc = op.scope();
-        for part in op.parts(Way::Reply) {
+        for part in op.parts(Direction::Reply) {
             let only_out = part.param.is_some_and(|p| !p.is_in());
             if part.passing != Passing::Buffer || !only_out {
                 continue;
@@ -157,7 +157,7 @@ impl Emit<'_> {
     pub(super) fn server_rooms(&mut self, op: &Op<'_>) -> Vec<(String, String)> {
         let sc = op.scope();
         let mut all = Vec::new();
-        for part in op.parts(Way::Reply) {
+        for part in op.parts(Direction::Reply) {
             let Ty::Array(a) = self.model.resolve(part.ty) else { continue };
             if part.passing != Passing::Buffer || !self.mentions_out(op, &a.size) {
                 continue;

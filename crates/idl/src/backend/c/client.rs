@@ -6,7 +6,7 @@ use crate::ir::{Dir, Inproc, Interface, Sync, Ty};
 use super::ctype::{params, result_name};
 use super::emit::Emit;
 use super::model::Passing;
-use super::op::{Op, Table, Way, operations};
+use super::op::{Direction, Op, Table, operations};
 use super::text::{Text, path};
 
 /// A way to wait as the numbers of `sj_wait`: which, and microseconds of spinning.
@@ -150,7 +150,7 @@ fn remote(emit: &mut Emit<'_>, op: &Op<'_>) {
         .function(format!("SJ_INLINE sj_status sj_of_{name}_remote(sj_stub *sj_s, {args} *sj_v)"));
     emit.w.line("sj_out sj_o;");
     emit.w.line("sj_enc sj_e;");
-    let arena = op.needs_arena(Way::Request);
+    let arena = op.needs_arena(Direction::Request);
     if arena {
         emit.w.line("SJ_ALIGNED(16) unsigned char sj_memory[SJ_STUB_STACK];");
         emit.w.line("sj_arena sj_a;");
@@ -193,7 +193,7 @@ fn send(emit: &mut Emit<'_>, op: &Op<'_>, arena: &str, limit: &str) {
             w.line(format!("    return sj_arena_free(&sj_a), {status};"));
         }
     };
-    if op.is_planned(Way::Request) {
+    if op.is_planned(Direction::Request) {
         w.line(format!("struct sj_of_{name}_request_plan sj_p;"));
         w.line(format!("sj_enc_init(&sj_e, {arena}, {limit});"));
         w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_request_plan(&sj_e, sj_v, &sj_p)))"));
@@ -201,10 +201,10 @@ fn send(emit: &mut Emit<'_>, op: &Op<'_>, arena: &str, limit: &str) {
         w.line(format!("sj_start(sj_s->connection, {opnum}, sj_p.size, &sj_o);"));
         w.line("if (SJ_UNLIKELY(!sj_o.body))");
         fail(w, "SJ_TOO_LARGE");
-        w.line(format!("sj_enc_into(&sj_e, &sj_o, {});", op.layout(Way::Request).size));
+        w.line(format!("sj_enc_into(&sj_e, &sj_o, {});", op.layout(Direction::Request).size));
         w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_request_put(&sj_e, sj_v, &sj_p)))"));
         fail(w, "SJ_INVALID");
-        if !op.is_fixed(Way::Request) {
+        if !op.is_fixed(Direction::Request) {
             w.line("sj_enc_attach(&sj_e, &sj_o);");
         }
     } else {

@@ -10,7 +10,7 @@ use crate::layout;
 
 use super::emit::Emit;
 use super::model::Passing;
-use super::op::{Op, Part, Way};
+use super::op::{Direction, Op, Part};
 
 /// Larger elements are left to the decoder: a count times this cannot overflow.
 const ELEMENT_MAX: u64 = 1 << 30;
@@ -30,7 +30,7 @@ impl Op<'_> {
     /// Whether requests of this operation have a short way: at least one array or string, and
     /// nothing that needs memory.
     pub(super) fn has_short_way(&self) -> bool {
-        let parts = self.parts(Way::Request);
+        let parts = self.parts(Direction::Request);
         self.op.acf.max_message.is_none()
             && !self.op.params.iter().any(|p: &Param| p.dir == crate::ir::Dir::InOut)
             && parts.iter().all(|p| self.short(p.ty).is_some())
@@ -68,8 +68,8 @@ impl Emit<'_> {
         if !op.has_short_way() {
             return;
         }
-        let l = op.layout(Way::Request);
-        let parts = op.parts(Way::Request);
+        let l = op.layout(Direction::Request);
+        let parts = op.parts(Direction::Request);
         self.w.blank();
         self.w.function(format!(
             "SJ_INLINE bool sj_of_{}_request_short(const sj_in *sj_m, {} *sj_v)",
@@ -112,7 +112,7 @@ impl Emit<'_> {
             self.check_bytes(ty, &o, "true");
             self.w.line(format!("sj_v->{} = ({cast})(uintptr_t)(sj_p + {o});", part.name));
         } else {
-            let sc = op.part_scope(part, Way::Request);
+            let sc = op.part_scope(part, Direction::Request);
             self.get(part.ty, &part.lv, &o, &sc);
         }
         self.check_range(part.ty, &part.lv, part.range);
@@ -121,7 +121,7 @@ impl Emit<'_> {
     fn short_array(&mut self, op: &Op<'_>, part: &Part<'_>, a: &Array) {
         let (k, o) = (self.fresh(), part.offset);
         let size = self.model.size(&a.element);
-        let sc = op.part_scope(part, Way::Request);
+        let sc = op.part_scope(part, Direction::Request);
         let count = self.array_numbers(a, &sc).2;
         let cast = self.model.name(part.ty);
         self.w.line(format!("const uint32_t sj_n{k} = sj_ld32(sj_p + {o});"));
@@ -135,7 +135,7 @@ impl Emit<'_> {
     fn short_string(&mut self, op: &Op<'_>, part: &Part<'_>, s: &StringTy) {
         let (k, o) = (self.fresh(), part.offset);
         let (width, cast) = if s.wide { (2, "uint16_t *") } else { (1, "char *") };
-        let sc = op.part_scope(part, Way::Request);
+        let sc = op.part_scope(part, Direction::Request);
         self.w.line(format!("const size_t sj_n{k} = sj_ld32(sj_p + {o});"));
         self.w.line(format!("const unsigned char *sj_q{k};"));
         self.w.require(format!("sj_ld32(sj_p + {o} + 4) == 1"));

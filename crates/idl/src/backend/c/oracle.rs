@@ -6,7 +6,7 @@ use crate::ir::{Interface, Param, Ty};
 use super::ctype::result_name;
 use super::emit::Emit;
 use super::model::Passing;
-use super::op::{Op, Table, Way};
+use super::op::{Direction, Op, Table};
 use super::testgen::{begin_call, tested};
 use super::text::path;
 
@@ -138,8 +138,8 @@ fn implementation_reply(emit: &mut Emit<'_>, op: &Op<'_>) {
 pub(super) fn mutations(emit: &mut Emit<'_>, interfaces: &[&Interface]) {
     for interface in interfaces {
         for op in tested(emit.model, interface) {
-            for way in [Way::Request, Way::Reply] {
-                if way == Way::Request || !op.op.oneway {
+            for way in [Direction::Request, Direction::Reply] {
+                if way == Direction::Request || !op.op.oneway {
                     mutate(emit, &op, way);
                 }
             }
@@ -156,8 +156,8 @@ pub(super) fn mutations(emit: &mut Emit<'_>, interfaces: &[&Interface]) {
     w.open("for (; t.k < rounds; t.k++)");
     for interface in interfaces {
         for op in tested(emit.model, interface) {
-            for way in [Way::Request, Way::Reply] {
-                if way == Way::Request || !op.op.oneway {
+            for way in [Direction::Request, Direction::Reply] {
+                if way == Direction::Request || !op.op.oneway {
                     w.line(format!("sj_mutate_{}_{}(&t);", op.name(), way.name()));
                 }
             }
@@ -169,7 +169,7 @@ pub(super) fn mutations(emit: &mut Emit<'_>, interfaces: &[&Interface]) {
     w.close();
 }
 
-fn mutate(emit: &mut Emit<'_>, op: &Op<'_>, way: Way) {
+fn mutate(emit: &mut Emit<'_>, op: &Op<'_>, way: Direction) {
     let (name, way_name, opnum) = (op.name(), way.name(), op.op.opnum);
     let types = emit.model.m.types.len();
     emit.w.blank();
@@ -180,7 +180,7 @@ fn mutate(emit: &mut Emit<'_>, op: &Op<'_>, way: Way) {
     emit.w.line(format!("{} sj_v;", op.args()));
     begin_call(emit, op, "sj_v");
     let w = &mut emit.w;
-    if way == Way::Reply {
+    if way == Direction::Reply {
         w.line(format!("sj_draw_{name}_reply(&sj_r, &sj_v);"));
     }
     w.line(format!("const sj_test_body sj_p = sj_bytes_{name}_{way_name}(&sj_a, &sj_v);"));
@@ -204,7 +204,7 @@ fn mutate(emit: &mut Emit<'_>, op: &Op<'_>, way: Way) {
     w.line(format!("sj_prepare_{name}(&sj_r, &sj_w);"));
     w.line("sj_dec sj_d;");
     w.line("sj_dec_init(&sj_d, &sj_i, &sj_a, (sj_t->k & 1) == 0);");
-    if way == Way::Request && op.has_short_way() {
+    if way == Direction::Request && op.has_short_way() {
         w.line("/* What the short way takes, the decoder takes, with the same values. */");
         w.line(format!("{} sj_k = sj_w;", op.args()));
         w.line(format!("const bool sj_short = sj_of_{name}_request_short(&sj_i, &sj_k);"));

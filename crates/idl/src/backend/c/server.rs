@@ -6,7 +6,7 @@ use super::client::argument_names;
 use super::ctype::{params, result_name};
 use super::emit::Emit;
 use super::model::{Model, Passing};
-use super::op::{Op, Table, Way, operations};
+use super::op::{Direction, Op, Table, operations};
 use super::text::{Text, path};
 
 /// Larger values than this are kept in the arena, not on the stack.
@@ -169,32 +169,32 @@ fn answer(emit: &mut Emit<'_>, op: &Op<'_>, table: &Table) {
         op.args()
     ));
     w.line("sj_enc sj_e;");
-    let limit = if op.is_fixed(Way::Reply) {
+    let limit = if op.is_fixed(Direction::Reply) {
         "SIZE_MAX".to_owned()
     } else {
         op.threshold("sj_reference_threshold()")
     };
-    if op.is_planned(Way::Reply) {
+    if op.is_planned(Direction::Reply) {
         w.line(format!("struct sj_of_{name}_reply_plan sj_p;"));
         w.line(format!("sj_enc_init(&sj_e, sj_a, {limit});"));
         w.line("(void)sj_k, (void)sj_i;");
         w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_reply_plan(&sj_e, sj_v, &sj_p)))"));
         w.line("    return sj_service_failed(&sj_e);");
         w.line("sj_reply_start(sj_s->server, sj_t, sj_p.size, sj_o);");
-        if !op.parts(Way::Reply).is_empty() {
+        if !op.parts(Direction::Reply).is_empty() {
             w.line("if (SJ_UNLIKELY(!sj_o->body))");
             w.line("    return SJ_FAULT_TOO_LARGE;");
         }
-        w.line(format!("sj_enc_into(&sj_e, sj_o, {});", op.layout(Way::Reply).size));
+        w.line(format!("sj_enc_into(&sj_e, sj_o, {});", op.layout(Direction::Reply).size));
         w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_reply_put(&sj_e, sj_v, &sj_p)))"));
         w.line("    return sj_service_failed(&sj_e);");
-        if !op.is_fixed(Way::Reply) {
+        if !op.is_fixed(Direction::Reply) {
             w.line("sj_service_attach(sj_s, &sj_e, sj_o);");
         }
         w.line("return SJ_OUTCOME_REPLY;");
     } else {
         w.line(format!("sj_enc_init_grow(&sj_e, sj_a, {limit}, &sj_s->scratch);"));
-        if op.needs_service(Way::Reply) {
+        if op.needs_service(Direction::Reply) {
             w.line(format!("sj_service_enc(sj_s, sj_k, sj_i, {rundown}, &sj_e);"));
         } else {
             w.line("(void)sj_k, (void)sj_i;");
@@ -228,7 +228,7 @@ fn run(emit: &mut Emit<'_>, op: &Op<'_>, table: &Table) {
     let w = &mut emit.w;
     w.line("sj_invocation *sj_n = sj_service_invocation(sj_s, sj_x);");
     w.line("(void)sj_v, (void)sj_o;");
-    if op.parts(Way::Reply).iter().any(|p| op.model.has_descriptor(p.ty)) {
+    if op.parts(Direction::Reply).iter().any(|p| op.model.has_descriptor(p.ty)) {
         w.line("sj_s->in = &sj_x->in;");
     }
     let function = match &op.op.acf.impl_server {
@@ -291,7 +291,7 @@ fn serve(emit: &mut Emit<'_>, op: &Op<'_>, is_only: bool) {
     }
     storage(op, w);
     w.line("sj_dec_init(&sj_d, &sj_x->in, &sj_s->arena, true);");
-    if op.needs_service(Way::Request) {
+    if op.needs_service(Direction::Request) {
         w.line("sj_service_contexts(sj_s, sj_x, &sj_d);");
     }
     w.line("sj_outcome sj_r;");
@@ -299,7 +299,7 @@ fn serve(emit: &mut Emit<'_>, op: &Op<'_>, is_only: bool) {
     w.line(format!("    sj_r = sj_of_{name}_run(sj_i, sj_s, sj_x, &sj_v, sj_o);"));
     w.line("else");
     w.line(format!("    sj_r = sj_service_refuse(&sj_d, {violation});"));
-    let parts = op.parts(Way::Request).into_iter().chain(op.parts(Way::Reply));
+    let parts = op.parts(Direction::Request).into_iter().chain(op.parts(Direction::Reply));
     if parts.into_iter().any(|p| op.model.has_marshal(p.ty)) {
         w.line("sj_cleanup_run(&sj_s->cleanup);");
     }
@@ -334,7 +334,7 @@ fn kind(op: &Op<'_>, w: &mut Text) {
 
 /// Where `out` and `in, out` parameters are while the implementation runs: zero to begin with.
 fn storage(op: &Op<'_>, w: &mut Text) {
-    for part in op.parts(Way::Reply) {
+    for part in op.parts(Direction::Reply) {
         let is_in = part.param.is_some_and(crate::ir::Param::is_in);
         if part.passing == Passing::Buffer || (op.op.acf.deferred && !is_in) {
             continue;

@@ -7,7 +7,7 @@ use crate::ir::{Dir, Interface, Ty};
 use super::client::argument_names;
 use super::emit::Emit;
 use super::model::{Model, Passing};
-use super::op::{Op, Part, Way, operations};
+use super::op::{Direction, Op, Part, operations};
 use super::random::{Item, List};
 
 /// Operations that tests can call: not those whose stubs the user writes.
@@ -20,8 +20,8 @@ pub(super) fn common(emit: &mut Emit<'_>, interfaces: &[&Interface]) {
     emit.draw_functions();
     for interface in interfaces {
         for op in tested(emit.model, interface) {
-            for way in [Way::Request, Way::Reply] {
-                if way == Way::Reply && op.op.oneway {
+            for way in [Direction::Request, Direction::Reply] {
+                if way == Direction::Reply && op.op.oneway {
                     continue;
                 }
                 draw_way(emit, &op, way);
@@ -32,7 +32,7 @@ pub(super) fn common(emit: &mut Emit<'_>, interfaces: &[&Interface]) {
     }
 }
 
-fn draw_way(emit: &mut Emit<'_>, op: &Op<'_>, way: Way) {
+fn draw_way(emit: &mut Emit<'_>, op: &Op<'_>, way: Direction) {
     let parts = op.parts(way);
     emit.w.blank();
     emit.w.function(format!(
@@ -65,7 +65,7 @@ fn draw_way(emit: &mut Emit<'_>, op: &Op<'_>, way: Way) {
     types.extend(op.op.result.iter());
     let known = (0_u32..)
         .zip(&op.op.params)
-        .filter(|(_, p)| way == Way::Reply && p.dir == Dir::In)
+        .filter(|(_, p)| way == Direction::Reply && p.dir == Dir::In)
         .map(|(i, _)| i)
         .collect();
     // Sizes are checked for what travels, and in a request for the buffers of what will come back.
@@ -96,7 +96,7 @@ fn prepare(emit: &mut Emit<'_>, op: &Op<'_>) {
     ));
     emit.w.line("(void)sj_r, (void)sj_v;");
     let sc = op.scope();
-    for part in op.parts(Way::Reply) {
+    for part in op.parts(Direction::Reply) {
         if part.passing == Passing::Buffer && part.param.is_some_and(|p| !p.is_in()) {
             let (element, cast) = match emit.model.resolve(part.ty) {
                 Ty::Array(a) => (emit.model.name(&a.element), emit.model.name(part.ty)),
@@ -116,7 +116,7 @@ fn prepare(emit: &mut Emit<'_>, op: &Op<'_>) {
 }
 
 /// The body of one direction in memory of its own, everything in form 1.
-fn bytes(emit: &mut Emit<'_>, op: &Op<'_>, way: Way) {
+fn bytes(emit: &mut Emit<'_>, op: &Op<'_>, way: Direction) {
     let (name, way_name) = (op.name(), way.name());
     let w = &mut emit.w;
     w.blank();

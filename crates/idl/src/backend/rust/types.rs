@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::ir::{
-    Arm, Const, ConstType, ConstValue, Doc, Enum, Field, Scalar, Struct, TypeDef, TypeId, TypeKind,
-    Union,
+    Arm, Const, ConstType, ConstValue, Doc, Enum, Field, Scalar, Struct, Ty, TypeDef, TypeId,
+    TypeKind, Union,
 };
 
 use super::model::{Gen, Shape, scalar};
@@ -200,17 +200,27 @@ impl<'a> Gen<'a> {
         }
     }
 
-    /// The arms of a union with their names.
+    /// The arms of a union with their names. One without a member has that of its case.
     pub(super) fn union_variants(&self, u: &'a Union) -> Vec<Variant<'a>> {
         let name = |arm: &Arm| match (&arm.field, arm.cases.first()) {
             (Some(field), _) => names::camel(&field.name),
-            (None, Some(case)) => format!("Case{}", case.to_string().replace('-', "Minus")),
+            (None, Some(case)) => self
+                .member_of(&u.switch, *case)
+                .unwrap_or_else(|| format!("Case{}", case.to_string().replace('-', "Minus"))),
             (None, None) => "Other".to_owned(),
         };
         let names = names::unique(u.arms.iter().map(name).collect());
         let variant =
             |(arm, name): (&'a Arm, String)| Variant { name, arm, has_tag: arm.cases.len() != 1 };
         u.arms.iter().zip(names).map(variant).collect()
+    }
+
+    /// The name of the member with that value, if the type is an enumeration.
+    fn member_of(&self, ty: &Ty, value: i128) -> Option<String> {
+        let Shape::Enum(id) = self.shape(ty) else { return None };
+        let TypeKind::Enum(e) = &self.module.types.get(id.0 as usize)?.kind else { return None };
+        let at = e.members.iter().position(|member| i128::from(member.value) == value)?;
+        self.variants(e).into_iter().nth(at)
     }
 
     /// Every constant.

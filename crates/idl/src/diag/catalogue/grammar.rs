@@ -1,13 +1,13 @@
 //! `SJ01`: grammar.
 
-use super::entry::{Entry, Sample, idl};
+use super::explanation::{Explanation, Sample, idl};
 use crate::diag::codes;
 
 fn deep(levels: usize) -> Vec<u8> {
     format!("const long A = {}1{};", "(".repeat(levels), ")".repeat(levels)).into_bytes()
 }
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[Explanation] = &[
     idl(
         codes::UNEXPECTED_TOKEN,
         "something else is expected here",
@@ -29,7 +29,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "interface i { void f([in] long register); }",
         "interface i { void f([in] long registration); }",
     ),
-    Entry {
+    Explanation {
         code: codes::TOO_DEEP,
         title: "nested too deeply",
         text: "Constructs may stand inside one another to a depth of 64, a declaration may have 16 pointers and dimensions, and types may stand in place inside one another to a depth of 256. No file that people write comes near; the bound keeps hostile input from exhausting the compiler. Give inner parts names with typedef or const, and point to inner types instead of holding them.",

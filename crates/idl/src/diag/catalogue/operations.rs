@@ -1,6 +1,6 @@
 //! `SJ05`: operations and interfaces.
 
-use super::entry::{Entry, Sample, idl};
+use super::explanation::{Explanation, Sample, idl};
 use crate::diag::codes;
 
 fn operations(count: usize) -> Vec<u8> {
@@ -14,7 +14,7 @@ fn operations(count: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[Explanation] = &[
     idl(
         codes::NO_DIRECTION,
         "a parameter without direction",
@@ -71,7 +71,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "interface i { void f([in] long a); void f([in] double a); }",
         "interface i { void f([in] long a); void g([in] double a); }",
     ),
-    Entry {
+    Explanation {
         code: codes::TOO_MANY_OPERATIONS,
         title: "too many operations",
         text: "Operations are numbered with 16 bits, those of the base interfaces first, and the last number is taken by the binding call. Divide the interface.",

@@ -1,7 +1,7 @@
 //! Transfers: both ways at once, or question and answer, with every byte checked.
 
-use crate::link::{self, How, Link};
-use crate::wait::Way;
+use crate::link::{self, How, Side};
+use crate::wait::WaitCall;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -167,7 +167,7 @@ fn parse(options: &[String]) -> Result<Plan> {
 }
 
 /// Both ways at once, `bytes` each, then the end.
-fn exchange(link: Link, plan: &Plan, is_first: bool) -> Result<String> {
+fn exchange(link: Side, plan: &Plan, is_first: bool) -> Result<String> {
     let (mine, theirs) = (plan.seed + u64::from(is_first), plan.seed + u64::from(!is_first));
     if plan.way == "blocking" {
         exchange_by_threads(link, plan, mine, theirs)?;
@@ -177,8 +177,8 @@ fn exchange(link: Link, plan: &Plan, is_first: bool) -> Result<String> {
     Ok(format!("{} bytes each way", plan.bytes))
 }
 
-fn exchange_by_threads(link: Link, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
-    let Link { input, mut output, .. } = link;
+fn exchange_by_threads(link: Side, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
+    let Side { input, mut output, .. } = link;
     let is_socket = output.is_socket();
     std::thread::scope(|scope| -> Result<()> {
         let sender = scope.spawn(move || -> Result<()> {
@@ -214,7 +214,7 @@ fn exchange_by_threads(link: Link, plan: &Plan, mine: u64, theirs: u64) -> Resul
     })
 }
 
-fn expect_end(link: &Link) -> Result<()> {
+fn expect_end(link: &Side) -> Result<()> {
     let mut rest = Vec::new();
     (&link.input).read_to_end(&mut rest)?;
     if rest.is_empty() {
@@ -224,11 +224,11 @@ fn expect_end(link: &Link) -> Result<()> {
     }
 }
 
-fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
+fn exchange_by_waiting(mut link: Side, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
     let (input, output) = (link.input.as_raw_fd(), link.output.number());
     link::set_nonblocking(input)?;
     link::set_nonblocking(output)?;
-    let way = Way::new(&plan.way, input, output)?;
+    let way = WaitCall::new(&plan.way, input, output)?;
     let mut random = Random(mine);
     let mut buf = vec![0; plan.size_max];
     let (mut sent, mut got, mut ended, mut step) = (0, 0, false, 0);
@@ -258,7 +258,10 @@ fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> R
             if sent == bytes {
                 link.output.end()?;
             }
-            if matches!(way, Way::Poll | Way::Select | Way::Epoll { is_edge: false, .. }) {
+            if matches!(
+                way,
+                WaitCall::Poll | WaitCall::Select | WaitCall::Epoll { is_edge: false, .. }
+            ) {
                 break;
             }
         }
@@ -273,7 +276,10 @@ fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> R
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
-            if matches!(way, Way::Poll | Way::Select | Way::Epoll { is_edge: false, .. }) {
+            if matches!(
+                way,
+                WaitCall::Poll | WaitCall::Select | WaitCall::Epoll { is_edge: false, .. }
+            ) {
                 break;
             }
         }
@@ -286,13 +292,13 @@ fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> R
 }
 
 /// Question and answer, `rounds` times, of sizes up to `size_max`.
-fn converse(mut link: Link, plan: &Plan, is_first: bool) -> Result<String> {
+fn converse(mut link: Side, plan: &Plan, is_first: bool) -> Result<String> {
     let mut random = Random(plan.seed);
     let mut buf = vec![0; plan.size_max];
     let (input, output) = (link.input.as_raw_fd(), link.output.number());
     let way = match plan.way.as_str() {
         "blocking" => None,
-        name => Some(Way::new(name, input, output)?),
+        name => Some(WaitCall::new(name, input, output)?),
     };
     let mut at = 0;
     'rounds: for round in 0..plan.rounds {

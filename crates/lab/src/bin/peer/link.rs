@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// One side's descriptors: the same number for sockets.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Side {
     pub(crate) input: File,
     pub(crate) output: Output,
     /// The other side, if this one started it.
@@ -69,7 +69,7 @@ impl Drop for Output {
     }
 }
 
-impl Link {
+impl Side {
     fn of_socket(fd: OwnedFd) -> Self {
         let input = File::from(fd);
         // The same number would do; a second one would make it a duplicate, which is another test.
@@ -80,25 +80,25 @@ impl Link {
 }
 
 /// Waits for a client.
-pub(crate) fn accept(kind: &str, address: &str) -> Result<Link> {
+pub(crate) fn accept(kind: &str, address: &str) -> Result<Side> {
     match kind {
         "tcp" => {
             let listener = TcpListener::bind(address)?;
             println!("listening {}", listener.local_addr()?);
             let (stream, _) = listener.accept()?;
             stream.set_nodelay(true)?;
-            Ok(Link::of_socket(stream.into()))
+            Ok(Side::of_socket(stream.into()))
         }
         "unix" => {
             let listener = UnixListener::bind(address)?;
-            Ok(Link::of_socket(listener.accept()?.0.into()))
+            Ok(Side::of_socket(listener.accept()?.0.into()))
         }
         other => Err(Error::other(format!("no such kind to listen on: {other}"))),
     }
 }
 
 /// Connects to a server that may not be there yet.
-pub(crate) fn connect(kind: &str, address: &str) -> Result<Link> {
+pub(crate) fn connect(kind: &str, address: &str) -> Result<Side> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let fd: Result<OwnedFd> = match kind {
@@ -110,7 +110,7 @@ pub(crate) fn connect(kind: &str, address: &str) -> Result<Link> {
             other => return Err(Error::other(format!("no such kind to connect by: {other}"))),
         };
         match fd {
-            Ok(fd) => return Ok(Link::of_socket(fd)),
+            Ok(fd) => return Ok(Side::of_socket(fd)),
             Err(error) if Instant::now() > deadline => return Err(error),
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
@@ -118,7 +118,7 @@ pub(crate) fn connect(kind: &str, address: &str) -> Result<Link> {
 }
 
 /// Runs this program again as the other side, joined to us by its standard input and output.
-pub(crate) fn pair(kind: &str, words: &[String]) -> Result<Link> {
+pub(crate) fn pair(kind: &str, words: &[String]) -> Result<Side> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("inherit").args(words);
     if kind == "pipe" {
@@ -127,27 +127,27 @@ pub(crate) fn pair(kind: &str, words: &[String]) -> Result<Link> {
             return Err(Error::other("no pipes"));
         };
         let output = Output::new(OwnedFd::from(stdin).into(), false);
-        return Ok(Link { input: OwnedFd::from(stdout).into(), output, child: Some(child) });
+        return Ok(Side { input: OwnedFd::from(stdout).into(), output, child: Some(child) });
     }
     let (ours, theirs) = UnixStream::pair()?;
     let theirs = OwnedFd::from(theirs);
     let child = command.stdin(theirs.try_clone()?).stdout(theirs).spawn()?;
     drop(command);
-    let mut link = Link::of_socket(ours.into());
+    let mut link = Side::of_socket(ours.into());
     link.child = Some(child);
     Ok(link)
 }
 
 /// Standard input and output are the link.
-pub(crate) fn inherited(kind: &str) -> Link {
+pub(crate) fn inherited(kind: &str) -> Side {
     // SAFETY: the descriptors were given to this program for this purpose; nothing else uses them.
     let input = unsafe { OwnedFd::from_raw_fd(0) };
     if kind != "pipe" {
-        return Link::of_socket(input);
+        return Side::of_socket(input);
     }
     // SAFETY: as above.
     let output = Output::new(unsafe { File::from_raw_fd(1) }, false);
-    Link { input: input.into(), output, child: None }
+    Side { input: input.into(), output, child: None }
 }
 
 /// Makes a descriptor non-blocking.

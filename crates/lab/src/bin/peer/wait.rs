@@ -8,7 +8,7 @@ const LIMIT_MS: i32 = 30_000;
 
 /// A way to wait.
 #[derive(Debug)]
-pub(crate) enum Way {
+pub(crate) enum WaitCall {
     Poll,
     Select,
     Epoll { set: RawFd, is_edge: bool },
@@ -21,7 +21,7 @@ pub(crate) struct Found {
     pub(crate) output: bool,
 }
 
-impl Way {
+impl WaitCall {
     pub(crate) fn new(name: &str, input: RawFd, output: RawFd) -> Result<Self> {
         match name {
             "poll" => Ok(Self::Poll),

@@ -102,8 +102,8 @@ impl Thread {
         self.joined.insert(offer.local, joined);
         lock(&self.engine.rings).again();
         self.watch_descriptor(offer.fd, session.slot());
-        // What stirred before it was watched is looked at once.
-        session.kernel_stirred();
+        // An event from before it was watched is looked at once.
+        session.kernel_event();
         fault::point("library.joined");
         Ok(())
     }

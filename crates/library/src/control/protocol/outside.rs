@@ -11,7 +11,7 @@ use super::living::watch_thread;
 use crate::fds::own::{receive_descriptors, send_descriptors};
 use crate::host::look::{Direct, Look};
 use crate::remote::carry_server::{ANSWER_LIMIT, open_connection};
-use crate::remote::lent::Lent;
+use crate::remote::delegation::Delegation;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -57,7 +57,7 @@ pub(super) enum Word {
     /// It is gone.
     Gone,
     Join(Box<Brought>),
-    Lend(Box<Lent>),
+    Delegate(Box<Delegation>),
     /// Without descriptors.
     Event(EventT),
     /// No word of the server's: a session that it knows to be home is forgotten in its turn.
@@ -190,9 +190,9 @@ impl Outside {
     pub(super) fn next(&mut self, mapped: &AtomicU64) -> Word {
         let Some(client) = &mut self.client else { return Word::Nothing };
         match client.with_deadline(Deadline::after(ANSWER_LIMIT)).next() {
-            Ok(EventT::Case0) => Word::Nothing,
+            Ok(EventT::None) => Word::Nothing,
             Ok(EventT::Join(join)) => Word::Join(Box::new(self.bring(join, mapped))),
-            Ok(EventT::Lend(lent)) => Word::Lend(Box::new(self.open_lent(lent))),
+            Ok(EventT::Lend(terms)) => Word::Delegate(Box::new(self.open_delegation(terms))),
             Ok(other) => Word::Event(other),
             Err(_) => Word::Gone,
         }
@@ -224,11 +224,11 @@ impl Outside {
         Brought { join, region, own, peer, has_peer, passed }
     }
 
-    fn open_lent(&self, mut lent: LendT) -> Lent {
-        let record = take(&mut lent.record).and_then(|file| sojourn_pump::parcel::open(file).ok());
-        let packets = take(&mut lent.packets);
+    fn open_delegation(&self, mut terms: LendT) -> Delegation {
+        let record = take(&mut terms.record).and_then(|file| sojourn_pump::sealed::open(file).ok());
+        let packets = take(&mut terms.packets);
         let passed = packets.map_or(0, |packets| self.pass_on(&[packets.as_fd()]));
-        Lent { lent, record, passed }
+        Delegation { terms, record, passed }
     }
 
     /// Puts descriptors into the bell's socket, to be taken in the program's table. How many.

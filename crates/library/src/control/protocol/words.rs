@@ -7,7 +7,7 @@
 use super::outside::Word;
 use super::thread::{Joined, Thread};
 use crate::process::engine::Job;
-use crate::remote::lent::Lent;
+use crate::remote::delegation::Delegation;
 use crate::remote::net::Net;
 use core::time::Duration;
 use sojourn_session::{EventT, KindT, ReasonT, RecallT};
@@ -39,7 +39,7 @@ impl Thread {
         while let Some(word) = self.words.front() {
             let (passed, may_wait) = match word {
                 Word::Join(brought) => (brought.passed, true),
-                Word::Lend(lent) => (lent.passed, false),
+                Word::Delegate(delegation) => (delegation.passed, false),
                 _ => (0, false),
             };
             let mut placed = Some(Vec::new());
@@ -79,7 +79,9 @@ impl Thread {
     fn do_word(&mut self, word: Word, placed: Option<Vec<Held>>) {
         match word {
             Word::Join(brought) => self.join(*brought, placed),
-            Word::Lend(lent) => self.carry(&lent, placed.and_then(|mut placed| placed.pop())),
+            Word::Delegate(delegation) => {
+                self.carry(&delegation, placed.and_then(|mut placed| placed.pop()))
+            }
             Word::Event(event) => self.do_event(event),
             Word::Forget(local) => self.forget(local),
             Word::Nothing | Word::Gone => {}
@@ -116,20 +118,20 @@ impl Thread {
                     self.decline(&offer);
                 }
             }
-            EventT::Case0 | EventT::Join(_) | EventT::Lend(_) => {}
+            EventT::None | EventT::Join(_) | EventT::Lend(_) => {}
         }
     }
 
     /// A session is this process's to carry.
-    fn carry(&mut self, lent: &Lent, packets: Option<Held>) {
-        let Some(session) = self.session(lent.lent.local) else { return };
-        let joined = self.joined.get_mut(&lent.lent.local);
+    fn carry(&mut self, delegation: &Delegation, packets: Option<Held>) {
+        let Some(session) = self.session(delegation.terms.local) else { return };
+        let joined = self.joined.get_mut(&delegation.terms.local);
         let other = joined.and_then(|Joined { other, .. }| other.take());
         // Without a connection for the way home it is not begun.
         let net = Net::start(self.library, self.engine).filter(|net| net.has_server(self.library));
         let begins = net.zip(other).is_some_and(|(net, other)| match session.kind() {
-            KindT::Udp => net.begin_datagrams(session, other, (lent, packets)),
-            _ => net.begin(self.engine, session, other, (lent, packets)),
+            KindT::Udp => net.begin_datagrams(session, other, (delegation, packets)),
+            _ => net.begin(self.engine, session, other, (delegation, packets)),
         });
         // Called home before it was here: whoever did may not have found it.
         let is_called_home = session.stream().is_some_and(|stream| stream.is_frozen());

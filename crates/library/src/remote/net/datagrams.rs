@@ -9,7 +9,7 @@ use crate::process::engine::Job;
 use crate::process::library::library;
 use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::carry_server::Connected;
-use crate::remote::lent::Lent;
+use crate::remote::delegation::Delegation;
 use crate::session::Session;
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
@@ -18,7 +18,7 @@ use rustix::io::IoSlice;
 use sojourn_ipc::Deadline;
 use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_proto::udp::{Limits, Socket};
-use sojourn_pump::{Datagrams, Sent, Source, now, parcel};
+use sojourn_pump::{Datagrams, Sent, Source, now, sealed};
 use sojourn_session::{LendT, WayT};
 use sojourn_shm::Held;
 use sojourn_stream::Stream;
@@ -34,8 +34,8 @@ const BYTES_FOR_ONE: u32 = 512;
 
 /// How long the server may take to give back what was never carried here, and how often it is
 /// looked whether it has.
-const STRAYS_LIMIT: Duration = Duration::from_millis(200);
-const STRAYS_SLICE: Duration = Duration::from_micros(100);
+const IN_TRANSIT_LIMIT: Duration = Duration::from_millis(200);
+const IN_TRANSIT_SLICE: Duration = Duration::from_micros(100);
 
 /// Whether a record has datagrams that its program has not read.
 pub(crate) fn has_unread(record: &SessionRecord) -> bool {
@@ -59,16 +59,16 @@ impl Net {
         &self,
         session: &Session,
         other: Stream,
-        (lent, packets): (&Lent, Option<Held>),
+        (delegation, packets): (&Delegation, Option<Held>),
     ) -> bool {
-        let made = lent.record.as_ref().and_then(|record| {
+        let made = delegation.record.as_ref().and_then(|record| {
             let limits = limits_of(record)?;
             Socket::import(record, &limits).ok()
         });
-        let lent = &lent.lent;
+        let terms = &delegation.terms;
         let Some(socket) = made.map(|socket| Arc::new(Mutex::new(socket))) else { return false };
         let mut pump = lock(&self.pump);
-        if !self.has_link(&mut pump, lent, packets) {
+        if !self.has_link(&mut pump, terms, packets) {
             return false;
         }
         // SYNC: under the pump's lock, before this is claimed; pairs with `withdraw`, as in
@@ -76,15 +76,15 @@ impl Net {
         fence(Ordering::SeqCst);
         if !other.claim() {
             drop(pump);
-            self.return_strays((session.slot(), lent), (socket, other));
+            self.return_in_transit((session.slot(), terms), (socket, other));
             return false;
         }
-        lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
-        let one = Datagrams::new(Arc::clone(&socket), other, lent.link);
+        lock(&self.tokens).insert(session.slot(), (terms.token, terms.link));
+        let one = Datagrams::new(Arc::clone(&socket), other, terms.link);
         pump.insert_datagrams(session.slot(), one, now());
         self.count.fetch_add(1, Ordering::SeqCst);
         library().set_hears_packets(session, self.watch.packets());
-        session.is_lent.store(true, Ordering::SeqCst);
+        session.is_delegated.store(true, Ordering::SeqCst);
         self.leave(pump);
         session.receives_datagrams(socket);
         true
@@ -92,23 +92,23 @@ impl Net {
 
     /// The socket was called home before it was carried here. What has come for it since the filter
     /// was told is here, and nobody knows of it: the server says it to the kernel.
-    fn return_strays(
+    fn return_in_transit(
         &self,
-        (slot, lent): (u32, &LendT),
+        (slot, terms): (u32, &LendT),
         (socket, other): (Arc<Mutex<Socket>>, Stream),
     ) {
-        let deadline = sojourn_shm::Deadline::after(STRAYS_LIMIT);
+        let deadline = sojourn_shm::Deadline::after(IN_TRANSIT_LIMIT);
         // The server was asked for it when the stream was frozen.
         while !other.has_flushed() && !deadline.is_over() {
-            std::thread::sleep(STRAYS_SLICE);
+            std::thread::sleep(IN_TRANSIT_SLICE);
         }
-        let one = Datagrams::new(socket, other, lent.link);
+        let one = Datagrams::new(socket, other, terms.link);
         let record = self.with_pump(|pump| {
             pump.insert_datagrams(slot, one, now());
             pump.remove_datagrams(slot, now())?.leave()
         });
         if let Some(record) = record.filter(has_unread) {
-            self.give_unread(lent.token, &record);
+            self.give_unread(terms.token, &record);
         }
     }
 
@@ -126,7 +126,7 @@ impl Net {
 
     /// Gives the server what was not read. False: there is no server any more.
     pub(crate) fn give_unread(&self, token: u64, record: &SessionRecord) -> bool {
-        let Ok(file) = parcel::pack(record) else { return false };
+        let Ok(file) = sealed::pack(record) else { return false };
         if !self.has_server(library()) {
             return false;
         }
@@ -156,7 +156,7 @@ impl Net {
         let mut pump = lock(&self.pump);
         // It may have been withdrawn before the lock was had: what is sent by a port after that is
         // nobody's any more.
-        if !session.is_lent() {
+        if !session.is_delegated() {
             self.leave(pump);
             return false;
         }
@@ -183,7 +183,7 @@ impl Session {
         parts: &[IoSlice<'_>],
         segment: Option<u16>,
     ) -> bool {
-        let Some(net) = library().net().filter(|_| self.is_lent()) else { return false };
+        let Some(net) = library().net().filter(|_| self.is_delegated()) else { return false };
         self.has_asked.store(true, Ordering::Relaxed);
         library().with_stack(|| net.send_datagram(self, target, parts, segment))
     }

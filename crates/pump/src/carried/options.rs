@@ -3,7 +3,7 @@
 //! The kernel's socket is silent meanwhile, so it is the engine that knows. Not here: who asks
 //! (`sojourn_library`), what the kernel answers besides. Read `options` and `tcp_info`.
 
-use crate::carried::Carried;
+use super::Carried;
 use crate::options;
 use rustix::fd::BorrowedFd;
 use sojourn_options::Change;

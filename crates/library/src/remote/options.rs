@@ -9,8 +9,8 @@
 //!
 //! Keepalive is the exception: a socket that is deaf must not ask the peer anything. So it is off
 //! in the kernel while the session is away, and [`Session::keepalive`] says what the program has
-//! set. An option that is set after the join and before the session is lent may have come too late
-//! for the record; whoever begins to carry it reads all of them again
+//! set. An option that is set after the join and before the session is delegated may have come too
+//! late for the record; whoever begins to carry it reads all of them again
 //! ([`Session::take_new_options`]).
 //!
 //! Not here: numbers and structures of C (`sojourn-preload`), which option means what
@@ -134,7 +134,7 @@ impl Session {
     }
 
     fn ask<R>(&self, ask: impl FnOnce(&Carried, Instant) -> R) -> Option<R> {
-        if !self.is_lent() {
+        if !self.is_delegated() {
             return None;
         }
         crate::process::library::library().net()?.with_pump(|pump| {
@@ -163,7 +163,7 @@ impl Session {
             }
         };
         let mut is_obeyed = true;
-        if self.is_lent() {
+        if self.is_delegated() {
             if let Some(net) = crate::process::library::library().net() {
                 net.with_pump(|pump| {
                     is_obeyed = self.set_in(pump, change);
@@ -173,10 +173,10 @@ impl Session {
             }
             return is_obeyed;
         }
-        // SYNC: before the second look at `is_lent`; pairs with `Net::begin`, which sets that and
-        // then looks here, all under the pump's lock.
+        // SYNC: before the second look at `is_delegated`; pairs with `Net::begin`, which sets that
+        // and then looks here, all under the pump's lock.
         self.has_new_options.store(true, Ordering::SeqCst);
-        if self.is_lent()
+        if self.is_delegated()
             && let Some(net) = crate::process::library::library().net()
         {
             net.with_pump(|pump| self.take_new_options(pump));
@@ -193,8 +193,8 @@ impl Session {
         pump.session(self.slot()).is_some_and(|carried| carried.set(change, fd, keepalive, now()))
     }
 
-    /// The session has just been lent: what the program has set since the record was made holds,
-    /// too.
+    /// The session has just been delegated: what the program has set since the record was made
+    /// holds, too.
     pub(crate) fn take_new_options(&self, pump: &mut Pump) {
         if self.has_new_options.swap(false, Ordering::SeqCst) {
             for change in Change::ALL {

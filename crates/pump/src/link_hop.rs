@@ -1,4 +1,4 @@
-//! The way of a session's frames: the interface, and what of the next hop is in their headers.
+//! Where a session's frames go: the interface, and what of the next hop is in their headers.
 
 use sojourn_proto::record::IpOptions;
 use sojourn_wire::frame::{Fields, Header};
@@ -7,9 +7,9 @@ use sojourn_wire::{FlowKey, MacAddress, ethernet};
 /// Names an interface of a pump. The session server gives these names, and never one twice.
 pub type LinkId = u64;
 
-/// What of the way to the peer is in the frames.
+/// What of the next hop towards the peer is in the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hop {
+pub struct LinkHop {
     /// The interface's own address and the next hop's; none on a link without such addresses.
     pub link: Option<([u8; 6], [u8; 6])>,
     /// Bytes of the largest IP packet.
@@ -18,8 +18,8 @@ pub struct Hop {
     pub is_cut: bool,
 }
 
-/// The headers of a session's frames along a way.
-pub(crate) fn header_for(flow: FlowKey, ip: IpOptions, hop: &Hop) -> Option<Header> {
+/// The headers of a session's frames to a next hop.
+pub(crate) fn header_for(flow: FlowKey, ip: IpOptions, hop: &LinkHop) -> Option<Header> {
     let link = hop.link.map(|(own, next)| {
         let ether_type = ethernet::EtherType::IPV4;
         ethernet::Header::new(MacAddress(own), MacAddress(next), ether_type)

@@ -13,7 +13,7 @@ const MAX: u64 = 96 << 20;
 
 /// Why there is no record in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParcelError {
+pub enum SealedError {
     /// It is larger than any record.
     TooLarge,
     /// Somebody can still change it, or it is no memory: reading it could take as long as somebody
@@ -25,7 +25,7 @@ pub enum ParcelError {
     Record(RecordError),
 }
 
-impl core::fmt::Display for ParcelError {
+impl core::fmt::Display for SealedError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::TooLarge => f.write_str("larger than any record"),
@@ -36,7 +36,7 @@ impl core::fmt::Display for ParcelError {
     }
 }
 
-impl std::error::Error for ParcelError {}
+impl std::error::Error for SealedError {}
 
 /// A file with the record, which nobody can change any more.
 ///
@@ -80,21 +80,21 @@ pub(crate) fn is_sealed(file: impl AsFd) -> bool {
 /// The record in a file, which must be sealed memory: of any other file nothing is asked and read.
 ///
 /// # Errors
-/// [`ParcelError`].
-pub fn open(file: impl AsFd) -> Result<SessionRecord, ParcelError> {
+/// [`SealedError`].
+pub fn open(file: impl AsFd) -> Result<SessionRecord, SealedError> {
     if !is_sealed(&file) {
-        return Err(ParcelError::NotSealed);
+        return Err(SealedError::NotSealed);
     }
-    SessionRecord::decode(&read(file, MAX)?).map_err(ParcelError::Record)
+    SessionRecord::decode(&read(file, MAX)?).map_err(SealedError::Record)
 }
 
 /// What is in a file that has `max` bytes at most.
-pub(crate) fn read(file: impl AsFd, max: u64) -> Result<Vec<u8>, ParcelError> {
-    let size = rustix::fs::fstat(&file).map_err(ParcelError::System)?.st_size;
-    let size = u64::try_from(size).ok().filter(|size| *size <= max).ok_or(ParcelError::TooLarge)?;
+pub(crate) fn read(file: impl AsFd, max: u64) -> Result<Vec<u8>, SealedError> {
+    let size = rustix::fs::fstat(&file).map_err(SealedError::System)?.st_size;
+    let size = u64::try_from(size).ok().filter(|size| *size <= max).ok_or(SealedError::TooLarge)?;
     let mut bytes = vec![0; size as usize];
     // It may have shrunk: what is there is looked at.
-    let len = read_at(file, &mut bytes, 0).map_err(ParcelError::System)?;
+    let len = read_at(file, &mut bytes, 0).map_err(SealedError::System)?;
     bytes.truncate(len);
     Ok(bytes)
 }
@@ -142,14 +142,14 @@ mod tests {
             rustix::fs::fcntl_add_seals(&file, seals).unwrap();
             open(&file)
         };
-        assert!(matches!(sealed(memory()), Err(ParcelError::Record(_))));
+        assert!(matches!(sealed(memory()), Err(SealedError::Record(_))));
         let large = memory();
         rustix::fs::ftruncate(&large, MAX + 1).unwrap();
-        assert_eq!(sealed(large), Err(ParcelError::TooLarge));
+        assert_eq!(sealed(large), Err(SealedError::TooLarge));
         // Reading these could wait, or give something else each time.
-        assert_eq!(open(memory()), Err(ParcelError::NotSealed));
-        assert_eq!(open(std::io::pipe().unwrap().0), Err(ParcelError::NotSealed));
+        assert_eq!(open(memory()), Err(SealedError::NotSealed));
+        assert_eq!(open(std::io::pipe().unwrap().0), Err(SealedError::NotSealed));
         let file = std::fs::File::open("/proc/self/exe").unwrap();
-        assert_eq!(open(file), Err(ParcelError::NotSealed));
+        assert_eq!(open(file), Err(SealedError::NotSealed));
     }
 }

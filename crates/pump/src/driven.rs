@@ -4,8 +4,8 @@
 
 use crate::carried::Carried;
 use crate::hash::Words;
-use crate::hop::LinkId;
-use crate::landing::Landing;
+use crate::link_hop::LinkId;
+use crate::placement::Placement;
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
 use sojourn_wire::frame::Frame;
@@ -15,7 +15,7 @@ use std::hash::BuildHasherDefault;
 /// When it is looked at which session.
 pub(crate) type Timers = BTreeSet<(Instant, u32)>;
 
-pub(crate) struct Entry {
+pub(crate) struct DrivenSession {
     pub(crate) carried: Carried,
     pub(crate) link: LinkId,
     pub(crate) flow: FlowKey,
@@ -25,26 +25,26 @@ pub(crate) struct Entry {
     pub(crate) timer: Option<Instant>,
     /// It is among the dirty ones.
     pub(crate) is_dirty: bool,
-    /// It is among the late ones.
-    pub(crate) is_late: bool,
+    /// It is among the postponed ones.
+    pub(crate) is_postponed: bool,
     /// It cannot stay here: once what has arrived is delivered it goes home.
     pub(crate) is_ending: bool,
 }
 
 /// The sessions, by their numbers.
-pub(crate) type Entries = HashMap<u32, Entry, BuildHasherDefault<Words>>;
+pub(crate) type DrivenSessions = HashMap<u32, DrivenSession, BuildHasherDefault<Words>>;
 /// Their numbers, by what their own frames say.
 pub(crate) type Flows = HashMap<FlowKey, u32, BuildHasherDefault<Words>>;
 
-impl Entry {
+impl DrivenSession {
     pub(crate) fn arrived(
         &mut self,
         frame: &Frame<'_>,
         segment_size: u16,
-        landing: Option<&mut Landing<'_>>,
+        placement: Option<&mut Placement<'_>>,
         at: Instant,
     ) {
-        self.is_ending |= self.carried.arrived(frame, segment_size, landing, at).is_err();
+        self.is_ending |= self.carried.arrived(frame, segment_size, placement, at).is_err();
     }
 
     /// Something has happened to it.

@@ -2,7 +2,7 @@
 
 use crate::library::{Library, ReasonT, library};
 use crate::tls::{Thread, here};
-use crate::{errno, late, raw, stack};
+use crate::{deferred, errno, raw, stack};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,14 +15,14 @@ const OFF: u32 = 2;
 const VFORK: u32 = 4;
 
 /// 0: open.
-static GATE: AtomicU32 = AtomicU32::new(NOT_STARTED);
+static GUARD: AtomicU32 = AtomicU32::new(NOT_STARTED);
 /// The process that all this belongs to.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 /// Whether this call may ask the library.
 #[inline(always)]
 pub(crate) fn is_open() -> bool {
-    if GATE.load(Ordering::Relaxed) == 0 {
+    if GUARD.load(Ordering::Relaxed) == 0 {
         return here().depth.load(Ordering::Relaxed) == 0;
     }
     look_closer()
@@ -31,7 +31,7 @@ pub(crate) fn is_open() -> bool {
 /// As [`is_open`], where a no is no harm: without a look at what is rare.
 #[inline(always)]
 pub(crate) fn is_wide_open() -> bool {
-    GATE.load(Ordering::Relaxed) == 0 && here().depth.load(Ordering::Relaxed) == 0
+    GUARD.load(Ordering::Relaxed) == 0 && here().depth.load(Ordering::Relaxed) == 0
 }
 
 /// Makes a system call if the caller is the library itself. The C library's function would be a
@@ -61,8 +61,8 @@ pub(crate) fn is_inside() -> bool {
 #[cold]
 #[inline(never)]
 fn look_closer() -> bool {
-    let gate = GATE.load(Ordering::Relaxed);
-    if gate & (NOT_STARTED | OFF) != 0 || here().depth.load(Ordering::Relaxed) != 0 {
+    let guard = GUARD.load(Ordering::Relaxed);
+    if guard & (NOT_STARTED | OFF) != 0 || here().depth.load(Ordering::Relaxed) != 0 {
         return false;
     }
     raw::process_number() == PROCESS.load(Ordering::Relaxed)
@@ -71,13 +71,13 @@ fn look_closer() -> bool {
 /// Whether it has.
 #[inline]
 pub(crate) fn has_started() -> bool {
-    GATE.load(Ordering::Relaxed) & NOT_STARTED == 0
+    GUARD.load(Ordering::Relaxed) & NOT_STARTED == 0
 }
 
 /// The constructor has run.
 pub(crate) fn start() {
     PROCESS.store(raw::process_number(), Ordering::Relaxed);
-    GATE.fetch_and(!NOT_STARTED, Ordering::SeqCst);
+    GUARD.fetch_and(!NOT_STARTED, Ordering::SeqCst);
 }
 
 /// This is the child of a `fork`.
@@ -85,22 +85,22 @@ pub(crate) fn became_child() {
     PROCESS.store(raw::process_number(), Ordering::Relaxed);
     stack::became_child();
     // The children that shared memory shared the parent's.
-    GATE.fetch_and(NOT_STARTED | OFF, Ordering::SeqCst);
+    GUARD.fetch_and(NOT_STARTED | OFF, Ordering::SeqCst);
 }
 
 /// A child of `vfork` is about to run in this memory, while its parent's thread waits.
 pub(crate) fn vfork_begins() {
-    GATE.fetch_add(VFORK, Ordering::SeqCst);
+    GUARD.fetch_add(VFORK, Ordering::SeqCst);
 }
 
 /// That child runs its own program, or has ended. Called in the parent.
 pub(crate) fn vfork_ends() {
-    GATE.fetch_sub(VFORK, Ordering::SeqCst);
+    GUARD.fetch_sub(VFORK, Ordering::SeqCst);
 }
 
 /// The kernel serves everything from now on, here and in every child.
 pub(crate) fn shut() {
-    GATE.fetch_or(OFF, Ordering::SeqCst);
+    GUARD.fetch_or(OFF, Ordering::SeqCst);
 }
 
 /// Marks the thread as inside.
@@ -121,7 +121,7 @@ pub(crate) fn leave(thread: &Thread) {
     compiler_fence(Ordering::SeqCst);
     // Looked at last: a signal that comes after the store above is not put off.
     if depth == 0 && thread.put_off.load(Ordering::Relaxed) != 0 {
-        late::release(thread);
+        deferred::release(thread);
     }
 }
 
@@ -142,13 +142,13 @@ pub(crate) fn within<R>(ask: impl FnOnce(&'static Library) -> R) -> Option<R> {
         Err(panic) => {
             // Dropping what it carries could panic again.
             core::mem::forget(panic);
-            GATE.fetch_or(OFF, Ordering::SeqCst);
+            GUARD.fetch_or(OFF, Ordering::SeqCst);
             None
         }
     }
 }
 
-/// Tells the library something if the gate is open.
+/// Tells the library something if the guard is open.
 #[inline]
 pub(crate) fn tell(what: impl FnOnce(&'static Library)) {
     if is_open() {
@@ -168,7 +168,7 @@ pub(crate) fn home(fd: c_int, stay: bool) {
 /// preloaded libraries are not meant. Unsafe as [`next!`].
 macro_rules! kernel {
     ($number:ident, $name:literal as $type:ty; $($argument:expr),+ $(,)?) => {
-        move || match $crate::gate::from_inside(libc::$number, &[$($argument as usize),+]) {
+        move || match $crate::guard::from_inside(libc::$number, &[$($argument as usize),+]) {
             Some(result) => result,
             None => $crate::next::next!($name as $type)($($argument),+) as isize,
         }

@@ -4,16 +4,17 @@
 //!
 //! They are kept. Without this they would be lost, and a peer that waits for the answer to a lone
 //! question would repeat it only after a time-out. When the engine gets the session it gets them
-//! first (`Late::for_each`). To the kernel they are said once it has the session: by the carrier,
-//! since a program may not be allowed to, from a file in which they are ([`Late::pack`],
-//! [`each_in`]). Nothing depends on it: what is lost even so the peer sends again. Not here: when a
-//! session goes and is there (`pump` and its owner), how they are said (`sojourn_carrier`).
+//! first (`InTransit::for_each`). To the kernel they are said once it has the session: by the
+//! carrier, since a program may not be allowed to, from a file in which they are
+//! ([`InTransit::pack`], [`each_in`]). Nothing depends on it: what is lost even so the peer sends
+//! again. Not here: when a session goes and is there (`pump` and its owner), how they are said
+//! (`sojourn_carrier`).
 
-use crate::parcel;
+use crate::sealed;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_proto::time::Instant;
-use sojourn_wire::frame::{self, Fields, Frame, HEADERS_BYTES_MAX, Header, Link, Offload};
+use sojourn_wire::frame::{self, Fields, Frame, HEADERS_BYTES_MAX, Header, LinkType, Offload};
 use sojourn_wire::{FlowKey, Protocol};
 use std::collections::HashMap;
 
@@ -32,12 +33,12 @@ const PIECE_BYTES: usize = 128 << 10;
 /// What has come for sessions that are not here, by what their own frames say. Nobody else's frames
 /// come to this process.
 #[derive(Debug, Default)]
-pub(crate) struct Strays {
-    kept: HashMap<FlowKey, Late>,
+pub(crate) struct Unclaimed {
+    kept: HashMap<FlowKey, InTransit>,
     bytes: usize,
 }
 
-impl Strays {
+impl Unclaimed {
     /// Keeps a segment for its session, if there is room. `size` as in [`crate::Pump`]: of the
     /// segments that it was merged of; 0: it is one.
     #[cold]
@@ -53,27 +54,27 @@ impl Strays {
             }
         }
         let room = ALL_BYTES_MAX - self.bytes;
-        let late = self.kept.entry(flow).or_insert_with(|| Late::new(at));
-        self.bytes += late.keep(frame, size, room);
+        let in_transit = self.kept.entry(flow).or_insert_with(|| InTransit::new(at));
+        self.bytes += in_transit.keep(frame, size, room);
     }
 
     /// What has come for a session.
-    pub(crate) fn take(&mut self, flow: &FlowKey, at: Instant) -> Option<Late> {
+    pub(crate) fn take(&mut self, flow: &FlowKey, at: Instant) -> Option<InTransit> {
         if self.kept.is_empty() {
             return None;
         }
         self.forget_old(at);
-        let late = self.kept.remove(flow)?;
-        self.bytes -= late.bytes;
-        Some(late)
+        let in_transit = self.kept.remove(flow)?;
+        self.bytes -= in_transit.bytes;
+        Some(in_transit)
     }
 
     fn forget_old(&mut self, at: Instant) {
         let Self { kept, bytes } = self;
-        kept.retain(|_, late| {
-            let stays = at.since(late.since).as_micros() < KEPT_US;
+        kept.retain(|_, in_transit| {
+            let stays = at.since(in_transit.since).as_micros() < KEPT_US;
             if !stays {
-                *bytes -= late.bytes;
+                *bytes -= in_transit.bytes;
             }
             stays
         });
@@ -82,14 +83,14 @@ impl Strays {
 
 /// What has come for one session, as packets from the IP header on.
 #[derive(Debug)]
-pub struct Late {
+pub struct InTransit {
     since: Instant,
     /// Each with the size of the segments that it was merged of.
     packets: Vec<(Vec<u8>, u16)>,
     bytes: usize,
 }
 
-impl Late {
+impl InTransit {
     fn new(since: Instant) -> Self {
         Self { since, packets: Vec::new(), bytes: 0 }
     }
@@ -109,7 +110,7 @@ impl Late {
     /// One after the other, as they came.
     pub(crate) fn for_each(&self, mut arrived: impl FnMut(&Frame<'_>, u16)) {
         for (packet, size) in &self.packets {
-            if let Ok(frame) = frame::parse(packet, Link::Raw) {
+            if let Ok(frame) = frame::parse(packet, LinkType::Raw) {
                 arrived(&frame, *size);
             }
         }
@@ -124,27 +125,27 @@ impl Late {
         let lens: Vec<_> = lens.collect();
         let packets = self.packets.iter().map(|(packet, _)| &packet[..]);
         let pieces = lens.iter().map(|len| &len[..]).zip(packets);
-        parcel::seal(pieces.flat_map(|(len, packet)| [len, packet]))
+        sealed::seal(pieces.flat_map(|(len, packet)| [len, packet]))
     }
 }
 
-/// Says each packet in a file that a program has made ([`Late::pack`]), as it is read: those of
-/// them that are segments of `flow`, as its own frames say; anew, so that nothing else of what is
-/// in the file is passed on. What is no such file has none.
+/// Says each packet in a file that a program has made ([`InTransit::pack`]), as it is read: those
+/// of them that are segments of `flow`, as its own frames say; anew, so that nothing else of what
+/// is in the file is passed on. What is no such file has none.
 pub fn each_in(file: impl AsFd, flow: &FlowKey, mut say: impl FnMut(&[u8])) {
-    if !parcel::is_sealed(&file) {
+    if !sealed::is_sealed(&file) {
         return;
     }
     // Read in pieces: what was read a moment ago is still in the cache when it is said.
     let mut piece = vec![0; PIECE_BYTES];
     let mut at = 0;
     while at < BYTES_MAX + BYTES_MAX / 8 {
-        let Ok(len) = parcel::read_at(&file, &mut piece, at as u64) else { return };
+        let Ok(len) = sealed::read_at(&file, &mut piece, at as u64) else { return };
         let read = &piece[..len];
         let mut rest = read;
         while let Some((packet, after)) = split_packet(rest) {
             rest = after;
-            if let Ok(frame) = frame::parse(packet, Link::Raw)
+            if let Ok(frame) = frame::parse(packet, LinkType::Raw)
                 && frame.key == flow.reversed()
                 && let Some(packet) = packet_of(&frame)
             {
@@ -160,7 +161,7 @@ pub fn each_in(file: impl AsFd, flow: &FlowKey, mut say: impl FnMut(&[u8])) {
     }
 }
 
-/// The first packet of what [`Late::pack`] writes, and what comes after it.
+/// The first packet of what [`InTransit::pack`] writes, and what comes after it.
 fn split_packet(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, after) = bytes.split_first_chunk::<LEN_BYTES>()?;
     after.split_at_checked(u32::from_le_bytes(*len) as usize)
@@ -198,14 +199,14 @@ mod tests {
     use super::*;
     use crate::fakes::{flow, packet};
 
-    fn strays_with(packets: &[(u16, u64)]) -> Strays {
-        let mut strays = Strays::default();
+    fn unclaimed_with(packets: &[(u16, u64)]) -> Unclaimed {
+        let mut unclaimed = Unclaimed::default();
         for (port, us) in packets {
             let came = packet(flow(*port).reversed(), 7, b"late", Offload::Nothing);
-            let came = frame::parse(&came, Link::Raw).unwrap();
-            strays.keep(&came, 0, Instant::from_micros(*us));
+            let came = frame::parse(&came, LinkType::Raw).unwrap();
+            unclaimed.keep(&came, 0, Instant::from_micros(*us));
         }
-        strays
+        unclaimed
     }
 
     #[test]
@@ -217,12 +218,12 @@ mod tests {
             // As a neighbour on the same machine sends it: the checksum is left to a device that
             // there is not.
             let came = packet(flow, 7, b"late", Offload::Checksum);
-            let came = frame::parse(&came, Link::Raw).unwrap();
-            let mut late = Late::new(Instant::ZERO);
-            assert!(late.keep(&came, 7, 1000) > 0);
-            let file = late.pack().unwrap();
-            let [kept] = &all_in(&file, &flow.reversed())[..] else { panic!("{late:?}") };
-            let kept = frame::parse(kept, Link::Raw).unwrap();
+            let came = frame::parse(&came, LinkType::Raw).unwrap();
+            let mut in_transit = InTransit::new(Instant::ZERO);
+            assert!(in_transit.keep(&came, 7, 1000) > 0);
+            let file = in_transit.pack().unwrap();
+            let [kept] = &all_in(&file, &flow.reversed())[..] else { panic!("{in_transit:?}") };
+            let kept = frame::parse(kept, LinkType::Raw).unwrap();
             assert!(kept.checksum_is_right());
             assert_eq!((kept.key, kept.traffic_class), (came.key, came.traffic_class));
             let segments = [kept, came].map(|frame| frame.segment().unwrap());
@@ -234,16 +235,18 @@ mod tests {
 
     #[test]
     fn a_long_file_is_read_in_pieces() {
-        let (own, mut late) = (flow(1), Late::new(Instant::ZERO));
+        let (own, mut in_transit) = (flow(1), InTransit::new(Instant::ZERO));
         let sizes = [60_000, 1, 65_000, 40_000, 65_483, 65_483, 0, 9].into_iter().cycle().take(40);
         for size in sizes.clone() {
             let came = packet(own.reversed(), 7, &vec![size as u8; size], Offload::Nothing);
-            assert!(late.keep(&frame::parse(&came, Link::Raw).unwrap(), 0, usize::MAX) > 0);
+            assert!(
+                in_transit.keep(&frame::parse(&came, LinkType::Raw).unwrap(), 0, usize::MAX) > 0
+            );
         }
-        let found = all_in(late.pack().unwrap(), &own);
+        let found = all_in(in_transit.pack().unwrap(), &own);
         assert_eq!(found.len(), 40);
         for (size, packet) in sizes.zip(&found) {
-            let frame = frame::parse(packet, Link::Raw).unwrap();
+            let frame = frame::parse(packet, LinkType::Raw).unwrap();
             assert_eq!(frame.segment().unwrap().payload(), vec![size as u8; size]);
         }
     }
@@ -251,49 +254,49 @@ mod tests {
     #[test]
     fn of_a_file_with_anything_nothing_is_taken() {
         let own = flow(1);
-        let whole = strays_with(&[(1, 0), (1, 0)]).take(&own, Instant::ZERO).unwrap();
-        let good = parcel::read(whole.pack().unwrap(), 1 << 20).unwrap();
-        assert_eq!(all_in(parcel::seal([&good[..]]).unwrap(), &own).len(), 2);
+        let whole = unclaimed_with(&[(1, 0), (1, 0)]).take(&own, Instant::ZERO).unwrap();
+        let good = sealed::read(whole.pack().unwrap(), 1 << 20).unwrap();
+        assert_eq!(all_in(sealed::seal([&good[..]]).unwrap(), &own).len(), 2);
         for cut in 0..good.len() {
-            let file = parcel::seal([&good[..cut]]).unwrap();
+            let file = sealed::seal([&good[..cut]]).unwrap();
             assert!(all_in(file, &own).len() <= 1, "{cut}");
         }
-        assert!(all_in(parcel::seal([&[0xff; 100][..]]).unwrap(), &own).is_empty());
+        assert!(all_in(sealed::seal([&[0xff; 100][..]]).unwrap(), &own).is_empty());
         assert!(all_in(std::io::pipe().unwrap().0, &own).is_empty());
     }
 
     #[test]
     fn no_more_is_kept_than_there_is_room_for() {
         let came = |port| packet(flow(port).reversed(), 7, &[1; 60_000], Offload::Nothing);
-        let mut strays = Strays::default();
+        let mut unclaimed = Unclaimed::default();
         for port in 0..20 {
             let came = came(port);
             for _ in 0..BYTES_MAX / 60_000 + 10 {
-                strays.keep(&frame::parse(&came, Link::Raw).unwrap(), 0, Instant::ZERO);
+                unclaimed.keep(&frame::parse(&came, LinkType::Raw).unwrap(), 0, Instant::ZERO);
             }
-            let kept = strays.kept[&flow(port)].bytes;
-            assert!(kept <= BYTES_MAX && strays.bytes <= ALL_BYTES_MAX, "{kept}");
+            let kept = unclaimed.kept[&flow(port)].bytes;
+            assert!(kept <= BYTES_MAX && unclaimed.bytes <= ALL_BYTES_MAX, "{kept}");
             assert!(port > 0 || kept > BYTES_MAX - 70_000, "{kept}");
         }
-        assert!(strays.bytes > ALL_BYTES_MAX - 70_000);
+        assert!(unclaimed.bytes > ALL_BYTES_MAX - 70_000);
         for port in 0..20 {
-            strays.take(&flow(port), Instant::ZERO).unwrap();
+            unclaimed.take(&flow(port), Instant::ZERO).unwrap();
         }
-        assert_eq!(strays.bytes, 0);
+        assert_eq!(unclaimed.bytes, 0);
     }
 
     #[test]
     fn what_nobody_asks_for_is_let_go_of() {
         let old = KEPT_US - 1;
-        let mut strays = strays_with(&[(1, 0), (2, old), (1, old)]);
-        assert_eq!(strays.kept.len(), 2);
+        let mut unclaimed = unclaimed_with(&[(1, 0), (2, old), (1, old)]);
+        assert_eq!(unclaimed.kept.len(), 2);
         let at = Instant::from_micros(KEPT_US);
-        assert!(strays.take(&flow(1), at).is_none());
-        let late = strays.take(&flow(2), at).unwrap();
+        assert!(unclaimed.take(&flow(1), at).is_none());
+        let in_transit = unclaimed.take(&flow(2), at).unwrap();
         let mut count = 0;
-        late.for_each(|frame, _| count += frame.segment().unwrap().payload().len());
+        in_transit.for_each(|frame, _| count += frame.segment().unwrap().payload().len());
         assert_eq!(count, 4);
-        assert!(strays.take(&flow(2), at).is_none());
-        assert_eq!(strays.bytes, 0);
+        assert!(unclaimed.take(&flow(2), at).is_none());
+        assert_eq!(unclaimed.bytes, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Signals that came at a bad time: put off, let in later, in their order.
+//! Signals that came at a bad time: deferred, let in later, in their order.
 //!
 //! # Theory of operation
 //! A signal that is put off is sent to its thread again and blocked, in the mask that the thread

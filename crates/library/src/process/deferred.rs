@@ -27,13 +27,13 @@ pub(crate) enum Telling {
     /// At once.
     Now,
     /// Once the kernel has been called.
-    Late,
+    Deferred,
 }
 
 impl Engine {
     /// Tells the peer that the stream has ended.
     pub(crate) fn tell_peer(&self, stream: &Arc<Stream>, when: Telling) {
-        if when == Telling::Late {
+        if when == Telling::Deferred {
             let mut ended = crate::host::lock::lock(&self.ended);
             if ended.len() < ENDED_MAX {
                 ended.push(Arc::clone(stream));
@@ -41,7 +41,7 @@ impl Engine {
             }
         }
         stream.attention();
-        stream.ring_peer();
+        stream.notify_peer();
     }
 }
 
@@ -52,7 +52,7 @@ impl Library {
         let Some(engine) = self.engine() else { return };
         loop {
             let Some(stream) = crate::host::lock::lock(&engine.ended).pop() else { break };
-            stream.ring_peer();
+            stream.notify_peer();
             stream.attention();
         }
         engine.ring_if_left();
@@ -61,7 +61,7 @@ impl Library {
     /// A job for the protocol thread, now or once the kernel has been called.
     pub(crate) fn push_when(&self, job: Job, when: Telling) {
         match (when, self.engine()) {
-            (Telling::Late, Some(engine)) if engine.is_running() => engine.leave(job),
+            (Telling::Deferred, Some(engine)) if engine.is_running() => engine.leave(job),
             _ => library().push(job),
         }
     }

@@ -32,34 +32,34 @@ pub(crate) fn name_of(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
 /// The thread of one user. It ends when this is dropped and its work is done.
 #[derive(Debug)]
 struct Worker {
-    errands: Sender<Descriptor>,
+    bells: Sender<Descriptor>,
     waiting: Arc<AtomicUsize>,
 }
 
 impl Worker {
     fn new() -> Self {
-        let (errands, queue) = channel::<Descriptor>();
+        let (bells, queue) = channel::<Descriptor>();
         let waiting = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&waiting);
-        // Without the thread sending fails, and the next errand tries to make one.
-        let _ = std::thread::Builder::new().name("sojourn-errands".into()).spawn(move || {
+        // Without the thread sending fails, and the next bell tries to make one.
+        let _ = std::thread::Builder::new().name("sojourn-notify".into()).spawn(move || {
             for bell in queue {
                 ring(&bell);
                 count.fetch_sub(1, Ordering::Relaxed);
             }
         });
-        Self { errands, waiting }
+        Self { bells, waiting }
     }
 }
 
-/// Does errands at once or lets the user's thread do them.
+/// Notifies clients at once, or lets the user's thread do them.
 #[derive(Debug)]
-pub(crate) struct Errands {
+pub(crate) struct Notifier {
     own_user: u32,
     workers: HashMap<u32, Worker>,
 }
 
-impl Errands {
+impl Notifier {
     pub(crate) fn new() -> Self {
         let own_user = rustix::process::geteuid().as_raw();
         Self { own_user, workers: HashMap::new() }
@@ -84,7 +84,7 @@ impl Errands {
             return;
         }
         worker.waiting.fetch_add(1, Ordering::Relaxed);
-        if worker.errands.send(bell).is_err() {
+        if worker.bells.send(bell).is_err() {
             self.workers.remove(&user);
         }
     }
@@ -127,25 +127,25 @@ mod tests {
         let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         rustix::io::write(&bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
         let bell = Descriptor::from(bell);
-        let mut errands = Errands::new();
-        errands.ring(errands.own_user, bell.clone());
+        let mut notifier = Notifier::new();
+        notifier.ring(notifier.own_user, bell.clone());
         let mut count = [0; 8];
         rustix::io::read(bell.as_fd().unwrap(), &mut count).unwrap();
         assert_eq!(u64::from_ne_bytes(count), u64::MAX - 1);
     }
 
     #[test]
-    fn errands_of_other_users_are_done_by_their_threads() {
+    fn other_users_are_notified_by_threads_of_their_own() {
         let bell = Descriptor::from(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
-        let mut errands = Errands { own_user: 4711, workers: HashMap::new() };
-        errands.ring(4712, bell.clone());
+        let mut notifier = Notifier { own_user: 4711, workers: HashMap::new() };
+        notifier.ring(4712, bell.clone());
         let mut count = [0; 8];
         rustix::io::read(bell.as_fd().unwrap(), &mut count).unwrap();
         assert_eq!(u64::from_ne_bytes(count), 1);
         let begun = Instant::now();
-        while !errands.workers.is_empty() {
+        while !notifier.workers.is_empty() {
             assert!(begun.elapsed() < Duration::from_secs(10));
-            errands.keep(|_| false);
+            notifier.keep(|_| false);
         }
     }
 }

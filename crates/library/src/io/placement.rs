@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering;
-use sojourn_pump::Landing;
+use sojourn_pump::Placement;
 use std::io::IoSliceMut;
 
 /// See the head of this file.
@@ -54,7 +54,7 @@ impl Session {
     /// nothing has been put into `room` yet. What is there then.
     #[inline]
     pub(crate) fn turn_for(&self, room: &Room<'_>) -> usize {
-        if self.is_lent()
+        if self.is_delegated()
             && room.done() == 0
             && let Some(net) = crate::process::library::library().net()
             && let Ok(mut bytes) = room.bytes.try_borrow_mut()
@@ -65,7 +65,7 @@ impl Session {
     }
 
     /// Whether what comes next may go past the ring.
-    fn may_land(&self, rx: &Receiver, generation: u32) -> bool {
+    fn may_place(&self, rx: &Receiver, generation: u32) -> bool {
         rx.phase == RxPhase::Ring
             && !rx.is_promised
             && self.generation.load(Ordering::Relaxed) == generation
@@ -79,15 +79,15 @@ impl Net {
         let done = self.turn_now(|pump, may_wait, at| {
             // The order of the locks is the other one: this does not wait.
             let rx = session.rx.try_lock().ok().filter(|_| !room.is_empty());
-            let rx = rx.filter(|rx| session.may_land(rx, generation));
+            let rx = rx.filter(|rx| session.may_place(rx, generation));
             let Some(stream) = rx.as_ref().and_then(|rx| rx.stream.as_ref()) else {
                 pump.turn(may_wait, at);
                 return 0;
             };
-            let mut landing = Landing::new(session.slot(), room);
-            pump.turn_for(Some(&mut landing), may_wait, at);
-            stream.got_beside(landing.done());
-            landing.done()
+            let mut placement = Placement::new(session.slot(), room);
+            pump.turn_for(Some(&mut placement), may_wait, at);
+            stream.got_beside(placement.done());
+            placement.done()
         });
         done.unwrap_or(0)
     }

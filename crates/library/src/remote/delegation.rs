@@ -1,4 +1,4 @@
-//! What the server lends this process to carry: a session with another host, or a UDP socket.
+//! What the server delegates to this process: a session with another host, or a UDP socket.
 //!
 //! Its descriptors have been dealt with. Not here: receiving it (`protocol`), carrying it (`net`).
 
@@ -7,8 +7,8 @@ use sojourn_session::LendT;
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(crate) struct Lent {
-    pub(crate) lent: LendT,
+pub(crate) struct Delegation {
+    pub(crate) terms: LendT,
     pub(crate) record: Option<SessionRecord>,
     /// Descriptors that are in the bell's socket.
     pub(crate) passed: usize,

@@ -5,7 +5,8 @@
 //! stream this one is not taken by who rings, for then a thread that comes by, takes the bits and
 //! goes away would leave the others asleep with nobody knowing. Instead:
 //!
-//! * `asleep` stays set while any thread is between [`Door::announce`] and [`Door::withdraw`];
+//! * `asleep` stays set while any thread is between [`Doorbell::announce`] and
+//!   [`Doorbell::withdraw`];
 //! * `rung` says that the event is written, so that posters write it once; who clears the event
 //!   clears `rung` *after* it and then looks at the bits again.
 //!
@@ -17,7 +18,7 @@ use sojourn_shm::{AtomicU32, AtomicU64, Ordering, fence};
 /// The shared words.
 #[repr(C, align(128))]
 #[derive(Debug)]
-pub struct Door {
+pub struct Doorbell {
     /// Not 0: threads of the owner sleep.
     asleep: AtomicU32,
     unused: [AtomicU32; 31],
@@ -27,12 +28,12 @@ pub struct Door {
     rung_ns: AtomicU64,
 }
 
-/// Threads of this process between [`Door::announce`] and [`Door::withdraw`].
+/// Threads of this process between [`Doorbell::announce`] and [`Doorbell::withdraw`].
 #[derive(Debug, Default)]
 pub struct Within(Mutex<u32>);
 
-impl Door {
-    /// A door as it lies in a zeroed region.
+impl Doorbell {
+    /// A doorbell as it lies in a zeroed region.
     pub fn new() -> Self {
         let unused = core::array::from_fn(|_| AtomicU32::new(0));
         let rung = AtomicU32::new(0);
@@ -58,7 +59,7 @@ impl Door {
         self.rung_ns.store(now_ns, Ordering::Release);
     }
 
-    /// As [`Door::rings_for`] was told last.
+    /// As [`Doorbell::rings_for`] was told last.
     pub fn rung_ns(&self) -> u64 {
         // SYNC: acquire; pairs with the release in `rings_for`.
         self.rung_ns.load(Ordering::Acquire)
@@ -96,7 +97,7 @@ impl Door {
     }
 }
 
-impl Default for Door {
+impl Default for Doorbell {
     fn default() -> Self {
         Self::new()
     }

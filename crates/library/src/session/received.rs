@@ -16,7 +16,7 @@ pub(crate) struct Look {
 }
 
 /// What one look gave.
-pub(crate) enum Step {
+pub(crate) enum Received {
     Done(Result<usize, Errno>),
     /// So many bytes, the last that the kernel had of a flush that was cut short. More is in the
     /// ring.

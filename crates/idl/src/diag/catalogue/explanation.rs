@@ -4,7 +4,7 @@ use crate::diag::codes::Code;
 
 /// The explanation of a code.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct Explanation {
     /// Which.
     pub code: Code,
     /// In a few words.
@@ -55,7 +55,7 @@ fn indent(text: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect()
 }
 
-impl Entry {
+impl Explanation {
     /// The entry as text for people.
     #[must_use]
     pub fn explain(&self) -> String {
@@ -76,6 +76,6 @@ pub(super) const fn idl(
     text: &'static str,
     bad: &'static str,
     good: &'static str,
-) -> Entry {
-    Entry { code, title, text, bad: Sample::Idl(bad), good: Sample::Idl(good) }
+) -> Explanation {
+    Explanation { code, title, text, bad: Sample::Idl(bad), good: Sample::Idl(good) }
 }

@@ -6,7 +6,7 @@
 /// that nobody else reads of that session's stream while it is in use, and that nothing is there to
 /// be read when it is made.
 #[derive(Debug)]
-pub struct Landing<'b> {
+pub struct Placement<'b> {
     pub(crate) number: u32,
     room: &'b mut [u8],
     done: usize,
@@ -14,7 +14,7 @@ pub struct Landing<'b> {
     last: usize,
 }
 
-impl<'b> Landing<'b> {
+impl<'b> Placement<'b> {
     /// Of the session with that number.
     pub fn new(number: u32, room: &'b mut [u8]) -> Self {
         Self { number, room, done: 0, last: 0 }

@@ -3,7 +3,7 @@
 
 /// One way to copy.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct Routine {
     pub(crate) name: &'static str,
     /// From, to, and how many bytes: both mapped, without overlap.
     pub(crate) copy: unsafe fn(*const u8, *mut u8, usize),
@@ -13,15 +13,15 @@ pub(crate) struct Way {
     pub(crate) bypasses_caches: bool,
 }
 
-const OURS: Way =
-    Way { name: "ours", copy: sojourn_shm::copy::racy, is_ours: true, bypasses_caches: false };
+const OURS: Routine =
+    Routine { name: "ours", copy: sojourn_shm::copy::racy, is_ours: true, bypasses_caches: false };
 
-const fn rival(name: &'static str, copy: unsafe fn(*const u8, *mut u8, usize)) -> Way {
-    Way { name, copy, is_ours: false, bypasses_caches: false }
+const fn rival(name: &'static str, copy: unsafe fn(*const u8, *mut u8, usize)) -> Routine {
+    Routine { name, copy, is_ours: false, bypasses_caches: false }
 }
 
 /// Every way that this processor has.
-pub(crate) fn all() -> Vec<Way> {
+pub(crate) fn all() -> Vec<Routine> {
     let mut ways = vec![rival("memcpy", memcpy)];
     #[cfg(target_arch = "x86_64")]
     {
@@ -33,7 +33,10 @@ pub(crate) fn all() -> Vec<Way> {
             ways.push(rival("AVX-512", x86_64::avx512));
         }
         if is_x86_feature_detected!("avx2") {
-            ways.push(Way { bypasses_caches: true, ..rival("non-temporal", x86_64::non_temporal) });
+            ways.push(Routine {
+                bypasses_caches: true,
+                ..rival("non-temporal", x86_64::non_temporal)
+            });
         }
     }
     ways.push(OURS);
