@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const UNIT: &str = "crates/server/systemd/sojournd.service";
-const PC_TEMPLATE: &str = "crates/ipc/sojourn-ipc.pc.in";
+/// Libraries for C programs: their crate below `crates`, and what its pkg-config file is called.
+const C_LIBRARIES: [(&str, &str); 2] = [("ipc", "sojourn-ipc"), ("udp", "sojourn-udp")];
 
 /// Every shipped program and library, in `target/release`.
 pub(crate) fn build() -> Result<()> {
@@ -15,7 +16,7 @@ pub(crate) fn build() -> Result<()> {
     ensure(FILTER)?;
     everything()?;
     eprintln!(
-        "   target/release: sojourn, sojournd, libsojourn_preload.so; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl"
+        "   target/release: sojourn, sojournd, libsojourn_preload.so; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl; sojourn-udpd, libsojourn_udp.so"
     );
     Ok(())
 }
@@ -23,19 +24,19 @@ pub(crate) fn build() -> Result<()> {
 /// What ships, and the programs of whole-system tests, in release mode. All in one call: with other
 /// packages beside them some would be built with other features, again and again.
 pub(crate) fn everything() -> Result<()> {
-    let packages = ["ipc", "idl", "preload", "cli", "server", "lab"];
+    let packages = ["ipc", "idl", "preload", "cli", "server", "udp", "lab"];
     let names = packages.map(|package| format!("sojourn-{package}"));
     let mut words = vec!["build", "--release"];
     words.extend(names.iter().flat_map(|name| ["-p", name]));
     run("build", &mut cargo(&words))?;
-    link_soname(Path::new("target/release"))
+    link_sonames(Path::new("target/release"))
 }
 
 /// The IPC's libraries and the interface compiler, in release mode.
 pub(crate) fn libraries() -> Result<()> {
     let words = ["build", "--release", "-p", "sojourn-ipc", "-p", "sojourn-idl"];
     run("build", &mut cargo(&words))?;
-    link_soname(Path::new("target/release"))
+    link_sonames(Path::new("target/release"))
 }
 
 /// Starts a benchmark with every rival.
@@ -76,7 +77,7 @@ fn netstack() -> Result<()> {
 /// A minute's worth of the benchmarks, to see that they run; what they print means nothing.
 pub(crate) fn bench_smoke() -> Result<()> {
     // `net` takes minutes even so; its own test runs its parts (crates/bench/tests/smoke.rs).
-    for which in ["copies", "ipc", "idl", "local"] {
+    for which in ["copies", "ipc", "idl", "udp", "local"] {
         let words = ["run", "--release", "-p", "sojourn-bench", "--", which, "--quick"];
         run(
             &format!("benchmark {which}, smoke test"),
@@ -126,17 +127,20 @@ pub(crate) fn install(prefix: &str) -> Result<()> {
         None => PathBuf::from(prefix),
     };
     let below = |folder: &str| root.join(folder);
-    for program in ["sojourn", "sojournd", "sojourn-idl"] {
+    for program in ["sojourn", "sojournd", "sojourn-idl", "sojourn-udpd"] {
         copy(&format!("target/release/{program}"), &below("bin"))?;
     }
     copy("target/release/libsojourn_preload.so", &below("lib/sojourn"))?;
     copy("target/release/libsojourn_ipc.a", &below("lib"))?;
-    copy("target/release/libsojourn_ipc.so", &below("lib"))?;
-    link_soname(&below("lib"))?;
-    copy_tree(Path::new("crates/ipc/include"), &below("include"))?;
-    let template = fs::read_to_string(PC_TEMPLATE).context(PC_TEMPLATE)?;
-    let text = template.replace("@prefix@", prefix).replace("@version@", env!("CARGO_PKG_VERSION"));
-    write(&below("lib/pkgconfig").join("sojourn-ipc.pc"), &text)?;
+    for (folder, name) in C_LIBRARIES {
+        copy(&format!("target/release/lib{}.so", name.replace('-', "_")), &below("lib"))?;
+        copy_tree(&Path::new("crates").join(folder).join("include"), &below("include"))?;
+        let template = format!("crates/{folder}/{name}.pc.in");
+        let text = fs::read_to_string(&template).context(template)?;
+        let text = text.replace("@prefix@", prefix).replace("@version@", env!("CARGO_PKG_VERSION"));
+        write(&below("lib/pkgconfig").join(format!("{name}.pc")), &text)?;
+    }
+    link_sonames(&below("lib"))?;
     let unit = fs::read_to_string(UNIT).context(UNIT)?;
     let unit = unit.replace("/usr/bin/sojournd", &format!("{prefix}/bin/sojournd"));
     write(&below("lib/systemd/system").join("sojournd.service"), &unit)?;
@@ -145,12 +149,13 @@ pub(crate) fn install(prefix: &str) -> Result<()> {
     write(&pages.join("sojourn-idl.1"), &output(&mut command(&[compiler, "man"]))?)?;
     output(command(&["target/release/sojourn", "man"]).arg(&pages))?;
     eprintln!("   {}/sojourn*.1", pages.display());
-    let page = output(&mut command(&["target/release/sojournd", "--man"]))?;
-    write(&below("share/man/man8").join("sojournd.8"), &page)?;
-    for (program, word) in
-        [("sojourn-idl", "completions"), ("sojourn", "completions"), ("sojournd", "--completions")]
-    {
-        completions(program, word, &root.join("share"))?;
+    for program in ["sojournd", "sojourn-udpd"] {
+        let page = output(&mut command(&[&format!("target/release/{program}"), "--man"]))?;
+        write(&below("share/man/man8").join(format!("{program}.8")), &page)?;
+        completions(program, "--completions", &root.join("share"))?;
+    }
+    for program in ["sojourn-idl", "sojourn"] {
+        completions(program, "completions", &root.join("share"))?;
     }
     Ok(())
 }
@@ -170,15 +175,21 @@ fn completions(program: &str, word: &str, share: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the shared library found by the name that programs built against it ask for.
-fn link_soname(folder: &Path) -> Result<()> {
-    let soname = format!("libsojourn_ipc.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
-    let link = folder.join(soname);
-    if link.is_symlink() {
-        fs::remove_file(&link).with_context(|| format!("{}", link.display()))?;
+/// Makes the shared libraries found by the names that programs built against them ask for.
+fn link_sonames(folder: &Path) -> Result<()> {
+    for (_, name) in C_LIBRARIES {
+        let library = format!("lib{}.so", name.replace('-', "_"));
+        if !folder.join(&library).exists() {
+            continue;
+        }
+        let link = folder.join(format!("{library}.{}", env!("CARGO_PKG_VERSION_MAJOR")));
+        if link.is_symlink() {
+            fs::remove_file(&link).with_context(|| format!("{}", link.display()))?;
+        }
+        std::os::unix::fs::symlink(&library, &link)
+            .with_context(|| format!("{}", link.display()))?;
     }
-    std::os::unix::fs::symlink("libsojourn_ipc.so", &link)
-        .with_context(|| format!("{}", link.display()))
+    Ok(())
 }
 
 fn copy(from: &str, folder: &Path) -> Result<()> {

@@ -1,8 +1,8 @@
 //! `sojourn-bench`: what Sojourn costs, beside what the machine itself costs and beside its rivals.
 //!
 //! `copies` measures ways to copy, `ipc` messages between processes, `idl` what generated stubs do
-//! to arguments, `local` unmodified programs on one host, `net` sessions between two hosts. Each
-//! prints tables and writes the same figures, with more detail, as JSON. Method and results:
+//! to arguments, `local` unmodified programs on one host, `net` sessions between two hosts,
+//! `udp` the UDP server. Each prints tables and writes the same figures, with more detail, as JSON. Method and results:
 //! `docs/understand/benchmarks.md`.
 
 mod copies;
@@ -15,6 +15,7 @@ mod os;
 mod reach;
 mod stats;
 mod table;
+mod udp;
 
 use std::path::{Path, PathBuf};
 
@@ -61,6 +62,13 @@ enum What {
         options: Options,
         #[command(flatten)]
         choice: net::Choice,
+    },
+    /// Datagrams through the UDP server, and through the kernel.
+    Udp {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        choice: udp::Choice,
     },
     /// A measuring client with smoltcp's protocols: `net` starts it.
     #[cfg(feature = "rivals")]
@@ -116,6 +124,10 @@ fn main() -> Result<()> {
         What::Net { options, choice } => {
             let outcome = net::run(options.quick, &choice)?;
             write(&options, "net", &outcome)
+        }
+        What::Udp { options, choice } => {
+            let outcome = udp::run(options.quick, &choice)?;
+            write(&options, "udp", &outcome)
         }
         #[cfg(feature = "rivals")]
         What::NetSmoltcp { words } => net::smoltcp(&words),

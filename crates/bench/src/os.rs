@@ -56,6 +56,15 @@ pub(crate) fn pin(cpu: usize) -> Result<()> {
     Ok(())
 }
 
+/// Has this process run before all others that are not such, until it sleeps.
+pub(crate) fn before_all_others() -> Result<()> {
+    let first = libc::sched_param { sched_priority: 1 };
+    // SAFETY: a parameter that lives through the call.
+    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first) };
+    ensure!(done == 0, "real time: {}", std::io::Error::last_os_error());
+    Ok(())
+}
+
 /// Forks. `child` runs in the new process, which dies with this one and never returns from here.
 /// The caller must be the only thread of its process.
 pub(crate) fn fork(child: impl FnOnce() -> i32) -> Result<libc::pid_t> {

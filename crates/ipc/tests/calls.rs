@@ -31,6 +31,7 @@ in_both_homes! {
     every_waiting_policy_works
     a_connection_changes_how_it_waits
     a_deadline_ends_a_call_and_the_late_answer_is_not_taken_for_another
+    an_answer_can_be_awaited_in_several_goes
     lines_of_given_up_calls_come_back
     many_calls_may_be_outstanding_and_finish_in_any_order
     one_way_messages_arrive_in_order_and_wait_only_for_room
@@ -75,7 +76,7 @@ fn items_of_every_length_come_back_as_sent(home: Home) {
 fn every_waiting_policy_works(home: Home) {
     let _watchdog = watchdog(60);
     let bounded = Wait::Spin(Some(Duration::from_micros(50)));
-    for wait in [Wait::Adaptive, Wait::Park, bounded, Wait::Spin(None)] {
+    for wait in [Wait::Adaptive, Wait::Park, bounded, Wait::Yield, Wait::Spin(None)] {
         let echo = Echo::start_with(home, 1, ServerOptions { wait, ..Default::default() });
         let mut connection = echo.connect_waiting(wait);
         // A pair that spins takes both processors from everybody else: not for long.
@@ -94,7 +95,7 @@ fn a_connection_changes_how_it_waits(home: Home) {
     let mut before = Wait::Park;
     let bounded = Wait::Spin(Some(Duration::from_micros(50)));
     for round in 0..5u8 {
-        for wait in [Wait::Spin(None), Wait::Adaptive, bounded, Wait::Park] {
+        for wait in [Wait::Spin(None), Wait::Adaptive, bounded, Wait::Yield, Wait::Park] {
             // Between a call's two halves as well.
             let pending = connection.start(ECHO, 0).submit(limit()).unwrap();
             assert_eq!(connection.set_wait(wait), before);
@@ -104,7 +105,7 @@ fn a_connection_changes_how_it_waits(home: Home) {
         }
     }
     // A wait that sleeps ends at its deadline after one that did not, and the reverse.
-    for wait in [Wait::Spin(None), Wait::Park, Wait::Spin(None)] {
+    for wait in [Wait::Spin(None), Wait::Park, Wait::Yield, Wait::Spin(None)] {
         connection.set_wait(wait);
         assert_eq!(connection.start(KEEP, 0).call(soon(5)).unwrap_err(), CallError::Timeout);
     }
@@ -121,6 +122,23 @@ fn a_deadline_ends_a_call_and_the_late_answer_is_not_taken_for_another(home: Hom
     for n in 0..100u8 {
         assert_eq!(call(&mut connection, ECHO, &[n]).unwrap(), [n]);
     }
+}
+
+fn an_answer_can_be_awaited_in_several_goes(home: Home) {
+    let _watchdog = watchdog(60);
+    let echo = Echo::start(home);
+    let mut connection = echo.connect();
+    let pending = connection.start(KEEP, 0).submit(limit()).unwrap();
+    for _ in 0..3 {
+        assert_eq!(connection.await_answer(&pending, soon(2)), Err(CallError::Timeout));
+        assert_eq!(call(&mut connection, ECHO, b"meanwhile").unwrap(), b"meanwhile");
+    }
+    assert_eq!(call(&mut connection, RELEASE, b"x").unwrap(), b"x");
+    // There it stays until it is taken.
+    for _ in 0..2 {
+        connection.await_answer(&pending, limit()).unwrap();
+    }
+    assert_eq!(connection.finish(pending, limit()).unwrap().body(), b"late");
 }
 
 fn lines_of_given_up_calls_come_back(home: Home) {

@@ -30,6 +30,9 @@ pub enum Wait {
     Spin(Option<Duration>),
     /// Sleep at once.
     Park,
+    /// Spin, and let other threads that want this processor go first: for more spinners than there
+    /// are processors, each of which waits for another of them.
+    Yield,
 }
 
 /// How often a processor number is used before it is asked for again.
@@ -41,6 +44,8 @@ const EAGER_WHERE_SLOW: u32 = 30;
 
 /// A pure spinner spins so long at once.
 const AIR_NS: u64 = 1_000_000;
+/// Looks between two offers of the processor to others.
+const TURN_LOOKS: u32 = 20;
 /// Looks at another host between two at the clock.
 const FAR_LOOKS: u32 = 16;
 /// How long to spin for another host, in costs of a sleep.
@@ -173,6 +178,7 @@ impl Policy {
         }
         let budget = match self.wait {
             Wait::Park => return Spun::GaveUp,
+            Wait::Yield => return spin_by_turns(deadline, &mut ready),
             Wait::Adaptive if peer_cpu != 0 && peer_cpu == cpu => return Spun::GaveUp,
             Wait::Spin(None) => Some(u64::MAX),
             Wait::Spin(Some(limit)) => Some(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)),
@@ -258,7 +264,7 @@ impl Policy {
         let is_adaptive = self.wait == Wait::Adaptive;
         let budget = match self.wait {
             Wait::Park => return Spun::GaveUp,
-            Wait::Spin(None) => AIR_NS,
+            Wait::Spin(None) | Wait::Yield => AIR_NS,
             Wait::Spin(Some(limit)) => u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
             Wait::Adaptive if is_known_crowd() && is_oversubscribed() => return Spun::GaveUp,
             Wait::Adaptive => match self.adaptive_budget(sleep_cost_ns()) {
@@ -300,7 +306,21 @@ impl Policy {
 
     /// Whether this side sleeps at all.
     pub fn parks(&self) -> bool {
-        self.wait != Wait::Spin(None)
+        !matches!(self.wait, Wait::Spin(None) | Wait::Yield)
+    }
+}
+
+/// Spins with other threads by turns, for as long as a pure spinner does at once.
+fn spin_by_turns(deadline: Deadline, ready: &mut dyn FnMut() -> bool) -> Spun {
+    let start = now_ns();
+    loop {
+        if (0..TURN_LOOKS).any(|_| ready()) {
+            return Spun::Ready;
+        }
+        std::thread::yield_now();
+        if now_ns() - start >= AIR_NS || deadline.is_over() {
+            return if ready() { Spun::Ready } else { Spun::GaveUp };
+        }
     }
 }
 
@@ -326,6 +346,15 @@ mod tests {
     fn parking_never_spins_and_spinning_sees_what_is_ready() {
         let mut park = Policy::new(Wait::Park);
         assert_eq!(park.spin(0, Deadline::NEVER, || true), Spun::GaveUp);
+        let mut by_turns = Policy::new(Wait::Yield);
+        let mut looks = 0;
+        let third_turn = || {
+            looks += 1;
+            looks > 2 * TURN_LOOKS
+        };
+        assert_eq!(by_turns.spin(cpu(), Deadline::NEVER, third_turn), Spun::Ready);
+        assert_eq!(by_turns.spin(0, Deadline::NEVER, || false), Spun::GaveUp, "for air");
+        assert!(!by_turns.parks());
         let mut spin = Policy::new(Wait::Spin(Some(Duration::from_micros(10))));
         assert_eq!(spin.spin(cpu(), Deadline::NEVER, || true), Spun::Ready);
         assert_eq!(spin.spin(cpu(), Deadline::NEVER, || false), Spun::GaveUp);

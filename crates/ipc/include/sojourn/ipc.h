@@ -124,7 +124,7 @@ typedef struct sj_event {
 
 /* All sizes in bytes; 0 means the default. */
 typedef struct sj_options {
-    uint32_t wait;         /* 0 adaptive, 1 spin, 2 park */
+    uint32_t wait;         /* 0 adaptive, 1 spin, 2 park, 3 spin and yield */
     uint32_t spin_us;      /* with wait = 1: give up spinning after so long and park; 0: never */
     uint64_t area;         /* bytes of one message in the shared region (64 KiB) */
     uint64_t max_message;  /* largest message accepted (16 MiB) */

@@ -46,6 +46,7 @@ impl WaitOut {
             (1, 0) => Some(Wait::Spin(None)),
             (1, limit_us) => Some(Wait::Spin(Some(Duration::from_micros(limit_us.into())))),
             (2, _) => Some(Wait::Park),
+            (3, _) => Some(Wait::Yield),
             _ => None,
         }
     }
@@ -61,6 +62,7 @@ impl From<Wait> for WaitOut {
                 (1, u32::try_from(limit.as_micros()).unwrap_or(u32::MAX).max(1))
             }
             Wait::Park => (2, 0),
+            Wait::Yield => (3, 0),
         };
         Self { wait, spin_us }
     }
@@ -69,7 +71,7 @@ impl From<Wait> for WaitOut {
 fn wait(options: &Options) -> Result<Wait, Status> {
     let wanted = WaitOut { wait: options.wait, spin_us: options.spin_us };
     wanted.wait().ok_or_else(|| {
-        explain(&"options: wait is 0 (adaptive), 1 (spin) or 2 (park)");
+        explain(&"options: wait is 0 (adaptive), 1 (spin), 2 (park) or 3 (yield)");
         Status::Invalid
     })
 }

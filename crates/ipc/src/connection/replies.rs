@@ -34,6 +34,17 @@ impl Connection {
         Ok(Reply { connection: self })
     }
 
+    /// Waits until the answer to a call that was submitted is there, and leaves it to
+    /// [`Self::finish`]. Unlike there the call goes on if it is not there in time.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    #[inline]
+    pub fn await_answer(&mut self, pending: &Pending, deadline: Deadline) -> Result<(), CallError> {
+        let Pending { line, seq } = *pending;
+        self.wait(deadline, |region| is_answer(region.reply(line).tag(), seq))
+    }
+
     /// Copies the answer on `line` out of the region and frees the line.
     #[inline]
     pub(super) fn take_reply(

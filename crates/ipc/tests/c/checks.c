@@ -311,14 +311,14 @@ static int waits(sj_connection *c, uint32_t wait, uint32_t spin_us)
 /* A connection that changes how it waits, between calls and within one. */
 static void check_waiting(sj_connection *c)
 {
-    static const sj_wait ways[] = {{2, 0}, {1, 30}, {1, 0}, {0, 0}};
-    sj_wait was = {0, 0}, before, none = {3, 0};
+    static const sj_wait ways[] = {{2, 0}, {1, 30}, {1, 0}, {3, 0}, {0, 0}};
+    sj_wait was = {0, 0}, before, none = {4, 0};
     sj_out out;
     sj_in in;
     CHECK_STATUS(SJ_OK, sj_set_wait(c, NULL, NULL));
     CHECK(waits(c, 0, 0));
     for (size_t i = 0; i < 2 * sizeof ways / sizeof *ways; i++) {
-        const sj_wait *way = &ways[i % 4];
+        const sj_wait *way = &ways[i % 5];
         sj_start(c, OP_ECHO, 3, &out);
         memcpy(out.body, "way", 3);
         CHECK_STATUS(SJ_OK, sj_set_wait(c, way, &before));
@@ -346,7 +346,7 @@ static void check_expulsion(sj_connection *other, const char *address)
     sj_out out, mine;
     sj_in in;
     memset(&options, 0, sizeof options);
-    options.wait = 3;
+    options.wait = 4;
     CHECK_STATUS(SJ_INVALID, sj_connect(address, &options, &c));
     options.wait = 1;
     options.spin_us = 20;

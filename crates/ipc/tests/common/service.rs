@@ -239,6 +239,7 @@ pub fn words(options: &ServerOptions) -> Vec<String> {
         Wait::Park => "park",
         Wait::Spin(None) => "spin",
         Wait::Spin(Some(_)) => "bounded",
+        Wait::Yield => "yield",
     };
     let numbers = [
         options.area,
@@ -258,6 +259,7 @@ fn options(words: &[&str]) -> ServerOptions {
         wait: match words[0] {
             "park" => Wait::Park,
             "spin" => Wait::Spin(None),
+            "yield" => Wait::Yield,
             "bounded" => Wait::Spin(Some(std::time::Duration::from_micros(50))),
             _ => Wait::Adaptive,
         },

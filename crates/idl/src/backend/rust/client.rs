@@ -400,6 +400,7 @@ fn wait(sync: Sync) -> String {
     format!("sojourn_ipc::Wait::{wait}")
 }
 
-fn is_by_ref(op: &Op<'_>) -> bool {
+/// Whether an operation is called directly when the server is in this address space.
+pub(super) fn is_by_ref(op: &Op<'_>) -> bool {
     op.op.acf.inproc == Some(Inproc::ByRef) && !op.op.is_local && op.op.acf.impl_server.is_none()
 }

@@ -109,6 +109,11 @@ impl<'a> Gen<'a> {
         d
     }
 
+    /// Name and type of what the functions that measure and write a reply take.
+    pub(super) fn reply_params(&self, op: &Op<'a>) -> Vec<(String, String)> {
+        without_life(&self.reply_direction(op).params).collect()
+    }
+
     fn one(
         &self,
         d: &mut Direction,
@@ -324,9 +329,7 @@ fn writers(op: &Op<'_>, d: &Direction) -> String {
         format!("rt::measure({size}, forms_, |{m}| {{ {} Ok(()) }})", d.measure)
     };
     let mut sized = vec![("forms_".to_owned(), "rt::Forms".to_owned())];
-    sized.extend(
-        d.params.iter().map(|(n, t)| (n.clone(), t.replace("'d ", "").replace("<'d>", "<'_>"))),
-    );
+    sized.extend(without_life(&d.params));
     let open = if size == 0 { String::new() } else { format!("let b_ = w_.object::<{size}>()?;") };
     let body = format!("{open} {} {}", d.place, d.follow);
     let w = used(&body, "w_");
@@ -344,6 +347,11 @@ fn writers(op: &Op<'_>, d: &Direction) -> String {
         unused_params(&sized, &visit),
         unused_params(&d.params, &body),
     )
+}
+
+/// Parameters whose lifetimes nobody has to name.
+fn without_life(params: &[(String, String)]) -> impl Iterator<Item = (String, String)> {
+    params.iter().map(|(n, t)| (n.clone(), t.replace("'d ", "").replace("<'d>", "<'_>")))
 }
 
 fn bare(name: &str) -> &str {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::ir::{Interface, Ty, TypeId, TypeKind};
 use crate::layout;
 
+use super::client::is_by_ref;
 use super::model::{Gen, Shape};
 use super::names;
 use super::op::Op;
@@ -219,6 +220,7 @@ impl<'a> Gen<'a> {
         let out = if mentions(&values, "out") { "out" } else { "()" };
         let full = if out == "out" { "out" } else { "()" };
         let (wire, plain) = (&op.wire, &op.plain);
+        let lend = self.lent_reply(op, &siblings, &lets);
         format!(
             "/// The right to answer one call of `{0}`, later and from any thread. Dropped, it \
              answers [`rt::Fault::DROPPED`].\n\
@@ -231,13 +233,41 @@ impl<'a> Gen<'a> {
              rt::DeferredTo::Local(sender_) => sender_.send(Ok({full})), \
              rt::DeferredTo::Remote(token_) => {{ \
              let size_ = {wire}::{plain}_reply_size(rt::Forms::machine(), {values}); \
-             token_.reply(size_, |w_| {wire}::put_{plain}_reply(w_, {values})) }} }} }}\n\
+             token_.reply(size_, |w_| {wire}::put_{plain}_reply(w_, {values})) }} }} }}\n{lend}\
              /// Answers with a fault.\n///\n/// # Errors\n\
              /// [`rt::Gone`] if nobody waits any more.\n\
              pub fn fault(self, fault: rt::Fault) -> Result<(), rt::Gone> {{ match self.to {{ \
              rt::DeferredTo::Local(sender_) => sender_.send(Err(fault)), \
              rt::DeferredTo::Remote(token_) => token_.fault(fault) }} }} }}\n",
             op.op.name
+        )
+    }
+
+    /// The answer of values that stay their owner's: written to the message from where they lie.
+    /// Not where a direct caller could wait, who has to be given values of its own, nor where there
+    /// are none.
+    fn lent_reply(&self, op: &Op<'a>, siblings: &[String], lets: &str) -> String {
+        let params = self.reply_params(op);
+        let (mut list, mut values) = (String::new(), String::new());
+        for (name, ty) in &params {
+            values.push_str(&format!("{name}, "));
+            if !siblings.contains(name) {
+                list.push_str(&format!("{name}: {ty}, "));
+            }
+        }
+        if list.is_empty() || is_by_ref(op) {
+            return String::new();
+        }
+        let (wire, plain) = (&op.wire, &op.plain);
+        format!(
+            "/// As `send`, of values that stay the caller's: they are copied once, to where the \
+             client reads them.\n///\n/// # Errors\n\
+             /// [`rt::Gone`] if nobody waits any more.\n\
+             pub fn lend(self, {list}) -> Result<(), rt::Gone> {{ {lets} match self.to {{ \
+             rt::DeferredTo::Local(_) => Err(rt::Gone), \
+             rt::DeferredTo::Remote(token_) => {{ \
+             let size_ = {wire}::{plain}_reply_size(rt::Forms::machine(), {values}); \
+             token_.reply(size_, |w_| {wire}::put_{plain}_reply(w_, {values})) }} }} }}\n"
         )
     }
 }

@@ -1,0 +1,154 @@
+//! `sojourn-bench udp`: round trips of datagrams through the UDP server of 1992, beside the
+//! kernel's UDP, all over the loopback interface of this host.
+//!
+//! Rows are those of the paper's table 1 that have an equal here; `world` has the processes of
+//! each. Ways take turns within a round, and a cell is the median of its rounds. Which processors
+//! are best depends on how many threads have to run at a time, so every way is measured with its
+//! ends on one processor, on two, and with all of it on one, and judged by its best.
+
+mod world;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use self::world::{Placement, Trial, Waiting, Way};
+use crate::machine::Machine;
+use crate::reach::Reach;
+use crate::stats::median;
+use crate::table::{Table, duration, ratio};
+
+/// One way to wait, place, size.
+#[derive(Debug, Serialize)]
+struct Cell {
+    way: Way,
+    placement: Placement,
+    waiting: Waiting,
+    bytes: usize,
+    /// Median of the rounds, nanoseconds a round trip; `None` if it could not be measured.
+    ns: Option<f64>,
+    /// Each round's.
+    rounds: Vec<f64>,
+}
+
+/// Everything one run found out: the JSON file.
+#[derive(Debug, Serialize)]
+pub(crate) struct Outcome {
+    machine: Machine,
+    real_time: bool,
+    cells: Vec<Cell>,
+    reach: Vec<Reach>,
+}
+
+/// What to measure.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Choice {
+    /// Run before all others (SCHED_FIFO), for some ten seconds: on a machine that others use at
+    /// the same time. Takes CAP_SYS_NICE.
+    #[arg(long)]
+    real_time: bool,
+}
+
+const SIZES: [usize; 2] = [1, 1024];
+
+/// Measures, prints, and returns what goes into the JSON file.
+pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
+    let machine = Machine::here();
+    if choice.real_time {
+        crate::os::before_all_others()?;
+    }
+    let (rounds, trips) = if quick { (1, 20) } else { (15, 400) };
+    println!(
+        "Round trips of datagrams over loopback on {}, {} processors. Published: of the kernel's.\n",
+        machine.processor, machine.processors
+    );
+    let mut cells = Vec::new();
+    for waiting in Waiting::ALL {
+        for bytes in SIZES {
+            let trial = Trial { waiting, bytes, trips };
+            let found = alternate(&trial, rounds);
+            println!("{}, {bytes} B\n{}", waiting.title(), table(&found));
+            cells.extend(found);
+        }
+    }
+    let reach = judge(&cells);
+    println!("{}", crate::reach::render(&reach));
+    Ok(Outcome { machine, real_time: choice.real_time, cells, reach })
+}
+
+/// Every way at every placement, by turns.
+fn alternate(trial: &Trial, rounds: usize) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for way in Way::ALL {
+        for placement in Placement::ALL.into_iter().filter(|at| way.has(*at)) {
+            let (waiting, bytes) = (trial.waiting, trial.bytes);
+            cells.push(Cell { way, placement, waiting, bytes, ns: None, rounds: Vec::new() });
+        }
+    }
+    for _ in 0..rounds {
+        for cell in &mut cells {
+            match world::measure(cell.way, cell.placement, trial) {
+                Ok(ns) => cell.rounds.push(ns),
+                Err(error) => eprintln!("{}: {error:#}", cell.way.title()),
+            }
+        }
+    }
+    for cell in &mut cells {
+        cell.ns = (!cell.rounds.is_empty()).then(|| median(&cell.rounds));
+    }
+    cells
+}
+
+fn table(cells: &[Cell]) -> String {
+    let mut table = Table::new(["way", "clients", "round trip", "of kernel", "published"]);
+    let base = best(cells, Way::Kernel).unwrap_or(0.0);
+    for cell in cells {
+        let shown = cell.ns.map_or("-".to_owned(), duration);
+        table.row([
+            cell.way.title().to_owned(),
+            cell.placement.title().to_owned(),
+            shown,
+            ratio(cell.ns.unwrap_or(0.0), base),
+            format!("{:.2}", cell.way.published_ms() / Way::Kernel.published_ms()),
+        ]);
+    }
+    table.render()
+}
+
+/// A way's time at its best placement.
+fn best<'c>(cells: impl IntoIterator<Item = &'c Cell>, way: Way) -> Option<f64> {
+    let of_way = cells.into_iter().filter(|cell| cell.way == way);
+    of_way.filter_map(|cell| cell.ns).min_by(f64::total_cmp)
+}
+
+fn judge(cells: &[Cell]) -> Vec<Reach> {
+    let one = |bytes: usize| {
+        let those =
+            || cells.iter().filter(|cell| cell.bytes == bytes && cell.waiting == Waiting::Spinning);
+        let target = format!("user to user, spinning, {bytes} B: of the kernel's");
+        Reach::at_most(target, best(those(), Way::UserToUser), best(those(), Way::Kernel), 1.0)
+    };
+    SIZES.map(one).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(way: Way, placement: Placement, ns: Option<f64>) -> Cell {
+        Cell { way, placement, waiting: Waiting::Spinning, bytes: 1, ns, rounds: Vec::new() }
+    }
+
+    #[test]
+    fn ways_are_judged_by_their_best_placement() {
+        let cells = [
+            cell(Way::Kernel, Placement::Together, Some(9.0)),
+            cell(Way::Kernel, Placement::Apart, Some(6.0)),
+            cell(Way::UserToUser, Placement::Together, Some(5.0)),
+            cell(Way::UserToUser, Placement::Apart, None),
+        ];
+        let reach = judge(&cells);
+        assert_eq!(reach[0].measured, "0.83");
+        assert_eq!((reach[0].reached, reach[1].reached), (Some(true), None));
+        assert!(table(&cells).contains("1.50"));
+    }
+}

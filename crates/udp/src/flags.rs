@@ -1,0 +1,78 @@
+//! The command line of `sojourn-udpd`; its manual page and completions come from this one
+//! definition.
+
+use clap::{CommandFactory as _, Parser};
+use core::net::SocketAddrV4;
+use sojourn_ipc::Wait;
+
+/// The UDP server of Sojourn: sends and receives datagrams for programs that ask it to over Sojourn
+/// IPC (crate sojourn-udp, sojourn/udp.h). Takes CAP_NET_RAW.
+#[derive(Debug, Parser)]
+#[command(name = "sojourn-udpd", version)]
+pub(crate) struct Flags {
+    /// Serve at this address: a path, or @NAME.
+    #[arg(long, default_value = sojourn_udp::SYSTEM)]
+    pub(crate) address: String,
+    /// Threads that take requests. Each client is served by one of them.
+    #[arg(long, value_name = "COUNT", default_value = "1")]
+    pub(crate) threads: core::num::NonZeroU8,
+    /// How threads wait for requests.
+    #[arg(long, value_name = "HOW", default_value = "adaptive")]
+    pub(crate) wait: How,
+    /// Have the threads that wait for packets spin, too: one for each port.
+    #[arg(long)]
+    pub(crate) spin_on_network: bool,
+    /// Send back what comes to this address and port (RFC 862): a program in the server's own
+    /// process. May be given several times.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) echo: Vec<SocketAddrV4>,
+    /// Print the manual page.
+    #[arg(long, exclusive = true)]
+    pub(crate) man: bool,
+    /// Print completions for a shell.
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    pub(crate) completions: Option<clap_complete::Shell>,
+}
+
+/// What `--wait` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum How {
+    /// Spin while that pays, then sleep.
+    Adaptive,
+    /// Never sleep.
+    Spin,
+    /// Sleep at once.
+    Park,
+    /// Never sleep, but let others go first: for fewer processors than threads that spin.
+    Yield,
+}
+
+impl From<How> for Wait {
+    fn from(how: How) -> Self {
+        match how {
+            How::Adaptive => Self::Adaptive,
+            How::Spin => Self::Spin(None),
+            How::Park => Self::Park,
+            How::Yield => Self::Yield,
+        }
+    }
+}
+
+impl Flags {
+    /// What `--man` or `--completions` prints, if one of them was given.
+    pub(crate) fn printed(&self) -> std::io::Result<Option<Vec<u8>>> {
+        let (mut command, mut text) = (Self::command(), Vec::new());
+        if self.man {
+            clap_mangen::Man::new(command).section("8").render(&mut text)?;
+        } else if let Some(shell) = self.completions {
+            clap_complete::generate(shell, &mut command, "sojourn-udpd", &mut text);
+        } else {
+            return Ok(None);
+        }
+        Ok(Some(text))
+    }
+}
+
+#[cfg(test)]
+#[path = "flags_tests.rs"]
+mod tests;

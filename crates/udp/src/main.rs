@@ -1,0 +1,64 @@
+//! `sojourn-udpd`: from its flags to the server.
+
+mod flags;
+
+use clap::Parser as _;
+use flags::Flags;
+use socket2::{Domain, Protocol, Socket, Type};
+use sojourn_ipc::{Address, Deadline, Endpoint, ServerOptions};
+use sojourn_udp::{Handler, Udp, UdpService};
+use std::error::Error;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    let done = match flags.printed() {
+        Ok(Some(text)) => std::io::stdout().write_all(&text).map_err(Into::into),
+        Ok(None) => serve(&flags),
+        Err(error) => Err(error.into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sojourn-udpd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves until killed.
+fn serve(flags: &Flags) -> Result<(), Box<dyn Error>> {
+    let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP));
+    raw.map_err(|error| format!("raw sockets: {error}. They take CAP_NET_RAW: start as root"))?;
+    let wait = flags.wait.into();
+    let udp = Udp::new(flags.spin_on_network);
+    for local in &flags.echo {
+        let echo: Handler = Box::new(|port, from, data| {
+            // Two such ports could go on for ever. What is lost is lost, as a datagram may be.
+            if from.port() != port.local().port() {
+                let _ = port.send(from, data);
+            }
+        });
+        udp.open_here(*local, echo).map_err(|error| format!("port {local}: {error}"))?;
+    }
+    let address = Address::parse(&flags.address)?;
+    if let Address::Path(path) = &address {
+        let folder = path.parent().unwrap_or(path);
+        std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    }
+    // Who may have which port is decided when it is bound, as by the kernel.
+    let before = rustix::process::umask(rustix::fs::Mode::empty());
+    let endpoint = Endpoint::bind(address, ServerOptions { wait, ..Udp::options() });
+    rustix::process::umask(before);
+    let endpoint = endpoint?;
+    let service = UdpService::<Udp>::new(udp);
+    println!("ready {}", flags.address);
+    std::thread::scope(|threads| {
+        for _ in 0..flags.threads.get() {
+            let (mut server, mut service) = (endpoint.server(), service.clone());
+            threads.spawn(move || service.serve(&mut server, Deadline::NEVER));
+        }
+    });
+    Ok(())
+}

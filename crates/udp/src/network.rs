@@ -1,0 +1,91 @@
+//! The network of one port: a raw socket of IPv4 that its receiving thread reads, with the port's
+//! own rule.
+//!
+//! The kernel does what is below UDP: routes, neighbours, fragments in both directions, firewalls.
+//! So that nobody else takes the port, and the kernel does not refuse its packets as nobody's, one
+//! of the kernel's own UDP sockets is bound to it and lets nothing in. Not here: headers and
+//! checksums; see `packet`.
+
+use crate::packet;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use core::sync::atomic::{AtomicBool, Ordering};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::io::{Error, ErrorKind, IoSlice, Read as _, Result};
+use std::net::{Shutdown, SocketAddr, UdpSocket};
+
+/// A port's way to other hosts.
+#[derive(Debug)]
+pub(crate) struct Network {
+    raw: Socket,
+    local: SocketAddrV4,
+    is_closed: AtomicBool,
+    _reserved: Socket,
+}
+
+impl Network {
+    /// Takes the port of `local`, or a free one for 0. Who `spins` never sleeps in `receive`.
+    pub(crate) fn open(local: SocketAddrV4, spins: bool) -> Result<Self> {
+        let reserved = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+        reserved.attach_filter(&packet::nothing())?;
+        reserved.bind(&local.into())?;
+        let local = reserved.local_addr()?.as_socket_ipv4().ok_or(ErrorKind::Unsupported)?;
+        let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP))?;
+        raw.attach_filter(&packet::rule(local.port()))?;
+        if !local.ip().is_unspecified() {
+            raw.bind(&SocketAddrV4::new(*local.ip(), 0).into())?;
+        }
+        raw.set_nonblocking(spins)?;
+        Ok(Self { raw, local, is_closed: AtomicBool::new(false), _reserved: reserved })
+    }
+
+    pub(crate) fn local(&self) -> SocketAddrV4 {
+        self.local
+    }
+
+    /// Sends a datagram; never waits.
+    pub(crate) fn send(&self, to: SocketAddrV4, data: &[u8]) -> Result<()> {
+        let from = SocketAddrV4::new(self.source(to)?, self.local.port());
+        let head = packet::head(from, to, data).ok_or(Error::from_raw_os_error(libc::EMSGSIZE))?;
+        let target = SockAddr::from(SocketAddrV4::new(*to.ip(), 0));
+        let parts = [IoSlice::new(&head), IoSlice::new(data)];
+        match self.raw.send_to_vectored_with_flags(&parts, &target, libc::MSG_DONTWAIT) {
+            // The socket's buffer is full: lost, as a datagram may be.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            sent => sent.map(drop),
+        }
+    }
+
+    /// The address that the kernel will send from: the checksum is also over that.
+    fn source(&self, to: SocketAddrV4) -> Result<Ipv4Addr> {
+        if !self.local.ip().is_unspecified() {
+            return Ok(*self.local.ip());
+        }
+        let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        probe.connect(to)?;
+        match probe.local_addr()? {
+            SocketAddr::V4(source) => Ok(*source.ip()),
+            SocketAddr::V6(_) => Err(ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Waits for a packet for this port, whole and with its IPv4 header; `None` when it is closed.
+    pub(crate) fn receive(&self, packet: &mut [u8]) -> Option<usize> {
+        while !self.is_closed.load(Ordering::Relaxed) {
+            match (&self.raw).read(packet) {
+                Ok(len) if len > 0 => return Some(len),
+                // Closing wakes with nothing.
+                Ok(_) => {}
+                // Nothing yet, for who spins; or an error that concerned a packet sent earlier.
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+        None
+    }
+
+    /// Lets the receiving thread end.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        // The socket is not connected, which is reported, and its readers wake all the same.
+        let _ = self.raw.shutdown(Shutdown::Both);
+    }
+}

@@ -1,0 +1,204 @@
+//! The server object: what the operations of the interface do, and the receiving threads.
+//!
+//! # Theory of operation
+//! Serving threads take requests from clients; each port has a receiving thread besides, which
+//! takes its packets from the kernel. None waits for another: whoever has a datagram puts it into
+//! its port's inbox, under that port's lock, which is the only one on the way, and so into the
+//! message of a receiver that waits. Ports are found by number, and clients' ports by client,
+//! without a lock. A client that goes, however, takes its port along.
+
+use crate::inbox::{Datagram, Inbox};
+use crate::network::Network;
+use crate::packet;
+use crate::port::{Call, Handler, Owner, Port};
+use crate::stubs::server::{
+    EndpointT, UdpBindOut, UdpRecvfromDeferredReply, UdpServer, udp_server_options,
+};
+use arc_swap::{ArcSwapOption, Guard};
+use core::net::{Ipv4Addr, SocketAddrV4};
+use sojourn_ipc::{ClientId, rt};
+use std::io::{self, Error};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Clients at a time.
+const CLIENTS_MAX: u32 = 256;
+/// How many ports there can be.
+const PORTS: usize = 1 << 16;
+/// Where the kernel keeps the first port that everybody may have.
+const UNPRIVILEGED: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+
+type Ports = Box<[ArcSwapOption<Port>]>;
+
+/// The server of UDP.
+#[derive(Debug)]
+pub struct Udp {
+    /// By port number.
+    ports: Ports,
+    /// By the client's index.
+    clients: Ports,
+    /// Held while a port is taken; not on the way of a datagram.
+    binding: Mutex<()>,
+    /// Whether receiving threads never sleep.
+    spins: bool,
+}
+
+impl Udp {
+    /// A server without ports. Its receiving threads spin, or sleep.
+    pub fn new(spins: bool) -> Self {
+        let ports = |count| (0..count).map(|_| ArcSwapOption::empty()).collect();
+        let (ports, clients) = (ports(PORTS), ports(CLIENTS_MAX as usize));
+        Self { ports, clients, binding: Mutex::new(()), spins }
+    }
+
+    /// What an endpoint needs that serves this.
+    pub fn options() -> sojourn_ipc::ServerOptions {
+        sojourn_ipc::ServerOptions { max_clients: CLIENTS_MAX, ..udp_server_options() }
+    }
+
+    /// Takes a port for a program in this process.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn open_here(&self, local: SocketAddrV4, handler: Handler) -> io::Result<Arc<Port>> {
+        self.open(local, Owner::Here(handler))
+    }
+
+    fn open(&self, local: SocketAddrV4, owner: Owner) -> io::Result<Arc<Port>> {
+        let _binding = self.binding.lock().unwrap_or_else(PoisonError::into_inner);
+        let port = Arc::new(Port { network: Network::open(local, self.spins)?, owner });
+        let number = port.local().port();
+        let place = &self.ports[usize::from(number)];
+        // Of another address: here a port number is one port's.
+        if place.load().is_some() {
+            return Err(Error::from_raw_os_error(libc::EADDRINUSE));
+        }
+        let receiver = Arc::clone(&port);
+        let thread = std::thread::Builder::new().name(format!("port {number}"));
+        thread.spawn(move || receive(&receiver))?;
+        place.store(Some(Arc::clone(&port)));
+        Ok(port)
+    }
+
+    fn close(&self, port: &Port) {
+        self.ports[usize::from(port.local().port())].store(None);
+        port.network.close();
+    }
+
+    /// Sends from `port`: to another of this server's clients directly, else by the network.
+    fn send(&self, port: &Port, to: SocketAddrV4, data: &[u8]) -> io::Result<()> {
+        if to.port() == 0 {
+            return Err(Error::from_raw_os_error(libc::EINVAL));
+        }
+        // To no address is to this host, as it is for the kernel.
+        let ip = if to.ip().is_unspecified() { Ipv4Addr::LOCALHOST } else { *to.ip() };
+        let peer = self.ports[usize::from(to.port())].load();
+        if let Some(peer) = peer.as_ref().filter(|peer| peer.is_at(ip)) {
+            let own = *port.local().ip();
+            let source = if own.is_unspecified() { ip } else { own };
+            if peer.arrive_from_here(SocketAddrV4::new(source, port.local().port()), data) {
+                return Ok(());
+            }
+        }
+        port.send(SocketAddrV4::new(ip, to.port()), data)
+    }
+
+    /// The place of a client's port; the client's index is below `CLIENTS_MAX`, which the endpoint
+    /// keeps to.
+    fn place(&self, client: ClientId) -> Option<&ArcSwapOption<Port>> {
+        self.clients.get(client.index as usize)
+    }
+
+    /// A client's port.
+    fn port_of(&self, client: ClientId) -> Option<Guard<Option<Arc<Port>>>> {
+        let port = self.place(client)?.load();
+        port.as_ref().is_some_and(|port| port.is_of(client)).then_some(port)
+    }
+
+    fn take(&self, caller: &rt::Caller, local: SocketAddrV4) -> io::Result<SocketAddrV4> {
+        let refused = |number| Err(Error::from_raw_os_error(number));
+        let place = self.place(caller.client).filter(|_| self.port_of(caller.client).is_none());
+        let Some(place) = place else { return refused(libc::EINVAL) };
+        let is_reserved = local.port() != 0 && local.port() < first_unprivileged();
+        if is_reserved && caller.credentials.uid != 0 {
+            return refused(libc::EACCES);
+        }
+        let inbox = Mutex::new(Inbox::new(Self::options().max_inflight as usize));
+        let port = self.open(local, Owner::Client(caller.client, inbox))?;
+        // Of who had the same index before, if that has not been told of yet.
+        if let Some(left) = place.swap(Some(Arc::clone(&port))) {
+            self.close(&left);
+        }
+        Ok(port.local())
+    }
+}
+
+impl Drop for Udp {
+    fn drop(&mut self) {
+        for port in self.ports.iter().filter_map(ArcSwapOption::load_full) {
+            port.network.close();
+        }
+    }
+}
+
+impl UdpServer for Udp {
+    fn bind_op(&self, caller: &rt::Caller, local: &EndpointT) -> Result<UdpBindOut, rt::Fault> {
+        let (ret, bound) = match self.take(caller, local.into()) {
+            Ok(bound) => (0, bound.into()),
+            Err(error) => (number(&error), *local),
+        };
+        Ok(UdpBindOut { ret, bound })
+    }
+
+    fn sendto(&self, caller: &rt::Caller, to: &EndpointT, data: &[u8]) {
+        let port = self.port_of(caller.client);
+        let Some(port) = port.as_ref().and_then(|port| port.as_ref()) else { return };
+        if let Err(error) = self.send(port, to.into(), data)
+            && let Some(mut inbox) = port.inbox_of(caller.client)
+        {
+            inbox.fail(number(&error));
+        }
+    }
+
+    fn recvfrom(&self, caller: &rt::Caller, size: u32, reply: UdpRecvfromDeferredReply) {
+        let port = self.port_of(caller.client);
+        let port = port.as_ref().and_then(|port| port.as_ref());
+        match port.and_then(|port| port.inbox_of(caller.client)) {
+            Some(mut inbox) => inbox.receive(Call { size: size as usize, reply }),
+            None => {
+                let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0).into();
+                // Who has gone meanwhile needs no answer.
+                let _ = reply.lend(libc::EINVAL.cast_unsigned(), &nobody, 0, &[]);
+            }
+        }
+    }
+
+    fn client_gone(&self, client: ClientId) {
+        let port = self.port_of(client).and_then(|port| port.clone());
+        if let (Some(port), Some(place)) = (port, self.place(client)) {
+            place.store(None);
+            self.close(&port);
+        }
+    }
+}
+
+/// A receiving thread: from the kernel to the port, until that is closed.
+fn receive(port: &Port) {
+    let mut datagram = Datagram::empty();
+    while let Some(len) = port.network.receive(&mut datagram.bytes) {
+        let packet = packet::parse(&datagram.bytes[..len], port.local().port());
+        if let Some((from, payload)) = packet {
+            (datagram.from, datagram.payload) = (from, payload);
+            port.arrive(&mut datagram);
+        }
+    }
+}
+
+fn first_unprivileged() -> u16 {
+    let text = std::fs::read_to_string(UNPRIVILEGED).unwrap_or_default();
+    text.trim().parse().unwrap_or(1024)
+}
+
+/// The error number of an error of the kernel's.
+fn number(error: &Error) -> u32 {
+    error.raw_os_error().unwrap_or(libc::EIO).cast_unsigned()
+}
