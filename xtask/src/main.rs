@@ -19,6 +19,7 @@ mod programs;
 mod redis;
 mod steps;
 mod test;
+mod torture;
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
@@ -54,6 +55,9 @@ cargo xtask COMMAND
   programs [--only NAME]... [--jobs N] [--json FILE]
                     run real programs plainly, under Sojourn and with eager moves, compare what they
                     do, and write docs/use/programs.md; with names only these, and a table
+  torture [--minutes N] [--seed S] [--episodes N] [--json FILE]
+                    kill, stop, starve and move everything at once while programs check every byte,
+                    and print what was done and found; by default for ten minutes from seed 1
   fuzz TARGET [SECONDS]
                     run a fuzz target (needs a nightly tool chain and cargo-fuzz)
 ";
@@ -89,6 +93,7 @@ fn run() -> Result<()> {
         ["bench", rest @ ..] if !rest.is_empty() => build::bench(rest),
         ["performance", files @ ..] => performance::write(files),
         ["programs", rest @ ..] => programs::programs(rest),
+        ["torture", rest @ ..] => torture::torture(rest),
         ["fuzz", target] => build::fuzz(target, "60"),
         ["fuzz", target, seconds] => build::fuzz(target, seconds),
         [] | ["help" | "--help" | "-h"] => {

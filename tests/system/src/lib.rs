@@ -9,6 +9,7 @@ pub mod leftovers;
 pub mod network;
 pub mod rights;
 pub mod row;
+pub mod torture;
 pub mod world;
 
 use anyhow::{Context, Result};
