@@ -24,7 +24,6 @@ use sojourn_lab::Built;
 use sojourn_lab::net::{is_possible, sweep_own};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tally::Tally;
@@ -49,12 +48,12 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
-/// Runs this program again in name spaces of its own, if it is not in them; its status. `None`: it
-/// goes on as it is.
+/// Starts this program again in name spaces of its own, in its place, if it is not in them and they
+/// can be had.
 ///
 /// # Errors
 /// If it cannot be started.
-pub fn isolate() -> Result<Option<ExitStatus>> {
+pub fn isolate() -> Result<()> {
     isolated::again()
 }
 
@@ -129,9 +128,11 @@ fn watch() -> &'static AtomicU64 {
     &BEGUN
 }
 
-/// `c/hostile`, compiled beside what was built; `None`, and it is said, without a compiler.
+/// `c/hostile`, compiled; `None`, and it is said, without a compiler.
 fn hostile_program() -> Result<Option<PathBuf>> {
-    let program = Built::find()?.path(&format!("torture-hostile-{}", std::process::id()));
+    Built::find()?;
+    let name = format!("sojourn-torture-hostile-{}", std::process::id());
+    let program = std::env::temp_dir().join(name);
     match compile(&program, &["hostile/hostile.c"], &["-g"]) {
         Ok(()) => Ok(Some(program)),
         Err(error) => {

@@ -18,6 +18,7 @@ use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::library;
 use crate::process::library::{Library, PerProcess};
+use crate::process::room::has_room;
 use crate::remote::carry_server::Connected;
 use crate::remote::lent::Lent;
 use crate::remote::watch::Watch;
@@ -153,6 +154,9 @@ impl Net {
         (lent, packets): (&Lent, Option<Held>),
     ) -> bool {
         let (Some(record), lent) = (&lent.record, &lent.lent) else { return false };
+        if !has_room() {
+            return false;
+        }
         // The server has begun the ring; this view of it was made before that.
         other.start_ring();
         let mut pump = lock(&self.pump);

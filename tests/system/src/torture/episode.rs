@@ -26,8 +26,8 @@ const FORGET: Duration = Duration::from_secs(20);
 const STRIKES: std::ops::RangeInclusive<u64> = 15..=40;
 const GAP_MS: std::ops::RangeInclusive<u64> = 5..=200;
 const SESSIONS: std::ops::RangeInclusive<u64> = 1..=4;
-/// The last disturbances that are named with a fault.
-const NAMED: usize = 6;
+/// The last lines of what was done that are told with a fault.
+const NAMED: usize = 30;
 
 /// What episodes are made of.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,6 @@ struct Episode {
     field: Field,
     seed: u64,
     last: Kind,
-    history: Vec<&'static str>,
 }
 
 /// Runs the episode of that seed.
@@ -52,34 +51,17 @@ pub(super) fn run(seed: u64, given: &Given) -> Tally {
     let mut random = Random::new(seed);
     let is_between_hosts = given.has_hosts && random.percent(50);
     let place = if is_between_hosts { Place::two(&mut random) } else { Place::one(&mut random) };
-    let mut tally = Tally::default();
-    tally.episodes = 1;
     let place = match place {
         Ok(place) => place,
         Err(error) => {
+            let mut tally = Tally { episodes: 1, ..Tally::default() };
             let what = format!("the place cannot be made: {error:#}");
             tally.faults.push(Fault { seed, after: Kind::Recall, what });
             return tally;
         }
     };
-    let end = place.folder().join("end");
-    let hostile_program = given.hostile_program.clone();
-    let (pairs, hostile, undo) = (Vec::new(), Vec::new(), Vec::new());
-    let (lossy_until, kept_again, number) = (None, None, 0);
-    let field = Field {
-        pairs,
-        hostile,
-        undo,
-        place,
-        random,
-        tally,
-        end,
-        hostile_program,
-        lossy_until,
-        kept_again,
-        number,
-    };
-    let mut episode = Episode { field, seed, last: Kind::Recall, history: Vec::new() };
+    let field = Field::new(place, random, given.hostile_program.clone());
+    let mut episode = Episode { field, seed, last: Kind::Recall };
     let strikes = given.strikes;
     if let Err(error) = episode.play(strikes).and_then(|()| episode.finish()) {
         episode.fault(&format!("{error:#}"));
@@ -88,11 +70,18 @@ pub(super) fn run(seed: u64, given: &Given) -> Tally {
 }
 
 impl Episode {
+    /// Notes a fault, with what may be its reason.
     fn fault(&mut self, what: &str) {
         let (seed, after) = (self.seed, self.last);
-        let from = self.history.len().saturating_sub(NAMED);
-        let before = self.history[from..].join(", ");
-        let what = format!("[{}; before: {before}] {what}", self.field.place.name);
+        self.field.note("seen");
+        for which in self.field.place.served() {
+            // What it has to say is all that is wanted here.
+            let _ = self.field.place.end(which, Signal::TERM);
+        }
+        let history = &self.field.history;
+        let history = history[history.len().saturating_sub(NAMED)..].join("; ");
+        let (name, warned) = (&self.field.place.name, self.field.place.warned.join("; "));
+        let what = format!("{what} [{name}; {history}; {warned}]");
         self.field.tally.row(after).faults += 1;
         self.field.tally.faults.push(Fault { seed, after, what });
     }
@@ -123,10 +112,10 @@ impl Episode {
         let sessions = self.field.pairs.iter().filter(|pair| pair.is_whole()).count() as u64;
         let away = self.field.place.away().context("what is away")?;
         let before = std::mem::replace(&mut self.last, kind);
-        self.history.push(kind.name());
+        self.field.note(kind.name());
         if !strike(&mut self.field, kind).with_context(|| kind.name())? {
             self.last = before;
-            self.history.pop();
+            self.field.note("not possible");
             return Ok(());
         }
         let row = self.field.tally.row(kind);
@@ -163,6 +152,7 @@ impl Episode {
             self.judge(at, Duration::from_secs(10))?;
             self.field.start_pair()?;
         }
+        self.field.start_owed()?;
         let is_over =
             |running: &mut Running, deadline| !running.is_running() || Instant::now() > deadline;
         while let Some(at) =

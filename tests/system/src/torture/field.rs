@@ -56,14 +56,60 @@ pub(super) struct Field {
     /// Until then no server is killed: a keeper was.
     pub(super) kept_again: Option<Instant>,
     pub(super) number: usize,
+    /// Sessions to be added once there is room.
+    owed: usize,
+    begun: Instant,
+    /// What was done when, for who looks for a fault's reason.
+    pub(super) history: Vec<String>,
 }
 
 impl Field {
-    /// Adds a session.
+    /// A place with nobody yet.
+    pub(super) fn new(place: Place, random: Random, hostile_program: Option<PathBuf>) -> Self {
+        let end = place.folder().join("end");
+        let tally = Tally { episodes: 1, ..Tally::default() };
+        let (pairs, hostile, undo, history) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self {
+            pairs,
+            hostile,
+            undo,
+            place,
+            random,
+            tally,
+            end,
+            hostile_program,
+            lossy_until: None,
+            kept_again: None,
+            number: 0,
+            owed: 0,
+            begun: Instant::now(),
+            history,
+        }
+    }
+
+    /// Notes what is done now.
+    pub(super) fn note(&mut self, what: &str) {
+        self.history.push(format!("{:.3} {what}", self.begun.elapsed().as_secs_f64()));
+    }
+
+    /// Adds a session, now or once there is room for its files.
     pub(super) fn start_pair(&mut self) -> Result<()> {
+        if self.is_disk_full() {
+            self.owed += 1;
+            return Ok(());
+        }
         self.number += 1;
         let pair = Pair::start(&self.place, self.number, &mut self.random, &self.end)?;
         self.pairs.push(pair);
+        Ok(())
+    }
+
+    /// Adds the sessions for which there was no room.
+    pub(super) fn start_owed(&mut self) -> Result<()> {
+        while self.owed > 0 && !self.is_disk_full() {
+            self.owed -= 1;
+            self.start_pair()?;
+        }
         Ok(())
     }
 
@@ -97,13 +143,17 @@ impl Field {
                 self.place.servers[which].is_hampered = false;
             }
             Undo::Disk(folder) => {
+                self.note("disk free");
                 std::fs::remove_dir_all(&folder).context("the files that fill the disk")?;
             }
             Undo::Carrier => drop(self.place.set_carrier(true)?),
             Undo::Start(which) if self.is_disk_full() => {
                 self.later(Duration::from_millis(50), Undo::Start(which));
             }
-            Undo::Start(which) => self.place.start(which).context("the server started again")?,
+            Undo::Start(which) => {
+                self.note(&format!("server {which} started"));
+                self.place.start(which).context("the server started again")?;
+            }
         }
         Ok(())
     }

@@ -5,8 +5,14 @@
 use sojourn_lab::progress::{InputEnd, Outcome, Told};
 
 /// What the two said between them in vain, if the other's end is all that was wrong.
-const CUTS: [&str; 4] =
-    ["(os error 104)", "(os error 32)", "the other side failed", "the end in round"];
+/// shutdown(2) of a session that was reset says `ENOTCONN`.
+const CUTS: [&str; 5] = [
+    "(os error 104)",
+    "(os error 32)",
+    "(os error 107)",
+    "the other side failed",
+    "the end in round",
+];
 /// What must never be said.
 const FAULTS: [&str; 5] =
     ["should be", "beyond the end", "nothing happened", "panicked", "the end after"];

@@ -41,6 +41,8 @@ pub(super) struct Place {
     pub(super) servers: [ServerState; 2],
     is_through: bool,
     pub(super) name: String,
+    /// What servers that have ended said, but for news.
+    pub(super) warned: Vec<String>,
 }
 
 impl Place {
@@ -49,7 +51,14 @@ impl Place {
         let mut sandbox = Sandbox::new()?;
         let name = format!("one host, {}", set(&mut sandbox, random));
         let ground = Ground::One(Box::new(sandbox));
-        Ok(Self { ground, link: None, servers: Default::default(), is_through: false, name })
+        Ok(Self {
+            ground,
+            link: None,
+            servers: Default::default(),
+            is_through: false,
+            name,
+            warned: Vec::new(),
+        })
     }
 
     /// Two hosts.
@@ -72,7 +81,14 @@ impl Place {
             said.join("; ")
         );
         let ground = Ground::Two(Box::new(stage));
-        Ok(Self { ground, link: Some(link), servers: Default::default(), is_through, name })
+        Ok(Self {
+            ground,
+            link: Some(link),
+            servers: Default::default(),
+            is_through,
+            name,
+            warned: Vec::new(),
+        })
     }
 
     /// Whether there are two hosts.
@@ -161,6 +177,9 @@ impl Place {
     pub(super) fn end(&mut self, which: usize, signal: Signal) -> Result<()> {
         let said = self.world(which).end_server(signal)?;
         self.servers[which] = ServerState::default();
+        let is_news = |line: &&str| line.contains(": info: ");
+        let warned = said.err.lines().filter(|line| !is_news(line));
+        self.warned.extend(warned.map(|line| format!("server {which}: {line}")));
         ensure!(!said.err.contains("panicked"), "the server has panicked: {}", said.err);
         let is_well = signal != Signal::TERM || said.status == 0;
         ensure!(is_well, "the server told to end: {said:?}");

@@ -72,6 +72,8 @@ fn any_program(field: &mut Field) -> Option<u32> {
 fn kill_program(field: &mut Field) -> Result<bool> {
     let Some((pair, side)) = any_side(field) else { return Ok(false) };
     field.pairs[pair].kill(side, END_WITHIN);
+    let name = field.pairs[pair].name.clone();
+    field.note(&format!("side {side} of {name}"));
     Ok(true)
 }
 
@@ -98,6 +100,7 @@ fn kill_server(field: &mut Field) -> Result<bool> {
     }
     let Some((which, _)) = any_server(field) else { return Ok(false) };
     field.place.end(which, Signal::KILL)?;
+    field.note(&format!("server {which} killed"));
     field.lossy_until = Some(Instant::now() + LOSSY);
     let after = field.random.ms(0..=300);
     field.later(after, Undo::Start(which));
@@ -131,6 +134,7 @@ fn stop_server(field: &mut Field) -> Result<bool> {
 fn servers_process(field: &mut Field, kind: Kind) -> Result<bool> {
     let Some((which, _)) = any_server(field) else { return Ok(false) };
     let keeper = crate::leftovers::keeper(&crate::leftovers::keeper_path(field.place.world(which)));
+    field.note(&format!("of server {which}"));
     let mut processes = field.place.servers_processes(which);
     processes.retain(|pid| is_there(*pid) && keeper != Some(*pid));
     let Some(pid) = field.random.pick(&processes) else { return Ok(false) };
@@ -159,7 +163,8 @@ fn limit_program(field: &mut Field, kind: Kind) -> Result<bool> {
     let Some(pid) = any_program(field) else { return Ok(false) };
     let (resource, value) = match kind {
         Kind::ProgramMemory => (Resource::As, mapped(pid)? + field.random.within(0..=1 << 20)),
-        _ => (Resource::Nofile, field.random.within(0..=16)),
+        // poll(2) takes no more than that, open or not.
+        _ => (Resource::Nofile, field.random.within(3..=16)),
     };
     let Some(old) = limit(pid, resource, value) else { return Ok(false) };
     let after = field.random.ms(20..=600);
@@ -174,6 +179,7 @@ fn limit_server(field: &mut Field, kind: Kind) -> Result<bool> {
         _ => (Resource::Nofile, field.random.within(0..=64)),
     };
     let Some(old) = limit(pid, resource, value) else { return Ok(false) };
+    field.note(&format!("server {which}: at most {value}"));
     let server = &mut field.place.servers[which];
     server.is_hampered = true;
     server.may_starve |= kind == Kind::ServerMemory;
@@ -215,7 +221,8 @@ fn full_disk(field: &mut Field) -> Result<bool> {
         if kill_server(field)? && field.random.percent(50) {
             // One that is started meanwhile may say that it cannot serve, and end.
             for which in field.place.served() {
-                let _ = field.place.start(which);
+                let started = field.place.start(which).is_ok();
+                field.note(&format!("server {which} on a full disk: {started}"));
             }
         }
     } else {

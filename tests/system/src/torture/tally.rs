@@ -37,7 +37,7 @@ pub(super) struct Fault {
 /// All of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
-    rows: BTreeMap<Kind, Row>,
+    pub(super) rows: BTreeMap<Kind, Row>,
     pub(super) faults: Vec<Fault>,
     pub(super) episodes: u64,
     /// Sessions with another host that ended with a server that was killed while it had them in its

@@ -10,6 +10,7 @@ use super::events::{BELL, DOORBELL, EVENTS, INBOX, PEER, SERVER, WATCHED};
 use super::living::watch_thread;
 use crate::fds::own::{receive_descriptors, send_descriptors};
 use crate::host::look::{Direct, Look};
+use crate::process::room::has_room;
 use crate::remote::carry_server::{ANSWER_LIMIT, open_connection};
 use crate::remote::lent::Lent;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -204,6 +205,7 @@ impl Outside {
         let region = take(&mut join.region);
         let region = Layout::new(join.ring_bytes)
             .filter(|layout| leaves_addresses(layout.len(), mapped.load(Ordering::Relaxed)))
+            .filter(|_| has_room())
             .and_then(|layout| map(region?, layout.len()));
         let len = region.as_ref().map_or(0, |_| address_space(join.ring_bytes));
         mapped.fetch_add(len, Ordering::Relaxed);

@@ -7,6 +7,7 @@ use super::{Net, hop_of};
 use crate::host::lock::lock;
 use crate::process::engine::Job;
 use crate::process::library::library;
+use crate::process::room::has_room;
 use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::carry_server::Connected;
 use crate::remote::lent::Lent;
@@ -61,7 +62,7 @@ impl Net {
         other: Stream,
         (lent, packets): (&Lent, Option<Held>),
     ) -> bool {
-        let made = lent.record.as_ref().and_then(|record| {
+        let made = lent.record.as_ref().filter(|_| has_room()).and_then(|record| {
             let limits = limits_of(record)?;
             Socket::import(record, &limits).ok()
         });
