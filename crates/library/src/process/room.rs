@@ -7,7 +7,19 @@
 /// More than what this process allocates for a session and its protocol state, all together (bytes).
 const NEEDED: usize = 1 << 20;
 
-/// Whether so much can be had now. Nothing is touched: it costs a mapping that is undone at once.
-pub(crate) fn has_room() -> bool {
-    Vec::<u8>::new().try_reserve_exact(NEEDED).is_ok()
+/// Whether so much, and `bytes` more, can be had now. Nothing is touched: it costs a mapping that is
+/// undone at once.
+pub(crate) fn has_room(bytes: usize) -> bool {
+    Vec::<u8>::new().try_reserve_exact(NEEDED.saturating_add(bytes)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_something_and_not_for_everything() {
+        assert!(has_room(0));
+        assert!(!has_room(isize::MAX as usize));
+    }
 }

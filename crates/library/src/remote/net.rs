@@ -154,7 +154,7 @@ impl Net {
         (lent, packets): (&Lent, Option<Held>),
     ) -> bool {
         let (Some(record), lent) = (&lent.record, &lent.lent) else { return false };
-        if !has_room() {
+        if !has_room(0) {
             return false;
         }
         // The server has begun the ring; this view of it was made before that.

@@ -24,6 +24,8 @@ const LOSSY: Duration = Duration::from_secs(10);
 const KEEPER_BACK: Duration = Duration::from_secs(3);
 /// Bytes that fill a disk at a time.
 const CHUNK: usize = 1 << 20;
+/// Bytes that sessions of a program with other hosts have in their queues at most, and a copy.
+const QUEUES: u64 = 64 << 20;
 /// Bytes of a packet to a server.
 const PACKET: usize = 300;
 
@@ -161,8 +163,13 @@ fn kill_keeper(field: &mut Field) -> Result<bool> {
 
 fn limit_program(field: &mut Field, kind: Kind) -> Result<bool> {
     let Some(pid) = any_program(field) else { return Ok(false) };
+    // A session with another host that goes home is once more in memory, with all that it has in
+    // its queues (docs/use/linux-differences.md).
+    let most = if field.place.is_between_hosts() { QUEUES } else { 0 };
     let (resource, value) = match kind {
-        Kind::ProgramMemory => (Resource::As, mapped(pid)? + field.random.within(0..=1 << 20)),
+        Kind::ProgramMemory => {
+            (Resource::As, mapped(pid)? + field.random.within(most..=most + (1 << 20)))
+        }
         // poll(2) takes no more than that, open or not.
         _ => (Resource::Nofile, field.random.within(3..=16)),
     };

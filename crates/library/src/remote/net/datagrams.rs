@@ -62,7 +62,7 @@ impl Net {
         other: Stream,
         (lent, packets): (&Lent, Option<Held>),
     ) -> bool {
-        let made = lent.record.as_ref().filter(|_| has_room()).and_then(|record| {
+        let made = lent.record.as_ref().filter(|_| has_room(0)).and_then(|record| {
             let limits = limits_of(record)?;
             Socket::import(record, &limits).ok()
         });
