@@ -174,7 +174,7 @@ impl Message {
 
 /// The sequence number of an answer, and its attributes or the error that it is. `None`: it is
 /// none.
-fn read(answer: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
+pub(crate) fn read(answer: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     let sequence = word(8)?;
@@ -187,7 +187,7 @@ fn read(answer: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
 }
 
 /// The status among a connection's attributes.
-fn status(mut attributes: &[u8]) -> u32 {
+pub(crate) fn status(mut attributes: &[u8]) -> u32 {
     while let Some((head, _)) = attributes.split_first_chunk::<4>() {
         let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
         let name = u16::from_ne_bytes([head[2], head[3]]) & !NESTED;

@@ -26,6 +26,9 @@ mod entry;
 #[cfg(test)]
 mod fakes;
 pub mod figures;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod hash;
 mod hop;
 mod landing;

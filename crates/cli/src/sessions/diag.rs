@@ -91,6 +91,12 @@ fn read(mut bytes: &[u8], peers: &mut HashMap<u64, u64>) -> Result<bool, Errno> 
     Ok(false)
 }
 
+#[cfg(any(debug_assertions, fuzzing))]
+/// A datagram, for fuzzing.
+pub(super) fn fuzz_answer(bytes: &[u8]) {
+    let _ = read(bytes, &mut HashMap::new());
+}
+
 fn peer_of(mut attributes: &[u8]) -> Option<u32> {
     while attributes.len() >= ATTRIBUTE {
         let len = (u16_at(attributes, 0) as usize).max(ATTRIBUTE);

@@ -407,6 +407,19 @@ fn unix_answer(message: &[u8]) -> Option<UnixSocket> {
     Some(socket)
 }
 
+/// The bytes are an answer of `sock_diag`, for fuzzing: no panic, and an end.
+#[cfg(any(debug_assertions, fuzzing))]
+pub fn fuzz_answers(bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Some((message, after)) = split_message(rest) {
+        assert!(after.len() < rest.len(), "it goes on");
+        let _ = (message.kind, message.sequence, error_of(message.body));
+        let _ = inet_ends(message.body);
+        let _ = unix_answer(message.body);
+        rest = after;
+    }
+}
+
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
