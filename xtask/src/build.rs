@@ -2,7 +2,7 @@
 
 use crate::packages::{BENCH, BENCH_LOCAL, BENCH_NET, BUILD, FILTER, ensure};
 use crate::steps::{cargo, command, output, run};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 

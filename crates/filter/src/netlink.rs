@@ -177,7 +177,7 @@ pub(crate) fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
 pub(crate) fn status(body: &[u8]) -> io::Result<()> {
     match word(body, 0).unwrap_or(0) as i32 {
         0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(-error)),
+        error => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
     }
 }
 
