@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: targets of `fuzz/`, one or all, from their corpora on.
 //!
-//! What is found on the way is kept in `target/fuzz`; `--keep` puts what is of use of it, minimised,
-//! into `fuzz/corpus`, which `tests/targets` runs on stable Rust. Without a nightly tool chain or
-//! cargo-fuzz that test takes their place, for as long. Not here: the targets.
+//! What is found on the way is kept in `target/fuzz`; `--keep` puts what is of use of it,
+//! minimised, into `fuzz/corpus`, which `tests/targets` runs on stable Rust. Without a nightly tool
+//! chain or cargo-fuzz that test takes their place, for as long. Not here: the targets.
 
 use crate::steps::{cargo, command, run};
 use anyhow::{Context, Result, bail};

@@ -1,4 +1,5 @@
-//! `cargo xtask sanitize`: tests under the address and the thread sanitizer of a nightly tool chain.
+//! `cargo xtask sanitize`: tests under the address and the thread sanitizer of a nightly tool
+//! chain.
 //!
 //! Left out are crates that stand in for the C library in another program (`sojourn-preload`) and
 //! tests that run a release build, which is not instrumented. What is missing is said. Not here:

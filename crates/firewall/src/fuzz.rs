@@ -1,7 +1,8 @@
-//! Entry point for fuzzing: arbitrary bytes as what the kernel tells of packet filters and policies.
+//! Entry point for fuzzing: arbitrary bytes as what the kernel tells of packet filters and
+//! policies.
 //!
-//! What must hold: no panic, an end, and an answer for every session. Debug and fuzzing builds only;
-//! not a part of the interface of this crate. Used by `tests/targets` and
+//! What must hold: no panic, an end, and an answer for every session. Debug and fuzzing builds
+//! only; not a part of the interface of this crate. Used by `tests/targets` and
 //! `fuzz/fuzz_targets/firewall_rules.rs`.
 
 use crate::attributes::messages;

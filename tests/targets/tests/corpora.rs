@@ -1,8 +1,8 @@
 //! Every fuzz target with every input of its corpus (`fuzz/corpus/TARGET`), and with inputs that
 //! are made of these by chance, the same every time.
 //!
-//! `cargo xtask fuzz` goes on from there with a nightly tool chain. `SOJOURN_TARGETS_SECONDS=N` runs
-//! each for so long instead, from another seed each time.
+//! `cargo xtask fuzz` goes on from there with a nightly tool chain. `SOJOURN_TARGETS_SECONDS=N`
+//! runs each for so long instead, from another seed each time.
 #![cfg(debug_assertions)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -4,11 +4,12 @@
 //! the middle would end the program. Not here: how much of a limited address space streams may take
 //! at all (`control`).
 
-/// More than what this process allocates for a session and its protocol state, all together (bytes).
+/// More than what this process allocates for a session and its protocol state, all together
+/// (bytes).
 const NEEDED: usize = 1 << 20;
 
-/// Whether so much, and `bytes` more, can be had now. Nothing is touched: it costs a mapping that is
-/// undone at once.
+/// Whether so much, and `bytes` more, can be had now. Nothing is touched: it costs a mapping that
+/// is undone at once.
 pub(crate) fn has_room(bytes: usize) -> bool {
     Vec::<u8>::new().try_reserve_exact(NEEDED.saturating_add(bytes)).is_ok()
 }

@@ -2,8 +2,8 @@
 //! disk.
 //!
 //! The program becomes `unshare` (util-linux), which starts it again as the child of a shell that
-//! buries whom nobody else does. Whoever kills `unshare` ends all of it. Without root's rights it runs as it is, and full disks are left
-//! out. Not here: who fills the disk (`strikes`).
+//! buries whom nobody else does. Whoever kills `unshare` ends all of it. Without root's rights it
+//! runs as it is, and full disks are left out. Not here: who fills the disk (`strikes`).
 
 use anyhow::{Context, Result};
 use std::os::unix::process::CommandExt as _;

@@ -29,8 +29,8 @@ use std::collections::HashMap;
 
 /// Streams take no more than one part in so many of a limited address space, all together.
 const ADDRESSES_PART: u64 = 4;
-/// What of a session's record is in memory at a time: the file's bytes, its queues, and what becomes
-/// of these.
+/// What of a session's record is in memory at a time: the file's bytes, its queues, and what
+/// becomes of these.
 const RECORD_COPIES: usize = 3;
 
 /// See the head of this file.
