@@ -151,7 +151,10 @@ fn transfer(side: &str, kind: &str, words: &[String], plan: &Plan) -> Result<Str
     if let Some(mut child) = child
         && !child.wait()?.success()
     {
-        return Err(Error::other("the other side failed"));
+        // Its reason may have been this side's.
+        let own = done.err().map(|error| format!(", and this one: {error}"));
+        let text = format!("the other side failed{}", own.unwrap_or_default());
+        return Err(Error::other(text));
     }
     let text = done?;
     Ok(format!("{side} {kind} {} {text} in {} us", plan.way, start.elapsed().as_micros()))
