@@ -172,6 +172,7 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
         // Of its own user's programs each may end it anyhow.
         None => Sojournd::alone(rules)?,
     };
+    let keeper = socket.map(keeper_of);
     // Who may connect is decided by the socket's mode, and once more by whoever says hello.
     let mask = if is_public { Mode::empty() } else { Mode::RWXG | Mode::RWXO };
     let before = umask(mask);
@@ -188,8 +189,7 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     // that ends then would take it along. Who connects meanwhile waits.
     let respects_firewalls = options.respects_firewalls;
     if let Some(network) = options.network
-        && let Err(missing) =
-            carried::start(&served, network, respects_firewalls, socket.map(keeper_of))
+        && let Err(missing) = carried::start(&served, network, respects_firewalls, keeper)
     {
         log::say(
             Level::Error,
