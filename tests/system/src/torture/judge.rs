@@ -67,6 +67,10 @@ impl Ended<'_> {
             {
                 Verdict::Whole
             }
+            // An end that comes before bytes that were sent is worse than a reset.
+            [Outcome::Well, Outcome::Well] => {
+                Verdict::Wrong(format!("bytes are missing before the end: {:?}", self.told))
+            }
             // Whoever reads an end takes it for the other's.
             [Outcome::Well | Outcome::Failed, Outcome::Well | Outcome::Failed]
                 if first.input != InputEnd::Open
@@ -113,7 +117,7 @@ mod tests {
         let well = |sent, received| told(sent, received, InputEnd::Eof, Outcome::Well);
         assert_eq!(judge([well(5, 7), well(7, 5)], "", None), Verdict::Whole);
         let one_less = judge([well(5, 7), well(7, 4)], "", None);
-        assert!(matches!(one_less, Verdict::Lost(_)), "{one_less:?}");
+        assert!(matches!(one_less, Verdict::Wrong(_)), "{one_less:?}");
         let wrong = "byte 3 is 0x01 and should be 0x02";
         assert!(matches!(judge([well(5, 7), well(7, 5)], wrong, None), Verdict::Wrong(_)));
         let gone = told(5, 7, InputEnd::Open, Outcome::None);
