@@ -183,7 +183,12 @@ pub(crate) fn read(answer: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
         return Some((sequence, Ok(answer.get(HEADERS..end)?)));
     }
     let code = word(HEADER)?.cast_signed().wrapping_neg();
-    Some((sequence, if code == 0 { Ok(&[]) } else { Err(Errno::from_raw_os_error(code)) }))
+    Some((sequence, if code == 0 { Ok(&[]) } else { Err(errno(code)) }))
+}
+
+/// The error of that number; another word for a number that is none.
+fn errno(code: i32) -> Errno {
+    if (1..4096).contains(&code) { Errno::from_raw_os_error(code) } else { Errno::BADMSG }
 }
 
 /// The status among a connection's attributes.

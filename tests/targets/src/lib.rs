@@ -30,7 +30,7 @@ pub const ALL: &[Target] = &[
     target("cli_tables", 10_000, sojourn_cli::fuzz::tables),
     target("filter_netlink", 20_000, sojourn_filter::fuzz::netlink),
     target("firewall_rules", 10_000, sojourn_firewall::fuzz::rules),
-    target("idl_parse", 300, sojourn_idl::fuzz::fuzz_parse),
+    target("idl_parse", 300, sojourn_idl::fuzz_parse),
     target("ipc_control", 300, sojourn_ipc::fuzz::control),
     target("ipc_reply", 300, sojourn_ipc::fuzz::reply),
     target("ipc_request", 300, sojourn_ipc::fuzz::request),

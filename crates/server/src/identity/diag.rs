@@ -379,8 +379,8 @@ fn split_message(bytes: &[u8]) -> Option<(Message<'_>, &[u8])> {
 
 fn error_of(body: &[u8]) -> DiagError {
     match word(body, 0) {
-        Some(code) => Errno::from_raw_os_error((code as i32).wrapping_neg()).into(),
-        None => DiagError::System,
+        Some(code @ 0xffff_f001..) => Errno::from_raw_os_error((code as i32).wrapping_neg()).into(),
+        _ => DiagError::System,
     }
 }
 
