@@ -75,7 +75,7 @@ pub fn run(options: &Options) -> Result<bool> {
     let is_terminal = std::io::stderr().is_terminal();
     while tally.episodes < options.episodes && begun.elapsed() < options.time {
         let seed = options.seed + tally.episodes;
-        watched.store(seed << 32 | begun.elapsed().as_secs() + 1, Ordering::SeqCst);
+        watched.store((seed << 32) | (begun.elapsed().as_secs() + 1), Ordering::SeqCst);
         let one = episode::run(seed, &given);
         for fault in &one.faults {
             eprintln!(
