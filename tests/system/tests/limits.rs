@@ -78,19 +78,17 @@ fn a_session_that_there_is_no_memory_for() {
     let mut peers = vec![start(End::A, "serve"), start(End::B, "call")];
     let mut admin = Admin::new(&stage.worlds[End::B as usize]).unwrap();
     let limited = peers[1].pid();
-    for _ in 0..3 {
-        wait_for("a session that is away", &mut peers, || !admin.away().unwrap().is_empty());
-        admin.recall_all().unwrap();
-        wait_for("the way home", &mut peers, || admin.away().unwrap().is_empty());
-        let text = std::fs::read_to_string(format!("/proc/{limited}/statm")).unwrap();
-        let pages: u64 = text.split(' ').next().unwrap().parse().unwrap();
-        let mapped = pages * rustix::param::page_size() as u64;
-        set(limited, Resource::As, Some(mapped));
-        let before = admin.offers().unwrap();
-        wait_for("another offer", &mut peers, || admin.offers().unwrap() > before);
-        std::thread::sleep(Duration::from_millis(50));
-        assert!(peers.iter_mut().all(Running::is_running), "a program has ended");
-        set(limited, Resource::As, None);
-    }
+    wait_for("a session that is away", &mut peers, || !admin.away().unwrap().is_empty());
+    admin.recall_all().unwrap();
+    wait_for("the way home", &mut peers, || admin.away().unwrap().is_empty());
+    let text = std::fs::read_to_string(format!("/proc/{limited}/statm")).unwrap();
+    let pages: u64 = text.split(' ').next().unwrap().parse().unwrap();
+    let mapped = pages * rustix::param::page_size() as u64;
+    set(limited, Resource::As, Some(mapped));
+    let before = admin.offers().unwrap();
+    wait_for("another offer", &mut peers, || admin.offers().unwrap() > before);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(peers.iter_mut().all(Running::is_running), "a program has ended");
+    set(limited, Resource::As, None);
     end(peers, &stage.end_file());
 }
