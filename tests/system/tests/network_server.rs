@@ -337,7 +337,7 @@ fn a_server_that_cannot_listen_takes_nothing_along() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let mut transfer = Transfer::start(&link, End::A, false, "epoll");
-    let stream = transfer.await_away();
+    transfer.await_away();
     transfer.await_progress("the first bytes");
     for _ in 0..5 {
         transfer.kill_server();
@@ -348,7 +348,8 @@ fn a_server_that_cannot_listen_takes_nothing_along() {
         transfer.await_progress("bytes after a server that could not listen");
         std::fs::remove_dir(&address).unwrap();
         transfer.start_server();
-        assert_eq!(transfer.await_away(), stream);
+        // The same session or, if it was at home meanwhile, a new one.
+        transfer.await_away();
     }
     transfer.finish();
 }
