@@ -2,7 +2,7 @@
 
 use crate::packages::{BENCH, BENCH_LOCAL, BENCH_NET, BUILD, FILTER, ensure};
 use crate::steps::{cargo, command, output, run};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -102,21 +102,6 @@ pub(crate) fn check_bench() -> Result<()> {
         "warnings",
     ];
     run("lints of the benchmarks", &mut cargo(&words))
-}
-
-/// Runs a fuzz target for so many seconds.
-pub(crate) fn fuzz(target: &str, seconds: &str) -> Result<()> {
-    let limit = format!("-max_total_time={seconds}");
-    let words = ["cargo", "+nightly", "fuzz", "run", target, "--", &limit];
-    if command(&["cargo", "+nightly", "fuzz", "--version"])
-        .output()
-        .map_or(true, |out| !out.status.success())
-    {
-        bail!(
-            "fuzzing needs a nightly tool chain and cargo-fuzz: rustup toolchain install nightly && cargo install cargo-fuzz"
-        );
-    }
-    run(&format!("fuzz {target}"), command(&words).current_dir("fuzz"))
 }
 
 /// Builds and copies everything a user of the system needs below `prefix`.

@@ -98,6 +98,23 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-demo", &["sojourn-idl", "sojourn-ipc"]),
     ("sojourn-stubs-rust", &["sojourn-idl", "sojourn-ipc"]),
     ("sojourn-interop", &["sojourn-idl", "sojourn-ipc", "sojourn-stubs-rust"]),
+    (
+        "sojourn-targets",
+        &[
+            "sojourn-carrier",
+            "sojourn-cli",
+            "sojourn-filter",
+            "sojourn-firewall",
+            "sojourn-idl",
+            "sojourn-ipc",
+            "sojourn-netif",
+            "sojourn-proto",
+            "sojourn-pump",
+            "sojourn-server",
+            "sojourn-stream",
+            "sojourn-wire",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

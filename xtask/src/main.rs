@@ -10,6 +10,7 @@ mod c_libraries;
 mod columns;
 mod demo;
 mod deny;
+mod fuzz;
 mod layers;
 mod modules;
 mod packages;
@@ -17,8 +18,10 @@ mod pages;
 mod performance;
 mod programs;
 mod redis;
+mod sanitize;
 mod steps;
 mod test;
+mod torture;
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
@@ -54,8 +57,16 @@ cargo xtask COMMAND
   programs [--only NAME]... [--jobs N] [--json FILE]
                     run real programs plainly, under Sojourn and with eager moves, compare what they
                     do, and write docs/use/programs.md; with names only these, and a table
-  fuzz TARGET [SECONDS]
-                    run a fuzz target (needs a nightly tool chain and cargo-fuzz)
+  torture [--minutes N] [--seed S] [--episodes N] [--json FILE]
+                    kill, stop, starve and move everything at once while programs check every byte,
+                    and print what was done and found; by default for ten minutes from seed 1
+  fuzz TARGET [SECONDS] | --all SECONDS
+                    run a fuzz target, or each for so long (needs a nightly tool chain and
+                    cargo-fuzz; without them all run on stable Rust, blindly)
+  fuzz --keep       put what was found that reaches something new into fuzz/corpus, minimised
+  sanitize [address|thread [PACKAGE]...]
+                    run unit tests under the address and the thread sanitizer (needs a nightly tool
+                    chain with rust-src)
 ";
 
 fn main() -> ExitCode {
@@ -89,8 +100,9 @@ fn run() -> Result<()> {
         ["bench", rest @ ..] if !rest.is_empty() => build::bench(rest),
         ["performance", files @ ..] => performance::write(files),
         ["programs", rest @ ..] => programs::programs(rest),
-        ["fuzz", target] => build::fuzz(target, "60"),
-        ["fuzz", target, seconds] => build::fuzz(target, seconds),
+        ["torture", rest @ ..] => torture::torture(rest),
+        ["fuzz", rest @ ..] if !rest.is_empty() => fuzz::fuzz(rest),
+        ["sanitize", rest @ ..] => sanitize::sanitize(rest),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())

@@ -174,7 +174,7 @@ impl Message {
 
 /// The sequence number of an answer, and its attributes or the error that it is. `None`: it is
 /// none.
-fn read(answer: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
+pub(crate) fn read(answer: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     let sequence = word(8)?;
@@ -183,11 +183,16 @@ fn read(answer: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
         return Some((sequence, Ok(answer.get(HEADERS..end)?)));
     }
     let code = word(HEADER)?.cast_signed().wrapping_neg();
-    Some((sequence, if code == 0 { Ok(&[]) } else { Err(Errno::from_raw_os_error(code)) }))
+    Some((sequence, if code == 0 { Ok(&[]) } else { Err(errno(code)) }))
+}
+
+/// The error of that number; another word for a number that is none.
+fn errno(code: i32) -> Errno {
+    if (1..4096).contains(&code) { Errno::from_raw_os_error(code) } else { Errno::BADMSG }
 }
 
 /// The status among a connection's attributes.
-fn status(mut attributes: &[u8]) -> u32 {
+pub(crate) fn status(mut attributes: &[u8]) -> u32 {
     while let Some((head, _)) = attributes.split_first_chunk::<4>() {
         let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
         let name = u16::from_ne_bytes([head[2], head[3]]) & !NESTED;

@@ -19,6 +19,9 @@ mod datagrams;
 mod export;
 mod firewalls;
 mod fragments;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod import;
 mod inboxes;
 mod keeping;

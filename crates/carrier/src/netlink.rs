@@ -70,7 +70,9 @@ impl Asker {
                 NetlinkPayload::InnerMessage(answer) => Ok(answer),
                 NetlinkPayload::Error(error) => {
                     let code = error.code.map_or(0, |code| code.get());
-                    Err(Errno::from_raw_os_error(code.wrapping_neg()))
+                    let code = code.wrapping_neg();
+                    let is_one = (1..4096).contains(&code);
+                    Err(if is_one { Errno::from_raw_os_error(code) } else { Errno::BADMSG })
                 }
                 _ => Err(Errno::BADMSG),
             };

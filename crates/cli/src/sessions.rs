@@ -33,6 +33,21 @@ use standing::Observer;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+#[cfg(any(debug_assertions, fuzzing))]
+/// Bytes as one of what is read here, for fuzzing: no panic, and an end.
+pub(crate) fn fuzz_tables(choice: u8, bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    match choice % 4 {
+        0 => text.lines().for_each(tables::fuzz_line),
+        1 => processes::fuzz_text(&text),
+        2 => diag::fuzz_answer(bytes),
+        _ => {
+            let page = 4096;
+            let _ = sojourn_session::notice::find(&text, page, |line| line.ends_with(".so"));
+        }
+    }
+}
+
 /// Sessions that pass the filter; `all`: also sockets that are not connected. In order of process.
 pub(crate) fn gather(
     mut client: Option<&mut Client>,

@@ -35,6 +35,9 @@ mod away;
 mod error;
 pub mod features;
 mod filter;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod group;
 mod hook;
 pub mod keeper;

@@ -168,21 +168,21 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// The first of some messages: its type, what follows its header, and the messages after it.
-fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+pub(crate) fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let len = word(bytes, 0)? as usize;
     let body = bytes.get(HEADER_LEN..len)?;
     Some((half(bytes, 4)?, body, bytes.get(len.next_multiple_of(4)..).unwrap_or_default()))
 }
 
-fn status(body: &[u8]) -> io::Result<()> {
+pub(crate) fn status(body: &[u8]) -> io::Result<()> {
     match word(body, 0).unwrap_or(0) as i32 {
         0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(-error)),
+        error => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
     }
 }
 
 /// Calls `take` with the kind and the value of each attribute.
-fn attributes<'b>(mut bytes: &'b [u8], mut take: impl FnMut(u16, &'b [u8])) {
+pub(crate) fn attributes<'b>(mut bytes: &'b [u8], mut take: impl FnMut(u16, &'b [u8])) {
     while let (Some(len), Some(kind)) = (half(bytes, 0), half(bytes, 2)) {
         let len = usize::from(len);
         let Some(value) = bytes.get(4..len) else { return };
@@ -192,7 +192,7 @@ fn attributes<'b>(mut bytes: &'b [u8], mut take: impl FnMut(u16, &'b [u8])) {
     }
 }
 
-fn interface(body: &[u8]) -> Option<Interface> {
+pub(crate) fn interface(body: &[u8]) -> Option<Interface> {
     let (hardware, index, flags) = (half(body, 2)?, word(body, 4)?, word(body, 8)?);
     let mut found = Interface {
         index,

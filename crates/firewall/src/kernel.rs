@@ -212,7 +212,11 @@ fn dump(
 /// What the end of a dump says.
 fn result(body: &[u8]) -> Result<(), Errno> {
     let code = body.get(..4).and_then(|code| code.try_into().ok()).map_or(0, i32::from_ne_bytes);
-    if code == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(code.wrapping_neg())) }
+    match code.wrapping_neg() {
+        0 => Ok(()),
+        code @ 1..4096 => Err(Errno::from_raw_os_error(code)),
+        _ => Err(Errno::BADMSG),
+    }
 }
 
 /// The older tables that there are. To ask for another would make it.

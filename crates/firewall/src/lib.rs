@@ -9,6 +9,9 @@
 //! Read `session`, then `ruleset`.
 
 mod attributes;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod kernel;
 mod policies;
 mod registers;

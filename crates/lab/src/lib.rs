@@ -8,6 +8,7 @@
 mod built;
 pub mod measuring;
 pub mod net;
+pub mod progress;
 mod running;
 mod sandbox;
 mod unit;

@@ -124,9 +124,22 @@ impl Sandbox {
     /// # Errors
     /// If there is none, or it does not end within ten seconds.
     pub fn stop_server(&mut self) -> Result<Finished> {
+        self.end_server(rustix::process::Signal::TERM)
+    }
+
+    /// Ends the server by a signal; what it has said.
+    ///
+    /// # Errors
+    /// If there is none, or it does not end within ten seconds.
+    pub fn end_server(&mut self, signal: rustix::process::Signal) -> Result<Finished> {
         let server = self.server.take().context("no server runs")?;
-        server.signal(rustix::process::Signal::TERM);
+        server.signal(signal);
         server.finish(Duration::from_secs(10))
+    }
+
+    /// Whether there is a server, and it has not ended by itself.
+    pub fn has_server(&mut self) -> bool {
+        self.server.as_mut().is_some_and(Running::is_running)
     }
 
     /// The server's process number.

@@ -11,4 +11,5 @@ pub(crate) mod library;
 pub(crate) mod looks;
 pub(crate) mod patience;
 pub(crate) mod remembered;
+pub(crate) mod room;
 pub(crate) mod thresholds;

@@ -25,6 +25,9 @@ mod driven;
 #[cfg(test)]
 mod fakes;
 pub mod figures;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod hash;
 pub mod in_transit;
 mod link_hop;

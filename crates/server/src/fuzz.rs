@@ -18,8 +18,8 @@ use sojourn_ipc::rt::{
     Ready, Request, Router, Served, ServerTransport, answer, mailbox,
 };
 use sojourn_session::{
-    AdminServer, AdminService, OfferT, ReasonT, SessionServer, SessionService, WhereT, admin_wire,
-    session_wire,
+    AdminServer, AdminService, CarryService, OfferT, ReasonT, SessionServer, SessionService,
+    WhereT, admin_wire, carry_wire, session_wire,
 };
 use std::ffi::CString;
 use std::sync::Arc;
@@ -30,7 +30,9 @@ const STEPS_MAX: usize = 64;
 const CLIENTS: u32 = 4;
 /// Operations of the session interface; those of the admin interface follow.
 const SESSION_OPS: u16 = 8;
-const ADMIN_OPS: u16 = 7;
+const ADMIN_OPS: u16 = 8;
+/// Those of the interface for libraries that carry sessions come last.
+const CARRY_OPS: u16 = 2;
 
 /// The bytes of a program, taken from the front; zeros when there are no more.
 struct Program<'b>(&'b [u8]);
@@ -118,6 +120,7 @@ impl World {
         let mut router = Router::new();
         router.add(SessionService::<Sojournd>::new(Arc::clone(&server))).ok()?;
         router.add(AdminService::<Sojournd>::new(Arc::clone(&server))).ok()?;
+        router.add(CarryService::<Sojournd>::new(Arc::clone(&server))).ok()?;
         let generations = [1; CLIENTS as usize + 1];
         Some(Self { server, router, generations, ends: stock()? })
     }
@@ -269,7 +272,36 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             let size = session_wire::show_packets_request_size(Forms::BODY, end).ok()?;
             build(size, |writer| session_wire::put_show_packets_request(writer, end)).ok()
         }
+        16 => {
+            let (token, ended) = (program.number(), which & 1 == 1);
+            let size = carry_wire::give_back_request_size(Forms::BODY, token, ended, end).ok()?;
+            build(size, |writer| carry_wire::put_give_back_request(writer, token, ended, end)).ok()
+        }
+        17 => {
+            let token = program.number();
+            let size = carry_wire::give_late_request_size(Forms::BODY, token, end).ok()?;
+            build(size, |writer| carry_wire::put_give_late_request(writer, token, end)).ok()
+        }
+        12 | 13 | 15 => page(op, program.number()),
         _ => Some(Message::default()),
+    }
+}
+
+/// A page of a list.
+fn page(op: u16, after: u64) -> Option<Message> {
+    match op {
+        12 => {
+            let size = admin_wire::refused_request_size(Forms::BODY, after).ok()?;
+            build(size, |writer| admin_wire::put_refused_request(writer, after)).ok()
+        }
+        13 => {
+            let size = admin_wire::connections_request_size(Forms::BODY, after).ok()?;
+            build(size, |writer| admin_wire::put_connections_request(writer, after)).ok()
+        }
+        _ => {
+            let size = admin_wire::processes_request_size(Forms::BODY, after).ok()?;
+            build(size, |writer| admin_wire::put_processes_request(writer, after)).ok()
+        }
     }
 }
 
@@ -319,7 +351,7 @@ pub fn messages(bytes: &[u8]) -> u64 {
                 world.send(index, op, false, body);
             }
             step => {
-                let op = u16::from(step) % (SESSION_OPS + ADMIN_OPS);
+                let op = u16::from(step) % (SESSION_OPS + ADMIN_OPS + CARRY_OPS);
                 let Some(mut message) = message(&world, &mut program, op) else { continue };
                 let how = program.byte();
                 if how & 3 == 0 {

@@ -22,6 +22,9 @@ mod usual;
 
 pub use datagram::of_datagrams;
 pub use diag::Diag;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub use diag::fuzz_answers;
 pub use packets::is_packets;
 
 use crate::holders::Object;

@@ -161,16 +161,7 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
         // Of its own user's programs each may end it anyhow.
         None => Sojournd::alone(rules)?,
     };
-    let respects_firewalls = options.respects_firewalls;
-    if let Some(network) = options.network
-        && let Err(missing) =
-            carried::start(&served, network, respects_firewalls, socket.map(keeper_of))
-    {
-        log::say(
-            Level::Error,
-            format_args!("sessions with other hosts stay in the kernel: {missing}"),
-        );
-    }
+    let keeper = socket.map(keeper_of);
     // Who may connect is decided by the socket's mode, and once more by whoever says hello.
     let mask = if is_public { Mode::empty() } else { Mode::RWXG | Mode::RWXO };
     let before = umask(mask);
@@ -183,6 +174,17 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
         Err(BindError::InUse(_)) if lock.is_none() => return Ok(another(&text, ready)),
         endpoint => endpoint?,
     };
+    // Only once nothing is in the way of serving: what a keeper holds is taken over, and a server
+    // that ends then would take it along. Who connects meanwhile waits.
+    let respects_firewalls = options.respects_firewalls;
+    if let Some(network) = options.network
+        && let Err(missing) = carried::start(&served, network, respects_firewalls, keeper)
+    {
+        log::say(
+            Level::Error,
+            format_args!("sessions with other hosts stay in the kernel: {missing}"),
+        );
+    }
     let mut server = endpoint.server();
     signals::heed(&served, &text);
     log::say(Level::Info, format_args!("serving {text}"));

@@ -9,6 +9,7 @@ pub mod leftovers;
 pub mod network;
 pub mod rights;
 pub mod row;
+pub mod torture;
 pub mod world;
 
 use anyhow::{Context, Result};
@@ -22,6 +23,8 @@ use std::time::Duration;
 
 /// How long a transfer of a few megabytes may take on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
+/// How long a server may take for an answer on a busy machine.
+const ANSWER: Duration = Duration::from_secs(20);
 
 /// The server of a sandbox, asked over its own interface: quicker than a command each time.
 pub struct Admin {
@@ -42,13 +45,13 @@ impl Admin {
     pub fn new(sandbox: &Sandbox) -> Result<Self> {
         let address = Address::parse(&sandbox.address().to_string_lossy())?;
         let connection = Connection::connect(address, &admin_connect_options())?;
-        let client = AdminClient::bind_by(connection, Deadline::after(Duration::from_secs(5)))
+        let client = AdminClient::bind_by(connection, Deadline::after(ANSWER))
             .context("the server does not serve the interface")?;
         Ok(Self { client })
     }
 
     fn client(&mut self) -> &mut AdminClient<Connection> {
-        self.client.with_deadline(Deadline::after(Duration::from_secs(5)))
+        self.client.with_deadline(Deadline::after(ANSWER))
     }
 
     /// The sessions that are away.

@@ -330,3 +330,26 @@ fn an_orderly_end_sends_everything_home() {
         transfer.finish();
     }
 }
+
+/// A server that cannot serve, as on a full disk, leaves what a keeper holds to the next one.
+#[test]
+fn a_server_that_cannot_listen_takes_nothing_along() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let mut transfer = Transfer::start(&link, End::A, false, "epoll");
+    transfer.await_away();
+    transfer.await_progress("the first bytes");
+    for _ in 0..5 {
+        transfer.kill_server();
+        let address = transfer.world().address();
+        let _ = std::fs::remove_file(&address);
+        std::fs::create_dir(&address).unwrap();
+        assert!(transfer.world().start_server().is_err(), "it listens at a folder");
+        transfer.await_progress("bytes after a server that could not listen");
+        std::fs::remove_dir(&address).unwrap();
+        transfer.start_server();
+        // The same session or, if it was at home meanwhile, a new one.
+        transfer.await_away();
+    }
+    transfer.finish();
+}

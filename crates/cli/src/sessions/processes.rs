@@ -272,6 +272,16 @@ fn writes(info: &Path) -> Option<bool> {
     }
 }
 
+#[cfg(any(debug_assertions, fuzzing))]
+/// Text of any file about a process, for fuzzing.
+pub(super) fn fuzz_text(text: &str) {
+    let _ = Status::parse(text);
+    let _ = text.lines().filter(|line| is_library(line)).count();
+    let _ = text.lines().filter_map(|line| number_in(line, "socket:[")).count();
+    let variables = Variables(text.as_bytes().to_vec());
+    let _ = (variables.name_library(), variables.config());
+}
+
 /// Who has an object open.
 pub(super) fn holders(processes: &[Process]) -> HashMap<Object, Vec<usize>> {
     let mut holders: HashMap<Object, Vec<usize>> = HashMap::new();

@@ -165,11 +165,8 @@ impl Polling<'_> {
     fn sleep(&mut self, places: &Places, kernel: &mut [PollFd]) -> Result<Slept, Errno> {
         let Some(pollers) = self.library.pollers() else { return Err(Errno::NOMEM) };
         let Ok(event) = self.library.poll_event(pollers) else {
-            // There is no number left for it: the program must not notice, so the kernel serves the
-            // call.
-            for polled in &*self.fds {
-                self.library.go_home(polled.fd, ReasonT::Resources, false);
-            }
+            // There is no number left for it.
+            self.leave_to_kernel();
             return Ok(Slept::Look);
         };
         let number = event.number();
@@ -202,9 +199,23 @@ impl Polling<'_> {
         match slept {
             // `poll` is never restarted (signal(7)), so both kinds of handlers end it.
             Err(Errno::INTR) => Ok(Slept::Interrupted),
+            // The kernel takes no more than the process may have open, and these are some beside
+            // the program's.
+            Err(Errno::INVAL) => {
+                self.leave_to_kernel();
+                Ok(Slept::Look)
+            }
             Err(error) => Err(error),
             Ok(_) if is_interrupted => Ok(Slept::Interrupted),
             Ok(_) => Ok(Slept::Look),
+        }
+    }
+
+    /// Something of the library's own cannot be had: the program must not notice, so the kernel
+    /// serves the call.
+    fn leave_to_kernel(&self) {
+        for polled in &*self.fds {
+            self.library.go_home(polled.fd, ReasonT::Resources, false);
         }
     }
 

@@ -20,6 +20,7 @@ use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::library;
 use crate::process::library::{Library, PerProcess};
+use crate::process::room::has_room;
 use crate::remote::carry_server::Connected;
 use crate::remote::delegation::Delegation;
 use crate::remote::watch::Watch;
@@ -154,6 +155,9 @@ impl Net {
         (delegation, packets): (&Delegation, Option<Held>),
     ) -> bool {
         let (Some(record), terms) = (&delegation.record, &delegation.terms) else { return false };
+        if !has_room(0) {
+            return false;
+        }
         // The server has begun the ring; this view of it was made before that.
         other.use_ring();
         let mut pump = lock(&self.pump);

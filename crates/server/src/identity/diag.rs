@@ -379,8 +379,8 @@ fn split_message(bytes: &[u8]) -> Option<(Message<'_>, &[u8])> {
 
 fn error_of(body: &[u8]) -> DiagError {
     match word(body, 0) {
-        Some(code) => Errno::from_raw_os_error((code as i32).wrapping_neg()).into(),
-        None => DiagError::System,
+        Some(code @ 0xffff_f001..) => Errno::from_raw_os_error((code as i32).wrapping_neg()).into(),
+        _ => DiagError::System,
     }
 }
 
@@ -405,6 +405,19 @@ fn unix_answer(message: &[u8]) -> Option<UnixSocket> {
         rest = rest.get((len.max(4) as usize).next_multiple_of(4)..).unwrap_or(&[]);
     }
     Some(socket)
+}
+
+/// The bytes are an answer of `sock_diag`, for fuzzing: no panic, and an end.
+#[cfg(any(debug_assertions, fuzzing))]
+pub fn fuzz_answers(bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Some((message, after)) = split_message(rest) {
+        assert!(after.len() < rest.len(), "it goes on");
+        let _ = (message.kind, message.sequence, error_of(message.body));
+        let _ = inet_ends(message.body);
+        let _ = unix_answer(message.body);
+        rest = after;
+    }
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {

@@ -2,6 +2,7 @@
 
 use crate::link::{self, How, Side};
 use crate::wait::WaitCall;
+use sojourn_lab::progress::Teller;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -17,12 +18,25 @@ struct Plan {
     seed: u64,
     /// Goes on until this file is there.
     until: Option<PathBuf>,
+    /// Where it is told how far it has come.
+    progress: Option<PathBuf>,
+    teller: Teller,
 }
 
 impl Plan {
     /// Whether the file is there; looked at now and then.
     fn is_over(&self, step: u64) -> bool {
         step.is_multiple_of(64) && self.until.as_ref().is_some_and(|file| file.exists())
+    }
+
+    /// Tells how a stream ends, if it does by this.
+    fn heard(&self, got: Result<usize>) -> Result<usize> {
+        match &got {
+            Ok(0) => self.teller.input_ended(true),
+            Err(error) if error.kind() != ErrorKind::WouldBlock => self.teller.input_ended(false),
+            _ => {}
+        }
+        got
     }
 
     fn is_endless(&self) -> bool {
@@ -102,32 +116,45 @@ fn origin(bytes: &[u8], seed: u64, position: u64) -> String {
 pub(crate) fn run(words: &[String]) -> Result<String> {
     let usage = || {
         Error::other(
-            "usage: serve|call KIND ADDRESS | pair|inherit KIND, then --way W --bytes N --rounds N --size N --seed N --until FILE",
+            "usage: serve|call KIND ADDRESS | pair|inherit KIND, then --way W --bytes N --rounds N --size N --seed N --until FILE --progress FILE",
         )
     };
     let side = words.first().ok_or_else(usage)?;
     let kind = words.get(1).ok_or_else(usage)?;
     let has_address = matches!(side.as_str(), "serve" | "call");
     let options = words.get(if has_address { 3 } else { 2 }..).ok_or_else(usage)?;
-    let plan = parse(options)?;
-    let (mut link, is_first) = match side.as_str() {
+    let mut plan = parse(options)?;
+    if let Some(file) = &plan.progress {
+        plan.teller = Teller::open(file, matches!(side.as_str(), "serve" | "pair"))?;
+    }
+    let said = transfer(side, kind, words, &plan);
+    plan.teller.ended(said.is_ok());
+    said
+}
+
+/// Makes the link and does what is planned; the line to print.
+fn transfer(side: &str, kind: &str, words: &[String], plan: &Plan) -> Result<String> {
+    let (mut link, is_first) = match side {
         "serve" => (link::accept(kind, &words[2])?, true),
         "call" => (link::connect(kind, &words[2])?, false),
         "pair" => (link::pair(kind, &words[1..])?, true),
         "inherit" => (link::inherited(kind), false),
-        _ => return Err(usage()),
+        other => return Err(Error::other(format!("no such side: {other}"))),
     };
     let start = Instant::now();
     let child = link.child.take();
     let done = if plan.rounds > 0 {
-        converse(link, &plan, is_first)
+        converse(link, plan, is_first)
     } else {
-        exchange(link, &plan, is_first)
+        exchange(link, plan, is_first)
     };
     if let Some(mut child) = child
         && !child.wait()?.success()
     {
-        return Err(Error::other("the other side failed"));
+        // Its reason may have been this side's.
+        let own = done.err().map(|error| format!(", and this one: {error}"));
+        let text = format!("the other side failed{}", own.unwrap_or_default());
+        return Err(Error::other(text));
     }
     let text = done?;
     Ok(format!("{side} {kind} {} {text} in {} us", plan.way, start.elapsed().as_micros()))
@@ -141,6 +168,8 @@ fn parse(options: &[String]) -> Result<Plan> {
         size_max: 8192,
         seed: 1,
         until: None,
+        progress: None,
+        teller: Teller::nobody(),
     };
     for pair in options.chunks(2) {
         let [name, value] = pair else {
@@ -160,6 +189,7 @@ fn parse(options: &[String]) -> Result<Plan> {
                 plan.bytes = u64::MAX;
                 plan.rounds = plan.rounds.saturating_mul(u64::MAX);
             }
+            "--progress" => plan.progress = Some(value.into()),
             _ => return Err(Error::other(format!("{name}: no such option"))),
         }
     }
@@ -189,6 +219,7 @@ fn exchange_by_threads(link: Side, plan: &Plan, mine: u64, theirs: u64) -> Resul
                 let len = (1 + random.below(plan.size_max)).min((plan.bytes - at) as usize);
                 fill(&mut buf[..len], mine, at);
                 output.file().write_all(&buf[..len])?;
+                plan.teller.sent(len as u64);
                 at += len as u64;
                 step += 1;
             }
@@ -200,12 +231,14 @@ fn exchange_by_threads(link: Side, plan: &Plan, mine: u64, theirs: u64) -> Resul
         loop {
             let len = 1 + random.below(plan.size_max);
             let how = How::any(&mut random, is_socket);
-            let got = link::receive(&input, &mut buf[..len], how)?;
+            let got = plan.heard(link::receive(&input, &mut buf[..len], how))?;
             if got == 0 {
                 break;
             }
             check(&buf[..got], theirs, at)?;
-            at += if how == How::Looks { 0 } else { got as u64 };
+            let taken = if how == How::Looks { 0 } else { got as u64 };
+            plan.teller.received(taken);
+            at += taken;
         }
         if at != plan.bytes && !plan.is_endless() {
             return Err(Error::other(format!("the end after {at} bytes")));
@@ -251,7 +284,10 @@ fn exchange_by_waiting(mut link: Side, plan: &Plan, mine: u64, theirs: u64) -> R
             let len = (1 + random.below(plan.size_max)).min((bytes - sent) as usize);
             fill(&mut buf[..len], mine, sent);
             match link.output.file().write(&buf[..len]) {
-                Ok(len) => sent += len as u64,
+                Ok(len) => {
+                    plan.teller.sent(len as u64);
+                    sent += len as u64;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
@@ -267,10 +303,11 @@ fn exchange_by_waiting(mut link: Side, plan: &Plan, mine: u64, theirs: u64) -> R
         }
         while found.input && !ended {
             let len = 1 + random.below(plan.size_max);
-            match (&link.input).read(&mut buf[..len]) {
+            match plan.heard((&link.input).read(&mut buf[..len])) {
                 Ok(0) => ended = true,
                 Ok(len) => {
                     check(&buf[..len], theirs, got)?;
+                    plan.teller.received(len as u64);
                     got += len as u64;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -310,13 +347,14 @@ fn converse(mut link: Side, plan: &Plan, is_first: bool) -> Result<String> {
         if is_mine {
             fill(&mut buf[..len], plan.seed, at);
             link.output.file().write_all(&buf[..len])?;
+            plan.teller.sent(len as u64);
         } else {
             let mut done = 0;
             while done < len {
                 if let Some(way) = &way {
                     while !way.wait((input, true), (output, false))?.input {}
                 }
-                let got = (&link.input).read(&mut buf[done..len])?;
+                let got = plan.heard((&link.input).read(&mut buf[done..len]))?;
                 if got == 0 && done == 0 && plan.is_endless() {
                     break 'rounds;
                 }
@@ -329,6 +367,7 @@ fn converse(mut link: Side, plan: &Plan, is_first: bool) -> Result<String> {
                 done += got;
             }
             check(&buf[..len], plan.seed, at)?;
+            plan.teller.received(len as u64);
         }
         at += len as u64;
     }

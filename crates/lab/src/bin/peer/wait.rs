@@ -60,10 +60,17 @@ impl WaitCall {
 
     /// Waits for input if wanted, for room if wanted.
     pub(crate) fn wait(&self, input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
-        match self {
-            Self::Poll => poll(input, output),
-            Self::Select => select(input, output),
-            Self::Epoll { set, is_edge } => epoll(*set, *is_edge, input, output),
+        loop {
+            let found = match self {
+                Self::Poll => poll(input, output),
+                Self::Select => select(input, output),
+                Self::Epoll { set, is_edge } => epoll(*set, *is_edge, input, output),
+            };
+            // Who was stopped and goes on has waited in vain (signal(7)).
+            let is_interrupted = |error: &Error| error.kind() == ErrorKind::Interrupted;
+            if !found.as_ref().is_err_and(is_interrupted) {
+                return found;
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use super::events::{BELL, DOORBELL, EVENTS, INBOX, PEER, SERVER, WATCHED};
 use super::living::watch_thread;
 use crate::fds::own::{receive_descriptors, send_descriptors};
 use crate::host::look::{Direct, Look};
+use crate::process::room::has_room;
 use crate::remote::carry_server::{ANSWER_LIMIT, open_connection};
 use crate::remote::delegation::Delegation;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +29,9 @@ use std::collections::HashMap;
 
 /// Streams take no more than one part in so many of a limited address space, all together.
 const ADDRESSES_PART: u64 = 4;
+/// What of a session's record is in memory at a time: the file's bytes, its queues, and what
+/// becomes of these.
+const RECORD_COPIES: usize = 3;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -204,6 +208,7 @@ impl Outside {
         let region = take(&mut join.region);
         let region = Layout::new(join.ring_bytes)
             .filter(|layout| leaves_addresses(layout.len(), mapped.load(Ordering::Relaxed)))
+            .filter(|_| has_room(0))
             .and_then(|layout| map(region?, layout.len()));
         let len = region.as_ref().map_or(0, |_| address_space(join.ring_bytes));
         mapped.fetch_add(len, Ordering::Relaxed);
@@ -225,7 +230,9 @@ impl Outside {
     }
 
     fn open_delegation(&self, mut terms: LendT) -> Delegation {
-        let record = take(&mut terms.record).and_then(|file| sojourn_pump::sealed::open(file).ok());
+        let record = take(&mut terms.record)
+            .filter(|file| has_room(RECORD_COPIES * len_of(file)))
+            .and_then(|file| sojourn_pump::sealed::open(file).ok());
         let packets = take(&mut terms.packets);
         let passed = packets.map_or(0, |packets| self.pass_on(&[packets.as_fd()]));
         Delegation { terms, record, passed }
@@ -275,6 +282,12 @@ impl Outside {
 
 fn take(fd: &mut rt::Descriptor) -> Option<OwnedFd> {
     core::mem::replace(fd, rt::Descriptor::NONE).into_owned().ok().flatten()
+}
+
+/// Bytes of a file; none if it does not say.
+fn len_of(file: &OwnedFd) -> usize {
+    let len = rustix::fs::fstat(file).ok().and_then(|stat| usize::try_from(stat.st_size).ok());
+    len.filter(|len| *len <= usize::MAX / RECORD_COPIES).unwrap_or_default()
 }
 
 /// Whether a program whose address space is limited has most of it for itself, with a stream of

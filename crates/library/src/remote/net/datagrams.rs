@@ -7,6 +7,7 @@ use super::{Net, hop_of};
 use crate::host::lock::lock;
 use crate::process::engine::Job;
 use crate::process::library::library;
+use crate::process::room::has_room;
 use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::carry_server::Connected;
 use crate::remote::delegation::Delegation;
@@ -61,7 +62,8 @@ impl Net {
         other: Stream,
         (delegation, packets): (&Delegation, Option<Held>),
     ) -> bool {
-        let made = delegation.record.as_ref().and_then(|record| {
+        let record = delegation.record.as_ref().filter(|_| has_room(0));
+        let made = record.and_then(|record| {
             let limits = limits_of(record)?;
             Socket::import(record, &limits).ok()
         });

@@ -1,0 +1,24 @@
+//! Entry points for fuzzing: arbitrary bytes as the files that a program hands to the server.
+//!
+//! What must hold: no panic, an end, and nothing is said but segments of the session. Debug and
+//! fuzzing builds only; not a part of the interface of this crate. Used by `tests/targets` and
+//! `fuzz/fuzz_targets/pump_sealed.rs`.
+
+use crate::{in_transit, sealed};
+use sojourn_wire::frame::{self, LinkType};
+
+/// The bytes are a session's record, and then packets in transit, of the session that the first
+/// of them names.
+pub fn sealed_files(bytes: &[u8]) {
+    let Ok(file) = sealed::seal([bytes]) else { return };
+    if let Ok(record) = sealed::open(&file) {
+        let packed = sealed::pack(&record).and_then(|file| Ok(sealed::open(file)));
+        assert!(matches!(packed, Ok(Ok(again)) if again == record), "what was read reads the same");
+    }
+    let first = bytes.get(4..).and_then(|bytes| frame::parse(bytes, LinkType::Raw).ok());
+    let Some(flow) = first.map(|frame| frame.key.reversed()) else { return };
+    in_transit::each_in(&file, &flow, |packet| {
+        let key = frame::parse(packet, LinkType::Raw).map(|frame| frame.key);
+        assert_eq!(key, Ok(flow.reversed()), "another session's packet");
+    });
+}
