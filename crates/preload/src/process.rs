@@ -143,7 +143,7 @@ unsafe extern "C" fn __vfork() -> c_int {
     core::arch::naked_asm!("jmp {vfork}", vfork = sym vfork)
 }
 
-extern "C" fn before_vfork() {
+pub(crate) extern "C" fn before_vfork() {
     tell(|library| library.before_vfork());
     gate::vfork_begins();
 }
