@@ -1,9 +1,9 @@
 //! What is written over a site, and the trampoline it leads to.
 //!
 //! A trampoline puts the address where the program goes on into `rcx`, which the call would have
-//! clobbered, and jumps to the loader's entry. Two bytes before that address there is always a
-//! `syscall` instruction: the site's own, or one in the trampoline. So a call that must be the
-//! program's very own (vfork(2)) is made by going on there, with nothing of ours on any stack.
+//! clobbered, and jumps to the loader's entry. Two bytes before that address there is a `syscall`
+//! instruction. So a call that must be the program's very own (vfork(2)) is made by going on there,
+//! with nothing of ours on any stack.
 //!
 //! All trampolines of a text are in one region near it, which begins with the entry's address.
 
@@ -65,25 +65,22 @@ pub fn rewrite(
             &text.bytes[start..start + usize::from(len)]
         };
         let start = code.here();
-        match site.way {
+        let (before, after) = match site.way {
             Way::Left => continue,
-            Way::Before(len) => {
-                code.put(from(site.at - u64::from(len), len));
-                code.enter(site.at + 2, region)?;
-            }
-            Way::After(len) => {
-                // lea, jump, syscall: 7, 6 and 2 bytes.
-                code.enter(start + 15, region)?;
-                code.put(&[0x0f, 0x05]);
-                code.put(from(site.at + 2, len));
-                code.jump(site.at + 2 + u64::from(len))?;
-            }
-        }
+            Way::Before(len) => (len, 0),
+            Way::Around(before, after) => (before, after),
+        };
+        code.put(from(site.at - u64::from(before), before));
+        // lea, jump, syscall: 7, 6 and 2 bytes.
+        code.enter(code.here() + 15, region)?;
+        code.put(&[0x0f, 0x05]);
+        code.put(from(site.at + 2, after));
+        code.jump(site.at + 2 + u64::from(after))?;
         code.align();
         let (at, end) = site.moved();
         let mut patch = Code { at, bytes: Vec::new() };
         patch.jump(start)?;
-        // The `syscall` behind what made room stays.
+        // A `syscall` behind what made room stays, for calls that the kernel restarts.
         let end = if matches!(site.way, Way::Before(_)) { site.at } else { end };
         patch.bytes.resize((end - at) as usize, 0x90);
         patches.push(Patch { at, bytes: patch.bytes });
@@ -171,8 +168,10 @@ mod tests {
         assert_eq!(at_site[1].mnemonic(), Mnemonic::Syscall);
         let there = instructions(&done.region[16..], REGION + 16);
         assert_eq!((there[0].mnemonic(), there[0].immediate32()), (Mnemonic::Mov, 39));
-        assert_eq!(there[1].ip_rel_memory_address(), TEXT + 512 + 7);
+        let back = there[1].ip_rel_memory_address();
         assert_eq!(there[2].ip_rel_memory_address(), REGION);
+        assert_eq!((there[3].mnemonic(), there[3].next_ip()), (Mnemonic::Syscall, back));
+        assert_eq!(there[4].near_branch_target(), TEXT + 512 + 7);
         assert_eq!(done.region[..8], ENTRY.to_le_bytes());
     }
 

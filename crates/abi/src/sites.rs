@@ -45,7 +45,7 @@ impl Site {
         let end = self.at + SYSCALL.len() as u64;
         match self.way {
             Way::Before(len) => (self.at - u64::from(len), end),
-            Way::After(len) => (self.at, end + u64::from(len)),
+            Way::Around(before, after) => (self.at - u64::from(before), end + u64::from(after)),
             Way::Left => (self.at, end),
         }
     }
@@ -117,8 +117,9 @@ fn sets_gs(text: Text<'_>) -> Option<u64> {
     Some(text.address + at as u64)
 }
 
-fn pairs(bytes: &[u8], pair: [u8; 2]) -> impl Iterator<Item = usize> + '_ {
-    bytes.windows(2).enumerate().filter(move |(_, two)| *two == pair).map(|(at, _)| at)
+/// Where two bytes follow one another. Texts are long, and the first of them is rare.
+fn pairs(bytes: &[u8], [first, second]: [u8; 2]) -> impl Iterator<Item = usize> + '_ {
+    memchr::memchr_iter(first, bytes).filter(move |at| bytes.get(at + 1) == Some(&second))
 }
 
 /// A site with its neighbourhood.

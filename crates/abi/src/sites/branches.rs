@@ -26,17 +26,12 @@ impl Targets {
                 found.insert(target);
             }
         };
-        for (at, two) in text.bytes.windows(2).enumerate() {
-            let next = text.address + at as u64 + 2;
-            match *two {
-                // jcc, loop, jrcxz, jmp: one byte.
-                [0x70..=0x7f | 0xe0..=0xe3 | 0xeb, by] => {
-                    note(next.wrapping_add_signed(i64::from(by.cast_signed())));
-                }
-                // call, jmp: four.
-                [0xe8 | 0xe9, _] => far(text, at + 1, &mut note),
-                // jcc: four.
-                [0x0f, 0x80..=0x8f] => far(text, at + 2, &mut note),
+        for (at, byte) in text.bytes.iter().enumerate() {
+            match *byte {
+                // jcc, loop, jrcxz, jmp: one byte. Few are near enough.
+                0x70..=0x7f | 0xe0..=0xe3 | 0xeb => near(text, at + 1, &mut note),
+                // call, jmp, and the second byte of jcc: four.
+                0xe8 | 0xe9 | 0x80..=0x8f => far(text, at + 1, &mut note),
                 _ => {}
             }
         }
@@ -46,6 +41,15 @@ impl Targets {
     /// Whether an address that was asked for may be jumped to.
     pub(crate) fn has(&self, address: u64) -> bool {
         self.0.contains(&address)
+    }
+}
+
+/// A jump whose distance is in the byte `at`.
+#[inline]
+fn near(text: Text<'_>, at: usize, note: &mut impl FnMut(u64)) {
+    if let Some(by) = text.bytes.get(at) {
+        let next = text.address + at as u64 + 1;
+        note(next.wrapping_add_signed(i64::from(by.cast_signed())));
     }
 }
 

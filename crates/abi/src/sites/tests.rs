@@ -42,10 +42,25 @@ fn what_looks_like_a_number_is_none() {
 fn what_follows_makes_room() {
     // jmp +0; syscall; cmp rax, -4095; jae
     let code = b"\xeb\x00\x0f\x05\x48\x3d\x01\xf0\xff\xff\x73\x01";
-    assert_eq!(found(code), one(2, None, Way::After(6)));
+    assert_eq!(found(code), one(2, None, Way::Around(0, 6)));
     // ... but not if somebody jumps to the comparison.
     let code = b"\xeb\x02\x0f\x05\x48\x3d\x01\xf0\xff\xff\x73\x01";
     assert_eq!(found(code), one(2, None, Way::Left));
+}
+
+#[test]
+fn both_sides_make_room() {
+    // ret; mov rax, r8; syscall; ret, as musl has it.
+    let code = b"\xc3\x4c\x89\xc0\x0f\x05\xc3";
+    assert_eq!(found(code), one(4, None, Way::Around(3, 0)));
+    // Also if somebody jumps to the move, but not if to the call.
+    let code = b"\xeb\x00\x4c\x89\xc0\x0f\x05\xeb\xf9";
+    assert_eq!(found(code), one(5, None, Way::Around(3, 0)));
+    let code = b"\xeb\x03\x4c\x89\xc0\x0f\x05\xeb\xf9";
+    assert_eq!(found(code), one(5, None, Way::Left));
+    // ret; pop rax; syscall; pop rdx; pop rdx; ret
+    let code = b"\xc3\x58\x0f\x05\x5a\x5a\xc3";
+    assert_eq!(found(code), one(2, None, Way::Around(1, 2)));
 }
 
 #[test]
@@ -107,7 +122,9 @@ proptest! {
             let at = (site.at - ADDRESS) as usize;
             let (first, last) = match site.way {
                 Way::Before(len) => (at - usize::from(len), at),
-                Way::After(len) => (at, at + 2 + usize::from(len)),
+                Way::Around(before, after) => {
+                    (at - usize::from(before), at + 2 + usize::from(after))
+                }
                 Way::Left => continue,
             };
             prop_assert_eq!(&bytes[at..at + 2], &SYSCALL[..]);

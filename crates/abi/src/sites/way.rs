@@ -21,8 +21,9 @@ pub enum Way {
     /// The instructions of so many bytes before it make room; the `syscall` itself stays. Whoever
     /// is past them, and a call that the kernel restarts, find it.
     Before(u8),
-    /// The instructions of so many bytes after it make room, together with it.
-    After(u8),
+    /// Instructions of so many bytes before it, it, and instructions of so many bytes after it make
+    /// room together.
+    Around(u8, u8),
     /// Not at all.
     Left,
 }
@@ -31,21 +32,13 @@ pub enum Way {
 /// is.
 const SIGRETURN: u32 = 15;
 
-/// Addresses that nobody may jump to if the site is to be rewritten.
+/// Addresses of instructions that may be moved: nobody may jump to those that are.
 pub(super) fn inside<'v>(view: &'v View, text: Text<'v>) -> Vec<u64> {
-    let mut all = Vec::new();
-    if let Some(len) = before(view) {
-        all.extend(starts(view).filter(|at| *at > view.site.ip() - len as u64));
-        all.push(view.site.ip());
-    }
-    if let Some(moved) = after(view, text) {
-        all.extend(moved.iter().map(Instruction::ip));
-    }
-    all
-}
-
-fn starts(view: &View) -> impl Iterator<Item = u64> {
-    view.before.iter().map(Instruction::ip)
+    let before = before(view);
+    let first = before.last().map_or(view.site.ip(), |one| one.ip() + 1);
+    let after = after(view, text).into_iter().map(|one| one.ip());
+    let before = before.iter().map(|one| one.ip()).filter(|at| *at >= first);
+    before.chain([view.site.ip()]).chain(after).collect()
 }
 
 /// The site with the way that is possible.
@@ -61,54 +54,62 @@ pub(super) fn site(view: &View, text: Text<'_>, targets: &Targets) -> Site {
     Site { at, number, way }
 }
 
+/// Prefers that the `syscall` stays, then that what follows makes room.
 fn way(view: &View, text: Text<'_>, targets: &Targets) -> Way {
-    let at = view.site.ip();
-    if let Some(len) = before(view) {
-        let first = at - len as u64;
-        let is_free = starts(view).filter(|one| *one > first).all(|one| !targets.has(one));
-        if is_free && !targets.has(at) {
-            return Way::Before(len as u8);
-        }
-    }
-    match after(view, text) {
-        Some(moved) if moved.iter().all(|one| !targets.has(one.ip())) => {
-            Way::After(moved.iter().map(|one| one.len() as u8).sum())
-        }
-        _ => Way::Left,
-    }
-}
-
-/// How many bytes of whole instructions before it make room for a jump.
-fn before(view: &View) -> Option<usize> {
+    let is_target = targets.has(view.site.ip());
+    // What is before it may go as far back as to an instruction that somebody jumps to.
+    let mut reach = Vec::new();
     let mut len = 0;
-    for one in view.before.iter().rev() {
-        if !is_movable(one) {
-            return None;
-        }
+    for one in before(view).iter().take_while(|_| !is_target) {
         len += one.len();
-        if len >= JUMP {
-            return Some(len);
+        reach.push(len);
+        if targets.has(one.ip()) {
+            break;
         }
     }
-    None
+    if let Some(len) = reach.iter().find(|len| **len >= JUMP) {
+        return Way::Before(*len as u8);
+    }
+    let mut behind = vec![0];
+    for one in after(view, text).iter().take_while(|one| !targets.has(one.ip())) {
+        behind.push(behind[behind.len() - 1] + one.len());
+    }
+    for before in [0].iter().chain(&reach) {
+        if let Some(after) = behind.iter().find(|after| before + SYSCALL + **after >= JUMP) {
+            return Way::Around(*before as u8, *after as u8);
+        }
+    }
+    Way::Left
 }
 
-/// The instructions after it that make room, with it, for a jump.
-fn after(view: &View, text: Text<'_>) -> Option<Vec<Instruction>> {
+/// The instructions before it that can be moved, the nearest first: as many as a jump needs.
+fn before(view: &View) -> Vec<Instruction> {
+    let mut len = 0;
+    let needed = |one: &&Instruction| {
+        let is_needed = len < JUMP && is_movable(one);
+        len += one.len();
+        is_needed
+    };
+    view.before.iter().rev().take_while(needed).copied().collect()
+}
+
+/// The instructions after it that can be moved, likewise.
+fn after(view: &View, text: Text<'_>) -> Vec<Instruction> {
     let next = view.site.next_ip();
-    let bytes = text.bytes.get(usize::try_from(next - text.address).ok()?..)?;
+    let start = usize::try_from(next - text.address).unwrap_or(usize::MAX);
+    let bytes = text.bytes.get(start..).unwrap_or_default();
     let mut decoder = Decoder::with_ip(64, bytes, next, DecoderOptions::NONE);
     let mut moved = Vec::new();
     let mut len = SYSCALL;
     while len < JUMP {
         let one = decoder.decode();
         if one.is_invalid() || !is_movable(&one) {
-            return None;
+            break;
         }
         len += one.len();
         moved.push(one);
     }
-    Some(moved)
+    moved
 }
 
 /// Whether an instruction means the same elsewhere, and goes on with the next.
