@@ -15,7 +15,7 @@ pub(crate) fn build() -> Result<()> {
     ensure(FILTER)?;
     everything()?;
     eprintln!(
-        "   target/release: sojourn, sojournd, libsojourn_preload.so; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl"
+        "   target/release: sojourn, sojournd, libsojourn_preload.so, sojourn-abi; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl"
     );
     Ok(())
 }
@@ -23,7 +23,7 @@ pub(crate) fn build() -> Result<()> {
 /// What ships, and the programs of whole-system tests, in release mode. All in one call: with other
 /// packages beside them some would be built with other features, again and again.
 pub(crate) fn everything() -> Result<()> {
-    let packages = ["ipc", "idl", "preload", "cli", "server", "lab"];
+    let packages = ["ipc", "idl", "preload", "loader", "cli", "server", "lab"];
     let names = packages.map(|package| format!("sojourn-{package}"));
     let mut words = vec!["build", "--release"];
     words.extend(names.iter().flat_map(|name| ["-p", name]));
@@ -130,6 +130,7 @@ pub(crate) fn install(prefix: &str) -> Result<()> {
         copy(&format!("target/release/{program}"), &below("bin"))?;
     }
     copy("target/release/libsojourn_preload.so", &below("lib/sojourn"))?;
+    copy("target/release/sojourn-abi", &below("lib/sojourn"))?;
     copy("target/release/libsojourn_ipc.a", &below("lib"))?;
     copy("target/release/libsojourn_ipc.so", &below("lib"))?;
     link_soname(&below("lib"))?;

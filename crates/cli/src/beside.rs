@@ -1,7 +1,7 @@
 //! Where the other parts of Sojourn are: beside this program, as installed or as built.
 //!
-//! `PREFIX/bin/sojourn` has `PREFIX/bin/sojournd` and `PREFIX/lib/sojourn/libsojourn_preload.so`;
-//! in the directory of a build all three lie together. `SOJOURN_PRELOAD` names another library, for
+//! `PREFIX/bin/sojourn` has `PREFIX/bin/sojournd`, and in `PREFIX/lib/sojourn` the preload library
+//! and the loader; in the directory of a build all of them lie together. `SOJOURN_PRELOAD` names another library, for
 //! development.
 
 use crate::inspect;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// The preload library's name.
 pub(crate) const LIBRARY: &str = "libsojourn_preload.so";
 const SERVER: &str = "sojournd";
+const LOADER: &str = "sojourn-abi";
 
 /// A part is not there.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,6 +89,13 @@ fn usable(found: PathBuf) -> Result<PathBuf, PartError> {
         true => Ok(found),
         false => Err(PartError::Unusable(found)),
     }
+}
+
+/// The loader of programs that make their own system calls; it lies beside the library.
+pub(crate) fn loader() -> Result<PathBuf, PartError> {
+    let directory = own_directory()?;
+    let installed = directory.parent().unwrap_or(&directory).join("lib/sojourn");
+    first(LOADER, [installed.join(LOADER), directory.join(LOADER)])
 }
 
 /// The session server's program.

@@ -1,7 +1,6 @@
 //! From the loader's start to the guest's first instruction.
 
 use crate::block::{Block, FRAME, Frame};
-use crate::class::{Class, class};
 use crate::exec::{FILE, PRELOAD, starts_with};
 use crate::guest::{self, Guest, guest};
 use crate::load::{File, Loaded, Part, load};
