@@ -98,9 +98,10 @@ pub fn plan(image: &Image, at: u64, room: Room) -> Plan {
             plan.texts.push((start, segment.file_len));
         }
         let end = start + segment.memory_len;
-        // A page that cannot be written is left as it is in the file, as the kernel does.
+        // To the page's end, which loaders use as zeroes, too. A page that cannot be written is
+        // left as it is in the file, as the kernel does.
         if end > file_end && from_file > file_end && segment.is_writable && segment.file_len > 0 {
-            plan.cleared.push((file_end, from_file.min(end) - file_end));
+            plan.cleared.push((file_end, from_file - file_end));
         }
         let end = end.next_multiple_of(PAGE);
         if end > from_file {

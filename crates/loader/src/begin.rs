@@ -15,6 +15,9 @@ use std::ffi::CString;
 /// `sojourn run` and shells answer so when a program cannot be run.
 const NOT_RUN: c_int = 126;
 
+/// The variable that is set if nothing is to be said of what cannot be loaded.
+const QUIET: &[u8] = b"SOJOURN_ABI_QUIET=";
+
 /// What the loader was started with.
 struct Given {
     words: Vec<*const c_char>,
@@ -69,7 +72,8 @@ unsafe fn given(
     let path = all.iter().find(|one| starts_with(**one, FILE))?;
     // SAFETY: a string of the environment, behind that beginning.
     let path = unsafe { CStr::from_ptr(path.add(FILE.len())) };
-    let environment = all.iter().copied().filter(|one| !starts_with(*one, FILE)).collect();
+    let is_own = |one: &*const c_char| starts_with(*one, FILE) || starts_with(*one, QUIET);
+    let environment = all.iter().copied().filter(|one| !is_own(one)).collect();
     Some(Given { words, environment, auxiliary, path })
 }
 

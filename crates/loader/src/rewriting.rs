@@ -49,16 +49,21 @@ pub(crate) fn rewrite(
     apply(&done)
 }
 
-/// Page by page: most pages have no site, and stay the file's.
+/// All pages at once, from the first that has a site to the last: each change of a part alone would
+/// leave one more mapping behind. Pages without a site stay the file's.
 fn apply(done: &Rewritten) -> Result<(), Refused> {
+    let (Some(first), Some(last)) = (done.patches.first(), done.patches.last()) else {
+        return Ok(());
+    };
+    let at = first.at as usize;
+    let len = last.at as usize + last.bytes.len() - at;
+    protect(at, len, READ_WRITE)?;
     for patch in &done.patches {
         let (at, len) = (patch.at as usize, patch.bytes.len());
-        protect(at, len, READ_WRITE)?;
         // SAFETY: the bytes are the text's, and writable now.
         unsafe { core::ptr::copy_nonoverlapping(patch.bytes.as_ptr(), at as *mut u8, len) };
-        protect(at, len, CODE)?;
     }
-    Ok(())
+    protect(at, len, CODE)
 }
 
 /// How far away trampolines may be (bytes), and in what steps room is looked for.
