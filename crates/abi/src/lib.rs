@@ -8,6 +8,7 @@
 //! x86-64 only. The instruction set is that of the Intel and AMD manuals, ELF that of elf(5) and
 //! the System V ABI's AMD64 supplement.
 
+pub mod class;
 pub mod door;
 pub mod elf;
 pub mod layout;

@@ -133,8 +133,12 @@ fn fork(frame: &mut Frame, block: &mut Block, asked: Asked) -> isize {
             // SAFETY: the C library's error.
             if child < 0 { refusal(unsafe { *libc::__errno_location() }) } else { child as isize }
         }
-        // SAFETY: the guest's own call; with its own memory the child has this stack, too.
-        (None, false) => unsafe { call(libc::SYS_clone, &[rest, 0, 0, 0, 0, 0]) },
+        (None, false) => {
+            // Also where the child's descriptor goes.
+            let number = wanted.parent_number;
+            // SAFETY: the guest's own call; with its own memory the child has this stack, too.
+            unsafe { call(libc::SYS_clone, &[rest, 0, number, 0, 0, 0]) }
+        }
         // A stack of its own would take it away from here.
         (Some(_), false) if wanted.stack != 0 => refusal(libc::EINVAL),
         (Some([at, len]), false) => {
@@ -142,7 +146,7 @@ fn fork(frame: &mut Frame, block: &mut Block, asked: Asked) -> isize {
             unsafe { call(libc::SYS_clone3, &[at, len, 0, 0, 0, 0]) }
         }
     };
-    if child > 0 && wanted.has(libc::CLONE_PARENT_SETTID) && asked.raw.is_none() {
+    if child > 0 && wanted.has(libc::CLONE_PARENT_SETTID) {
         // SAFETY: the guest's own, as for the kernel.
         unsafe { (wanted.parent_number as *mut i32).write_unaligned(child as i32) };
     }

@@ -4,7 +4,7 @@
 //! calls is started by the loader, which gets its file's path in a variable that the program does
 //! not see.
 //!
-//! In a child of vfork(2) memory is the parent's: nothing is allocated.
+//! In a child of vfork(2) memory is the parent's: nothing is left allocated.
 
 use crate::class::{Class, class_of};
 use crate::files;
@@ -22,12 +22,16 @@ const PATH: usize = 4096 + FILE.len();
 /// execve(2), with these arguments.
 pub(crate) fn exec(arguments: &[usize; 6]) -> isize {
     let [mut path, words, environment, ..] = *arguments;
-    if let Some(own) = files::own(path) {
-        path = own.as_ptr() as usize;
-    }
     let mut list = [core::ptr::null::<c_char>(); VARIABLES + 3];
     let mut file = [0u8; PATH];
-    let class = class_of(path);
+    let mut class = class_of(path);
+    // Where the kernel cannot open it, it cannot be executed either.
+    if class == Class::Dynamic
+        && let Some(own) = files::own(path)
+    {
+        path = own.as_ptr() as usize;
+        class = class_of(path);
+    }
     let changed = match class {
         Class::Plain | Class::Dynamic => guest().preload.is_some(),
         Class::Loaded => true,

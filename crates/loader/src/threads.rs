@@ -19,6 +19,9 @@ pub(crate) const STACK: usize = 256 << 10;
 /// Bytes of it that are in use where the guest's first frame goes.
 const USED: usize = 4096;
 
+/// What lies at a stack's top beside it is no larger: the C library's own, and thread-local storage.
+const MARGIN: usize = 32 << 10;
+
 /// A thread as clone(2) describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
@@ -106,7 +109,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     let Start { frame, wanted, mask, .. } = *start;
     let local = 0u8;
     let top = (&raw const local) as usize;
-    let mut block = Block::new((top - STACK, top), top - USED);
+    let mut block = Block::new((top - STACK + MARGIN, top), top - USED);
     let block = &mut block;
     block.host_robust = robust::list();
     if wanted.has(libc::CLONE_CHILD_CLEARTID) {

@@ -153,7 +153,7 @@ fn translated(given: Action) -> Option<Action> {
     // All signals are blocked until the handler itself runs, with the mask that is wanted.
     let flags = (flags | libc::SA_SIGINFO as usize | RESTORER) & !(libc::SA_NODEFER as usize);
     let restorer = sojourn_restorer as *const () as usize;
-    Some(Action { handler: entry_point(index), flags, restorer, mask: !0 & !unblockable() })
+    Some(Action { handler: entry_point(index), flags, restorer, mask: !unblockable() })
 }
 
 /// What the guest is told of an action of the kernel's.
