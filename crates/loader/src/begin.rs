@@ -12,8 +12,8 @@ use sojourn_abi::door::{self, Door};
 use sojourn_abi::stack::{Facts, auxiliary, words};
 use std::ffi::CString;
 
-/// `sojourn run` and shells answer so when a program cannot be run.
-const NOT_RUN: c_int = 126;
+/// What `sojourn run` answers when Sojourn itself has failed.
+const NOT_RUN: c_int = 125;
 
 /// The variable that is set if nothing is to be said of what cannot be loaded.
 const QUIET: &[u8] = b"SOJOURN_ABI_QUIET=";
@@ -79,7 +79,8 @@ unsafe fn given(
 
 /// Runs the program without us.
 fn plainly(given: &Given, refusal: Refusal) -> c_int {
-    let is_strict = std::env::var_os("SOJOURN_STRICT").is_some_and(|value| value == "on");
+    let is_strict = std::env::var_os("SOJOURN_STRICT")
+        .is_some_and(|value| ["true", "on", "yes", "1"].iter().any(|word| value == *word));
     let name = given.path.to_string_lossy();
     if is_strict {
         eprintln!("sojourn: {name} cannot be accelerated (strict is set): {refusal}");

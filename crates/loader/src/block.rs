@@ -67,6 +67,8 @@ pub(crate) struct Block {
     pub(crate) stack: (usize, usize),
     /// Where the first frame of the thread goes.
     pub(crate) first: usize,
+    /// What was interrupted in calls by handlers that run, or have jumped out.
+    pub(crate) levels: Levels,
     /// The alternate stack that the guest has set: address and length; (0, 0): none.
     pub(crate) alternate: (usize, usize),
     /// `CLONE_CHILD_CLEARTID`, where the kernel does not do it.
@@ -90,6 +92,40 @@ const _: () = {
     assert!(FRAME.is_multiple_of(64) && core::mem::offset_of!(Frame, rsp) == FRAME - 8);
 };
 
+/// How deep handlers interrupt calls of handlers, and that is noted.
+const LEVELS: usize = 8;
+
+/// For each handler that interrupted a call: where the next frame went before, and the guest's
+/// stack pointer at that call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Levels {
+    all: [(usize, usize); LEVELS],
+    pub(crate) count: usize,
+}
+
+impl Levels {
+    /// Notes one; those beyond the last are given up with it.
+    pub(crate) fn push(&mut self, next: usize, rsp: usize) {
+        if let Some(level) = self.all.get_mut(self.count) {
+            *level = (next, rsp);
+            self.count += 1;
+        }
+    }
+
+    /// Takes off those whose call is dead; where the next frame goes then, if there is any.
+    pub(crate) fn give_up(&mut self, is_dead: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut next = None;
+        while let Some((before, rsp)) = self.count.checked_sub(1).map(|last| self.all[last]) {
+            if !is_dead(rsp) {
+                break;
+            }
+            self.count -= 1;
+            next = Some(before);
+        }
+        next
+    }
+}
+
 impl Block {
     /// A block for a thread whose frames go below `first`, on the stack `stack`.
     pub(crate) fn new(stack: (usize, usize), first: usize) -> Self {
@@ -103,6 +139,7 @@ impl Block {
             left: 0,
             stack,
             first,
+            levels: Levels::default(),
             alternate: (0, 0),
             cleared: core::ptr::null_mut(),
             robust: 0,

@@ -80,6 +80,7 @@ impl Asked {
 }
 
 /// Makes a thread or a child; in the child 0.
+#[inline(never)]
 pub(crate) fn clone(frame: &mut Frame, block: &mut Block, asked: Asked) -> isize {
     let wanted = asked.wanted;
     if wanted.has(libc::CLONE_THREAD) {

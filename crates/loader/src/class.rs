@@ -7,6 +7,7 @@ use sojourn_abi::class::{FIRST, class};
 
 /// The class of the file at a path of the guest's. What gains privileges by being started is plain.
 /// Allocates little, and frees it.
+#[inline(never)]
 pub(crate) fn class_of(path: usize) -> Class {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY) as usize;
     // SAFETY: the guest's path, for the kernel to check.

@@ -22,8 +22,8 @@ pub(crate) unsafe extern "C" fn dispatch(frame: &mut Frame) -> isize {
     if block.vforking != 0 {
         children::look(block);
     }
-    if core::ptr::from_mut(frame) as usize != block.first {
-        signals::reclaim(block, frame.rsp);
+    if block.levels.count != 0 {
+        signals::reclaim(block, frame);
     }
     if block.is_on_alternate(frame.rsp) {
         let block: *mut Block = block;

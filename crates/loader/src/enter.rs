@@ -322,3 +322,21 @@ pub(crate) unsafe fn leave() -> ! {
     // SAFETY: the caller's promise.
     unsafe { sojourn_leave() }
 }
+
+/// Begins a call anew, with its frame moved to `frame`: everything below is free.
+///
+/// # Safety
+/// Called in the host, in a call of the guest's; nothing on the way there is to be cleaned up.
+pub(crate) unsafe fn again(frame: *mut Frame, start: usize) -> ! {
+    let inside = entries().iter().find(|entry| entry.start == start).map_or(0, |one| one.inside);
+    // SAFETY: the caller's promise; the way in goes on from its frame alone.
+    unsafe {
+        core::arch::asm!(
+            "mov rsp, rdi",
+            "jmp rsi",
+            in("rdi") frame,
+            in("rsi") inside,
+            options(noreturn)
+        )
+    }
+}

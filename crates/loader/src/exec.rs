@@ -20,6 +20,7 @@ const VARIABLES: usize = 2000;
 const PATH: usize = 4096 + FILE.len();
 
 /// execve(2), with these arguments.
+#[inline(never)]
 pub(crate) fn exec(arguments: &[usize; 6]) -> isize {
     let [mut path, words, environment, ..] = *arguments;
     let mut list = [core::ptr::null::<c_char>(); VARIABLES + 3];

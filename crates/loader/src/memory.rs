@@ -52,6 +52,7 @@ const CODE: usize = libc::PROT_EXEC as usize;
 const WRITABLE: usize = libc::PROT_WRITE as usize;
 
 /// mmap(2); a file's code is rewritten before the guest has it.
+#[inline(never)]
 pub(crate) fn map(arguments: &[usize; 6]) -> isize {
     // SAFETY: the guest's own call.
     let at = unsafe { call(libc::SYS_mmap, arguments) };

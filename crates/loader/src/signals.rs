@@ -14,7 +14,8 @@
 mod actions;
 mod windows;
 
-use crate::block::{Block, FRAME, here};
+use crate::block::{Block, FRAME, Frame, here};
+use crate::enter;
 use crate::guest::guest;
 use crate::raw;
 use actions::Handler;
@@ -205,8 +206,11 @@ unsafe extern "C-unwind" fn run(coming: *mut c_void) {
     let coming = unsafe { &*coming.cast::<Coming>() };
     // SAFETY: this thread's.
     let block = unsafe { &mut *coming.block };
-    let kept = (block.next, block.guest_fs, block.frame);
-    block.next = coming.free_below;
+    let kept = (block.next, block.guest_fs, block.frame, block.levels.count);
+    if coming.free_below != block.next {
+        block.levels.push(block.next, coming.guest_rsp);
+        block.next = coming.free_below;
+    }
     // Where the kernel put its frame on the host's stack, the handler has the guest's.
     let stack = if coming.is_host_stack { coming.guest_rsp - RED_ZONE } else { 0 };
     // SAFETY: the kernel's; its set is the first word of the C library's.
@@ -219,7 +223,7 @@ unsafe extern "C-unwind" fn run(coming: *mut c_void) {
         sojourn_run_guest(signal, info, context.cast(), handler.address, stack, mask);
         set_fs_base(block.host_fs);
     }
-    (block.next, block.guest_fs, block.frame) = kept;
+    (block.next, block.guest_fs, block.frame, block.levels.count) = kept;
 }
 
 #[inline(always)]
@@ -243,16 +247,24 @@ unsafe fn set_fs_base(base: usize) {
 const DEEPEST: usize = 8 << 20;
 
 /// At a call: if a handler has jumped out of the call that it interrupted, the host's stack is free
-/// again.
+/// again, and this call begins anew further up. It has if the guest's stack has shrunk to where
+/// that call was made.
 #[cold]
-pub(crate) fn reclaim(block: &mut Block, rsp: usize) {
-    let interrupted = (block.first as *const crate::block::Frame).cast::<u8>();
-    // SAFETY: the thread's first frame, which is in use or was.
-    let first = unsafe { &*interrupted.cast::<crate::block::Frame>() };
-    let above = rsp.wrapping_sub(first.rsp);
-    let is_same_stack = !block.is_on_alternate(rsp) && !block.is_on_host(rsp);
-    if is_same_stack && above > 0 && above < DEEPEST {
-        block.next = block.first;
+pub(crate) fn reclaim(block: &mut Block, frame: &Frame) {
+    let rsp = frame.rsp;
+    if block.is_on_alternate(rsp) || block.is_on_host(rsp) {
+        return;
+    }
+    let is_dead = |interrupted: usize| rsp.wrapping_sub(interrupted) < DEEPEST;
+    if let Some(next) = block.levels.give_up(is_dead) {
+        block.next = next;
+        let place = next as *mut Frame;
+        // SAFETY: the place is this stack's, and free; the frame may reach into it.
+        unsafe {
+            core::ptr::copy(frame, place, 1);
+            block.frame = place;
+            enter::again(place, guest().entry);
+        }
     }
 }
 

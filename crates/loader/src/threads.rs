@@ -53,6 +53,7 @@ struct Start {
 }
 
 /// Makes a thread; its number, or the kernel's error.
+#[inline(never)]
 pub(crate) fn make(frame: &Frame, wanted: Wanted) -> isize {
     let mut own = *frame;
     own.rax = 0;

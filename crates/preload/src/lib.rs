@@ -38,6 +38,7 @@ mod inside;
 mod io;
 mod late;
 mod library;
+mod loaded;
 mod messages;
 mod next;
 mod notice;
