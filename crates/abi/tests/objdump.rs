@@ -16,8 +16,11 @@ use std::process::Command;
 const FEW: usize = 24;
 const LARGEST: u64 = 64 << 20;
 
+/// Addresses of system calls, and ranges of code.
+type Disassembled = (BTreeSet<u64>, Vec<(u64, u64)>);
+
 /// What objdump sees: the addresses of system calls, and the ranges that it looked at.
-fn disassembled(file: &Path) -> Option<(BTreeSet<u64>, Vec<(u64, u64)>)> {
+fn disassembled(file: &Path) -> Option<Disassembled> {
     let headers = Command::new("objdump").arg("-h").arg("-w").arg(file).output().ok()?;
     let ranges = String::from_utf8_lossy(&headers.stdout)
         .lines()

@@ -91,11 +91,10 @@ fn usable(found: PathBuf) -> Result<PathBuf, PartError> {
     }
 }
 
-/// The loader of programs that make their own system calls; it lies beside the library.
-pub(crate) fn loader() -> Result<PathBuf, PartError> {
-    let directory = own_directory()?;
-    let installed = directory.parent().unwrap_or(&directory).join("lib/sojourn");
-    first(LOADER, [installed.join(LOADER), directory.join(LOADER)])
+/// The loader of programs that make their own system calls; it lies beside the library, which finds
+/// it there, too.
+pub(crate) fn loader(library: &Path) -> Result<PathBuf, PartError> {
+    first(LOADER, [library.with_file_name(LOADER)])
 }
 
 /// The session server's program.

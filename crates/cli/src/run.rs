@@ -119,7 +119,7 @@ fn accelerated(file: &Path, mut config: Config) -> Result<Under, Obstructed> {
     let (loader, interpreter) = match way {
         Way::Preload => (None, None),
         Way::Load(interpreter) => {
-            let loader = beside::loader().map_err(|error| obstructed(error.into()))?;
+            let loader = beside::loader(&library).map_err(|error| obstructed(error.into()))?;
             (Some(loader), interpreter)
         }
     };

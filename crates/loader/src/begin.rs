@@ -93,9 +93,13 @@ fn plainly(given: &Given, refusal: Refusal) -> c_int {
         list.iter().copied().chain([core::ptr::null()]).collect::<Vec<_>>()
     };
     let (words, environment) = (ended(&given.words), ended(&given.environment));
+    let [file, words, environment] =
+        [given.path.as_ptr() as usize, words.as_ptr() as usize, environment.as_ptr() as usize];
+    // Not by the C library's function: the preload library would have the loader start it.
     // SAFETY: both lists end with a null pointer.
-    unsafe { libc::execve(given.path.as_ptr(), words.as_ptr(), environment.as_ptr()) };
-    eprintln!("sojourn: {name}: cannot be run: {}", std::io::Error::last_os_error());
+    let refused = unsafe { raw::call(libc::SYS_execve, [file, words, environment, 0, 0, 0]) };
+    let error = std::io::Error::from_raw_os_error(-refused as i32);
+    eprintln!("sojourn: {name}: cannot be run: {error}");
     NOT_RUN
 }
 

@@ -49,7 +49,7 @@ impl fmt::Display for Refusal {
             Self::Untrapped(count) => write!(
                 out,
                 "{count} of its system calls cannot be rewritten, and this kernel cannot trap them \
-                 (Linux 6.17 can)"
+                 (Linux 6.18 can)"
             ),
             Self::Kernel(number) => write!(out, "it cannot be put into memory: {}", error(number)),
             Self::Text(number) => {

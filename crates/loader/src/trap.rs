@@ -2,7 +2,7 @@
 //! dispatch", Documentation/admin-guide/syscall-user-dispatch.rst), and it is done as the others.
 //!
 //! The kernel is told the one range of the guest's text that has such calls (`PR_SYS_DISPATCH_
-//! INCLUSIVE_ON`, Linux 6.17); without that, such a program is not run so.
+//! INCLUSIVE_ON`, Linux 6.18, and perhaps some before); without that, such a program is not run so.
 
 use crate::guest::guest;
 use crate::raw;

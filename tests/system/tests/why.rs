@@ -38,7 +38,7 @@ fn program() -> &'static str {
 
 fn static_program() -> &'static str {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| compiled("why-static", &["-static"])).to_str().unwrap()
+    PATH.get_or_init(|| compiled("why-static", &["-static", "-Wl,-z,execstack"])).to_str().unwrap()
 }
 
 fn is_root() -> bool {
@@ -160,7 +160,7 @@ fn an_emptied_environment_loses_the_library() {
 }
 
 #[test]
-fn a_static_program_does_not_load_it() {
+fn a_program_that_cannot_be_loaded_does_not_load_it() {
     let mut stage = Stage::hot();
     stage.run_child("\"$0\" serve place $1 & wait", &[static_program(), MANY]);
     stage.run(&["call", "place", MANY]);

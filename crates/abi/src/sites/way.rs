@@ -5,7 +5,8 @@
 //! names its own place, and nobody jumps between them.
 
 use super::branches::Targets;
-use super::{Site, Text, View};
+use super::look::View;
+use super::text::Text;
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
@@ -14,6 +15,31 @@ use iced_x86::{
 const JUMP: usize = 5;
 /// Bytes of `syscall`.
 const SYSCALL: usize = 2;
+
+/// A system call in a program's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The address of the `syscall` instruction.
+    pub at: u64,
+    /// The call's number, where it is moved into `eax` right before.
+    pub number: Option<u32>,
+    /// How it is rewritten.
+    pub way: Way,
+}
+
+impl Site {
+    /// The addresses of the bytes that are written over, or of the call itself: the first, and that
+    /// behind the last.
+    #[must_use]
+    pub fn moved(&self) -> (u64, u64) {
+        let end = self.at + SYSCALL as u64;
+        match self.way {
+            Way::Before(len) => (self.at - u64::from(len), end),
+            Way::Around(before, after) => (self.at - u64::from(before), end + u64::from(after)),
+            Way::Left => (self.at, end),
+        }
+    }
+}
 
 /// How a system call is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -278,6 +278,36 @@ static void vectors(void) {
 
 /* ---- */
 
+/* A call for which nothing makes room: it comes after a call of a function, and before a return. */
+#ifdef __x86_64__
+long left(void);
+__asm__(".text\n.globl left\nleft:\n push %rbx\n call 1f\n syscall\n pop %rbx\n ret\n1: mov $39, %eax\n ret\n");
+#else
+static long left(void) { return getpid(); }
+#endif
+
+static void *leaves(void *unused) {
+    (void)unused;
+    for (int i = 0; i < 1000; i++) NEED(left() == getpid());
+    return NULL;
+}
+
+static void trapped(void) {
+    leaves(NULL);
+    pthread_t made;
+    NEED(pthread_create(&made, NULL, leaves, NULL) == 0 && pthread_join(made, NULL) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        leaves(NULL);
+        _exit(left() == getpid() ? 7 : 8);
+    }
+    NEED(ended(pid) == 7);
+    /* With all signals blocked. */
+    sigset_t all;
+    sigfillset(&all);
+    NEED(sigprocmask(SIG_SETMASK, &all, NULL) == 0 && left() == getpid());
+}
+
 /* Says whether the loader is in this process. */
 static void loaded(void) {
     char line[4096];
@@ -295,6 +325,7 @@ int main(int count_of_words, char **all) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
         { "start", start },     { "memory", memory }, { "threads", threads }, { "first", first },   { "children", children },
         { "signals", signals }, { "jumps", jumps },   { "vectors", vectors }, { "loaded", loaded },
+        { "trapped", trapped },
     };
     if (count_of_words < 2) return 1;
     if (!strcmp(all[1], "child")) return CHILD;
