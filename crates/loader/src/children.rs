@@ -5,8 +5,8 @@
 //! own system call: nothing of ours may be on any stack that both use.
 
 use crate::block::{Block, Frame};
-use crate::dispatch::refusal;
 use crate::guest::{call, guest};
+use crate::raw::refusal;
 use crate::threads::{self, Wanted};
 use crate::{raw, trap};
 

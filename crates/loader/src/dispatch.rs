@@ -8,7 +8,6 @@ use crate::block::{Block, Frame, here};
 use crate::children::{self, Asked};
 use crate::guest::call;
 use crate::{exec, files, memory, raw, signals, threads};
-use core::ffi::c_int;
 
 /// arch_prctl(2).
 const SET_GS: usize = 0x1001;
@@ -16,8 +15,10 @@ const SET_FS: usize = 0x1002;
 const GET_FS: usize = 0x1003;
 const GET_GS: usize = 0x1004;
 
-/// Answers a call of the guest's: what it finds in `rax`.
-pub(crate) unsafe extern "C" fn dispatch(frame: &mut Frame) -> isize {
+/// Answers a call of the guest's: what it finds in `rax`. `enter` calls it by this name: it is below
+/// everything that is used here.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sojourn_dispatch(frame: &mut Frame) -> isize {
     let block = here();
     if block.vforking != 0 {
         children::look(block);
@@ -94,9 +95,4 @@ fn arch_prctl(frame: &mut Frame) -> isize {
         // SAFETY: the guest's own call.
         _ => unsafe { raw::call(libc::SYS_arch_prctl, frame.arguments()) },
     }
-}
-
-/// An error as the kernel answers it.
-pub(crate) fn refusal(error: c_int) -> isize {
-    -(error as isize)
 }

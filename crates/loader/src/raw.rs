@@ -61,3 +61,8 @@ pub(crate) fn wake(word: *const u32, most: usize) {
     // SAFETY: wakes, and touches nothing.
     unsafe { call(libc::SYS_futex, arguments) };
 }
+
+/// An error as the kernel answers it.
+pub(crate) fn refusal(error: i32) -> isize {
+    -(error as isize)
+}

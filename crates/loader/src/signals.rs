@@ -119,8 +119,6 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    fn sojourn_handlers();
-    fn sojourn_restorer();
     fn sojourn_run_guest(
         signal: c_int,
         info: *mut c_void,

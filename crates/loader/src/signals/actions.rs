@@ -4,7 +4,6 @@
 //! installed at any moment is the kernel's own answer, translated. A child of vfork(2), which
 //! shares the table, cannot spoil it.
 
-use super::{sojourn_handlers, sojourn_restorer};
 use crate::guest::guest;
 use crate::raw;
 use core::ffi::c_int;
@@ -16,6 +15,11 @@ pub(super) const ENTRIES: usize = 1024;
 const STRIDE: usize = 16;
 /// `SA_RESTORER`, which C libraries keep to themselves.
 const RESTORER: usize = 0x0400_0000;
+
+unsafe extern "C" {
+    fn sojourn_handlers();
+    fn sojourn_restorer();
+}
 
 /// A handler of the guest's, as it was installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
