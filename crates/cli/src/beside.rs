@@ -1,8 +1,8 @@
 //! Where the other parts of Sojourn are: beside this program, as installed or as built.
 //!
 //! `PREFIX/bin/sojourn` has `PREFIX/bin/sojournd`, and in `PREFIX/lib/sojourn` the preload library
-//! and the loader; in the directory of a build all of them lie together. `SOJOURN_PRELOAD` names another library, for
-//! development.
+//! and the loader; in the directory of a build all of them lie together. `SOJOURN_PRELOAD` names
+//! another library, for development.
 
 use crate::inspect;
 use std::os::unix::ffi::OsStrExt as _;

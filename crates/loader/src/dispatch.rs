@@ -15,8 +15,8 @@ const SET_FS: usize = 0x1002;
 const GET_FS: usize = 0x1003;
 const GET_GS: usize = 0x1004;
 
-/// Answers a call of the guest's: what it finds in `rax`. `enter` calls it by this name: it is below
-/// everything that is used here.
+/// Answers a call of the guest's: what it finds in `rax`. `enter` calls it by this name: it is
+/// below everything that is used here.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sojourn_dispatch(frame: &mut Frame) -> isize {
     let block = here();

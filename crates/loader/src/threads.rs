@@ -19,7 +19,8 @@ pub(crate) const STACK: usize = 256 << 10;
 /// Bytes of it that are in use where the guest's first frame goes.
 const USED: usize = 4096;
 
-/// What lies at a stack's top beside it is no larger: the C library's own, and thread-local storage.
+/// What lies at a stack's top beside it is no larger: the C library's own, and thread-local
+/// storage.
 const MARGIN: usize = 32 << 10;
 
 /// A thread as clone(2) describes it.

@@ -143,8 +143,18 @@ unsafe extern "C" fn __vfork() -> c_int {
     core::arch::naked_asm!("jmp {vfork}", vfork = sym vfork)
 }
 
-pub(crate) extern "C" fn before_vfork() {
+extern "C" fn before_vfork() {
     tell(|library| library.before_vfork());
+    gate::vfork_begins();
+}
+
+/// The same for a child that may do anything with descriptors before its own program runs, seen by
+/// nobody: what `posix_spawn` and Go do between, with files that they close on `exec`.
+pub(crate) extern "C" fn before_shared_child() {
+    tell(|library| {
+        library.before_vfork();
+        library.all_home(ReasonT::Exec, false);
+    });
     gate::vfork_begins();
 }
 

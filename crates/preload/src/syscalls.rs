@@ -85,7 +85,7 @@ fn way(arguments: &[usize; 6]) -> Way {
 /// What the loader of programs that make their own system calls asks for.
 static DOOR: Door = Door {
     call: by_number,
-    vfork_begins: process::before_vfork,
+    vfork_begins: process::before_shared_child,
     vfork_ends: gate::vfork_ends,
     signal: signals::came_through_door,
     thread_ends: thread_ends_by_call,

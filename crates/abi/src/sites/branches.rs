@@ -1,9 +1,9 @@
 //! Which addresses of a text may be jumped to: those between instructions that would be moved
 //! together.
 //!
-//! Every byte is taken for the beginning of a jump; where one would lead to such an address, decoders
-//! look whether it is one. Jumps by tables are not seen; none leads between a system call and what looks
-//! at its result.
+//! Every byte is taken for the beginning of a jump; where one would lead to such an address,
+//! decoders look whether it is one. Jumps by tables are not seen; none leads between a system call
+//! and what looks at its result.
 
 use super::look::{Sight, look};
 use super::text::Text;
