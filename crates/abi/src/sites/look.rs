@@ -1,13 +1,15 @@
-//! What instruction begins at a byte, seen by decoders that begin at every one of [`STARTS`]
+//! What instruction begins at a byte, seen by decoders that begin at several
 //! neighbouring bytes, some way before.
 
 use super::text::Text;
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 
-/// How many neighbouring bytes decoding begins at: as many as the longest instruction has.
+/// Decoding begins at every [`STEP`]th of so many neighbouring bytes: as many as the longest
+/// instruction has.
 const STARTS: usize = 15;
+const STEP: usize = 3;
 /// How far before a pair of bytes decoding begins (bytes).
-const BEFORE: usize = 240;
+const BEFORE: usize = 160;
 /// Instructions kept of what precedes a site.
 const KEPT: usize = 8;
 
@@ -34,7 +36,7 @@ pub(super) fn look(text: Text<'_>, at: usize, is_it: impl Fn(&Instruction) -> bo
     let first = at.saturating_sub(BEFORE);
     let (mut yes, mut no) = (0, 0);
     let mut view = None;
-    for start in first..(first + STARTS).min(at + 1) {
+    for start in (first..(first + STARTS).min(at + 1)).step_by(STEP) {
         match decode(text, start, at) {
             Some(seen) if is_it(&seen.site) => {
                 yes += 1;
