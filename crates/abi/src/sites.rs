@@ -66,7 +66,7 @@ fn part(sites: &mut [Site]) {
     }
 }
 
-/// `wrgsbase` (f3 [rex] 0f ae /3 with a register).
+/// `wrgsbase`: `f3`, perhaps a REX prefix, `0f ae /3` with a register.
 fn sets_gs(text: Text<'_>) -> Option<u64> {
     let is_it = |one: &Instruction| matches!(one.code(), Code::Wrgsbase_r32 | Code::Wrgsbase_r64);
     let mut all = pairs(text.bytes, [0x0f, 0xae]);
