@@ -174,7 +174,7 @@ fn a_static_program_is_started_by_the_loader_beside_the_library() {
     let says = "#!/bin/sh\necho \"$SOJOURN_ABI_FILE $IS_PRELOADED $SOJOURN_ABI_QUIET\" \"$@\"\n";
     let loader = world.scratch.put("sojourn-abi", says);
     std::fs::set_permissions(&loader, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let found = world.run(&["--strict", program, "a", "b c"]);
+    let found = world.run(&[program, "a", "b c"]);
     assert_eq!(found, (0, format!("{program} yes  a b c\n"), String::new()));
     let found = world.run(&["-q", program]);
     assert_eq!(found, (0, format!("{program} yes on\n"), String::new()));
