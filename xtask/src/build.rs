@@ -16,7 +16,7 @@ pub(crate) fn build() -> Result<()> {
     ensure(FILTER)?;
     everything()?;
     eprintln!(
-        "   target/release: sojourn, sojournd, libsojourn_preload.so; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl; sojourn-udpd, libsojourn_udp.so"
+        "   target/release: sojourn, sojournd, libsojourn_preload.so, sojourn-abi; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl; sojourn-udpd, libsojourn_udp.so"
     );
     Ok(())
 }
@@ -24,7 +24,7 @@ pub(crate) fn build() -> Result<()> {
 /// What ships, and the programs of whole-system tests, in release mode. All in one call: with other
 /// packages beside them some would be built with other features, again and again.
 pub(crate) fn everything() -> Result<()> {
-    let packages = ["ipc", "idl", "preload", "cli", "server", "udp", "lab"];
+    let packages = ["ipc", "idl", "preload", "loader", "cli", "server", "udp", "lab"];
     let names = packages.map(|package| format!("sojourn-{package}"));
     let mut words = vec!["build", "--release"];
     words.extend(names.iter().flat_map(|name| ["-p", name]));
@@ -116,6 +116,7 @@ pub(crate) fn install(prefix: &str) -> Result<()> {
         copy(&format!("target/release/{program}"), &below("bin"))?;
     }
     copy("target/release/libsojourn_preload.so", &below("lib/sojourn"))?;
+    copy("target/release/sojourn-abi", &below("lib/sojourn"))?;
     copy("target/release/libsojourn_ipc.a", &below("lib"))?;
     for (folder, name) in C_LIBRARIES {
         copy(&format!("target/release/lib{}.so", name.replace('-', "_")), &below("lib"))?;

@@ -14,6 +14,7 @@ use std::path::Path;
 
 /// Which crate may use which: only crates listed before it, so that there is no circle.
 const LAYERS: &[(&str, &[&str])] = &[
+    ("sojourn-abi", &[]),
     ("sojourn-shm", &[]),
     ("sojourn-idl", &[]),
     ("sojourn-ipc", &["sojourn-shm"]),
@@ -76,7 +77,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sojourn-stream",
         ],
     ),
-    ("sojourn-preload", &["sojourn-library", "sojourn-options", "sojourn-session"]),
+    ("sojourn-preload", &["sojourn-abi", "sojourn-library", "sojourn-options", "sojourn-session"]),
+    ("sojourn-loader", &["sojourn-abi"]),
     (
         "sojourn-cli",
         &["sojourn-filter", "sojourn-ipc", "sojourn-netif", "sojourn-session", "sojourn-wire"],

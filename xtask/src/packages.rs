@@ -45,6 +45,10 @@ pub(crate) const TEST: &[&str] = &[
     "x11-utils",
     "xvfb",
 ];
+/// For the tests of Go programs, where there is no Go yet.
+pub(crate) const GO: &[&str] = &["golang-go"];
+/// Where Go's own releases are unpacked.
+const GO_OF_ITS_OWN: &str = "/usr/local/go/bin/go";
 /// For the benchmarks: rpcgen and its library, and the Cap'n Proto compiler, to be measured beside.
 pub(crate) const BENCH: &[&str] =
     &["gcc", "libc6-dev", "pkg-config", "rpcsvc-proto", "libtirpc-dev", "capnproto"];
@@ -94,6 +98,12 @@ pub(crate) fn ensure(packages: &[&str]) -> Result<()> {
             bail!("{error}\nNeeded: {list}. Install them as root: apt-get install {list}")
         }
     }
+}
+
+/// Installs Go unless there is one.
+pub(crate) fn ensure_go() -> Result<()> {
+    let has = |go: &str| command(&[go, "version"]).output().is_ok_and(|out| out.status.success());
+    if has("go") || has(GO_OF_ITS_OWN) { Ok(()) } else { ensure(GO) }
 }
 
 /// Installs a component of the Rust tool chain if it is missing and rustup is there.

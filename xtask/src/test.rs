@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every check there is, in the order in which they are likely to fail.
 
-use crate::packages::{TEST, ensure, ensure_component};
+use crate::packages::{TEST, ensure, ensure_component, ensure_go};
 use crate::steps::{self, cargo};
 use crate::{again, build, c_libraries, columns, deny, layers, pages};
 use anyhow::Result;
@@ -34,6 +34,7 @@ pub(crate) fn lint() -> Result<()> {
 /// Runs the checks; without `all` only those that a change is likely to break.
 pub(crate) fn run(all: bool) -> Result<()> {
     ensure(TEST)?;
+    ensure_go()?;
     c_libraries::fetch();
     lint()?;
     // The C interface and whole-system tests run what ships.

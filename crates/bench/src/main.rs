@@ -2,8 +2,8 @@
 //!
 //! `copies` measures ways to copy, `ipc` messages between processes, `idl` what generated stubs do
 //! to arguments, `local` unmodified programs on one host, `net` sessions between two hosts,
-//! `udp` the UDP server. Each prints tables and writes the same figures, with more detail, as JSON. Method and results:
-//! `docs/understand/benchmarks.md`.
+//! `udp` the UDP server. Each prints tables and writes the same figures, with more detail, as JSON.
+//! Method and results: `docs/understand/benchmarks.md`.
 
 mod copies;
 mod idl;

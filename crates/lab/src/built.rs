@@ -16,7 +16,7 @@ impl Built {
     /// If there is none: says how to make it.
     pub fn find() -> Result<Self> {
         let built = Self::whatever()?;
-        for name in ["sojourn", "sojournd", "libsojourn_preload.so", "lab-peer"] {
+        for name in ["sojourn", "sojournd", "libsojourn_preload.so", "sojourn-abi", "lab-peer"] {
             if !built.has(name) {
                 bail!("{}: not built; run `cargo xtask build` first", built.path(name).display());
             }

@@ -94,7 +94,7 @@ pub(crate) fn vfork_begins() {
 }
 
 /// That child runs its own program, or has ended. Called in the parent.
-pub(crate) fn vfork_ends() {
+pub(crate) extern "C" fn vfork_ends() {
     GUARD.fetch_sub(VFORK, Ordering::SeqCst);
 }
 

@@ -39,6 +39,7 @@ mod host;
 mod inside;
 mod io;
 mod library;
+mod loaded;
 mod messages;
 mod next;
 mod notice;

@@ -148,6 +148,16 @@ extern "C" fn before_vfork() {
     guard::vfork_begins();
 }
 
+/// The same for a child that may do anything with descriptors before its own program runs, seen by
+/// nobody: what `posix_spawn` and Go do between, with files that they close on `exec`.
+pub(crate) extern "C" fn before_shared_child() {
+    tell(|library| {
+        library.before_vfork();
+        library.all_home(ReasonT::Exec, false);
+    });
+    guard::vfork_begins();
+}
+
 /// In the parent, when the child runs its own program or has ended.
 extern "C" fn after_vfork(result: isize) -> c_int {
     guard::vfork_ends();

@@ -20,6 +20,7 @@ use core::arch::global_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use libc::{sighandler_t, siginfo_t, sigset_t};
+use sojourn_abi::door::Signal;
 
 const ENTRIES: usize = 256;
 /// Bits of an entry's word beside the handler's address, where no address has any.
@@ -148,17 +149,54 @@ unsafe extern "C-unwind" fn on_signal(
     let word = HANDLERS[index & (ENTRIES - 1)].load(Ordering::Relaxed);
     // SAFETY: the program installed this address as a handler.
     let handler = unsafe { core::mem::transmute::<usize, HandlerFn>(word & ADDRESS) };
+    let restarts = word & RESTARTS != 0;
+    let coming = Coming { signal, info, context, entry: entry_point(index), restarts };
+    // SAFETY: the kernel's own structures; a handler that takes one argument ignores the others.
+    unsafe { deliver(&coming, || handler(signal, info, context)) };
+}
+
+/// The same for the loader of programs that make their own system calls, which has handlers of its
+/// own in the kernel.
+pub(crate) unsafe extern "C-unwind" fn came_through_door(signal: &Signal) {
+    let coming = Coming {
+        signal: signal.number,
+        info: signal.info.cast(),
+        context: signal.context,
+        entry: signal.entry,
+        restarts: signal.restarts,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { deliver(&coming, || (signal.run)(signal.data)) };
+}
+
+/// A signal for which the kernel has called a handler.
+struct Coming {
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+    /// What the kernel called.
+    entry: usize,
+    /// The handler was installed with `SA_RESTART`.
+    restarts: bool,
+}
+
+/// Runs the handler, or puts the signal off. Inlined: where a handler is in the middle, its thread
+/// may end.
+///
+/// # Safety
+/// `coming` is what the kernel's handler function got.
+#[inline(always)]
+unsafe fn deliver(coming: &Coming, handler: impl FnOnce()) {
+    let Coming { signal, info, context, entry, restarts } = *coming;
     let thread = here();
     let is_outside = thread.depth.load(Ordering::Relaxed) == 0;
     let is_waiting = thread.waiting.load(Ordering::Relaxed) != 0;
     // SAFETY: the kernel's, for this signal.
     if !is_outside && !is_waiting && !is_fault(signal, unsafe { &*info }) {
         // SAFETY: the kernel's own structures.
-        return unsafe {
-            deferred::put_off(thread, signal, entry_point(index), info, context.cast())
-        };
+        return unsafe { deferred::put_off(thread, signal, entry, info, context.cast()) };
     }
-    if word & RESTARTS == 0 {
+    if !restarts {
         // Of this thread alone: no other handler that ends between the two is to be told apart.
         let before = thread.breaks.load(Ordering::Relaxed);
         thread.breaks.store(before.wrapping_add(1), Ordering::Relaxed);
@@ -170,11 +208,9 @@ unsafe extern "C-unwind" fn on_signal(
             // SAFETY: the kernel's.
             unsafe { deferred::release_later(thread, context.cast()) };
         }
-        // SAFETY: as the kernel would; a handler that takes one argument ignores the others.
-        return run(thread, || unsafe { handler(signal, info, context) });
+        return run(thread, handler);
     }
-    // SAFETY: as above.
-    run_inside(thread, word, || run(thread, || unsafe { handler(signal, info, context) }));
+    run_inside(thread, restarts, || run(thread, handler));
     // SAFETY: the kernel's.
     crate::pause::leave_gap(unsafe { &mut *context.cast() });
 }
@@ -190,12 +226,12 @@ fn is_fault(signal: c_int, info: &siginfo_t) -> bool {
 
 /// Runs a handler as if outside. One that jumps out of here leaves the thread outside, which is
 /// then true.
-fn run_inside(thread: &Thread, word: usize, handler: impl FnOnce()) {
+fn run_inside(thread: &Thread, restarts: bool, handler: impl FnOnce()) {
     let depth = thread.depth.swap(0, Ordering::Relaxed);
     let waiting = thread.waiting.swap(0, Ordering::Relaxed);
     let ran = thread.ran.load(Ordering::Relaxed);
     handler();
-    let this = if word & RESTARTS != 0 { 1 } else { 2 };
+    let this = if restarts { 1 } else { 2 };
     thread.ran.store(ran.max(this), Ordering::Relaxed);
     thread.waiting.store(waiting, Ordering::Relaxed);
     thread.depth.store(depth, Ordering::Relaxed);

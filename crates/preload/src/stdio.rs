@@ -59,9 +59,20 @@ fn number_of(file: *mut FILE) -> c_int {
     fd
 }
 
+/// Not 0: this process is a loader's, whose guest has a C library of its own, or none.
+static IS_LOADER: AtomicU32 = AtomicU32::new(0);
+
+/// The streams here are none of the program's.
+pub(crate) fn belongs_to_loader() {
+    IS_LOADER.store(1, Ordering::Relaxed);
+}
+
 /// Whether a `FILE` has used `fd`, or any that is not a standard one has it. If not, from now on
 /// those who could begin to use it ask first.
 pub(crate) fn uses(fd: c_int) -> bool {
+    if IS_LOADER.load(Ordering::Relaxed) != 0 {
+        return false;
+    }
     if fd == 2 || has_file(fd) {
         return true;
     }

@@ -4,21 +4,25 @@
 //! What the kernel serves is the very call that the program made, with every argument as it came;
 //! it is no cancellation point, and no other function of any name is called. What a session does
 //! instead is in the functions named `..._by`.
+//!
+//! Programs that make their own system calls come here too, by their loader (`crates/loader`),
+//! which asks for a table of functions once (`door`).
 
 use crate::descriptors::opened;
-use crate::guard::{is_inside, is_open, tell, within};
+use crate::guard::{self, has_started, is_inside, is_open, tell, within};
 use crate::library::{EpollEvent, Origin, PollFd, ReasonT};
-use crate::process::{ends_by_call, forked_by, has_notification, is_filter, shut};
-use crate::raw::{Kernel, Numbered};
+use crate::process::{self, ends_by_call, forked_by, has_notification, is_filter, shut};
+use crate::raw::{self, Kernel, Numbered};
 use crate::readiness::{self, Countdown, Terms, masked, terms};
 use crate::rings::{self, View};
 use crate::trampoline::{Interposer, asks_first};
 use crate::{
     buffers, confined, connections, control, descriptors, exec, files, io, messages, options,
-    reopen, select, sockets,
+    reopen, select, signals, sockets, stdio,
 };
 use core::ffi::{c_int, c_long};
 use libc::{fd_set, sigset_t, timespec, timeval};
+use sojourn_abi::door::{self, Door};
 
 asks_first!(before_syscall; syscall = 0);
 
@@ -27,13 +31,36 @@ type NumberFn =
 
 /// Decides which function it is to be.
 unsafe extern "C" fn before_syscall(entry: &Interposer, arguments: &[usize; 6]) -> usize {
+    if arguments[0] as i64 == door::NUMBER && has_started() {
+        return open_door as NumberFn as usize;
+    }
     if !is_open() {
         // The library's own calls, to wait mostly, are no other's business.
         return if is_inside() { plain as NumberFn as usize } else { entry.next() };
     }
+    match way(arguments) {
+        Way::Served => serve as NumberFn as usize,
+        Way::Forked => forked as NumberFn as usize,
+        Way::AsItIs => entry.next(),
+    }
+}
+
+/// What becomes of a system call.
+enum Way {
+    /// [`serve`] answers.
+    Served,
+    /// It is a `fork`: [`forked`].
+    Forked,
+    /// The kernel answers; what the library had to know, it knows.
+    AsItIs,
+}
+
+/// Decides, for a program that calls `syscall` as for one whose own system calls are rewritten.
+/// `arguments`: the number, and the call's first five.
+fn way(arguments: &[usize; 6]) -> Way {
     match arguments[0] as i64 {
-        number if is_served(number) => return serve as NumberFn as usize,
-        libc::SYS_clone if is_fork(arguments) => return forked as NumberFn as usize,
+        number if is_served(number) => return Way::Served,
+        libc::SYS_clone if is_fork(arguments) => return Way::Forked,
         libc::SYS_clone if arguments[1] as c_int & libc::CLONE_THREAD == 0 => shut(ReasonT::Fork),
         libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => shut(ReasonT::Fork),
         libc::SYS_mq_notify => has_notification(),
@@ -52,7 +79,60 @@ unsafe extern "C" fn before_syscall(entry: &Interposer, arguments: &[usize; 6]) 
         libc::SYS_exit_group => exec::ends(),
         _ => {}
     }
-    entry.next()
+    Way::AsItIs
+}
+
+/// What the loader of programs that make their own system calls asks for.
+static DOOR: Door = Door {
+    call: by_number,
+    vfork_begins: process::before_shared_child,
+    vfork_ends: guard::vfork_ends,
+    signal: signals::came_through_door,
+    thread_ends: thread_ends_by_call,
+};
+
+extern "C" fn thread_ends_by_call(status: c_int) {
+    if is_open() {
+        ends_by_call(status as usize);
+    }
+}
+
+/// Gives the table to who asks for its version. From then on the C library's streams are the
+/// loader's, which uses none: the program's are its own.
+#[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
+unsafe extern "C-unwind" fn open_door(
+    _: c_long,
+    version: usize,
+    at: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> c_long {
+    if version != door::VERSION {
+        crate::errno::set_raw(libc::EINVAL);
+        return -1;
+    }
+    stdio::belongs_to_loader();
+    // SAFETY: who knows the number hands over such a place.
+    unsafe { (at as *mut &Door).write(&DOOR) };
+    0
+}
+
+/// A system call of a program that makes its own, as `syscall` would have it; the kernel's way of
+/// answering.
+unsafe extern "C-unwind" fn by_number(number: i64, arguments: &[usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = *arguments;
+    let way = if is_open() { way(&[number as usize, a, b, c, d, e]) } else { Way::AsItIs };
+    // SAFETY: the program's own call.
+    let answer = unsafe {
+        match way {
+            Way::Served => serve(number, a, b, c, d, e, f),
+            Way::Forked => forked(number, a, b, c, d, e, f),
+            Way::AsItIs => return raw::call(number, *arguments),
+        }
+    };
+    if answer == -1 { -(crate::errno::value() as isize) } else { answer as isize }
 }
 
 /// What `clone` may share with the child, or do to who is whose child, and be no `fork` any more.

@@ -12,7 +12,7 @@ use sojourn_wire::frame::{self, LinkType};
 pub fn sealed_files(bytes: &[u8]) {
     let Ok(file) = sealed::seal([bytes]) else { return };
     if let Ok(record) = sealed::open(&file) {
-        let packed = sealed::pack(&record).and_then(|file| Ok(sealed::open(file)));
+        let packed = sealed::pack(&record).map(sealed::open);
         assert!(matches!(packed, Ok(Ok(again)) if again == record), "what was read reads the same");
     }
     let first = bytes.get(4..).and_then(|bytes| frame::parse(bytes, LinkType::Raw).ok());

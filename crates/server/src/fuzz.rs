@@ -248,6 +248,20 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             })
             .ok()
         }
+        7 => {
+            let size = session_wire::show_packets_request_size(Forms::BODY, end).ok()?;
+            build(size, |writer| session_wire::put_show_packets_request(writer, end)).ok()
+        }
+        8 | 10 | 11 | 14 => admin(world, program, op, which),
+        12 | 13 | 15 => page(op, program.number()),
+        16 | 17 => carry(program, op, which, end),
+        _ => Some(Message::default()),
+    }
+}
+
+/// What an administrator asks for.
+fn admin(world: &World, program: &mut Program<'_>, op: u16, which: u8) -> Option<Message> {
+    match op {
         10 => {
             let stream = world.stream(program.number());
             let size = admin_wire::recall_stream_request_size(Forms::BODY, stream).ok()?;
@@ -268,10 +282,18 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             let size = admin_wire::move_in_request_size(Forms::BODY, pid, inode).ok()?;
             build(size, |writer| admin_wire::put_move_in_request(writer, pid, inode)).ok()
         }
-        7 => {
-            let size = session_wire::show_packets_request_size(Forms::BODY, end).ok()?;
-            build(size, |writer| session_wire::put_show_packets_request(writer, end)).ok()
-        }
+        _ => None,
+    }
+}
+
+/// What is said of a session with another host.
+fn carry(
+    program: &mut Program<'_>,
+    op: u16,
+    which: u8,
+    end: Option<BorrowedFd<'_>>,
+) -> Option<Message> {
+    match op {
         16 => {
             let (token, ended) = (program.number(), which & 1 == 1);
             let size = carry_wire::give_back_request_size(Forms::BODY, token, ended, end).ok()?;
@@ -282,8 +304,7 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             let size = carry_wire::give_late_request_size(Forms::BODY, token, end).ok()?;
             build(size, |writer| carry_wire::put_give_late_request(writer, token, end)).ok()
         }
-        12 | 13 | 15 => page(op, program.number()),
-        _ => Some(Message::default()),
+        _ => None,
     }
 }
 

@@ -2,8 +2,9 @@
 //! whole, and its clients.
 //!
 //! A program calls [`Socket`] (in C `sojourn/udp.h`), stubs turn that into messages, and [`Udp`],
-//! in the program `sojourn-udpd`, answers them: a datagram for another of its clients it copies from
-//! the sender's message into the receiver's, one for or from elsewhere goes through a raw socket.
+//! in the program `sojourn-udpd`, answers them: a datagram for another of its clients it copies
+//! from the sender's message into the receiver's, one for or from elsewhere goes through a raw
+//! socket.
 //! Not here: the interface (`idl/udp.idl`), how messages travel (`sojourn-ipc`), formats
 //! (`sojourn-wire`); IPv6, multicast and options of sockets, which the server has not. Read
 //! `docs/understand/udp-server.md` first, then `inbox`, `server`, `network`, `client`.

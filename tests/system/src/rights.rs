@@ -19,7 +19,7 @@ const USER: &str = "65531";
 /// If they cannot be copied.
 pub fn open(world: &Sandbox) -> Result<()> {
     open_folder(world.folder())?;
-    for name in ["sojourn", "libsojourn_preload.so", "lab-peer"] {
+    for name in ["sojourn", "libsojourn_preload.so", "sojourn-abi", "lab-peer"] {
         // Where they were built not everybody may look.
         let copy = world.folder().join(name);
         std::fs::copy(world.built().path(name), &copy).context(name)?;

@@ -73,8 +73,11 @@ impl World {
         let everybody = std::fs::Permissions::from_mode(0o666);
         std::fs::set_permissions(self.sandbox.address(), everybody)?;
         let library = self.work().join("libsojourn_preload.so");
-        std::fs::copy(self.sandbox.built().path("libsojourn_preload.so"), &library)?;
-        std::fs::set_permissions(&library, std::fs::Permissions::from_mode(0o755))?;
+        for name in ["libsojourn_preload.so", "sojourn-abi"] {
+            let copy = self.work().join(name);
+            std::fs::copy(self.sandbox.built().path(name), &copy)?;
+            std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755))?;
+        }
         let mut command = self.command("bash");
         command.args(["-c", ". \"$PROGRAMS/prelude.sh\"; . \"$PROGRAMS/$1\"", "-", script]);
         command.env("PORT", crate::free_port("127.0.0.1")?.to_string());

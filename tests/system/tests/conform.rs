@@ -199,8 +199,27 @@ fn surround(command: &mut Command, at_once: u32) {
 /// single cases meet the moments that `docs/use/linux-differences.md` lists under known defects,
 /// and these are printed. What is grave fails at once.
 fn conform(name: &str, at_once: u32) {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conform-{name}"));
-    compiled(&program, &[], &["conform.c", "driver.c", &format!("{name}.c")]);
+    conform_linked(name, at_once, Linked::Dynamic);
+}
+
+/// How a program is linked, and so by which door it comes to the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Linked {
+    /// It is preloaded into.
+    Dynamic,
+    /// It makes its own system calls: the loader loads it.
+    Static,
+}
+
+/// As [`conform`], with a program that is linked so.
+fn conform_linked(name: &str, at_once: u32, linked: Linked) {
+    let (suffix, options) = match linked {
+        Linked::Dynamic => ("", &[][..]),
+        Linked::Static => ("-static", &["-static"][..]),
+    };
+    let program = format!("conform-{name}{suffix}");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(program);
+    compiled(&program, options, &["conform.c", "driver.c", &format!("{name}.c")]);
     let first = run_both(name, &program, at_once);
     if first.is_empty() {
         return;
@@ -226,6 +245,9 @@ fn run_both(name: &str, program: &Path, at_once: u32) -> BTreeMap<String, Differ
     surround(&mut plain, at_once);
     let mut under = sandbox.command(Mode::Sojourn, program);
     surround(&mut under, at_once);
+    if program.to_string_lossy().ends_with("-static") {
+        under.env("SOJOURN_LOAD", "on");
+    }
     under.env("CONFORM_HARNESS", sandbox.folder().join("harness"));
     let serving = Harness::start(sandbox);
     let plain = Running::start(plain).unwrap().finish(LIMIT).unwrap().success("plain").unwrap();
@@ -297,4 +319,40 @@ fn kernel() {
 #[test]
 fn server() {
     conform("server", 1);
+}
+
+/// The same by the other door: programs whose own system calls are rewritten. Not `kernel`, which
+/// is about calls past the C library, nor `server`, which is about the server.
+mod by_the_loader {
+    use super::{Linked, conform_linked};
+
+    #[test]
+    fn data() {
+        conform_linked("data", 4, Linked::Static);
+    }
+
+    #[test]
+    fn ends() {
+        conform_linked("ends", 4, Linked::Static);
+    }
+
+    #[test]
+    fn descriptors() {
+        conform_linked("descriptors", 4, Linked::Static);
+    }
+
+    #[test]
+    fn process() {
+        conform_linked("process", 4, Linked::Static);
+    }
+
+    #[test]
+    fn signals() {
+        conform_linked("signals", 4, Linked::Static);
+    }
+
+    #[test]
+    fn readiness() {
+        conform_linked("readiness", 4, Linked::Static);
+    }
 }

@@ -19,7 +19,7 @@ pub(super) fn library() -> Vec<Item> {
     match beside::library() {
         Ok(library) => {
             let shown = library.display().to_string();
-            vec![Item::ok("library", shown), loads(&library)]
+            vec![Item::ok("library", shown), loads(&library), loader(&library)]
         }
         Err(error @ PartError::Missing { .. }) => {
             vec![Item::missing("library", error.to_string(), "install Sojourn anew")]
@@ -27,6 +27,18 @@ pub(super) fn library() -> Vec<Item> {
         Err(error) => {
             vec![Item::missing("library", error.to_string(), "do that, then ask once more")]
         }
+    }
+}
+
+/// The loader of programs that make their own system calls.
+fn loader(library: &Path) -> Item {
+    match beside::loader(library) {
+        Ok(loader) => Item::ok("loader", loader.display().to_string()),
+        Err(error) => Item::limited(
+            "loader",
+            format!("{error}: static programs, musl's and Go's run plainly"),
+            "install Sojourn anew",
+        ),
     }
 }
 

@@ -60,10 +60,7 @@ impl Session {
         let (mut has_turned, mut has_spun, mut is_last) = (false, false, false);
         loop {
             let step = match core::mem::take(&mut placed) {
-                0 => {
-                    let look = Look { peek: how.peek, may_cut: has_spun };
-                    self.receive_step(generation, bufs, got, look, kernel)
-                }
+                0 => self.receive_step(generation, bufs, got, how.look(has_spun), kernel),
                 len => Received::Done(Ok(len)),
             };
             let result = match step {
@@ -82,11 +79,9 @@ impl Session {
                     self.leave(reason, false);
                     continue;
                 }
+                Received::Part(len) if got + len >= wanted => return Some(Ok(got + len)),
                 Received::Part(len) => {
                     got += len;
-                    if got >= wanted {
-                        return Some(Ok(got));
-                    }
                     continue;
                 }
                 Received::Done(Ok(0)) if wanted > 0 => return Some(Ok(got)),

@@ -146,6 +146,12 @@ pub const SETTINGS: &[Setting] = &[
         "With spin=always: the longest time a thread looks before it sleeps; 0 is for ever. With adaptive that time is measured."
     ),
     setting!(
+        load,
+        "on|off",
+        switch,
+        "Load programs that make their own system calls (static ones, musl's, Go's) with Sojourn's loader, so that their sessions move as well. They start some milliseconds later."
+    ),
+    setting!(
         strict,
         "on|off",
         switch,

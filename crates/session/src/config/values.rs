@@ -81,6 +81,8 @@ pub struct Config {
     pub spin: Spin,
     /// The longest time a waiter spins (µs) where it always spins; 0: for ever.
     pub spin_budget_us: u32,
+    /// Programs that make their own system calls are loaded by Sojourn's loader.
+    pub load: bool,
     /// Fail instead of staying in the kernel where the user asked for acceleration: `sojourn run`
     /// fails if the program cannot be preloaded, the library is missing or no server can be had.
     pub strict: bool,
@@ -107,6 +109,7 @@ impl Default for Config {
             measure_bulk: true,
             spin: Spin::Adaptive,
             spin_budget_us: 0,
+            load: false,
             strict: false,
             server: String::new(),
         }

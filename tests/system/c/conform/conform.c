@@ -203,15 +203,33 @@ pthread_t begin(void *(*run)(void *)) {
     return thread;
 }
 
+/* A system call that nobody stands before: not syscall(2)'s function, and no call in the text of this program, where it
+ * may have been rewritten. */
+static long bare(long number, long a, long b, void *c) {
+#ifdef __x86_64__
+    static const unsigned char code[] = {
+        0x48, 0x89, 0xf8, /* mov rax, rdi */
+        0x48, 0x89, 0xf7, /* mov rdi, rsi */
+        0x48, 0x89, 0xd6, /* mov rsi, rdx */
+        0x48, 0x89, 0xca, /* mov rdx, rcx */
+        0x0f, 0x05, 0xc3, /* syscall; ret */
+    };
+    static void *page;
+    if (!page) {
+        void *made = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        NEED(made != MAP_FAILED);
+        memcpy(made, code, sizeof code);
+        page = made;
+    }
+    return ((long (*)(long, long, long, void *))page)(number, a, b, c);
+#else
+    return syscall(number, a, b, c);
+#endif
+}
+
 long raw_fionread(int fd) {
     int count = -1;
-    long result;
-    /* In line: a library may stand before syscall(2)'s function. */
-    __asm__ volatile("syscall"
-                     : "=a"(result)
-                     : "0"((long)SYS_ioctl), "D"((long)fd), "S"((long)FIONREAD), "d"(&count)
-                     : "rcx", "r11", "memory");
-    return result < 0 ? -1 : count;
+    return bare(SYS_ioctl, fd, FIONREAD, &count) < 0 ? -1 : count;
 }
 
 /* ---- the peer, from the case's side ---- */
