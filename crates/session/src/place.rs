@@ -59,7 +59,8 @@ fn instead_of_refused(directory: &Path, error: Errno) -> &'static str {
 
 /// What to do where a directory is another user's.
 fn instead_of(directory: &Path, user: u32) -> &'static str {
-    match Path::new(SYSTEM).parent() == Some(directory) {
+    let is_roots = user == 0 && directory == Path::new(ROOTS);
+    match is_roots || Path::new(SYSTEM).parent() == Some(directory) {
         false => "Unset XDG_RUNTIME_DIR if it is another user's",
         // Only in a user namespace is it not root's own.
         true if user == 0 => {
@@ -338,6 +339,7 @@ mod tests {
             PlaceError::Foreign { path: path.into(), owner: 65534, user }.to_string()
         };
         assert!(foreign("/run/sojourn", 0).contains("user namespace"));
+        assert!(foreign("/run/sojourn-root", 0).contains("user namespace"));
         assert!(foreign("/run/sojourn", 1000).contains("as root"));
         assert!(foreign("/run/user/1", 1000).contains("XDG_RUNTIME_DIR"));
         let refused = |error| PlaceError::System("/run/sojourn".into(), error).to_string();
