@@ -4,10 +4,9 @@
 
 mod common;
 
-use common::{ANY, HERE, PATIENCE, Server, eventually, is_possible, receive, watchdog};
+use common::{ANY, HERE, PATIENCE, Server, eventually, host, receive, watchdog};
 use sojourn_ipc::rt::{self, CallError};
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_lab::net::Host;
 use sojourn_udp::{Error, Wait};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::os::unix::process::CommandExt as _;
@@ -30,11 +29,7 @@ fn honest(server: &Server) -> impl FnMut() + use<> {
 
 #[test]
 fn rubbish_ends_its_sender_and_nobody_else() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
-    let host = Host::new().unwrap();
+    let Some(host) = host() else { return };
     let server = Server::start(Some(&host), &[]);
     let mut still_works = honest(&server);
     let mut seed = 1_u64;
@@ -71,11 +66,7 @@ fn rubbish_ends_its_sender_and_nobody_else() {
 
 #[test]
 fn before_bind_nothing_is_sent_or_received() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
-    let host = Host::new().unwrap();
+    let Some(host) = host() else { return };
     let server = Server::start(Some(&host), &[]);
     let mut connection = Connection::connect(server.address(), &Default::default()).unwrap();
     let call = |connection: &mut Connection, op, body: &[u8]| {
@@ -95,11 +86,7 @@ fn before_bind_nothing_is_sent_or_received() {
 
 #[test]
 fn who_never_receives_costs_its_own_queue_alone() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
-    let host = Host::new().unwrap();
+    let Some(host) = host() else { return };
     let server = Server::start(Some(&host), &[]);
     let mut still_works = honest(&server);
     let (mut sender, mut lazy) = (server.bind(HERE), server.bind(HERE));
@@ -123,11 +110,7 @@ fn who_never_receives_costs_its_own_queue_alone() {
 
 #[test]
 fn who_vanishes_leaves_no_port_behind() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
-    let host = Host::new().unwrap();
+    let Some(host) = host() else { return };
     let server = Server::start(Some(&host), &["--threads", "2"]);
     let mut still_works = honest(&server);
     let local = server.bind(HERE).local_addr();
@@ -196,11 +179,7 @@ fn hear(child: &mut std::process::Child, word: &str) -> String {
 
 #[test]
 fn a_killed_client_s_port_is_free_and_its_sender_not_disturbed() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
-    let host = Host::new().unwrap();
+    let Some(host) = host() else { return };
     let server = Server::start(Some(&host), &[]);
     let mut still_works = honest(&server);
     let mut sender = server.bind(HERE);
@@ -217,11 +196,7 @@ fn a_killed_client_s_port_is_free_and_its_sender_not_disturbed() {
 
 #[test]
 fn ports_of_the_system_are_root_s() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
-    let host = Host::new().unwrap();
+    let Some(host) = host() else { return };
     let server = Server::start(Some(&host), &[]);
     let mut stranger = child("reserved", &server, Some(65_534));
     assert_eq!(hear(&mut stranger, "refused"), libc::EACCES.to_string());
@@ -231,11 +206,7 @@ fn ports_of_the_system_are_root_s() {
 
 #[test]
 fn a_killed_server_is_told_of_and_the_next_one_has_its_ports() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
-    let host = Host::new().unwrap();
+    let Some(host) = host() else { return };
     let mut server = Server::start(Some(&host), &[]);
     let mut socket = server.bind(HERE);
     let local = socket.local_addr();

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{ANY, HERE, PATIENCE, Server, eventually, is_possible, pattern, receive, watchdog};
+use common::{ANY, HERE, PATIENCE, Server, eventually, host, hosts, pattern, receive};
 use sojourn_ipc::rt::CallError;
 use sojourn_lab::net::{End, Host, Link};
 use sojourn_udp::{Deadline, Error};
@@ -31,11 +31,7 @@ fn kernels(host: &Host, address: Ipv4Addr) -> (UdpSocket, SocketAddrV4) {
 
 #[test]
 fn the_kernel_s_sockets_are_answered_with_every_length() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
-    let (a, b) = (Host::new().unwrap(), Host::new().unwrap());
+    let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let server = Server::start(Some(&a), &[]);
     let (kernel, far) = kernels(&b, link.v4(End::B));
@@ -58,11 +54,7 @@ fn the_kernel_s_sockets_are_answered_with_every_length() {
 
 #[test]
 fn two_servers_join_clients_of_two_hosts() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
-    let (a, b) = (Host::new().unwrap(), Host::new().unwrap());
+    let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let servers = [Server::start(Some(&a), &[]), Server::start(Some(&b), &["--threads", "3"])];
     let mut near = servers[0].bind(ANY);
@@ -82,11 +74,7 @@ fn two_servers_join_clients_of_two_hosts() {
 
 #[test]
 fn server_to_server_needs_no_client() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
-    let (a, b) = (Host::new().unwrap(), Host::new().unwrap());
+    let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let echo = SocketAddrV4::new(link.v4(End::A), 7);
     let server = Server::start(Some(&a), &["--echo", &echo.to_string()]);
@@ -106,12 +94,8 @@ fn server_to_server_needs_no_client() {
 
 #[test]
 fn user_to_user_goes_through_the_server_alone() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
     // A host on which nothing could arrive by the network: its loopback interface is down.
-    let host = Host::new().unwrap();
+    let Some(host) = host() else { return };
     host.ip(&["link", "set", "lo", "down"]).unwrap();
     let server = Server::start(Some(&host), &[]);
     let (mut one, mut other) = (server.bind(ANY), server.bind(HERE));
@@ -134,11 +118,7 @@ fn user_to_user_goes_through_the_server_alone() {
 
 #[test]
 fn a_receiver_that_gave_up_loses_nothing() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
-    let host = Host::new().unwrap();
+    let Some(host) = host() else { return };
     let server = Server::start(Some(&host), &[]);
     let (mut one, mut other) = (server.bind(HERE), server.bind(HERE));
     let mut buffer = [0; 8];
@@ -154,11 +134,7 @@ fn a_receiver_that_gave_up_loses_nothing() {
 
 #[test]
 fn errors_are_the_kernel_s() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
-    let host = Host::new().unwrap();
+    let Some(host) = host() else { return };
     let server = Server::start(Some(&host), &[]);
     let refused = |result: Result<_, Error>| match result {
         Err(Error::Refused(number)) => number,
@@ -186,11 +162,7 @@ fn errors_are_the_kernel_s() {
 
 #[test]
 fn a_damaged_datagram_is_dropped_and_the_kernel_refuses_none() {
-    if !is_possible() {
-        return;
-    }
-    watchdog(120);
-    let (a, b) = (Host::new().unwrap(), Host::new().unwrap());
+    let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let server = Server::start(Some(&a), &[]);
     let mut socket = server.bind(SocketAddrV4::new(link.v4(End::A), 0));

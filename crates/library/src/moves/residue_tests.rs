@@ -38,6 +38,13 @@ fn comes(pair: &Pair, from: usize, to: usize) {
     assert_eq!(rustix::io::write(pair.ends[1].as_ref().unwrap(), piece), Ok(to - from));
 }
 
+/// The next read has the whole record.
+fn reads_all(pair: &Pair) {
+    let mut buf = [0; RECORD + 1];
+    assert_eq!(read(pair.fd(0), &mut buf), Ok(RECORD));
+    assert_eq!(buf[..RECORD], record());
+}
+
 /// One look for so many bytes. `None`: they are to be waited for.
 fn look(session: &Session, wanted: usize, may_cut: bool) -> Option<Result<usize, Errno>> {
     let (mut rx, mut buf) = (lock(&session.rx), vec![0; wanted]);
@@ -59,9 +66,7 @@ fn between_two_pieces_a_read_waits_for_the_second() {
     assert_eq!(look(session, RECORD, false), None);
     comes(&pair, FIRST, RECORD);
     hostile.side.set_flushed(RECORD);
-    let mut buf = [0; RECORD + 1];
-    assert_eq!(read(pair.fd(0), &mut buf), Ok(RECORD));
-    assert_eq!(buf[..RECORD], record());
+    reads_all(&pair);
 }
 
 #[test]
@@ -114,9 +119,7 @@ fn a_record_that_the_kernel_had_room_for_half_of_is_whole() {
     let (pair, hostile) = flushing();
     comes(&pair, 0, FIRST);
     hostile.side.set_flushed(FIRST);
-    let mut buf = [0; RECORD + 1];
-    assert_eq!(read(pair.fd(0), &mut buf), Ok(RECORD));
-    assert_eq!(buf[..RECORD], record());
+    reads_all(&pair);
 }
 
 /// Neither of those that may wait, nor of those that must not: the peer may have been stopped.

@@ -28,13 +28,20 @@ pub fn watchdog(seconds: u64) {
     });
 }
 
-/// Whether there can be raw sockets and network namespaces; says so if not.
-pub fn is_possible() -> bool {
-    let possible = sojourn_lab::net::is_possible();
-    if !possible {
+/// A host of its own for one test, which ends in time; `None`, and says so, where there can be
+/// neither raw sockets nor network namespaces.
+pub fn host() -> Option<Host> {
+    if !sojourn_lab::net::is_possible() {
         eprintln!("skipped: takes root's rights and iproute2");
+        return None;
     }
-    possible
+    watchdog(120);
+    Some(Host::new().unwrap())
+}
+
+/// Two of them.
+pub fn hosts() -> Option<(Host, Host)> {
+    Some((host()?, Host::new().unwrap()))
 }
 
 /// A running `sojourn-udpd`, killed on drop.
