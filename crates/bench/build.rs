@@ -1,6 +1,6 @@
-//! Generates and compiles what the benchmark's rows need: our own stubs, C beside them, and, with
-//! the feature `rivals`, the stubs of other interface compilers. What is not installed is skipped
-//! with a warning.
+//! Generates and compiles the stubs of the benchmark's rows: those of sojourn-idl, hand-written C,
+//! and with the feature `rivals` those of other interface compilers. A row whose compiler is not
+//! installed is left out with a warning.
 
 use std::env;
 use std::error::Error;
@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rustc-check-cfg=cfg(have_rpcgen, have_capnp)");
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
     own_stubs(&out);
+    guests(&out)?;
     #[cfg(feature = "rivals")]
     {
         rpcgen(&out)?;
@@ -20,14 +21,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Every C row is compiled alike.
+/// Returns the settings with which the C of every row is compiled, so that rows are comparable.
 fn c_build() -> cc::Build {
     let mut build = cc::Build::new();
     build.opt_level(2).std("c11").warnings(true).extra_warnings(true).include("src/idl/c");
     build
 }
 
-/// Our own stubs, Rust and C, of every interface in `idl/`; and the C beside them.
+/// Generates this project's stubs, in Rust and C, for every interface in `idl/`, and compiles the C
+/// sources with them.
 fn own_stubs(out: &Path) {
     let own = out.join("own");
     sojourn_idl::Build::new()
@@ -38,13 +40,30 @@ fn own_stubs(out: &Path) {
         .c()
         .out_dir(&own)
         .compile_or_exit();
-    let include = Path::new("../ipc/include");
+    let include = Path::new("../ipc-c/include");
     println!("cargo::rerun-if-changed={}", include.display());
     println!("cargo::rerun-if-changed=src/idl/c");
     let mut build = c_build();
     build.include(include).include(&own);
     build.files(["common.c", "hand.c", "ours.c"].map(|name| Path::new("src/idl/c").join(name)));
     build.compile("bench_c");
+}
+
+/// Compiles the program that `papers` measures, linked dynamically and statically. The benchmark
+/// contains both. Without a static C library the second is an empty file.
+fn guests(out: &Path) -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=guest/guest.c");
+    let compiler = c_build().try_get_compiler()?;
+    for (name, more) in [("guest", "-O2"), ("guest-static", "-static")] {
+        let path = out.join(name);
+        let mut command = compiler.to_command();
+        command.args(["guest/guest.c", more, "-s", "-o"]).arg(&path);
+        if !command.status().is_ok_and(|status| status.success()) {
+            println!("cargo::warning={name} was not built: install libc6-dev");
+            std::fs::write(&path, "")?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(feature = "rivals")]

@@ -1,7 +1,7 @@
 //! Compiles the packet filter's eBPF programs (`bpf/filter.bpf.c`) with clang.
 //!
-//! Without clang the crate still builds: loading then answers that the filter is not there, and
-//! what to install.
+//! Without clang the crate still builds. Loading the filter then fails, with the name of the
+//! package to install.
 
 use std::env;
 use std::error::Error;
@@ -22,11 +22,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
     let mut clang = Command::new("clang");
     clang.args(["-target", "bpf", "-O2", "-g", "-Wall", "-Werror"]);
-    // The kernel's headers include some of the machine's, which clang does not look for with this
-    // target.
+    // The kernel's headers include some headers of the architecture, which clang does not look for
+    // with this target.
     clang.arg(format!("-I/usr/include/{arch}-linux-gnu"));
-    // The object says the folder it was compiled in: a relative name instead, so that builds are
-    // alike everywhere.
+    // The debug information names the folder of the compilation. A relative name makes builds in
+    // all folders alike.
     clang.args(["-fdebug-compilation-dir", "."]);
     clang.args(["-c", SOURCE, "-o"]).arg(&object);
     match clang.status() {
@@ -34,8 +34,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(_) => return Err("clang does not compile bpf/filter.bpf.c".into()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             println!("cargo::warning=no packet filter: install clang");
-            // What is never there always counts as changed: clang is looked for again with each
-            // build. (Its own name would not do: a package brings files older than this build.)
+            // Cargo takes a missing file as changed, so this build script runs again, and looks for
+            // clang, at each build. The path of clang would not do, because a package installs
+            // files with times older than this build.
             println!("cargo::rerun-if-changed={}", object.with_extension("missing").display());
         }
         Err(error) => return Err(error.into()),

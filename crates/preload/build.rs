@@ -1,26 +1,31 @@
-//! Links the unwinder statically: the shim is loaded into every program, and loading `libgcc_s` as
-//! well would cost each of them more than everything else the shim does at start.
+//! Build script of the preload library: linker arguments, and a statically linked unwinder.
 //!
-//! Not without optimization. A thread that is cancelled is unwound by the C library's unwinder,
-//! through frames of ours; unoptimized ones have things to clean up, for which both must use the
-//! same unwinder.
+//! The unwinder is static because the library is loaded into every program: loading `libgcc_s` as
+//! well would cost each program more than everything else that the library does at start.
+//!
+//! Unoptimized builds load `libgcc_s` after all. The C library's unwinder unwinds a cancelled
+//! thread through frames of this library; unoptimized frames have values to drop, and for those the
+//! program and this library must use the same unwinder.
 
 use std::{env, fs, path::PathBuf};
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    // Unloading it would leave handlers behind that are no more.
+    // The program may have installed handlers of this library (signals, `fork`), which must outlive
+    // a dlclose(3).
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // What other crates export for C is no business of the programs that this is loaded into.
+    // The C functions that other crates export are not meant for the programs that load this
+    // library.
     println!("cargo:rustc-cdylib-link-arg=-Wl,--exclude-libs,ALL");
-    // What this library calls by a name that it gives to programs is its own function, whoever else
-    // has one of that name.
+    // A call from this library to a function that it also exports reaches this library's own
+    // function, even if another object exports the same name.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
-    // See `unwinder`.
+    // `unwinder` defines the symbols that the usual start files would define.
     println!("cargo:rustc-cdylib-link-arg=-nostartfiles");
     if env::var_os("OPT_LEVEL").is_some_and(|level| level != "0") {
         let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-        // The linker looks here first for the library that `std` asks for, and finds a script.
+        // The linker searches this folder first for the `libgcc_s` that `std` asks for, and finds a
+        // linker script that names the static libraries instead.
         fs::write(out.join("libgcc_s.so"), "INPUT(-lgcc_eh -lgcc)\n").expect("OUT_DIR is writable");
         println!("cargo:rustc-link-search=native={}", out.display());
     }

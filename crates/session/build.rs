@@ -1,4 +1,4 @@
-//! Generates the stubs of the control interface.
+//! Generates the stubs of the control interface from `idl/session.idl`.
 
 fn main() {
     sojourn_idl::Build::new()

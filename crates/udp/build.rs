@@ -1,5 +1,5 @@
-//! Compiles the interface twice, as its two ACFs want it: for the server and for clients. Names the
-//! shared library as the IPC's (`crates/ipc/build.rs`) is named.
+//! Compiles the interface twice, once for each ACF: for the server and for clients. Gives the
+//! shared library its name in the same way as the IPC's build script (`crates/ipc-c/build.rs`).
 
 use std::path::Path;
 
@@ -13,6 +13,6 @@ fn main() {
     let major = std::env::var("CARGO_PKG_VERSION_MAJOR").unwrap_or_default();
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libsojourn_udp.so.{major}");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // The C functions of the IPC are its own library's to offer.
+    // The C functions of the IPC are exported by the IPC's own library only.
     println!("cargo::rustc-cdylib-link-arg=-Wl,--exclude-libs,ALL");
 }

@@ -1,8 +1,8 @@
-/* Sends each word to the server and prints its answer.
+/* Sends each word to the server and prints the answer.
  *
  *     ./client /run/user/1000/shout.sock some words
  *
- * A second is all the time a call may take. */
+ * A call may take one second. */
 #include <sojourn/ipc.h>
 
 #include <stdio.h>

@@ -1,8 +1,9 @@
-/* A server that answers with what came, in capitals.
+/* Server that answers each request with its text in capitals.
  *
  *     ./server /run/user/1000/shout.sock
  *
- * One thread, one loop: an answer is sent and the next request awaited in one operation. */
+ * One thread with one loop suffices: sending an answer and waiting for the next request is one
+ * call. */
 #include <sojourn/ipc.h>
 
 #include <ctype.h>

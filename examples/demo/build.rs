@@ -1,4 +1,5 @@
-//! Compiles the calculator's interface to Rust; `cargo xtask demo` compiles the same file to C.
+//! Generates Rust stubs of the calculator's interface. `cargo xtask demo` generates C stubs of the
+//! same interface.
 
 fn main() {
     sojourn_idl::Build::new()

@@ -1,8 +1,9 @@
-/* The client of the demonstration, in C: calls the calculator over Sojourn IPC through stubs generated
- * from idl/examples/calc.idl, or over a Unix socket, and prints what a call costs.
+/* C client of the demonstration: calls the calculator over Sojourn IPC through stubs generated from
+ * idl/examples/calc.idl, or over a Unix socket, and prints the time of a call.
  *
- * client adaptive|park @NAME, or client blocking|spinning PATH. Prints two medians in nanoseconds:
- * add(a, b), and sum of 4096 numbers. Built and started by `cargo xtask demo`. */
+ * The arguments are `adaptive|park @NAME` or `blocking|spinning PATH`. The output is two medians in
+ * nanoseconds: of add(a, b), and of the sum of 4096 numbers. `cargo xtask demo` builds and starts
+ * this program. */
 #define _GNU_SOURCE
 #include "calc.h"
 
@@ -18,7 +19,7 @@ enum { BATCHES = 301, CALLS = 200, TERMS = 4096 };
 
 struct way {
     int socket;   /* -1 for Sojourn */
-    int spinning; /* read again instead of waiting */
+    int spinning; /* read again at once instead of waiting */
     calc_client calc;
 };
 
@@ -96,7 +97,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Median over batches of the time of one call, in nanoseconds. */
+/* Returns the median over batches of the time of one call, in nanoseconds. */
 static int64_t measure(struct way *way, int big)
 {
     static int64_t batches[BATCHES];

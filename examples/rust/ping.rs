@@ -1,9 +1,10 @@
-//! The smallest complete program: a server and a client in two processes, and what a call costs.
+//! Smallest complete program: a server and a client in two processes, and the time of a call.
 //!
 //! `cargo run --release -p sojourn-ipc --example ping [spin|adaptive|park] [one|two]`
 //!
-//! Pins both to one processor or to two, makes a hundred thousand calls with eight bytes each way,
-//! and prints the median of batches. Serious figures come from `cargo xtask bench ipc`.
+//! The program pins both processes to one processor or to two, makes a hundred thousand calls with
+//! eight bytes each way, and prints the median over batches of calls. Serious figures come from
+//! `cargo xtask bench ipc`.
 
 use sojourn_ipc::{
     Address, ConnectOptions, Connection, Deadline, Endpoint, Event, ServerOptions, Wait,
@@ -57,7 +58,7 @@ fn connect(wait: Wait) -> Result<Connection, Box<dyn std::error::Error>> {
         match Connection::connect(Address::abstract_name(NAME), &options) {
             Ok(connection) => return Ok(connection),
             Err(error) if Instant::now() > limit => return Err(error.into()),
-            // The server is still starting.
+            // The server is a new process and may not listen yet.
             Err(_) => std::thread::sleep(Duration::from_millis(2)),
         }
     }
@@ -87,6 +88,6 @@ fn measure(wait: Wait) -> Result<(), Box<dyn std::error::Error>> {
 fn pin(processor: usize) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(processor);
-    // Where it is not allowed the figures are only noisier.
+    // A failure to pin is ignored: it only makes the figures noisier.
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }

@@ -1,4 +1,4 @@
-//! Bytes as the peer's half of a connection, see `sojourn_ipc::fuzz::control`.
+//! Feeds arbitrary bytes as packets on the socket of a connection to `sojourn_ipc::fuzz::control`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| sojourn_ipc::fuzz::control(data));

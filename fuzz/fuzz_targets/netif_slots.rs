@@ -1,4 +1,4 @@
-//! Bytes as a mapped receive ring, see `sojourn_netif::fuzz::slots`.
+//! Feeds arbitrary bytes as a mapped receive ring to `sojourn_netif::fuzz::slots`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| sojourn_netif::fuzz::slots(data));

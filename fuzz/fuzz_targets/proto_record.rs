@@ -1,4 +1,4 @@
-//! Bytes as the body of a session record, see `sojourn_proto::fuzz::record`.
+//! Feeds arbitrary bytes as the body of a session record to `sojourn_proto::fuzz::record`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| sojourn_proto::fuzz::record(data));

@@ -1,4 +1,4 @@
-//! Bytes as events on a TCP connection, see `sojourn_proto::fuzz::segments`.
+//! Feeds arbitrary bytes as the events of a TCP connection to `sojourn_proto::fuzz::segments`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| sojourn_proto::fuzz::segments(data));

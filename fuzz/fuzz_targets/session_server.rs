@@ -1,4 +1,4 @@
-//! Bytes as messages of `idl/session.idl` to the session server, see
+//! Feeds arbitrary bytes as messages of `idl/session.idl` to the session server in
 //! `sojourn_server::fuzz::messages`.
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Bytes as what a peer writes while a side goes home, see `sojourn_stream::fuzz::way_home`.
+//! Feeds arbitrary bytes as the writes of a peer during a recall to
+//! `sojourn_stream::fuzz::way_home`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| sojourn_stream::fuzz::way_home(data));

@@ -1,4 +1,4 @@
-//! Bytes as a TCP option area, see `sojourn_wire::fuzz::options`.
+//! Feeds arbitrary bytes as the options of a TCP header to `sojourn_wire::fuzz::options`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| sojourn_wire::fuzz::options(data));

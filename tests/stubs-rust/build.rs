@@ -1,5 +1,5 @@
-//! Generates Rust, with tests, from every example interface, and Rust of the interfaces in which
-//! everything is called like something else.
+//! Generates Rust, with tests, from every example interface and a file of COM, and Rust of the
+//! interfaces in which everything is called like something else.
 
 #[path = "../../crates/idl/tests/names/samples.rs"]
 mod samples;
@@ -21,9 +21,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let own = Path::new(&here).join("idl");
     generate(&own, "local")?;
+    let com = Path::new(&here).join("../../crates/idl/tests/c");
+    generate(&com, "com")?;
     names()?;
     let samples = Path::new(&here).join("../../crates/idl/tests/names");
-    for watched in [examples.as_path(), &own, &samples, Path::new("build.rs")] {
+    for watched in [examples.as_path(), &own, &com, &samples, Path::new("build.rs")] {
         println!("cargo:rerun-if-changed={}", watched.display());
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! Runs all tests, and those that fail once more, alone and one at a time.
+//! Runs all tests, and the failed ones once more, alone and one at a time.
 //!
-//! Many tests run real programs on two processors that other things use as well. A test that fails
-//! twice fails; one that passes the second time is *unsure*, and is named at the very end, for
-//! somebody to find out why: nothing is hidden, and one stumble in some hundred runs does not stop
-//! everybody's work. If much fails nothing is run again. Not here: what is tested (`test`).
+//! Many tests run real programs on two processors that other programs use too. A test that fails
+//! twice fails. A test that passes the second time is *unsure* and is named at the very end, so
+//! that its cause can be found: one failure in hundreds of runs does not stop all other work. If
+//! many tests fail, nothing is run again. Not here: the list of tests (`test`).
 
 use crate::steps::cargo;
 use anyhow::{Context, Result, bail};
@@ -12,33 +12,34 @@ use std::process::Stdio;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Test programs with failures that are worth a second run, at most.
+/// Largest number of failed test programs for a second run.
 const PROGRAMS_MAX: usize = 5;
-/// Failed tests, likewise.
+/// Largest number of failed tests for a second run.
 const TESTS_MAX: usize = 10;
-/// Once cargo has ended: when nothing more is expected of what it started.
+/// Time without output, after cargo has ended, after which no more output is expected from
+/// processes that it started.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// One test program's part of what cargo printed.
+/// The part of cargo's output about one test program.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Program {
-    /// As cargo names it: a path.
+    /// The name that cargo prints: a path.
     name: String,
     failed: Vec<String>,
-    /// It ended in the ordinary way, and every test passed.
+    /// True if the program ended in the ordinary way and every test passed.
     is_well: bool,
 }
 
-/// What cargo printed of a run of several test programs.
+/// Cargo's output of a run of several test programs.
 #[derive(Debug, Default)]
 struct Outcome {
     programs: Vec<Program>,
-    /// Words by which cargo runs those that failed, in the same order.
+    /// The arguments with which cargo runs the failed programs again, in the same order.
     to_rerun: Vec<Vec<String>>,
 }
 
 impl Outcome {
-    /// The next line.
+    /// Reads the next line.
     fn take(&mut self, line: &str) {
         let line = line.trim();
         if let Some(running) = line.strip_prefix("Running ")
@@ -59,7 +60,8 @@ impl Outcome {
         }
     }
 
-    /// What is worth another run: cargo's words, and the tests; no tests: all of that program.
+    /// Returns the failed programs, if a second run is sensible: cargo's arguments, and the tests;
+    /// no tests means all of that program.
     fn worth_another(&self) -> Option<Vec<(&[String], &Program)>> {
         let failed: Vec<_> = self.programs.iter().filter(|program| !program.is_well).collect();
         let tests: usize = failed.iter().map(|program| program.failed.len()).sum();
@@ -70,14 +72,15 @@ impl Outcome {
     }
 }
 
-/// Runs `cargo test` with `words`, shows what it prints, and reads it. Whether it passed.
+/// Runs `cargo test` with `words`, shows its output and reads it. Returns true if it passed.
 fn run(words: &[&str], outcome: &mut Outcome) -> Result<bool> {
-    // Both in one: which program a line is about is told on the other stream.
+    // One pipe for both outputs, because the name of the program that a line is about is on the
+    // other stream.
     let (reader, writer) = std::io::pipe().context("no pipe")?;
     let mut command = cargo(words);
     command.stdin(Stdio::null()).stderr(writer.try_clone()?).stdout(writer);
     let mut child = command.spawn().context("cannot run cargo")?;
-    // It holds the pipe's other end.
+    // The command holds the pipe's writing end, which would keep the pipe from ending.
     drop(command);
     let (sender, lines) = channel();
     std::thread::spawn(move || pass_on(reader, &sender));
@@ -88,7 +91,7 @@ fn run(words: &[&str], outcome: &mut Outcome) -> Result<bool> {
                 outcome.take(&String::from_utf8_lossy(&line));
             }
             Err(RecvTimeoutError::Disconnected) => break,
-            // A process that a test has left behind may hold the pipe for ever.
+            // A process that a test has left behind may hold the pipe open for ever.
             Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -96,7 +99,7 @@ fn run(words: &[&str], outcome: &mut Outcome) -> Result<bool> {
     Ok(child.wait()?.success())
 }
 
-/// Line by line, as there may be no end.
+/// Sends each line on; the pipe may never end.
 fn pass_on(from: impl Read, to: &Sender<Vec<u8>>) {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
@@ -107,7 +110,7 @@ fn pass_on(from: impl Read, to: &Sender<Vec<u8>>) {
     }
 }
 
-/// Runs the tests that `words` name. The tests that passed only the second time.
+/// Runs the tests that `words` name. Returns the tests that passed only the second time.
 pub(crate) fn tests(what: &str, words: &[&str]) -> Result<Vec<String>> {
     eprintln!("── {what}");
     let start = Instant::now();
@@ -140,7 +143,7 @@ fn run_again(target: &[String], program: &Program) -> Result<Vec<String>> {
     Ok(failed.iter().map(|test| format!("{name}: {test}")).collect())
 }
 
-/// Says what passed only the second time.
+/// Prints the tests that passed only the second time.
 pub(crate) fn report(unsure: &[String]) {
     if !unsure.is_empty() {
         eprintln!("── unsure, passed only when run once more (please find out why):");
@@ -194,7 +197,7 @@ error: 2 targets failed:
         let [(network, one), (users, all)] = again[..] else { panic!("{again:?}") };
         assert_eq!(network, ["-p", "sojourn-system", "--test", "network"]);
         assert_eq!(one.failed, ["two"]);
-        // It died: no test is to blame alone.
+        // The program died, so no single test is known to have failed.
         assert_eq!(users, ["-p", "sojourn-system", "--test", "users"]);
         assert!(all.failed.is_empty());
     }
@@ -205,7 +208,7 @@ error: 2 targets failed:
         let failed = "test a ... FAILED\n".repeat(TESTS_MAX + 1);
         let printed = PRINTED.replace("test two ... FAILED\n", &failed);
         assert!(outcome(&printed).worth_another().is_none());
-        // Cargo says otherwise: something was misread.
+        // The lists do not agree, so the output was misread.
         let printed = PRINTED.replace("    `-p sojourn-system --test users`\n", "");
         assert!(outcome(&printed).worth_another().is_none());
     }

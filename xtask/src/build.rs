@@ -1,45 +1,72 @@
-//! Building what ships, installing it, and starting the benchmarks and fuzz targets.
+//! Builds and installs the shipped programs and libraries, and starts the benchmarks.
 
 use crate::packages::{BENCH, BENCH_LOCAL, BENCH_NET, BUILD, FILTER, ensure};
 use crate::steps::{cargo, command, output, run};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const UNIT: &str = "crates/server/systemd/sojournd.service";
-/// Libraries for C programs: their crate below `crates`, and what its pkg-config file is called.
-const C_LIBRARIES: [(&str, &str); 2] = [("ipc", "sojourn-ipc"), ("udp", "sojourn-udp")];
+const UNITS_USER: &str = "crates/server/systemd/sojourn.sysusers";
 
-/// Every shipped program and library, in `target/release`.
+/// A library for C programs.
+struct CLibrary {
+    /// The crate's folder below `crates`, with headers and pkg-config file.
+    folder: &'static str,
+    /// The library's name as cargo writes it.
+    built: &'static str,
+    /// The library's name for C programs.
+    library: &'static str,
+    /// The name of the pkg-config file.
+    package: &'static str,
+}
+
+const C_LIBRARIES: [CLibrary; 2] = [
+    CLibrary {
+        folder: "ipc-c",
+        built: "libsojourn_ipc_c",
+        library: "libsojourn_ipc",
+        package: "sojourn-ipc",
+    },
+    CLibrary {
+        folder: "udp",
+        built: "libsojourn_udp",
+        library: "libsojourn_udp",
+        package: "sojourn-udp",
+    },
+];
+
+/// Builds every shipped program and library, in `target/release`.
 pub(crate) fn build() -> Result<()> {
     ensure(BUILD)?;
     ensure(FILTER)?;
     everything()?;
     eprintln!(
-        "   target/release: sojourn, sojournd, libsojourn_preload.so; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl; sojourn-udpd, libsojourn_udp.so"
+        "   target/release: sojourn, sojournd, libsojourn_preload.so, sojourn-abi; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl; sojourn-protocol; sojourn-udpd, libsojourn_udp.so"
     );
     Ok(())
 }
 
-/// What ships, and the programs of whole-system tests, in release mode. All in one call: with other
-/// packages beside them some would be built with other features, again and again.
+/// Builds the shipped packages, and the programs of whole-system tests, in release mode. One call
+/// for all: with other sets of packages cargo would choose other features and rebuild some of them
+/// each time.
 pub(crate) fn everything() -> Result<()> {
-    let packages = ["ipc", "idl", "preload", "cli", "server", "udp", "lab"];
+    let packages = ["ipc-c", "idl", "preload", "loader", "cli", "server", "protocol", "udp", "lab"];
     let names = packages.map(|package| format!("sojourn-{package}"));
     let mut words = vec!["build", "--release"];
     words.extend(names.iter().flat_map(|name| ["-p", name]));
     run("build", &mut cargo(&words))?;
-    link_sonames(Path::new("target/release"))
+    link_libraries(Path::new("target/release"))
 }
 
-/// The IPC's libraries and the interface compiler, in release mode.
+/// Builds the IPC's libraries and the interface compiler, in release mode.
 pub(crate) fn libraries() -> Result<()> {
-    let words = ["build", "--release", "-p", "sojourn-ipc", "-p", "sojourn-idl"];
+    let words = ["build", "--release", "-p", "sojourn-ipc-c", "-p", "sojourn-idl"];
     run("build", &mut cargo(&words))?;
-    link_sonames(Path::new("target/release"))
+    link_libraries(Path::new("target/release"))
 }
 
-/// Starts a benchmark with every rival.
+/// Builds and starts a benchmark, with every rival.
 pub(crate) fn bench(words: &[&str]) -> Result<()> {
     ensure(BENCH)?;
     if words.first() == Some(&"local") {
@@ -56,8 +83,26 @@ pub(crate) fn bench(words: &[&str]) -> Result<()> {
     run("benchmark", &mut cargo(&all))
 }
 
-/// The rival in Go, if there is Go; without it the benchmark says that it was not built. Go takes
-/// what `go.sum` names from its module proxy, once.
+/// Builds all programs for the tables of the papers, then runs `sojourn-bench papers`.
+pub(crate) fn papers(words: &[&str]) -> Result<()> {
+    ensure(BENCH)?;
+    ensure(BENCH_NET)?;
+    everything()?;
+    emulation()?;
+    let mut all = vec!["run", "--release", "-p", "sojourn-bench", "--features", "rivals", "--"];
+    all.push("papers");
+    all.extend(words);
+    run("papers", &mut cargo(&all))
+}
+
+/// Builds the library that `papers` puts in the place of the C library's calls.
+fn emulation() -> Result<()> {
+    let words = ["build", "--release", "-p", "sojourn-bench", "--example", "emulation"];
+    run("emulation library", &mut cargo(&words))
+}
+
+/// Builds the rival in Go, if Go is installed; without it the benchmark reports that it was not
+/// built. Go downloads the modules of `go.sum` from its module proxy, once.
 fn netstack() -> Result<()> {
     let has_go = command(&["go", "version"]).output().is_ok_and(|output| output.status.success());
     if !has_go {
@@ -74,9 +119,10 @@ fn netstack() -> Result<()> {
     Ok(())
 }
 
-/// A minute's worth of the benchmarks, to see that they run; what they print means nothing.
+/// Runs a minute's worth of the benchmarks, as a check that they run; the results mean nothing.
 pub(crate) fn bench_smoke() -> Result<()> {
-    // `net` takes minutes even so; its own test runs its parts (crates/bench/tests/smoke.rs).
+    // Without `net`, which takes minutes even so; its own test runs its parts
+    // (crates/bench/tests/smoke.rs).
     for which in ["copies", "ipc", "idl", "udp", "local"] {
         let words = ["run", "--release", "-p", "sojourn-bench", "--", which, "--quick"];
         run(
@@ -84,10 +130,13 @@ pub(crate) fn bench_smoke() -> Result<()> {
             cargo(&words).stdout(std::process::Stdio::null()),
         )?;
     }
-    Ok(())
+    emulation()?;
+    let mut words = vec!["run", "--release", "-p", "sojourn-bench", "--", "papers", "--quick"];
+    words.extend(["--table", "getpid", "--table", "decomposition4"]);
+    run("papers, smoke test", cargo(&words).stdout(std::process::Stdio::null()))
 }
 
-/// Compiles and lints the benchmarks with every rival.
+/// Compiles and lints the benchmarks, with every rival.
 pub(crate) fn check_bench() -> Result<()> {
     ensure(BENCH)?;
     let words = [
@@ -104,22 +153,7 @@ pub(crate) fn check_bench() -> Result<()> {
     run("lints of the benchmarks", &mut cargo(&words))
 }
 
-/// Runs a fuzz target for so many seconds.
-pub(crate) fn fuzz(target: &str, seconds: &str) -> Result<()> {
-    let limit = format!("-max_total_time={seconds}");
-    let words = ["cargo", "+nightly", "fuzz", "run", target, "--", &limit];
-    if command(&["cargo", "+nightly", "fuzz", "--version"])
-        .output()
-        .map_or(true, |out| !out.status.success())
-    {
-        bail!(
-            "fuzzing needs a nightly tool chain and cargo-fuzz: rustup toolchain install nightly && cargo install cargo-fuzz"
-        );
-    }
-    run(&format!("fuzz {target}"), command(&words).current_dir("fuzz"))
-}
-
-/// Builds and copies everything a user of the system needs below `prefix`.
+/// Builds everything that a user of the system needs, and copies it below `prefix`.
 pub(crate) fn install(prefix: &str) -> Result<()> {
     build()?;
     let root = match std::env::var_os("DESTDIR") {
@@ -127,23 +161,26 @@ pub(crate) fn install(prefix: &str) -> Result<()> {
         None => PathBuf::from(prefix),
     };
     let below = |folder: &str| root.join(folder);
-    for program in ["sojourn", "sojournd", "sojourn-idl", "sojourn-udpd"] {
+    for program in ["sojourn", "sojournd", "sojourn-protocol", "sojourn-idl", "sojourn-udpd"] {
         copy(&format!("target/release/{program}"), &below("bin"))?;
     }
     copy("target/release/libsojourn_preload.so", &below("lib/sojourn"))?;
+    copy("target/release/sojourn-abi", &below("lib/sojourn"))?;
     copy("target/release/libsojourn_ipc.a", &below("lib"))?;
-    for (folder, name) in C_LIBRARIES {
-        copy(&format!("target/release/lib{}.so", name.replace('-', "_")), &below("lib"))?;
+    for CLibrary { folder, library, package, .. } in &C_LIBRARIES {
+        copy(&format!("target/release/{library}.so"), &below("lib"))?;
         copy_tree(&Path::new("crates").join(folder).join("include"), &below("include"))?;
-        let template = format!("crates/{folder}/{name}.pc.in");
+        let template = format!("crates/{folder}/{package}.pc.in");
         let text = fs::read_to_string(&template).context(template)?;
         let text = text.replace("@prefix@", prefix).replace("@version@", env!("CARGO_PKG_VERSION"));
-        write(&below("lib/pkgconfig").join(format!("{name}.pc")), &text)?;
+        write(&below("lib/pkgconfig").join(format!("{package}.pc")), &text)?;
     }
-    link_sonames(&below("lib"))?;
+    link_libraries(&below("lib"))?;
     let unit = fs::read_to_string(UNIT).context(UNIT)?;
     let unit = unit.replace("/usr/bin/sojournd", &format!("{prefix}/bin/sojournd"));
     write(&below("lib/systemd/system").join("sojournd.service"), &unit)?;
+    let user = fs::read_to_string(UNITS_USER).context(UNITS_USER)?;
+    write(&below("lib/sysusers.d").join("sojourn.conf"), &user)?;
     let compiler = "target/release/sojourn-idl";
     let pages = below("share/man/man1");
     write(&pages.join("sojourn-idl.1"), &output(&mut command(&[compiler, "man"]))?)?;
@@ -160,7 +197,7 @@ pub(crate) fn install(prefix: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where each shell looks for completions below `share`.
+/// Writes the completions of a program to the places below `share` where each shell looks for them.
 fn completions(program: &str, word: &str, share: &Path) -> Result<()> {
     let places = [
         ("bash", format!("bash-completion/completions/{program}")),
@@ -175,21 +212,32 @@ fn completions(program: &str, word: &str, share: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the shared libraries found by the names that programs built against them ask for.
-fn link_sonames(folder: &Path) -> Result<()> {
-    for (_, name) in C_LIBRARIES {
-        let library = format!("lib{}.so", name.replace('-', "_"));
-        if !folder.join(&library).exists() {
-            continue;
+/// Makes the libraries in `folder` found by the names that C programs link with, and by the sonames
+/// that programs built against them ask for.
+fn link_libraries(folder: &Path) -> Result<()> {
+    for CLibrary { built, library, .. } in &C_LIBRARIES {
+        for ending in ["so", "a"] {
+            let name = format!("{library}.{ending}");
+            if folder.join(format!("{built}.{ending}")).exists() && built != library {
+                link(folder, &format!("{built}.{ending}"), &name)?;
+            }
         }
-        let link = folder.join(format!("{library}.{}", env!("CARGO_PKG_VERSION_MAJOR")));
-        if link.is_symlink() {
-            fs::remove_file(&link).with_context(|| format!("{}", link.display()))?;
+        let shared = format!("{library}.so");
+        if folder.join(&shared).exists() {
+            let major = env!("CARGO_PKG_VERSION_MAJOR");
+            link(folder, &shared, &format!("{shared}.{major}"))?;
         }
-        std::os::unix::fs::symlink(&library, &link)
-            .with_context(|| format!("{}", link.display()))?;
     }
     Ok(())
+}
+
+/// Makes `name` in `folder` a link to `target`. What an earlier build left there goes.
+fn link(folder: &Path, target: &str, name: &str) -> Result<()> {
+    let link = folder.join(name);
+    if link.is_symlink() || link.exists() {
+        fs::remove_file(&link).with_context(|| format!("{}", link.display()))?;
+    }
+    std::os::unix::fs::symlink(target, &link).with_context(|| format!("{}", link.display()))
 }
 
 fn copy(from: &str, folder: &Path) -> Result<()> {
@@ -221,4 +269,30 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("{}", path.display()))?;
     eprintln!("   {}", path.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_found_by_the_names_that_c_programs_use() {
+        let folder = std::env::temp_dir().join(format!("sojourn-xtask-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        for built in ["libsojourn_ipc_c.so", "libsojourn_ipc_c.a", "libsojourn_udp.so"] {
+            fs::write(folder.join(built), built).unwrap();
+        }
+        // What an older build left under the name of the link.
+        fs::write(folder.join("libsojourn_ipc.so"), "old").unwrap();
+        for _ in 0..2 {
+            link_libraries(&folder).unwrap();
+        }
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+        let major = env!("CARGO_PKG_VERSION_MAJOR");
+        assert_eq!(read("libsojourn_ipc.so"), "libsojourn_ipc_c.so");
+        assert_eq!(read("libsojourn_ipc.a"), "libsojourn_ipc_c.a");
+        assert_eq!(read(&format!("libsojourn_ipc.so.{major}")), "libsojourn_ipc_c.so");
+        assert_eq!(read(&format!("libsojourn_udp.so.{major}")), "libsojourn_udp.so");
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -1,9 +1,9 @@
 //! C libraries of other Debian releases, for `tests/system/tests/c_libraries.rs`.
 //!
 //! Each release's C library and Perl, which needs nothing else, are unpacked into a folder that can
-//! be a root folder. They come from the machine's own mirror of Debian, are kept in the target
-//! folder, and are left out, with a line that says so, where that mirror cannot be reached. Not
-//! here: what runs there.
+//! be a root folder. They come from the machine's own mirror of Debian and are kept in the target
+//! folder. Where that mirror cannot be reached, they are left out with a message. Not here: the
+//! tests.
 
 use crate::steps::{command, output};
 use anyhow::{Context, Result};
@@ -12,16 +12,16 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Releases with an older and with newer C libraries (2.31, 2.41, and the newest there is) than
-/// that of Debian 12.
+/// Releases whose C libraries are older (2.31) and newer (2.41, and the newest there is) than that
+/// of Debian 12.
 const RELEASES: [&str; 3] = ["bullseye", "trixie", "sid"];
 const PACKAGES: [&str; 3] = ["libc6", "libcrypt1", "perl-base"];
-/// Where a release is unpacked, below the target folder.
+/// The folder in which releases are unpacked.
 const FOLDER: &str = "target/c-libraries";
-/// Debian's own key, which signs all of them.
+/// Debian's own keys, which sign all releases.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Fetches what is not there yet.
+/// Fetches the releases that are not there yet.
 pub(crate) fn fetch() {
     for release in RELEASES {
         let folder = Path::new(FOLDER).join(release);
@@ -36,7 +36,7 @@ pub(crate) fn fetch() {
     }
 }
 
-/// The machine's own mirror of Debian.
+/// Returns the address of the machine's own mirror of Debian.
 fn mirror() -> Result<String> {
     let words =
         ["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian"];
@@ -61,7 +61,7 @@ fn fetch_release(release: &str, folder: &Path) -> Result<()> {
             output(command(&["env"]).args(words))?;
         }
     }
-    // Since Debian 13 packages have their files below /usr alone; the links are another package's.
+    // Since Debian 13, packages have files below /usr only, and another package has these links.
     for (link, target) in [("lib", "usr/lib"), ("lib64", "usr/lib64")] {
         if !folder.join("new").join(link).exists() {
             symlink(target, folder.join("new").join(link))?;
@@ -71,7 +71,8 @@ fn fetch_release(release: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `apt-get` that knows this folder's source alone, and nothing of what is installed.
+/// Returns a command for `apt-get` with this folder's source only, and without the list of
+/// installed packages.
 fn apt(folder: &Path) -> Command {
     let option = |name: &str, path: PathBuf| format!("-o{name}={}", path.display());
     let mut apt = Command::new("apt-get");

@@ -1,16 +1,16 @@
 //! The check that no line of a comment is longer than 100 columns (CONTRIBUTING.md).
 //!
-//! `cargo fmt` wraps code and leaves comments as they are. Lines within string literals that look
-//! like comments are passed over where the literal goes on behind them.
+//! `cargo fmt` wraps code and leaves comments as they are. A line within a string literal that
+//! looks like a comment is passed over if the literal goes on behind it.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// Columns that a line may have.
+/// Largest number of columns of a line.
 const MOST: usize = 100;
-/// Folders with code of the project's own.
+/// Folders with the project's own code.
 const FOLDERS: [&str; 5] = ["crates", "examples", "fuzz", "tests", "xtask"];
-/// So many places are named, at most.
+/// Largest number of places in the error message.
 const NAMED: usize = 20;
 
 /// Fails with the places of comments that are too wide.
@@ -33,7 +33,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Rust files below a folder, but for what is built there.
+/// Collects the Rust files below a folder, except for build folders.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     for entry in entries {
@@ -48,7 +48,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Numbers of the comment lines of `text` that are too wide.
+/// Returns the numbers of the comment lines of `text` that are too wide.
 fn wide(text: &str) -> impl Iterator<Item = usize> + '_ {
     let is_comment = |line: &str| {
         let text = line.trim_start().strip_prefix("//");
@@ -56,7 +56,7 @@ fn wide(text: &str) -> impl Iterator<Item = usize> + '_ {
         let is_row = |text: &str| text.trim_start_matches(['/', '!']).trim_start().starts_with('|');
         text.is_some_and(|text| !is_row(text)) && !line.ends_with('\\')
     };
-    // What has no space to be broken at is an address or a path.
+    // A line without a space at which it could be wrapped is an address or a path.
     let can_be_wrapped = |line: &str| line.trim_start().matches(' ').count() > 1;
     let lines = text.lines().enumerate();
     let is_wide =

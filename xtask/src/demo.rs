@@ -1,7 +1,7 @@
-//! `cargo xtask demo ipc`: a C client against a Rust server, both made from one IDL file.
+//! `cargo xtask demo ipc`: a C client and a Rust server, both made from one IDL file.
 //!
-//! Four ways of talking are run in turn, three times over; the table shows medians and ratios. The
-//! serious measurement is `cargo xtask bench ipc`.
+//! The demonstration runs four transports in turn, three times, and prints medians and ratios. The
+//! careful measurement is `cargo xtask bench ipc`.
 
 use crate::packages::{BUILD, ensure};
 use crate::steps::{cargo, command, output, run};
@@ -13,7 +13,7 @@ const ROUNDS: usize = 3;
 const CLIENT: &str = "target/release/sojourn-demo-client";
 const GENERATED: &str = "target/demo";
 
-/// How the two talk; the first word is what server and client are told.
+/// The transports: the argument of server and client, and the name.
 const WAYS: [(&str, &str); 4] = [
     ("adaptive", "Sojourn IPC, adaptive"),
     ("park", "Sojourn IPC, sleeping"),
@@ -50,7 +50,7 @@ fn build_client() -> Result<()> {
         "-std=c11",
         "-Wall",
         "-Wextra",
-        "-Icrates/ipc/include",
+        "-Icrates/ipc-c/include",
         &include,
         "examples/demo/client.c",
         &source,
@@ -74,7 +74,7 @@ impl Drop for Server {
     }
 }
 
-/// One run: nanoseconds for `add` and for `sum`.
+/// Runs one transport; returns the nanoseconds of `add` and of `sum`.
 fn measure(way: &str) -> Result<(u64, u64)> {
     let name = format!("sojourn-demo-{}", std::process::id());
     let path = std::env::temp_dir().join(&name);

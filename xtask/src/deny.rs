@@ -1,8 +1,8 @@
-//! The check of licences, sources and advisories of everything the project depends on.
+//! The check of licences, sources and advisories of all dependencies.
 //!
-//! `deny.toml` says what is allowed. Licences and sources are checked here, from `cargo metadata`,
-//! so that the check needs no tool; advisories are cargo-deny's, and the step says when it is
-//! skipped. Not here: which crate of the workspace may use which (`layers`).
+//! `deny.toml` has the rules. Licences and sources are checked here, from `cargo metadata`, so that
+//! the check needs no other tool. cargo-deny checks advisories; the step prints a message if that
+//! is skipped. Not here: dependencies between the workspace's crates (`layers`).
 
 use crate::steps::{self, cargo, command, output};
 use anyhow::{Context, Result, bail};
@@ -10,10 +10,10 @@ use serde_json::Value;
 use std::path::Path;
 
 const RULES: &str = "deny.toml";
-/// Where cargo-deny keeps the advisories that it fetched, below the user's folder of cargo.
+/// Folder of the advisories that cargo-deny has fetched, below cargo's folder in the user's home.
 const ADVISORIES: &str = "advisory-dbs";
 
-/// What `deny.toml` allows.
+/// The allowed licences and registries of `deny.toml`.
 struct Rules {
     licences: Vec<String>,
     registries: Vec<String>,
@@ -31,9 +31,9 @@ pub(crate) fn check() -> Result<()> {
     advisories()
 }
 
-/// Every package that is built on this platform, the workspace's own among them.
+/// Returns every package that is built on this platform, including the workspace's own.
 fn packages() -> Result<Vec<Value>> {
-    // Without a platform cargo wants the sources of packages that only others build.
+    // Without a platform cargo needs the sources of packages for other platforms too.
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let words =
         ["metadata", "--locked", "--format-version", "1", "--filter-platform", platform.as_str()];
@@ -42,7 +42,7 @@ fn packages() -> Result<Vec<Value>> {
     Ok(packages.clone())
 }
 
-/// The lists of `deny.toml` that are checked here.
+/// Reads the lists of `deny.toml` that are checked here.
 fn read_rules(text: &str) -> Result<Rules> {
     let table: toml::Table = text.parse().context(RULES)?;
     let list = |section: &str, key: &str| -> Result<Vec<String>> {
@@ -57,7 +57,7 @@ fn read_rules(text: &str) -> Result<Rules> {
     })
 }
 
-/// What is wrong with one package.
+/// Returns the violations of one package.
 fn wrongs(package: &Value, rules: &Rules) -> Vec<String> {
     let text = |key: &str| package[key].as_str().unwrap_or_default();
     let name = format!("{} {}", text("name"), text("version"));
@@ -65,7 +65,7 @@ fn wrongs(package: &Value, rules: &Rules) -> Vec<String> {
     if !is_allowed(text("license"), &rules.licences) {
         wrong.push(format!("{name}: licence `{}`", text("license")));
     }
-    // A package of the workspace has no source.
+    // Packages of the workspace have no source.
     if let Some(source) = package["source"].as_str() {
         let registry = source.strip_prefix("registry+");
         if !registry.is_some_and(|registry| rules.registries.iter().any(|one| one == registry)) {
@@ -75,10 +75,10 @@ fn wrongs(package: &Value, rules: &Rules) -> Vec<String> {
     wrong
 }
 
-/// Whether an SPDX expression can be met with the allowed licences alone.
+/// Returns true if an SPDX expression can be satisfied with the allowed licences only.
 ///
-/// `AND` binds closer than `OR`; the old form `MIT/Apache-2.0` is `OR`. Whatever the reader does
-/// not understand is not allowed.
+/// `AND` binds closer than `OR`; the old form `MIT/Apache-2.0` means `OR`. An expression that this
+/// parser does not understand is not allowed.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let mut words: Vec<&str> = spaced.split_whitespace().rev().collect();
@@ -119,7 +119,7 @@ fn one(words: &mut Vec<&str>, allowed: &[String]) -> bool {
     }
 }
 
-/// Known vulnerabilities, where cargo-deny and what it fetched are at hand.
+/// Checks for known vulnerabilities, if cargo-deny and its fetched data are there.
 fn advisories() -> Result<()> {
     let is_there = output(&mut command(&["cargo", "deny", "--version"])).is_ok();
     let home = std::env::var_os("CARGO_HOME").map(std::path::PathBuf::from);

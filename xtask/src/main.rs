@@ -1,8 +1,8 @@
 //! `cargo xtask`: the project's own build, test, demonstration and benchmark steps.
 //!
-//! Everything a person or the continuous integration does to the whole tree is one of these
-//! commands, so that both do the same. Each installs the Debian packages it needs and says so. Not
-//! here: what cargo does alone. Read CONTRIBUTING.md first.
+//! Every step that a person or the continuous integration does to the whole tree is one of these
+//! commands, so that both do the same. Each command installs the Debian packages that it needs, and
+//! prints this. Not here: steps that cargo does alone. Read CONTRIBUTING.md first.
 
 mod again;
 mod build;
@@ -10,6 +10,7 @@ mod c_libraries;
 mod columns;
 mod demo;
 mod deny;
+mod fuzz;
 mod layers;
 mod modules;
 mod packages;
@@ -17,8 +18,10 @@ mod pages;
 mod performance;
 mod programs;
 mod redis;
+mod sanitize;
 mod steps;
 mod test;
+mod torture;
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
@@ -47,6 +50,9 @@ cargo xtask COMMAND
                     (default /usr/local; DESTDIR is honoured)
   bench copies|ipc|idl|local|net [OPTIONS]
                     measure, print a table and write it as JSON; OPTIONS go to the benchmark
+  papers [--quick] [--table TABLE]... [--html FILE] [--drawing FILE]
+                    measure every table of the papers that Sojourn answers and write a page with
+                    today's rows beside the published ones (a quarter of an hour at most)
   bench --check     compile and lint the benchmarks with every rival
   performance FILE...
                     write docs/use/performance.md and its drawing from the JSON of full benchmark
@@ -54,8 +60,16 @@ cargo xtask COMMAND
   programs [--only NAME]... [--jobs N] [--json FILE]
                     run real programs plainly, under Sojourn and with eager moves, compare what they
                     do, and write docs/use/programs.md; with names only these, and a table
-  fuzz TARGET [SECONDS]
-                    run a fuzz target (needs a nightly tool chain and cargo-fuzz)
+  torture [--minutes N] [--seed S] [--episodes N] [--json FILE]
+                    kill, stop, starve and move everything at once while programs check every byte,
+                    and print what was done and found; by default for ten minutes from seed 1
+  fuzz TARGET [SECONDS] | --all SECONDS
+                    run a fuzz target, or each for so long (needs a nightly tool chain and
+                    cargo-fuzz; without them all run on stable Rust, blindly)
+  fuzz --keep       put what was found that reaches something new into fuzz/corpus, minimised
+  sanitize [address|thread [PACKAGE]...]
+                    run unit tests under the address and the thread sanitizer (needs a nightly tool
+                    chain with rust-src)
 ";
 
 fn main() -> ExitCode {
@@ -87,10 +101,12 @@ fn run() -> Result<()> {
         ["install", "--prefix", prefix] => build::install(prefix),
         ["bench", "--check"] => build::check_bench(),
         ["bench", rest @ ..] if !rest.is_empty() => build::bench(rest),
+        ["papers", rest @ ..] => build::papers(rest),
         ["performance", files @ ..] => performance::write(files),
         ["programs", rest @ ..] => programs::programs(rest),
-        ["fuzz", target] => build::fuzz(target, "60"),
-        ["fuzz", target, seconds] => build::fuzz(target, seconds),
+        ["torture", rest @ ..] => torture::torture(rest),
+        ["fuzz", rest @ ..] if !rest.is_empty() => fuzz::fuzz(rest),
+        ["sanitize", rest @ ..] => sanitize::sanitize(rest),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())
@@ -99,7 +115,7 @@ fn run() -> Result<()> {
     }
 }
 
-/// The workspace's directory, wherever the command was called from.
+/// Returns the workspace's directory, whatever directory the command was called from.
 fn root() -> Result<std::path::PathBuf> {
     let manifest = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     match manifest.parent() {

@@ -1,11 +1,11 @@
 //! The check that modules within a crate import each other in one direction only.
 //!
-//! A module is a file here: what stands in a block `mod x { … }` belongs to the file around it. One
-//! file imports another if a path in it (`use`, or any path in code) names an item which the other
-//! defines. A re-export is followed to the definition, so that a parent may declare its children
-//! and re-export their items, but a child that uses an item of its parent's own makes a circle with
-//! a parent that uses the child's. What is compiled for tests only is left out. Not here: which
-//! crate may use which, and how many files may still be in circles (`layers`).
+//! A module here is a file: a block `mod x { … }` belongs to the file around it. One file imports
+//! another if a path in it (`use`, or any path in code) names an item that the other defines. A
+//! re-export is followed to the definition. So a parent may declare its children and re-export
+//! their items. But a child that uses an item of its parent makes a circle with a parent that uses
+//! an item of the child. Code that is compiled for tests only is left out. Not here: dependencies
+//! between crates (`layers`).
 //!
 //! Read `source` (files to paths), then `resolve` (paths to files), then `circles`.
 

@@ -1,15 +1,16 @@
-//! Debian packages and tool chain components that a step needs, installed when they are missing.
+//! Debian packages and toolchain components that a step needs, installed when they are missing.
 
 use crate::steps::{command, run};
 use anyhow::{Result, bail};
 use std::process::{Command, Stdio};
 
-/// For every build: C stubs and examples.
+/// Needed for every build: the C compiler for C stubs and examples.
 pub(crate) const BUILD: &[&str] = &["gcc", "libc6-dev", "pkg-config"];
-/// For the packet filter, without which what is built carries no sessions with other hosts.
+/// Needed for the packet filter. Without the filter a build works, but accelerates no session with
+/// another host.
 pub(crate) const FILTER: &[&str] = &["clang"];
-/// For the tests: the headers are also checked as C++; clang for the packet filter; the programs
-/// that `tests/system` runs.
+/// Needed for the tests: `g++` checks that the headers are valid C++, `clang` builds the packet
+/// filter, and `tests/system` runs the programs.
 pub(crate) const TEST: &[&str] = &[
     "gcc",
     "clang",
@@ -45,15 +46,20 @@ pub(crate) const TEST: &[&str] = &[
     "x11-utils",
     "xvfb",
 ];
-/// For the benchmarks: rpcgen and its library, and the Cap'n Proto compiler, to be measured beside.
+/// Needed for the tests of Go programs, on a machine without any Go.
+pub(crate) const GO: &[&str] = &["golang-go"];
+/// Path of the `go` command if Go's official release is installed as its instructions say.
+const GO_OF_ITS_OWN: &str = "/usr/local/go/bin/go";
+/// Needed for the benchmarks: the mechanisms for comparison, which are rpcgen with its library and
+/// the Cap'n Proto compiler.
 pub(crate) const BENCH: &[&str] =
     &["gcc", "libc6-dev", "pkg-config", "rpcsvc-proto", "libtirpc-dev", "capnproto"];
-/// The programs that `bench local` runs, and clang for its eBPF program.
+/// Needed for `bench local`: the programs that it runs, and clang for its eBPF program.
 pub(crate) const BENCH_LOCAL: &[&str] =
     &["clang", "iperf3", "nginx", "postgresql", "redis-server", "redis-tools", "wrk"];
-/// What `bench net` runs.
+/// Needed for `bench net`: the programs that it runs, and clang for the packet filter.
 pub(crate) const BENCH_NET: &[&str] = &["clang", "iproute2", "redis-server", "redis-tools"];
-/// For the demonstration.
+/// Needed for the demonstration.
 pub(crate) const REDIS: &[&str] = &["redis-server", "redis-tools"];
 
 fn is_installed(package: &str) -> bool {
@@ -64,8 +70,10 @@ fn is_installed(package: &str) -> bool {
     status.is_ok_and(|output| output.stdout.starts_with(b"install ok installed"))
 }
 
-/// Installs those of `packages` that are missing. On a system without dpkg it is for the user to
-/// have them; what then fails says what it needed.
+/// Installs those of `packages` that are missing.
+///
+/// On a system without dpkg nothing is installed: the user provides the programs, and a step that
+/// misses one fails with its name.
 pub(crate) fn ensure(packages: &[&str]) -> Result<()> {
     if Command::new("dpkg-query").arg("--version").output().is_err() {
         return Ok(());
@@ -96,7 +104,13 @@ pub(crate) fn ensure(packages: &[&str]) -> Result<()> {
     }
 }
 
-/// Installs a component of the Rust tool chain if it is missing and rustup is there.
+/// Installs Go from Debian unless a `go` command is there.
+pub(crate) fn ensure_go() -> Result<()> {
+    let has = |go: &str| command(&[go, "version"]).output().is_ok_and(|out| out.status.success());
+    if has("go") || has(GO_OF_ITS_OWN) { Ok(()) } else { ensure(GO) }
+}
+
+/// Installs a component of the Rust toolchain with rustup, unless the component is there.
 pub(crate) fn ensure_component(name: &str, probe: &[&str]) -> Result<()> {
     if crate::steps::cargo(probe).output().is_ok_and(|output| output.status.success()) {
         return Ok(());

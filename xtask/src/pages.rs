@@ -1,9 +1,10 @@
-//! The check that the pages hold together.
+//! Consistency of the pages (`docs/`, README): links, the index, and the pages' tables.
 //!
-//! Links lead somewhere (`links`), every page is in the index and in the README, every reason has
-//! its section in the page for troubleshooting, and every setting has its row in the page of
-//! settings. Reasons and settings are read from the source that defines them (`source`), because
-//! this package knows none of the crates that it builds. Not here: what the pages say.
+//! Links must lead somewhere (`links`), every page must be in the index and in the README, every
+//! reason must have its section in the page for troubleshooting, and every setting must have its
+//! row in the page of settings. Reasons and settings are read from the text of the source that
+//! defines them (`source`), because this package depends on none of the crates that it builds. Not
+//! here: the content of the pages.
 
 mod files;
 mod links;
@@ -18,7 +19,7 @@ const INDEX: &str = "docs/README.md";
 const TROUBLESHOOTING: &str = "docs/use/troubleshooting.md";
 const SETTINGS: &str = "docs/use/settings.md";
 
-/// Fails with everything that is wrong.
+/// Checks all pages, and fails with a list of everything that is wrong.
 pub(crate) fn check() -> Result<()> {
     let mut files = Vec::new();
     collect(Path::new("."), &mut files)?;
@@ -33,7 +34,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Pages that the README or the index does not link.
+/// Returns an error line for each page that the README or the index does not link.
 fn index(files: &[File]) -> Vec<String> {
     let mut wrong = Vec::new();
     let is_in_docs = |path: &Path| path.starts_with("docs");
@@ -56,7 +57,7 @@ fn index(files: &[File]) -> Vec<String> {
     wrong
 }
 
-/// Reasons without a section, and sections without a reason.
+/// Returns an error line for each reason without a section, and each section without a reason.
 fn reasons() -> Result<Vec<String>> {
     let reasons = source::reasons()?;
     let sections = source::sections(&read(TROUBLESHOOTING)?);
@@ -67,11 +68,11 @@ fn reasons() -> Result<Vec<String>> {
     Ok(missing.chain(stale).collect())
 }
 
-/// Settings and flags without a row.
+/// Returns an error line for each setting and each flag without a row.
 fn settings() -> Result<Vec<String>> {
     let page = read(SETTINGS)?;
     let names = source::settings()?.into_iter().chain(source::flags()?);
-    // A name alone, or with its value.
+    // A row has the name alone, or the name followed by its value.
     let has = |name: &String| [format!("`{name}`"), format!("`{name} "), format!("`{name}[")];
     let missing = names.filter(|name| !has(name).iter().any(|form| page.contains(form)));
     Ok(missing.map(|name| format!("{SETTINGS}: no row for `{name}`")).collect())

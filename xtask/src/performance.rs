@@ -1,9 +1,10 @@
-//! `cargo xtask performance FILE...`: the page of figures and its drawing, from benchmarks' JSON.
+//! `cargo xtask performance FILE...`: the page of performance figures and its drawing, made from
+//! the benchmarks' JSON files.
 //!
-//! All files must be full runs on one machine; which benchmark wrote one is seen by what it has.
-//! A cell of the tables is one number: a figure as it was measured, or how many times as good it is
-//! as the plain one (above 1 is better, whatever the unit). Not here: measuring (`bench`), how
-//! figures are come by (docs/understand/benchmarks.md).
+//! All files must be full runs on one machine. The benchmark that wrote a file is recognized by the
+//! file's fields. A cell of the tables is one number: a figure as measured, or the ratio to the
+//! plain run, turned so that above 1 is better for every unit. Not here: measuring (`bench`), and
+//! the methods (docs/understand/benchmarks.md).
 
 mod plot;
 mod tables;
@@ -15,13 +16,13 @@ use std::fmt::Write as _;
 const PAGE: &str = "docs/use/performance.md";
 const DRAWING: &str = "docs/images/performance.svg";
 
-/// One run's file.
+/// JSON file of one benchmark run.
 struct Run {
     path: String,
     value: Value,
 }
 
-/// Reads the files, and writes the page and the drawing.
+/// Reads the JSON files, and writes the page and the drawing.
 pub(crate) fn write(paths: &[&str]) -> Result<()> {
     let mut runs = Vec::new();
     for path in paths {
@@ -57,7 +58,9 @@ fn page(runs: &[Run]) -> Result<String> {
     Ok(text)
 }
 
-/// What the runs have in common.
+/// Returns the description of the machine on which all runs were made.
+///
+/// Fails if two runs are of different machines, if a run was a quick one, or without any run.
 fn machine(runs: &[Run]) -> Result<String> {
     let mut all: Vec<(String, &str)> = Vec::new();
     for run in runs {
@@ -79,7 +82,7 @@ fn machine(runs: &[Run]) -> Result<String> {
     }
 }
 
-/// Targets of a run that it did not reach, as lines of a list.
+/// Returns the targets that a run missed, as lines of a list.
 fn missed(run: &Value) -> Vec<String> {
     let all = run["reach"].as_array().map(Vec::as_slice).unwrap_or_default();
     let missed = all.iter().filter(|reach| reach["reached"].as_bool() == Some(false));
@@ -89,10 +92,11 @@ fn missed(run: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Of the drawing: the group's name; base, way and waiting of its cells; case and label of each.
+/// Group of the drawing: its name; the base and the way whose ratio is drawn; the cases with their
+/// labels.
 type Group = (&'static str, [&'static str; 2], &'static [(&'static str, &'static str)]);
 
-/// What is drawn, good and bad.
+/// Cases of the drawing. Cases in which Sojourn is slower are drawn too.
 const DRAWN: [Group; 2] = [
     (
         "two programs of one host",

@@ -1,10 +1,10 @@
-//! `cargo xtask programs`: real programs plain and under Sojourn, and the table in
+//! `cargo xtask programs`: runs real programs plain and under Sojourn, and writes the table in
 //! `docs/use/programs.md`.
 //!
-//! Here is what has to be installed: each script of `tests/system/programs/` says it in its second
-//! line (`#: deb=nginx,curl pip=pyzmq npm=ws`). What Debian has is installed as for every other
-//! step; what PyPI and npm have goes into a folder of its own, `target/programs`. Running and
-//! comparing is `tests/system/src/bin/programs.rs`.
+//! This module installs the programs. The second line of each script in `tests/system/programs/`
+//! names the packages it needs (`#: deb=nginx,curl pip=pyzmq npm=ws`). Debian packages are
+//! installed as for every other step; packages of PyPI and npm go into the folder
+//! `target/programs`. Not here: running and comparing (`tests/system/src/bin/programs.rs`).
 
 use crate::packages::{TEST, ensure};
 use crate::steps::{cargo, command, run};
@@ -16,7 +16,7 @@ const SCRIPTS: &str = "tests/system/programs";
 const TOOLS: &str = "target/programs";
 const TABLE: &str = "docs/use/programs.md";
 
-/// What scripts need.
+/// Packages that scripts need.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Needs {
     debian: BTreeSet<String>,
@@ -25,7 +25,8 @@ struct Needs {
 }
 
 impl Needs {
-    /// Adds what a script says.
+    /// Adds the packages that a script's second line names. A script without such a line needs
+    /// none.
     fn add(&mut self, text: &str) {
         let Some(line) = text.lines().nth(1).and_then(|line| line.strip_prefix("#: ")) else {
             return;
@@ -42,7 +43,7 @@ impl Needs {
         }
     }
 
-    /// Those of the scripts with these names; of all if there are none.
+    /// Returns the packages of the scripts with these names, or of all scripts if `only` is empty.
     fn of(only: &[&str]) -> Result<Self> {
         let mut needs = Self::default();
         for entry in std::fs::read_dir(SCRIPTS).context(SCRIPTS)? {
@@ -84,7 +85,9 @@ impl Needs {
     }
 }
 
-/// Installs, builds, runs. The table is written when all are run.
+/// Installs the packages, builds, and runs the scripts.
+///
+/// The table is written only if all scripts are run, because the table has a line for each.
 pub(crate) fn programs(words: &[&str]) -> Result<()> {
     let (only, passed) = parse(words)?;
     ensure(TEST)?;
@@ -99,7 +102,7 @@ pub(crate) fn programs(words: &[&str]) -> Result<()> {
     run("programs", &mut cargo(&all))
 }
 
-/// The names after `--only`, and all words to be passed on.
+/// Returns the names after `--only`, and all words, which are passed on.
 fn parse<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, Vec<&'a str>)> {
     let mut only = Vec::new();
     for pair in words.chunks(2) {

@@ -1,10 +1,10 @@
-//! `cargo xtask demo`: Redis as Debian ships it, plain and under `sojourn run`.
+//! `cargo xtask demo`: compares Debian's Redis plain and under `sojourn run`.
 //!
-//! Two servers run side by side on ports of their own, one plain and one under Sojourn, and
-//! `redis-benchmark` visits them in turn, so that both see the same machine. A session server, a
-//! directory and a guard are made for the demonstration: the guard is a shell asleep in a read,
-//! which kills the servers and removes the directory when we end, however we end. Not here: serious
-//! measurement.
+//! Two servers run side by side on ports of their own, one plain and one under Sojourn.
+//! `redis-benchmark` measures them in turn, so that both meet the same state of the machine. The
+//! demonstration makes its own session server, directory and guard. The guard is a shell that waits
+//! in a read: when this process ends, for any reason, the guard kills the servers and removes the
+//! directory. Not here: serious measurement (`bench`).
 
 use crate::packages::{BUILD, REDIS, ensure};
 use crate::steps::{command, output};
@@ -19,14 +19,14 @@ use std::time::Duration;
 
 const SOJOURN: &str = "target/release/sojourn";
 const ROUNDS: usize = 3;
-/// What one measurement of a plain server should take (s).
+/// Intended duration of one measurement of a plain server (s).
 const MEASURE_S: f64 = 0.8;
-/// Requests to find out how many those are.
+/// Number of requests of the first run, from which the number for [`MEASURE_S`] is derived.
 const PROBE: u64 = 2000;
-/// How long a server may take until it serves.
+/// Longest time from a server's start until it serves.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
-/// How the clients load the server.
+/// Load that the clients put on the server.
 struct Load {
     name: &'static str,
     clients: &'static str,
@@ -41,14 +41,14 @@ const LOADS: [Load; 3] = [
 
 const TESTS: [&str; 2] = ["SET", "GET"];
 
-/// What one run of one test gave.
+/// Figures of one run of one test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Figures {
     per_second: f64,
     median_us: f64,
 }
 
-/// All runs of one test under one load: plain, and under Sojourn.
+/// Figures of all runs of one test under one load: plain ones, and those under Sojourn.
 #[derive(Default)]
 struct Runs([Vec<Figures>; 2]);
 
@@ -89,7 +89,7 @@ pub(crate) fn run_demo() -> Result<()> {
     Ok(())
 }
 
-/// How many threads of others run or want to, most of the time during a second.
+/// Returns the median over one second of the number of other threads that run or are ready to run.
 fn others_running() -> usize {
     const LOOKS: usize = 11;
     let mut counts: Vec<usize> = (0..LOOKS)
@@ -103,7 +103,8 @@ fn others_running() -> usize {
     counts[LOOKS / 2]
 }
 
-/// Threads that run or want to, but for the one that asks: `0.00 0.01 0.05 2/345 6789`.
+/// Returns the number of runnable threads but for the caller, from the text of `/proc/loadavg`:
+/// `0.00 0.01 0.05 2/345 6789`.
 fn running(load: &str) -> Option<usize> {
     let all: usize = load.split(' ').nth(3)?.split('/').next()?.parse().ok()?;
     Some(all.saturating_sub(1))
@@ -115,7 +116,7 @@ enum Mode {
     Sojourn,
 }
 
-/// A Redis server that runs.
+/// Running Redis server. Dropping the value ends the server.
 struct Redis {
     mode: Mode,
     port: u16,
@@ -129,18 +130,19 @@ impl Drop for Redis {
     }
 }
 
-/// Directory, session server and guard. Fields are dropped in order: the guard acts when its pipe
-/// is closed.
+/// Directory, session server and guard of the demonstration.
+///
+/// Fields are dropped in the order of their declaration: the guard acts when its pipe is closed.
 struct Scene {
     directory: PathBuf,
     guard: Guard,
     session_server: Child,
 }
 
-/// Ends what has to end when this process does.
+/// Shell that ends the servers when this process ends.
 struct Guard {
     process: Child,
-    /// Process numbers go in here, one a line.
+    /// Pipe to the shell's standard input; a process ID is written as one line.
     pids: Option<ChildStdin>,
 }
 
@@ -153,7 +155,8 @@ rm -rf -- \"$0\"
 impl Guard {
     fn new(directory: &Path) -> Result<Self> {
         let mut shell = Command::new("/bin/sh");
-        // Out of the reach of Ctrl-C, which ends us and thereby the pipe.
+        // A process group of its own keeps SIGINT from Ctrl-C away from the guard. The signal ends
+        // this process, which closes the pipe, and only then the guard acts.
         shell.arg("-c").arg(GUARD).arg(directory).process_group(0).stdin(Stdio::piped());
         let mut process = shell.spawn().context("a shell to clean up")?;
         let pids = process.stdin.take();
@@ -191,7 +194,8 @@ impl Scene {
         Ok(Self { directory, guard, session_server })
     }
 
-    /// A command as it is, or under `sojourn run` with the demonstration's session server.
+    /// Returns the command that runs `program` plain, or under `sojourn run` with the
+    /// demonstration's session server.
     fn command(&self, mode: Mode, program: &str) -> Command {
         match mode {
             Mode::Plain => Command::new(program),
@@ -213,7 +217,7 @@ impl Scene {
         Ok(Redis { mode, port, process })
     }
 
-    /// Figures for each of [`TESTS`].
+    /// Runs `redis-benchmark` and returns the figures of each of [`TESTS`].
     fn benchmark(&self, redis: &Redis, load: &Load, count: u64) -> Result<[Figures; TESTS.len()]> {
         let mut benchmark = self.command(redis.mode, "redis-benchmark");
         benchmark.args([
@@ -235,7 +239,7 @@ impl Scene {
         Ok(figures)
     }
 
-    /// Streams made so far.
+    /// Returns the number of stream sessions that the session server has made so far.
     fn joins(&self) -> Result<u64> {
         let mut stats = command(&[SOJOURN, "stats", "--json"]);
         let text = output(stats.env("SOJOURN_SERVER", self.directory.join("server")))?;
@@ -244,13 +248,13 @@ impl Scene {
     }
 }
 
-/// A port that was free just now.
+/// Returns a port that was free when it was looked up.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
     Ok(listener.local_addr()?.port())
 }
 
-/// Starts a server and waits until it has printed a line with `sign` in it.
+/// Starts a server and waits until the server prints a line that contains `sign`.
 fn ready(server: &mut Command, sign: &str, guard: &Guard) -> Result<Child> {
     let name = server.get_program().to_string_lossy().into_owned();
     let mut process = server
@@ -262,7 +266,7 @@ fn ready(server: &mut Command, sign: &str, guard: &Guard) -> Result<Child> {
     let stdout = process.stdout.take().context("a server has an output")?;
     let (told, tells) = channel();
     let sign = sign.to_owned();
-    // Also reads what comes later, so that the server never waits for us.
+    // The thread goes on reading after the sign, because a full pipe would block the server.
     std::thread::spawn(move || {
         let mut said = String::new();
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -285,7 +289,8 @@ fn ready(server: &mut Command, sign: &str, guard: &Guard) -> Result<Child> {
     bail!("{name} {problem}")
 }
 
-/// The line of a test: `"GET","rps","avg","min","p50",...`, times in milliseconds.
+/// Returns the figures of one test from CSV of the form `"GET","rps","avg","min","p50",...`, whose
+/// times are in milliseconds.
 fn figures_of(csv: &str, test: &str) -> Option<Figures> {
     let fields = |line: &str| -> Vec<String> {
         line.split(',').map(|field| field.trim().trim_matches('"').to_owned()).collect()

@@ -1,10 +1,11 @@
-//! Running commands: each is shown, timed, and named when it fails.
+//! Running commands: the name and the duration of each are printed, and a failure names the
+//! command.
 
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 use std::time::Instant;
 
-/// A command from words.
+/// Returns a command made of words, the first of which is the program.
 pub(crate) fn command(words: &[&str]) -> Command {
     let (program, arguments) = words.split_first().unwrap_or((&"true", &[]));
     let mut command = Command::new(program);
@@ -12,14 +13,14 @@ pub(crate) fn command(words: &[&str]) -> Command {
     command
 }
 
-/// Cargo, the one that runs us.
+/// Returns a Cargo command; Cargo is the one that runs this program.
 pub(crate) fn cargo(words: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(words);
     command
 }
 
-/// Runs a command to its end, showing what it is.
+/// Runs a command to its end, under the name `what` in the output.
 pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
     eprintln!("── {what}");
     let start = Instant::now();
@@ -32,7 +33,7 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command and gives back what it printed.
+/// Runs a command and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("cannot run {program}"))?;

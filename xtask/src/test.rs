@@ -1,6 +1,6 @@
-//! `cargo xtask test`: every check there is, in the order in which they are likely to fail.
+//! `cargo xtask test`: all checks, in the order in which they are likely to fail.
 
-use crate::packages::{TEST, ensure, ensure_component};
+use crate::packages::{TEST, ensure, ensure_component, ensure_go};
 use crate::steps::{self, cargo};
 use crate::{again, build, c_libraries, columns, deny, layers, pages};
 use anyhow::Result;
@@ -8,12 +8,14 @@ use anyhow::Result;
 fn models() -> Result<()> {
     let mut loom =
         cargo(&["test", "--release", "-p", "sojourn-shm", "-p", "sojourn-stream", "--tests"]);
-    // A folder of its own: the flag changes every crate, and would throw away the other builds.
+    // The flag changes every crate, so the models have a target folder of their own; in the usual
+    // folder they would replace all other builds.
     loom.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", "target/loom");
     steps::run("models (loom)", &mut loom)
 }
 
-/// The checks that run nothing of the project's.
+/// Runs the checks that run no code of the project's programs: format, layers, columns, pages,
+/// licences, lints, documentation.
 pub(crate) fn lint() -> Result<()> {
     ensure_component("rustfmt", &["fmt", "--version"])?;
     ensure_component("clippy", &["clippy", "--version"])?;
@@ -31,18 +33,22 @@ pub(crate) fn lint() -> Result<()> {
     steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Runs the checks; without `all` only those that a change is likely to break.
+/// Runs the checks; `all` adds the models and a short run of the benchmarks.
 pub(crate) fn run(all: bool) -> Result<()> {
     ensure(TEST)?;
+    ensure_go()?;
     c_libraries::fetch();
     lint()?;
-    // The C interface and whole-system tests run what ships.
+    // The tests of the C interface and of the whole system run the release build.
     build::everything()?;
-    // First: some tests have packages built by themselves, into the same folder, and what is then
-    // there of the libraries that are also built for C no longer fits what examples in the
-    // documentation are linked with.
+    // Documentation examples run first. Some later tests build single packages into the same
+    // folder, which replaces libraries that are also built for C by builds with which the examples
+    // cannot be linked.
     run_step("examples in the documentation", &["test", "--workspace", "--doc"])?;
-    let words = ["--workspace", "--lib", "--bins", "--tests", "--examples"];
+    // `--tests` selects targets that have tests. `--bins` and `--examples` would also run the test
+    // harness of targets without tests, and that of an example that interposes C functions
+    // (`crates/bench/examples`) crashes.
+    let words = ["--workspace", "--tests"];
     let unsure = again::tests("tests", &words)?;
     if all {
         models()?;

@@ -1,4 +1,4 @@
-// The stack, and its link: a packet socket with the interface's offloads.
+// Network stack of the client and its link: a packet socket with the interface's offloads.
 package main
 
 import (
@@ -19,14 +19,15 @@ import (
 
 const (
 	nic = 1
-	// Bytes of an IP packet, and of what the interface cuts into such.
+	// Largest IP packet (bytes), and largest segment that the interface divides into such packets.
 	mtu     = 1500
 	largest = 65000
-	// Bytes of either queue of a session, at most: as the kernel's.
+	// Largest size of either queue of a session (bytes), which is the kernel's.
 	queue = 4 << 20
 )
 
-// open gives a packet socket of an interface. Not those frames that leave the host; see packet(7).
+// open makes a packet socket on an interface. Frames that leave the host are not received; see
+// packet(7).
 func open(name string) (int, error) {
 	iface, err := net.InterfaceByName(name)
 	if err != nil {
@@ -41,13 +42,14 @@ func open(name string) (int, error) {
 			return -1, fmt.Errorf("option %d of a packet socket: %w", option, err)
 		}
 	}
-	// Big-endian.
+	// In network byte order.
 	every := uint16(unix.ETH_P_ALL)<<8 | uint16(unix.ETH_P_ALL)>>8
 	address := unix.SockaddrLinklayer{Protocol: every, Ifindex: iface.Index}
 	return fd, unix.Bind(fd, &address)
 }
 
-// newStack is configured as gVisor's sandboxes are: large segments, SACK, buffers that grow; CUBIC, as the others have.
+// newStack configures the stack as gVisor's sandboxes do, with large segments, SACK and growing
+// buffers, and with CUBIC as the compared stacks have.
 func newStack(options *options) (*stack.Stack, error) {
 	fd, err := open(options.iface)
 	if err != nil {

@@ -1,7 +1,9 @@
-// A client with gVisor's network stack: one session over a packet socket, on the client's interface beside its host's kernel.
+// Client with gVisor's network stack: one session over a packet socket on the client's interface,
+// beside the host's kernel.
 //
-// It takes the words of lab-bench, and --interface, --mac and --address, speaks to a lab-bench server, and says what that program
-// says. Not here: any server, and spinning, as Go's runtime decides itself when a thread sleeps. Read link.go for the link.
+// The arguments are those of lab-bench, and --interface, --mac and --address. The client talks to a
+// lab-bench server and prints the same lines as lab-bench. Not here: any server, and spinning,
+// because Go's runtime decides when a thread sleeps. Read link.go for the link.
 package main
 
 import (
@@ -21,7 +23,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 )
 
-// How long the server may take to be there.
+// Longest wait for the server to listen.
 const patience = 10 * time.Second
 
 func main() {
@@ -31,7 +33,7 @@ func main() {
 	}
 }
 
-// options are lab-bench's, as far as they mean something here.
+// options are those of lab-bench that apply to this client.
 type options struct {
 	size       int
 	time, warm time.Duration
@@ -42,7 +44,7 @@ type options struct {
 	address    net.IP
 }
 
-// parse divides words into plain ones and options.
+// parse separates plain arguments from options.
 func parse(words []string) (plain []string, found options, err error) {
 	found = options{size: 1, time: 100 * time.Millisecond, warm: 30 * time.Millisecond, pin: -1}
 	for at := 0; at < len(words); at++ {
@@ -105,7 +107,7 @@ func run(words []string) error {
 	return json.NewEncoder(os.Stdout).Encode(said)
 }
 
-// pinAll ties the process to a processor. Go has started threads already: each of them.
+// pinAll pins every thread of the process to a processor, because Go has already started several.
 func pinAll(processor int) error {
 	var set unix.CPUSet
 	set.Set(processor)
@@ -122,7 +124,7 @@ func pinAll(processor int) error {
 	return nil
 }
 
-// connect reaches a server that may not be there yet.
+// connect connects to a server that may not listen yet.
 func connect(options *options, kind, address string) (net.Conn, error) {
 	stack, err := newStack(options)
 	if err != nil {
@@ -156,7 +158,7 @@ func connect(options *options, kind, address string) (net.Conn, error) {
 	}
 }
 
-// greet asks a datagram server once, and takes the answer.
+// greet sends one question to a datagram server and receives the answer.
 func greet(conn *gonet.UDPConn, err error) (net.Conn, error) {
 	if err != nil {
 		return nil, err

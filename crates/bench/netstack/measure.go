@@ -1,4 +1,5 @@
-// What is measured: as sojourn_lab::measuring::flow has it, which also says what the first byte of a frame means.
+// Measurements, as in sojourn_lab::measuring::flow, which also defines the meaning of a frame's
+// first byte.
 package main
 
 import (
@@ -18,7 +19,7 @@ const (
 	acknowledge   = 3
 	processorTime = 4
 	sendMany      = 5
-	// Frames asked for at once, and such questions on their way.
+	// Number of frames that one request asks for, and of such requests in transit.
 	many      = 16
 	questions = 3
 )
@@ -77,7 +78,7 @@ func (c *client) callFor(length time.Duration) error {
 	return nil
 }
 
-// cpuNs is the processor time of both sides so far.
+// cpuNs returns the processor time that both sides have used so far.
 func (c *client) cpuNs() (int64, error) {
 	if err := c.send(processorTime); err != nil {
 		return 0, err
@@ -108,7 +109,7 @@ func (c *client) ping() (map[string]any, error) {
 			return nil, err
 		}
 		now := time.Now()
-		// Steps of 64 ns: less than 1 % of any of them.
+		// Steps of 64 ns, which is below 1 % of every measured time.
 		counts[now.Sub(last).Nanoseconds()&^63]++
 		last = now
 	}
@@ -127,7 +128,7 @@ func (c *client) ping() (map[string]any, error) {
 	}, nil
 }
 
-// timed measures what transfers bytes, and returns how many.
+// timed measures the transfer of bytes, and returns the number of bytes.
 func (c *client) timed(transfer func() (int, error)) (map[string]any, error) {
 	if err := c.callFor(c.options.warm); err != nil {
 		return nil, err

@@ -1,35 +1,35 @@
-//! `sojourn-bench copies`: ways to copy, by size, by where source and target lie within a page, and
-//! by what caches have.
+//! `sojourn-bench copies`: copy routines, compared by size, by the position of source and target
+//! within a page, and by the state of the caches.
 //!
-//! One thread, private memory. What is measured is the loop that the data path uses
-//! (`sojourn_shm::copy`) beside the C library's, the processor's string instruction and plain
-//! vector loops (`ways.rs`).
+//! One thread copies within private memory. The table has the loop of the data path
+//! (`sojourn_shm::copy`) beside the C library's `memcpy`, the processor's string instruction and
+//! plain vector loops (`routines.rs`). Not here: copies between processes (`ipc`, `local`).
 
-mod ways;
+mod routines;
 
 use anyhow::Result;
 use serde::Serialize;
 
-use self::ways::Way;
+use self::routines::Routine;
 use crate::machine::Machine;
 use crate::os::now_ns;
 use crate::reach::Reach;
 use crate::stats::{percentile, sorted};
 use crate::table::{Table, bytes, ratio};
 
-/// What the caches have of source and target, and what follows the copy.
+/// State of the caches before a copy, and the use of the copy after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Place {
-    /// The same two buffers again and again.
+pub(crate) enum CacheState {
+    /// Source and target are the same two buffers for every copy.
     InCache,
-    /// Other buffers each time, of more memory than caches have.
+    /// Each copy has other buffers, out of more memory than the caches hold.
     NotInCache,
-    /// The same, and each copy is read once, as by who has received it.
+    /// As `NotInCache`, and each copy is read once, as its receiver would read it.
     NotInCacheThenRead,
 }
 
-impl Place {
+impl CacheState {
     const ALL: [Self; 3] = [Self::InCache, Self::NotInCache, Self::NotInCacheThenRead];
 
     fn title(self) -> &'static str {
@@ -40,32 +40,36 @@ impl Place {
         }
     }
 
-    /// Which of the rounds, from the fastest on: in caches nothing makes a copy faster than it is,
-    /// memory is faster by chance.
+    /// Returns the quantile of the rounds that a cell reports, counted from the fastest. In caches
+    /// the fastest round is the true cost, as nothing can make a copy faster than it is. Beyond the
+    /// caches a single round may be fast by accident, so the lower quartile stands for them.
     fn quantile(self) -> f64 {
         if self == Self::InCache { 0.0 } else { 0.25 }
     }
 
-    /// Stores past the caches are compared where they are paid for.
-    fn compares(self, way: &Way) -> bool {
+    /// Returns true if the project's own routine is compared with `way`. A routine that stores past
+    /// the caches is compared only where the copy is read afterwards, because only there its cost
+    /// shows.
+    fn compares(self, way: &Routine) -> bool {
         !way.is_ours && (self == Self::NotInCacheThenRead || !way.bypasses_caches)
     }
 }
 
-/// One size, alignment and way.
+/// One line of the JSON file: one routine at one size, position and cache state.
 #[derive(Clone, Debug, Serialize)]
 struct Cell {
-    place: Place,
+    place: CacheState,
     size: usize,
-    /// Bytes behind the beginning of a page.
+    /// Bytes between the beginning of a page and the first byte of the source.
     source: usize,
+    /// The same of the target.
     target: usize,
     way: &'static str,
-    /// Of the fastest round in caches, of the one that a quarter were faster than beyond them.
+    /// Rate in the round that [`CacheState::quantile`] chooses.
     gb_per_s: f64,
 }
 
-/// Everything one run found out: the JSON file.
+/// The results of one run: the JSON file.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
     machine: Machine,
@@ -73,15 +77,15 @@ pub(crate) struct Outcome {
     reach: Vec<Reach>,
 }
 
-/// What to measure: everything, unless it says otherwise.
+/// Restricts a run to parts of the table; the default measures everything.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Choice {
-    /// Only copies of so many bytes; may be given several times.
+    /// Measures only copies of this many bytes; may be given several times.
     #[arg(long)]
     size: Vec<usize>,
-    /// Only with the caches in this state; may be given several times.
+    /// Measures only with the caches in this state; may be given several times.
     #[arg(long)]
-    place: Vec<Place>,
+    place: Vec<CacheState>,
 }
 
 const SIZES: [usize; 15] = [
@@ -102,7 +106,7 @@ const SIZES: [usize; 15] = [
     4 << 20,
 ];
 
-/// Where source and target begin within a page.
+/// Positions of source and target within a page.
 const ALIGNMENTS: [(usize, usize); 14] = [
     (0, 0),
     (16, 16),
@@ -120,26 +124,26 @@ const ALIGNMENTS: [(usize, usize); 14] = [
     (4080, 16),
 ];
 
-/// Memory of either side where it is not to be in caches.
+/// Bytes of source and of target where copies are to miss the caches.
 const FAR: usize = 96 << 20;
-/// Memory of either side where it is.
+/// Bytes of source and of target where copies are to hit the caches.
 const NEAR: usize = (4 << 20) + (64 << 10);
 const PAGE: usize = 4096;
 
-/// Measures, prints, and returns what goes into the JSON file.
+/// Measures, prints the tables, and returns the content of the JSON file.
 pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     let machine = Machine::here();
     println!(
         "Copies on {}, gigabytes a second; source and target: bytes behind a page.\n",
         machine.processor
     );
-    let ways = ways::all();
+    let ways = routines::all();
     let (rounds, batch_ns) = if quick { (1, 1_000) } else { (25, 30_000) };
     let mut arena = Arena::new(if quick { NEAR } else { FAR });
     let is_wanted = |size: &usize| choice.size.is_empty() || choice.size.contains(size);
     let mut cells = Vec::new();
-    let has_place = |place: &Place| choice.place.is_empty() || choice.place.contains(place);
-    for place in Place::ALL.into_iter().filter(has_place) {
+    let has_place = |place: &CacheState| choice.place.is_empty() || choice.place.contains(place);
+    for place in CacheState::ALL.into_iter().filter(has_place) {
         let mut table = Table::new(
             ["size", "source", "target"]
                 .into_iter()
@@ -168,20 +172,27 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     Ok(Outcome { machine, cells, reach })
 }
 
-/// One line of the table.
+/// One line of the printed table: a size, a position and a cache state, for all routines.
 #[derive(Clone, Copy)]
 struct Spot {
-    place: Place,
+    place: CacheState,
     size: usize,
     source: usize,
     target: usize,
 }
 
 impl Spot {
-    /// Every way's rate over the rounds, in which all have their turn.
-    fn measure(&self, ways: &[Way], arena: &mut Arena, rounds: usize, batch_ns: u64) -> Vec<f64> {
+    /// Returns the rate of every routine. Each round gives each routine one turn, so that all of
+    /// them meet the same disturbances.
+    fn measure(
+        &self,
+        ways: &[Routine],
+        arena: &mut Arena,
+        rounds: usize,
+        batch_ns: u64,
+    ) -> Vec<f64> {
         let mut times = vec![Vec::with_capacity(rounds); ways.len()];
-        // As many copies a turn as take about that long at 20 GB/s.
+        // The number of copies that take about `batch_ns` at 20 GB/s.
         let count = (batch_ns as usize * 20 / self.size.max(1)).clamp(2, 2000);
         for _ in 0..rounds {
             for (times, way) in times.iter_mut().zip(ways) {
@@ -194,22 +205,22 @@ impl Spot {
             .collect()
     }
 
-    /// Nanoseconds of one copy.
-    fn turn(&self, way: &Way, arena: &mut Arena, count: usize) -> f64 {
-        // The way before may have left nothing in the caches.
+    /// Returns the nanoseconds of one copy, as the mean over one turn.
+    fn turn(&self, way: &Routine, arena: &mut Arena, count: usize) -> f64 {
+        // The first copy is not timed: the routine before may have left nothing in the caches.
         arena.copy(way, self.source, self.target, self.size);
         let start = now_ns();
         for _ in 0..count {
-            let page = if self.place == Place::InCache { 0 } else { arena.next(self.size) };
+            let page = if self.place == CacheState::InCache { 0 } else { arena.next(self.size) };
             let target = arena.copy(way, page + self.source, page + self.target, self.size);
-            if self.place == Place::NotInCacheThenRead {
+            if self.place == CacheState::NotInCacheThenRead {
                 std::hint::black_box(sum(target));
             }
         }
         (now_ns() - start) as f64 / count as f64
     }
 
-    fn line(&self, ways: &[Way], found: &[f64]) -> Vec<String> {
+    fn line(&self, ways: &[Routine], found: &[f64]) -> Vec<String> {
         let (ours, best) = compared(self.place, ways, found);
         let mut cells = vec![bytes(self.size), self.source.to_string(), self.target.to_string()];
         cells.extend(found.iter().map(|rate| format!("{rate:.1}")));
@@ -218,17 +229,18 @@ impl Spot {
     }
 }
 
-/// Our rate, and the best of those that it is compared with.
-fn compared(place: Place, ways: &[Way], found: &[f64]) -> (f64, f64) {
-    let of = |wanted: &dyn Fn(&Way) -> bool| {
+/// Returns the rate of the project's own routine, and the best rate of those that it is compared
+/// with.
+fn compared(place: CacheState, ways: &[Routine], found: &[f64]) -> (f64, f64) {
+    let of = |wanted: &dyn Fn(&Routine) -> bool| {
         let rates = ways.iter().zip(found).filter(|(way, _)| wanted(way));
         rates.map(|(_, &rate)| rate).fold(0.0, f64::max)
     };
     (of(&|way| way.is_ours), of(&|way| place.compares(way)))
 }
 
-fn judge(ways: &[Way], cells: &[Cell]) -> Vec<Reach> {
-    let of = |place: Place| {
+fn judge(ways: &[Routine], cells: &[Cell]) -> Vec<Reach> {
+    let of = |place: CacheState| {
         let rates: Vec<f64> =
             cells.iter().filter(|cell| cell.place == place).map(|cell| cell.gb_per_s).collect();
         let lines = rates.chunks(ways.len()).map(|found| compared(place, ways, found));
@@ -236,23 +248,23 @@ fn judge(ways: &[Way], cells: &[Cell]) -> Vec<Reach> {
         let target = format!("{}: at every size and alignment, of the best way", place.title());
         Reach::at_least(target, worst, Some(1.0), 0.9)
     };
-    Place::ALL.map(of).into()
+    CacheState::ALL.map(of).into()
 }
 
-/// Eight bytes of each cache line.
+/// Reads eight bytes of each cache line, which brings the whole line into the caches.
 fn sum(bytes: &[u8]) -> u64 {
     bytes.chunks(64).fold(0, |sum, line| {
         line.first_chunk::<8>().map_or(sum, |word| sum.wrapping_add(u64::from_ne_bytes(*word)))
     })
 }
 
-/// The memory that is copied.
+/// The memory between whose parts the routines copy.
 struct Arena {
     source: Vec<u8>,
     target: Vec<u8>,
-    /// Of the first byte, before the first whole page.
+    /// Bytes of `source` and of `target` that lie before the first whole page.
     skip: (usize, usize),
-    /// The place last used, in pages.
+    /// The place of the last copy, in pages.
     at: usize,
 }
 
@@ -263,21 +275,23 @@ impl Arena {
         Self { source, target, skip, at: 0 }
     }
 
-    /// The next place of `size` bytes: pages, three places on.
+    /// Returns the next place for `size` bytes, a number of pages. Successive places are far apart,
+    /// and a place recurs only after the whole arena, so that it has left the caches.
     fn next(&mut self, size: usize) -> usize {
         let room = (size + 2 * PAGE).next_multiple_of(PAGE);
-        // The last page of a vector may not be whole.
+        // The last page of a vector may be incomplete.
         let pages = (self.source.len() - room) / PAGE - 1;
         self.at = (self.at + 3 * room / PAGE + 5) % pages;
         self.at * PAGE
     }
 
-    /// Copies; answers the copy.
+    /// Copies `len` bytes from `from` to `to`; returns the copy.
     #[allow(unsafe_code, reason = "ways to copy take addresses")]
-    fn copy(&mut self, way: &Way, from: usize, to: usize, len: usize) -> &[u8] {
+    fn copy(&mut self, way: &Routine, from: usize, to: usize, len: usize) -> &[u8] {
         let source = &self.source[self.skip.0 + from..][..len];
         let target = &mut self.target[self.skip.1 + to..][..len];
-        // SAFETY: both have `len` bytes, of two allocations.
+        // SAFETY: both slices have `len` bytes and belong to two allocations, so they do not
+        // overlap.
         unsafe { (way.copy)(source.as_ptr(), target.as_mut_ptr(), len) };
         target
     }
@@ -293,7 +307,7 @@ mod tests {
         let pattern: Vec<u8> = (0..5000_usize).map(|n| (n % 251) as u8).collect();
         let skip = arena.skip.0;
         arena.source[skip..][..5000].copy_from_slice(&pattern);
-        for way in ways::all() {
+        for way in routines::all() {
             for len in [0, 1, 31, 100, 4097] {
                 assert_eq!(arena.copy(&way, 5, 40, len), &pattern[5..][..len], "{}", way.name);
                 arena.target.fill(0);

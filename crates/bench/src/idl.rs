@@ -1,12 +1,16 @@
-//! `sojourn-bench idl`: what stubs do to arguments, in memory, beside stubs by hand and by others;
-//! and the whole call by argument size for copying, referring and in-process stubs.
+//! `sojourn-bench idl`: the cost of marshalling in memory, beside hand-written stubs and other
+//! generators; and the cost of a whole call by argument size, for stubs that copy, that refer, and
+//! that stay in one process.
 //!
-//! Read `cases.rs` (what is marshalled), `codec.rs` (what a row is), then any file of `codecs/`.
+//! Read `cases.rs` (the marshalled arguments), `codec.rs` (the interface of a row), then any file
+//! of `codecs/`.
 
 mod calls;
 mod cases;
 mod codec;
 mod codecs;
+mod link;
+mod looped;
 mod measure;
 mod memory;
 mod published;
@@ -18,6 +22,9 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
 
 use self::calls::CallCell;
+pub(crate) use self::calls::{COPIED, REFERRED};
+use self::cases::Case;
+pub(crate) use self::looped::LOOPED;
 use self::measure::Cell;
 use self::published::Published;
 use self::settings::{Settings, settings};
@@ -25,7 +32,7 @@ use crate::machine::Machine;
 use crate::os;
 use crate::reach::Reach;
 
-/// Everything one run found out: the JSON file.
+/// The results of one run: the JSON file.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
     machine: Machine,
@@ -33,14 +40,14 @@ pub(crate) struct Outcome {
     marshalling: Vec<Cell>,
     published: Vec<Published>,
     calls: Vec<CallCell>,
-    /// Bytes from which `reference_above(auto)` refers.
+    /// Bytes from which stubs with `reference_above(auto)` refer to an argument.
     reference_threshold: usize,
-    /// Bytes from which referring was the faster in this run.
+    /// Bytes from which referring was faster than copying in this run.
     crossover: Option<usize>,
     reach: Vec<Reach>,
 }
 
-/// Runs one cell of the marshalling table `calls` times and prints its sum.
+/// Runs one cell of the marshalling table `calls` times and prints its sum, for a profiler.
 pub(crate) fn repeat(row: &str, case: &str, calls: u64) -> Result<()> {
     let cell = codecs::all().into_iter().find(|s| s.row == row && s.case.title() == case);
     let mut cell = cell.context("no such cell")?;
@@ -49,7 +56,40 @@ pub(crate) fn repeat(row: &str, case: &str, calls: u64) -> Result<()> {
     Ok(())
 }
 
-/// Measures, prints, and returns what goes into the JSON file.
+/// The figures that correspond to those of Reuther, Uhlig and Aigner 2000 (`published.rs`).
+#[derive(Debug)]
+pub(crate) struct Paper {
+    /// The paper's function, in every row.
+    pub(crate) marshalling: Vec<Cell>,
+    /// The paper's figure 5.
+    pub(crate) calls: Vec<CallCell>,
+    /// Bytes from which referring was faster than copying.
+    pub(crate) crossover: Option<usize>,
+}
+
+/// Measures [`Paper`]. A thread of its own is pinned, and the reference threshold is restored, so
+/// that the caller's processors and threshold stay as they were.
+pub(crate) fn paper(quick: bool) -> Result<Paper> {
+    let settings = settings(quick);
+    let calls = calls::measure(&settings)?;
+    let crossover = calls::crossover(&calls);
+    let threshold = calls::reference_threshold();
+    sojourn_ipc::rt::set_reference_threshold(usize::MAX);
+    let measure = || -> Result<Vec<Cell>> {
+        if let Some(&last) = os::processors().last() {
+            os::pin(last)?;
+        }
+        let mut subjects = codecs::all();
+        subjects.retain(|subject| subject.case == Case::Paper);
+        measure::alternate(subjects, &settings)
+    };
+    let joined = std::thread::scope(|scope| scope.spawn(measure).join());
+    sojourn_ipc::rt::set_reference_threshold(threshold);
+    let marshalling = joined.map_err(|_| anyhow::anyhow!("a marshalling row panicked"))??;
+    Ok(Paper { marshalling, calls, crossover })
+}
+
+/// Measures, prints the tables, and returns the content of the JSON file.
 pub(crate) fn run(quick: bool) -> Result<Outcome> {
     os::die_after(if quick { 120 } else { 1200 });
     let settings = settings(quick);
@@ -57,12 +97,12 @@ pub(crate) fn run(quick: bool) -> Result<Outcome> {
     let processors = os::processors();
     println!("{}", report::head(&machine, &settings));
     let calls = calls::measure(&settings)?;
-    // After the calls, whose processes are forked from this one and pinned by themselves.
+    // Only now: the processes of the calls are forked from this one and pin themselves.
     if let Some(&last) = processors.last() {
         os::pin(last)?;
     }
     let reference_threshold = calls::reference_threshold();
-    // All rows have their arguments in the body, wherever this machine's threshold lies.
+    // No argument is long enough to be referred to, so all rows have their arguments in the body.
     sojourn_ipc::rt::set_reference_threshold(usize::MAX);
     let marshalling = measure::alternate(codecs::all(), &settings)?;
     let published = published::table()?;

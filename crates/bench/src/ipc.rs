@@ -1,8 +1,8 @@
-//! `sojourn-bench ipc`: round trips by size, bandwidth, and many clients, beside the floor and the
-//! rivals.
+//! `sojourn-bench ipc`: round trips by size, bandwidth, and many clients, beside the hardware's
+//! floor and the rivals.
 //!
-//! Read `row.rs` (what a mechanism offers), `worker.rs` (how its processes are run) and
-//! `measure.rs` (how rows alternate), then any file of `rivals/`.
+//! Read `row.rs` (the interface of a mechanism), `worker.rs` (the processes of a row) and
+//! `measure.rs` (the alternation of rows), then any file of `rivals/`.
 
 mod floor;
 mod many;
@@ -27,7 +27,7 @@ use crate::machine::Machine;
 use crate::os;
 use crate::reach::Reach;
 
-/// Everything one run found out: the JSON file.
+/// The results of one run: the JSON file.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
     machine: Machine,
@@ -38,7 +38,7 @@ pub(crate) struct Outcome {
     reach: Vec<Reach>,
 }
 
-/// A table.
+/// A table of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Part {
     /// Calls by size.
@@ -49,20 +49,20 @@ pub(crate) enum Part {
     ManyClients,
 }
 
-/// Which part of the tables to measure, while one works on it: everything, unless it says
-/// otherwise.
+/// Restricts a run to parts of the tables, for work on one of them; the default measures
+/// everything.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Choice {
-    /// Only this table; may be given several times.
+    /// Measures only this table; may be given several times.
     #[arg(long)]
     part: Vec<Part>,
-    /// Only rows whose name contains this, and the floor; may be given several times.
+    /// Measures only rows whose name contains this text, and the floor; may be given several times.
     #[arg(long)]
     row: Vec<String>,
-    /// Only this way of waiting; may be given several times.
+    /// Measures only this way of waiting; may be given several times.
     #[arg(long)]
     mode: Vec<Mode>,
-    /// Only messages of so many bytes; may be given several times.
+    /// Measures only messages of this many bytes; may be given several times.
     #[arg(long)]
     size: Vec<usize>,
 }
@@ -123,9 +123,10 @@ fn streaming_rows() -> Vec<Box<dyn Row>> {
     ours::streaming().into_iter().chain(rivals::streaming()).collect()
 }
 
-/// Measures, prints, and returns what goes into the JSON file.
+/// Measures, prints the tables, and returns the content of the JSON file.
 pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
-    // The coordinator must stay a process of one thread: it forks.
+    // From here on no thread is started: this process forks the workers, and only the thread that
+    // calls fork(2) goes on in a child.
     os::die_after(if quick { 120 } else { 1200 });
     os::raise_descriptor_limit();
     let _scratch = scratch::Scratch::new();
@@ -154,6 +155,23 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     println!("{}", crate::reach::render(&reach));
     Ok(Outcome { machine, settings, round_trips, bandwidth, many_clients, reach })
 }
+
+/// Measures the short call alone, of the rows with these names, in all modes.
+pub(crate) fn short_calls(quick: bool, names: &[&str]) -> Result<Vec<Cell>> {
+    let _scratch = scratch::Scratch::new();
+    let settings = settings(quick)?;
+    let of = |mode| {
+        let mut rows = rows();
+        rows.retain(|row| names.contains(&row.name()));
+        // The rows of the floor have no bytes, so their size is 0.
+        measure::alternate(&rows, mode, &[Task::Call], &[0, SHORT], &settings)
+    };
+    let cells = settings.modes().into_iter().flat_map(of);
+    Ok(cells.filter(|cell| (cell.size == 0) == (cell.kind == Kind::Floor)).collect())
+}
+
+/// Bytes of the message of a short call.
+const SHORT: usize = 8;
 
 fn round_trips(settings: &Settings, choice: &Choice) -> Vec<Cell> {
     let mut all = Vec::new();

@@ -1,8 +1,8 @@
-//! `sojourn-bench local`: unmodified programs of one host, plain, short-cut by the kernel's
-//! sockmap, and under Sojourn.
+//! `sojourn-bench local`: unmodified programs of one host, run plainly, with the kernel's sockmap,
+//! and under Sojourn.
 //!
-//! Read `row.rs` (what a row is), `world.rs` (how programs are started in each way) and
-//! `measure.rs` (how ways alternate), then any file of `rows/`.
+//! Read `row.rs` (the interface of a row), `world.rs` (the start of programs in each way) and
+//! `measure.rs` (the alternation of the ways), then any file of `rows/`.
 
 mod cleanup;
 mod groups;
@@ -25,31 +25,31 @@ use anyhow::Result;
 use serde::Serialize;
 
 use self::measure::{Cell, Settings};
-use self::way::Way;
+use self::way::RunMode;
 use self::world::World;
 use crate::machine::Machine;
 use crate::reach::Reach;
 
-/// Everything one run found out: the JSON file.
+/// The results of one run: the JSON file.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
     machine: Machine,
     settings: Settings,
-    /// What could not be measured here, and why.
+    /// Measurements that this machine does not allow, each with the reason.
     notes: Vec<String>,
     cells: Vec<Cell>,
     reach: Vec<Reach>,
 }
 
-/// Which part to measure: everything, unless it says otherwise.
+/// Restricts a run to parts; the default measures everything.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Choice {
-    /// Only rows whose name contains this; may be given several times.
+    /// Measures only rows whose name contains this text; may be given several times.
     #[arg(long)]
     row: Vec<String>,
-    /// Only this way, and plain; may be given several times.
+    /// Measures only this way, and plain; may be given several times.
     #[arg(long)]
-    way: Vec<Way>,
+    way: Vec<RunMode>,
 }
 
 impl Choice {
@@ -58,7 +58,7 @@ impl Choice {
     }
 }
 
-/// Measures, prints, and returns what goes into the JSON file.
+/// Measures, prints the tables, and returns the content of the JSON file.
 pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     cleanup::watch(Duration::from_secs(if quick { 120 } else { 1200 }));
     crate::os::raise_descriptor_limit();
@@ -83,7 +83,7 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     Ok(Outcome { machine, settings, notes: world.notes.clone(), cells, reach })
 }
 
-/// Draws what was measured, as files whose names begin with `stem`.
+/// Draws the results, as files whose names begin with `stem`.
 pub(crate) fn plot(outcome: &Outcome, stem: &Path) -> Result<()> {
     plot::all(&outcome.cells, stem)
 }

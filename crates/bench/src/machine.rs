@@ -1,4 +1,4 @@
-//! What the figures were measured on. Goes into every JSON file.
+//! The machine on which the figures were measured: part of every JSON file.
 
 use serde::Serialize;
 
@@ -7,18 +7,18 @@ use serde::Serialize;
 pub(crate) struct Machine {
     /// Processor model.
     pub(crate) processor: String,
-    /// Processors this process may use.
+    /// Number of processors that this process may use.
     pub(crate) processors: usize,
     /// Kernel release.
     pub(crate) kernel: String,
     /// Load average of the last minute when the run began: above about 0.5 the figures are noise.
     pub(crate) load: f64,
-    /// Built with the rivals that are other crates.
+    /// True for a build with the rivals that are other crates.
     pub(crate) rivals: bool,
 }
 
 impl Machine {
-    /// Reads `/proc`; what is not there is left empty.
+    /// Reads `/proc`; fields whose file is missing stay empty.
     pub(crate) fn here() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let model = read("/proc/cpuinfo");

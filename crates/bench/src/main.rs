@@ -1,9 +1,10 @@
-//! `sojourn-bench`: what Sojourn costs, beside what the machine itself costs and beside its rivals.
+//! `sojourn-bench`: the cost of Sojourn, beside the cost of the hardware and of its rivals.
 //!
-//! `copies` measures ways to copy, `ipc` messages between processes, `idl` what generated stubs do
-//! to arguments, `local` unmodified programs on one host, `net` sessions between two hosts,
-//! `udp` the UDP server. Each prints tables and writes the same figures, with more detail, as JSON.
-//! Method and results: `docs/understand/benchmarks.md`.
+//! `copies` measures copy routines, `ipc` messages between processes, `idl` the marshalling of
+//! generated stubs, `local` unmodified programs on one host, `net` sessions between two hosts,
+//! `udp` the UDP server, `papers` the tables of the papers that Sojourn answers. Each prints tables
+//! and writes the same figures, with more detail, as JSON. Method and results:
+//! `docs/understand/benchmarks.md`.
 
 mod copies;
 mod idl;
@@ -12,6 +13,7 @@ mod local;
 mod machine;
 mod net;
 mod os;
+mod papers;
 mod reach;
 mod stats;
 mod table;
@@ -32,14 +34,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Ways to copy memory: by size, alignment and what is in caches.
+    /// Copy routines: by size, alignment and state of the caches.
     Copies {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         choice: copies::Choice,
     },
-    /// Calls between processes: by size, waiting and number of clients.
+    /// Calls between processes: by size, way of waiting and number of clients.
     Ipc {
         #[command(flatten)]
         options: Options,
@@ -48,7 +50,7 @@ enum What {
     },
     /// Stubs: marshalling of several interfaces, and whole calls by argument size.
     Idl(Options),
-    /// Unmodified programs of one host: plain, short-cut by eBPF, and under Sojourn.
+    /// Unmodified programs of one host: plain, with sockmap (eBPF), and under Sojourn.
     Local {
         #[command(flatten)]
         options: Options,
@@ -70,15 +72,29 @@ enum What {
         #[command(flatten)]
         choice: udp::Choice,
     },
-    /// A measuring client with smoltcp's protocols: `net` starts it.
-    #[cfg(feature = "rivals")]
+    /// The papers' tables, published and measured today, as a page.
+    Papers {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        choice: papers::Choice,
+    },
+    /// A measuring client of the protocol server, which `net` starts.
     #[command(hide = true)]
-    NetSmoltcp {
-        /// As `lab-bench` takes them, and where on the link it is.
+    NetServed {
+        /// The protocol server's address, and words as `lab-bench` takes them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
-    /// One cell of the marshalling table, so many times and nothing else: for profilers.
+    /// A measuring client with smoltcp's protocols, which `net` starts.
+    #[cfg(feature = "rivals")]
+    #[command(hide = true)]
+    NetSmoltcp {
+        /// Arguments of `lab-bench`, and the client's position on the link.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// Runs one cell of the marshalling table a number of times, for profilers.
     IdlCell(Cell),
 }
 
@@ -86,18 +102,18 @@ enum What {
 struct Cell {
     /// Name of the row, as in the table.
     row: String,
-    /// Heading of the column.
+    /// Heading of the column, as in the table.
     case: String,
-    /// How many calls.
+    /// Number of calls.
     calls: u64,
 }
 
 #[derive(clap::Args)]
 struct Options {
-    /// Only enough to see that everything works: the figures mean nothing.
+    /// Only checks that everything works: the figures mean nothing.
     #[arg(long)]
     quick: bool,
-    /// Where to write the figures.
+    /// The file for the figures.
     #[arg(long)]
     json: Option<PathBuf>,
 }
@@ -129,6 +145,13 @@ fn main() -> Result<()> {
             let outcome = udp::run(options.quick, &choice)?;
             write(&options, "udp", &outcome)
         }
+        What::Papers { mut options, choice } => {
+            let outcome = papers::run(options.quick, &choice)?;
+            let beside = || choice.page().with_extension("json");
+            options.json.get_or_insert_with(beside);
+            write(&options, "papers", &outcome)
+        }
+        What::NetServed { words } => net::served(&words),
         #[cfg(feature = "rivals")]
         What::NetSmoltcp { words } => net::smoltcp(&words),
         What::IdlCell(cell) => idl::repeat(&cell.row, &cell.case, cell.calls),
@@ -136,7 +159,7 @@ fn main() -> Result<()> {
 }
 
 impl Options {
-    /// Where the figures go.
+    /// Returns the file for the figures.
     fn path(&self, name: &str) -> PathBuf {
         let default = || Path::new("target/bench").join(format!("{name}.json"));
         self.json.clone().unwrap_or_else(default)

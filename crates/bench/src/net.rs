@@ -1,12 +1,12 @@
 //! `sojourn-bench net`: sessions between two hosts, by the kernel, under Sojourn on one side or
-//! both, and by other implementations.
+//! both, and by other protocol implementations.
 //!
-//! Hosts are network namespaces of this machine (`sojourn_lab::net`). Read `row.rs` (what a row
-//! is), `world.rs` (hosts, and how it is known where sessions are), `measure.rs` (how ways
-//! alternate), then any file of `rows/`. Not here: programs of one host (`local`).
+//! Hosts are network namespaces of this machine (`sojourn_lab::net`). Read `row.rs` (the interface
+//! of a row), `world.rs` (the hosts, and the check that sessions are away), `measure.rs` (the
+//! alternation of the ways), then any file of `rows/`. Not here: programs of one host (`local`).
 
 mod cleanup;
-mod measure;
+pub(crate) mod measure;
 mod published;
 mod reach;
 mod report;
@@ -14,8 +14,9 @@ mod report;
 mod rivals;
 mod row;
 mod rows;
-mod way;
-mod world;
+mod served;
+pub(crate) mod way;
+pub(crate) mod world;
 
 use std::time::{Duration, Instant};
 
@@ -25,12 +26,13 @@ use serde::Serialize;
 use self::measure::{Cell, Settings};
 #[cfg(feature = "rivals")]
 pub(crate) use self::rivals::smoltcp::main as smoltcp;
-use self::way::Way;
+pub(crate) use self::served::main as served;
+use self::way::Stacks;
 use self::world::World;
 use crate::machine::Machine;
 use crate::reach::Reach;
 
-/// Everything one run found out: the JSON file.
+/// The results of one run: the JSON file.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
     machine: Machine,
@@ -39,19 +41,19 @@ pub(crate) struct Outcome {
     reach: Vec<Reach>,
 }
 
-/// Which part to measure: everything, unless it says otherwise.
+/// Restricts a run to parts; the default measures everything.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Choice {
-    /// Only rows whose name contains this; may be given several times.
+    /// Measures only rows whose name contains this text; may be given several times.
     #[arg(long)]
     row: Vec<String>,
-    /// Only this way, and the kernel's; may be given several times.
+    /// Measures only this way, and the kernel's; may be given several times.
     #[arg(long)]
-    way: Vec<Way>,
-    /// At most so many rounds.
+    way: Vec<Stacks>,
+    /// Largest number of rounds.
     #[arg(long)]
     rounds: Option<usize>,
-    /// Only the names of the rows.
+    /// Prints the names of the rows and ends.
     #[arg(long)]
     list: bool,
 }
@@ -61,12 +63,40 @@ impl Choice {
         self.row.is_empty() || self.row.iter().any(|part| name.contains(part.as_str()))
     }
 
-    fn has_way(&self, way: Way) -> bool {
-        way == Way::Kernel || self.way.is_empty() || self.way.contains(&way)
+    fn has_way(&self, way: Stacks) -> bool {
+        way == Stacks::Kernel || self.way.is_empty() || self.way.contains(&way)
     }
 }
 
-/// Measures, prints, and returns what goes into the JSON file.
+/// Makes signals and the time limit remove hosts and folders before this process ends. To be called
+/// while there is only one thread.
+pub(crate) fn watch(limit: Duration) {
+    cleanup::watch(limit);
+}
+
+/// Adds folders to those that are removed.
+pub(crate) fn note(folders: Vec<std::path::PathBuf>) {
+    cleanup::note(folders);
+}
+
+/// Measures the rows that correspond to the papers of 1993. Calls `on_row` with the part of the
+/// rows that is done.
+pub(crate) fn papers(quick: bool, on_row: impl Fn(f64)) -> Result<Vec<Cell>> {
+    let settings = match quick {
+        true => Settings { rounds: 1, turn_ms: 30, quick },
+        false => Settings { rounds: 5, turn_ms: 150, quick },
+    };
+    let world = World::new(quick)?;
+    let rows = rows::papers(quick);
+    let mut cells = Vec::new();
+    for (at, row) in rows.iter().enumerate() {
+        cells.extend(measure::alternate(row.as_ref(), &world, &settings, |_| true));
+        on_row((at + 1) as f64 / rows.len() as f64);
+    }
+    Ok(cells)
+}
+
+/// Measures, prints the tables, and returns the content of the JSON file.
 pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     let machine = Machine::here();
     let mut settings = match quick {
@@ -81,7 +111,8 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
         return Ok(Outcome { machine, settings, cells: Vec::new(), reach: Vec::new() });
     }
     if quick && !sojourn_lab::net::is_possible() {
-        // The smoke test of a machine without the rights.
+        // A quick run is a smoke test and has to succeed on a machine without the rights to make
+        // hosts.
         println!("{}", crate::reach::render(&[]));
         return Ok(Outcome { machine, settings, cells: Vec::new(), reach: Vec::new() });
     }

@@ -1,4 +1,4 @@
-//! The targets of the project against what this run measured.
+//! The targets of the project, with the results of this run.
 
 use serde::Serialize;
 
@@ -7,21 +7,21 @@ use crate::table::Table;
 /// One target.
 #[derive(Debug, Serialize)]
 pub(crate) struct Reach {
-    /// What was promised.
+    /// The target in words.
     pub(crate) target: String,
-    /// What was measured, for people.
+    /// The measured value, for the table.
     pub(crate) measured: String,
-    /// `None`: the rows it needs were not there.
+    /// True if the target is reached; `None` if the rows for it were not measured.
     pub(crate) reached: Option<bool>,
 }
 
 impl Reach {
-    /// `a / b` must be at most `limit`.
+    /// Judges the target that `a / b` is at most `limit`.
     pub(crate) fn at_most(target: String, a: Option<f64>, b: Option<f64>, limit: f64) -> Self {
         Self::judge(target, a, b, |ratio| ratio <= limit)
     }
 
-    /// `a / b` must be at least `limit`.
+    /// Judges the target that `a / b` is at least `limit`.
     pub(crate) fn at_least(target: String, a: Option<f64>, b: Option<f64>, limit: f64) -> Self {
         Self::judge(target, a, b, |ratio| ratio >= limit)
     }
@@ -37,7 +37,7 @@ impl Reach {
     }
 }
 
-/// The closing table of a run.
+/// Formats the closing table of a run.
 pub(crate) fn render(reach: &[Reach]) -> String {
     let mut table = Table::new(["target", "measured", "reached"]);
     for one in reach {

@@ -1,6 +1,6 @@
 //! Medians and percentiles over samples. Pure.
 
-/// The value at `fraction` (0 to 1) of `sorted`, nearest rank; 0 for no samples.
+/// Returns the value at `fraction` (0 to 1) of `sorted`, by nearest rank; 0 for no samples.
 pub(crate) fn percentile(sorted: &[f64], fraction: f64) -> f64 {
     if sorted.is_empty() {
         return 0.0;
@@ -9,7 +9,8 @@ pub(crate) fn percentile(sorted: &[f64], fraction: f64) -> f64 {
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
-/// The middle value; the mean of the two middle ones for an even count; 0 for no samples.
+/// Returns the middle value, or the mean of the two middle values for an even count; 0 for no
+/// samples.
 pub(crate) fn median(samples: &[f64]) -> f64 {
     let sorted = sorted(samples);
     match sorted.len() {
@@ -19,7 +20,7 @@ pub(crate) fn median(samples: &[f64]) -> f64 {
     }
 }
 
-/// A sorted copy.
+/// Returns a sorted copy.
 pub(crate) fn sorted(samples: &[f64]) -> Vec<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Plain text tables: first column to the left, the others to the right.
+//! Plain text tables: the first column is aligned to the left, the others to the right.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// With these headings.
+    /// Makes an empty table with these headings.
     pub(crate) fn new<S: Into<String>>(head: impl IntoIterator<Item = S>) -> Self {
         Self { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
@@ -19,7 +19,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The text, with a rule under the headings.
+    /// Formats the table, with a rule under the headings.
     pub(crate) fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).chain([self.head.len()]).max().unwrap_or(0);
         let width = |column: usize| {
@@ -50,7 +50,7 @@ fn line(text: &mut String, cells: &[String], widths: &[usize]) {
     let _ = writeln!(text, "{}", out.trim_end());
 }
 
-/// Nanoseconds with a unit that keeps three digits.
+/// Formats nanoseconds with three digits and a unit.
 pub(crate) fn duration(ns: f64) -> String {
     match ns {
         ns if ns < 100.0 => format!("{ns:.1} ns"),
@@ -62,7 +62,7 @@ pub(crate) fn duration(ns: f64) -> String {
     }
 }
 
-/// Bytes with a binary unit.
+/// Formats bytes with a binary unit.
 pub(crate) fn bytes(count: usize) -> String {
     match count {
         n if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{} MiB", n >> 20),
@@ -71,7 +71,7 @@ pub(crate) fn bytes(count: usize) -> String {
     }
 }
 
-/// `a / b` for people; a dash if there is nothing to divide by.
+/// Formats `a / b`; a dash if either is zero.
 pub(crate) fn ratio(a: f64, b: f64) -> String {
     if b > 0.0 && a > 0.0 { format!("{:.2}", a / b) } else { "-".into() }
 }

@@ -1,12 +1,13 @@
 //! `sojourn-bench udp`: round trips of datagrams through the UDP server of 1992, beside the
-//! kernel's UDP, all over the loopback interface of this host.
+//! kernel's UDP, over the loopback interface of this host.
 //!
-//! Rows are those of the paper's table 1 that have an equal here; `world` has the processes of
-//! each. Ways take turns within a round, and a cell is the median of its rounds. Which processors
-//! are best depends on how many threads have to run at a time, so every way is measured with its
-//! ends on one processor, on two, and with all of it on one, and judged by its best.
+//! The rows are those of the paper's table 1 that can be built here; `world` has the processes of
+//! each. Ways take turns within a round, and a cell is the median of its rounds. The best placement
+//! depends on the number of threads that have to run at a time. So every way is measured with its
+//! ends on one processor, on two, and with all its processes on one, and is judged by its best
+//! placement.
 
-mod world;
+pub(crate) mod world;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -17,20 +18,20 @@ use crate::reach::Reach;
 use crate::stats::median;
 use crate::table::{Table, duration, ratio};
 
-/// One way to wait, place, size.
+/// One way with one way of waiting, placement and size.
 #[derive(Debug, Serialize)]
-struct Cell {
-    way: Way,
-    placement: Placement,
-    waiting: Waiting,
-    bytes: usize,
-    /// Median of the rounds, nanoseconds a round trip; `None` if it could not be measured.
-    ns: Option<f64>,
-    /// Each round's.
-    rounds: Vec<f64>,
+pub(crate) struct Cell {
+    pub(crate) way: Way,
+    pub(crate) placement: Placement,
+    pub(crate) waiting: Waiting,
+    pub(crate) bytes: usize,
+    /// Median of the rounds, in nanoseconds per round trip; `None` if it could not be measured.
+    pub(crate) ns: Option<f64>,
+    /// The nanoseconds per round trip of each round.
+    pub(crate) rounds: Vec<f64>,
 }
 
-/// Everything one run found out: the JSON file.
+/// The results of one run: the JSON file.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
     machine: Machine,
@@ -39,24 +40,38 @@ pub(crate) struct Outcome {
     reach: Vec<Reach>,
 }
 
-/// What to measure.
+/// Options of a run.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Choice {
-    /// Run before all others (SCHED_FIFO), for some ten seconds: on a machine that others use at
-    /// the same time. Takes CAP_SYS_NICE.
+    /// Runs before all other processes (SCHED_FIFO), for some ten seconds: for a machine that
+    /// others use at the same time. Needs CAP_SYS_NICE.
     #[arg(long)]
     real_time: bool,
 }
 
-const SIZES: [usize; 2] = [1, 1024];
+pub(crate) const SIZES: [usize; 2] = [1, 1024];
 
-/// Measures, prints, and returns what goes into the JSON file.
+/// Returns the number of rounds, and of round trips in each.
+fn extent(quick: bool) -> (usize, u32) {
+    if quick { (1, 20) } else { (15, 400) }
+}
+
+/// Measures without printing.
+pub(crate) fn cells(quick: bool) -> Vec<Cell> {
+    let (rounds, trips) = extent(quick);
+    let of = |waiting| {
+        SIZES.map(|bytes| alternate(&Trial { waiting, bytes, trips }, rounds)).into_iter().flatten()
+    };
+    Waiting::ALL.into_iter().flat_map(of).collect()
+}
+
+/// Measures, prints the tables, and returns the content of the JSON file.
 pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     let machine = Machine::here();
     if choice.real_time {
         crate::os::before_all_others()?;
     }
-    let (rounds, trips) = if quick { (1, 20) } else { (15, 400) };
+    let (rounds, trips) = extent(quick);
     println!(
         "Round trips of datagrams over loopback on {}, {} processors. Published: of the kernel's.\n",
         machine.processor, machine.processors
@@ -75,7 +90,7 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     Ok(Outcome { machine, real_time: choice.real_time, cells, reach })
 }
 
-/// Every way at every placement, by turns.
+/// Measures every way at every placement; they take turns within each round.
 fn alternate(trial: &Trial, rounds: usize) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for way in Way::ALL {
@@ -114,8 +129,8 @@ fn table(cells: &[Cell]) -> String {
     table.render()
 }
 
-/// A way's time at its best placement.
-fn best<'c>(cells: impl IntoIterator<Item = &'c Cell>, way: Way) -> Option<f64> {
+/// Returns the time of a way at its best placement.
+pub(crate) fn best<'c>(cells: impl IntoIterator<Item = &'c Cell>, way: Way) -> Option<f64> {
     let of_way = cells.into_iter().filter(|cell| cell.way == way);
     of_way.filter_map(|cell| cell.ns).min_by(f64::total_cmp)
 }

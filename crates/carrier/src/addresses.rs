@@ -1,5 +1,7 @@
-//! This host's own addresses and the interfaces that they are on, for UDP sockets that are bound to
-//! an address or to all.
+//! This host's own addresses and their interfaces, for UDP sockets that are bound to an address or
+//! to all.
+//!
+//! Not here: the choice of an interface (`datagrams`).
 #![allow(unsafe_code, reason = "getifaddrs(3), which rustix does not have")]
 
 use core::ffi::CStr;
@@ -9,17 +11,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// An address of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Own {
-    /// Name of its interface.
+    /// The name of its interface.
     pub(crate) interface: String,
     pub(crate) ip: IpAddr,
 }
 
-/// All addresses of interfaces that are up and lead to other hosts, in the network namespace of the
-/// calling thread. Addresses that mean something on one link only are left out: a sender's name
-/// would have to say which.
+/// Lists the addresses of interfaces that are up and lead to other hosts, in the network namespace
+/// of the calling thread. Link-local addresses are left out: a sender's address would need a scope
+/// (RFC 4007).
 ///
 /// # Errors
-/// The kernel's.
+/// Those of getifaddrs(3).
 pub(crate) fn own() -> Result<Vec<Own>, Errno> {
     let mut list: *mut libc::ifaddrs = core::ptr::null_mut();
     // SAFETY: `list` is ours to be written.

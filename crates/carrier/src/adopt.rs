@@ -1,41 +1,45 @@
-//! Sessions of a server before this one: taken over from its keeper, or brought to an end.
+//! Sessions of the server before this one: adopted from its keeper, or brought to an end.
 //!
 //! # Theory of operation
-//! What the keeper holds comes from a server, not from a program: socket, region, record (sealed),
-//! inbox, numbers. Even so each session is looked at: the socket must be of the record's addresses,
+//! The keeper's holdings come from a server, not from a program: socket, region, record (sealed),
+//! inbox, numbers. Even so each session is checked: the socket must have the record's addresses,
 //! and the filter must have a rule for it that names the owner in its label. Then the session is as
 //! it was, and its library, which has gone on all the time, may give it back by its token. A
-//! library that registers its side (`session::adopt` of the interface) is told of other ways from
-//! then on.
+//! library that registers its side (`session::adopt` of the interface) is told of other next hops
+//! from then on.
 //!
-//! A session that its library had not taken up when the server died goes home at once; one whose
-//! program has died meanwhile, too, with what its rings hold. What the filter has beyond that is
-//! nobody's, and becomes the kernel's. Not here: the keeper (`keeping`). Read
-//! `docs/understand/moves.md`.
+//! A session that its library had not claimed when the server died goes home at once. So does a
+//! session whose program has died meanwhile, with the bytes that its rings hold. Other rules of the
+//! filter are nobody's, and their packets become the kernel's. Not here: the keeper (`keeping`).
+//! Read `docs/understand/moves.md`.
 
-use crate::carrier::{Carrier, Entry, INBOX, Kept, Lent, PROGRAM, Phase, Place, later};
-use crate::datagrams::{Lodger, Plan};
+use crate::carrier::{Carrier, INBOX, PROGRAM};
+use crate::clock::later;
 use crate::export::addresses;
-use crate::keeping::{Label, Left, OfDatagrams};
-use crate::metastate::Way;
+use crate::keeping::Left;
+use crate::label::{Kept, Label, OfDatagrams};
+use crate::metastate::NextHop;
+use crate::plan::UdpPlan;
+use crate::session::{Delegated, JoinedEnds, Phase, Session, UdpDelegated};
 use crate::sessions::Adopted;
-use crate::too_big::Path;
+use crate::too_big::PathMtu;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::SessionRecord;
-use sojourn_pump::{now, parcel};
-use sojourn_session::InboxT;
+use sojourn_pump::{now, sealed};
+use sojourn_session::{InboxT, ReasonT};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use sojourn_wire::Protocol;
 use std::collections::{HashMap, HashSet};
 
-/// A library that sends a session home waits so long for a server (microseconds), and a little.
+/// How long a session on its way home is waited for (microseconds): a library waits a little less
+/// for a server.
 const HOME_LIMIT_US: u64 = 7_000_000;
 
-/// Why a session is not adopted.
+/// The reason why a session is not adopted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum AdoptError {
     #[error("the keeper has not everything of it")]
@@ -48,7 +52,7 @@ enum AdoptError {
     Memory,
 }
 
-/// A session as the keeper has it.
+/// A session's holdings at the keeper.
 struct Found {
     socket: OwnedFd,
     record: SessionRecord,
@@ -57,14 +61,14 @@ struct Found {
     inbox: [Descriptor; 3],
 }
 
-/// Reads what there is of a session; the order is that of `Kept::fds`.
+/// Reads the holdings of a session, in the order of `Kept::fds`.
 fn found(fds: Vec<OwnedFd>) -> Result<Found, AdoptError> {
     let fds = <[OwnedFd; 6]>::try_from(fds).map_err(|_| AdoptError::Incomplete)?;
     let [socket, file, region, memory, ready, attention] = fds;
-    let record = parcel::open(&file).map_err(|_| AdoptError::Incomplete)?;
+    let record = sealed::open(&file).map_err(|_| AdoptError::Incomplete)?;
     let remote = record.remote.ok_or(AdoptError::OtherSession)?;
-    // One that its program has taken for reset, or that was being put back, has no addresses any
-    // more: those of the record say whose rule there is, and nothing is put into it.
+    // A socket that its program has taken for reset, or that was being put back, has no addresses
+    // any more. Then those of the record find the rule, and nothing is put into the socket.
     if addresses(socket.as_fd()).is_ok_and(|found| found != (record.local, remote)) {
         return Err(AdoptError::OtherSession);
     }
@@ -74,25 +78,25 @@ fn found(fds: Vec<OwnedFd>) -> Result<Found, AdoptError> {
     Ok(Found { socket, record, key, region: region.into(), inbox })
 }
 
-/// A UDP socket's session as the keeper has it.
+/// The holdings of a UDP socket's session at the keeper.
 struct FoundDatagrams {
     record: SessionRecord,
     region: Descriptor,
     inbox: [Descriptor; 3],
-    /// The carrier's of the server before.
+    /// The inbox of the carrier before this one.
     own: [Descriptor; 3],
 }
 
 fn found_datagrams(fds: Vec<OwnedFd>) -> Result<FoundDatagrams, AdoptError> {
     let fds = <[OwnedFd; 8]>::try_from(fds).map_err(|_| AdoptError::Incomplete)?;
     let [file, region, memory, ready, attention, own_memory, own_ready, own_attention] = fds;
-    let record = parcel::open(&file).map_err(|_| AdoptError::Incomplete)?;
+    let record = sealed::open(&file).map_err(|_| AdoptError::Incomplete)?;
     let inbox = [memory, ready, attention].map(Descriptor::from);
     let own = [own_memory, own_ready, own_attention].map(Descriptor::from);
     Ok(FoundDatagrams { record, region: region.into(), inbox, own })
 }
 
-/// Whether a process has ended; one that the keeper does not know has.
+/// Returns true if a process has ended; one that the keeper does not know counts as ended.
 fn has_ended(program: Option<&OwnedFd>) -> bool {
     let Some(program) = program else { return true };
     let mut set = [PollFd::new(program, PollFlags::IN)];
@@ -101,7 +105,7 @@ fn has_ended(program: Option<&OwnedFd>) -> bool {
 }
 
 impl Carrier {
-    /// Takes over what an earlier server has left, if there was one.
+    /// Adopts the sessions that an earlier server has left, if there was one.
     pub(crate) fn adopt_all(&mut self) {
         let left = match self.links.keeping.take_over() {
             Ok(Some(left)) => left,
@@ -137,9 +141,9 @@ impl Carrier {
                 }
             }
         }
-        let keys: HashSet<Key> = self.entries.values().flat_map(Entry::keys).collect();
-        for stray in self.links.drop_strays(&|key| keys.contains(key)) {
-            self.sessions.warn(format_args!("{stray} was nobody's: it is the kernel's again"));
+        let keys: HashSet<Key> = self.table.values().flat_map(Session::keys).collect();
+        for unclaimed in self.links.drop_unclaimed(&|key| keys.contains(key)) {
+            self.sessions.warn(format_args!("{unclaimed} was nobody's: it is the kernel's again"));
         }
         let taken = adopted.len();
         self.sessions
@@ -165,15 +169,24 @@ impl Carrier {
         let local = self.last_local;
         let what = Adopted::Socket(socket.as_fd());
         self.sessions.adopt(local, what, label.stream, label.side, region.clone());
-        // What its library was told last is not known: it is told anew when it registers.
-        let way = Way { interface: label.interface, name, link: None, mtu: 0 };
-        let lent = Lent {
+        // The next hop that the library was told last is not known: it is told anew when it
+        // registers.
+        let next_hop = NextHop { interface: label.interface, name, link: None, mtu: 0 };
+        let delegated = Delegated {
             socket,
             stream,
+            ends: JoinedEnds {
+                own_inbox: 0,
+                own_slot: 0,
+                peer_inbox: id,
+                peer_slot: slot,
+                peer_pid: label.pid,
+                peer_process: Descriptor::NONE,
+            },
             record,
             token: label.token,
-            way,
-            path: Path::new(now()),
+            next_hop,
+            path: PathMtu::new(now()),
             link: label.link,
             port: label.port,
             is_cut: true,
@@ -182,22 +195,14 @@ impl Carrier {
             is_known: false,
             home_by: None,
         };
-        let place = Place {
-            own_inbox: 0,
-            own_slot: 0,
-            peer_inbox: id,
-            peer_slot: slot,
-            peer_pid: label.pid,
-            peer_process: Descriptor::NONE,
-        };
-        let entry = Entry::adopted(key, Phase::Lent(Box::new(lent)), None, place);
-        self.entries.insert(local, entry);
+        let phase = Phase::Delegated(Box::new(delegated));
+        self.table.insert(local, Session { key, phase });
         self.tokens.insert(label.token, local);
         self.flows.insert(key, local);
         Ok(local)
     }
 
-    /// The same for a UDP socket, which only its program has.
+    /// Adopts the session of a UDP socket, which only its program has.
     fn adopt_datagrams(
         &mut self,
         label: &Label,
@@ -206,10 +211,10 @@ impl Carrier {
     ) -> Result<u64, AdoptError> {
         let FoundDatagrams { record, region, inbox, own } = found_datagrams(fds)?;
         let name = self.links.name_of(label.interface).ok_or(AdoptError::Rule)?.to_owned();
-        let way = Way { interface: label.interface, name, link: None, mtu: 0 };
-        let plan = Plan::adopted(record, way.clone(), of_it, &self.links.keys_of(label));
+        let next_hop = NextHop { interface: label.interface, name, link: None, mtu: 0 };
+        let plan = UdpPlan::adopted(record, next_hop.clone(), of_it, &self.links.keys_of(label));
         let key = *plan.keys.first().ok_or(AdoptError::Rule)?;
-        let place = Place {
+        let ends = JoinedEnds {
             own_inbox: of_it.own_inbox,
             own_slot: of_it.own_slot,
             peer_inbox: label.peer_inbox,
@@ -217,12 +222,12 @@ impl Carrier {
             peer_pid: label.pid,
             peer_process: Descriptor::NONE,
         };
-        let stream = self.inboxes_of(&place, &inbox, &own).ok_or(AdoptError::Memory)?;
+        let stream = self.inboxes_of(&ends, &inbox, &own).ok_or(AdoptError::Memory)?;
         let stream = stream_of(label, &region, stream);
         let is_ruled = plan.keys.iter().all(|key| self.links.adopt_session(label, key));
         let (Some(stream), true) = (stream, is_ruled) else {
-            self.inboxes.close(place.own_inbox);
-            self.peer_inboxes.close(place.peer_inbox);
+            self.inboxes.close(ends.own_inbox);
+            self.peer_inboxes.close(ends.peer_inbox);
             return Err(if is_ruled { AdoptError::Memory } else { AdoptError::Rule });
         };
         self.last_local += 1;
@@ -230,27 +235,29 @@ impl Carrier {
         let (bound, remote) = (plan.local, plan.remote);
         let what = Adopted::Datagrams { cookie: of_it.cookie, local: bound, remote };
         self.sessions.adopt(local, what, label.stream, label.side, region.clone());
-        let lodger = Lodger {
+        self.slots.insert((ends.own_inbox, ends.own_slot), local);
+        self.flows.extend(plan.keys.iter().map(|key| (*key, local)));
+        let delegated = UdpDelegated {
             stream,
-            way,
+            ends,
+            next_hop,
             keys: plan.keys.clone(),
+            plan,
             kept: Kept { label: *label, region, inbox, own: Some(own) },
             is_known: false,
             is_told: false,
             home_by: None,
         };
-        self.slots.insert((place.own_inbox, place.own_slot), local);
-        self.flows.extend(lodger.keys.iter().map(|key| (*key, local)));
-        let phase = Phase::Datagrams(Box::new(lodger));
-        self.entries.insert(local, Entry::adopted(key, phase, Some(Box::new(plan)), place));
+        let phase = Phase::UdpDelegated(Box::new(delegated));
+        self.table.insert(local, Session { key, phase });
         self.tokens.insert(label.token, local);
         Ok(local)
     }
 
-    /// Opens the inboxes of an earlier server's session; the program's.
+    /// Opens the inboxes of an earlier server's session; returns the program's.
     fn inboxes_of(
         &mut self,
-        place: &Place,
+        ends: &JoinedEnds,
         inbox: &[Descriptor; 3],
         own: &[Descriptor; 3],
     ) -> Option<std::sync::Arc<sojourn_stream::Inbox>> {
@@ -258,33 +265,34 @@ impl Carrier {
             let [memory, ready, attention] = of_it.clone();
             InboxT { id, slot, memory, ready, attention }
         };
-        let (own, is_new) = self.inboxes.open(&named(place.own_inbox, place.own_slot, own))?;
+        let (own, is_new) = self.inboxes.open(&named(ends.own_inbox, ends.own_slot, own))?;
         if is_new {
-            // What the server before this one was asked to look at is looked at anyhow.
+            // The requests to the carrier before this one are dropped: all sessions are attended to
+            // anyhow.
             own.take_attention(&mut |_| {});
             let _ = self.watch(own.attention_fd(), INBOX);
         }
-        let peer = self.peer_inboxes.open(&named(place.peer_inbox, place.peer_slot, inbox));
+        let peer = self.peer_inboxes.open(&named(ends.peer_inbox, ends.peer_slot, inbox));
         if peer.is_none() {
-            self.inboxes.close(place.own_inbox);
+            self.inboxes.close(ends.own_inbox);
         }
         peer.map(|(peer, _)| peer)
     }
 
-    /// Sends home what is not carried by a living program.
+    /// Sends home the sessions that no living program carries.
     fn settle_adopted(&mut self, adopted: &[u64], programs: &HashMap<u32, OwnedFd>) {
         for local in adopted.iter().copied() {
-            let Some(entry) = self.entries.get_mut(&local) else { continue };
-            let (stream, kept, home_by) = match &mut entry.phase {
-                Phase::Lent(lent) => (&lent.stream, &lent.kept, &mut lent.home_by),
-                Phase::Datagrams(one) => (&one.stream, &one.kept, &mut one.home_by),
+            let Some(session) = self.table.get_mut(&local) else { continue };
+            let (stream, kept, home_by) = match &mut session.phase {
+                Phase::Delegated(one) => (&one.stream, &one.kept, &mut one.home_by),
+                Phase::UdpDelegated(one) => (&one.stream, &one.kept, &mut one.home_by),
                 _ => continue,
             };
             let is_dead = has_ended(programs.get(&kept.label.pid));
             if is_dead {
                 self.sessions.say(format_args!(
                     "{}: its program has ended while there was no server: the kernel ends it",
-                    entry.key
+                    session.key
                 ));
             }
             let ledger = stream.ledger();
@@ -293,19 +301,18 @@ impl Carrier {
                 continue;
             }
             if stream.is_frozen() {
-                // Its library is about to give it back, or has given up.
+                // The library is about to give the session back, or has given up.
                 *home_by = Some(later(now(), HOME_LIMIT_US));
             }
             self.attend(local);
         }
     }
 
-    /// Their ends are to be seen also where the server never hears of them.
+    /// Watches the programs of adopted sessions: the server may never hear of them.
     fn watch_programs(&mut self, programs: HashMap<u32, OwnedFd>) {
         for (pid, program) in programs {
-            let is_of =
-                |entry: &Entry| entry.place.as_ref().is_some_and(|place| place.peer_pid == pid);
-            if self.entries.values().any(is_of)
+            let is_of = |session: &Session| session.ends().is_some_and(|ends| ends.peer_pid == pid);
+            if self.table.values().any(is_of)
                 && self.watch(program.as_fd(), PROGRAM | u64::from(pid)).is_ok()
             {
                 self.programs.insert(pid, program);
@@ -313,38 +320,41 @@ impl Carrier {
         }
     }
 
-    /// A program with adopted sessions has ended.
+    /// Ends the sessions of a program with adopted sessions that has ended.
     pub(crate) fn program_ended(&mut self, pid: u32) {
         if let Some(program) = self.programs.remove(&pid) {
             let _ = rustix::event::epoll::delete(&self.set, &program);
         }
-        let is_its = |entry: &Entry| entry.kept().is_some_and(|kept| kept.label.pid == pid);
-        let its = self.entries.iter().filter(|(_, entry)| is_its(entry));
+        let is_its = |session: &Session| session.kept().is_some_and(|kept| kept.label.pid == pid);
+        let its = self.table.iter().filter(|(_, session)| is_its(session));
         its.map(|(local, _)| *local).collect::<Vec<_>>().into_iter().for_each(|l| self.end(l));
     }
 
-    /// A library has registered its side of an adopted session. It has shown the session's own
-    /// socket to the server; the number only tells a program that has the socket as well from the
-    /// one that carries it, and decides who has to give it back.
+    /// Notes that a library has registered its side of an adopted session. The library has shown
+    /// the session's own socket to the server. The process number only tells the program that
+    /// carries the session from another one that has the socket as well, and decides which of them
+    /// has to give it back.
     pub(crate) fn registered(&mut self, stream: u64, pid: u32) {
-        let is_it = |entry: &Entry| entry.kept().is_some_and(|kept| kept.label.stream == stream);
-        let Some((&local, entry)) = self.entries.iter_mut().find(|(_, entry)| is_it(entry)) else {
+        let is_it =
+            |session: &Session| session.kept().is_some_and(|kept| kept.label.stream == stream);
+        let mut all = self.table.iter_mut();
+        let Some((&local, session)) = all.find(|(_, session)| is_it(session)) else {
             return;
         };
-        let is_its = entry.kept().is_some_and(|kept| kept.label.pid == pid);
+        let is_its = session.kept().is_some_and(|kept| kept.label.pid == pid);
         if !is_its {
-            self.sessions.warn(format_args!("{}: process {pid} claims to carry it", entry.key));
+            self.sessions.warn(format_args!("{}: process {pid} claims to carry it", session.key));
         }
-        match &mut entry.phase {
-            Phase::Lent(lent) if is_its => lent.is_known = true,
-            Phase::Lent(lent) => lent.call_home(),
-            Phase::Datagrams(lodger) if is_its => lodger.is_known = true,
-            Phase::Datagrams(lodger) => lodger.call_home(),
+        match &mut session.phase {
+            Phase::Delegated(delegated) if is_its => delegated.is_known = true,
+            Phase::Delegated(delegated) => delegated.call_home(ReasonT::SeveralHolders),
+            Phase::UdpDelegated(delegated) if is_its => delegated.is_known = true,
+            Phase::UdpDelegated(delegated) => delegated.call_home(ReasonT::SeveralHolders),
             _ => {}
         }
         match is_its {
             true => {
-                self.look_at_way(local);
+                self.look_at_next_hop(local);
                 // The rules may have changed while there was no server.
                 self.judge(local);
             }
@@ -352,22 +362,22 @@ impl Carrier {
         }
     }
 
-    /// The keeper has gone, and what it held: another one is told everything.
+    /// Starts another keeper after the loss of one, and tells it everything.
     pub(crate) fn keep_anew(&mut self) {
         self.sessions
             .warn(format_args!("the keeper of sessions has ended: another one is started"));
         self.links.keep_anew();
-        for entry in self.entries.values() {
-            let (record, socket) = match (&entry.phase, &entry.plan) {
-                (Phase::Lent(lent), _) => (&lent.record, Some(&lent.socket)),
-                (Phase::Datagrams(_), Some(plan)) => (&plan.record, None),
+        for session in self.table.values() {
+            let (record, socket) = match &session.phase {
+                Phase::Delegated(delegated) => (&delegated.record, Some(&delegated.socket)),
+                Phase::UdpDelegated(delegated) => (&delegated.plan.record, None),
                 _ => continue,
             };
-            if let (Some(kept), Ok(record)) = (entry.kept(), parcel::pack(record)) {
-                let place = entry.place.as_ref().and_then(|place| place.peer_process.as_fd());
-                // Of one that was adopted the keeper before has told it.
+            if let (Some(kept), Ok(record)) = (session.kept(), sealed::pack(record)) {
+                let joined = session.ends().and_then(|ends| ends.peer_process.as_fd());
+                // The program of an adopted session is known from the earlier keeper.
                 let adopted = self.programs.get(&kept.label.pid).map(AsFd::as_fd);
-                self.links.keeping.hold(kept, place.or(adopted), socket, record.as_fd());
+                self.links.keeping.hold(kept, joined.or(adopted), socket, record.as_fd());
             }
         }
     }

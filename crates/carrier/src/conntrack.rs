@@ -1,13 +1,14 @@
-//! What the kernel's connection tracking has of a session: whether it translates the session's
-//! addresses, and leave for it to come home.
+//! The kernel's connection tracking, as far as it concerns sessions: whether the kernel translates
+//! a session's addresses, and leave for the session to come home.
 //!
 //! While a session is away its packets go past the kernel's stack, and past the tracking. Two
-//! things follow. A session whose addresses or ports the kernel translates on their way (NAT) would
-//! say untranslated ones on the wire: it stays in the kernel. And of one that comes home the
-//! tracking knows the windows of long ago: a firewall that drops what is not valid would drop all
-//! of it. So before it goes the tracking is told to take any sequence number of that connection, as
-//! `nf_conntrack_tcp_be_liberal` would for all (`IP_CT_TCP_FLAG_BE_LIBERAL`). A kernel without
-//! tracking, or without its netlink, has nothing to say. nfnetlink's formats:
+//! things follow. A session whose addresses or ports the kernel translates (NAT) would send
+//! untranslated ones on the wire: it stays in the kernel. And of a session that comes home the
+//! tracking knows only old windows: a firewall that drops invalid packets would drop all of its
+//! packets. So before a session leaves, the tracking is told to accept any sequence number of that
+//! connection (`IP_CT_TCP_FLAG_BE_LIBERAL`), as `nf_conntrack_tcp_be_liberal` would for all
+//! connections. A kernel without tracking, or without its netlink, has nothing to say. Not here:
+//! rules of packet filters (`firewalls`). nfnetlink's formats:
 //! `linux/netfilter/nfnetlink_conntrack.h`.
 
 use rustix::fd::OwnedFd;
@@ -17,47 +18,48 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use sojourn_filter::Key;
 use std::net::{IpAddr, SocketAddr};
 
-/// `NFNL_SUBSYS_CTNETLINK` with `IPCTNL_MSG_CT_NEW`, which also changes, and `IPCTNL_MSG_CT_GET`.
+/// `IPCTNL_MSG_CT_NEW`, which also changes a connection, and `IPCTNL_MSG_CT_GET`, of the subsystem
+/// `NFNL_SUBSYS_CTNETLINK`.
 const CHANGE: u16 = 1 << 8;
 const GET: u16 = 1 << 8 | 1;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NLMSG_ERROR: u16 = 2;
-/// Of a netlink header, and of it with nfnetlink's.
+/// Bytes of a netlink header, and of that with nfnetlink's.
 const HEADER: usize = 16;
 const HEADERS: usize = HEADER + 4;
 const NESTED: u16 = 1 << 15;
 
-/// `CTA_*` of a connection: the tuple of whoever began it, which is looked up in both directions;
-/// status; the protocol's own.
+/// `CTA_*` of a connection: the tuple of the side that began it, which the kernel looks up in both
+/// directions; the status; the protocol's own attributes.
 const TUPLE: u16 = 1;
 const STATUS: u16 = 3;
 const PROTOINFO: u16 = 4;
-/// Within a tuple.
+/// Attributes within a tuple.
 const TUPLE_IP: u16 = 1;
 const TUPLE_PROTO: u16 = 2;
 /// `IPS_SRC_NAT`, `IPS_DST_NAT`.
 const TRANSLATED: u32 = 1 << 4 | 1 << 5;
 /// `IPS_ASSURED`: packets have gone both ways.
 const ASSURED: u32 = 1 << 2;
-/// `CTA_PROTOINFO_TCP`, and within it the flags of both directions; each is a byte of flags and one
-/// that says which count.
+/// `CTA_PROTOINFO_TCP`, and within it the flags of both directions: a byte of flags, and a mask of
+/// those that count.
 const PROTOINFO_TCP: u16 = 1;
 const FLAGS: [u16; 2] = [4, 5];
 const LIBERAL: [u8; 2] = [8, 8];
 
 const ANSWER_MAX: usize = 8 * 1024;
 
-/// What the tracking says of a connection.
+/// The tracking's knowledge of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// Its addresses or ports are translated.
+    /// The kernel translates the connection's addresses or ports.
     pub(crate) is_translated: bool,
-    /// Its next packets are in the state `established`.
+    /// The connection's next packets are in the state `established`.
     pub(crate) is_established: bool,
 }
 
-/// Asks and tells the tracking of the network namespace in which it was made.
+/// The tracking of the network namespace in which this was made.
 #[derive(Debug)]
 pub(crate) struct Conntrack {
     socket: OwnedFd,
@@ -65,7 +67,7 @@ pub(crate) struct Conntrack {
 }
 
 impl Conntrack {
-    /// `None`: this kernel has none that can be asked.
+    /// Connects to the tracking; `None` if this kernel has none that can be asked.
     pub(crate) fn new() -> Option<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
@@ -75,7 +77,7 @@ impl Conntrack {
         Some(Self { socket, sequence: 0 })
     }
 
-    /// What is known of that session; nothing of one that is not tracked.
+    /// Asks for the standing of a session; an untracked one has the default.
     pub(crate) fn standing(&mut self, key: &Key) -> Standing {
         let Some(remote) = key.remote() else { return Standing::default() };
         let question = Message::new(GET, key.local().ip()).tuple(key.local(), remote);
@@ -83,7 +85,7 @@ impl Conntrack {
         Standing { is_translated: status & TRANSLATED != 0, is_established: status & ASSURED != 0 }
     }
 
-    /// From now on any sequence number of that session is as good as another.
+    /// Has the tracking accept any sequence number of that session from now on.
     pub(crate) fn let_be(&mut self, key: &Key) {
         let Some(remote) = key.remote() else { return };
         let change = Message::new(CHANGE, key.local().ip()).tuple(key.local(), remote);
@@ -92,18 +94,19 @@ impl Conntrack {
                 FLAGS.into_iter().fold(tcp, |tcp, direction| tcp.put(direction, &LIBERAL))
             })
         });
-        // Mostly there is no such connection, because nobody has wanted any to be tracked.
+        // As a rule there is no such connection, because no rule asks for tracking.
         let _ = self.ask(change);
     }
 
-    /// The attributes of the kernel's answer.
+    /// Sends a message, and gives the attributes of the kernel's answer.
     fn ask(&mut self, message: Message) -> Result<Vec<u8>, Errno> {
         self.sequence = self.sequence.wrapping_add(1);
         let bytes = message.finish(self.sequence);
         rustix::net::send(&self.socket, &bytes, SendFlags::empty())?;
         let mut answer = vec![0; ANSWER_MAX];
         loop {
-            // The kernel has answered before `send` came back.
+            // The kernel answers before `send` returns (`netlink_unicast_kernel`), so this does not
+            // block.
             let (len, _) = rustix::net::recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
             match read(answer.get(..len).unwrap_or_default()) {
                 Some((sequence, result)) if sequence == self.sequence => {
@@ -115,7 +118,8 @@ impl Conntrack {
     }
 }
 
-/// A message being written. All numbers but those of netlink's own headers are in network order.
+/// A message being written. All numbers but those of netlink's own headers are in network byte
+/// order.
 struct Message(Vec<u8>);
 
 impl Message {
@@ -145,7 +149,8 @@ impl Message {
         message
     }
 
-    /// The connection by which this host says `local` to `remote`, whoever began it.
+    /// Adds the tuple of the connection over which this host sends from `local` to `remote`,
+    /// whichever side began it.
     fn tuple(self, local: SocketAddr, remote: SocketAddr) -> Self {
         let first = if local.is_ipv4() { 1 } else { 3 };
         self.nested(TUPLE, |tuple| {
@@ -172,9 +177,8 @@ impl Message {
     }
 }
 
-/// The sequence number of an answer, and its attributes or the error that it is. `None`: it is
-/// none.
-fn read(answer: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
+/// Parses an answer: its sequence number, and its attributes or error. `None` if it is malformed.
+pub(crate) fn read(answer: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     let sequence = word(8)?;
@@ -183,11 +187,17 @@ fn read(answer: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
         return Some((sequence, Ok(answer.get(HEADERS..end)?)));
     }
     let code = word(HEADER)?.cast_signed().wrapping_neg();
-    Some((sequence, if code == 0 { Ok(&[]) } else { Err(Errno::from_raw_os_error(code)) }))
+    // Code 0 is the acknowledgement (netlink(7), `NLMSG_ERROR`).
+    Some((sequence, if code == 0 { Ok(&[]) } else { Err(errno(code)) }))
 }
 
-/// The status among a connection's attributes.
-fn status(mut attributes: &[u8]) -> u32 {
+/// Returns the error of that number; `EBADMSG` for a number that is no error.
+fn errno(code: i32) -> Errno {
+    if (1..4096).contains(&code) { Errno::from_raw_os_error(code) } else { Errno::BADMSG }
+}
+
+/// Finds the status among a connection's attributes; 0 if there is none.
+pub(crate) fn status(mut attributes: &[u8]) -> u32 {
     while let Some((head, _)) = attributes.split_first_chunk::<4>() {
         let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
         let name = u16::from_ne_bytes([head[2], head[3]]) & !NESTED;
@@ -196,6 +206,7 @@ fn status(mut attributes: &[u8]) -> u32 {
         {
             return u32::from_be_bytes(value);
         }
+        // A length of less than its own header must not stop the walk.
         let next = len.next_multiple_of(4).max(4);
         attributes = attributes.get(next..).unwrap_or_default();
     }

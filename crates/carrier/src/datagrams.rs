@@ -1,18 +1,25 @@
-//! UDP sockets: the carrier's part in their moves.
+//! The carrier's part in the moves of UDP sockets.
 //!
-//! There is nothing to be taken out of a UDP socket: it stays as it is and goes on receiving what
-//! the filter lets pass (fragments, multicast, this host's own datagrams, errors). Away are only
-//! its plain datagrams from other hosts, by one interface. On the way home the datagrams that the
-//! program has not read are said to the kernel again (`replay`), so that whoever has the socket
-//! next finds them there. Read `docs/understand/moves.md`, "UDP", then `carrier` and `moves`.
+//! Nothing is taken out of a UDP socket: it stays as it is, and goes on receiving what the filter
+//! lets pass (fragments, multicast, this host's own datagrams, errors). Only its plain datagrams
+//! from other hosts, by one interface, bypass the kernel. On the way home the datagrams that the
+//! program has not read are given to the kernel again (`replay`), so that the next user of the
+//! socket finds them there. Not here: TCP sessions (`moves`). Read `docs/understand/moves.md`,
+//! "UDP", then `carrier` and `moves`.
 
 use crate::addresses::{self, Own};
-use crate::carrier::{Carrier, Entry, Joined, Kept, Phase, Place, later};
-use crate::keeping::{Label, OfDatagrams};
+use crate::carrier::Carrier;
+use crate::clock::later;
+use crate::label::{Kept, Label, OfDatagrams};
 use crate::links::{LinkError, Ticket};
-use crate::metastate::Way;
-use crate::moves::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, grace, hop_of, token};
+use crate::metastate::NextHop;
+use crate::next_hop::hop_of;
+use crate::plan::{UdpPlan, is_its};
+use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, grace};
 use crate::replay;
+use crate::session::{
+    JoinedEnds, JoinedStream, Outcome, Phase, Session, UdpDelegated, UdpWaiting, token,
+};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{SocketAddrAny, SocketType, sockopt};
 use sojourn_filter::Key;
@@ -24,99 +31,18 @@ use sojourn_stream::Stream;
 use sojourn_wire::{FlowKey, Protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What a session is to have.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) local: SocketAddr,
-    pub(crate) remote: Option<SocketAddr>,
-    /// The interface; of its link addresses and packet size nothing is used.
-    pub(crate) way: Way,
-    /// What the filter is to turn away from the kernel.
-    pub(crate) keys: Vec<Key>,
-    /// Where the socket stands; nobody has sent to it by this way yet.
-    pub(crate) record: SessionRecord,
-    /// The socket's, for ever.
-    pub(crate) cookie: u64,
-    /// An unconnected socket of both families.
-    pub(crate) is_both: bool,
-}
-
-impl Plan {
-    /// That of a session of an earlier server; `ruled`: what the filter has for its program.
-    pub(crate) fn adopted(
-        record: SessionRecord,
-        way: Way,
-        of_it: &OfDatagrams,
-        ruled: &[Key],
-    ) -> Self {
-        let (local, remote) = (record.local, record.remote);
-        let OfDatagrams { cookie, is_both, .. } = *of_it;
-        let is_its = |key: &&Key| {
-            key.protocol() == Protocol::Udp
-                && key.local().port() == local.port()
-                && key.remote() == remote
-                && is_its(local.ip(), is_both, key.local().ip())
-        };
-        let keys = ruled.iter().filter(is_its).copied().collect();
-        Self { local, remote, way, keys, record, cookie, is_both }
-    }
-
-    /// What of it the next server has to know.
-    fn of_it(&self, place: &Place) -> OfDatagrams {
-        let (own_inbox, own_slot) = (place.own_inbox, place.own_slot);
-        OfDatagrams { cookie: self.cookie, is_both: self.is_both, own_inbox, own_slot }
-    }
-}
-
-/// A session whose library carries it.
-pub(crate) struct Lodger {
-    pub(crate) stream: Stream,
-    pub(crate) way: Way,
-    /// Those that are the library's still.
-    pub(crate) keys: Vec<Key>,
-    pub(crate) kept: Kept,
-    /// Its library can be told things: of an adopted session, once it has registered.
-    pub(crate) is_known: bool,
-    /// Its library was told that its datagrams are the kernel's.
-    pub(crate) is_told: bool,
-    /// It was adopted on its way home: its library may not be able to say that it is over.
-    pub(crate) home_by: Option<Instant>,
-}
-
-impl Lodger {
-    /// A session whose library is known.
-    fn new(stream: Stream, way: Way, keys: Vec<Key>, kept: Kept) -> Self {
-        Self { stream, way, keys, kept, is_known: true, is_told: false, home_by: None }
-    }
-
-    /// Its library is to let go of it.
-    pub(crate) fn call_home(&self) {
-        self.stream.freeze();
-        self.stream.attention();
-        self.stream.ring_peer();
-    }
-}
-
-/// Whether it is a UDP socket that was handed in.
+/// Returns true if the server has given a UDP socket.
 pub(crate) fn is_of_datagrams(socket: &OwnedFd) -> bool {
     sockopt::socket_type(socket) == Ok(SocketType::DGRAM)
 }
 
-/// IPv4 addresses in IPv6 form as IPv4; without flow label.
+/// Returns an address with IPv4-mapped IPv6 addresses as IPv4, and without flow label.
 fn canonical(any: SocketAddrAny) -> Option<SocketAddr> {
     let address = SocketAddr::try_from(any).ok()?;
     Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
 }
 
-/// Whether a socket that is bound there has what comes for this address of the host's.
-fn is_its(bound: IpAddr, is_both: bool, ip: IpAddr) -> bool {
-    match bound.is_unspecified() {
-        true => ip.is_ipv4() == bound.is_ipv4() || is_both,
-        false => ip == bound,
-    }
-}
-
-/// An address as the interface has it.
+/// Returns an address in the interface's form.
 fn told(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
@@ -129,25 +55,27 @@ impl Carrier {
         let what = OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true };
         let plan = self.plan(socket.as_fd());
         self.update_rules(now());
-        let is_filtered =
-            |plan: &Plan| plan.keys.iter().any(|key| self.is_filtered(key, Some(&plan.way)));
+        let is_filtered = |plan: &UdpPlan| {
+            plan.keys.iter().any(|key| self.is_filtered(key, Some(&plan.next_hop)))
+        };
         if plan.as_ref().is_some_and(is_filtered) {
             return self.sessions.decline(socket.as_fd(), ReasonT::Firewall);
         }
         self.sessions.offer(socket.as_fd(), &what);
-        // Nobody else is to keep the port.
+        // The carrier's duplicate would keep the port after the program has closed the socket.
         drop(socket);
         let key = plan.as_ref().and_then(|plan| plan.keys.first().copied());
         match (plan, key) {
             (Some(plan), Some(key)) => {
-                self.entries.insert(local, Entry::planned(key, plan));
+                let phase = Phase::UdpOffered(Box::new(plan));
+                self.table.insert(local, Session { key, phase });
             }
             _ => self.sessions.left(local, ReasonT::NoPeer, 0, 0),
         }
     }
 
-    /// By which interface it is carried, and what; `None`: none leads to other hosts.
-    fn plan(&mut self, socket: BorrowedFd<'_>) -> Option<Plan> {
+    /// Makes the plan for a socket; `None` if no interface of it leads to other hosts.
+    fn plan(&mut self, socket: BorrowedFd<'_>) -> Option<UdpPlan> {
         let local = canonical(rustix::net::getsockname(socket).ok()?)?;
         let cookie = sockopt::socket_cookie(socket).ok()?;
         let remote = rustix::net::getpeername(socket).ok().flatten().and_then(canonical);
@@ -156,48 +84,40 @@ impl Carrier {
             if addresses::is_of_link(peer.ip()) {
                 return None;
             }
-            let way = self.metastate.way(&udp(local, peer)).ok()?;
-            let record = record_of(socket, local, remote, way.interface);
+            let next_hop = self.metastate.next_hop(&udp(local, peer)).ok()?;
+            let record = record_of(socket, local, remote, next_hop.interface);
             let keys = vec![key(local, remote)?];
-            return Some(Plan { local, remote, way, keys, record, cookie, is_both: false });
+            return Some(UdpPlan { local, remote, next_hop, keys, record, cookie, is_both: false });
         }
         let is_both = local.is_ipv6() && !sockopt::ipv6_v6only(socket).unwrap_or(true);
         let own = addresses::own().ok()?;
         let is_its = |own: &Own| is_its(local.ip(), is_both, own.ip);
         let own: Vec<Own> = own.into_iter().filter(is_its).collect();
-        let way = self.interface_of(&own)?;
-        let of_it = own.iter().filter(|own| own.interface == way.name);
+        let next_hop = self.interface_of(&own)?;
+        let of_it = own.iter().filter(|own| own.interface == next_hop.name);
         let keys = of_it.filter_map(|own| key(SocketAddr::new(own.ip, local.port()), None));
-        let record = record_of(socket, local, remote, way.interface);
-        Some(Plan { local, remote, keys: keys.collect(), way, record, cookie, is_both })
+        let record = record_of(socket, local, remote, next_hop.interface);
+        Some(UdpPlan { local, remote, keys: keys.collect(), next_hop, record, cookie, is_both })
     }
 
-    pub(crate) fn joined_datagrams(
-        &mut self,
-        local: u64,
-        opened: Option<(Stream, Place)>,
-        joined: Joined,
-    ) {
-        let Some(entry) = self.entries.get_mut(&local) else { return };
-        let Some((stream, place)) = opened else {
-            self.entries.remove(&local);
-            self.sessions.left(local, ReasonT::Resources, 0, 0);
-            return;
-        };
-        // Its datagrams may come and go both ways at any time: only who sits in the kernel is
-        // waited for.
+    /// Begins with a session that is joined. Also returns the present time.
+    pub(crate) fn begin_datagrams(
+        plan: UdpPlan,
+        stream: Stream,
+        (joined, ends): (JoinedStream, JoinedEnds),
+    ) -> (Instant, Phase) {
+        // Datagrams may come and go both ways at any time, so only threads that sit in the kernel
+        // are waited for.
         stream.consent();
-        stream.start_ring();
+        stream.use_ring();
         stream.attention();
         let since = now();
-        entry.phase = Phase::Expected { stream: Box::new(stream), joined, since };
-        self.slots.insert((place.own_inbox, place.own_slot), local);
-        entry.place = Some(place);
-        self.look_at(local, Some(since));
+        let waiting = UdpWaiting { stream, joined, ends, plan, since };
+        (since, Phase::UdpWaiting(Box::new(waiting)))
     }
 
-    /// The only interface of those, or that by which most of the world is reached.
-    fn interface_of(&mut self, own: &[Own]) -> Option<Way> {
+    /// Chooses the only interface of those addresses, or else the one of the default route.
+    fn interface_of(&mut self, own: &[Own]) -> Option<NextHop> {
         let first = own.first()?;
         let is_one = own.iter().all(|own| own.interface == first.interface);
         let index = |name: &str| rustix::net::netdevice::name_to_index(socket()?, name).ok();
@@ -211,195 +131,201 @@ impl Carrier {
             })?
         };
         let name = own.iter().find(|own| index(&own.interface) == Some(chosen))?.interface.clone();
-        Some(Way { interface: chosen, name, link: None, mtu: 0 })
+        Some(NextHop { interface: chosen, name, link: None, mtu: 0 })
     }
 
-    /// Lends the session to its library, if no thread of the program sits in the kernel any more.
-    pub(crate) fn try_take_datagrams(&mut self, local: u64) {
-        let Some(entry) = self.entries.get_mut(&local) else { return };
-        let Phase::Expected { stream, since, .. } = &entry.phase else { return };
+    /// Delegates the session to its library, if no thread of the program sits in the kernel any
+    /// more.
+    pub(crate) fn step_out_datagrams(
+        &mut self,
+        local: u64,
+        key: &Key,
+        waiting: Box<UdpWaiting>,
+    ) -> Outcome {
+        let UdpWaiting { stream, since, .. } = &*waiting;
         let at = now();
         if stream.is_frozen() || at >= later(*since, TAKE_LIMIT_US) {
-            return self.end(local);
+            return Outcome::End(Phase::UdpWaiting(waiting));
         }
         if !stream.ledger().has_given_up() {
-            return self.look_at(local, Some(later(at, TAKE_EVERY_US)));
+            let again = Some(later(at, TAKE_EVERY_US));
+            return Outcome::Look(Phase::UdpWaiting(waiting), again);
         }
-        // Its library has gone home with it.
+        // The library has gone home with the session.
         if !stream.ledger().take() {
-            return self.end(local);
+            return Outcome::End(Phase::UdpWaiting(waiting));
         }
-        if let Err(error) = self.take_datagrams(local) {
-            if let Some(entry) = self.entries.get(&local) {
-                self.sessions.warn(format_args!("{:?}: not carried: {error}", entry.key));
+        match self.take_datagrams(&waiting) {
+            Ok(taken) => {
+                let delegated = self.delegate_datagrams(local, *waiting, taken);
+                Outcome::Stay(Phase::UdpDelegated(Box::new(delegated)))
             }
-            self.end(local);
+            Err(error) => {
+                self.sessions.warn(format_args!("{key:?}: not carried: {error}"));
+                Outcome::End(Phase::UdpWaiting(waiting))
+            }
         }
     }
 
-    fn take_datagrams(&mut self, local: u64) -> Result<(), LinkError> {
-        let program = self.entries.get(&local).and_then(|entry| self.program_of(entry));
-        let Self { entries, links, sessions, tokens, flows, inboxes, peer_inboxes, .. } = self;
-        let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
-        let (Some(plan), Some(program)) = (&entry.plan, program) else { return Ok(()) };
-        let Some(place) = &entry.place else { return Ok(()) };
+    /// Turns the session's datagrams away from the kernel: all of them, or none.
+    fn take_datagrams(&mut self, waiting: &UdpWaiting) -> Result<Taken, LinkError> {
+        let UdpWaiting { plan, ends, .. } = waiting;
+        let program = self.program_at(ends);
         if let Kind::Udp(udp) = &plan.record.kind
             && udp.options.no_checksum
             && !program.may_have_packets
         {
             return Err(LinkError::NoChecksum);
         }
-        let phase = core::mem::replace(&mut entry.phase, Phase::Between);
-        let Phase::Expected { stream, joined, since } = phase else { return Ok(()) };
-        let parcel = sojourn_pump::parcel::pack(&plan.record);
+        let sealed = sojourn_pump::sealed::pack(&plan.record);
         let mut taken = Vec::new();
         let mut ticket: Option<Ticket> = None;
         let result = plan.keys.iter().try_for_each(|key| {
-            let one = links.take(&plan.way, program.clone(), *key)?;
+            let one = self.links.take(&plan.next_hop, program.clone(), *key)?;
             taken.push(*key);
-            // The same each time.
+            // Each key gets the same ticket.
             ticket = Some(one);
             Ok::<_, LinkError>(())
         });
         let number = ticket.as_ref().map_or(0, |ticket| ticket.number);
-        let (Ok(()), Ok(parcel), Some(Ticket { number: link, owner, socket: packets, port })) =
-            (&result, parcel, ticket)
-        else {
-            for key in taken {
-                links.give_back(plan.way.interface, number, &key);
+        match (&result, sealed, ticket) {
+            (Ok(()), Ok(sealed), Some(ticket)) => Ok(Taken { keys: taken, ticket, sealed }),
+            _ => {
+                for key in taken {
+                    self.links.give_back(plan.next_hop.interface, number, &key);
+                }
+                result.and(Err(LinkError::Descriptors))
             }
-            entry.phase = Phase::Expected { stream, joined, since };
-            return result.and(Err(LinkError::Descriptors));
-        };
-        let (token, way) = (token(), plan.way.clone());
+        }
+    }
+
+    fn delegate_datagrams(
+        &mut self,
+        local: u64,
+        waiting: UdpWaiting,
+        taken: Taken,
+    ) -> UdpDelegated {
+        let Self { links, sessions, tokens, flows, inboxes, peer_inboxes, .. } = self;
+        let UdpWaiting { stream, joined, ends, plan, .. } = waiting;
+        let Taken { keys, ticket, sealed } = taken;
+        let Ticket { number: link, owner, socket: packets, port } = ticket;
+        let (token, next_hop) = (token(), plan.next_hop.clone());
         let label = Label {
             token,
             stream: joined.stream,
             side: joined.side,
             ring_bytes: joined.ring_bytes,
-            peer_inbox: place.peer_inbox,
-            peer_slot: place.peer_slot,
-            pid: place.peer_pid,
-            interface: way.interface,
+            peer_inbox: ends.peer_inbox,
+            peer_slot: ends.peer_slot,
+            pid: ends.peer_pid,
+            interface: next_hop.interface,
             owner: owner.0,
             link,
             port,
-            datagrams: Some(plan.of_it(place)),
+            datagrams: Some(of_it(&plan, &ends)),
         };
-        let inbox = peer_inboxes.descriptors(place.peer_inbox).unwrap_or_default();
-        let own = inboxes.descriptors(place.own_inbox);
+        let inbox = peer_inboxes.descriptors(ends.peer_inbox).unwrap_or_default();
+        let own = inboxes.descriptors(ends.own_inbox);
         let kept = Kept { label, region: joined.region, inbox, own };
-        links.keeping.hold(&kept, place.peer_process.as_fd(), None, parcel.as_fd());
-        let hop = hop_of(&way, port);
-        flows.extend(taken.iter().map(|key| (*key, local)));
-        let lodger = Lodger::new(*stream, way, taken, kept);
-        entry.phase = Phase::Datagrams(Box::new(lodger));
+        links.keeping.hold(&kept, ends.peer_process.as_fd(), None, sealed.as_fd());
+        flows.extend(keys.iter().map(|key| (*key, local)));
         tokens.insert(token, local);
-        let (packets, record) = (packets.into(), parcel.into());
-        let ring = links.ring();
-        sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
-        Ok(())
+        let (hop, ring) = (hop_of(&next_hop, port), links.ring());
+        let (packets, record) = (packets.into(), sealed.into());
+        sessions.delegate(local, LendT { local: 0, token, hop, link, packets, ring, record });
+        UdpDelegated {
+            stream,
+            ends,
+            plan,
+            next_hop,
+            keys,
+            kept,
+            is_known: true,
+            is_told: false,
+            home_by: None,
+        }
     }
 
-    /// Frozen: its datagrams are the kernel's from now on, which its library is told.
-    pub(crate) fn attend_datagrams(&mut self, local: u64) {
-        let Self { entries, links, flows, .. } = self;
-        let Some(entry) = entries.get_mut(&local) else { return };
-        let Phase::Datagrams(lodger) = &mut entry.phase else { return };
-        if !lodger.stream.is_frozen() {
-            return;
+    /// Attends to a session away: once it is frozen its datagrams become the kernel's, and its
+    /// library is told.
+    pub(crate) fn attend_datagrams(&mut self, mut delegated: Box<UdpDelegated>) -> Outcome {
+        if !delegated.stream.is_frozen() {
+            return Outcome::Stay(Phase::UdpDelegated(delegated));
         }
-        let home_by = lodger.home_by;
-        if core::mem::replace(&mut lodger.is_told, true) {
+        let home_by = delegated.home_by;
+        if core::mem::replace(&mut delegated.is_told, true) {
+            let phase = Phase::UdpDelegated(delegated);
             return match home_by {
-                Some(limit) if limit <= now() => self.end(local),
-                limit => self.look_at(local, limit),
+                Some(limit) if limit <= now() => Outcome::End(phase),
+                limit => Outcome::Look(phase, limit),
             };
         }
-        for key in core::mem::take(&mut lodger.keys) {
-            flows.remove(&key);
-            links.give_back(lodger.way.interface, lodger.kept.label.link, &key);
+        for key in core::mem::take(&mut delegated.keys) {
+            self.flows.remove(&key);
+            self.links.give_back(delegated.next_hop.interface, delegated.kept.label.link, &key);
         }
-        // What it has of them already it shall have before it is told.
+        // The library shall have the datagrams that are already on their way to it before it is
+        // told.
         grace();
-        let is_carried = !lodger.stream.ledger().revoke();
+        let is_carried = !delegated.stream.ledger().revoke();
         match is_carried {
-            true => lodger.stream.set_flushing(0),
-            false => lodger.stream.set_flushed(0),
+            true => delegated.stream.set_flushing(0),
+            false => delegated.stream.set_flushed(0),
         }
-        lodger.stream.ring_peer();
-        self.look_at(local, home_by);
+        delegated.stream.notify_peer();
+        Outcome::Look(Phase::UdpDelegated(delegated), home_by)
     }
 
-    /// What its program has not read.
-    pub(crate) fn datagrams_back(&mut self, local: u64, parcel: &OwnedFd) {
-        let Some(entry) = self.entries.get(&local) else { return };
-        let Phase::Datagrams(lodger) = &entry.phase else { return };
-        match sojourn_pump::parcel::open(parcel) {
-            Ok(record) => self.say_again(local, &record),
+    /// Takes back the datagrams that the program has not read.
+    pub(crate) fn datagrams_back(&self, key: &Key, delegated: &UdpDelegated, sealed: &OwnedFd) {
+        match sojourn_pump::sealed::open(sealed) {
+            Ok(record) => say_again(&delegated.plan, &record),
             Err(error) => {
-                self.sessions
-                    .warn(format_args!("{:?}: what its program knows: {error}", entry.key));
+                self.sessions.warn(format_args!("{key:?}: what its program knows: {error}"));
             }
         }
-        lodger.stream.set_flushed(0);
-        lodger.stream.ring_peer();
+        delegated.stream.set_flushed(0);
+        delegated.stream.notify_peer();
     }
 
-    /// Says the record's datagrams to the kernel's socket. What the library says of the session
-    /// counts only as far as the plan does not know better.
-    fn say_again(&self, local: u64, record: &SessionRecord) {
-        let Some(plan) = self.entries.get(&local).and_then(|entry| entry.plan.as_ref()) else {
-            return;
-        };
-        let Kind::Udp(udp) = &record.kind else { return };
-        for datagram in &udp.receive_queue {
-            let is_its = plan.remote.is_none_or(|remote| remote == datagram.source);
-            // Where else it may have been sent to is not the program's to say.
-            let to = plan.keys.iter().map(Key::local).find(|to| to.ip() == datagram.target);
-            if let (true, Some(to)) = (is_its, to) {
-                // Datagrams may be lost.
-                let _ = replay::datagram(datagram, to);
-            }
-        }
-    }
-
-    /// Of an ended session: bytes sent and received past the kernel, as its program has told them
-    /// last.
-    pub(crate) fn end_datagrams(&mut self, lodger: Lodger) -> (u64, u64) {
-        let label = &lodger.kept.label;
+    /// Ends a session. Returns the bytes sent and received past the kernel, as its program has told
+    /// them last.
+    pub(crate) fn end_datagrams(&mut self, delegated: &UdpDelegated) -> (u64, u64) {
+        let label = &delegated.kept.label;
         self.tokens.remove(&label.token);
         self.links.keeping.release(label);
-        for key in &lodger.keys {
+        for key in &delegated.keys {
             self.flows.remove(key);
             self.links.give_back(label.interface, label.link, key);
         }
-        let_go(&lodger.stream);
-        let counts = Counts::told(&lodger.stream.ledger().told());
+        let_go(&delegated.stream);
+        let counts = Counts::told(&delegated.stream.ledger().told());
         (counts.sent_bytes, counts.received_bytes)
     }
 
-    /// Tells a library how its session may send there.
+    /// Tells a library how its session may send to an address.
     pub(crate) fn tell_way(&mut self, local: u64, to: IpAddr) {
-        let Self { entries, metastate, sessions, .. } = self;
-        let Some(entry) = entries.get(&local) else { return };
-        let (Phase::Datagrams(lodger), Some(plan)) = (&entry.phase, &entry.plan) else { return };
+        let Self { table, metastate, sessions, .. } = self;
+        let Some(Session { phase: Phase::UdpDelegated(delegated), .. }) = table.get(&local) else {
+            return;
+        };
+        let plan = &delegated.plan;
         let from = match plan.local.ip() {
             bound if !bound.is_unspecified() => Some(bound),
             _ => metastate.source(to).ok(),
         };
-        let way = from
+        let next_hop = from
             .filter(|from| from.is_ipv4() == to.is_ipv4() && !addresses::is_of_link(to))
             .and_then(|from| {
-                // To which port is not known, and rules that go by it are few.
+                // The port is not known, and rules that go by it are rare.
                 let (from_port, to_port) = (plan.local.port(), 0);
                 let flow = udp(SocketAddr::new(from, from_port), SocketAddr::new(to, to_port));
-                Some((from, metastate.way(&flow).ok()?))
+                Some((from, metastate.next_hop(&flow).ok()?))
             })
-            .filter(|(_, way)| way.interface == lodger.way.interface);
-        let told = match way {
-            Some((from, way)) => {
-                let (from, hop) = (told(from), hop_of(&way, lodger.kept.label.port));
+            .filter(|(_, next_hop)| next_hop.interface == delegated.next_hop.interface);
+        let told = match next_hop {
+            Some((from, next_hop)) => {
+                let (from, hop) = (told(from), hop_of(&next_hop, delegated.kept.label.port));
                 WayT { local: 0, to: told(to), is_there: true, from, hop }
             }
             None => WayT {
@@ -414,19 +340,48 @@ impl Carrier {
     }
 }
 
+/// A session whose datagrams are turned away from the kernel: the keys, and where they go now.
+struct Taken {
+    keys: Vec<Key>,
+    ticket: Ticket,
+    /// A file with the record.
+    sealed: OwnedFd,
+}
+
+/// Returns the facts about a session that the next server needs.
+fn of_it(plan: &UdpPlan, ends: &JoinedEnds) -> OfDatagrams {
+    let (own_inbox, own_slot) = (ends.own_inbox, ends.own_slot);
+    OfDatagrams { cookie: plan.cookie, is_both: plan.is_both, own_inbox, own_slot }
+}
+
+/// Gives the record's datagrams to the kernel's socket. The library's word counts only where the
+/// plan does not know better.
+fn say_again(plan: &UdpPlan, record: &SessionRecord) {
+    let Kind::Udp(udp) = &record.kind else { return };
+    for datagram in &udp.receive_queue {
+        let is_its = plan.remote.is_none_or(|remote| remote == datagram.source);
+        // The program must not choose other target addresses.
+        let to = plan.keys.iter().map(Key::local).find(|to| to.ip() == datagram.target);
+        if let (true, Some(to)) = (is_its, to) {
+            // A failure loses the datagram, which is allowed to a datagram.
+            let _ = replay::datagram(datagram, to);
+        }
+    }
+}
+
 fn udp(source: SocketAddr, target: SocketAddr) -> FlowKey {
     FlowKey { protocol: Protocol::Udp, source, target }
 }
 
-/// The other side may go on with the socket alone.
+/// Lets the other side go on with the socket alone.
 pub(crate) fn let_go(stream: &Stream) {
     stream.freeze();
     stream.set_flushed(0);
     stream.attention();
-    stream.ring_peer();
+    stream.notify_peer();
 }
 
-/// An address that nobody has (RFC 5737, RFC 3849), of the same family.
+/// Returns an address of the same family that nobody has (RFC 5737, RFC 3849).
 fn nobody(like: IpAddr) -> IpAddr {
     match like {
         IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
@@ -434,7 +389,7 @@ fn nobody(like: IpAddr) -> IpAddr {
     }
 }
 
-/// Any socket, for questions about interfaces.
+/// Opens any socket, for questions about interfaces.
 fn socket() -> Option<OwnedFd> {
     rustix::net::socket(rustix::net::AddressFamily::INET, SocketType::DGRAM, None).ok()
 }

@@ -1,15 +1,17 @@
-//! Out of the kernel: what a session record says of a socket that stays as it is.
+//! Out of the kernel: the session record of a socket, which stays as it is.
 //!
 //! # Theory of operation
 //! The socket is not taken apart. At the moment of the move it has nothing that is not
-//! acknowledged, so it has no timer that would send; from then on the packet filter keeps its
+//! acknowledged, so it has no timer that would send. From then on the packet filter keeps its
 //! packets away, so it has nothing to answer. It goes on saying `ESTABLISHED`, with its peer's
-//! name, to everybody who asks, and nobody who polls it sees a hang-up. On the way back `import`
-//! gives it the numbers that have become true meanwhile.
+//! name, to every question, and a poll of it shows no hang-up. On the way back `import` gives it
+//! the numbers that have become true meanwhile.
 //!
-//! What the program has not read is read here, after the packets have been turned away: by then
-//! nobody of the program reads in the kernel any more. Read `docs/understand/moves.md` and the
-//! notes on each option in tcp(7).
+//! The bytes that the program has not read are copied into the record after the packets have been
+//! turned away: by then no thread of the program reads in the kernel any more. They leave the
+//! socket in a step of its own (`release`), once the record is where it cannot be lost: whatever
+//! fails before that leaves the session in the kernel, whole. Not here: repair mode's calls
+//! (`repair`). Read `docs/understand/moves.md` and the notes on each option in tcp(7).
 
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::repair::{Queue, Repair, TCP_INFO, TCP_MAXSEG, TCP_TIMESTAMP, Windows};
@@ -27,20 +29,20 @@ use std::net::{IpAddr, SocketAddr};
 
 /// `TCP_ESTABLISHED` (`net/tcp_states.h`).
 const ESTABLISHED: u8 = 1;
-/// Bytes read at once.
+/// Room for bytes that arrive while the queue is read.
 const PIECE: usize = 64 * 1024;
 const SO_MEMINFO: (i32, i32) = (libc::SOL_SOCKET, 55);
 
-/// Why a session stays in the kernel.
+/// The reason why a session stays in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
-    /// Bytes are on their way: it may be tried again a moment later.
+    /// Bytes are on their way; the caller may try again a moment later.
     #[error("bytes are on their way ({0}); try again later")]
     Busy(&'static str),
-    /// It is not established.
+    /// The connection is not established.
     #[error("the connection is not established")]
     State,
-    /// The kernel will not say or do something.
+    /// The kernel refuses something.
     #[error("{0}: {1}")]
     System(&'static str, Errno),
 }
@@ -51,17 +53,13 @@ fn step(name: &'static str) -> impl Fn(Errno) -> ExportError {
 
 pub(crate) const KEEPALIVE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
 
-/// Makes the record of an established socket with an empty send queue. Its packets must be turned
-/// away from the kernel already. Bytes that the program has not read are in the record, and no
-/// longer in the socket; it sends no keepalive probes any more.
+/// Makes the record of an established socket with an empty send queue, with the bytes that the
+/// program has not read. The session's packets must be turned away from the kernel already. The
+/// socket stays as it is until [`release`].
 ///
 /// # Errors
-/// [`ExportError`]; the socket is then as it was, but for bytes that were read, which `unread` has.
-pub fn export(
-    socket: BorrowedFd<'_>,
-    tuning: &TcpTuning,
-    unread: &mut Vec<u8>,
-) -> Result<SessionRecord, ExportError> {
+/// [`ExportError`].
+pub fn export(socket: BorrowedFd<'_>, tuning: &TcpTuning) -> Result<SessionRecord, ExportError> {
     let (local, remote) = addresses(socket)?;
     let info = info_of(socket).map_err(step("TCP_INFO"))?;
     if info.state != ESTABLISHED {
@@ -70,30 +68,52 @@ pub fn export(
     if raw::queue_len(socket, SIOCOUTQ).map_err(step("SIOCOUTQ"))? > 0 {
         return Err(ExportError::Busy("not acknowledged yet"));
     }
-    // What fails, fails before anything is taken out.
-    Numbers::of(socket, &info)?;
-    drain(socket, unread)?;
-    let numbers = loop {
+    let (numbers, unread) = loop {
         let numbers = Numbers::of(socket, &info)?;
-        // What slipped past the filter while it was being put up has moved the number on, before or
-        // after we looked at it.
-        let before = unread.len();
-        drain(socket, unread)?;
-        if unread.len() == before {
-            break numbers;
+        let unread = peek(socket)?;
+        // A segment that slipped past the filter moves the number on, before or after the look at
+        // the queue.
+        if Numbers::received(socket)? == numbers.rcv_nxt {
+            break (numbers, unread);
         }
     };
     let options = options::read(socket).map_err(step("options"))?;
-    let record = record_of(&numbers, &info, options, tuning);
+    let mut record = record_of(&numbers, &info, options, tuning);
+    record.receive_queue = unread;
     let ip = options::read_ip(socket, local);
-    if record.options.keepalive {
-        // The kernel would ask the peer, be deaf for its answers, and reset the connection.
-        raw::set_number(socket, KEEPALIVE, 0).map_err(step("SO_KEEPALIVE"))?;
-    }
     Ok(SessionRecord { local, remote: Some(remote), ip, kind: Kind::Tcp(record) })
 }
 
-/// What is only told in repair mode.
+/// Takes out of the socket what [`export`] has put into the record: the bytes that the program has
+/// not read, and the kernel's keepalive probes. Returns true if the record has changed by that: the
+/// kernel may tell the peer of the room that it has now (`tcp_cleanup_rbuf`), and bytes that
+/// somebody has read since the export leave the record.
+///
+/// # Errors
+/// The kernel's; the socket then has all its bytes.
+pub fn release(socket: BorrowedFd<'_>, record: &mut SessionRecord) -> Result<bool, ExportError> {
+    let Kind::Tcp(tcp) = &mut record.kind else { return Ok(false) };
+    if tcp.options.keepalive {
+        // The kernel would probe the peer, be deaf to its answers, and reset the connection.
+        raw::set_number(socket, KEEPALIVE, 0).map_err(step("SO_KEEPALIVE"))?;
+    }
+    if tcp.receive_queue.is_empty() {
+        return Ok(false);
+    }
+    let discarded = raw::discard(socket, tcp.receive_queue.len());
+    // A read takes the oldest bytes, so the discarded ones are the last.
+    tcp.receive_queue.drain(..tcp.receive_queue.len() - discarded);
+    // From here on the record has what the socket has not: nothing fails any more.
+    if let Ok(repair) = Repair::begin(socket) {
+        if let Ok(Windows { rcv_wnd, rcv_wup, .. }) = Windows::of(socket) {
+            (tcp.rcv_wnd, tcp.rcv_wup) = (rcv_wnd, rcv_wup);
+        }
+        drop(repair);
+    }
+    Ok(true)
+}
+
+/// The numbers that the kernel tells only in repair mode.
 struct Numbers {
     snd_nxt: u32,
     rcv_nxt: u32,
@@ -114,6 +134,15 @@ impl Numbers {
         repair.end(false).map_err(step("TCP_REPAIR"))?;
         let peer_mss = u16::try_from(peer_mss).unwrap_or(u16::MAX);
         Ok(Self { snd_nxt, rcv_nxt, windows, timestamps, peer_mss })
+    }
+
+    /// Returns `rcv_nxt` alone.
+    fn received(socket: BorrowedFd<'_>) -> Result<u32, ExportError> {
+        let repair = Repair::begin(socket).map_err(step("TCP_REPAIR"))?;
+        let rcv_nxt = repair.sequence(Queue::Receive).map_err(step("TCP_QUEUE_SEQ"))?;
+        repair.select(Queue::None).map_err(step("TCP_REPAIR_QUEUE"))?;
+        repair.end(false).map_err(step("TCP_REPAIR"))?;
+        Ok(rcv_nxt)
     }
 }
 
@@ -184,7 +213,7 @@ fn us(value: u32) -> Duration {
     Duration::from_micros(u64::from(value))
 }
 
-/// Both ends; an IPv4 address inside an IPv6 one as what goes over the wire.
+/// Returns both ends' addresses as they are on the wire: IPv4-mapped ones as IPv4.
 pub(crate) fn addresses(socket: BorrowedFd<'_>) -> Result<(SocketAddr, SocketAddr), ExportError> {
     let canonical = |any: SocketAddrAny| {
         let address = SocketAddr::try_from(any).map_err(step("address"))?;
@@ -198,39 +227,43 @@ pub(crate) fn addresses(socket: BorrowedFd<'_>) -> Result<(SocketAddr, SocketAdd
     Ok((canonical(local)?, canonical(remote.ok_or(ExportError::State)?)?))
 }
 
-/// Takes what the program has not read.
-fn drain(socket: BorrowedFd<'_>, unread: &mut Vec<u8>) -> Result<(), ExportError> {
-    while raw::queue_len(socket, SIOCINQ).map_err(step("SIOCINQ"))? > 0 {
-        let end = unread.len();
-        unread.resize(end + PIECE, 0);
-        let got = rustix::net::recv(socket, &mut unread[end..], RecvFlags::DONTWAIT);
-        unread.truncate(end + got.map_or(0, |(len, _)| len));
-        match got {
-            Ok((0, _)) | Err(Errno::AGAIN) => break,
-            Ok(_) | Err(Errno::INTR) => {}
+/// Copies the bytes that the program has not read; they stay in the socket.
+fn peek(socket: BorrowedFd<'_>) -> Result<Vec<u8>, ExportError> {
+    let waiting = raw::queue_len(socket, SIOCINQ).map_err(step("SIOCINQ"))?;
+    if waiting == 0 {
+        return Ok(Vec::new());
+    }
+    let mut unread = vec![0; waiting + PIECE];
+    loop {
+        match rustix::net::recv(socket, &mut unread, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
+            Ok((len, _)) => {
+                unread.truncate(len);
+                return Ok(unread);
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(Vec::new()),
             Err(error) => return Err(ExportError::System("recv", error)),
         }
     }
-    Ok(())
 }
 
-/// Whether the socket holds bytes beyond a gap, as far as can be told: there is nothing to read,
-/// and memory is in use. They would be lost by an export, and the peer might take long to send them
+/// Returns true if the socket holds bytes beyond a gap, as far as that shows: there is nothing to
+/// read, and memory is in use. An export would lose them, and the peer might take long to send them
 /// again.
 pub(crate) fn has_gap(socket: BorrowedFd<'_>) -> bool {
     let mut words = [0; 4];
-    // The first of them is SK_MEMINFO_RMEM_ALLOC.
+    // The first word is SK_MEMINFO_RMEM_ALLOC.
     raw::queue_len(socket, SIOCINQ) == Ok(0)
         && raw::getsockopt(socket, SO_MEMINFO, &mut words).is_ok()
         && u32::from_ne_bytes(words) > 0
 }
 
-/// What the socket has received since it was exported: a packet had passed the filter before that,
-/// and came to the socket after. The peer will not send it again, as the kernel has acknowledged
-/// it.
+/// Takes the bytes that the socket has received since it was exported: their packets had passed the
+/// filter before that, and reached the socket after. The peer will not send them again, because the
+/// kernel has acknowledged them.
 pub(crate) fn slipped(socket: impl AsFd) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let _ = drain(socket.as_fd(), &mut bytes);
+    let bytes = peek(socket.as_fd()).unwrap_or_default();
+    raw::discard(socket, bytes.len());
     bytes
 }
 
@@ -244,7 +277,7 @@ fn timestamps(
     let value = raw::number(socket, TCP_TIMESTAMP).map_err(step("TCP_TIMESTAMP"))?.cast_unsigned();
     let is_us = info.options & tcp_info::MICROSECONDS != 0;
     let unit = if is_us { TimestampUnit::Microseconds } else { TimestampUnit::Milliseconds };
-    // What the peer said last the kernel does not tell; the first segment that comes will.
+    // The kernel does not tell the peer's last value; the first segment will.
     Ok(Some(TimestampsRecord {
         unit,
         value: value & !1,

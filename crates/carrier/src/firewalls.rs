@@ -1,11 +1,13 @@
-//! Sessions about which a packet filter or an IPsec policy of this host could say something: they
-//! stay in the kernel, and go home when the rules become such.
+//! Sessions that a packet filter, an IPsec policy or an eBPF program of a control group of this
+//! host could concern: they stay in the kernel, and go home when the rules become such.
 //!
-//! Not here: what rules say (`sojourn_firewall`), what is remembered of them (`rules`).
+//! Not here: reading rules (`sojourn_firewall`), and their state (`rules`).
 
-use crate::carrier::{Carrier, Entry, Phase, later};
-use crate::metastate::Way;
-use crate::moves::way_of;
+use crate::carrier::Carrier;
+use crate::clock::later;
+use crate::metastate::NextHop;
+use crate::next_hop::next_hop_of;
+use crate::session::Phase;
 use sojourn_filter::Key;
 use sojourn_firewall::{Interface, RESURVEY_US, Session};
 use sojourn_proto::time::Instant;
@@ -13,23 +15,28 @@ use sojourn_session::ReasonT;
 use sojourn_wire::Protocol;
 
 impl Carrier {
-    /// Whether something of the host could speak about the session's packets, which go by `way`.
-    pub(crate) fn is_filtered(&mut self, key: &Key, way: Option<&Way>) -> bool {
+    /// Returns true if a rule of the host could concern the session's packets, which go by
+    /// `next_hop`.
+    pub(crate) fn is_filtered(&mut self, key: &Key, next_hop: Option<&NextHop>) -> bool {
         let Self { rules: Some(rules), conntrack, sessions, .. } = self else { return false };
-        // Before the connection tracking is asked, which takes system calls.
-        if rules.firewall.says_nothing() {
-            return false;
-        }
-        let mut is_established =
-            || conntrack.as_mut().is_some_and(|known| known.standing(key).is_established);
+        // Asking the connection tracking takes system calls, and only rules make use of its answer.
+        let has_rules = !rules.firewall.has_no_rules();
+        let is_established = has_rules
+            && key.protocol() == Protocol::Tcp
+            && conntrack.as_mut().is_some_and(|known| known.standing(key).is_established);
         let session = Session {
             protocol: key.protocol(),
             local: key.local(),
             remote: key.remote(),
-            interface: way.map(|way| Interface { index: way.interface, name: way.name.clone() }),
-            is_established: key.protocol() == Protocol::Tcp && is_established(),
+            interface: next_hop.map(|next_hop| Interface {
+                index: next_hop.interface,
+                name: next_hop.name.clone(),
+            }),
+            is_established,
         };
-        let Some(hook) = rules.firewall.concerning(&session) else { return false };
+        let by_rule = if has_rules { rules.firewall.rule_concerning(&session) } else { None };
+        let by_program = || rules.firewall.program_concerning(&session);
+        let Some(hook) = by_rule.or_else(by_program) else { return false };
         if rules.told.as_ref() != Some(&hook) {
             sessions.say(format_args!(
                 "{key:?}: stays in the kernel for {hook}; --firewall=ignore carries such sessions past it"
@@ -39,14 +46,15 @@ impl Carrier {
         true
     }
 
-    /// Reads the rules again if they have changed, and sends those home that they concern now.
+    /// Reads the rules again if they have changed, and sends home the sessions that they concern
+    /// now.
     pub(crate) fn look_at_rules(&mut self) {
         if self.rules.as_mut().is_some_and(|rules| rules.firewall.refresh()) {
             self.rules_changed();
         }
     }
 
-    /// The same for rules of whose changes nobody tells, if it is time.
+    /// Does the same for rules whose changes nobody reports, if a survey is due.
     fn resurvey_rules(&mut self, at: Instant) {
         let due = self.rules.as_mut().filter(|rules| at >= rules.next_survey);
         let Some(rules) = due else { return };
@@ -56,54 +64,59 @@ impl Carrier {
         }
     }
 
-    /// The same while there are sessions that they could concern. When to look again.
+    /// Surveys the rules while there are sessions that they could concern. Returns the time of the
+    /// next survey.
     pub(crate) fn survey_rules(&mut self, at: Instant) -> Option<Instant> {
-        if self.entries.is_empty() {
+        if self.table.is_empty() {
             return None;
         }
         self.resurvey_rules(at);
         self.rules.as_ref().map(|rules| rules.next_survey)
     }
 
-    /// What an offer is judged by is never older than the offer, or than the last survey.
+    /// Brings the rules up to date for an offer: they are never older than the offer, or than the
+    /// last survey.
     pub(crate) fn update_rules(&mut self, at: Instant) {
         self.look_at_rules();
         self.resurvey_rules(at);
     }
 
     fn rules_changed(&mut self) {
-        for local in self.entries.keys().copied().collect::<Vec<_>>() {
+        for local in self.table.keys().copied().collect::<Vec<_>>() {
             self.judge(local);
         }
     }
 
     /// Sends a session home if the rules concern it.
     pub(crate) fn judge(&mut self, local: u64) {
-        let Some(entry) = self.entries.get(&local) else { return };
-        let (keys, planned) = (entry.keys(), entry.plan.as_ref().map(|plan| plan.way.clone()));
+        let Some(session) = self.table.get(&local) else { return };
+        let (keys, planned) = (session.keys(), session.plan().map(|plan| plan.next_hop.clone()));
         let is_filtered = keys.iter().any(|key| {
-            let way = planned.clone().or_else(|| way_of(&mut self.metastate, key));
-            self.is_filtered(key, way.as_ref())
+            let next_hop = planned.clone().or_else(|| next_hop_of(&mut self.metastate, key));
+            self.is_filtered(key, next_hop.as_ref())
         });
         if is_filtered {
             self.send_home(local, ReasonT::Firewall);
         }
     }
 
-    /// Whoever has the session is to let go of it; one that is not away yet is left alone.
+    /// Sends a session home for `reason`. An offered session is declined, and one on its way out
+    /// ends.
     pub(crate) fn send_home(&mut self, local: u64, reason: ReasonT) {
-        match self.entries.get(&local) {
-            Some(Entry { phase: Phase::Lent(lent), .. }) => lent.call_home(),
-            Some(Entry { phase: Phase::Datagrams(lodger), .. }) => lodger.call_home(),
-            Some(Entry { phase: Phase::Expected { .. } | Phase::Waiting(_), .. }) => {
+        let Some(session) = self.table.get(&local) else { return };
+        match &session.phase {
+            Phase::Delegated(delegated) => delegated.call_home(reason),
+            Phase::UdpDelegated(delegated) => delegated.call_home(reason),
+            Phase::Waiting(_) | Phase::UdpWaiting(_) => {
+                if let Some(stream) = session.stream() {
+                    stream.ledger().tell_reason(reason as u32);
+                }
                 return self.end(local);
             }
-            // A datagram session's is `Between` until it is joined.
-            Some(Entry { phase: Phase::Offered { .. } | Phase::Between, .. }) => {
-                self.entries.remove(&local);
+            Phase::Offered { .. } | Phase::UdpOffered(_) => {
+                self.table.remove(&local);
                 return self.sessions.left(local, reason, 0, 0);
             }
-            None => {}
         }
         self.attend(local);
     }

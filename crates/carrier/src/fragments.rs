@@ -1,32 +1,33 @@
-//! Whether fragments of a session's segments are believed.
+//! The decision whether fragments of a session's segments are real.
 //!
-//! The filter drops a TCP segment's first fragment and notes it, for only the kernel puts fragments
-//! together. Whoever knows the four numbers of a connection can send such a packet from anywhere:
-//! nothing else of it is looked at. Where routers really cut the peer's segments these are lost,
-//! and the peer repeats them: notes come again and again, and what is received in order stands
-//! still. So a note counts only together with another one a moment later, if nothing was received
-//! between them. A session that receives cannot be sent home by forgery; one that only sends, or is
-//! idle, can, after seconds of it, and moves out again.
+//! The filter drops the first fragment of a TCP segment and notes it, because only the kernel
+//! reassembles. Anybody who knows the four numbers of a connection can send such a packet from
+//! anywhere, and nothing else of it is checked. Where routers really cut the peer's segments, these
+//! are lost and the peer repeats them: notes come again and again, and the session receives nothing
+//! in order. So a note counts only together with another one a moment later, if nothing was
+//! received between them. Forgery cannot send home a session that receives. It can do so, after
+//! seconds, to a session that only sends or is idle, and that session moves out again.
 //!
-//! Not here: the notes (`sojourn_filter`), what becomes of the session (`carrier`).
+//! Not here: the notes (`sojourn_filter`), and the session's return (`run`).
 
-use crate::carrier::later;
+use crate::clock::later;
 use sojourn_filter::Key;
 use sojourn_proto::time::Instant;
 use std::collections::HashMap;
 
-/// A second note is one that comes so much later at least (microseconds), and at most: three
-/// repetitions of the peer's are between these.
+/// The least and the greatest age of a first note that a second one confirms (microseconds): three
+/// repetitions of the peer's lie between them.
 const SECOND_US: u64 = 1_500_000;
 const FORGOTTEN_US: u64 = 10_000_000;
 
-/// Sessions with one note: when it was, and what would be received next.
+/// Sessions with one note: the time of the note, and the next byte to be received then.
 #[derive(Debug, Default)]
 pub(crate) struct Fragments(HashMap<Key, (Instant, u32)>);
 
 impl Fragments {
-    /// There is a note for that session, which would receive `next` next. `None`: it does not say;
-    /// its program is believed to have no reason to. Whether the session is to go home.
+    /// Notes that fragments of that session have come. `next`: the next byte that it would receive;
+    /// `None` if its program does not say, and then the note counts alone. Returns true if the
+    /// session has to go home.
     pub(crate) fn are_real(&mut self, key: &Key, next: Option<u32>, at: Instant) -> bool {
         self.0.retain(|_, (since, _)| at < later(*since, FORGOTTEN_US));
         let Some(next) = next else { return true };

@@ -1,9 +1,10 @@
-//! Back into the kernel: a session record becomes the state of the socket that the session was
-//! taken from.
+//! Back into the kernel: a session record becomes the state of the socket from which the session
+//! was taken.
 //!
-//! The socket is disconnected in repair mode, which is silent and stops its timers, given the
+//! The socket is disconnected in repair mode, which is silent and stops its timers. It is given the
 //! record's numbers, and connected again, which is silent, too. Its file, and with it every `dup`
-//! and epoll registration, is the same. For some ten microseconds a poller may see a hang-up. Read
+//! and epoll registration, is the same. For some ten microseconds a poll may see a hang-up. Not
+//! here: repair mode's calls (`repair`), and bytes beyond gaps (`replay`). Read
 //! `docs/understand/moves.md` for the order of steps.
 
 use crate::export::{ExportError, KEEPALIVE, addresses};
@@ -22,8 +23,8 @@ const WINDOW: u32 = 3;
 const SACK_PERMITTED: u32 = 4;
 const TIMESTAMPS: u32 = 8;
 
-/// Why a record was not put into the socket. The socket is then closed, as far as the peer is
-/// concerned: reset it.
+/// The reason why a record was not put into the socket. The socket is then closed, as far as the
+/// peer is concerned: the caller resets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// The kernel can only be given established connections.
@@ -33,7 +34,7 @@ pub enum ImportError {
     /// socket elsewhere in the middle.
     #[error("the record is of another session")]
     OtherSession,
-    /// The kernel will not do something.
+    /// The kernel refuses something.
     #[error("{0}: {1}")]
     System(&'static str, Errno),
 }
@@ -42,9 +43,9 @@ fn step(name: &'static str) -> impl Fn(Errno) -> ImportError {
     move |error| ImportError::System(name, error)
 }
 
-/// Puts the record into the socket. Bytes beyond gaps it cannot be given like that: see `replay`.
-/// `hear` is called when the socket has everything and before it says anything: from then on its
-/// packets must reach it, or it misses the answer.
+/// Puts the record into the socket, except for bytes beyond gaps, which the kernel does not take
+/// like that: see `replay`. `hear` is called when the socket has everything and before it says
+/// anything: from then on its packets must reach it, or it misses the answer.
 ///
 /// # Errors
 /// [`ImportError`]; `State` and `OtherSession` before anything was changed.
@@ -64,21 +65,21 @@ pub fn import(
     if Some(found.1) != record.remote || found.0 != record.local {
         return Err(ImportError::OtherSession);
     }
-    // As the socket has them: an IPv4 session may be in an IPv6 socket.
+    // These are the socket's own forms: an IPv4 session may be in an IPv6 socket.
     let local = rustix::net::getsockname(socket).map_err(step("getsockname"))?;
     let remote = rustix::net::getpeername(socket).map_err(step("getpeername"))?;
     let remote = remote.ok_or(ImportError::OtherSession)?;
     let put = put(tcp, socket, (&local, &remote), hear);
     if is_elsewhere(socket, &remote) {
-        // In repair mode a connection needs no answer from the other side, and the program has the
-        // socket as well: what it has connected meanwhile is none.
+        // In repair mode connect(2) needs no answer from the other side, and the program has the
+        // socket as well: a connection that it has made meanwhile is none.
         let _ = raw::disconnect(socket);
         return Err(ImportError::OtherSession);
     }
     put
 }
 
-/// Whether the socket is connected to another than it was.
+/// Returns true if the socket is connected to another peer than before.
 fn is_elsewhere(socket: BorrowedFd<'_>, remote: &SocketAddrAny) -> bool {
     matches!(rustix::net::getpeername(socket), Ok(Some(now)) if now != *remote)
 }
@@ -100,12 +101,13 @@ fn put(
     windows(tcp).set(socket).map_err(step("TCP_REPAIR_WINDOW"))?;
     hear();
     if is_elsewhere(socket, remote) {
-        // Silent still; once more when the mode is left, whatever the program does in between.
+        // The socket has been silent so far. The caller checks once more after the mode is left,
+        // because the program may connect in between.
         let _ = raw::disconnect(socket);
         return Err(ImportError::OtherSession);
     }
-    // Data or a probe has the peer say what it knows: it may be waiting for a window, or have
-    // closed meanwhile.
+    // Data or a window probe makes the peer tell its state: it may be waiting for a window, or may
+    // have closed meanwhile.
     repair.end(unsent.is_empty()).map_err(step("TCP_REPAIR"))?;
     if tcp.options.keepalive {
         raw::set_number(socket, KEEPALIVE, 1).map_err(step("SO_KEEPALIVE"))?;
@@ -113,9 +115,9 @@ fn put(
     write_all(socket, unsent).map_err(step("send queue"))
 }
 
-/// The kernel has reckoned the size of segments when it connected, before it was told the peer's
-/// and the options; it does so again when a socket is told that it has no IP options. (Not one that
-/// has some.)
+/// Makes the kernel compute the segment size again. It has done so in connect(2), before it was
+/// told the peer's size and the options. It repeats that (`tcp_sync_mss`) when a socket is told
+/// that it has no IP options. A socket that has some is left alone.
 fn sync_segment_size(socket: BorrowedFd<'_>) {
     const NONE: [(i32, i32); 2] = [(libc::IPPROTO_IP, libc::IP_OPTIONS), (libc::IPPROTO_IPV6, 57)];
     for option in NONE {
@@ -125,9 +127,9 @@ fn sync_segment_size(socket: BorrowedFd<'_>) {
     }
 }
 
-/// Buffers large enough for what is put back; the program's own sizes, and whether it has set them,
-/// come back when this is dropped. Both queues may hold more than the kernel would have taken by
-/// itself.
+/// Enlarges the socket's buffers for the bytes that are put back: both queues may hold more than
+/// the kernel would have taken by itself. Dropping this restores the sizes, and the marks whether
+/// the program has set them.
 pub(crate) struct Room<'s> {
     socket: BorrowedFd<'s>,
     sizes: [i32; 2],
@@ -138,14 +140,14 @@ const SO_BUF_LOCK: (i32, i32) = (libc::SOL_SOCKET, 72);
 const SIZES: [(i32, i32); 2] = [(libc::SO_RCVBUF, 33), (libc::SO_SNDBUF, 32)];
 
 impl<'s> Room<'s> {
-    /// Room for so many bytes more than the socket would take to send now, whatever it holds
+    /// Makes room for `bytes` more than the socket would take to send now, whatever it holds
     /// already.
     pub(crate) fn to_send(socket: BorrowedFd<'s>, bytes: usize) -> Self {
         let size = raw::number(socket, (libc::SOL_SOCKET, libc::SO_SNDBUF)).unwrap_or(0);
         Self::make(socket, 0, bytes + usize::try_from(size).unwrap_or(0) / 2)
     }
 
-    /// Where the kernel refuses, its own limits hold.
+    /// Makes room. Where the kernel refuses, its own limits hold.
     fn make(socket: BorrowedFd<'s>, receive: usize, send: usize) -> Self {
         let size = |name| raw::number(socket, (libc::SOL_SOCKET, name)).unwrap_or(0);
         let room = Self {
@@ -153,7 +155,8 @@ impl<'s> Room<'s> {
             sizes: SIZES.map(|(name, _)| size(name)),
             locks: raw::number(socket, SO_BUF_LOCK).ok(),
         };
-        // The kernel counts its own memory, about twice the bytes, and doubles what it is told.
+        // The kernel counts its own memory, about twice the bytes, and doubles the value that it is
+        // given (socket(7)).
         let wanted = [receive, send].map(|bytes| i32::try_from(bytes + PIECE).unwrap_or(i32::MAX));
         for ((_, force), (size, wanted)) in
             SIZES.into_iter().zip(room.sizes.into_iter().zip(wanted))
@@ -179,7 +182,7 @@ impl Drop for Room<'_> {
     }
 }
 
-/// Disconnects, sets the numbers, connects, sets what was agreed when the connection was made.
+/// Disconnects, sets the numbers, connects, and sets the options that the connection began with.
 fn rebuild(
     tcp: &TcpRecord,
     socket: BorrowedFd<'_>,
@@ -187,10 +190,10 @@ fn rebuild(
     (local, remote): (&SocketAddrAny, &SocketAddrAny),
 ) -> Result<(), ImportError> {
     raw::disconnect(socket).map_err(step("disconnect"))?;
-    // The disconnection counts as an error, which nobody is to see.
+    // The disconnection leaves an error in the socket, which the program must not see.
     let _ = sockopt::socket_error(socket);
     match rustix::net::bind(socket, local) {
-        // Of a port that the program has bound itself the socket did not let go.
+        // The socket has kept a port that the program itself has bound.
         Ok(()) | Err(Errno::INVAL) => {}
         Err(error) => return Err(ImportError::System("bind", error)),
     }
@@ -211,7 +214,7 @@ fn rebuild(
     let bytes: Vec<u8> = options.into_iter().flat_map(u32::to_ne_bytes).collect();
     raw::setsockopt(socket, TCP_REPAIR_OPTIONS, &bytes).map_err(step("TCP_REPAIR_OPTIONS"))?;
     if let Some(timestamps) = tcp.timestamps {
-        // The lowest bit says which unit the clock has.
+        // The lowest bit tells the unit of the clock.
         let is_us = timestamps.unit == TimestampUnit::Microseconds;
         let value = timestamps.value & !1 | u32::from(is_us);
         raw::set_number(socket, TCP_TIMESTAMP, value.cast_signed())
@@ -245,9 +248,10 @@ fn write_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The record's windows, so that the kernel takes them (`tcp_repair_set_window`): the largest is
-/// none smaller than the present one, the peer's was not told beyond ours, and ours was not told
-/// beyond what has arrived. What ours ends at stays, as the peer was promised it.
+/// Adapts the record's windows so that the kernel takes them (`tcp_repair_set_window`): the largest
+/// window is not smaller than the present one, the peer's window was told within ours, and ours was
+/// told at a byte that has arrived. The right edge of our window stays, as the peer was promised
+/// it.
 fn windows(tcp: &TcpRecord) -> Windows {
     let is_after = |one: u32, other: u32| other.wrapping_sub(one).cast_signed() < 0;
     let rcv_nxt = tcp.rcv_nxt;

@@ -1,4 +1,6 @@
-//! Inboxes, as joins name them: the carrier's own, and those of programs, which are only posted to.
+//! The inboxes that joins name: the carrier's own, and those of programs, to which it only posts.
+//!
+//! Not here: the sessions of an inbox's slots (`carrier`).
 
 use rustix::fd::OwnedFd;
 use sojourn_ipc::rt::Descriptor;
@@ -8,22 +10,23 @@ use sojourn_stream::Inbox;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// One inbox, and the sessions that name it.
+/// One inbox, and the number of sessions that name it.
 #[derive(Debug)]
 struct Known {
     inbox: Arc<Inbox>,
-    /// Memory, ready, attention, as they came.
+    /// Memory, ready event, attention event, as they came.
     descriptors: [Descriptor; 3],
     uses: usize,
 }
 
-/// The carrier's, or those of programs, that joined sessions name. The server counts in the same
-/// way: who is named anew after the last use comes with its descriptors again.
+/// The inboxes that joined sessions name, the carrier's or the programs'. The server counts in the
+/// same way: an inbox that is named again after its last use comes with its descriptors again.
 #[derive(Debug, Default)]
 pub(crate) struct Inboxes(HashMap<u64, Known>);
 
 impl Inboxes {
-    /// The inbox that a join names, used once more. Whether it is new, too.
+    /// Returns the inbox that a join names, and counts one use more. Also returns true if it is
+    /// new.
     pub(crate) fn open(&mut self, named: &InboxT) -> Option<(Arc<Inbox>, bool)> {
         if let Some(known) = self.0.get_mut(&named.id) {
             known.uses += 1;
@@ -40,7 +43,7 @@ impl Inboxes {
         Some((inbox, true))
     }
 
-    /// One use less; the inbox if that was the last.
+    /// Counts one use less; returns the inbox if that was the last.
     pub(crate) fn close(&mut self, id: u64) -> Option<Arc<Inbox>> {
         let known = self.0.get_mut(&id)?;
         known.uses -= 1;
@@ -50,7 +53,7 @@ impl Inboxes {
         self.0.remove(&id).map(|known| known.inbox)
     }
 
-    /// What a known one is made of.
+    /// Returns the descriptors of a known inbox.
     pub(crate) fn descriptors(&self, id: u64) -> Option<[Descriptor; 3]> {
         Some(self.0.get(&id)?.descriptors.clone())
     }

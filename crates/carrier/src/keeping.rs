@@ -1,176 +1,106 @@
-//! What the next server needs if this one dies: told to a keeper, which is a process that does
-//! nothing else.
+//! The keeper, as the server sees it: a process that holds what the next server needs if this one
+//! dies, and does nothing else.
 //!
 //! # Theory of operation
-//! The keeper is started with the first session, by running this program anew ([`ARGUMENT`]), and
-//! ends when there is nothing to be kept any more. It holds each interface's filter by the names of
-//! [`Filter::holdings`], and of each session everything that the carrier has of it: the socket, the
-//! stream's region, the record as it was taken out, the inbox of its program. The session's numbers
-//! are in the name. So the next server believes no program: what it adopts it has from a process of
-//! its own.
+//! The server starts the keeper with the first session, by running its own program anew
+//! ([`ARGUMENT`], [`Place::start`]). The keeper ends when there is nothing to hold any more. It
+//! holds each interface's filter by the names of [`Filter::holdings`]. Of each session it holds
+//! everything that the carrier has: the socket, the stream's region, the record as it was taken
+//! out, the inbox of its program. The session's numbers are in the name. So the next server
+//! believes no program: it adopts only what it gets from a process of its own.
 //!
-//! Where the server has no path there is no keeper, and sessions end with the server. Not here:
-//! what becomes of what is taken over (`adopt`), the keeper itself (`sojourn_filter::keeper`).
+//! A server without a path has no keeper, and sessions end with it. Not here: the adoption of what
+//! is taken over (`adopt`), and the keeper itself (`sojourn_filter::keeper`).
 
-use crate::carrier::Kept;
-use crate::metastate::Mac;
+use crate::label::{Kept, Label};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use sojourn_filter::keeper::{self, Keeper, Patience};
 use sojourn_filter::{Filter, OwnerId, holding_of};
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::str::FromStr;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a program that has a carrier is run with to be its keeper; the path of the socket follows.
-/// Standard input is the server's end, standard output listens.
+/// The argument with which a program that has a carrier is run as its keeper; the path of the
+/// socket follows. Standard input is the server's end, and standard output listens.
 pub const ARGUMENT: &str = "--keep";
 
 /// How long a keeper waits for a server.
 const PATIENCE: Patience = Patience {
     with_programs: Duration::from_secs(3600),
-    // As long as a program waits that sends a session home.
+    // This is as long as a program waits that sends a session home.
     after_programs: Duration::from_secs(5),
 };
 /// How long the keeper of a server that has just died may take to notice.
 const FIND_LIMIT: Duration = Duration::from_secs(2);
 
-/// A session's numbers, as the keeper has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Label {
-    pub(crate) token: u64,
-    pub(crate) stream: u64,
-    /// The carrier's.
-    pub(crate) side: u8,
-    pub(crate) ring_bytes: [u32; 2],
-    pub(crate) peer_inbox: u64,
-    pub(crate) peer_slot: u32,
-    pub(crate) pid: u32,
-    pub(crate) interface: u32,
-    pub(crate) owner: u32,
-    pub(crate) link: u64,
-    /// Of a port: the link address that its frames are sent from.
-    pub(crate) port: Option<Mac>,
-    /// Of a UDP socket's session.
-    pub(crate) datagrams: Option<OfDatagrams>,
-}
-
-/// What the next server has to know of a UDP socket, which only its program has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OfDatagrams {
-    pub(crate) cookie: u64,
-    /// Datagrams of both families are its own.
-    pub(crate) is_both: bool,
-    /// Where its library asks for the carrier's attention.
-    pub(crate) own_inbox: u64,
-    pub(crate) own_slot: u32,
-}
-
-const SESSION: &str = "session";
 const LINK: &str = "link";
 const PROGRAM: &str = "program";
 
-impl fmt::Display for Label {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { token, stream, side, ring_bytes: [ring0, ring1], .. } = self;
-        let Self { peer_inbox, peer_slot, pid, interface, owner, link, .. } = self;
-        // No interface has this address.
-        let [a, b, c, d, e, g] = self.port.unwrap_or_default();
-        let port = u64::from_be_bytes([0, 0, a, b, c, d, e, g]);
-        write!(f, "{SESSION} {token} {stream} {side} {ring0} {ring1} {peer_inbox} {peer_slot} ")?;
-        write!(f, "{pid} {interface} {owner} {link} {port}")?;
-        let Some(OfDatagrams { cookie, is_both, own_inbox, own_slot }) = self.datagrams else {
-            return Ok(());
-        };
-        write!(f, " {cookie} {} {own_inbox} {own_slot}", u8::from(is_both))
-    }
-}
-
-impl FromStr for Label {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let mut words = text.split(' ');
-        if words.next() != Some(SESSION) {
-            return Err(());
-        }
-        let mut next = || words.next().and_then(|word| word.parse::<u64>().ok()).ok_or(());
-        let narrow = |number: u64| u32::try_from(number).map_err(drop);
-        let mut label = Self {
-            token: next()?,
-            stream: next()?,
-            side: u8::try_from(next()?).map_err(drop)?,
-            ring_bytes: [narrow(next()?)?, narrow(next()?)?],
-            peer_inbox: next()?,
-            peer_slot: narrow(next()?)?,
-            pid: narrow(next()?)?,
-            interface: narrow(next()?)?,
-            owner: narrow(next()?)?,
-            link: next()?,
-            port: mac_of(next()?)?,
-            datagrams: None,
-        };
-        if let Ok(cookie) = next() {
-            let is_both = next()? != 0;
-            let (own_inbox, own_slot) = (next()?, narrow(next()?)?);
-            label.datagrams = Some(OfDatagrams { cookie, is_both, own_inbox, own_slot });
-        }
-        if words.next().is_none() && label.side < 2 { Ok(label) } else { Err(()) }
-    }
-}
-
-/// The link address with this number; 0 is none.
-fn mac_of(number: u64) -> Result<Option<Mac>, ()> {
-    let [0, 0, mac @ ..] = number.to_be_bytes() else { return Err(()) };
-    Ok((number != 0).then_some(mac))
-}
-
-/// What an earlier server has left.
+/// The holdings of an earlier server.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
-    /// Filters by interface, as [`Filter::adopt`] takes them.
+    /// Filters by interface, in the form for [`Filter::adopt`].
     pub(crate) links: HashMap<u32, Vec<(String, OwnedFd)>>,
     /// Sessions and their descriptors, in the order of [`Kept::fds`].
     pub(crate) sessions: Vec<(Label, Vec<OwnedFd>)>,
     pub(crate) programs: HashMap<u32, OwnedFd>,
 }
 
+/// Starts the process of a keeper at that path, with its control socket and its listening socket;
+/// returns the process.
+pub type Start = Box<dyn Fn(&Path, OwnedFd, OwnedFd) -> io::Result<OwnedFd> + Send>;
+
+/// The place of a server's keepers.
+pub struct Place {
+    /// The path at which a keeper listens.
+    pub path: PathBuf,
+    /// The way to start one.
+    pub start: Start,
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Place").field(&self.path).finish()
+    }
+}
+
 /// The keeper of this server, if there is one now.
 #[derive(Debug, Default)]
 pub(crate) struct Keeping {
-    path: Option<PathBuf>,
+    place: Option<Place>,
     keeper: Option<Keeper>,
-    /// Keepers that this process has started; one at most is not about to end.
-    children: Vec<Child>,
-    /// Programs of the sessions that are held, by token.
+    /// The processes of keepers that were started; all but one are about to end.
+    started: Vec<OwnedFd>,
+    /// The programs of the sessions that are held, by token.
     sessions: HashMap<u64, u32>,
-    /// Sessions of each program.
+    /// The number of sessions of each program.
     programs: HashMap<u32, usize>,
-    /// Names held of each interface's filter.
+    /// The names held of each interface's filter.
     links: HashMap<u32, BTreeSet<String>>,
-    /// A keeper has gone by itself: what it held the next one is to be told.
+    /// The keeper has gone by itself: the next one has to be told everything.
     is_lost: bool,
 }
 
 impl Keeping {
-    /// Sessions are kept by a keeper that listens at this path.
-    pub(crate) fn at(path: Option<PathBuf>) -> Self {
-        Self { path, ..Self::default() }
+    /// Has sessions kept by a keeper at this place.
+    pub(crate) fn at(place: Option<Place>) -> Self {
+        Self { place, ..Self::default() }
     }
 
-    /// Takes over what an earlier server has left, if its keeper is still there.
+    /// Takes over the holdings of an earlier server, if its keeper is still there.
     pub(crate) fn take_over(&mut self) -> io::Result<Option<Left>> {
-        let Some(path) = &self.path else { return Ok(None) };
+        let Some(Place { path, .. }) = &self.place else { return Ok(None) };
         let deadline = Instant::now() + FIND_LIMIT;
         let (keeper, kept) = loop {
             match Keeper::find(path) {
                 Ok(found) => break found,
                 Err(error) if is_nobody(&error) => return Ok(None),
-                // It has not noticed the death of its server yet, or is ending.
+                // The keeper has not noticed the death of its server yet, or is ending.
                 Err(error)
                     if error.kind() == io::ErrorKind::BrokenPipe && Instant::now() < deadline =>
                 {
@@ -208,8 +138,8 @@ impl Keeping {
         Ok(Some(left))
     }
 
-    /// The interface's filter has other descriptors than before. What has the same name is the same
-    /// as long as there is the filter.
+    /// Tells the keeper that the interface's filter has other descriptors than before. A name means
+    /// the same descriptor as long as the filter exists.
     pub(crate) fn link(&mut self, index: u32, filter: &Filter) {
         let Some(keeper) = &self.keeper else { return };
         let held = self.links.entry(index).or_default();
@@ -228,7 +158,7 @@ impl Keeping {
         self.check(told);
     }
 
-    /// The owner is about to be removed.
+    /// Releases an owner that is about to be removed.
     pub(crate) fn forget_owner(&mut self, index: u32, owner: OwnerId) {
         let name = holding_of(owner);
         let is_held = self.links.get_mut(&index).is_some_and(|held| held.remove(&name));
@@ -238,7 +168,7 @@ impl Keeping {
         }
     }
 
-    /// The interface has no filter any more.
+    /// Releases an interface that has no filter any more.
     pub(crate) fn forget_link(&mut self, index: u32) {
         let names = self.links.remove(&index).unwrap_or_default();
         let Some(keeper) = &self.keeper else { return };
@@ -247,8 +177,7 @@ impl Keeping {
         self.check(told);
     }
 
-    /// The session is kept from now on.
-    /// `process`: its program, as a join names it.
+    /// Has the session kept from now on. `process`: its program, as a join names it.
     pub(crate) fn hold(
         &mut self,
         kept: &Kept,
@@ -266,7 +195,7 @@ impl Keeping {
         *sessions += 1;
         let mut told = Ok(());
         if *sessions == 1 {
-            // Not by its number, which another process may have by now.
+            // The program is watched by its descriptor: another process may have its number by now.
             if let Some(program) = process {
                 told = keeper.watch(&program_name(pid), program);
             }
@@ -277,7 +206,7 @@ impl Keeping {
         self.check(told);
     }
 
-    /// It is not kept any more.
+    /// Releases a session.
     pub(crate) fn release(&mut self, label: &Label) {
         let Some(keeper) = &self.keeper else { return };
         if self.sessions.remove(&label.token).is_none() {
@@ -294,13 +223,13 @@ impl Keeping {
         self.check(told);
     }
 
-    /// Whether a keeper has gone by itself, since this was last asked.
+    /// Returns true if the keeper has gone by itself since the last call.
     pub(crate) fn take_loss(&mut self) -> bool {
         std::mem::take(&mut self.is_lost)
     }
 
-    /// Sees whether the keeper is there still. Lets it end if there is nothing to be kept, and sees
-    /// to those that have ended.
+    /// Checks that the keeper is still there, lets it end if there is nothing to hold, and reaps
+    /// keepers that have ended.
     pub(crate) fn tidy(&mut self) {
         if self.keeper.as_ref().is_some_and(Keeper::has_ended) {
             self.check(Err(io::ErrorKind::BrokenPipe.into()));
@@ -308,12 +237,12 @@ impl Keeping {
         if self.keeper.is_some() && self.links.is_empty() && self.programs.is_empty() {
             self.keeper = None;
         }
-        self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        self.started.retain(|process| !has_ended(process));
     }
 
-    /// Whether a keeper that was let go of has not ended yet.
+    /// Returns true if a keeper that was let go of has not ended yet.
     pub(crate) fn is_ending(&self) -> bool {
-        self.children.len() > usize::from(self.keeper.is_some())
+        self.started.len() > usize::from(self.keeper.is_some())
     }
 
     fn check(&mut self, told: io::Result<()>) {
@@ -326,18 +255,38 @@ impl Keeping {
         }
     }
 
-    /// Sees to it that there is a keeper.
+    /// Makes sure that there is a keeper.
     pub(crate) fn ready(&mut self) {
-        if let Some(path) = self.path.clone().filter(|_| self.keeper.is_none())
-            && let Ok((keeper, child)) = start(&path)
+        if let Some(place) = self.place.as_ref().filter(|_| self.keeper.is_none())
+            && let Ok((keeper, process)) = place.start()
         {
             self.keeper = Some(keeper);
-            self.children.push(child);
+            self.started.push(process);
         }
     }
 }
 
-/// Whether nobody listens.
+impl Place {
+    /// Starts a keeper. Only the server that has the place makes this file.
+    fn start(&self) -> io::Result<(Keeper, OwnedFd)> {
+        let (keeper, control) = Keeper::new()?;
+        let _ = std::fs::remove_file(&self.path);
+        let listener = keeper::listen(&self.path)?;
+        let process = (self.start)(&self.path, control, listener)?;
+        Ok((keeper, process))
+    }
+}
+
+/// Returns true if a process has ended, and reaps it if it is a child of this one.
+fn has_ended(process: &OwnedFd) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    let _ = waitid(WaitId::PidFd(process.as_fd()), options);
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // A process descriptor is readable from the end of its process on (pidfd_open(2)).
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)) != Ok(0)
+}
+
+/// Returns true if the error says that nobody listens.
 fn is_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
@@ -351,24 +300,25 @@ fn program_name(pid: u32) -> String {
     format!("{PROGRAM} {pid}")
 }
 
-/// Starts a keeper. Whoever has the server's place is the only one that makes this file.
-fn start(path: &Path) -> io::Result<(Keeper, Child)> {
-    let (keeper, control) = Keeper::new()?;
-    let _ = std::fs::remove_file(path);
-    let listener = keeper::listen(path)?;
+/// Starts the process of a keeper as a child of this one: a [`Start`].
+///
+/// # Errors
+/// No room for a process.
+pub fn start(path: &Path, control: OwnedFd, listener: OwnedFd) -> io::Result<OwnedFd> {
     let mut command = Command::new("/proc/self/exe");
     command.arg(ARGUMENT).arg(path).current_dir("/").env_clear();
     command.stdin(control).stdout(listener).stderr(Stdio::null());
-    let child = command.spawn()?;
-    Ok((keeper, child))
+    let child = Pid::from_child(&command.spawn()?);
+    Ok(pidfd_open(child, PidfdFlags::empty())?)
 }
 
-/// What the process does that was run with [`ARGUMENT`]; `path` is the socket's.
+/// Runs as the keeper; called by the process that was run with [`ARGUMENT`]. `path` is the
+/// socket's.
 ///
 /// # Errors
-/// The kernel's. Everything that was kept is let go of then.
+/// The kernel's. Everything that was held is let go of then.
 pub fn keep(path: &Path) -> io::Result<()> {
-    // Not to be interrupted with its server, nor to do anything but hold.
+    // The keeper must not be interrupted with its server, and needs no rights but to hold.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"sojourn-keeper");
     let none = CapabilitySet::empty();
@@ -380,21 +330,21 @@ pub fn keep(path: &Path) -> io::Result<()> {
     let listener = io::stdout().as_fd().try_clone_to_owned()?;
     let own = file_at(path);
     let kept = keeper::keep(control, &listener, PATIENCE);
-    // The kernel knows of them what is no longer true: as if they were not there, it resets their
-    // peers when these speak.
+    // The kernel's state of these sockets is outdated. Disconnected, they do not exist for the
+    // peers, and the kernel answers their segments with resets (RFC 9293 section 3.5.2).
     for fd in kept.iter().flat_map(|kept| kept.values()).flatten() {
-        // Of what is no such socket nothing comes.
+        // Descriptors that are no such sockets refuse this.
         let _ = crate::raw::disconnect(fd);
     }
-    // Before the listener closes, so that whoever finds nobody there finds no file either. It may
-    // be another keeper's by now.
+    // The file goes before the listener closes, so that nobody finds a file without a listener. By
+    // now it may be another keeper's.
     if own.is_some() && file_at(path) == own {
         let _ = std::fs::remove_file(path);
     }
     kept.map(drop)
 }
 
-/// Which file is there.
+/// Identifies the file at a path.
 fn file_at(path: &Path) -> Option<(u64, u64, i64, i64)> {
     use std::os::unix::fs::MetadataExt as _;
     let found = std::fs::symlink_metadata(path).ok()?;
@@ -404,37 +354,6 @@ fn file_at(path: &Path) -> Option<(u64, u64, i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn labels_come_back() {
-        let label = Label {
-            token: u64::MAX,
-            stream: 7,
-            side: 1,
-            ring_bytes: [4096, 8192],
-            peer_inbox: 9,
-            peer_slot: 3,
-            pid: 1234,
-            interface: 2,
-            owner: 5,
-            link: 11,
-            port: Some([2, 0, 0, 0, 0, 7]),
-            datagrams: None,
-        };
-        let text = label.to_string();
-        assert_eq!(text.parse(), Ok(label));
-        let label = Label { port: None, ..label };
-        assert_eq!(label.to_string().parse(), Ok(label));
-        assert_eq!(format!("{text} 1").parse::<Label>(), Err(()));
-        let of_datagrams =
-            OfDatagrams { cookie: u64::MAX, is_both: true, own_inbox: u64::MAX, own_slot: 8 };
-        let label = Label { datagrams: Some(of_datagrams), ..label };
-        let udp = label.to_string();
-        assert_eq!(udp.parse(), Ok(label));
-        assert_eq!(format!("{udp} 1").parse::<Label>(), Err(()));
-        assert_eq!(text.replace(" 1 ", " 2 ").parse::<Label>(), Err(()));
-        assert_eq!("link 3 sojourn_link".parse::<Label>(), Err(()));
-    }
 
     #[test]
     fn names_of_filters_tell_the_interface() {

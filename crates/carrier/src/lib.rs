@@ -1,41 +1,57 @@
-//! Takes TCP sessions with other hosts out of their kernel sockets, lends them to their programs,
+//! Takes sessions with other hosts out of their kernel sockets, delegates them to their programs,
 //! and puts them back.
 //!
 //! A session that is away has its protocol state in the program's library (`sojourn_pump`), which
-//! gets its packets by a packet socket of its own. Its kernel socket stays connected, but hears
-//! nothing any more. The session server runs this on a thread of its own, with the rights that it
-//! takes. Read `docs/understand/moves.md` first.
+//! gets the session's packets by a packet socket of its own. The kernel socket stays connected, but
+//! hears nothing any more. The session server runs the carrier on a thread or in a process of its
+//! own, with the rights that it takes. Read `docs/understand/moves.md` first.
 //!
-//! Not here: which packets go where (`sojourn_filter`), bytes and packets of sessions that are away
+//! Not here: the packet filter (`sojourn_filter`), and bytes and packets of sessions that are away
 //! (`sojourn_pump`).
 
 mod addresses;
 mod adopt;
 mod carrier;
+mod clock;
+mod commands;
 mod conntrack;
 mod datagrams;
 mod export;
 mod firewalls;
 mod fragments;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod import;
 mod inboxes;
 mod keeping;
+mod label;
 mod links;
 pub mod metastate;
 mod moves;
 mod netlink;
+mod next_hop;
 mod paths;
+mod plan;
+mod quiesce;
 mod raw;
 mod repair;
 mod replay;
+mod reroute;
 mod returned;
+mod routers;
 mod rules;
+mod run;
+mod session;
 mod sessions;
+mod timers;
 mod too_big;
 mod tuning;
 
-pub use carrier::{Carrier, StartError};
-pub use export::{ExportError, export};
+pub use carrier::Carrier;
+pub use commands::{Command, CommandReceiver, CommandSender, Commands, command_channel};
+pub use export::{ExportError, export, release};
 pub use import::{ImportError, import};
-pub use keeping::{ARGUMENT as KEEP, keep};
-pub use sessions::{Adopted, Door, Gate, Handed, Sessions, door};
+pub use keeping::{ARGUMENT as KEEP, Place, Start as StartKeeper, keep, start as start_keeper};
+pub use run::StartError;
+pub use sessions::{Adopted, Sessions};

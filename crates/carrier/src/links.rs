@@ -1,10 +1,12 @@
-//! The interfaces that carried sessions go over: for each one a packet filter, and for each program
-//! a packet socket: on the interface itself, or at the far end of a port
-//! (`docs/understand/packet-path.md`).
+//! The interfaces of carried sessions: for each one a packet filter, and for each program a packet
+//! socket, on the interface itself or at the far end of a port (`docs/understand/packet-path.md`).
+//!
+//! Not here: the filter itself (`sojourn_filter`).
 
-use crate::carrier::later;
-use crate::keeping::{Keeping, Label};
-use crate::metastate::{Mac, Way};
+use crate::clock::later;
+use crate::keeping::Keeping;
+use crate::label::Label;
+use crate::metastate::{Mac, NextHop};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::{
     AttachError, Filter, FlowError, Key, Method, Options, OwnerError, OwnerId, XdpMode,
@@ -18,7 +20,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 
-/// Why an interface cannot be used.
+/// The reason why an interface cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
     #[error(transparent)]
@@ -35,11 +37,11 @@ pub(crate) enum LinkError {
     Descriptors,
 }
 
-/// What nobody uses stays for so long (microseconds), for the next: a filter takes a millisecond to
-/// attach.
+/// How long an unused filter or socket stays for the next session (microseconds): a filter takes a
+/// millisecond to attach.
 const LINGER_US: u64 = 1_000_000;
 
-/// A keeper holds the filters, too.
+/// The filter's options; it stays attached, because a keeper holds it, too.
 const OPTIONS: Options = Options {
     sessions_max: 65536,
     method: Method::Automatic,
@@ -47,76 +49,77 @@ const OPTIONS: Options = Options {
     stays_attached: true,
 };
 
-/// The ring that a program's packet socket has: what fits its slots is seen without a system call.
-/// Segments that offloads make do not, and are taken from the socket.
+/// The ring of a program's packet socket: frames that fit its slots are seen without a system call.
+/// Segments that offloads make do not fit, and are read from the socket.
 const RING: RingLayout = RingLayout { slot_len: 2048, slots: 512 };
 
-/// How often it is looked for fragments while there are sessions (microseconds).
+/// Pause between two looks for fragments while there are sessions (microseconds).
 const FRAGMENTS_EVERY_US: u64 = 1_000_000;
 
 /// A program's way to the packets of an interface.
 struct Owner {
     id: OwnerId,
-    /// The program's, see there.
+    /// The program's process, see [`Program::process`].
     process: Descriptor,
-    /// None if it is adopted.
+    /// `None` if the owner is adopted.
     socket: Option<OwnedFd>,
-    /// Of a port: the link address that its frames are sent from.
+    /// The link address from which a port's frames are sent.
     port: Option<Mac>,
     sessions: usize,
-    /// When the last of them left.
+    /// The time at which the last session left.
     idle_since: Instant,
-    /// Of an earlier server: its program may have let go of it, and must not be given it again.
+    /// The owner is an earlier server's: its program may have dropped the socket, so it must not be
+    /// given more sessions by it.
     is_adopted: bool,
 }
 
-/// One interface.
-pub(crate) struct Link {
+/// One interface with its filter.
+pub(crate) struct FilteredInterface {
     filter: Filter,
-    /// By what their programs know them by.
+    /// The owners, by the numbers that their programs know.
     owners: HashMap<u64, Owner>,
-    /// When it was attached, or the last owner went.
+    /// The time at which the filter was attached, or the last owner went.
     idle_since: Instant,
 }
 
-/// What a program needs to take part in an interface.
+/// The things that a program needs for an interface.
 pub(crate) struct Ticket {
     pub(crate) number: u64,
     pub(crate) owner: OwnerId,
     pub(crate) socket: OwnedFd,
-    /// Of a port: the link address that its frames are sent from.
+    /// The link address from which a port's frames are sent.
     pub(crate) port: Option<Mac>,
 }
 
-/// A program to be given packets.
+/// A program that is to get packets.
 #[derive(Clone)]
 pub(crate) struct Program {
-    /// Its process as its connection to the server has it: while somebody keeps this no other
-    /// program has the same, also not one that the process becomes.
+    /// The process, as its connection to the server has it. While somebody keeps this descriptor no
+    /// other program has the same one, not even one that the process becomes by execve(2).
     pub(crate) process: Descriptor,
-    /// It may have a packet socket on the interface itself; else it gets a port.
+    /// The program may have a packet socket on the interface itself; otherwise it gets a port.
     pub(crate) may_have_packets: bool,
 }
 
-/// All of them, by the interfaces' numbers.
+/// All interfaces with filters, by their numbers.
 pub(crate) struct Links {
-    links: HashMap<u32, Link>,
+    links: HashMap<u32, FilteredInterface>,
     last: u64,
-    /// That of a program's packet socket, if it has one.
+    /// The ring of a program's packet socket, if it has one.
     ring: Option<RingLayout>,
-    /// When it is looked for fragments next.
+    /// The time of the next look for fragments.
     fragments_at: Instant,
-    /// What the next server would need.
+    /// The keeper, for the next server.
     pub(crate) keeping: Keeping,
 }
 
-/// How often it is looked whether a keeper that was let go of has ended (microseconds).
+/// Pause between two looks whether a keeper that was let go of has ended (microseconds).
 const CHILDREN_EVERY_US: u64 = 50_000;
 
 impl Owner {
-    /// Whether the program's next session may go this way. It may have given up its rights, or have
-    /// become another one by execve(2), which knows nothing of the socket and where the kernel
-    /// stands in its ring, and must not find there what came for the first.
+    /// Returns true if the program's next session may use this owner. The program may have given up
+    /// its rights. Or it may have become another one by execve(2): that one knows neither the
+    /// socket nor the kernel's position in its ring, and must not find packets of the first there.
     fn is_for(&self, program: &Program) -> bool {
         !self.is_adopted
             && self.process == program.process
@@ -124,7 +127,7 @@ impl Owner {
     }
 }
 
-/// What an owner consists of.
+/// The parts of an owner.
 type Made = (OwnerId, OwnedFd, Option<Mac>);
 
 fn set_up(socket: BorrowedFd<'_>, ring: Option<RingLayout>) -> Result<(), OpenError> {
@@ -147,70 +150,76 @@ fn port(filter: &mut Filter, ring: Option<RingLayout>) -> Result<Made, LinkError
 }
 
 impl Links {
-    /// None yet.
+    /// Starts without interfaces.
     pub(crate) fn new(keeping: Keeping, has_rings: bool) -> Self {
         let mut bytes = [0; 8];
-        // Numbers of an earlier server are not to come again: programs may know them still. Without
-        // randomness that is so by chance.
+        // Numbers of an earlier server must not come again, because programs may still know them.
+        // Without randomness they might.
         let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
         let last = u64::from_ne_bytes(bytes) >> 1;
         let ring = has_rings.then_some(RING);
         Self { links: HashMap::new(), last, ring, fragments_at: Instant::ZERO, keeping }
     }
 
-    /// What a program is told of its packet socket's ring.
+    /// Returns the layout of the ring of programs' packet sockets, as programs are told.
     pub(crate) fn ring(&self) -> RingT {
         let none = RingLayout { slot_len: 0, slots: 0 };
         let RingLayout { slot_len, slots } = self.ring.unwrap_or(none);
         RingT { slot_len, slots }
     }
 
-    /// Sees to it that the interface of a way has its filter.
-    pub(crate) fn open(&mut self, way: &Way) -> Result<&mut Link, LinkError> {
-        Ok(match self.links.entry(way.interface) {
+    /// Returns the interface of a next hop, after attaching a filter if need be.
+    pub(crate) fn open(&mut self, next_hop: &NextHop) -> Result<&mut FilteredInterface, LinkError> {
+        Ok(match self.links.entry(next_hop.interface) {
             Entry::Occupied(found) => found.into_mut(),
             Entry::Vacant(place) => {
-                let filter = Filter::attach(&way.name, OPTIONS)?;
-                // Now, while nothing waits for it: starting a process takes a while.
+                let filter = Filter::attach(&next_hop.name, OPTIONS)?;
+                // The keeper is started now, while nothing waits for it: starting a process takes a
+                // while.
                 self.keeping.ready();
-                self.keeping.link(way.interface, &filter);
-                place.insert(Link { filter, owners: HashMap::new(), idle_since: now() })
+                self.keeping.link(next_hop.interface, &filter);
+                place.insert(FilteredInterface {
+                    filter,
+                    owners: HashMap::new(),
+                    idle_since: now(),
+                })
             }
         })
     }
 
-    /// An interface's filter, of an earlier server. Its owners are known by its sessions.
+    /// Adopts an interface's filter of an earlier server. Its owners become known by its sessions.
     pub(crate) fn adopt(
         &mut self,
         index: u32,
         holdings: Vec<(String, OwnedFd)>,
     ) -> Result<(), LinkError> {
         let filter = Filter::adopt(holdings, OPTIONS)?;
-        self.links.insert(index, Link { filter, owners: HashMap::new(), idle_since: now() });
+        self.links
+            .insert(index, FilteredInterface { filter, owners: HashMap::new(), idle_since: now() });
         Ok(())
     }
 
-    /// An interface's number of an earlier server, and name, if its filter was adopted.
+    /// Returns the name of an interface, if it has a filter.
     pub(crate) fn name_of(&self, index: u32) -> Option<&str> {
         Some(&self.links.get(&index)?.filter.interface().name)
     }
 
-    /// What the filter has for the owner in the label.
+    /// Lists the keys that the filter has for the owner in the label.
     pub(crate) fn keys_of(&self, label: &Label) -> Vec<Key> {
         let link = self.links.get(&label.interface);
         let all = link.into_iter().flat_map(|link| link.filter.flows());
         all.filter(|(_, owner)| *owner == OwnerId(label.owner)).map(|(key, _)| key).collect()
     }
 
-    /// A session of an earlier server, as that has labelled it: the filter must say the same of it.
-    /// False: it says something else.
+    /// Adopts a session of an earlier server. Returns false if the filter does not agree with the
+    /// label.
     pub(crate) fn adopt_session(&mut self, label: &Label, key: &Key) -> bool {
         let Some(link) = self.links.get_mut(&label.interface) else { return false };
         let id = OwnerId(label.owner);
         if !link.filter.rule(key).is_ok_and(|rule| rule.owner == id) {
             return false;
         }
-        // It is given to no other session: what its program still has of it is not known.
+        // The owner gets no other session: it is not known what its program still has of it.
         let owner = link.owners.entry(label.link).or_insert_with(|| Owner {
             id,
             process: Descriptor::NONE,
@@ -224,15 +233,15 @@ impl Links {
         owner.id == id
     }
 
-    /// Gives everything to the kernel that no adopted session is about. The sessions that were
-    /// nobody's.
-    pub(crate) fn drop_strays(&mut self, is_known: &dyn Fn(&Key) -> bool) -> Vec<Key> {
-        let mut strays = Vec::new();
+    /// Gives the kernel all packets that no adopted session claims. Returns the keys of the rules
+    /// that were removed.
+    pub(crate) fn drop_unclaimed(&mut self, is_known: &dyn Fn(&Key) -> bool) -> Vec<Key> {
+        let mut unclaimed = Vec::new();
         for (index, link) in &mut self.links {
             let flows: Vec<_> = link.filter.flows().filter(|(key, _)| !is_known(key)).collect();
             for (key, _) in flows {
                 let _ = link.filter.remove_flow(&key);
-                strays.push(key);
+                unclaimed.push(key);
             }
             let known: Vec<_> = link.owners.values().map(|owner| owner.id).collect();
             let owners: Vec<_> = link.filter.sockets().map(|(owner, _)| owner).collect();
@@ -241,7 +250,7 @@ impl Links {
             }
             self.keeping.link(*index, &link.filter);
         }
-        strays
+        unclaimed
     }
 
     /// Has a new keeper hold all filters.
@@ -252,11 +261,16 @@ impl Links {
         }
     }
 
-    /// Makes what a program needs for its first session on an interface, which takes a while and
-    /// later would be waited for. What the program knows it by.
-    pub(crate) fn prepare(&mut self, way: &Way, program: Program) -> Result<u64, LinkError> {
+    /// Makes what a program needs for its first session on an interface, before something waits for
+    /// it. Returns the number by which the program knows it.
+    pub(crate) fn prepare(
+        &mut self,
+        next_hop: &NextHop,
+        program: Program,
+    ) -> Result<u64, LinkError> {
         let (number, ring) = (self.last + 1, self.ring);
-        let link = self.open(way)?;
+        let link = self.open(next_hop)?;
+        // Otherwise the first session would have to wait for the hook.
         link.filter.attach_hook()?;
         let known = link.owners.iter().find(|(_, owner)| owner.is_for(&program));
         if let Some((number, _)) = known {
@@ -277,37 +291,37 @@ impl Links {
             is_adopted: false,
         };
         link.owners.insert(number, owner);
-        if let Some(link) = self.links.get(&way.interface) {
-            self.keeping.link(way.interface, &link.filter);
+        if let Some(link) = self.links.get(&next_hop.interface) {
+            self.keeping.link(next_hop.interface, &link.filter);
         }
-        // Never used twice.
+        // No number is used twice.
         self.last = number;
         Ok(number)
     }
 
-    /// From now on the session's packets come to the program's socket, and the kernel does not see
-    /// them.
+    /// Turns the session's packets away from the kernel, to the program's socket.
     pub(crate) fn take(
         &mut self,
-        way: &Way,
+        next_hop: &NextHop,
         program: Program,
         key: Key,
     ) -> Result<Ticket, LinkError> {
-        let number = self.prepare(way, program)?;
-        let link = self.open(way)?;
+        let number = self.prepare(next_hop, program)?;
+        let link = self.open(next_hop)?;
         let owner = link.owners.get_mut(&number).ok_or(LinkError::Descriptors)?;
         let socket = owner.socket.as_ref().ok_or(LinkError::Descriptors)?;
         let socket =
             rustix::io::fcntl_dupfd_cloexec(socket, 0).map_err(|_| LinkError::Descriptors)?;
+        // Last, because from now on packets go to the program: nothing may fail any more.
         link.filter.add_flow(key, owner.id)?;
         owner.sessions += 1;
         Ok(Ticket { number, owner: owner.id, socket, port: owner.port })
     }
 
-    /// From now on they are the kernel's. `number` as in the ticket.
+    /// Gives the session's packets back to the kernel. `number`: that of the ticket.
     pub(crate) fn give_back(&mut self, interface: u32, number: u64, key: &Key) {
         let Some(link) = self.links.get_mut(&interface) else { return };
-        // Not being there is what is wanted.
+        // A rule that is not there is as good as a removed one.
         let _ = link.filter.release_flow(key);
         if let Some(owner) = link.owners.get_mut(&number) {
             owner.sessions -= 1;
@@ -315,7 +329,8 @@ impl Links {
         }
     }
 
-    /// Lets go of sockets and filters that have not been used for a while. When to call this again.
+    /// Lets go of sockets and filters that have not been used for a while. Returns the time of the
+    /// next call.
     pub(crate) fn tidy(&mut self, at: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         let mut is_over = |idle_since| {
@@ -326,7 +341,7 @@ impl Links {
             at >= over
         };
         let Self { links, keeping, .. } = self;
-        links.retain(|index, Link { filter, owners, idle_since }| {
+        links.retain(|index, FilteredInterface { filter, owners, idle_since }| {
             let mut leaves = |owner: &Owner| {
                 owner.sessions == 0 && (owner.is_adopted || is_over(owner.idle_since))
             };
@@ -334,13 +349,13 @@ impl Links {
             let some_leave = !leaving.is_empty();
             for (_, owner) in leaving {
                 *idle_since = owner.idle_since;
-                // While a copy is open the socket keeps its place among the others.
+                // An open duplicate would keep the socket's place in the filter.
                 keeping.forget_owner(*index, owner.id);
                 drop(owner.socket);
                 let _ = filter.remove_owner(owner.id);
                 filter.detach_if_idle();
             }
-            // Dropped, it is detached.
+            // Dropping the filter detaches it.
             let stays = !owners.is_empty() || !is_over(*idle_since);
             if !stays {
                 keeping.forget_link(*index);
@@ -357,8 +372,8 @@ impl Links {
         next
     }
 
-    /// Sessions for which fragments have come, looked for now and then; when to look again, if
-    /// there are any sessions.
+    /// Lists sessions for which fragments have come, now and then. Also returns the time of the
+    /// next look, if there are any sessions.
     pub(crate) fn take_fragmented(&mut self, at: Instant) -> (Vec<Key>, Option<Instant>) {
         let mut fragmented = Vec::new();
         if self.links.is_empty() {
@@ -373,7 +388,7 @@ impl Links {
         (fragmented, Some(self.fragments_at))
     }
 
-    /// Looks at the interfaces again.
+    /// Reads the interfaces' properties again.
     pub(crate) fn refresh(&mut self) {
         for link in self.links.values_mut() {
             let _ = link.filter.refresh();

@@ -1,9 +1,10 @@
-//! The way to a session's peer: interface, next hop, its address on the link, the largest packet.
+//! The next hop towards a session's peer: interface, link address, the largest packet.
 //!
-//! What of the protocols is not any one session's. The kernel has it and goes on keeping it; here
-//! is what it says for one destination, and notice that it may say something else now. ARP and
-//! neighbour discovery stay the kernel's: a neighbour that it does not know yet keeps a session in
-//! the kernel, where the next packet finds out. Read rtnetlink(7) and `docs/understand/moves.md`.
+//! This is the part of the protocols' state that belongs to no single session. The kernel has it
+//! and maintains it; this file asks the kernel about one destination, and learns when an answer may
+//! have changed. ARP and neighbour discovery stay the kernel's: a neighbour that the kernel does
+//! not know yet keeps a session there, where the next packet finds the neighbour. Not here: the
+//! questions as messages (`netlink`). Read rtnetlink(7) and `docs/understand/moves.md`.
 
 use crate::netlink::{Asker, Changes};
 use netlink_packet_route::AddressFamily;
@@ -21,46 +22,47 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// An address on an Ethernet.
 pub type Mac = [u8; 6];
 
-/// Why no packet can be sent to somewhere from here.
+/// The reason why no packet can be sent to a destination from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WayError {
-    /// It is this host, or no single other one.
+pub enum NextHopError {
+    /// The destination is this host, or no single other one.
     #[error("the destination is not another host")]
     NotRemote,
     /// The interface is of a kind that is not served.
     #[error("the interface is neither Ethernet nor without link addresses")]
     Link,
-    /// The kernel does not know the next hop's address on the link at the moment.
+    /// The kernel does not know the next hop's link address at the moment.
     #[error("the next hop's link address is not known at the moment")]
     Neighbour,
-    /// The path, or an administrator, says that packets are to be cut on the way: only the kernel
+    /// The path, or an administrator, asks for packets that may be fragmented: only the kernel
     /// sends such.
     #[error("packets there are cut on the way")]
     Cut,
-    /// The kernel does not say.
+    /// The kernel does not answer.
     #[error("{0}: {1}")]
     System(&'static str, Errno),
 }
 
-fn step(name: &'static str) -> impl Fn(Errno) -> WayError {
-    move |error| WayError::System(name, error)
+fn step(name: &'static str) -> impl Fn(Errno) -> NextHopError {
+    move |error| NextHopError::System(name, error)
 }
 
-/// In a route's `RTAX_LOCK`: no path MTU discovery, packets go without "don't fragment"
-/// (`linux/rtnetlink.h`). The kernel sets it where a router has asked for less than
-/// `net.ipv4.route.min_pmtu`.
+/// The bit of a route's `RTAX_LOCK` that forbids path MTU discovery, so that packets go without
+/// "don't fragment" (`linux/rtnetlink.h`). The kernel sets it where a router has asked for less
+/// than `net.ipv4.route.min_pmtu`.
 const MTU_IS_LOCKED: u32 = 1 << 2;
 
-/// How packets get to a destination.
+/// The way of packets to a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// Number of the interface.
+pub struct NextHop {
+    /// The number of the interface.
     pub interface: u32,
-    /// Its name.
+    /// The name of the interface.
     pub name: String,
-    /// Its own address and the next hop's; none on a link without such addresses.
+    /// The interface's own link address and the next hop's; `None` on a link without such
+    /// addresses.
     pub link: Option<(Mac, Mac)>,
-    /// Bytes of the largest IP packet, of the route or else the interface.
+    /// The largest IP packet (bytes), of the route or else of the interface.
     pub mtu: u32,
 }
 
@@ -75,28 +77,29 @@ impl Metastate {
     /// # Errors
     /// The kernel's.
     pub fn new() -> Result<Self, Errno> {
-        // The notices first: what changes after a question is noticed.
+        // The notices are subscribed first, so that a change after a question is noticed.
         let changes = Changes::new()?;
         Ok(Self { asker: Asker::new()?, changes })
     }
 
-    /// Readable when an answer of [`Metastate::way`] may have changed.
+    /// Returns the descriptor that is readable when an answer of [`Metastate::next_hop`] may have
+    /// changed.
     #[must_use]
     pub fn changes_fd(&self) -> BorrowedFd<'_> {
         self.changes.as_fd()
     }
 
-    /// Whether one may have, since this was last asked.
+    /// Returns true if an answer may have changed since the last call.
     pub fn has_changed(&self) -> bool {
         self.changes.take()
     }
 
-    /// The way of packets that say this of themselves. Rules may go by their protocol and ports; a
-    /// port of 0 is none in particular.
+    /// Asks for the next hop of packets with these addresses and ports. Routing rules may go by
+    /// protocol and ports; a port of 0 stands for any.
     ///
     /// # Errors
-    /// [`WayError`].
-    pub fn way(&mut self, flow: &FlowKey) -> Result<Way, WayError> {
+    /// [`NextHopError`].
+    pub fn next_hop(&mut self, flow: &FlowKey) -> Result<NextHop, NextHopError> {
         let (from, to) = (flow.source.ip(), flow.target.ip());
         let port = |end: SocketAddr| Some(end.port()).filter(|port| *port > 0);
         let mut of_flow = vec![RouteAttribute::IpProto(flow.protocol.number())];
@@ -104,7 +107,7 @@ impl Metastate {
         of_flow.extend(port(flow.target).map(RouteAttribute::Dport));
         let route = self.route(from, to, of_flow)?;
         if route.is_locked {
-            return Err(WayError::Cut);
+            return Err(NextHopError::Cut);
         }
         let link = self.link(route.interface)?;
         let mtu = route.mtu.unwrap_or(u32::MAX).min(link.mtu);
@@ -112,27 +115,27 @@ impl Metastate {
             Some(own) => Some((own, self.neighbour(route.interface, route.gateway.unwrap_or(to))?)),
             None => None,
         };
-        Ok(Way { interface: route.interface, name: link.name, link: macs, mtu })
+        Ok(NextHop { interface: route.interface, name: link.name, link: macs, mtu })
     }
 
-    /// The address of this host from which the kernel would send there.
+    /// Asks for the address from which the kernel would send to `to`.
     ///
     /// # Errors
-    /// [`WayError`].
-    pub fn source(&mut self, to: IpAddr) -> Result<IpAddr, WayError> {
+    /// [`NextHopError`].
+    pub fn source(&mut self, to: IpAddr) -> Result<IpAddr, NextHopError> {
         let any = if to.is_ipv4() {
             IpAddr::V4(Ipv4Addr::UNSPECIFIED)
         } else {
             IpAddr::V6(Ipv6Addr::UNSPECIFIED)
         };
-        self.route(any, to, Vec::new())?.source.ok_or(WayError::NotRemote)
+        self.route(any, to, Vec::new())?.source.ok_or(NextHopError::NotRemote)
     }
 
-    /// The interface by which the kernel would send there.
+    /// Asks for the interface by which the kernel would send to `to`.
     ///
     /// # Errors
-    /// [`WayError`].
-    pub fn interface(&mut self, from: IpAddr, to: IpAddr) -> Result<u32, WayError> {
+    /// [`NextHopError`].
+    pub fn interface(&mut self, from: IpAddr, to: IpAddr) -> Result<u32, NextHopError> {
         Ok(self.route(from, to, Vec::new())?.interface)
     }
 
@@ -141,7 +144,7 @@ impl Metastate {
         from: IpAddr,
         to: IpAddr,
         mut attributes: Vec<RouteAttribute>,
-    ) -> Result<Route, WayError> {
+    ) -> Result<Route, NextHopError> {
         let mut question = RouteMessage::default();
         question.header.address_family = family(to);
         let bits = if to.is_ipv4() { 32 } else { 128 };
@@ -154,10 +157,11 @@ impl Metastate {
         }
         let answer = self.asker.ask(Message::GetRoute(question)).map_err(step("route"))?;
         let Message::NewRoute(answer) = answer else {
-            return Err(WayError::System("route", Errno::BADMSG));
+            return Err(NextHopError::System("route", Errno::BADMSG));
         };
+        // The other types are this host, several hosts, or no way at all.
         if answer.header.kind != RouteType::Unicast {
-            return Err(WayError::NotRemote);
+            return Err(NextHopError::NotRemote);
         }
         let mut route = Route::default();
         for attribute in answer.attributes {
@@ -180,19 +184,19 @@ impl Metastate {
         Ok(route)
     }
 
-    fn link(&mut self, index: u32) -> Result<Link, WayError> {
+    fn link(&mut self, index: u32) -> Result<LinkInfo, NextHopError> {
         let mut question = LinkMessage::default();
         question.header.index = index;
         let answer = self.asker.ask(Message::GetLink(question)).map_err(step("link"))?;
         let Message::NewLink(answer) = answer else {
-            return Err(WayError::System("link", Errno::BADMSG));
+            return Err(NextHopError::System("link", Errno::BADMSG));
         };
         let is_ethernet = match answer.header.link_layer_type {
             LinkLayerType::Ether => true,
             LinkLayerType::None | LinkLayerType::Rawip => false,
-            _ => return Err(WayError::Link),
+            _ => return Err(NextHopError::Link),
         };
-        let mut link = Link { name: String::new(), mac: None, mtu: 0 };
+        let mut link = LinkInfo { name: String::new(), mac: None, mtu: 0 };
         for attribute in answer.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => link.name = name,
@@ -201,22 +205,24 @@ impl Metastate {
                 _ => {}
             }
         }
-        if link.mac.is_some() == is_ethernet { Ok(link) } else { Err(WayError::Link) }
+        // An Ethernet without an address of six bytes is not served either.
+        if link.mac.is_some() == is_ethernet { Ok(link) } else { Err(NextHopError::Link) }
     }
 
-    fn neighbour(&mut self, interface: u32, of: IpAddr) -> Result<Mac, WayError> {
+    fn neighbour(&mut self, interface: u32, of: IpAddr) -> Result<Mac, NextHopError> {
         let mut question = NeighbourMessage::default();
         question.header.family = family(of);
         question.header.ifindex = interface;
         question.attributes = vec![NeighbourAttribute::Destination(of.into())];
         let answer = match self.asker.ask(Message::GetNeighbour(question)) {
             Ok(answer) => answer,
-            Err(Errno::NOENT) => return Err(WayError::Neighbour),
-            Err(error) => return Err(WayError::System("neighbour", error)),
+            Err(Errno::NOENT) => return Err(NextHopError::Neighbour),
+            Err(error) => return Err(NextHopError::System("neighbour", error)),
         };
         let Message::NewNeighbour(answer) = answer else {
-            return Err(WayError::System("neighbour", Errno::BADMSG));
+            return Err(NextHopError::System("neighbour", Errno::BADMSG));
         };
+        // In all other states the kernel itself would send to the address (`NUD_VALID`).
         let is_good = !matches!(
             answer.header.state,
             NeighbourState::None | NeighbourState::Incomplete | NeighbourState::Failed
@@ -225,7 +231,7 @@ impl Metastate {
             NeighbourAttribute::LinkLayerAddress(bytes) => bytes.try_into().ok(),
             _ => None,
         });
-        address.filter(|_| is_good).ok_or(WayError::Neighbour)
+        address.filter(|_| is_good).ok_or(NextHopError::Neighbour)
     }
 }
 
@@ -233,10 +239,10 @@ impl Metastate {
 struct Route {
     interface: u32,
     gateway: Option<IpAddr>,
-    /// An administrator's, or what the kernel has learnt of the path.
+    /// An administrator's MTU, or the one that the kernel has learnt of the path.
     mtu: Option<u32>,
     is_locked: bool,
-    /// Where nothing else is said, datagrams come from there.
+    /// The source address of datagrams from sockets that are bound to none.
     source: Option<IpAddr>,
 }
 
@@ -252,7 +258,7 @@ impl Route {
     }
 }
 
-struct Link {
+struct LinkInfo {
     name: String,
     mac: Option<Mac>,
     mtu: u32,
@@ -273,7 +279,7 @@ mod tests {
         for ip in ["127.0.0.1", "::1"] {
             let end = SocketAddr::new(ip.parse().unwrap(), 1);
             let flow = FlowKey { protocol: Protocol::Tcp, source: end, target: end };
-            assert_eq!(metastate.way(&flow), Err(WayError::NotRemote));
+            assert_eq!(metastate.next_hop(&flow), Err(NextHopError::NotRemote));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Questions to the kernel over rtnetlink(7), one answer each, and notice of changes.
+//! Questions to the kernel over rtnetlink(7), with one answer each, and notices of changes.
 //!
-//! Not here: what the answers mean for a session (`metastate`).
+//! Not here: the meaning of the answers for a session (`metastate`).
 
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 /// `RTMGRP_*` and `RTNLGRP_IPV6_RULE` (`linux/rtnetlink.h`): links, neighbours, addresses, routes
 /// and rules of both families.
 const CHANGES: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 1 << 18;
-/// Longer than any one answer here is.
+/// The longest answer (bytes), longer than any that the questions here have.
 const ANSWER_MAX: usize = 32 * 1024;
 
 fn socket(groups: u32) -> Result<OwnedFd, Errno> {
@@ -24,7 +24,7 @@ fn socket(groups: u32) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Asks and hears one answer at a time.
+/// Asks one question at a time.
 #[derive(Debug)]
 pub(crate) struct Asker {
     socket: OwnedFd,
@@ -39,10 +39,10 @@ impl Asker {
         Ok(Self { socket: socket(0)?, sequence: 0, buffer: vec![0; ANSWER_MAX] })
     }
 
-    /// The kernel's answer to a question about one thing.
+    /// Asks about one object, and gives the kernel's answer.
     ///
     /// # Errors
-    /// The kernel's; `EBADMSG` for an answer that is none.
+    /// The kernel's; `EBADMSG` for a malformed answer.
     pub(crate) fn ask(
         &mut self,
         question: RouteNetlinkMessage,
@@ -57,7 +57,8 @@ impl Asker {
         message.serialize(&mut bytes);
         rustix::net::send(&self.socket, &bytes, SendFlags::empty())?;
         loop {
-            // The kernel has answered before `send` came back.
+            // The kernel answers before `send` returns (`netlink_unicast_kernel`), so this does not
+            // block.
             let (len, _) =
                 rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
             let answer = self.buffer.get(..len).ok_or(Errno::BADMSG)?;
@@ -70,7 +71,9 @@ impl Asker {
                 NetlinkPayload::InnerMessage(answer) => Ok(answer),
                 NetlinkPayload::Error(error) => {
                     let code = error.code.map_or(0, |code| code.get());
-                    Err(Errno::from_raw_os_error(code.wrapping_neg()))
+                    let code = code.wrapping_neg();
+                    let is_one = (1..4096).contains(&code);
+                    Err(if is_one { Errno::from_raw_os_error(code) } else { Errno::BADMSG })
                 }
                 _ => Err(Errno::BADMSG),
             };
@@ -93,8 +96,8 @@ impl Changes {
         self.0.as_fd()
     }
 
-    /// Whether anything has changed since the last time. What exactly is asked anew anyway, for
-    /// notices get lost.
+    /// Returns true if anything has changed since the last call. The caller asks about everything
+    /// anew, because notices get lost (netlink(7), ENOBUFS).
     pub(crate) fn take(&self) -> bool {
         let mut any = false;
         let mut ignored = [0; 512];

@@ -1,12 +1,15 @@
-//! System calls on sockets for which there is no safe wrapper: options by number, queue lengths.
+//! System calls on sockets for which there is no safe wrapper: options by number, queue lengths,
+//! disconnecting.
+//!
+//! Not here: repair mode's calls (`repair`).
 #![allow(unsafe_code, reason = "system calls that rustix does not have")]
 
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 
-/// `linux/sockios.h`: bytes that were received and not read.
+/// Request for the bytes that were received and not read (`linux/sockios.h`).
 pub(crate) const SIOCINQ: libc::c_ulong = 0x541B;
-/// Bytes that are not acknowledged, sent or not.
+/// Request for the bytes that are not acknowledged, sent or not.
 pub(crate) const SIOCOUTQ: libc::c_ulong = 0x5411;
 
 fn answer(status: libc::c_int) -> Result<libc::c_int, Errno> {
@@ -17,10 +20,10 @@ fn answer(status: libc::c_int) -> Result<libc::c_int, Errno> {
     Err(Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// An option's bytes: `value` is filled as far as the kernel has them. Answers how many.
+/// Reads an option: fills `value` as far as the kernel has bytes, and returns their number.
 ///
 /// # Errors
-/// The kernel's.
+/// Those of getsockopt(2).
 pub(crate) fn getsockopt(
     fd: impl AsFd,
     (level, name): (i32, i32),
@@ -38,7 +41,7 @@ pub(crate) fn getsockopt(
 /// Sets an option.
 ///
 /// # Errors
-/// The kernel's.
+/// Those of setsockopt(2).
 pub(crate) fn setsockopt(
     fd: impl AsFd,
     (level, name): (i32, i32),
@@ -52,10 +55,10 @@ pub(crate) fn setsockopt(
     Ok(())
 }
 
-/// An option that is one number.
+/// Reads an option that is one number.
 ///
 /// # Errors
-/// The kernel's.
+/// Those of getsockopt(2).
 pub(crate) fn number(fd: impl AsFd, option: (i32, i32)) -> Result<i32, Errno> {
     let mut value = [0; 4];
     getsockopt(fd, option, &mut value)?;
@@ -65,15 +68,15 @@ pub(crate) fn number(fd: impl AsFd, option: (i32, i32)) -> Result<i32, Errno> {
 /// Sets an option that is one number.
 ///
 /// # Errors
-/// The kernel's.
+/// Those of setsockopt(2).
 pub(crate) fn set_number(fd: impl AsFd, option: (i32, i32), value: i32) -> Result<(), Errno> {
     setsockopt(fd, option, &value.to_ne_bytes())
 }
 
-/// The length of a queue: [`SIOCINQ`] or [`SIOCOUTQ`].
+/// Returns the length of a queue: [`SIOCINQ`] or [`SIOCOUTQ`].
 ///
 /// # Errors
-/// The kernel's.
+/// Those of ioctl(2).
 pub(crate) fn queue_len(fd: impl AsFd, queue: libc::c_ulong) -> Result<usize, Errno> {
     let mut len: libc::c_int = 0;
     // SAFETY: both requests write one number.
@@ -81,10 +84,30 @@ pub(crate) fn queue_len(fd: impl AsFd, queue: libc::c_ulong) -> Result<usize, Er
     Ok(len.max(0) as usize)
 }
 
-/// Undoes a connection, as connect(2) with `AF_UNSPEC` does.
+/// Removes bytes from a TCP socket's receive queue without copying them (`MSG_TRUNC`, tcp(7)).
+/// Returns how many; fewer than `len` if the queue has not as many.
+pub(crate) fn discard(fd: impl AsFd, len: usize) -> usize {
+    let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
+    let mut done = 0;
+    while done < len {
+        let fd = fd.as_fd().as_raw_fd();
+        // SAFETY: with `MSG_TRUNC` TCP writes nothing to the buffer.
+        let got = unsafe { libc::recv(fd, core::ptr::null_mut(), len - done, flags) };
+        match usize::try_from(got) {
+            Ok(0) => break,
+            Ok(got) => done += got,
+            Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {
+            }
+            Err(_) => break,
+        }
+    }
+    done
+}
+
+/// Undoes a connection, by connect(2) with `AF_UNSPEC`.
 ///
 /// # Errors
-/// The kernel's.
+/// Those of connect(2).
 pub(crate) fn disconnect(fd: impl AsFd) -> Result<(), Errno> {
     // SAFETY: zeroes are an address, of no family.
     let address: libc::sockaddr = unsafe { core::mem::zeroed() };

@@ -1,8 +1,8 @@
 //! `TCP_REPAIR`, step by step: names and values of the kernel's interface, and the mode as a guard.
 //!
-//! What is read and written in which order is in `export` and `import`. Read tcp(7) and the
-//! kernel's `include/uapi/linux/tcp.h`; what is not written there was tried (Linux 6.18). It takes
-//! `CAP_NET_ADMIN` in the socket's network namespace.
+//! Repair mode takes `CAP_NET_ADMIN` in the socket's network namespace. Facts that neither tcp(7)
+//! nor the kernel's `include/uapi/linux/tcp.h` states were tried (Linux 6.18). Not here: the order
+//! of the steps (`export`, `import`).
 
 use crate::raw;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -19,7 +19,7 @@ pub(crate) const TCP_TIMESTAMP: (i32, i32) = (TCP, 24);
 const TCP_REPAIR_WINDOW: (i32, i32) = (TCP, 29);
 const SO_REUSEADDR: (i32, i32) = (libc::SOL_SOCKET, libc::SO_REUSEADDR);
 
-/// Which queue the next reads and writes in the mode are about.
+/// The queue to which the next reads and writes in the mode apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
     None = 0,
@@ -27,16 +27,18 @@ pub(crate) enum Queue {
     Send = 2,
 }
 
-/// A socket in repair mode; dropping leaves the mode without a packet.
+/// A socket in repair mode; dropping this leaves the mode without a packet.
 #[derive(Debug)]
 pub(crate) struct Repair<'s> {
     socket: BorrowedFd<'s>,
-    /// The mode has a value of its own for it, and forgets the program's.
+    /// The program's `SO_REUSEADDR`, which the mode overwrites.
     reuse: i32,
     is_on: bool,
 }
 
 impl<'s> Repair<'s> {
+    /// Enters repair mode.
+    ///
     /// # Errors
     /// The kernel's: `EPERM` without `CAP_NET_ADMIN`, also for a socket that is listening.
     pub(crate) fn begin(socket: BorrowedFd<'s>) -> Result<Self, Errno> {
@@ -45,7 +47,7 @@ impl<'s> Repair<'s> {
         Ok(Self { socket, reuse, is_on: true })
     }
 
-    /// Says which queue is meant from now on.
+    /// Selects the queue to which the next calls apply.
     ///
     /// # Errors
     /// The kernel's.
@@ -53,7 +55,7 @@ impl<'s> Repair<'s> {
         raw::set_number(self.socket, TCP_REPAIR_QUEUE, queue as i32)
     }
 
-    /// The sequence number behind the last byte of a queue.
+    /// Returns the sequence number behind the last byte of a queue.
     ///
     /// # Errors
     /// The kernel's.
@@ -62,7 +64,7 @@ impl<'s> Repair<'s> {
         Ok(raw::number(self.socket, TCP_QUEUE_SEQ)?.cast_unsigned())
     }
 
-    /// Sets it; the socket must not be connected.
+    /// Sets that sequence number; the socket must not be connected.
     ///
     /// # Errors
     /// The kernel's.
@@ -71,8 +73,8 @@ impl<'s> Repair<'s> {
         raw::set_number(self.socket, TCP_QUEUE_SEQ, sequence.cast_signed())
     }
 
-    /// Leaves the mode. With `announce` the kernel sends a window probe, to which the peer answers
-    /// with what it knows.
+    /// Leaves the mode. With `announce` the kernel sends a window probe, whose answer tells the
+    /// peer's state.
     ///
     /// # Errors
     /// The kernel's.
@@ -95,7 +97,7 @@ impl Drop for Repair<'_> {
     }
 }
 
-/// `struct tcp_repair_window`: the windows and where they were told.
+/// `struct tcp_repair_window`: the windows, and where they were told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Windows {
     pub(crate) snd_wl1: u32,
@@ -106,6 +108,8 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
+    /// Reads the windows of a socket in repair mode.
+    ///
     /// # Errors
     /// The kernel's.
     pub(crate) fn of(socket: impl AsFd) -> Result<Self, Errno> {
@@ -125,8 +129,10 @@ impl Windows {
         })
     }
 
+    /// Sets the windows of a socket in repair mode.
+    ///
     /// # Errors
-    /// The kernel's: `EINVAL` if the windows cannot be.
+    /// The kernel's: `EINVAL` for windows that are impossible.
     pub(crate) fn set(&self, socket: impl AsFd) -> Result<(), Errno> {
         let words = [self.snd_wl1, self.snd_wnd, self.max_window, self.rcv_wnd, self.rcv_wup];
         raw::setsockopt(socket, TCP_REPAIR_WINDOW, words.map(u32::to_ne_bytes).as_flattened())

@@ -1,12 +1,13 @@
-//! What a peer has said already, said to the kernel again: its FIN, which the engine has seen and
-//! has sent the session home for, where it means what it means; bytes beyond a gap, which the
-//! kernel cannot be given otherwise; segments that came while the session was on its way home; and
-//! datagrams that a program had not read when its socket went home.
+//! Segments and datagrams that a peer has sent already, given to the kernel again.
 //!
-//! Without this the kernel would see the FIN, or what a lone question asks, when the peer repeats
-//! it, a retransmission time-out later. All go by a raw socket to this host's own address, so they
-//! come in as from a wire and nobody else sees them. raw(7), ipv6(7); it takes `CAP_NET_RAW`.
-//! Nothing depends on it.
+//! These are: the peer's FIN, which has sent the session home and which the kernel has to see;
+//! bytes beyond a gap, which the kernel takes in no other way; segments that came while the session
+//! was on its way home; and datagrams that a program had not read when its socket went home.
+//!
+//! Otherwise the kernel would see the FIN, or a lone question, only when the peer repeats it, a
+//! retransmission time-out later. All go by a raw socket to this host's own address, so they come
+//! in as from a wire and nobody else sees them. That takes `CAP_NET_RAW`; read raw(7) and ipv6(7).
+//! Nothing depends on it. Not here: the state of the socket (`import`).
 
 use crate::raw;
 use rustix::fd::OwnedFd;
@@ -21,13 +22,14 @@ use std::net::SocketAddr;
 
 const IPV6_HDRINCL: (i32, i32) = (libc::IPPROTO_IPV6, 36);
 
-/// Bytes of a segment that nobody has sent like that.
+/// Payload of one segment (bytes), larger than any on a wire.
 const PIECE: usize = 32 * 1024;
 
-/// Says what the record has beyond gaps, and with `has_ended` the FIN that follows its last byte.
+/// Gives the kernel the record's bytes beyond gaps and, with `has_ended`, the FIN that follows its
+/// last byte.
 ///
 /// # Errors
-/// The kernel's; what has been said is said.
+/// The kernel's; segments before the error have been given.
 pub(crate) fn rest(record: &SessionRecord, tcp: &TcpRecord, has_ended: bool) -> Result<(), Errno> {
     if tcp.out_of_order.is_empty() && !has_ended {
         return Ok(());
@@ -49,14 +51,14 @@ pub(crate) fn rest(record: &SessionRecord, tcp: &TcpRecord, has_ended: bool) -> 
     Ok(())
 }
 
-/// Says a datagram, or each of several merged ones, to the socket at `local`.
+/// Gives a datagram, or each of several merged ones, to the socket at `local`.
 ///
 /// # Errors
 /// The kernel's.
 pub(crate) fn datagram(datagram: &Datagram, local: SocketAddr) -> Result<(), Errno> {
     let flow = FlowKey { protocol: Protocol::Udp, source: datagram.source, target: local };
     let class = TrafficClass(datagram.traffic_class);
-    // One that has none left goes nowhere.
+    // A packet with a hop limit of zero is dropped.
     let hop_limit = datagram.hop_limit.max(1);
     let fields = Fields { dscp: class.dscp(), hop_limit, ..Fields::default() };
     let header = Header::new(None, flow, fields).map_err(|_| Errno::INVAL)?;
@@ -87,7 +89,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// `local`: that address; its port does not matter.
+    /// Opens the raw socket for packets to `local`, whose port does not matter.
     ///
     /// # Errors
     /// The kernel's.
@@ -99,12 +101,12 @@ impl Raw {
             raw::set_number(&socket, IPV6_HDRINCL, 1)?;
         }
         let mut target = local;
-        // Raw sockets have no ports.
+        // Raw sockets have no ports (raw(7)).
         target.set_port(0);
         Ok(Self { socket, target })
     }
 
-    /// Says a whole packet, as it is.
+    /// Sends a whole packet, as it is.
     ///
     /// # Errors
     /// The kernel's.
@@ -113,14 +115,14 @@ impl Raw {
     }
 }
 
-/// What a segment says.
+/// The content of a segment.
 struct Said<'p> {
     sequence: u32,
     piece: &'p [u8],
     fin: bool,
 }
 
-/// The segment, as the peer would send it.
+/// Builds the segment as the peer would send it.
 fn segment(
     local: SocketAddr,
     remote: SocketAddr,
@@ -156,7 +158,7 @@ mod tests {
     use rustix::fd::AsFd;
     use rustix::thread::CapabilitySet;
     use sojourn_proto::record::{Kind, TcpTuning};
-    use sojourn_wire::frame::{self, Link};
+    use sojourn_wire::frame::{self, LinkType};
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
@@ -177,7 +179,7 @@ mod tests {
             for (sequence, piece, fin) in [(7, &b""[..], true), (11, b"beyond a gap", false)] {
                 let said = Said { sequence, piece, fin };
                 let packet = segment(local, remote, &tcp, &said).unwrap();
-                let frame = frame::parse(&packet, Link::Raw).unwrap();
+                let frame = frame::parse(&packet, LinkType::Raw).unwrap();
                 assert!(frame.checksum_is_right());
                 assert_eq!((frame.key.source, frame.key.target), (remote, local));
                 let segment = frame.segment().unwrap();
@@ -210,7 +212,7 @@ mod tests {
             let mut own = listener.accept().unwrap().0;
             own.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
             // Nothing is said by the time of the move, so nothing is on its way.
-            let mut record = export(own.as_fd(), &TcpTuning::default(), &mut Vec::new()).unwrap();
+            let mut record = export(own.as_fd(), &TcpTuning::default()).unwrap();
             let Kind::Tcp(tcp) = &mut record.kind else { panic!("{record:?}") };
             let sequence = tcp.rcv_nxt.wrapping_add(4);
             let bytes: Vec<u8> = (0..PIECE + 1000).map(|at| at as u8).collect();
@@ -234,7 +236,7 @@ mod tests {
         let _peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut own = listener.accept().unwrap().0;
         own.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let record = export(own.as_fd(), &TcpTuning::default(), &mut Vec::new()).unwrap();
+        let record = export(own.as_fd(), &TcpTuning::default()).unwrap();
         let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
         import(&record, own.as_fd(), || {}).unwrap();
         let said = |sequence, piece| {

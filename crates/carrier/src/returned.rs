@@ -1,30 +1,30 @@
-//! Sessions that were put back a moment ago, by their tokens: what their libraries have received
-//! since they gave them back may still be said to the kernel.
+//! Sessions that were put back a moment ago, by their tokens: the segments that their libraries
+//! have received since may still be given to the kernel.
 //!
-//! Once, and not long after: by then the socket may be another program's. Not here: saying it
-//! (`replay`).
+//! That is possible once, and only for a while: later the socket may be another program's. Not
+//! here: giving segments to the kernel (`replay`).
 
-use crate::carrier::later;
+use crate::clock::later;
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
 use std::collections::{HashMap, VecDeque};
 
-/// How long (microseconds).
+/// How long a session stays here (microseconds).
 const KEPT_US: u64 = 2_000_000;
-/// How many of them at most; the oldest goes first.
+/// Sessions kept at most; the oldest goes first.
 const MAX: usize = 65_536;
 
-/// See the head of this file.
+/// The sessions that were put back a moment ago.
 #[derive(Debug, Default)]
 pub(crate) struct Returned {
-    /// What their own frames say.
+    /// The flows of the sessions' own frames, by token.
     flows: HashMap<u64, FlowKey>,
-    /// All that have been in there, and until when they are.
+    /// The tokens in the order of their ends, also those that were taken.
     ages: VecDeque<(Instant, u64)>,
 }
 
 impl Returned {
-    /// One more.
+    /// Adds a session.
     pub(crate) fn add(&mut self, token: u64, flow: FlowKey, at: Instant) {
         self.forget_old(at);
         if self.ages.len() == MAX
@@ -36,7 +36,7 @@ impl Returned {
         self.ages.push_back((later(at, KEPT_US), token));
     }
 
-    /// Whose token that is, if it is in time; the next time it is nobody's.
+    /// Takes the session of a token, if it is in time. A token counts once.
     pub(crate) fn take(&mut self, token: u64, at: Instant) -> Option<FlowKey> {
         self.forget_old(at);
         self.flows.remove(&token)

@@ -1,7 +1,8 @@
-//! The rules of the host, and what was told of them.
+//! The rules of the host that could concern sessions, and what the administrator was told of them.
 //!
 //! Not here: the sessions that they concern (`firewalls`).
 
+use crate::clock::later;
 use sojourn_firewall::{Firewall, RESURVEY_US};
 use sojourn_proto::time::Instant;
 
@@ -9,7 +10,7 @@ use sojourn_proto::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) firewall: Firewall,
-    /// When those are looked at of whose changes nobody tells.
+    /// The time of the next look at rules whose changes nobody reports.
     pub(crate) next_survey: Instant,
     /// The hook that the administrator was told of last.
     pub(crate) told: Option<String>,
@@ -17,7 +18,7 @@ pub(crate) struct Rules {
 
 impl Rules {
     pub(crate) fn new(at: Instant) -> Self {
-        let next_survey = Instant::from_micros(at.as_micros() + RESURVEY_US);
+        let next_survey = later(at, RESURVEY_US);
         Self { firewall: Firewall::new(), next_survey, told: None }
     }
 }

@@ -1,41 +1,41 @@
-//! What a router says of a packet that was too long for its next link (RFC 1191, RFC 8201), and
-//! whether it is believed.
+//! A router's notice that a packet was too long for its next link (RFC 1191, RFC 8201), and the
+//! decision whether to believe it.
 //!
-//! The kernel would decide that for a session in its socket. Of a session that is away the socket
-//! knows nothing, so the kernel takes what routers say of it for forged. Anybody can send such a
-//! message; it must quote what only who has seen the session's packets knows: a sequence number
-//! that is under way (RFC 5927 section 4.1). Not here: where the messages come from, and who is
-//! told (`paths`). Read `docs/understand/moves.md`, "The length of packets".
+//! The kernel would decide that for a session in its socket. The socket of a session that is away
+//! knows nothing, so the kernel takes routers' notices about it for forged. Anybody can send such a
+//! message. So it must quote a sequence number that is under way, which only those know who have
+//! seen the session's packets (RFC 5927 section 4.1). Not here: receiving the messages (`paths`),
+//! and telling the libraries (`routers`). Read `docs/understand/moves.md`, "The length of packets".
 
-use crate::carrier::later;
+use crate::clock::later;
 use sojourn_filter::Key;
 use sojourn_proto::time::Instant;
 use sojourn_wire::icmp::{Error, HEADER_BYTES, Reason};
 use sojourn_wire::{FlowKey, Protocol, SeqNum, ip, ipv4, ipv6};
 use std::net::Ipv6Addr;
 
-/// What Linux believes at least (`net.ipv4.route.min_pmtu`). Below that it lets routers cut packets
-/// in pieces.
+/// The least MTU that Linux believes (`net.ipv4.route.min_pmtu`). Below that it lets routers
+/// fragment packets.
 const LEAST_V4: u32 = 552;
-/// What every link has to take (RFC 8200 section 5).
+/// The least MTU of every link (RFC 8200 section 5).
 const LEAST_V6: u32 = 1280;
-/// So long what was learnt of a path counts (microseconds; `net.ipv4.route.mtu_expires`): it may
+/// How long knowledge of a path counts (microseconds; `net.ipv4.route.mtu_expires`): the path may
 /// have become wider.
 const EXPIRES_US: u64 = 600_000_000;
 
-/// A router's word that a packet of a session was too long.
+/// A router's notice that a packet of a session was too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
-    /// Whose packet.
+    /// The session whose packet it was.
     pub(crate) key: Key,
-    /// Which one, of TCP.
+    /// The packet's sequence number, for TCP.
     seq: Option<SeqNum>,
-    /// What would not have been too long, in bytes; 0 if the router does not say.
+    /// The length that would have been possible (bytes); 0 if the router does not say.
     mtu: u32,
 }
 
 impl Notice {
-    /// What a whole IPv4 packet says with protocol ICMP; `None`: nothing of that kind, or it is
+    /// Reads a whole IPv4 packet with an ICMP message. `None` if it is not of that kind, or is
     /// damaged.
     pub(crate) fn read_v4(packet: &[u8]) -> Option<Self> {
         let packet = ipv4::Packet::new(packet).ok()?;
@@ -45,8 +45,8 @@ impl Notice {
         Self::of(Error::parse_v4(packet.payload()).ok()?)
     }
 
-    /// The same for an ICMPv6 message from `router`. It must have come to the address that the
-    /// quoted packet came from, of which its checksum tells.
+    /// Reads an ICMPv6 message from `router`. It must have come to the address from which the
+    /// quoted packet came; its checksum proves that.
     pub(crate) fn read_v6(message: &[u8], router: Ipv6Addr) -> Option<Self> {
         let quoted = message.get(HEADER_BYTES..HEADER_BYTES + ipv6::HEADER_BYTES)?;
         let own: [u8; 16] = quoted.get(8..24)?.try_into().ok()?;
@@ -60,25 +60,24 @@ impl Notice {
         Some(Self { key, seq, mtu })
     }
 
-    /// A datagram socket that may have sent the packet though it is not connected to where that
-    /// went.
+    /// Returns the key of an unconnected datagram socket that may have sent the packet.
     pub(crate) fn unconnected(&self) -> Option<Key> {
         let is_udp = self.key.protocol() == Protocol::Udp;
         is_udp.then(|| Key::new(Protocol::Udp, self.key.local(), None).ok())?
     }
 }
 
-/// What follows from a word that is believed.
+/// The consequence of a notice that is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The session's packets may be so long.
+    /// The session's packets may have at most so many bytes.
     Narrow(u32),
-    /// So little that packets would have to be cut on the way: only the kernel does that.
+    /// The length is so small that packets would have to be fragmented, which only the kernel does.
     Home,
 }
 
-/// Whether to believe the word about a session of that key whose packets from `una` up to `nxt` are
-/// under way, and may be `known` bytes long.
+/// Decides about a notice for the session of `key`: its segments from `una` up to `nxt` are under
+/// way, and its packets may have `known` bytes now. `None` if the notice is not believed.
 pub(crate) fn judge(
     notice: &Notice,
     key: &Key,
@@ -97,18 +96,18 @@ pub(crate) fn judge(
     }
 }
 
-/// What is known of a session's path beyond what the kernel knows.
+/// The knowledge of a session's path beyond the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Path {
-    /// What a router has said, in bytes.
+pub(crate) struct PathMtu {
+    /// A router's word (bytes).
     learnt: Option<u32>,
-    /// What is known is looked at again then. What the kernel has learnt expires, too, and nobody
-    /// says so.
+    /// The time at which the knowledge is dropped. The kernel's own knowledge expires, too, and
+    /// nobody reports that.
     until: Instant,
 }
 
-impl Path {
-    /// Nothing is known yet.
+impl PathMtu {
+    /// Starts without knowledge.
     pub(crate) fn new(at: Instant) -> Self {
         Self { learnt: None, until: later(at, EXPIRES_US) }
     }
@@ -117,7 +116,7 @@ impl Path {
         *self = Self { learnt: Some(mtu), until: later(at, EXPIRES_US) };
     }
 
-    /// Whether it is to be looked at again: then what was learnt is forgotten.
+    /// Returns true if the knowledge has expired, and forgets it then.
     pub(crate) fn expires(&mut self, at: Instant) -> bool {
         let is_due = self.until <= at;
         if is_due {
@@ -126,7 +125,7 @@ impl Path {
         is_due
     }
 
-    /// How long packets may be of which the kernel says that.
+    /// Returns the length of packets, where the kernel says `mtu`.
     pub(crate) fn narrowed(&self, mtu: u32) -> u32 {
         self.learnt.map_or(mtu, |learnt| learnt.min(mtu))
     }

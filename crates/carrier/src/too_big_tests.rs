@@ -48,7 +48,7 @@ fn sent((source, target): (SocketAddr, SocketAddr), seq: SeqNum) -> Vec<u8> {
     packet
 }
 
-/// What a router says of a packet, as a raw socket hears it.
+/// Returns a router's message about a packet, as a raw socket receives it.
 fn said(reason: Reason, packet: &[u8], to: IpAddr) -> Vec<u8> {
     let mut message = vec![0; 1500];
     match to {
@@ -72,7 +72,7 @@ fn read(message: &[u8], is_v4: bool) -> Option<Notice> {
     if is_v4 { Notice::read_v4(message) } else { Notice::read_v6(message, ROUTER_V6) }
 }
 
-/// What comes of a router's word about a packet of the session with that number.
+/// Returns the verdict on a router's message about a packet of the session with that number.
 fn told(is_v4: bool, seq: SeqNum, mtu: u32) -> Option<Verdict> {
     let ends = ends(is_v4);
     let message = said(Reason::TooBig { mtu }, &sent(ends, seq), ends.0.ip());
@@ -185,7 +185,7 @@ fn it_came_to_the_address_that_the_packet_came_from() {
 #[test]
 fn what_was_learnt_is_forgotten() {
     let start = Instant::from_micros(7);
-    let mut path = Path::new(start);
+    let mut path = PathMtu::new(start);
     assert_eq!((path.narrowed(1500), path.narrowed(600)), (1500, 600));
     path.learn(1300, later(start, 5));
     assert_eq!((path.narrowed(1500), path.narrowed(600)), (1300, 600));
@@ -196,7 +196,8 @@ fn what_was_learnt_is_forgotten() {
     assert!(!path.expires(later(start, EXPIRES_US + 6)), "not again at once");
 }
 
-/// Nothing in a datagram tells whether it was sent, so there is no verdict: only whose it may be.
+/// Nothing in a datagram tells if the socket has sent it, so there is no verdict: only the sockets
+/// whose datagram it may be are known.
 #[test]
 fn of_datagrams_it_is_known_whose_they_may_be() {
     for is_v4 in BOTH {

@@ -1,17 +1,18 @@
-//! The system's settings that govern TCP sessions, as a session record has them.
+//! The system's settings for TCP sessions, in the form of the session record.
 //!
-//! Those of the network namespace of the calling thread; what this kernel does not have keeps the
-//! engine's default, which is Linux's. Read the kernel's `Documentation/networking/ip-sysctl.rst`.
+//! They are those of the network namespace of the calling thread. A setting that this kernel does
+//! not have keeps the engine's default, which is Linux's. Not here: the options of one socket
+//! (`export`). Read the kernel's `Documentation/networking/ip-sysctl.rst`.
 
 use sojourn_proto::record::TcpTuning;
 use sojourn_proto::time::Duration;
 
-/// The settings now.
+/// Reads the current settings.
 pub(crate) fn read() -> TcpTuning {
     of(|name| std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}")).ok())
 }
 
-/// The settings of which `text` has what the kernel's files say, by their names without `tcp_`.
+/// Parses the settings; `text` gives the content of a setting's file, by its name without `tcp_`.
 fn of(text: impl Fn(&str) -> Option<String>) -> TcpTuning {
     let settings = Settings { text };
     let mut tuning = TcpTuning::default();
@@ -50,8 +51,8 @@ impl<T: Fn(&str) -> Option<String>> Settings<T> {
         set(&mut tuning.early_retrans, self.number("early_retrans"));
         set(&mut tuning.reordering, self.number("reordering"));
         set(&mut tuning.max_reordering, self.number("max_reordering"));
-        // With none at all the kernel gives a connection up at its first timeout, and so does the
-        // engine with one.
+        // With 0 the kernel gives a connection up at its first time-out, and so does the engine
+        // with 1.
         set(&mut tuning.retries2, self.number("retries2").map(|count: u32| count.max(1)));
         set(&mut tuning.orphan_retries, self.number("orphan_retries"));
         set(&mut tuning.pingpong_thresh, self.number("pingpong_thresh"));

@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
-use sojourn_carrier::{ExportError, ImportError, export, import};
+use sojourn_carrier::{ExportError, ImportError, export, import, release};
 use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -33,15 +33,12 @@ fn pair(address: &str) -> (TcpStream, TcpStream) {
     (one, other)
 }
 
-/// Out, as soon as nothing is on its way.
-fn out(socket: &TcpStream) -> SessionRecord {
+/// The record, as soon as nothing is on its way.
+fn settled(socket: &TcpStream) -> SessionRecord {
     let begun = Instant::now();
-    let mut unread = Vec::new();
     loop {
-        match export(socket.as_fd(), &TcpTuning::default(), &mut unread) {
-            Ok(mut record) => {
-                let Kind::Tcp(tcp) = &mut record.kind else { panic!("{record:?}") };
-                tcp.receive_queue = unread;
+        match export(socket.as_fd(), &TcpTuning::default()) {
+            Ok(record) => {
                 record.check().unwrap();
                 return record;
             }
@@ -51,6 +48,14 @@ fn out(socket: &TcpStream) -> SessionRecord {
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+/// Out of the socket.
+fn out(socket: &TcpStream) -> SessionRecord {
+    let mut record = settled(socket);
+    release(socket.as_fd(), &mut record).unwrap();
+    record.check().unwrap();
+    record
 }
 
 fn say(from: &mut TcpStream, to: &mut TcpStream, text: &[u8]) {
@@ -115,6 +120,36 @@ fn what_is_queued_to_be_sent_is_sent_after_the_move() {
     assert_eq!(heard, wanted);
 }
 
+/// A session is put down again if there is no file for its record.
+#[test]
+fn an_export_alone_takes_nothing_out() {
+    if !may_repair() {
+        return;
+    }
+    let (mut one, mut other) = pair("127.0.0.1:0");
+    rustix::net::sockopt::set_socket_keepalive(&one, true).unwrap();
+    let text: Vec<u8> = (0..40_000u32).map(|at| (at / 3) as u8).collect();
+    other.write_all(&text).unwrap();
+    let mut record = settled(&one);
+    let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
+    assert!(tcp.receive_queue == text);
+    assert!(rustix::net::sockopt::socket_keepalive(&one).unwrap());
+    // Bytes that are read between the two steps are not in the record in the end.
+    let mut heard = vec![0; 1000];
+    one.read_exact(&mut heard).unwrap();
+    assert!(heard == text[..1000]);
+    assert!(release(one.as_fd(), &mut record).unwrap());
+    let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
+    assert!(tcp.receive_queue == text[1000..]);
+    assert!(!rustix::net::sockopt::socket_keepalive(&one).unwrap());
+    import(&record, one.as_fd(), || {}).unwrap();
+    assert!(rustix::net::sockopt::socket_keepalive(&one).unwrap());
+    let mut rest = vec![0; text.len() - 1000];
+    one.read_exact(&mut rest).unwrap();
+    assert!(rest == text[1000..]);
+    say(&mut one, &mut other, b"still there");
+}
+
 #[test]
 fn a_program_that_connects_in_the_middle_has_no_connection() {
     if !may_repair() {
@@ -146,6 +181,6 @@ fn what_cannot_move_is_refused_and_left_alone() {
     say(&mut one, &mut other, b"still there");
     one.shutdown(std::net::Shutdown::Write).unwrap();
     let begun = Instant::now();
-    let error = export(one.as_fd(), &TcpTuning::default(), &mut Vec::new());
+    let error = export(one.as_fd(), &TcpTuning::default());
     assert_eq!(error.unwrap_err(), ExportError::State, "{:?}", begun.elapsed());
 }

@@ -48,6 +48,9 @@ pub(crate) enum Command {
     /// Writes the packets of sessions that are away from the kernel, as pcapng
     #[command(after_help = CAPTURE_HELP)]
     Capture(Capture),
+    /// Shows how long each layer of the network stack takes, for a session or a program's sessions
+    #[command(after_help = TIME_HELP)]
+    Time(Time),
     /// Says what this machine can do, and what to do where it cannot
     Doctor(Report),
     /// Starts or stops this user's session server, or asks how it is
@@ -88,6 +91,16 @@ that names the program. Ctrl-C ends it. Takes root (CAP_NET_RAW, and CAP_SYS_ADM
 
     sojourn capture -w away.pcapng
     sojourn capture --port 6379 | tshark -r -";
+
+const TIME_HELP: &str = "\
+Send: entry and copy in, tcp/udp output, ip output, link output. Receive: device, filter, ip in, tcp/udp in, wake-up, copy out and exit.
+It works on any program, under Sojourn or not, for TCP, UDP, Unix sockets and pipes. The stamps' own time is measured and taken off.
+A program's report goes to standard error, and the exit status is the program's. Takes root (CAP_BPF, CAP_PERFMON) for what the kernel does;
+a session that is away is stamped by its program.
+
+    sojourn time -- redis-benchmark -t get -n 10000
+    sojourn time @13394771                 # a socket, by its inode: `ss -e` and `sojourn ss` show these
+    sojourn time --pid 1234 --duration 10 --svg where.svg";
 
 /// `run`.
 #[derive(Args, Debug)]
@@ -270,6 +283,42 @@ pub(crate) struct Capture {
     pub(crate) place: Where,
 }
 
+/// `time`.
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("whose").required(true).args(["session", "pid", "command"]))]
+pub(crate) struct Time {
+    /// A session: @ and the inode of its socket or pipe, or its number from the first column of
+    /// `sojourn ss` if it is away
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<Name>,
+    /// All sessions of this running process, and of the processes that it makes from now on
+    #[arg(long, value_name = "N")]
+    pub(crate) pid: Option<u32>,
+    /// End after so many seconds (default: with the program; 5 of what runs already)
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) duration: Option<Duration>,
+    /// Show what is known so far again and again, every so many seconds
+    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) interval: Option<u32>,
+    /// Show so many sessions, those with the most messages first
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 8)]
+    pub(crate) sessions: usize,
+    /// JSON instead of text; docs/reference/json.md has the schema
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also draw a picture, a bar for each home
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Write the report there instead
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Where,
+    /// A program to run, and its arguments
+    #[arg(value_name = "PROGRAM", last = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
 /// A span of time, as people write it.
 fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
@@ -333,110 +382,5 @@ pub(crate) fn report(error: &clap::Error, words: &[OsString]) -> c_int {
         0 => 0,
         _ if is_run => RUN_FAILED.into(),
         _ => USAGE.into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory as _;
-
-    fn run(words: &[&str]) -> Run {
-        let all = ["sojourn", "run"].iter().chain(words);
-        match Cli::try_parse_from(all).unwrap().command {
-            Command::Run(run) => run,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn the_definition_is_sound() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn every_setting_is_a_flag() {
-        for setting in SETTINGS {
-            let flag = format!("--{}=x", setting.flag());
-            let run = run(&[&flag, "true"]);
-            assert_eq!(run.settings.flags().collect::<Vec<_>>(), [(setting.flag().as_str(), "x")]);
-        }
-    }
-
-    #[test]
-    fn the_page_for_users_names_every_command() {
-        let page = include_str!("../../../docs/use/cli.md");
-        for command in Cli::command().get_subcommands() {
-            let name = format!("sojourn {}", command.get_name());
-            assert!(page.contains(&name), "docs/use/cli.md: {name}");
-        }
-    }
-
-    #[test]
-    fn the_page_of_settings_names_every_setting_once() {
-        let page = include_str!("../../../docs/use/settings.md");
-        for setting in SETTINGS {
-            let rows = page.lines().filter(|line| line.starts_with("| `"));
-            let is_it = |line: &&str| line.starts_with(&format!("| `{}` |", setting.name));
-            assert_eq!(rows.filter(is_it).count(), 1, "docs/use/settings.md: {}", setting.name);
-        }
-    }
-
-    #[test]
-    fn the_page_for_troubleshooting_has_a_section_for_every_reason() {
-        let page = include_str!("../../../docs/use/troubleshooting.md");
-        for words in sojourn_session::reason::ALL {
-            let heading = format!("\n### `{}`\n", words.word);
-            assert!(page.contains(&heading), "docs/use/troubleshooting.md: {}", words.word);
-        }
-    }
-
-    #[test]
-    fn what_follows_the_program_is_the_programs() {
-        let run = run(&["--strict", "redis-server", "--strict", "-q", "--", "--port", "1"]);
-        assert_eq!(run.command, ["redis-server", "--strict", "-q", "--", "--port", "1"]);
-        assert_eq!(run.settings.flags().collect::<Vec<_>>(), [("strict", "on")]);
-        assert!(!run.quiet);
-    }
-
-    #[test]
-    fn dashes_end_the_flags() {
-        let run = run(&["--move-after-calls", "3", "--pipe=off", "--", "--odd", "--"]);
-        assert_eq!(run.command, ["--odd", "--"]);
-        let flags: Vec<_> = run.settings.flags().collect();
-        assert_eq!(flags, [("pipe", "off"), ("move-after-calls", "3")]);
-    }
-
-    #[test]
-    fn wrong_arguments_are_refused() {
-        for words in [
-            &["sojourn"][..],
-            &["sojourn", "run"],
-            &["sojourn", "run", "--no-such", "true"],
-            &["sojourn", "ss", "--kind", "sctp"],
-            &["sojourn", "move", "x", "kernel"],
-            &["sojourn", "move", "1", "server"],
-            &["sojourn", "move", "@x", "library"],
-            &["sojourn", "top", "-d", "0"],
-            &["sojourn", "capture", "--duration", "-1"],
-            &["sojourn", "capture", "--port", "65536"],
-        ] {
-            assert!(Cli::try_parse_from(words).is_err(), "{words:?}");
-        }
-    }
-
-    #[test]
-    fn wrong_arguments_of_run_have_a_status_of_their_own() {
-        let status = |words: &[&str]| {
-            let error = Cli::try_parse_from(words).unwrap_err();
-            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-            match error.exit_code() {
-                0 => 0,
-                _ => report(&error, &words),
-            }
-        };
-        assert_eq!(status(&["sojourn", "run", "--no-such"]), 125);
-        assert_eq!(status(&["sojourn", "ss", "--no-such"]), 2);
-        assert_eq!(status(&["sojourn", "--version"]), 0);
     }
 }

@@ -1,8 +1,8 @@
 //! Where the other parts of Sojourn are: beside this program, as installed or as built.
 //!
-//! `PREFIX/bin/sojourn` has `PREFIX/bin/sojournd` and `PREFIX/lib/sojourn/libsojourn_preload.so`;
-//! in the directory of a build all three lie together. `SOJOURN_PRELOAD` names another library, for
-//! development.
+//! `PREFIX/bin/sojourn` has `PREFIX/bin/sojournd`, and in `PREFIX/lib/sojourn` the preload library
+//! and the loader; in the directory of a build all of them lie together. `SOJOURN_PRELOAD` names
+//! another library, for development.
 
 use crate::inspect;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// The preload library's name.
 pub(crate) const LIBRARY: &str = "libsojourn_preload.so";
 const SERVER: &str = "sojournd";
+const LOADER: &str = "sojourn-abi";
 
 /// A part is not there.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,6 +89,12 @@ fn usable(found: PathBuf) -> Result<PathBuf, PartError> {
         true => Ok(found),
         false => Err(PartError::Unusable(found)),
     }
+}
+
+/// The loader of programs that make their own system calls; it lies beside the library, which finds
+/// it there, too.
+pub(crate) fn loader(library: &Path) -> Result<PathBuf, PartError> {
+    first(LOADER, [library.with_file_name(LOADER)])
 }
 
 /// The session server's program.

@@ -14,14 +14,13 @@
 //! socket and is not seen, as by tcpdump.
 
 mod sessions;
-mod signals;
 mod tap;
 
 use crate::args::Capture as Options;
 use crate::output::note;
+use crate::signals::Signals;
 use anyhow::{Context as _, Result, bail};
 use sessions::Sessions;
-use signals::Signals;
 use sojourn_netif::pcapng::Writer;
 use std::fs::OpenOptions;
 use std::io::{BufWriter, IsTerminal as _, Write};

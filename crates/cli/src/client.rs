@@ -11,7 +11,7 @@ use sojourn_session::pages;
 use sojourn_session::place::Surroundings;
 use sojourn_session::{
     AdminClient, AdminStatsOut, ConnectionInfoT, RefusedInfoT, SessionClient, SessionInfoT,
-    admin_connect_options, config, session_connect_options,
+    TimesInfoT, admin_connect_options, config, session_connect_options,
 };
 use std::os::fd::AsFd as _;
 use std::time::Duration;
@@ -156,6 +156,14 @@ impl Client {
     /// Sends a stream home; false if there is none that we may touch.
     pub(crate) fn recall(&mut self, stream: u64) -> Result<bool> {
         self.ask().recall_stream(stream).with_context(|| format!("{}: recall", self.address))
+    }
+
+    /// Has a session that is away timed for so many seconds, and answers the times of its layers so
+    /// far; `None` if there is no such session that we may touch.
+    pub(crate) fn times(&mut self, stream: u64, seconds: u32) -> Result<Option<TimesInfoT>> {
+        let told = self.ask().stream_times(stream, seconds);
+        let told = told.with_context(|| format!("{}: times", self.address))?;
+        Ok(told.ret.then_some(told.times))
     }
 
     /// Asks it to end, and waits for at most `within` until it has.

@@ -1,8 +1,9 @@
 //! `sojourn doctor`: what this machine can do for Sojourn, and what to do where it cannot.
 //!
 //! Each look answers one [`Item`]. They are in `kernel` (what the kernel offers), `machine`
-//! (limits, processors), `parts` (library, server) and `network` (sessions with other hosts,
-//! `attached` for them); nothing is changed, and nothing takes longer than a second or two.
+//! (limits, processors), `parts` (library, server), `streams` (stdio) and `network` (sessions with
+//! other hosts, `attached` for them); nothing is changed, and nothing takes longer than a second or
+//! two.
 
 mod attached;
 mod item;
@@ -11,6 +12,7 @@ mod machine;
 mod network;
 mod parts;
 mod settings;
+mod streams;
 
 use crate::args::Report;
 use crate::failure::FAILED;

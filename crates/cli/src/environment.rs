@@ -10,6 +10,10 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
 const PRELOAD: &str = "LD_PRELOAD";
+/// What the loader is told: the file that it loads, and whether it is to keep quiet about what it
+/// cannot load. The program does not see the first.
+pub(crate) const LOADED: &str = "SOJOURN_ABI_FILE";
+pub(crate) const QUIET: &str = "SOJOURN_ABI_QUIET";
 
 /// `variables` with the library put before what is preloaded already, and with the settings as they
 /// are in force.

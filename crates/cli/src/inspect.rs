@@ -1,8 +1,9 @@
-//! Whether a program can be preloaded, from its file alone.
+//! How a program gets the library, from its file alone.
 //!
 //! The dynamic loader preloads into programs that it loads itself, whose C library is ours, and
-//! which do not gain privileges by being started. A script is what its interpreter is. Not here:
-//! reading ELF (`elf`), finding the file (`search`).
+//! which do not gain privileges by being started. Programs that make their own system calls are
+//! loaded by Sojourn's own loader. A script is what its interpreter is. Not here: reading ELF
+//! (`elf`), finding the file (`search`).
 
 mod elf;
 #[cfg(test)]
@@ -11,21 +12,25 @@ pub(crate) mod tests;
 use elf::{Elf, ElfError};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// Why a program cannot be preloaded.
+/// How a program gets the library.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The dynamic loader preloads it.
+    Preload,
+    /// Sojourn's loader loads the program: it is static, of musl, or Go's. For a script, its
+    /// interpreter, and what the script's first line gives it.
+    Load(Option<(PathBuf, Option<OsString>)>),
+}
+
+/// Why a program cannot get it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Obstacle {
-    /// Nobody loads anything into it.
-    #[error("it is linked statically, so that nothing can be loaded into it")]
-    Static,
-    /// Its connections do not pass the C library.
-    #[error("it is a Go program, which makes its system calls itself, past the C library")]
-    Go,
     /// It must be the first before the C library, and counts what we do as the program's.
     #[error("it is made with {0}, which watches every call and thread, also the library's")]
     Sanitizer(&'static str),
@@ -91,8 +96,8 @@ const DEPTH_MAX: usize = 5;
 /// Enough for any `#!` line the kernel takes and for most ELF headers.
 const FIRST_BYTES: usize = 4096;
 
-/// Looks whether the program in `file` can be preloaded when `runner` runs it.
-pub(crate) fn inspect(file: &Path, runner: Runner) -> Result<(), Obstacle> {
+/// Looks how the program in `file` gets the library when `runner` runs it.
+pub(crate) fn inspect(file: &Path, runner: Runner) -> Result<Way, Obstacle> {
     inspect_nested(file, runner, 0)
 }
 
@@ -117,17 +122,24 @@ fn of_headers(error: ElfError) -> Obstacle {
     }
 }
 
-fn inspect_nested(file: &Path, runner: Runner, depth: usize) -> Result<(), Obstacle> {
+fn inspect_nested(file: &Path, runner: Runner, depth: usize) -> Result<Way, Obstacle> {
     let open = open(file).map_err(Obstacle::Unreadable)?;
     let mut bytes = [0; FIRST_BYTES];
     let len = read(&open, &mut bytes, 0).map_err(Obstacle::Unreadable)?;
     let bytes = &bytes[..len];
-    if let Some(interpreter) = interpreter_of(bytes) {
+    if let Some((interpreter, argument)) = interpreter_of(bytes) {
         if depth == DEPTH_MAX {
             return Err(Obstacle::Nested);
         }
-        return inspect_nested(&interpreter, runner, depth + 1)
-            .map_err(|cause| Obstacle::Interpreter(interpreter, Box::new(cause)));
+        return match inspect_nested(&interpreter, runner, depth + 1) {
+            Ok(Way::Load(None)) => Ok(Way::Load(Some((interpreter, argument)))),
+            // An interpreter that is a script: the kernel puts the lines together.
+            Ok(Way::Load(Some(_))) => {
+                Err(Obstacle::Interpreter(interpreter, Box::new(Obstacle::Nested)))
+            }
+            Ok(Way::Preload) => Ok(Way::Preload),
+            Err(cause) => Err(Obstacle::Interpreter(interpreter, Box::new(cause))),
+        };
     }
     if !bytes.starts_with(elf::MAGIC) {
         return Err(Obstacle::Unknown);
@@ -135,21 +147,26 @@ fn inspect_nested(file: &Path, runner: Runner, depth: usize) -> Result<(), Obsta
     privileges(&open, runner)?;
     let read_more = |offset, buffer: &mut [u8]| read(&open, buffer, offset).unwrap_or(0);
     let elf = Elf::read(bytes, read_more).map_err(of_headers)?;
-    if elf.is_go {
-        return Err(Obstacle::Go);
-    }
     if let Some(sanitizer) = elf.sanitizer {
         return Err(Obstacle::Sanitizer(sanitizer));
     }
     // The loader itself, told to load a program: it preloads into that.
     if elf.interpreter.is_none() && is_a_name_of_our_loader(file) {
-        return Ok(());
+        return Ok(Way::Preload);
     }
-    let loader = elf.interpreter.ok_or(Obstacle::Static)?;
-    match is_our_loader(&loader) {
-        true => Ok(()),
-        false => Err(Obstacle::Loader(loader)),
+    match elf.interpreter {
+        None => Ok(Way::Load(None)),
+        Some(loader) if is_our_loader(&loader) && !elf.is_go => Ok(Way::Preload),
+        // Go calls the C library for some things only.
+        Some(loader) if is_our_loader(&loader) || is_musl(&loader) => Ok(Way::Load(None)),
+        Some(loader) => Err(Obstacle::Loader(loader)),
     }
+}
+
+/// Whether a loader is musl's, by its name.
+fn is_musl(loader: &Path) -> bool {
+    let name = loader.file_name().unwrap_or_default().as_bytes();
+    name.starts_with(b"ld-musl-")
 }
 
 fn open(file: &Path) -> Result<File, Errno> {
@@ -171,13 +188,16 @@ fn read(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     Ok(len)
 }
 
-/// The interpreter of a script.
-fn interpreter_of(bytes: &[u8]) -> Option<PathBuf> {
+/// The interpreter of a script, and the one argument that it may be given.
+fn interpreter_of(bytes: &[u8]) -> Option<(PathBuf, Option<OsString>)> {
     let line = bytes.strip_prefix(b"#!")?;
     let end = line.iter().position(|byte| matches!(byte, b'\n' | b'\0')).unwrap_or(line.len());
-    let mut words = line[..end].split(|byte| matches!(byte, b' ' | b'\t'));
-    let word = words.find(|word| !word.is_empty())?;
-    Some(OsStr::from_bytes(word).into())
+    let line = line[..end].trim_ascii();
+    let is_gap = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let word = line.split(is_gap).next().filter(|word| !word.is_empty())?;
+    let rest = line[word.len()..].trim_ascii();
+    let argument = (!rest.is_empty()).then(|| OsStr::from_bytes(rest).to_owned());
+    Some((OsStr::from_bytes(word).into(), argument))
 }
 
 /// Whether starting the program gains privileges: the kernel then tells the loader, and the loader

@@ -3,13 +3,14 @@
 //! Not `std::process::Command`: it would empty the signal mask and make `SIGPIPE` the default, and
 //! the program is to find both as it would without us.
 
-use crate::search::find;
+use crate::failure::{Failure, RUN_NOT_EXECUTABLE, RUN_NOT_FOUND};
+use crate::search::{SearchError, find};
 use anyhow::{Context as _, Result};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Becomes the program in `file`. `words` are its name as it was given and its arguments. Comes
 /// back only if it cannot: with the kernel's reason, or with an error if there is a zero byte in a
@@ -67,7 +68,16 @@ fn c_string(text: &OsStr) -> Result<CString> {
     CString::new(text.to_owned().into_vec()).context("an argument has a zero byte")
 }
 
-/// The file that a program's name means in this process's environment.
-pub(crate) fn find_here(name: &OsStr) -> Result<std::path::PathBuf, crate::search::SearchError> {
-    find(name, std::env::var_os("PATH").as_deref())
+/// Returns the file that a program's name means in this process's environment.
+///
+/// # Errors
+/// With the exit status that a shell has for a program that is not there, or cannot be executed.
+pub(crate) fn find_here(name: &OsStr) -> Result<PathBuf, Failure> {
+    find(name, std::env::var_os("PATH").as_deref()).map_err(|error| {
+        let status = match error {
+            SearchError::NotFound(_) => RUN_NOT_FOUND,
+            SearchError::NotExecutable { .. } => RUN_NOT_EXECUTABLE,
+        };
+        Failure::new(status, error.into())
+    })
 }

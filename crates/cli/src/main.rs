@@ -1,42 +1,8 @@
-//! `sojourn`: runs programs under Sojourn and shows what their sessions do.
-//!
-//! It asks the session server through the generated client of `idl/session.idl` and knows no
-//! internals of server or library; what the server cannot know it reads in `/proc`, as `ss` does.
-//!
-//! `args` is the command line, `run` the command that matters, `sessions` what the lists are made
-//! of. For users there is docs/use/cli.md; read docs/understand/streams.md first.
+//! The program `sojourn`: its entry, and the library of this package, which is the rest.
 
 #![cfg_attr(not(test), no_main)]
-#![allow(
-    unsafe_code,
-    reason = "main itself, execve, signals of a capture, and what happens between fork and exec of the server"
-)]
+#![allow(unsafe_code, reason = "main itself")]
 
-mod args;
-mod beside;
-mod capture;
-mod client;
-mod doctor;
-mod environment;
-mod failure;
-mod inspect;
-mod launch;
-mod manage;
-mod manual;
-mod moving;
-mod output;
-mod run;
-mod search;
-mod server;
-mod sessions;
-mod ss;
-mod stats;
-mod terminal;
-mod top;
-
-use args::{Cli, Command};
-use clap::{CommandFactory as _, FromArgMatches as _};
-use failure::Failure;
 use std::ffi::{c_char, c_int};
 
 /// The C entry, not Rust's: its start-up would ignore `SIGPIPE` and open `/dev/null` in place of
@@ -47,33 +13,5 @@ use std::ffi::{c_char, c_int};
 #[cfg_attr(test, allow(dead_code, reason = "tests have a main of their own"))]
 extern "C" fn entry(_count: c_int, _words: *const *const c_char) -> c_int {
     let words: Vec<_> = std::env::args_os().collect();
-    let matches = match Cli::command().try_get_matches_from(&words) {
-        Ok(matches) => matches,
-        Err(error) => return args::report(&error, &words),
-    };
-    let done = Cli::from_arg_matches(&matches)
-        .map_err(|error| Failure::usage(error.into()))
-        .and_then(|cli| dispatch(cli.command));
-    match done {
-        Ok(status) => status.into(),
-        Err(failure) => failure.report(),
-    }
-}
-
-/// Does what was asked and answers the exit status. `run` comes back only if it failed.
-fn dispatch(command: Command) -> Result<u8, Failure> {
-    let done = match command {
-        Command::Run(options) => return run::run(&options),
-        Command::Ss(options) => ss::ss(&options),
-        Command::Stats(options) => stats::stats(&options),
-        Command::Move(options) => moving::move_session(&options),
-        Command::Top(options) => top::top(&options),
-        Command::Capture(options) => capture::capture(&options),
-        Command::Doctor(options) => return Ok(doctor::doctor(&options)?),
-        Command::Server(action) => return Ok(manage::server(&action)?),
-        Command::Completions { shell } => manual::completions(shell),
-        Command::Man { directory } => manual::pages(&directory),
-    };
-    done?;
-    Ok(0)
+    sojourn_cli::main(&words)
 }

@@ -1,12 +1,11 @@
-//! `sojourn run`: becomes a program with the preload library in it.
+//! `sojourn run`: becomes a program with the preload library in it, by the loader if need be.
 //!
 //! Whatever stands in the way of acceleration is one line on standard error and the plain program,
 //! or an error if `strict` is set. Nothing is left behind in the program: no descriptor, no child,
 //! no changed signal.
 
 use crate::failure::{Failure, RUN_FAILED, RUN_NOT_EXECUTABLE, RUN_NOT_FOUND};
-use crate::inspect::{Runner, inspect};
-use crate::search::SearchError;
+use crate::inspect::{Runner, Way, inspect};
 use crate::{args, beside, client, environment, launch, output, server};
 use anyhow::anyhow;
 use rustix::io::Errno;
@@ -18,6 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// A server started for a program ends when nobody has used it for so long (s).
 const IDLE_EXIT_S: u32 = 60;
+
+const NOT_LOADED: &str = "it makes its own system calls, as static programs, musl's and Go's do: with `--load` Sojourn's loader loads it";
 
 /// Becomes the program; comes back only if that failed.
 pub(crate) fn run(options: &args::Run) -> Result<u8, Failure> {
@@ -37,15 +38,9 @@ pub(crate) fn run(options: &args::Run) -> Result<u8, Failure> {
     let Some(name) = options.command.first() else {
         return Err(failed(anyhow!("no program was named")));
     };
-    let file = launch::find_here(name).map_err(|error| {
-        let status = match error {
-            SearchError::NotFound(_) => RUN_NOT_FOUND,
-            SearchError::NotExecutable { .. } => RUN_NOT_EXECUTABLE,
-        };
-        Failure::new(status, error.into())
-    })?;
-    let variables = match accelerated(&file, config) {
-        Ok((library, config)) => environment::preloaded(std::env::vars_os(), &library, &config),
+    let file = launch::find_here(name)?;
+    let start = match accelerated(&file, config) {
+        Ok(under) => under.start(&file, options),
         Err(Obstructed { cause, is_strict: true }) => {
             let name = name.to_string_lossy();
             return Err(failed(
@@ -57,10 +52,51 @@ pub(crate) fn run(options: &args::Run) -> Result<u8, Failure> {
                 let name = name.to_string_lossy();
                 output::note(&format!("{name} runs without acceleration: {}", one_line(&cause)));
             }
-            std::env::vars_os().collect()
+            let variables = std::env::vars_os().collect();
+            Start { file: file.clone(), words: options.command.clone(), variables }
         }
     };
-    become_or_fail(&file, &options.command, variables)
+    become_or_fail(&file, start)
+}
+
+/// What is executed.
+struct Start {
+    file: PathBuf,
+    words: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
+}
+
+/// What a program needs to be accelerated: the library, the configuration with a server that
+/// answers, and for one that makes its own system calls the loader.
+struct Under {
+    library: PathBuf,
+    config: Config,
+    loader: Option<PathBuf>,
+    /// A script's interpreter, which is to be loaded, and its argument.
+    interpreter: Option<(PathBuf, Option<OsString>)>,
+}
+
+impl Under {
+    fn start(self, file: &Path, options: &args::Run) -> Start {
+        let mut variables =
+            environment::preloaded(std::env::vars_os(), &self.library, &self.config);
+        let mut words = options.command.clone();
+        let Some(loader) = self.loader else {
+            return Start { file: file.into(), words, variables };
+        };
+        let mut loaded = file.to_owned();
+        if let Some((interpreter, argument)) = self.interpreter {
+            // As the kernel does: the script's path in the place of its name.
+            let before = [Some(interpreter.clone().into()), argument].into_iter().flatten();
+            words = before.chain([file.into()]).chain(words.into_iter().skip(1)).collect();
+            loaded = interpreter;
+        }
+        variables.push((environment::LOADED.into(), loaded.into()));
+        if options.quiet {
+            variables.push((environment::QUIET.into(), "on".into()));
+        }
+        Start { file: loader, words, variables }
+    }
 }
 
 /// Why a program runs plainly, or not at all.
@@ -69,14 +105,20 @@ struct Obstructed {
     is_strict: bool,
 }
 
-/// What is needed to accelerate the program: library, and the configuration with a server that
-/// answers.
-fn accelerated(file: &Path, mut config: Config) -> Result<(PathBuf, Config), Obstructed> {
+fn accelerated(file: &Path, mut config: Config) -> Result<Under, Obstructed> {
     let is_strict = config.strict;
     config.server = absolute(config.server);
     let obstructed = |cause| Obstructed { cause, is_strict };
-    inspect(file, Runner::this()).map_err(|obstacle| obstructed(obstacle.into()))?;
+    let way = inspect(file, Runner::this()).map_err(|obstacle| obstructed(obstacle.into()))?;
     let library = beside::library().map_err(|error| obstructed(error.into()))?;
+    let (loader, interpreter) = match way {
+        Way::Preload => (None, None),
+        Way::Load(_) if !config.load => return Err(obstructed(anyhow!(NOT_LOADED))),
+        Way::Load(interpreter) => {
+            let loader = beside::loader(&library).map_err(|error| obstructed(error.into()))?;
+            (Some(loader), interpreter)
+        }
+    };
     let reached = server::ensure(&config.server, IDLE_EXIT_S).map_err(obstructed)?;
     if let Some(elsewhere) = reached {
         config.server = elsewhere;
@@ -86,7 +128,7 @@ fn accelerated(file: &Path, mut config: Config) -> Result<(PathBuf, Config), Obs
     if is_strict {
         speaks_with_us(&config).map_err(obstructed)?;
     }
-    Ok((library, config))
+    Ok(Under { library, config, loader, interpreter })
 }
 
 /// Whether the server that answers can do anything for the program.
@@ -104,12 +146,8 @@ fn absolute(address: String) -> String {
     }
 }
 
-fn become_or_fail(
-    file: &Path,
-    words: &[OsString],
-    variables: Vec<(OsString, OsString)>,
-) -> Result<u8, Failure> {
-    let refused = launch::become_program(file, words, variables)
+fn become_or_fail(file: &Path, start: Start) -> Result<u8, Failure> {
+    let refused = launch::become_program(&start.file, &start.words, start.variables)
         .map_err(|error| Failure::new(RUN_FAILED, error))?;
     let (status, hint) = match refused {
         Errno::NOENT => (RUN_NOT_FOUND, " (its interpreter or loader is missing)"),

@@ -22,7 +22,7 @@ pub(crate) mod tests;
 pub(crate) use connection::Connection;
 pub(crate) use diag::works as unix_diag_works;
 pub(crate) use name::Name;
-pub(crate) use processes::PROC;
+pub(crate) use processes::{PROC, program as program_of};
 pub(crate) use row::{Rates, Row, of_server};
 
 use crate::args::Filter;
@@ -32,6 +32,21 @@ use sojourn_session::{ConnectionInfoT, ReasonT, RefusedInfoT, SessionInfoT};
 use standing::Observer;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+
+#[cfg(any(debug_assertions, fuzzing))]
+/// Bytes as one of what is read here, for fuzzing: no panic, and an end.
+pub(crate) fn fuzz_tables(choice: u8, bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    match choice % 4 {
+        0 => text.lines().for_each(tables::fuzz_line),
+        1 => processes::fuzz_text(&text),
+        2 => diag::fuzz_answer(bytes),
+        _ => {
+            let page = 4096;
+            let _ = sojourn_session::notice::find(&text, page, |line| line.ends_with(".so"));
+        }
+    }
+}
 
 /// Sessions that pass the filter; `all`: also sockets that are not connected. In order of process.
 pub(crate) fn gather(
@@ -46,12 +61,12 @@ pub(crate) fn gather(
         None => Default::default(),
     };
     // It gives processes other numbers than we see if it is in a process name space further out.
-    let is_afar = client.as_ref().is_some_and(|client| client.pid == 0);
-    let pids = if is_afar { HashSet::new() } else { pids.into_iter().collect() };
+    let is_elsewhere = client.as_ref().is_some_and(|client| client.pid == 0);
+    let pids = if is_elsewhere { HashSet::new() } else { pids.into_iter().collect() };
     let observer = Observer::new(Path::new(PROC), client.as_deref(), pids);
     let mut found = found::find(Path::new(PROC), all, &observer);
-    explain(&mut found, &refused, is_afar);
-    let mut rows = merge(known, found, is_afar);
+    explain(&mut found, &refused, is_elsewhere);
+    let mut rows = merge(known, found, is_elsewhere);
     name_peers(&mut rows);
     add_connections(&mut rows, &connections);
     rows.retain(|row| {
@@ -62,9 +77,10 @@ pub(crate) fn gather(
 }
 
 /// Where nothing in the way can be seen from the outside, the server may have been told or have
-/// seen more. `is_afar`: its numbers of processes are not ours; and where it sees none, it says 0.
-fn explain(found: &mut [Row], refused: &[RefusedInfoT], is_afar: bool) {
-    let pid_of = |pid: u32| if is_afar { 0 } else { pid };
+/// seen more. `is_elsewhere`: its numbers of processes are not ours; and where it sees none, it
+/// says 0.
+fn explain(found: &mut [Row], refused: &[RefusedInfoT], is_elsewhere: bool) {
+    let pid_of = |pid: u32| if is_elsewhere { 0 } else { pid };
     let refused: HashMap<(u32, u64), &RefusedInfoT> =
         refused.iter().map(|refused| ((pid_of(refused.pid), refused.inode), refused)).collect();
     // A peer on another host is none that can be seen; the server may know more of the session even
@@ -83,15 +99,15 @@ fn explain(found: &mut [Row], refused: &[RefusedInfoT], is_afar: bool) {
     }
 }
 
-/// What the server knows, and what it does not. `is_afar`: see [`explain`].
-fn merge(known: Vec<SessionInfoT>, found: Vec<Row>, is_afar: bool) -> Vec<Row> {
+/// What the server knows, and what it does not. `is_elsewhere`: see [`explain`].
+fn merge(known: Vec<SessionInfoT>, found: Vec<Row>, is_elsewhere: bool) -> Vec<Row> {
     let mut rows: Vec<Row> = known.into_iter().map(of_server).collect();
     let mut known = HashMap::<_, Vec<usize>>::new();
     for (at, row) in rows.iter().enumerate() {
-        known.entry(row.key(is_afar)).or_default().push(at);
+        known.entry(row.key(is_elsewhere)).or_default().push(at);
     }
     for row in found {
-        match known.get_mut(&row.key(is_afar)).and_then(Vec::pop) {
+        match known.get_mut(&row.key(is_elsewhere)).and_then(Vec::pop) {
             // Of several with one key it does not matter which is which.
             Some(at) => rows[at].is_found(&row),
             None => rows.push(row),

@@ -152,20 +152,41 @@ fn a_program_with_a_sanitizer_runs_plainly_and_says_why_or_not_at_all_if_strict(
 }
 
 #[test]
-fn a_static_program_runs_plainly_and_says_why_or_not_at_all_if_strict() {
+fn a_static_program_is_started_by_the_loader_beside_the_library() {
+    use std::os::unix::fs::PermissionsExt as _;
     let world = World::new("static");
     let program = world.scratch.path("program");
-    let source = "#include <stdio.h>\n#include <stdlib.h>\nint main(void) { puts(getenv(\"IS_PRELOADED\") ? \"with\" : \"without\"); puts(getenv(\"LD_PRELOAD\") ? \"set\" : \"unset\"); return 3; }\n";
+    let source = "int main(void) { return 3; }\n";
     cc(&world.scratch.put("program.c", source), &program, &["-static"]);
     let program = program.to_str().unwrap();
-    let (status, out, err) = world.run(&[program]);
-    assert_eq!((status, out.as_str()), (3, "without\nunset\n"));
-    assert!(err.contains("runs without acceleration: it is linked statically"), "{err}");
+    let (status, _, err) = world.run(&[program]);
+    assert_eq!(status, 3);
+    assert!(err.contains("without acceleration: it makes its own system calls"), "{err}");
+    let (status, _, err) = world.run(&["--load", program]);
+    assert_eq!(status, 3);
+    assert!(
+        err.contains("runs without acceleration: sojourn-abi is in none of the places"),
+        "{err}"
+    );
     assert_eq!(err.lines().count(), 1, "{err}");
-    assert_eq!(world.run(&["--quiet", program]), (3, "without\nunset\n".into(), String::new()));
-    let (status, out, err) = world.run(&["--strict", program]);
+    assert_eq!(world.run(&["--quiet", "--load", program]), (3, String::new(), String::new()));
+    let (status, out, err) = world.run(&["--strict", "--load", program]);
     assert_eq!((status, out.as_str()), (125, ""));
     assert!(err.contains("cannot be accelerated (strict is set)"), "{err}");
+    // The program's own words, and its file in a variable.
+    let says = "#!/bin/sh\necho \"$SOJOURN_ABI_FILE $IS_PRELOADED $SOJOURN_ABI_QUIET\" \"$@\"\n";
+    let loader = world.scratch.put("sojourn-abi", says);
+    std::fs::set_permissions(&loader, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let found = world.run(&["--load", program, "a", "b c"]);
+    assert_eq!(found, (0, format!("{program} yes  a b c\n"), String::new()));
+    let found = world.run(&["-q", "--load", program]);
+    assert_eq!(found, (0, format!("{program} yes on\n"), String::new()));
+    // A script is what its interpreter is.
+    let script = world.scratch.put("script", &format!("#!{program} -x y\n"));
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = script.to_str().unwrap();
+    let found = world.run(&["--load", script, "z"]);
+    assert_eq!(found, (0, format!("{program} yes  -x y {script} z\n"), String::new()));
 }
 
 #[test]

@@ -40,7 +40,7 @@ static void bind_to_kernel(int fd, const char *how)
     if (strcmp(how, "option") == 0) {
         need(setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof mark) == 0, "SO_RCVLOWAT");
     } else if (strcmp(how, "stdio") == 0) {
-        need(fdopen(fd, "r") != NULL, "fdopen");
+        need(dprintf(fd, "%s", "") == 0, "dprintf");
     } else {
         need(epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, fd, &event) == 0, "the first set");
         need(epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, fd, &event) == 0, "the second set");

@@ -1,7 +1,7 @@
-//! Taking a filter over from a server that has died or is leaving: what is held, by name, and back.
+//! Taking a filter over from a server that has died or is leaving: the filter's descriptors by
+//! name, and the reverse.
 //!
-//! Whoever holds the descriptors keeps the filter working; see the crate's head for who that may
-//! be.
+//! The process that holds the descriptors keeps the filter working; see the crate's head.
 
 use crate::error::{AttachError, Failed};
 use crate::filter::{Filter, Options};
@@ -19,15 +19,17 @@ const LINK: &str = "sojourn_link";
 const XDP_LINK: &str = "sojourn_xdplink";
 const MEMBER: &str = "sojourn_member";
 
-/// The name among [`Filter::holdings`] of an owner's packet socket.
+/// Returns the name of an owner's packet socket in [`Filter::holdings`].
 #[must_use]
 pub fn holding_of(owner: OwnerId) -> String {
     format!("{MEMBER}{}", owner.0)
 }
 
 impl Filter {
-    /// Every descriptor that the filter needs to go on, with a name: letters, digits and `_`.
-    /// Duplicates of these, held by another process, keep the filter as it is when this one dies.
+    /// Returns every descriptor that the filter needs, with a name of letters, digits and `_`.
+    ///
+    /// Duplicates of these descriptors in another process keep the filter working when this process
+    /// dies.
     pub fn holdings(&self) -> Vec<(String, BorrowedFd<'_>)> {
         let mut held: Vec<_> = self.loaded.fds().map(|(name, fd)| (name.to_owned(), fd)).collect();
         held.extend(self.hook.as_ref().and_then(Hook::fd).map(|fd| (LINK.to_owned(), fd)));
@@ -41,7 +43,7 @@ impl Filter {
         held
     }
 
-    /// The packet sockets that the filter has a copy of, by their owners.
+    /// Returns the packet sockets of which the filter has a copy, by their owners.
     pub fn sockets(&self) -> impl Iterator<Item = (OwnerId, BorrowedFd<'_>)> {
         self.owners.iter().filter_map(|(owner, kind)| match kind {
             Owner::Direct { socket, .. } => Some((*owner, socket.as_fd())),
@@ -49,9 +51,9 @@ impl Filter {
         })
     }
 
-    /// The filter that these descriptors, by the names that [`Filter::holdings`] gave them, were
-    /// of. Its sessions, owners and ports are as they were; the interface is found by what the
-    /// programs know of it.
+    /// Restores the filter from its descriptors with the names that [`Filter::holdings`] gave. Its
+    /// sessions, owners and ports are as before; the interface is found by the programs'
+    /// configuration.
     ///
     /// # Errors
     /// [`AttachError::Unavailable`] as [`Filter::attach`]; `ENODEV` if the interface is gone;
@@ -85,7 +87,7 @@ impl Filter {
     }
 
     fn adopt_owners(&mut self, sockets: BTreeMap<OwnerId, OwnedFd>) -> Result<(), Failed> {
-        // The sink's place remembers the next number.
+        // The sink's place in the map stores the next owner's number.
         self.next_owner = self.loaded.place(OwnerId(0)).map_or(1, |place| place.xsk);
         for (owner, socket) in sockets {
             if owner == OwnerId(0) {
@@ -107,8 +109,8 @@ impl Filter {
         Ok(())
     }
 
-    /// Sessions without hook: there was none to hold, because it hangs on the interface. It is put
-    /// there again.
+    /// Restores the hook. If there are sessions and no link was held, the program was attached to a
+    /// queueing discipline, and it is attached there again.
     fn adopt_hook(&mut self, link: Option<OwnedFd>) -> Result<(), Failed> {
         self.hook = link.map(Hook::Link);
         if self.hook.is_none() && self.flows().next().is_some() {
@@ -120,11 +122,11 @@ impl Filter {
     }
 }
 
-/// Removes the ports that a server left behind which died without anyone to take over: their
-/// sessions are lost. Returns how many.
+/// Removes the ports of a server that died without a successor, whose sessions are lost. Returns
+/// the number of ports.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn remove_ports(interface: u32) -> Result<usize, Failed> {
     let interfaces = netlink::interfaces().map_err(Failed::at("finding ports"))?;
     let ours = |found: &&netlink::Interface| {

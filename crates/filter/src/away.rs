@@ -1,36 +1,35 @@
-//! Which sessions are away, as the kernel has it, whoever put them there: for `sojourn capture` and
-//! other onlookers.
+//! The sessions that are away according to the kernel, for `sojourn capture` and other observers.
 //!
-//! Read out of the maps of the programs that are on this name space's interfaces, so it is true
-//! whether the protocol engine is in a server or in a program, and whether a server runs or not.
-//! Not here: what is attached (`list`), one's own sessions (`filter`).
+//! The sessions are read from the maps of the programs on this name space's interfaces, so the
+//! result includes protocol engines in servers and in programs, and does not need a running server.
+//! Not here: the attached programs (`list`), a filter's own sessions (`filter`).
 
 use crate::error::Failed;
 use crate::loader::{CONFIG, CONFIG_LEN, Config, FLOWS, INGRESS};
 use crate::netlink::{self, Interface};
 use crate::rule::{KEY_LEN, Key, RULE_LEN, Rule};
-use crate::sys::{self, Place};
+use crate::sys::{self, AttachPoint};
 use aya::maps::{Array, HashMap, Map, MapData, MapError, MapInfo};
 use aya::programs::ProgramInfo;
 
 /// A session that is away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Away {
-    /// Index of the interface that its packets come by.
+    /// Index of the interface by which the session's packets come.
     pub index: u32,
     /// The interface's name.
     pub interface: String,
     /// The session.
     pub key: Key,
-    /// Who gets its packets.
+    /// The rule, which names the receiver of the packets.
     pub rule: Rule,
 }
 
-/// The sessions of this network name space that are away. Two system calls for each, and two for
-/// each program in the kernel.
+/// Returns the sessions of this network name space that are away. Makes two system calls for each
+/// session, and two for each program in the kernel.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`, which looking into the kernel's programs and maps needs.
+/// `EPERM` without `CAP_SYS_ADMIN`, which is needed to read the kernel's programs and maps.
 pub fn away() -> Result<Vec<Away>, Failed> {
     let interfaces = netlink::interfaces().map_err(Failed::at("finding interfaces"))?;
     let mut found = Vec::new();
@@ -39,7 +38,7 @@ pub fn away() -> Result<Vec<Away>, Failed> {
         if program.name_as_str() != Some(INGRESS) {
             continue;
         }
-        // What ends just now has no sessions any more.
+        // A program that ends at this moment has no sessions any more.
         let Ok(maps) = Maps::of(&program) else { continue };
         let Some(interface) = maps.interface(&program, &interfaces) else { continue };
         found.extend(maps.rules().map(|(key, rule)| Away {
@@ -52,7 +51,7 @@ pub fn away() -> Result<Vec<Away>, Failed> {
     Ok(found)
 }
 
-/// What a filter's program knows.
+/// The maps of a filter's program.
 struct Maps {
     config: Config,
     flows: HashMap<MapData, [u8; KEY_LEN], [u8; RULE_LEN]>,
@@ -76,18 +75,18 @@ impl Maps {
         Ok(Self { config: Config::decode(&config.get(&0, 0)?), flows })
     }
 
-    /// The interface that the program is on, if that is one of this name space: others have
-    /// interfaces of the same indices.
+    /// Returns the program's interface, if it is in this name space; other name spaces have
+    /// interfaces with the same indices.
     fn interface<'i>(
         &self,
         program: &ProgramInfo,
         interfaces: &'i [Interface],
     ) -> Option<&'i Interface> {
         let interface = interfaces.iter().find(|one| one.index == self.config.interface)?;
-        match sys::programs_on(interface.index, Place::TcxIngress) {
+        match sys::programs_on(interface.index, AttachPoint::TcxIngress) {
             Ok(numbers) => numbers.contains(&program.id()).then_some(interface),
-            // A kernel without such places: what hangs on queueing disciplines cannot be asked for
-            // by number.
+            // The kernel has no such attach points; programs on queueing disciplines cannot be
+            // queried by number.
             Err(error) => (error.raw_os_error() == Some(libc::EINVAL)).then_some(interface),
         }
     }

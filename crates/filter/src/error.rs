@@ -1,4 +1,4 @@
-//! What can go wrong. A cause that the kernel gives comes with the step at which it gave it.
+//! The crate's errors. An error of the kernel comes with the step that failed.
 
 use crate::rule::{Key, OwnerId};
 use std::error::Error;
@@ -9,9 +9,9 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[error("{step}: {source}")]
 pub struct Failed {
-    /// What was tried.
+    /// The failed step.
     pub step: &'static str,
-    /// What the kernel said: `EPERM` for a missing capability.
+    /// The kernel's error: `EPERM` for a missing capability.
     pub source: io::Error,
 }
 
@@ -25,7 +25,8 @@ impl Failed {
         error: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
         let mut error: Box<dyn Error + Send + Sync> = error.into();
-        // What aya says is a few words around the kernel's error; all of it is of use.
+        // An aya error wraps the kernel's error in a few words; the text of the whole chain is
+        // kept.
         let mut text = error.to_string();
         let mut cause = error.source();
         let mut number = None;
@@ -49,13 +50,13 @@ impl Failed {
     }
 }
 
-/// Why an interface has no filter.
+/// The reason why an interface has no filter.
 #[derive(Debug, Error)]
 pub enum AttachError {
     /// Sojourn was built without the compiler of the filter's programs.
     #[error("the packet filter was not built: install the package {package} and build again")]
     Unavailable {
-        /// What to install.
+        /// The package to install.
         package: &'static str,
     },
     /// The kernel refused.
@@ -63,7 +64,7 @@ pub enum AttachError {
     Failed(#[from] Failed),
 }
 
-/// Why a program has no way to packets.
+/// The reason why a program has no access to packets.
 #[derive(Debug, Error)]
 pub enum OwnerError {
     /// No such owner.
@@ -77,7 +78,7 @@ pub enum OwnerError {
     Failed(#[from] Failed),
 }
 
-/// Why a session's packets are not directed.
+/// The reason why a session's packets cannot be directed.
 #[derive(Debug, Error)]
 pub enum FlowError {
     /// The session has an owner already.

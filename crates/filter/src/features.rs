@@ -1,22 +1,22 @@
-//! What the kernel has for the filter, tried out rather than read off its version: for `sojourn
+//! Probes of the kernel's features for the filter, by trial instead of by version, for `sojourn
 //! doctor`.
 //!
-//! Nothing stays, and nothing is on any interface but a packet socket on the loopback for a moment,
-//! with a filter that takes nothing. Not here: what is attached already (`list`).
+//! The probes leave nothing behind. They touch no interface, except for a packet socket on the
+//! loopback for a moment, whose filter accepts nothing. Not here: the attached programs (`list`).
 
 use crate::error::Failed;
 use crate::group::Group;
 use crate::loader;
-use crate::sys::{self, Place};
+use crate::sys::{self, AttachPoint};
 use aya_obj::generated::bpf_insn;
 use rustix::fd::AsFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 
-/// Exists in every network name space, with this index.
+/// The index of the loopback interface in every network name space.
 const LOOPBACK: u32 = 1;
 
-/// Whether Sojourn was built with the filter's programs.
+/// Returns true if Sojourn was built with the filter's programs.
 pub fn is_built() -> bool {
     loader::object().is_some()
 }
@@ -29,19 +29,19 @@ pub fn programs() -> io::Result<()> {
     nothing().map(drop)
 }
 
-/// Looks whether programs can be attached to interfaces by link (Linux 6.6, tcx).
+/// Probes if programs can be attached to interfaces by link (tcx, Linux 6.6).
 ///
 /// # Errors
-/// `EINVAL` on older kernels, where they hang on queueing disciplines instead; `EPERM` without
-/// `CAP_NET_ADMIN`.
+/// `EINVAL` on older kernels, on which programs are attached to queueing disciplines instead;
+/// `EPERM` without `CAP_NET_ADMIN`.
 pub fn links() -> io::Result<()> {
-    sys::programs_on(LOOPBACK, Place::TcxIngress).map(drop)
+    sys::programs_on(LOOPBACK, AttachPoint::TcxIngress).map(drop)
 }
 
 /// Makes a fanout group whose members an eBPF program chooses.
 ///
 /// # Errors
-/// `EPERM` without `CAP_NET_RAW` and `CAP_BPF`, else what the kernel lacks.
+/// `EPERM` without `CAP_NET_RAW` and `CAP_BPF`, otherwise the error of the missing feature.
 pub fn fanout() -> Result<(), Failed> {
     let program = nothing().map_err(Failed::at("loading a program"))?;
     Group::new(LOOPBACK, program.as_fd(), program.as_fd()).map(drop)
@@ -57,7 +57,7 @@ pub fn xdp_sockets() -> io::Result<()> {
     Ok(())
 }
 
-/// A socket filter that takes nothing: `r0 = 0; exit`.
+/// Loads a socket filter that accepts nothing: `r0 = 0; exit`.
 fn nothing() -> io::Result<rustix::fd::OwnedFd> {
     const MOVE: u8 = 0xb7;
     const EXIT: u8 = 0x95;

@@ -1,7 +1,7 @@
-//! The filter of one interface: attaching, sessions, and what the programs counted. Owners are in
-//! `owners`, taking over in `adopt`.
+//! The filter of one interface: attaching, sessions, and the programs' counters. Not here: owners
+//! (`owners`), taking over (`adopt`).
 //!
-//! Every call is about the network name space of the calling thread, which must be the interface's.
+//! Every call acts in the network name space of the calling thread, which must be the interface's.
 
 use crate::error::{AttachError, Failed, FlowError};
 use crate::group::Group;
@@ -15,32 +15,32 @@ use crate::reason::{Counts, Reason};
 use crate::rule::{Key, OwnerId, Rule, Target};
 use crate::sys;
 use rustix::fd::OwnedFd;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use std::collections::{BTreeMap, HashMap};
 
-/// Where an XDP program runs.
+/// The place at which an XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the kernel's generic place: works everywhere, and turns no offload off at the other end
-    /// of a veth.
+    /// In the kernel's generic hook: works on every interface, and turns no offload off at the
+    /// other end of a veth.
     #[default]
     Generic,
     /// In the driver.
     Driver,
 }
 
-/// How to attach.
+/// The options of a filter.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Sessions that can be away at one time.
+    /// The largest number of sessions that can be away at one time.
     pub sessions_max: u32,
-    /// Which way the program on the interface is attached.
+    /// The way in which the program is attached to the interface.
     pub method: Method,
-    /// Where the XDP program runs, once an owner has AF_XDP sockets.
+    /// The place of the XDP program, once an owner has AF_XDP sockets.
     pub xdp_mode: XdpMode,
-    /// What is attached stays attached when the last session leaves, until the filter goes: for
-    /// whoever has others hold it, and cannot know when they let go. (The same program is not
-    /// attached twice.)
+    /// True if the programs stay attached after the last session leaves, until the filter is
+    /// dropped. This is for a server whose keeper also holds the link, because the server cannot
+    /// know when the keeper releases it. (The same program is not attached twice.)
     pub stays_attached: bool,
 }
 
@@ -58,8 +58,8 @@ impl Default for Options {
 /// The packet filter of one interface.
 ///
 /// Nothing is attached while no session is away (but see [`Options::stays_attached`]), and no
-/// packet socket is open while there is no owner of one. When this is dropped, or its process dies,
-/// the interface is as it was; ports stay guarded, and go with their programs.
+/// packet socket is open while there is no owner with one. When the filter is dropped, or its
+/// process dies, the interface is as before; ports stay guarded, and end with their programs.
 pub struct Filter {
     pub(crate) interface: Interface,
     pub(crate) options: Options,
@@ -72,16 +72,17 @@ pub struct Filter {
     pub(crate) owners: BTreeMap<OwnerId, Owner>,
     pub(crate) next_owner: u32,
     sessions: HashMap<Key, OwnerId>,
-    /// Fragments counted when the rules were last looked through for notes.
+    /// The fragment counter at the last search of the rules for notes.
     fragments: u64,
 }
 
 impl Filter {
-    /// Loads the programs for an interface. They are attached with the first session.
+    /// Loads the programs for an interface. The first session attaches them.
     ///
     /// # Errors
-    /// [`AttachError::Unavailable`] if Sojourn was built without them; the kernel's otherwise:
-    /// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`, `ENODEV` if there is no such interface.
+    /// [`AttachError::Unavailable`] if Sojourn was built without the programs; otherwise the
+    /// kernel's error: `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`, `ENODEV` if there is no such
+    /// interface.
     pub fn attach(interface: &str, options: Options) -> Result<Self, AttachError> {
         let interface = netlink::by_name(interface).map_err(Failed::at("finding the interface"))?;
         let loaded = Loaded::new(options.sessions_max)?;
@@ -111,20 +112,20 @@ impl Filter {
         })
     }
 
-    /// The interface, as it was when the filter was attached or last refreshed.
+    /// Returns the interface as of the attaching or the last refresh.
     pub const fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// The sessions that are away.
+    /// Returns the sessions that are away, with their owners.
     pub fn flows(&self) -> impl Iterator<Item = (Key, OwnerId)> + '_ {
         self.sessions.iter().map(|(key, owner)| (*key, *owner))
     }
 
-    /// From now on the session's packets are its owner's, and the kernel does not see them.
+    /// Directs the session's packets to its owner; the kernel does not see them any more.
     ///
     /// # Errors
-    /// [`FlowError`]; then nothing has changed.
+    /// [`FlowError`]; nothing has changed in that case.
     pub fn add_flow(&mut self, key: Key, owner: OwnerId) -> Result<(), FlowError> {
         let known = self.owners.get(&owner).filter(|owner| owner.is_usable());
         let target = known.ok_or(FlowError::NoOwner(owner))?.target();
@@ -155,8 +156,8 @@ impl Filter {
         written.map_err(|error| Failed::other("adding a session", error))
     }
 
-    /// From now on the session's packets are the kernel's. With the last session the interface is
-    /// as it was before the first.
+    /// Returns the session's packets to the kernel. After the last session the interface is as it
+    /// was before the first.
     ///
     /// # Errors
     /// [`FlowError::Absent`].
@@ -166,9 +167,9 @@ impl Filter {
         removed
     }
 
-    /// The same, without delay: the interface stays as it is, for the next session, until
-    /// [`Filter::detach_if_idle`]. (To take the program away the kernel waits until nobody runs it,
-    /// which takes some ten milliseconds.)
+    /// Returns the session's packets to the kernel without delay: the programs stay attached until
+    /// [`Filter::detach_if_idle`]. (To detach a program the kernel waits until no processor runs
+    /// it, which takes some ten milliseconds.)
     ///
     /// # Errors
     /// [`FlowError::Absent`].
@@ -178,7 +179,7 @@ impl Filter {
         removed.map_err(|error| Failed::other("removing a session", error).into())
     }
 
-    /// What the filter does with a session's packets, and whether a fragment has come for it.
+    /// Returns a session's rule, with the note of an arrived fragment.
     ///
     /// # Errors
     /// [`FlowError::Absent`].
@@ -187,20 +188,20 @@ impl Filter {
         bytes.ok().and_then(|bytes| Rule::decode(&bytes)).ok_or(FlowError::Absent(*key))
     }
 
-    /// The sessions for which a fragmented segment has come, if one has come since the last
-    /// question. They should go home, because only the kernel puts fragments together; until then
-    /// the peer's segments are lost. To be called now and then: one system call if there was none,
-    /// one for each session if there was. A session that is still away when its next fragment comes
-    /// is told again.
+    /// Returns the sessions for which a fragmented segment has come, if one has come since the last
+    /// call. These sessions should go home, because only the kernel reassembles fragments; until
+    /// then the peer's segments are lost. Call this periodically: it makes one system call if there
+    /// was no fragment, and otherwise one for each session. A session that is still away when its
+    /// next fragment comes is returned again.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn take_fragmented(&mut self) -> Result<Vec<Key>, Failed> {
         let fragments = self.loaded.count(Reason::Fragmented)?;
         if fragments == self.fragments {
             return Ok(Vec::new());
         }
-        // The program writes the note before it counts.
+        // The program writes the note before it counts, so no note is missed.
         self.fragments = fragments;
         let is_noted = |key: &Key| self.rule(key).is_ok_and(|rule| rule.fragment_seen);
         Ok(self.sessions.keys().copied().filter(is_noted).collect())
@@ -214,7 +215,7 @@ impl Filter {
         self.sessions = self.loaded.rules().map(|(key, rule)| (key, rule.owner)).collect();
     }
 
-    /// Without sessions the interface is as it was before the first.
+    /// Detaches the programs if there are no sessions, unless [`Options::stays_attached`].
     pub fn detach_if_idle(&mut self) {
         if self.sessions.is_empty() && !self.options.stays_attached {
             self.hook = None;
@@ -222,11 +223,11 @@ impl Filter {
         }
     }
 
-    /// Attaches the programs, unless they are: the first session does it otherwise, and has to wait
-    /// for it.
+    /// Attaches the programs if they are not attached, so that the first session need not wait for
+    /// that.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn attach_hook(&mut self) -> Result<(), FlowError> {
         if self.hook.is_none() {
             let program = self.loaded.program(INGRESS)?;
@@ -236,7 +237,7 @@ impl Filter {
         Ok(())
     }
 
-    /// Attaches the XDP program, unless it is.
+    /// Attaches the XDP program if it is not attached.
     pub(crate) fn attach_xdp(&mut self) -> Result<(), Failed> {
         if self.xdp.is_none() {
             let flags = match self.options.xdp_mode {
@@ -244,24 +245,24 @@ impl Filter {
                 XdpMode::Driver => 1 << 2,
             };
             let program = self.loaded.program(XDP)?;
-            let link = sys::link(program, self.interface.index, sys::Place::Xdp, flags);
+            let link = sys::link(program, self.interface.index, sys::AttachPoint::Xdp, flags);
             self.xdp = Some(link.map_err(Failed::at("attaching the XDP program"))?);
         }
         Ok(())
     }
 
-    /// Packets by reason since the filter was loaded.
+    /// Returns the number of packets by reason since the filter was loaded.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn counts(&self) -> Result<Counts, Failed> {
         self.loaded.counts()
     }
 
-    /// Looks at the interface again: its address and MTU, whether it was down, and whether sockets
-    /// that were still open somewhere when their owner was removed have been closed. To be called
-    /// when netlink reports a change of the interface, when the descriptor [`Filter::event_fd`]
-    /// reports an error, and now and then.
+    /// Queries the interface again for its address and MTU, reorders the members if it was down,
+    /// and forgets removed owners whose sockets have been closed meanwhile. Call this when netlink
+    /// reports a change of the interface, when the descriptor [`Filter::event_fd`] reports an
+    /// error, and periodically.
     ///
     /// # Errors
     /// `ENODEV` if the interface is gone.
@@ -282,7 +283,7 @@ impl Filter {
         self.xdp = None;
         for owner in self.owners.values() {
             if let Target::Port { interface } = owner.target() {
-                // It may be gone with its program.
+                // The interface may be gone with its program.
                 let _ = netlink::delete(interface);
             }
         }
@@ -294,7 +295,7 @@ fn config_of(interface: &Interface) -> Config {
         interface: interface.index,
         mtu: interface.mtu,
         members: 0,
-        is_raw: interface.link == Link::Raw,
+        is_raw: interface.link == LinkType::Raw,
         mac: port::mac_of(interface),
     }
 }

@@ -1,10 +1,10 @@
 //! The packet sockets of programs that take packets from the interface itself: one fanout group, so
-//! that the kernel has one hook whatever the number of programs.
+//! that the kernel has one hook for any number of programs.
 //!
-//! Member 0 is the sink, a socket that takes nothing; every frame that is no moved session's goes
-//! there. Which member gets a frame says the eBPF program `sojourn_select`, and each member's own
-//! locked filter, `sojourn_owned`, lets nothing pass that is another's. Frames that this host sends
-//! never come (packet(7), `PACKET_FANOUT`).
+//! Member 0 is the sink, a socket that accepts nothing and gets every frame that is not a moved
+//! session's. The eBPF program `sojourn_select` chooses the member for a frame, and each member's
+//! own locked filter, `sojourn_owned`, rejects other members' frames. Frames that this host sends
+//! never arrive (packet(7), `PACKET_FANOUT`).
 
 use crate::error::Failed;
 use crate::sys;
@@ -19,16 +19,16 @@ const BY_PROGRAM: u32 = 7;
 const FLAG_UNIQUE_ID: u32 = 0x2000;
 const FLAG_IGNORE_OUTGOING: u32 = 0x4000;
 const EVERYTHING: u16 = 3;
-/// Members, at most: the sink and programs. The map of owners has as many places.
+/// The largest number of members: the sink and programs. The map of owners has as many places.
 pub(crate) const MEMBERS_MAX: u32 = 4096;
 
-/// A packet socket that receives nothing yet.
+/// Creates a packet socket that receives nothing yet.
 fn socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     Ok(rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?)
 }
 
-/// A packet socket on a port's end: everything that arrives there is its program's.
+/// Creates a packet socket on a port's end, at which only the program's frames arrive.
 pub(crate) fn port_socket(interface: u32) -> io::Result<OwnedFd> {
     let socket = socket()?;
     sys::set_option(&socket, libc::SOL_PACKET, IGNORE_OUTGOING, &1_i32)?;
@@ -44,7 +44,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// A group with nobody in it but the sink.
+    /// Creates a group that has only the sink.
     pub(crate) fn new(
         interface: u32,
         select: BorrowedFd<'_>,
@@ -61,14 +61,15 @@ impl Group {
         Self::adopt(interface, sink)
     }
 
-    /// The group that this sink is in.
+    /// Returns the group of a sink.
     pub(crate) fn adopt(interface: u32, sink: OwnedFd) -> Result<Self, Failed> {
         let value = sys::option(&sink, libc::SOL_PACKET, FANOUT);
         let id = value.map_err(Failed::at("finding the fanout group"))? as u32 & 0xffff;
         Ok(Self { sink, id, interface })
     }
 
-    /// A new member. `prepare` may set what must be set before a socket receives: headers, rings.
+    /// Adds a member. `prepare` may set options that must be set before a socket receives: headers,
+    /// rings.
     pub(crate) fn join(
         &self,
         filter: BorrowedFd<'_>,
@@ -86,15 +87,15 @@ impl Group {
         self.sink.as_fd()
     }
 
-    /// Whether the interface went down since the last question: then the members came back in the
-    /// order in which they were made.
+    /// Returns true if the interface went down since the last call: the members then came back in
+    /// the order in which they were made.
     pub(crate) fn take_error(&self) -> bool {
         sys::option(&self.sink, libc::SOL_SOCKET, libc::SO_ERROR).is_ok_and(|error| error != 0)
     }
 }
 
-/// A packet socket with a filter, on the interface. The filter comes first: not one frame of
-/// another's is ever queued.
+/// Creates a packet socket with a filter on the interface. The filter is attached before the socket
+/// is bound, so that no frame of another owner is ever queued.
 fn member(
     interface: u32,
     filter: BorrowedFd<'_>,
@@ -109,7 +110,8 @@ fn member(
     Ok(socket)
 }
 
-/// Nobody changes the filter from here on, nor, through this socket, the group's program.
+/// Locks the socket's filter, and through this socket also the group's program, against changes
+/// (`SO_LOCK_FILTER`).
 fn lock(socket: &OwnedFd) -> Result<(), Failed> {
     sys::set_option(socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, &1_i32)
         .map_err(Failed::at("locking a packet socket's filter"))

@@ -1,16 +1,16 @@
-//! Where programs are attached: by link where the kernel has links for interfaces (6.6), else to a
+//! The attaching of programs: by link if the kernel has links for interfaces (6.6), otherwise to a
 //! queueing discipline.
 //!
-//! A link goes when its last descriptor does, so with this process however it ends. What hangs on a
-//! queueing discipline stays: the next filter of the interface clears it away first.
+//! A link ends with its last descriptor, so also with this process in any case. A program on a
+//! queueing discipline stays; the next filter of the interface removes it first.
 
 use crate::error::Failed;
 use crate::netlink;
-use crate::sys::{self, Place};
+use crate::sys::{self, AttachPoint};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 
-/// Which way programs are attached.
+/// The way in which programs are attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// By link if the kernel can.
@@ -20,7 +20,7 @@ pub enum Method {
     Classic,
 }
 
-/// The program on the interface, attached while this lives.
+/// The program on the interface, attached while the value lives.
 pub(crate) enum Hook {
     /// By link.
     Link(OwnedFd),
@@ -37,12 +37,12 @@ impl Hook {
     ) -> Result<Self, Failed> {
         let step = "attaching to the interface";
         if method == Method::Automatic {
-            match sys::link(program, interface, Place::TcxIngress, 0) {
+            match sys::link(program, interface, AttachPoint::TcxIngress, 0) {
                 Err(error) if is_unknown(&error) => {}
                 link => return link.map(Self::Link).map_err(Failed::at(step)),
             }
         }
-        // What an earlier server may have left.
+        // An earlier server may have left its program.
         let _ = netlink::detach(interface, false);
         netlink::attach(program, name, interface, false).map_err(Failed::at(step))?;
         Ok(Self::Classic(interface))
@@ -70,7 +70,7 @@ pub(crate) fn attach_for_good(
     program: BorrowedFd<'_>,
     name: &str,
     interface: u32,
-    place: Place,
+    place: AttachPoint,
     method: Method,
 ) -> Result<(), Failed> {
     let step = "attaching to a port";
@@ -80,10 +80,11 @@ pub(crate) fn attach_for_good(
             result => return result.map_err(Failed::at(step)),
         }
     }
-    netlink::attach(program, name, interface, place == Place::TcxEgress).map_err(Failed::at(step))
+    netlink::attach(program, name, interface, place == AttachPoint::TcxEgress)
+        .map_err(Failed::at(step))
 }
 
-/// How a kernel says that it has no such place.
+/// Returns true for the error of a kernel without the attach point.
 fn is_unknown(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EINVAL)
 }

@@ -1,27 +1,27 @@
 //! A process that holds a filter's descriptors, and those of its sessions, while no server runs, so
-//! that sessions that are away go on until the next one comes.
+//! that sessions that are away continue until the next server comes.
 //!
 //! # Theory of operation
 //! The server starts a process that runs [`keep`], over a pair of sockets (`SOCK_SEQPACKET`), and
-//! tells it what to hold: descriptors by name, and a pidfd for each program with sessions. When the
-//! server's end closes, the keeper waits at a listening socket. The next server that connects gets
-//! everything and is the one that is listened to from then on. The keeper ends, and with it the
-//! filter, when there is no server and there was no program, when the last program has ended and no
-//! server has come a little later, or when none has come for the time that it was given.
+//! sends it descriptors by name, and a pidfd for each program with sessions. When the server's end
+//! closes, the keeper waits at a listening socket. The next server that connects gets all
+//! descriptors and controls the keeper from then on. The keeper ends, and the filter with it, when
+//! there is no server and there was no program, when no server has come shortly after the end of
+//! the last program, or when no server has come within the time limit.
 //!
 //! A packet is one letter and a name, with some descriptors:
 //!
 //! | letter | to | |
 //! |---|---|---|
-//! | `H` | both | hold these by this name, in place of what had it before |
-//! | `R` | keeper | release what has this name, descriptors or program |
+//! | `H` | both | hold these descriptors by this name, in place of earlier ones of that name |
+//! | `R` | keeper | release the descriptors or the program of this name |
 //! | `P` | both | a program, by its pidfd |
-//! | `E` | server | that was everything |
+//! | `E` | server | end of the list: everything has been sent |
 //!
-//! Whoever can connect to the listening socket can take the filter: its file is for the server's
-//! user alone, and others are turned away besides. The keeper trusts its server, and nothing else
-//! speaks to it. Not here: starting the process, and what the names mean (`adopt`, and
-//! `sojourn_carrier`).
+//! Every process that can connect to the listening socket can take the filter, so only the server's
+//! user can access its file, and the keeper also refuses other users. The keeper trusts its server,
+//! and no other process communicates with it. Not here: starting the process, and the meaning of
+//! the names (`adopt`, and `sojourn_carrier`).
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,12 +41,12 @@ const HOLD: u8 = b'H';
 const RELEASE: u8 = b'R';
 const PROGRAM: u8 = b'P';
 const END: u8 = b'E';
-/// Bytes of a packet, at most, and descriptors.
+/// The largest numbers of bytes and of descriptors of a packet.
 const PACKET_MAX: usize = 512;
 const FDS_MAX: usize = 8;
-/// A server that does not take what it asked for is not waited for longer.
+/// The time limit for a server to take the descriptors.
 const SEND_MAX: Duration = Duration::from_secs(5);
-/// Nor is a keeper that does not take what it is to hold: it counts as gone.
+/// The time limit for a keeper to take a packet; after it the keeper counts as gone.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
 /// One packet: its letter, its name, its descriptors.
@@ -56,16 +56,16 @@ struct Packet {
     fds: Vec<OwnedFd>,
 }
 
-/// How long a keeper that has no server waits for the next one.
+/// The time limits of a keeper without a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// While a program with sessions lives.
+    /// The limit while a program with sessions lives.
     pub with_programs: Duration,
-    /// After the last one has ended: what it has left behind may still be brought to an end.
+    /// The limit after the last program has ended, in which a server can still finish its sessions.
     pub after_programs: Duration,
 }
 
-/// What a keeper has held, as the next server gets it.
+/// The contents of a keeper, for the next server.
 #[derive(Debug, Default)]
 pub struct Kept {
     /// Descriptors by name.
@@ -88,7 +88,7 @@ fn send(socket: BorrowedFd<'_>, letter: u8, name: &str, fds: &[BorrowedFd<'_>]) 
     Ok(())
 }
 
-/// The next packet; `None` at the end.
+/// Receives the next packet; `None` at the end.
 fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     let mut bytes = [0; PACKET_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
@@ -110,14 +110,15 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     Ok(Some(Packet { letter: *letter, name, fds }))
 }
 
-/// The server's side: the keeper that holds for it.
+/// The server's side of a keeper.
 #[derive(Debug)]
 pub struct Keeper {
     control: OwnedFd,
 }
 
 impl Keeper {
-    /// A keeper to be, and the socket that the process which is to be it calls [`keep`] with.
+    /// Creates the server's side, and the socket with which the keeper's process must call
+    /// [`keep`].
     ///
     /// # Errors
     /// The kernel's.
@@ -129,12 +130,12 @@ impl Keeper {
         Ok((Self { control }, keepers))
     }
 
-    /// The keeper that an earlier server left at this path, and everything it holds, for
+    /// Connects to the keeper that an earlier server left at `path`, and returns its contents for
     /// [`Filter::adopt`](crate::Filter::adopt).
     ///
     /// # Errors
-    /// `ENOENT` or `ECONNREFUSED` if there is none; `EPIPE` if it still has a server; `EPERM` if it
-    /// is another user's.
+    /// `ENOENT` or `ECONNREFUSED` if there is no keeper; `EPIPE` if the keeper still has a server;
+    /// `EPERM` if it is another user's.
     pub fn find(path: &Path) -> io::Result<(Self, Kept)> {
         let control = unix_socket()?;
         rustix::net::connect(&control, &SocketAddrUnix::new(path)?)?;
@@ -158,7 +159,7 @@ impl Keeper {
         }
     }
 
-    /// Holds duplicates of the descriptors, eight at most, from now on, in place of what had the
+    /// Makes the keeper hold duplicates of up to eight descriptors, in place of those that had the
     /// name before.
     ///
     /// # Errors
@@ -167,7 +168,7 @@ impl Keeper {
         send(self.control.as_fd(), HOLD, name, fds)
     }
 
-    /// Closes what has the name, and forgets the program that has it.
+    /// Makes the keeper close the descriptors with a name, and forget the program with it.
     ///
     /// # Errors
     /// As [`Keeper::hold`].
@@ -175,14 +176,15 @@ impl Keeper {
         send(self.control.as_fd(), RELEASE, name, &[])
     }
 
-    /// Whether it has ended. It never says anything of itself.
+    /// Returns true if the keeper has ended. The keeper sends nothing on its own, so any event
+    /// means its end.
     pub fn has_ended(&self) -> bool {
         let mut set = [PollFd::new(&self.control, PollFlags::IN | PollFlags::RDHUP)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         !matches!(poll(&mut set, Some(&at_once)), Ok(0) | Err(Errno::INTR))
     }
 
-    /// Tells of a program with sessions, by a pidfd (pidfd_open(2)).
+    /// Registers a program with sessions by a pidfd (pidfd_open(2)).
     ///
     /// # Errors
     /// As [`Keeper::hold`].
@@ -191,10 +193,11 @@ impl Keeper {
     }
 }
 
-/// Whether this user's process, or root's, is at the other end.
+/// Returns true if the process at the other end runs as this user or as root.
 fn is_own(socket: &OwnedFd) -> bool {
     let own = rustix::process::geteuid().as_raw();
-    // Of its process nothing is asked: one of another process name space has number 0 here.
+    // The process number is not checked, because a process of another pid name space has number 0
+    // here.
     sojourn_ipc::peer(socket.as_fd()).is_ok_and(|peer| peer.uid == own || peer.uid == 0)
 }
 
@@ -203,51 +206,51 @@ fn unix_socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 
-/// The socket at which a keeper waits for its next server. The file is made here, for this user
-/// alone.
+/// Creates the socket at which a keeper waits for its next server. Only this user can access its
+/// file.
 ///
 /// # Errors
 /// `EADDRINUSE` if there is a file.
 pub fn listen(path: &Path) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // Nobody can connect before it listens.
+    // No process can connect before listen(2), so changing the mode after bind(2) is safe.
     rustix::fs::chmod(path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
     rustix::net::listen(&socket, 1)?;
     Ok(socket)
 }
 
-/// What a keeper holds.
+/// The contents of a keeper.
 struct Held {
     control: Option<OwnedFd>,
     fds: BTreeMap<String, Vec<OwnedFd>>,
     programs: BTreeMap<String, Program>,
 }
 
-/// A program with sessions. One that has ended is remembered for the next server.
+/// A program with sessions. A program that has ended is kept for the next server.
 struct Program {
     process: OwnedFd,
     has_ended: bool,
 }
 
-/// Something that a keeper waits for.
+/// An event for which a keeper waits.
 enum Event {
     Packet,
     Server,
     End(String),
 }
 
-/// Is the keeper: returns when there is nothing to be kept any more, and what it still holds then.
+/// Runs the keeper. Returns when nothing needs to be kept any more, with the remaining descriptors.
 ///
 /// # Errors
-/// The kernel's, when waiting fails.
+/// The kernel's error if waiting fails.
 pub fn keep(
     control: OwnedFd,
     listener: &OwnedFd,
     patience: Patience,
 ) -> io::Result<BTreeMap<String, Vec<OwnedFd>>> {
     let mut held = Held { control: Some(control), fds: BTreeMap::new(), programs: BTreeMap::new() };
-    // Since when there is no server, and no program.
+    // The times since which there is no server and no program.
     let (mut alone, mut idle) = (None, None);
     loop {
         let now = Instant::now();
@@ -278,7 +281,7 @@ pub fn keep(
 }
 
 impl Held {
-    /// The next event; `None` when the deadline has passed.
+    /// Waits for the next event; `None` if the deadline has passed.
     fn wait(
         &self,
         listener: BorrowedFd<'_>,
@@ -299,7 +302,7 @@ impl Held {
             }
         }
         let ready = |at: usize| waits.get(at).is_some_and(|wait| !wait.revents().is_empty());
-        // A server's last words come before its end, and both before the next server.
+        // A server's last packets are handled before its end, and both before the next server.
         if self.control.is_some() && ready(waits.len() - 1) {
             return Ok(Some(Event::Packet));
         }
@@ -324,14 +327,14 @@ impl Held {
                 self.fds.remove(&name);
                 self.programs.remove(&name);
             }
-            // Of a later version, perhaps.
+            // An unknown letter, perhaps of a later version, is ignored.
             _ => {}
         }
     }
 
-    /// A server that connects while there is one is turned away, and so is somebody else.
+    /// Accepts a connecting server. A second server and other users are refused.
     fn take_server(&mut self, listener: &OwnedFd) {
-        // It may have gone again.
+        // The client may have gone again.
         let Ok(server) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC) else { return };
         if self.control.is_none() && is_own(&server) && self.tell(&server).is_ok() {
             self.control = Some(server);

@@ -1,27 +1,28 @@
-//! The packet filter: which session's packets go to which program, and what a program may send.
+//! The packet filter: directs each session's packets to its program, and checks the packets that a
+//! program sends.
 //!
 //! The rules are eBPF programs (`bpf/filter.bpf.c`), loaded and attached from here, and the same
-//! rules in Rust to test them against. Nothing here moves a session or reads a packet on the data
-//! path. Formats are `sojourn-wire`'s. Read
+//! rules are in Rust for tests. Nothing here moves a session or reads a packet on the data path.
+//! Formats are `sojourn-wire`'s. Read
 //! [docs/understand/packet-path.md](../../../docs/understand/packet-path.md) first, then:
 //!
-//! * [`rule`]: what the filter knows of a session; [`oracle`]: what it does with a frame;
-//!   [`reason`]: what it counts;
+//! * [`rule`]: the filter's data of a session; [`oracle`]: its decisions about a frame; [`reason`]:
+//!   its counters;
 //! * [`Filter`]: an interface's filter. `add_owner` gives a program a packet socket, `open_port`
-//!   gives it a port, `add_flow` gives it a session; [`list()`] tells what is there, [`away()`]
-//!   which sessions are, [`features`] what the kernel has for all this;
+//!   gives it a port, `add_flow` gives it a session; [`list()`] returns the attached programs,
+//!   [`away()`] the sessions that are away, and [`features`] probes the kernel;
 //! * inside: `loader` (programs and maps), `hook` (where they are attached), `group` and `owned`
 //!   (packet sockets), `owner`, `owners`, `port`, `netlink`, `sys`.
 //!
 //! # When the server dies
 //! The link on the interface, the maps and the sink are held by descriptors. So when the server
-//! dies the interface is at once as it was, and the kernel answers the packets of sessions that are
-//! away: with resets. To go on, a process that does nothing else holds the descriptors until the
-//! next server takes them over: [`keeper`]. The server tells it what to hold after every change of
-//! [`Filter::holdings`], which names them; [`Filter::adopt`] takes them.
+//! dies the interface is at once as before, and the kernel answers the packets of sessions that are
+//! away with resets. To prevent that, a separate process, the [`keeper`], holds the descriptors
+//! until the next server takes them over. The server updates the keeper after every change of
+//! [`Filter::holdings`], which names the descriptors; [`Filter::adopt`] takes them.
 //!
-//! Ports need neither: their guards hang on their interfaces, and the interfaces end with the
-//! programs that use them.
+//! Ports need no keeper: their guards are attached to their interfaces, and the interfaces end with
+//! the programs that use them.
 
 #[cfg(any(test, debug_assertions))]
 #[doc(hidden)]
@@ -35,6 +36,9 @@ mod away;
 mod error;
 pub mod features;
 mod filter;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod group;
 mod hook;
 pub mod keeper;

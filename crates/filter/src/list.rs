@@ -1,15 +1,15 @@
-//! Everything of the filter's that is in the kernel now, whoever put it there: for `sojourn
+//! All programs and ports of filters that are in the kernel now, of any server, for `sojourn
 //! doctor`.
 
 use crate::error::Failed;
 use crate::netlink;
 use crate::port;
-use crate::sys::{self, Place};
+use crate::sys::{self, AttachPoint};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
 
-/// What is there.
+/// The kind of an attached object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// A program at an interface's entry or exit.
@@ -18,36 +18,37 @@ pub enum What {
     Xdp,
     /// A port: the server's side of it.
     Port,
-    /// A program in the kernel's memory, attached somewhere or held by somebody.
+    /// A program in the kernel's memory, attached or held by a descriptor.
     Program,
 }
 
-/// One thing of the filter's.
+/// One object of a filter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attached {
-    /// What it is.
+    /// The kind.
     pub what: What,
     /// The program's name, or the port's.
     pub name: String,
-    /// The interface that it is on, or, of a port, for; the empty string for a program.
+    /// The interface that has the program, or to which a port belongs; empty for a program in
+    /// memory.
     pub interface: String,
-    /// The kernel's number of the program, as `/proc/PID/fdinfo` has it (`prog_id`) of whoever
-    /// holds it or its link; `None` for a port.
+    /// The kernel's number of the program, as in `/proc/PID/fdinfo` (`prog_id`) of the process that
+    /// holds the program or its link; `None` for a port.
     pub number: Option<u32>,
 }
 
-/// Everything of the filter's: hooks and ports of this network name space, and programs of the
-/// whole system. Programs that hang on queueing disciplines, as kernels before 6.6 need it, are
-/// only among the programs.
+/// Returns all objects of filters: hooks and ports of this network name space, and programs of the
+/// whole system. Programs on queueing disciplines, as on kernels before 6.6, are listed only as
+/// programs.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`, which looking through the kernel's programs needs.
+/// `EPERM` without `CAP_SYS_ADMIN`, which is needed to list the kernel's programs.
 pub fn list() -> Result<Vec<Attached>, Failed> {
     let mut found = Vec::new();
     let mut programs = BTreeMap::new();
     for program in aya::programs::loaded_programs() {
         let program = match program {
-            // It went between its number and the look at it.
+            // The program ended between the listing of its number and this query.
             Err(error) if is_gone(&error) => continue,
             other => other.map_err(|error| Failed::other("looking through programs", error))?,
         };
@@ -72,8 +73,8 @@ pub fn list() -> Result<Vec<Attached>, Failed> {
                 found.push(Attached { what, name, interface, number: Some(number) });
             }
         };
-        for place in [Place::TcxIngress, Place::TcxEgress] {
-            // A kernel without such places has nothing there.
+        for place in [AttachPoint::TcxIngress, AttachPoint::TcxEgress] {
+            // A kernel without these attach points has no programs there.
             for number in sys::programs_on(interface.index, place).unwrap_or_default() {
                 on(What::Hook, number);
             }
@@ -86,7 +87,7 @@ pub fn list() -> Result<Vec<Attached>, Failed> {
     Ok(found)
 }
 
-/// Whether what was asked for is not there.
+/// Returns true if the error means that the object does not exist.
 fn is_gone(error: &(dyn Error + 'static)) -> bool {
     let is_it = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     error.downcast_ref().is_some_and(is_it) || error.source().is_some_and(is_gone)

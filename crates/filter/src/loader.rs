@@ -1,5 +1,5 @@
-//! The eBPF programs and maps of one filter, loaded, or taken over as descriptors. Attaching them
-//! is `hook`'s and `port`'s business.
+//! The eBPF programs and maps of one filter, loaded, or taken over as descriptors. Not here:
+//! attaching them (`hook`, `port`).
 
 use crate::error::{AttachError, Failed};
 use crate::reason::{Counts, Reason};
@@ -44,7 +44,7 @@ const MAPS: [&str; 5] = [FLOWS, OWNERS, CONFIG, COUNTS, XSKS];
 /// Places in the table of AF_XDP sockets; as in the C.
 pub(crate) const XSK_PLACES: u32 = 1024;
 
-/// What the programs must know of the interface.
+/// The programs' configuration for the interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Config {
     pub(crate) interface: u32,
@@ -78,14 +78,14 @@ impl Config {
     }
 }
 
-/// Where an owner's sockets are.
+/// The places of an owner's sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Among the members of the fanout group.
+pub(crate) struct SocketSlots {
+    /// The index in the fanout group.
     pub(crate) index: u32,
-    /// First of its places in the table of AF_XDP sockets.
+    /// The owner's first place in the table of AF_XDP sockets.
     pub(crate) xsk: u32,
-    /// How many it has there.
+    /// The number of the owner's places there.
     pub(crate) queues: u32,
 }
 
@@ -100,7 +100,8 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Loads everything. `sessions_max` bounds the sessions that can be away at one time.
+    /// Loads all programs and maps. `sessions_max` limits the sessions that can be away at one
+    /// time.
     pub(crate) fn new(sessions_max: u32) -> Result<Self, AttachError> {
         let object = object().ok_or(AttachError::Unavailable { package: PACKAGE })?;
         let mut loader = aya::EbpfLoader::new();
@@ -114,8 +115,8 @@ impl Loaded {
             let fd = load_program(name, program).map_err(|error| Failed::other(name, error))?;
             fds.insert(name, fd);
         }
-        // Only now: the programs name the maps by the numbers of these descriptors until they are
-        // loaded.
+        // The maps are taken only after loading, because until then the programs refer to them by
+        // these descriptors' numbers.
         for name in MAPS {
             let map = programs.take_map(name).ok_or_else(|| Failed::missing(name))?;
             fds.insert(name, map_fd(&map).map_err(Failed::at(name))?);
@@ -123,7 +124,7 @@ impl Loaded {
         Ok(Self::from_fds(fds)?)
     }
 
-    /// From descriptors by name, as [`Loaded::fds`] gives them.
+    /// Restores the programs and maps from descriptors by name, as [`Loaded::fds`] returns them.
     pub(crate) fn from_fds(fds: BTreeMap<&'static str, OwnedFd>) -> Result<Self, Failed> {
         for name in CLASSIFIERS.into_iter().chain(SOCKET_FILTERS).chain([XDP]) {
             fds.get(name).ok_or_else(|| Failed::missing(name))?;
@@ -145,23 +146,23 @@ impl Loaded {
         })
     }
 
-    /// Every program and map by name: what a keeper holds.
+    /// Returns every program and map by name, for a keeper.
     pub(crate) fn fds(&self) -> impl Iterator<Item = (&'static str, BorrowedFd<'_>)> {
         self.fds.iter().map(|(name, fd)| (*name, fd.as_fd()))
     }
 
-    /// The maps among them.
+    /// Returns the maps by name.
     pub(crate) fn map_fds(&self) -> impl Iterator<Item = (&'static str, BorrowedFd<'_>)> {
         self.fds().filter(|(name, _)| MAPS.contains(name))
     }
 
-    /// The name of a descriptor that [`Loaded::fds`] gave, if it is one.
+    /// Returns the static name, if it is one of [`Loaded::fds`].
     pub(crate) fn known(name: &str) -> Option<&'static str> {
         let programs = CLASSIFIERS.into_iter().chain(SOCKET_FILTERS).chain([XDP]);
         programs.chain(MAPS).find(|known| *known == name)
     }
 
-    /// A program. All are there: loading would have failed otherwise.
+    /// Returns a program. All programs exist, since loading would have failed otherwise.
     pub(crate) fn program(&self, name: &'static str) -> Result<BorrowedFd<'_>, Failed> {
         self.fds.get(name).map(AsFd::as_fd).ok_or_else(|| Failed::missing(name))
     }
@@ -177,24 +178,24 @@ impl Loaded {
         Ok(Config::decode(&bytes))
     }
 
-    pub(crate) fn set_place(&mut self, owner: OwnerId, place: Place) -> Result<(), Failed> {
+    pub(crate) fn set_place(&mut self, owner: OwnerId, place: SocketSlots) -> Result<(), Failed> {
         let words = [place.index, place.xsk, place.queues, 0];
         self.owners
             .insert(owner.0, words, 0)
             .map_err(|error| Failed::other("recording an owner", error))
     }
 
-    pub(crate) fn place(&self, owner: OwnerId) -> Option<Place> {
+    pub(crate) fn place(&self, owner: OwnerId) -> Option<SocketSlots> {
         let [index, xsk, queues, _] = self.owners.get(&owner.0, 0).ok()?;
-        Some(Place { index, xsk, queues })
+        Some(SocketSlots { index, xsk, queues })
     }
 
     pub(crate) fn remove_place(&mut self, owner: OwnerId) {
-        // It may never have had one.
+        // The owner may never have had a place.
         let _ = self.owners.remove(&owner.0);
     }
 
-    /// All rules; those that do not decode are not ours.
+    /// Returns all rules; entries that cannot be decoded are skipped.
     pub(crate) fn rules(&self) -> impl Iterator<Item = (Key, Rule)> + '_ {
         let entries = self.flows.iter().filter_map(Result::ok);
         entries.filter_map(|(key, rule)| Some((Key::decode(&key)?, Rule::decode(&rule)?)))
@@ -208,7 +209,7 @@ impl Loaded {
         Ok(counts)
     }
 
-    /// One counter, of all processors.
+    /// Returns one counter, summed over all processors.
     pub(crate) fn count(&self, reason: Reason) -> Result<u64, Failed> {
         let values = self.counts.get(&(reason as u32), 0);
         let values = values.map_err(|error| Failed::other("reading the counters", error))?;

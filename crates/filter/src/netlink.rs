@@ -1,15 +1,15 @@
-//! Interfaces by netlink (rtnetlink(7)): looking at them, making and removing the pairs behind
-//! ports, and the older way to attach programs.
+//! Interfaces by netlink (rtnetlink(7)): queries, making and removing the pairs behind ports, and
+//! the older way to attach programs.
 //!
-//! Seven kinds of request, written and read here by hand: a message is a header, a fixed structure
-//! and attributes. All is about the network name space of the calling thread. Not here: routes and
-//! neighbours, which are the server's.
+//! The file encodes and decodes seven kinds of request itself: a message is a header, a fixed
+//! structure and attributes. All requests act in the network name space of the calling thread. Not
+//! here: routes and neighbours (`sojourn-server`).
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use sojourn_wire::MacAddress;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use std::io;
 
 const NEW_LINK: u16 = 16;
@@ -53,21 +53,21 @@ pub struct Interface {
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// What an administrator wrote beside it; of our own ports, what they are.
+    /// The alias, which an administrator may set; for ports, their description.
     pub alias: String,
-    /// What comes before the IP header.
-    pub link: Link,
+    /// The kind of link header.
+    pub link: LinkType,
     /// The link-layer address; zeros if it has none.
     pub mac: MacAddress,
-    /// Bytes of a packet, at most.
+    /// The MTU in bytes.
     pub mtu: u32,
-    /// Whether it is up, as far as the administrator is concerned.
+    /// True if the interface is administratively up (`IFF_UP`).
     pub is_up: bool,
-    /// The number of its XDP program, if it has one.
+    /// The number of the interface's XDP program, if it has one.
     pub xdp_program: Option<u32>,
 }
 
-/// A message that is being written.
+/// A message under construction.
 struct Request(Vec<u8>);
 
 impl Request {
@@ -79,12 +79,12 @@ impl Request {
         Self(bytes)
     }
 
-    /// About links: `struct ifinfomsg`.
+    /// Creates a request about links (`struct ifinfomsg`).
     fn link(kind: u16, flags: u16, index: u32, up: bool) -> Self {
         Self::new(kind, flags, &link_message(index, up))
     }
 
-    /// About queues and programs: `struct tcmsg`.
+    /// Creates a request about queueing disciplines and programs (`struct tcmsg`).
     fn traffic(kind: u16, flags: u16, interface: u32, handle: u32, parent: u32, info: u32) -> Self {
         let words = [0, interface, handle, parent, info];
         Self::new(kind, flags, &words.map(u32::to_ne_bytes).concat())
@@ -94,7 +94,7 @@ impl Request {
         self.nested(kind, |inside| inside.0.extend(value))
     }
 
-    /// An attribute whose value `fill` writes.
+    /// Adds an attribute whose value `fill` writes.
     fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) -> &mut Self {
         let at = self.0.len();
         self.0.extend([0; 4]);
@@ -125,14 +125,14 @@ fn zero_ended(text: &str) -> Vec<u8> {
 pub(crate) struct Socket(OwnedFd);
 
 impl Socket {
-    /// It stays with the name space that the calling thread is in now.
+    /// Opens a socket in the calling thread's current name space.
     pub(crate) fn new() -> io::Result<Self> {
         // The first of netlink's protocols, NETLINK_ROUTE, is number 0, the default.
         let (family, flags) = (AddressFamily::NETLINK, SocketFlags::CLOEXEC);
         Ok(Self(rustix::net::socket_with(family, SocketType::RAW, flags, None)?))
     }
 
-    /// Sends, and gives every message of the answer to `take`.
+    /// Sends a request, and passes every message of the answer to `take`.
     fn ask(&self, mut request: Request, mut take: impl FnMut(&[u8])) -> io::Result<()> {
         let len = request.0.len() as u32;
         request.0[..4].copy_from_slice(&len.to_ne_bytes());
@@ -153,7 +153,7 @@ impl Socket {
         }
     }
 
-    /// Sends, and waits until it is done.
+    /// Sends a request, and waits for its acknowledgement.
     fn tell(&self, request: Request) -> io::Result<()> {
         self.ask(request, |_| ())
     }
@@ -167,38 +167,43 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The first of some messages: its type, what follows its header, and the messages after it.
-fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+/// Returns the first of some messages: its type, the bytes after its header, and the messages after
+/// it.
+pub(crate) fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let len = word(bytes, 0)? as usize;
     let body = bytes.get(HEADER_LEN..len)?;
     Some((half(bytes, 4)?, body, bytes.get(len.next_multiple_of(4)..).unwrap_or_default()))
 }
 
-fn status(body: &[u8]) -> io::Result<()> {
+pub(crate) fn status(body: &[u8]) -> io::Result<()> {
     match word(body, 0).unwrap_or(0) as i32 {
         0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(-error)),
+        error => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
     }
 }
 
 /// Calls `take` with the kind and the value of each attribute.
-fn attributes<'b>(mut bytes: &'b [u8], mut take: impl FnMut(u16, &'b [u8])) {
+pub(crate) fn attributes<'b>(mut bytes: &'b [u8], mut take: impl FnMut(u16, &'b [u8])) {
     while let (Some(len), Some(kind)) = (half(bytes, 0), half(bytes, 2)) {
         let len = usize::from(len);
         let Some(value) = bytes.get(4..len) else { return };
-        // The upper bits say only how the value is to be read.
+        // The upper bits are only flags of the value's encoding.
         take(kind & 0x3fff, value);
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
     }
 }
 
-fn interface(body: &[u8]) -> Option<Interface> {
+pub(crate) fn interface(body: &[u8]) -> Option<Interface> {
     let (hardware, index, flags) = (half(body, 2)?, word(body, 4)?, word(body, 8)?);
     let mut found = Interface {
         index,
         name: String::new(),
         alias: String::new(),
-        link: if matches!(hardware, ETHERNET | LOOPBACK) { Link::Ethernet } else { Link::Raw },
+        link: if matches!(hardware, ETHERNET | LOOPBACK) {
+            LinkType::Ethernet
+        } else {
+            LinkType::Raw
+        },
         mac: MacAddress::default(),
         mtu: 0,
         is_up: flags & UP != 0,
@@ -223,10 +228,10 @@ fn interface(body: &[u8]) -> Option<Interface> {
     Some(found)
 }
 
-/// All interfaces.
+/// Returns all interfaces.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut found = Vec::new();
     Socket::new()?
@@ -234,7 +239,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(found)
 }
 
-/// One interface, by its index.
+/// Returns the interface with an index.
 ///
 /// # Errors
 /// `ENODEV` if there is none.
@@ -242,7 +247,7 @@ pub fn by_index(index: u32) -> io::Result<Interface> {
     one(Request::link(GET_LINK, ACK, index, false))
 }
 
-/// One interface, by its name.
+/// Returns the interface with a name.
 ///
 /// # Errors
 /// `ENODEV` if there is none.
@@ -258,8 +263,8 @@ fn one(request: Request) -> io::Result<Interface> {
     found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
 }
 
-/// A pair of virtual Ethernet interfaces to be made: one end where `here` is, its peer in another
-/// name space.
+/// A pair of virtual Ethernet interfaces to be made: one end in the name space of the socket
+/// `here`, its peer in another one.
 pub(crate) struct Pair<'a> {
     pub(crate) name: &'a str,
     pub(crate) mtu: u32,
@@ -291,7 +296,7 @@ pub(crate) fn add_pair(here: &Socket, pair: &Pair<'_>) -> io::Result<()> {
     here.tell(request)
 }
 
-/// Writes beside an interface what it is.
+/// Sets the alias of an interface.
 pub(crate) fn set_alias(index: u32, alias: &str) -> io::Result<()> {
     let mut request = Request::link(NEW_LINK, ACK, index, false);
     request.attribute(ALIAS, alias.as_bytes());
@@ -318,7 +323,7 @@ const CLSACT: u32 = 0xffff_fff1;
 const CLSACT_HANDLE: u32 = 0xffff_0000;
 const MINOR_INGRESS: u32 = 0xfff2;
 const MINOR_EGRESS: u32 = 0xfff3;
-/// Ours are recognised by this priority and by their name.
+/// The priority by which, with their name, the project's programs are recognised.
 const PRIORITY: u32 = 0x50a;
 const ALL_PROTOCOLS: u32 = 3;
 
@@ -348,7 +353,7 @@ pub(crate) fn attach(
     socket.tell(filter)
 }
 
-/// Detaches what [`attach`] attached.
+/// Detaches a program that [`attach`] attached.
 pub(crate) fn detach(interface: u32, egress: bool) -> io::Result<()> {
     Socket::new()?.tell(filter(DEL_FILTER, ACK, interface, egress))
 }

@@ -1,13 +1,13 @@
-//! The filter's decisions in Rust: what the programs in `bpf` must do with a frame, for tests and
-//! for people who ask why.
+//! The filter's decisions in Rust: the required behaviour of the programs in `bpf`, for tests and
+//! as an explanation.
 //!
-//! Written from the rules in docs/understand/packet-path.md, not from the C. No kernel is asked.
-//! `tests/agree.rs` holds the two together.
+//! The code follows the rules in docs/understand/packet-path.md, not the C code, and needs no
+//! kernel. `tests/agree.rs` compares both.
 
 use crate::reason::Reason;
 use crate::rule::{Key, OwnerId, Rule, Target, is_group};
 use core::ops::ControlFlow;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use sojourn_wire::{MacAddress, Protocol};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,7 +17,7 @@ const IPV6: u16 = 0x86dd;
 const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
 const ETHERNET_LEN: usize = 14;
-/// Shorter frames are padded by Ethernet to this, without the check sequence.
+/// The least length of an Ethernet frame without its check sequence; shorter frames are padded.
 const FRAME_MIN: usize = 60;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -28,11 +28,11 @@ const EXTENSIONS_MAX: usize = 8;
 /// The filter of one interface.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
-    /// What comes before the IP header.
-    pub link: Link,
-    /// The interface's link-layer address; of [`Link::Raw`], the ports'.
+    /// The kind of link header.
+    pub link: LinkType,
+    /// The interface's link-layer address; for [`LinkType::Raw`], the ports' address.
     pub mac: MacAddress,
-    /// Bytes of a packet, at most.
+    /// The MTU in bytes.
     pub mtu: u32,
     /// The moved sessions.
     pub rules: BTreeMap<Key, Rule>,
@@ -43,18 +43,18 @@ pub struct Oracle {
 pub struct Received<'f> {
     /// From the link header on.
     pub frame: &'f [u8],
-    /// The tag that device or kernel has already taken out of the frame.
+    /// The VLAN tag that the device or the kernel has already taken out of the frame.
     pub tag: Option<u16>,
 }
 
-/// What the interface's program does.
+/// The decision of the interface's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ingress {
-    /// Goes on to other programs and the stack.
+    /// The packet goes on to other programs and the stack.
     Pass,
-    /// Goes no further.
+    /// The packet is dropped.
     Drop(Reason),
-    /// Goes into the port with this interface.
+    /// The packet goes into the port with this interface.
     Port(u32),
 }
 
@@ -63,15 +63,15 @@ pub enum Ingress {
 pub struct Outgoing<'f> {
     /// From the link header on.
     pub frame: &'f [u8],
-    /// A VLAN tag beside the frame.
+    /// True if a VLAN tag comes with the frame.
     pub tagged: bool,
-    /// Bytes of payload of each segment that it is to be cut into, or zero.
+    /// Bytes of payload of each segment into which the frame is to be cut, or zero.
     pub gso_size: u32,
-    /// Where the checksum ends that the device is to write, in bytes from the start of the frame.
+    /// The end of the checksum field that the device writes, in bytes from the start of the frame.
     pub checksum_end: Option<usize>,
 }
 
-/// A received packet: its session, if it has one.
+/// A received packet with the keys of its possible sessions.
 struct Parsed {
     key: Key,
     from_anyone: Option<Key>,
@@ -79,7 +79,7 @@ struct Parsed {
 }
 
 impl Oracle {
-    /// On the interface, before the stack.
+    /// Decides about a frame on the interface, before the stack.
     pub fn ingress(&self, received: &Received<'_>) -> Ingress {
         let Some((rule, first_fragment)) = self.rule(received) else { return Ingress::Pass };
         match rule.target {
@@ -89,14 +89,14 @@ impl Oracle {
         }
     }
 
-    /// Whose packet socket gets the frame.
+    /// Returns the owner whose packet socket gets the frame.
     pub fn reader(&self, received: &Received<'_>) -> Option<OwnerId> {
         let (rule, first_fragment) = self.rule(received)?;
         let tapped = matches!(rule.target, Target::Direct | Target::Xsk);
         (tapped && !first_fragment).then_some(rule.owner)
     }
 
-    /// Whose AF_XDP socket gets the frame, if it has one for the queue.
+    /// Returns the owner whose AF_XDP socket gets the frame, if it has one for the queue.
     pub fn xdp(&self, frame: &[u8]) -> Option<OwnerId> {
         let (rule, first_fragment) = self.rule(&Received { frame, tag: None })?;
         (rule.target == Target::Xsk && !first_fragment).then_some(rule.owner)
@@ -114,12 +114,12 @@ impl Oracle {
             return None;
         }
         let (mut kind, mut packet) = match self.link {
-            Link::Raw => match received.frame.first()? >> 4 {
+            LinkType::Raw => match received.frame.first()? >> 4 {
                 4 => (IPV4, received.frame),
                 6 => (IPV6, received.frame),
                 _ => return None,
             },
-            Link::Ethernet => {
+            LinkType::Ethernet => {
                 let (header, packet) = received.frame.split_at_checked(ETHERNET_LEN)?;
                 if header[..6] != self.mac.0 {
                     return None;
@@ -141,8 +141,8 @@ impl Oracle {
         }
     }
 
-    /// What becomes of a frame from the port whose server's side is `interface`: [`Reason::Sent`],
-    /// or why not.
+    /// Decides about a frame from the port whose server's side is `interface`: returns
+    /// [`Reason::Sent`], or the reason of the refusal.
     pub fn outgoing(&self, interface: u32, outgoing: &Outgoing<'_>) -> Reason {
         match self.check(interface, outgoing) {
             ControlFlow::Break(reason) => reason,
@@ -185,7 +185,8 @@ fn refuse(is_wrong: bool, reason: Reason) -> ControlFlow<Reason> {
     if is_wrong { ControlFlow::Break(reason) } else { ControlFlow::Continue(()) }
 }
 
-/// The ports, and the session that they name. Of a datagram in pieces every piece is the kernel's.
+/// Reads the ports, and returns the session that they name. Every fragment of a datagram belongs to
+/// the kernel.
 fn parse_ports(
     protocol: u8,
     source: IpAddr,
@@ -201,12 +202,12 @@ fn parse_ports(
     let local = SocketAddr::new(target, u16::from_be_bytes([ports[2], ports[3]]));
     let remote = SocketAddr::new(source, u16::from_be_bytes([ports[0], ports[1]]));
     let from_anyone = Key::new(protocol, local, None).ok();
-    // An impossible peer can still send to a socket that takes from everyone.
+    // A packet with an impossible peer can still reach a socket that receives from any peer.
     let key = Key::new(protocol, local, Some(remote)).ok().or(from_anyone)?;
     Some(Parsed { key, from_anyone, first_fragment })
 }
 
-/// RFC 791, section 3.1.
+/// Reads an IPv4 packet (RFC 791, section 3.1).
 fn parse_ipv4(packet: &[u8]) -> Option<Parsed> {
     let header = packet.get(..20)?;
     let header_len = usize::from(header[0] & 15) * 4;
@@ -222,7 +223,7 @@ fn parse_ipv4(packet: &[u8]) -> Option<Parsed> {
     parse_ports(header[9], source, target, transport, fragment & 0x2000 != 0)
 }
 
-/// RFC 8200, sections 3 and 4.
+/// Reads an IPv6 packet (RFC 8200, sections 3 and 4).
 fn parse_ipv6(packet: &[u8]) -> Option<Parsed> {
     let (header, mut rest) = packet.split_at_checked(40)?;
     if header[0] >> 4 != 6 {
@@ -265,14 +266,14 @@ fn ipv6_addresses(header: &[u8]) -> (IpAddr, IpAddr) {
     (at(8), at(24))
 }
 
-/// The IP header of a frame out of a port.
+/// The IP header of a frame from a port.
 struct Header {
     protocol: u8,
     source: IpAddr,
     target: IpAddr,
     /// Bytes of the header.
     len: usize,
-    /// Bytes of the packet, as the header says.
+    /// Length of the packet in bytes, from the header.
     total: usize,
 }
 
@@ -301,7 +302,7 @@ fn check_ipv6(packet: &[u8]) -> ControlFlow<Reason, Header> {
     ControlFlow::Continue(Header { protocol: header[6], source, target, len: 40, total })
 }
 
-/// The length of the transport header, and where in it the checksum is.
+/// Returns the length of the transport header, and the checksum's offset in it.
 fn check_transport(
     frame: &[u8],
     packet: &[u8],

@@ -1,4 +1,4 @@
-//! The oracle against frames written by `sojourn-wire`, and rule by rule.
+//! Tests of the oracle: against frames written by `sojourn-wire`, and of each reason.
 
 use super::*;
 use crate::samples::{self, MAC, frame};
@@ -6,7 +6,7 @@ use crate::samples::{self, MAC, frame};
 fn oracle(rules: &[(Key, Target)]) -> Oracle {
     let rule = |target| Rule { owner: OwnerId(7), target, fragment_seen: false };
     let rules = rules.iter().map(|(key, target)| (*key, rule(*target))).collect();
-    Oracle { link: Link::Ethernet, mac: MAC, mtu: 1500, rules }
+    Oracle { link: LinkType::Ethernet, mac: MAC, mtu: 1500, rules }
 }
 
 fn received(frame: &[u8]) -> Received<'_> {
@@ -60,7 +60,7 @@ fn of_fragments_only_the_first_of_a_segment_is_dropped() {
 fn links_without_header_begin_with_the_packet() {
     let key = samples::keys()[0];
     let mut oracle = oracle(&[(key, Target::Direct)]);
-    oracle.link = Link::Raw;
+    oracle.link = LinkType::Raw;
     let bytes = frame(&key, false);
     assert_eq!(oracle.ingress(&received(&bytes)), Ingress::Pass);
     assert_eq!(oracle.reader(&received(&bytes[14..])), Some(OwnerId(7)));

@@ -1,9 +1,9 @@
-//! The filter on each program's packet socket: one program for each owner, alike but for the
-//! owner's number.
+//! The filter on each program's packet socket: one eBPF program for each owner; the programs differ
+//! only in the owner's number.
 //!
-//! aya loads each program of an object once, and makes its maps anew each time. So the program is
-//! taken out of the object here, the maps in use and the owner's number are written into it, and it
-//! is loaded by itself.
+//! aya loads each program of an object once, and creates new maps each time. So this file takes the
+//! program out of the object, writes the existing maps and the owner's number into it, and loads it
+//! by itself.
 
 use crate::error::Failed;
 use crate::loader::{Loaded, OWNED, object};
@@ -14,15 +14,15 @@ use aya_obj::generated::bpf_insn;
 use rustix::fd::{AsRawFd, OwnedFd};
 use std::collections::HashSet;
 
-/// The number in the program that stands for the owner's: `sojourn_owned` in `bpf/filter.bpf.c`.
+/// The placeholder of the owner's number in the program: `sojourn_owned` in `bpf/filter.bpf.c`.
 const STAND_IN: u64 = 0x536f_6a6f_4f77_6e72;
-/// Loads a number of 64 bits; its upper half is in the instruction that follows.
+/// The opcode that loads a number of 64 bits, whose upper half is in the next instruction.
 const LOAD_NUMBER: u8 = 0x18;
 
 /// The program with the maps of one filter written into it.
 pub(crate) struct Template {
     instructions: Vec<bpf_insn>,
-    /// Which instruction loads the owner's number.
+    /// The index of the instruction that loads the owner's number.
     at: usize,
 }
 
@@ -46,7 +46,7 @@ impl Template {
         Ok(Self { at: at.ok_or_else(|| Failed::missing(OWNED))?, instructions })
     }
 
-    /// Loads the filter that lets pass only what is for `owner`.
+    /// Loads the filter that accepts only the frames of `owner`.
     pub(crate) fn load(&self, owner: OwnerId) -> Result<OwnedFd, Failed> {
         let mut instructions = self.instructions.clone();
         instructions[self.at].imm = owner.0 as i32;

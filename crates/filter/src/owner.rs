@@ -1,6 +1,6 @@
-//! One owner: the way on which it gets its sessions' packets.
+//! One owner: the way in which it gets its sessions' packets.
 //!
-//! Not here: how owners come and go, and which place in the group each has; see `owners`.
+//! Not here: adding and removing owners, and their places in the group (`owners`).
 
 use crate::rule::Target;
 use rustix::fd::OwnedFd;
@@ -9,10 +9,9 @@ use rustix::fd::OwnedFd;
 pub(crate) enum Owner {
     /// A member of the group; this is the server's copy of its socket.
     Direct { socket: OwnedFd, has_xsks: bool },
-    /// A removed member that others stand behind; nobody but this server has its socket, or need
-    /// have.
+    /// A removed member with later members behind it. Only this server needs to have its socket.
     Vacant { socket: OwnedFd },
-    /// A removed member whose socket somebody still holds, by its inode.
+    /// A removed member whose socket another process still holds, by its inode.
     Lingering { inode: u64 },
     /// A port, by the server's side of it.
     Port { interface: u32 },

@@ -1,21 +1,21 @@
-//! Owners come and go: programs with a packet socket of the group, with AF_XDP sockets beside it,
-//! or with a port.
+//! Adding and removing owners: programs with a packet socket of the group, with AF_XDP sockets in
+//! addition, or with a port.
 //!
 //! # Places in the group
-//! The kernel keeps a group's members in an array, and moves them: the last one takes the place of
-//! one that leaves; one whose ring changes goes to the end; after the interface was down they stand
-//! in the order in which they were made. The map of owners says which place each has. It is written
-//! here when the server itself changes the group, for which it keeps a copy of each socket, and by
-//! the programs when a frame shows that a member is elsewhere (`heal` and `sojourn_sink` in
-//! `bpf/filter.bpf.c`). Until then a frame may be lost, but never seen by another. So that none is
-//! lost in the ordinary way of things the server closes its copies from the last place on only:
-//! nobody moves then. A removed member that others stand behind keeps its place until they have
-//! gone.
+//! The kernel keeps a group's members in an array and moves them: the last member takes the place
+//! of one that leaves (`__fanout_unlink`); a member whose ring changes goes to the end; after the
+//! interface was down the members are in the order in which they were made. The map of owners has
+//! each member's place. This file writes the map when the server itself changes the group, for
+//! which the server keeps a copy of each socket. The programs write it when a frame shows that a
+//! member has another place (`heal` and `sojourn_sink` in `bpf/filter.bpf.c`). Until then a frame
+//! may be lost, but no other owner ever gets it. To lose no frames in normal operation, the server
+//! closes its copies only from the last place on, because then no member moves. A removed member
+//! with later members behind it keeps its place until they have gone.
 
 use crate::error::{Failed, OwnerError};
 use crate::filter::Filter;
 use crate::group::{Group, MEMBERS_MAX};
-use crate::loader::{Place, SELECT, SINK, XSK_PLACES};
+use crate::loader::{SELECT, SINK, SocketSlots, XSK_PLACES};
 use crate::netlink;
 use crate::owner::Owner;
 use crate::port::{self, Opened, Port};
@@ -25,27 +25,26 @@ use rustix::fs::fstat;
 use std::collections::HashSet;
 use std::io;
 
-/// What removing an owner came to.
+/// The result of removing an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removed {
-    /// Nothing is left of it.
+    /// The owner is removed completely.
     Gone,
-    /// Its socket, which receives nothing any more, is still there: others stand behind it, or
-    /// somebody else has it. It is looked at again by `refresh` and whenever an owner comes or
-    /// goes.
+    /// The owner's socket, which receives nothing any more, still exists: later members are behind
+    /// it, or another process has it. `refresh`, and every change of the owners, check it again.
     StillHeld,
 }
 
 impl Filter {
-    /// A packet socket for a program that may be given the interface: `SOCK_RAW`, bound, in the
-    /// group, its filter locked. `prepare` may set what must be set before it receives, such as
-    /// `PACKET_VNET_HDR` and rings.
+    /// Creates a packet socket for a program that may have access to the interface: `SOCK_RAW`,
+    /// bound, in the group, with its filter locked. `prepare` may set options that must be set
+    /// before the socket receives, such as `PACKET_VNET_HDR` and rings.
     ///
     /// Returns the owner's number and the descriptor for the program.
     ///
     /// # Errors
-    /// [`OwnerError::Full`] if 4,095 programs have one; the kernel's: `EPERM` without
-    /// `CAP_NET_RAW`.
+    /// [`OwnerError::Full`] if 4,095 programs have a socket; otherwise the kernel's error: `EPERM`
+    /// without `CAP_NET_RAW`.
     pub fn add_owner(
         &mut self,
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
@@ -79,17 +78,18 @@ impl Filter {
         let group = self.group.as_ref().ok_or_else(|| Failed::missing("the fanout group"))?;
         let socket = group.join(filter, prepare)?;
         let copy = socket.try_clone().map_err(Failed::at("copying a packet socket"))?;
-        let place = Place { index: self.config.members, ..Place::default() };
+        let place = SocketSlots { index: self.config.members, ..SocketSlots::default() };
         self.loaded.set_place(owner, place)?;
         self.set_members(self.config.members + 1)?;
         self.owners.insert(owner, Owner::Direct { socket: copy, has_xsks: false });
         Ok(socket)
     }
 
-    /// A port for a program that may not be given the interface.
+    /// Opens a port for a program that may not have access to the interface.
     ///
     /// # Errors
-    /// The kernel's: `EPERM` without `CAP_SYS_ADMIN`, which making a network name space needs.
+    /// The kernel's error: `EPERM` without `CAP_SYS_ADMIN`, which is needed to make a network name
+    /// space.
     pub fn open_port(&mut self) -> Result<Port, OwnerError> {
         loop {
             let owner = self.next_owner()?;
@@ -103,13 +103,13 @@ impl Filter {
         }
     }
 
-    /// Gives an owner AF_XDP sockets beside its packet socket: one for each queue of the interface,
-    /// from the first on. Its sessions' packets go there; those of other queues still go to its
-    /// packet socket.
+    /// Gives an owner AF_XDP sockets in addition to its packet socket: one for each queue of the
+    /// interface, from the first on. Its sessions' packets go to these sockets; packets of other
+    /// queues still go to the packet socket.
     ///
     /// # Errors
-    /// [`OwnerError::Unknown`] for an owner without packet socket, [`OwnerError::Full`] without
-    /// room for so many.
+    /// [`OwnerError::Unknown`] for an owner without packet socket, [`OwnerError::Full`] if there is
+    /// no room for the sockets.
     pub fn set_xsks(
         &mut self,
         owner: OwnerId,
@@ -135,7 +135,7 @@ impl Filter {
         Ok(())
     }
 
-    /// The first of `wanted` places that follow each other and are nobody's.
+    /// Returns the first of `wanted` consecutive free places.
     fn free_xsks(&self, owner: OwnerId, wanted: u32) -> Option<u32> {
         let others = self.owners.keys().filter(|other| **other != owner);
         let mut taken: Vec<_> = others
@@ -154,8 +154,8 @@ impl Filter {
         (at + wanted <= XSK_PLACES).then_some(at)
     }
 
-    /// Removes an owner and its sessions' rules: their packets are the kernel's again. To be called
-    /// once the sessions are home.
+    /// Removes an owner and its sessions' rules, so that their packets go to the kernel again. Call
+    /// this when the sessions are home.
     ///
     /// # Errors
     /// [`OwnerError::Unknown`].
@@ -164,12 +164,12 @@ impl Filter {
             return Err(OwnerError::Unknown(owner));
         }
         for key in self.keys_of(owner) {
-            // Gone from the map or not, its owner is.
+            // An error is ignored, because the owner is removed in any case.
             let _ = self.remove_flow(&key);
         }
         match self.owners.remove(&owner) {
             Some(Owner::Port { interface }) => {
-                // It may be gone with its program.
+                // The interface may be gone with its program.
                 let _ = netlink::delete(interface);
                 Ok(Removed::Gone)
             }
@@ -187,12 +187,13 @@ impl Filter {
     fn forget_xsks(&mut self, owner: OwnerId) {
         let place = self.loaded.place(owner).unwrap_or_default();
         for at in place.xsk..place.xsk + place.queues {
-            // A closed socket has left the map by itself.
+            // The kernel removes a closed socket from the map itself, so an error is ignored.
             let _ = self.loaded.xsks.unset(at);
         }
     }
 
-    /// Removed owners leave the group, those at its end, and those whose sockets are gone.
+    /// Removes the members of removed owners at the end of the group, and those whose sockets are
+    /// gone.
     pub(crate) fn settle(&mut self) {
         loop {
             self.settle_lingering();
@@ -208,7 +209,7 @@ impl Filter {
         self.close_group_if_empty();
     }
 
-    /// All places of removed owners are made free, at the cost of frames for those who move.
+    /// Frees all places of removed owners, at the cost of lost frames of the members that move.
     fn vacate(&mut self) {
         let is_vacant = |kind: &Owner| matches!(kind, Owner::Vacant { .. });
         let vacant = self.owners.iter().filter(|(_, kind)| is_vacant(kind));
@@ -219,16 +220,16 @@ impl Filter {
         }
     }
 
-    /// Closes a removed owner's socket. Somebody else may have it still.
+    /// Closes a removed owner's socket, of which another process may still have a copy.
     fn close(&mut self, owner: OwnerId) {
         let Some(Owner::Vacant { socket }) = self.owners.remove(&owner) else { return };
-        // Of a descriptor that cannot be looked at nothing is known: it counts as gone.
+        // A socket whose inode cannot be read counts as gone.
         let inode = fstat(&socket).map_or(0, |found| found.st_ino);
         drop(socket);
         self.owners.insert(owner, Owner::Lingering { inode });
     }
 
-    /// Removed owners whose sockets are gone leave the group, as they have left the kernel's.
+    /// Removes the owners whose sockets are gone, and which have left the kernel's group.
     fn settle_lingering(&mut self) {
         let lingering: Vec<_> = self
             .owners
@@ -241,7 +242,7 @@ impl Filter {
         if lingering.is_empty() {
             return;
         }
-        // Without the list nothing is known; the next look may find it.
+        // Without the list nothing is changed; the next call may succeed.
         let Ok(open) = packet_sockets() else { return };
         for (owner, inode) in lingering {
             if !open.contains(&inode) {
@@ -250,7 +251,7 @@ impl Filter {
         }
     }
 
-    /// The kernel has put the last member into the place of one that left.
+    /// Notes that a member left, and that the kernel has moved the last member to its place.
     fn left(&mut self, owner: OwnerId) {
         self.owners.remove(&owner);
         let place = self.loaded.place(owner);
@@ -261,13 +262,14 @@ impl Filter {
             others.find(|other| self.loaded.place(*other).is_some_and(|at| at.index == last));
         if let (Some(place), Some(moved)) = (place, moved) {
             let at = self.loaded.place(moved).unwrap_or_default();
-            // If this fails, the programs find the place by themselves.
-            let _ = self.loaded.set_place(moved, Place { index: place.index, ..at });
+            // If this fails, the programs correct the place themselves.
+            let _ = self.loaded.set_place(moved, SocketSlots { index: place.index, ..at });
         }
         let _ = self.set_members(last.max(1));
     }
 
-    /// The interface was down: the members stand in the order in which they were made.
+    /// Writes the places anew after the interface was down: the members are in the order in which
+    /// they were made.
     pub(crate) fn reorder(&mut self) -> Result<(), Failed> {
         let members: Vec<_> = self
             .owners
@@ -277,7 +279,7 @@ impl Filter {
             .collect();
         for (index, owner) in (1..).zip(members) {
             let place = self.loaded.place(owner).unwrap_or_default();
-            self.loaded.set_place(owner, Place { index, ..place })?;
+            self.loaded.set_place(owner, SocketSlots { index, ..place })?;
         }
         Ok(())
     }
@@ -302,23 +304,26 @@ impl Filter {
         }
     }
 
-    /// Becomes readable with an error when the interface goes down or away; `None` while no owner
-    /// has a packet socket.
+    /// Returns a descriptor that becomes readable with an error when the interface goes down or
+    /// away; `None` while no owner has a packet socket.
     pub fn event_fd(&self) -> Option<BorrowedFd<'_>> {
         self.group.as_ref().map(Group::sink)
     }
 
-    /// A number that no owner had. The programs' map remembers it for whoever takes over, in the
-    /// sink's place.
+    /// Returns a number that no owner had. The map stores the next number in the sink's place, for
+    /// a server that takes over.
     fn next_owner(&mut self) -> Result<OwnerId, OwnerError> {
         let owner = OwnerId(self.next_owner);
         self.next_owner = self.next_owner.checked_add(1).ok_or(OwnerError::Full)?;
-        self.loaded.set_place(OwnerId(0), Place { xsk: self.next_owner, ..Place::default() })?;
+        self.loaded.set_place(
+            OwnerId(0),
+            SocketSlots { xsk: self.next_owner, ..SocketSlots::default() },
+        )?;
         Ok(owner)
     }
 }
 
-/// The inodes of this name space's packet sockets (proc(5)).
+/// Returns the inodes of this name space's packet sockets (proc(5)).
 fn packet_sockets() -> io::Result<HashSet<u64>> {
     let text = std::fs::read_to_string("/proc/thread-self/net/packet")?;
     let inode = |line: &str| line.split_whitespace().next_back()?.parse().ok();

@@ -1,22 +1,21 @@
-//! Ports: how a program that may not be given the interface gets its sessions' packets and sends
-//! theirs.
+//! Ports: the way to packets for a program that may not have access to the interface.
 //!
 //! # Theory of operation
-//! A port is a pair of virtual Ethernet interfaces. One end is here, the server's side; the other
-//! is in a network name space of its own, in which there is nothing else, and the program gets a
-//! packet socket bound to it. Whatever the program does with the socket, it reaches that end only:
-//! it can neither bind to nor send from an interface of this name space.
+//! A port is a pair of virtual Ethernet interfaces. One end, the server's side, is in this name
+//! space; the other end is in an otherwise empty network name space, and the program gets a packet
+//! socket bound to it. The socket reaches only that end: the program can neither bind to nor send
+//! from an interface of this name space.
 //!
 //! * In: the program on the real interface hands a session's frame to the far end directly
 //!   (`bpf_redirect_peer`).
 //! * Out: `sojourn_portout`, at the server's side, checks every frame and puts it on the real
 //!   interface's egress, or drops it.
-//! * `sojourn_closed` drops what this host's stack would send into the port, and what would reach
-//!   the other name space's stack.
+//! * `sojourn_closed` drops packets that this host's stack would send into the port, and packets
+//!   that would reach the other name space's stack.
 //!
-//! The programs hang on the interfaces, not on a descriptor: as long as there is a port it is
-//! guarded, whoever has died. The name space lives as long as the program's socket, and the pair as
-//! long as the name space.
+//! The programs are attached to the interfaces, not held by a descriptor: a port is guarded as long
+//! as it exists, even if the server has died. The name space lives as long as the program's socket,
+//! and the pair as long as the name space.
 
 use crate::error::Failed;
 use crate::group;
@@ -24,29 +23,29 @@ use crate::hook::{self, Method};
 use crate::loader::{CLOSED, Loaded, PORT_OUT};
 use crate::netlink::{self, Interface, Pair};
 use crate::rule::OwnerId;
-use crate::sys::{self, Place};
+use crate::sys::{self, AttachPoint};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_wire::MacAddress;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use std::fs::File;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-/// The name of the program's end, in its own name space.
+/// The name of the program's end in its name space.
 const PEER_NAME: &str = "sojourn";
-/// The pair lets everything pass that a packet can be; the interface's own limit is checked.
+/// The pair's MTU, which every packet fits; the programs check the real interface's MTU.
 const PAIR_MTU: u32 = 65535;
 /// The programs' link-layer address on links that have none.
 const RAW_MAC: MacAddress = MacAddress([2, 0, 0x73, 0x6a, 0, 1]);
-/// What stands beside a port's interface, before the index of the real one.
+/// The alias of a port's interface, before the index of the real one.
 const ALIAS: &str = "sojourn port of interface ";
 
-/// A way to packets for a program that may not be given the interface.
+/// A way to packets for a program that may not have access to the interface.
 #[derive(Debug)]
 pub struct Port {
-    /// Whose sessions' packets come here; for `add_flow`.
+    /// The owner whose sessions' packets come to the port; for `add_flow`.
     pub owner: OwnerId,
-    /// The server's side.
+    /// The index of the server's side.
     pub interface: u32,
     /// The program's side: a packet socket (`SOCK_RAW`), to be handed over. When its last copy is
     /// closed the port is gone.
@@ -55,11 +54,11 @@ pub struct Port {
     pub mac: MacAddress,
 }
 
-/// The link-layer address that programs behind ports of this interface send from.
+/// Returns the link-layer source address for programs behind ports of this interface.
 pub(crate) fn mac_of(interface: &Interface) -> MacAddress {
     match interface.link {
-        Link::Ethernet => interface.mac,
-        Link::Raw => RAW_MAC,
+        LinkType::Ethernet => interface.mac,
+        LinkType::Raw => RAW_MAC,
     }
 }
 
@@ -67,7 +66,7 @@ fn name_of(owner: OwnerId) -> String {
     format!("sojourn{:x}", owner.0)
 }
 
-/// The port that an interface is the server's side of: its owner, and the index of the real
+/// Recognises the server's side of a port, and returns its owner and the index of the real
 /// interface.
 pub(crate) fn recognise(interface: &Interface) -> Option<(OwnerId, u32)> {
     let real = interface.alias.strip_prefix(ALIAS)?.parse().ok()?;
@@ -75,17 +74,17 @@ pub(crate) fn recognise(interface: &Interface) -> Option<(OwnerId, u32)> {
     Some((OwnerId(owner), real))
 }
 
-/// What opening a port came to.
+/// The result of opening a port.
 pub(crate) enum Opened {
     Port(Port),
-    /// Another filter's port has the name: try with the next number.
+    /// Another filter's port has the name: the caller tries the next number.
     NameTaken,
 }
 
-/// Opens the port of `owner`, guarded before the first frame can pass.
+/// Opens the port of `owner`. The guards are attached before the first frame can pass.
 ///
 /// The far end is set up last. An interface that has its carrier when it is set up can send at
-/// once; otherwise the kernel sees to it some time later, and drops what is sent until then.
+/// once; otherwise the kernel activates it some time later and drops frames until then.
 pub(crate) fn open(
     loaded: &Loaded,
     real: &Interface,
@@ -98,13 +97,13 @@ pub(crate) fn open(
     let (go, is_ready) = mpsc::channel();
     let (tell, told) = mpsc::channel();
     let opened = std::thread::scope(|scope| {
-        // A thread of its own: it leaves this name space for good. With its end, and without a
-        // socket, the pair is gone.
+        // A separate thread is needed, because it leaves this name space for good. If the thread
+        // ends without a socket, the pair is gone.
         scope.spawn(|| far.make(&here, tell, is_ready));
         let silent = |_| Failed::missing("the thread that makes a port");
         told.recv().map_err(silent)??;
         let interface = near_end(loaded, real, &name, method)?;
-        // If it has ended, its answer says why.
+        // If the thread has ended, its answer has the reason.
         let _ = go.send(());
         drop(go);
         let descriptor = told.recv().map_err(silent)??;
@@ -120,7 +119,7 @@ pub(crate) fn open(
     Ok(Opened::Port(Port { owner, interface, descriptor, mac: far.mac }))
 }
 
-/// The program's side of a pair that is to be made.
+/// The program's side of a pair to be made.
 struct FarEnd<'a> {
     name: &'a str,
     mac: MacAddress,
@@ -128,16 +127,16 @@ struct FarEnd<'a> {
     method: Method,
 }
 
-/// What the far end's thread tells: that the pair is there, and then the program's socket.
+/// The messages of the far end's thread: `None` when the pair exists, then the program's socket.
 type Progress = Result<Option<OwnedFd>, Failed>;
 
 impl FarEnd<'_> {
-    /// Makes the pair, tells, and waits until the near end is guarded and up; then sets the far end
-    /// up, and tells its socket.
+    /// Makes the pair, reports that, and waits until the near end is guarded and up; then sets the
+    /// far end up and sends its socket.
     fn make(&self, here: &netlink::Socket, tell: Sender<Progress>, is_ready: Receiver<()>) {
         let paired = self.pair(here);
         let index = paired.as_ref().ok().copied();
-        // Nobody listens any more if the near end failed.
+        // The send fails if the near end failed; then no thread waits for it.
         let _ = tell.send(paired.map(|_| None));
         if let (Some(index), Ok(())) = (index, is_ready.recv()) {
             let _ = tell.send(socket_on(index).map(Some));
@@ -160,25 +159,25 @@ impl FarEnd<'_> {
         };
         netlink::add_pair(here, &pair).map_err(Failed::at("making a port"))?;
         let peer = netlink::by_name(PEER_NAME).map_err(Failed::at("finding a port's far end"))?;
-        let place = Place::TcxIngress;
+        let place = AttachPoint::TcxIngress;
         hook::attach_for_good(self.closed, CLOSED, peer.index, place, self.method)?;
         Ok(peer.index)
     }
 }
 
-/// The program's socket. First up: a socket bound to an interface that is down starts with an
-/// error.
+/// Creates the program's socket. The interface is set up first, because a socket bound to an
+/// interface that is down starts with an error.
 fn socket_on(far_end: u32) -> Result<OwnedFd, Failed> {
     netlink::set_up(far_end).map_err(Failed::at("setting a port up"))?;
     group::port_socket(far_end).map_err(Failed::at("making a port's packet socket"))
 }
 
-/// Guards the server's side, and sets it up. Returns its index.
+/// Attaches the guards to the server's side, sets it up and returns its index.
 fn near_end(loaded: &Loaded, real: &Interface, name: &str, method: Method) -> Result<u32, Failed> {
     let index = netlink::by_name(name).map_err(Failed::at("finding a port"))?.index;
     let (out, closed) = (loaded.program(PORT_OUT)?, loaded.program(CLOSED)?);
-    hook::attach_for_good(out, PORT_OUT, index, Place::TcxIngress, method)?;
-    hook::attach_for_good(closed, CLOSED, index, Place::TcxEgress, method)?;
+    hook::attach_for_good(out, PORT_OUT, index, AttachPoint::TcxIngress, method)?;
+    hook::attach_for_good(closed, CLOSED, index, AttachPoint::TcxEgress, method)?;
     let alias = format!("{ALIAS}{}", real.index);
     netlink::set_alias(index, &alias).map_err(Failed::at("naming a port"))?;
     be_silent(name);
@@ -186,8 +185,8 @@ fn near_end(loaded: &Loaded, real: &Interface, name: &str, method: Method) -> Re
     Ok(index)
 }
 
-/// Spares the kernel its own announcements, which would only be dropped and counted. Not needed
-/// where it cannot be done.
+/// Disables the kernel's own IPv6 announcements, which would only be dropped and counted. A failure
+/// does no harm.
 fn be_silent(name: &str) {
     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
 }
@@ -202,7 +201,7 @@ mod tests {
             index: 5,
             name: name_of(OwnerId(0x2f)),
             alias: format!("{ALIAS}12"),
-            link: Link::Ethernet,
+            link: LinkType::Ethernet,
             mac: MacAddress::default(),
             mtu: 0,
             is_up: true,

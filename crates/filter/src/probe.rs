@@ -1,4 +1,4 @@
-//! For tests: the loaded programs, run on frames that nobody sent, and what they know.
+//! For tests: runs of the loaded programs on made-up frames, and access to their state.
 
 use crate::filter::Filter;
 use crate::loader::{INGRESS, PORT_OUT, SELECT, XDP};
@@ -21,7 +21,7 @@ pub enum Program {
     Select,
     /// On the server's side of ports.
     PortOut,
-    /// Before everything.
+    /// Before all other hooks.
     Xdp,
 }
 
@@ -30,10 +30,10 @@ pub enum Program {
 pub struct Owned(OwnedFd);
 
 impl Filter {
-    /// What the program returns for a frame that arrives on interface `index`.
+    /// Runs a program on a frame that arrives on interface `index`, and returns its result.
     ///
     /// # Errors
-    /// The kernel's, for frames that it does not run programs on.
+    /// The kernel's error for frames on which it does not run programs.
     pub fn probe(
         &self,
         program: Program,
@@ -54,35 +54,35 @@ impl Filter {
         }
     }
 
-    /// The owner's filter, loaded once more.
+    /// Loads the owner's filter once more.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn probe_owned(&self, owner: OwnerId) -> io::Result<Owned> {
         self.template.load(owner).map(Owned).map_err(|error| error.source)
     }
 
-    /// Which member of the group the programs take for the owner's.
+    /// Returns the member of the group that the programs take for the owner's.
     pub fn probe_index(&self, owner: OwnerId) -> Option<u32> {
         self.loaded.place(owner).map(|place| place.index)
     }
 
-    /// Tells the programs a wrong member.
+    /// Writes a wrong member for an owner.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn probe_confuse(&mut self, owner: OwnerId, index: u32) -> io::Result<()> {
         let place = self.loaded.place(owner).unwrap_or_default();
-        let place = crate::loader::Place { index, ..place };
+        let place = crate::loader::SocketSlots { index, ..place };
         self.loaded.set_place(owner, place).map_err(|error| error.source)
     }
 }
 
 impl Owned {
-    /// As [`Filter::probe`].
+    /// See [`Filter::probe`].
     ///
     /// # Errors
-    /// As [`Filter::probe`].
+    /// See [`Filter::probe`].
     pub fn probe(&self, frame: &[u8], index: u32) -> io::Result<u32> {
         run(self.0.as_fd(), frame, index, 0)
     }

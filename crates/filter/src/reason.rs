@@ -1,22 +1,22 @@
-//! What the programs did with packets, counted. The order is that of `enum reason` in
+//! The reasons by which the programs count packets. The order is that of `enum reason` in
 //! `bpf/filter/maps.h`.
 
 use core::fmt;
 
-/// What happened to a packet that concerned a moved session, or that came out of a port.
+/// The outcome for a packet of a moved session, or for a packet that came out of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Reason {
-    /// Received: kept from the stack, because its owner's packet socket had it.
+    /// Received: kept from the stack, because its owner's packet socket got the packet.
     TakenDirect,
     /// Received: went into a port.
     TakenPort,
     /// Received: went to an AF_XDP socket.
     TakenXsk,
-    /// Received and dropped: a piece of a TCP segment of a moved session.
+    /// Received and dropped: a fragment of a TCP segment of a moved session.
     Fragmented,
-    /// Received and dropped: came to a packet socket that it was not for. A few after members of
-    /// the group changed places.
+    /// Received and dropped: came to another owner's packet socket. A few such packets come after
+    /// members of the group changed places.
     Misdirected,
     /// Sent through a port.
     Sent,
@@ -26,7 +26,7 @@ pub enum Reason {
     WrongSourceMac,
     /// Refused from a port: the target is a group.
     GroupTarget,
-    /// Refused from a port: headers that are cut off or contradict each other.
+    /// Refused from a port: headers that are incomplete or contradict each other.
     Malformed,
     /// Refused from a port: IPv4 options or IPv6 extension headers.
     Extended,
@@ -34,17 +34,17 @@ pub enum Reason {
     SentFragment,
     /// Refused from a port: neither TCP nor UDP.
     OtherProtocol,
-    /// Refused from a port: no session of this port.
+    /// Refused from a port: not a session of this port.
     NotOwned,
-    /// Refused from a port: more than the interface's MTU.
+    /// Refused from a port: longer than the interface's MTU.
     TooLong,
-    /// Refused from a port: the checksum is not left to the device, or to be written over what was
-    /// checked.
+    /// Refused from a port: the checksum is not left to the device, or would be written over bytes
+    /// that were checked.
     Checksum,
 }
 
 impl Reason {
-    /// All, in the order of their numbers.
+    /// All reasons in the order of their numbers.
     pub const ALL: [Self; 16] = [
         Self::TakenDirect,
         Self::TakenPort,
@@ -64,7 +64,7 @@ impl Reason {
         Self::Checksum,
     ];
 
-    /// A few words, for statistics.
+    /// Returns a few words, for statistics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::TakenDirect => "received direct",
@@ -98,7 +98,7 @@ impl fmt::Display for Reason {
 pub struct Counts([u64; Reason::ALL.len()]);
 
 impl Counts {
-    /// Packets.
+    /// Returns the number of packets with a reason.
     pub const fn of(&self, reason: Reason) -> u64 {
         self.0[reason as usize]
     }
@@ -107,12 +107,13 @@ impl Counts {
         self.0[reason as usize] = packets;
     }
 
-    /// Every reason with its packets.
+    /// Returns every reason with its number of packets.
     pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
         Reason::ALL.iter().map(|reason| (*reason, self.of(*reason)))
     }
 
-    /// What programs were refused to send, of all reasons.
+    /// Returns the number of packets that programs tried to send and that were refused, for all
+    /// reasons.
     pub fn refused(&self) -> u64 {
         self.0[Reason::NotIp as usize..].iter().sum()
     }

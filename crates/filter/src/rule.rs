@@ -1,7 +1,7 @@
-//! What the filter knows of a session: a key of 40 bytes, and who gets its packets.
+//! The filter's data of a session: a key of 40 bytes, and the rule for its packets.
 //!
-//! The encodings are those of `bpf/filter/maps.h`; what is done with them stands there and, in
-//! Rust, in `oracle`.
+//! The encodings are those of `bpf/filter/maps.h`. Not here: the use of the rules
+//! (`bpf/filter.bpf.c`, and in Rust `oracle`).
 
 use core::fmt;
 use sojourn_wire::Protocol;
@@ -13,7 +13,7 @@ pub const KEY_LEN: usize = 40;
 /// Bytes of an encoded rule.
 pub const RULE_LEN: usize = 16;
 
-/// A session as this host sees it.
+/// A session from the point of view of this host.
 ///
 /// ```text
 ///  0         1        2    4            6             8             24             40
@@ -28,7 +28,7 @@ pub struct Key {
     remote: Endpoint,
 }
 
-/// An address and a port; of no meaning but equality.
+/// An address and a port, which are only compared for equality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Endpoint {
     address: IpAddr,
@@ -36,32 +36,34 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// Addresses of IPv4 in the dress of IPv6 are IPv4: so they are on the wire.
+    /// Creates the endpoint. IPv4-mapped IPv6 addresses become IPv4, because such packets are IPv4
+    /// on the wire.
     fn new(address: SocketAddr) -> Self {
         Self { address: address.ip().to_canonical(), port: address.port() }
     }
 }
 
-/// Why two endpoints are no session that the filter could direct.
+/// The reason why two endpoints are not a session that the filter can direct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyError {
     /// A session has one IP version.
     #[error("one address is IPv4 and the other is IPv6")]
     Families,
-    /// Which packets were meant would depend on the host's other addresses.
+    /// Without a local address or port, the session's packets would depend on the host's other
+    /// addresses.
     #[error("the local endpoint has no address or no port")]
     NoLocal,
-    /// Only a datagram socket can take from everyone.
+    /// Only a datagram socket can receive from any peer.
     #[error("a TCP session has a remote endpoint")]
     NoRemote,
-    /// A group's packets go to every member, and so to the kernel.
+    /// A group's packets go to every member, and so also to the kernel.
     #[error("an endpoint is a group or the broadcast address")]
     Group,
 }
 
 impl Key {
-    /// The session between these two. `remote` is `None` for a datagram socket that is not
-    /// connected.
+    /// Creates the key of the session between two endpoints. `remote` is `None` for a datagram
+    /// socket that is not connected.
     ///
     /// # Errors
     /// [`KeyError`].
@@ -113,7 +115,7 @@ impl Key {
         (self.remote.port != 0).then_some(remote)
     }
 
-    /// As the map has it.
+    /// Returns the key in the form of the map.
     pub fn encode(&self) -> [u8; KEY_LEN] {
         let mut bytes = [0; KEY_LEN];
         bytes[0] = self.protocol.number();
@@ -129,7 +131,7 @@ impl Key {
         bytes
     }
 
-    /// The reverse; `None` for bytes that [`Key::encode`] does not make.
+    /// Reads a key from the form of the map; `None` for bytes that [`Key::encode`] does not return.
     pub fn decode(bytes: &[u8; KEY_LEN]) -> Option<Self> {
         let protocol = Protocol::from_number(bytes[0])?;
         let address = |at: usize| -> Option<IpAddr> {
@@ -162,7 +164,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// Multicast, reserved and broadcast addresses: what lies from 224.0.0.0 on, and ff00::/8.
+/// Returns true for multicast, reserved and broadcast addresses: 224.0.0.0 and above, and ff00::/8.
 pub(crate) fn is_group(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.octets()[0] >= 224,
@@ -170,11 +172,12 @@ pub(crate) fn is_group(address: IpAddr) -> bool {
     }
 }
 
-/// A program, or one of its ways to packets. Never given out twice by one filter.
+/// The number of an owner: a program, or one of its ways to packets. A filter never uses a number
+/// twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub u32);
 
-/// Which way a session's packets take.
+/// The way of a session's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// The owner's packet socket on the interface.
@@ -184,24 +187,25 @@ pub enum Target {
         /// Interface index.
         interface: u32,
     },
-    /// The owner's AF_XDP sockets; what they do not take, its packet socket.
+    /// The owner's AF_XDP sockets, and its packet socket for packets that they do not get.
     Xsk,
 }
 
-/// What the filter does with a session's packets.
+/// The rule for a session's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
-    /// Who gets them.
+    /// The owner, which gets the packets.
     pub owner: OwnerId,
-    /// How.
+    /// The way to the owner.
     pub target: Target,
     /// A fragmented segment arrived, and was dropped: the session should go home, because only the
-    /// kernel puts fragments together.
+    /// kernel reassembles fragments.
     pub fragment_seen: bool,
 }
 
 impl Rule {
-    /// As the map has it: owner, mode, target, notes; numbers of 4 bytes in the machine's order.
+    /// Returns the rule in the form of the map: owner, mode, target, notes; numbers of 4 bytes in
+    /// the machine's order.
     pub fn encode(&self) -> [u8; RULE_LEN] {
         let (mode, target) = match self.target {
             Target::Direct => (1, 0),
@@ -216,7 +220,7 @@ impl Rule {
         bytes
     }
 
-    /// The reverse; `None` for a mode that there is not.
+    /// Reads a rule from the form of the map; `None` for an unknown mode.
     pub fn decode(bytes: &[u8; RULE_LEN]) -> Option<Self> {
         let word = |at: usize| {
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])

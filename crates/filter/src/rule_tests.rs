@@ -1,4 +1,4 @@
-//! Keys and rules: encodings, and what is no key.
+//! Tests of keys and rules: encodings, and refused keys.
 
 use super::*;
 use proptest::prelude::*;

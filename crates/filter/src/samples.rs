@@ -7,10 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 
 /// The host's link-layer address.
 pub const MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
-/// Another's.
+/// Another host's link-layer address.
 pub const OTHER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 
-/// TCP and UDP, IPv4 and IPv6, and datagram sockets that take from everyone.
+/// Returns keys of TCP and UDP, of IPv4 and IPv6, and of datagram sockets that receive from any
+/// peer.
 pub fn keys() -> Vec<Key> {
     let key = |protocol, local: &str, remote: Option<&str>| {
         let end = |text: &str| text.parse::<SocketAddr>();
@@ -30,7 +31,7 @@ pub fn keys() -> Vec<Key> {
     .collect()
 }
 
-/// A packet of the session, with twenty bytes of payload: to this host, or from it.
+/// Returns a packet of the session, with twenty bytes of payload, to this host or from it.
 pub fn frame(key: &Key, sent: bool) -> Vec<u8> {
     let local = key.local();
     let anyone = SocketAddr::new(local.ip(), 9);
@@ -68,7 +69,8 @@ fn transport(protocol: Protocol, source: u16, target: u16) -> Vec<u8> {
     bytes
 }
 
-/// The frame as a program should send it: its checksum is left to the device.
+/// Returns the frame in the form in which a program should send it: the checksum is left to the
+/// device.
 pub fn outgoing<'f>(frame: &'f [u8], key: &Key) -> Outgoing<'f> {
     let network = if key.local().is_ipv4() { 20 } else { 40 };
     let checksum = if key.protocol() == Protocol::Tcp { 18 } else { 8 };

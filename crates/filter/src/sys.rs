@@ -1,8 +1,8 @@
-//! The bpf(2) system call, where `aya` has no function for a need of ours, and sockets and name
-//! spaces where `rustix` has none.
+//! Calls of bpf(2) for which `aya` has no function, and calls on sockets and name spaces for which
+//! `rustix` has none.
 //!
-//! Not here: what is attached where and when (`hook`, `port`), and what the socket options mean
-//! (`group`).
+//! Not here: the decision where and when to attach (`hook`, `port`), and the meaning of the socket
+//! options (`group`).
 #![allow(unsafe_code, reason = "system calls that aya and rustix do not have")]
 
 use aya_obj::generated::bpf_insn;
@@ -18,27 +18,27 @@ const SOCKET_FILTER: u32 = 1;
 /// `enum bpf_attach_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Place {
+pub(crate) enum AttachPoint {
     /// Before the stack, after taps.
     TcxIngress = 46,
     /// After the stack, before taps.
     TcxEgress = 47,
-    /// Before everything.
+    /// Before all other hooks.
     Xdp = 37,
 }
 
-/// bpf(2). Returns the kernel's number.
+/// Calls bpf(2) and returns the kernel's number.
 fn bpf<T>(command: libc::c_long, attribute: &mut T) -> io::Result<i32> {
     let at = std::ptr::from_mut(attribute);
-    // SAFETY: the attribute has as many bytes as are told, and every pointer in it is to memory
-    // that its maker holds, of the length it tells.
+    // SAFETY: the attribute has the size that the call is told, and each pointer in it points to
+    // memory that the caller holds, of the length in the attribute.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, at, size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
 fn bpf_fd<T>(command: libc::c_long, attribute: &mut T) -> io::Result<OwnedFd> {
     let fd = bpf(command, attribute)?;
-    // SAFETY: these commands answer a new descriptor, which is nobody else's.
+    // SAFETY: these commands return a new descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -62,11 +62,11 @@ struct LinkCreate {
 /// `XDP_FLAGS_*` for XDP, else zero.
 ///
 /// # Errors
-/// `EINVAL` where the kernel (before 6.6) has no such place.
+/// `EINVAL` if the kernel (before 6.6) has no such attach point.
 pub(crate) fn link(
     program: BorrowedFd<'_>,
     interface: u32,
-    place: Place,
+    place: AttachPoint,
     flags: u32,
 ) -> io::Result<OwnedFd> {
     let mut attribute = LinkCreate {
@@ -94,8 +94,12 @@ struct ProgramAttach {
 /// Attaches a program to an interface for as long as the interface exists.
 ///
 /// # Errors
-/// `EINVAL` where the kernel (before 6.6) has no such place.
-pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, place: Place) -> io::Result<()> {
+/// `EINVAL` if the kernel (before 6.6) has no such attach point.
+pub(crate) fn attach(
+    program: BorrowedFd<'_>,
+    interface: u32,
+    place: AttachPoint,
+) -> io::Result<()> {
     let mut attribute = ProgramAttach {
         interface,
         program: number(program),
@@ -150,11 +154,11 @@ struct ProgramQuery {
     rest: [u64; 4],
 }
 
-/// The numbers of the programs at a place of an interface, at most 64.
+/// Returns the numbers of the programs at an attach point of an interface, at most 64.
 ///
 /// # Errors
-/// `EINVAL` where the kernel (before 6.6) has no such place, `EPERM` without `CAP_NET_ADMIN`.
-pub(crate) fn programs_on(interface: u32, place: Place) -> io::Result<Vec<u32>> {
+/// `EINVAL` if the kernel (before 6.6) has no such attach point, `EPERM` without `CAP_NET_ADMIN`.
+pub(crate) fn programs_on(interface: u32, place: AttachPoint) -> io::Result<Vec<u32>> {
     let mut found = vec![0_u32; 64];
     let mut query = ProgramQuery {
         interface,
@@ -168,7 +172,7 @@ pub(crate) fn programs_on(interface: u32, place: Place) -> io::Result<Vec<u32>> 
     Ok(found)
 }
 
-/// setsockopt(2). `T` is the option's type: plain data without padding.
+/// Calls setsockopt(2). `T` is the option's type: plain data without padding.
 pub(crate) fn set_option<T: Copy>(
     fd: impl AsFd,
     level: i32,
@@ -181,7 +185,7 @@ pub(crate) fn set_option<T: Copy>(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// getsockopt(2) for options that are an `int`.
+/// Calls getsockopt(2) for options that are an `int`.
 pub(crate) fn option(fd: impl AsFd, level: i32, name: i32) -> io::Result<i32> {
     let mut value = 0;
     let mut len = size_of::<i32>() as u32;
@@ -214,8 +218,7 @@ pub(crate) fn bind_packet(fd: impl AsFd, interface: u32, protocol: u16) -> io::R
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`.
 pub(crate) fn leave_network() -> io::Result<()> {
-    // SAFETY: of what a thread shares, this changes the network name space alone, which no memory
-    // depends on.
+    // SAFETY: the call changes only the thread's network namespace, on which no memory depends.
     let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -242,11 +245,11 @@ struct TestRun {
     reserved: u32,
 }
 
-/// Runs a program on a frame that nobody sent: what it returns. `context` begins as `struct
-/// __sk_buff` does, or is empty.
+/// Runs a program on a made-up frame and returns the program's result. `context` begins like
+/// `struct __sk_buff`, or is empty.
 ///
 /// # Errors
-/// `EINVAL` for frames that the kernel does not run programs on.
+/// `EINVAL` for frames on which the kernel does not run programs.
 #[cfg(any(test, debug_assertions))]
 pub(crate) fn test_run(program: BorrowedFd<'_>, frame: &[u8], context: &[u32]) -> io::Result<u32> {
     const PROG_TEST_RUN: libc::c_long = 10;

@@ -1,5 +1,6 @@
-//! The oracle and the programs get the same frames and must decide the same: sessions' frames of
-//! every kind, with tags, options, extension headers and fragments, cut off, and changed at random.
+//! Tests that the oracle and the eBPF programs decide the same about the same frames: sessions'
+//! frames of every kind, with tags, options, extension headers and fragments, cut off, and changed
+//! at random.
 #![cfg(debug_assertions)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -10,7 +11,7 @@ use sojourn_filter::oracle::{Ingress, Oracle, Outgoing, Received};
 use sojourn_filter::probe::{Owned, Program};
 use sojourn_filter::samples::{MAC, frame, keys};
 use sojourn_filter::{AttachError, Filter, Key, Options, OwnerId, Reason, Target};
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use std::collections::BTreeMap;
 
 const TC_NEXT: u32 = u32::MAX;
@@ -20,7 +21,7 @@ const WHOLE: u32 = 0x7fff_ffff;
 const XDP_PASS: u32 = 2;
 const FRAMES: usize = 20_000;
 
-/// Session keys like those of the samples, `far` away from them.
+/// Returns keys like those of the samples, whose local ports are `far` higher.
 fn shifted(far: u16) -> Vec<Key> {
     let shift = |key: Key| {
         let mut local = key.local();
@@ -30,7 +31,7 @@ fn shifted(far: u16) -> Vec<Key> {
     keys().into_iter().map(shift).collect()
 }
 
-/// Inserts bytes, and corrects the length that the IP header tells.
+/// Inserts bytes, and corrects the length field of the IP header.
 fn insert(bytes: &mut Vec<u8>, at: usize, new: &[u8]) {
     bytes.splice(at..at, new.iter().copied());
     let at = if bytes[12] == 8 { 16 } else { 18 };
@@ -59,7 +60,7 @@ fn add_extensions(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// One change of the kind that the network, or somebody, makes.
+/// Makes one change as the network, or an attacker, could make it.
 fn change(bytes: &mut Vec<u8>, random: &mut Random) {
     let is_ipv4 = bytes.len() > 34 && bytes[12..14] == [8, 0];
     let is_ipv6 = bytes.len() > 54 && bytes[12..14] == [0x86, 0xdd];
@@ -90,7 +91,8 @@ fn change(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// The kernel runs programs only on frames that have a whole IP header, if their type says so.
+/// Returns true if the kernel's test run accepts the frame: if its type says IP, it needs a whole
+/// IP header (`bpf_prog_test_run_skb`).
 fn is_run(bytes: &[u8]) -> bool {
     match bytes[12..14] {
         [8, 0] => bytes.len() >= 34,
@@ -111,7 +113,8 @@ fn random_frame(keys: &[Key], random: &mut Random, sent: bool) -> Vec<u8> {
     }
 }
 
-/// A filter with a session of each kind for each owner: two with packet sockets, one with a port.
+/// A filter with three owners, each with a session of every kind: two with packet sockets, one with
+/// a port.
 struct Subject {
     filter: Filter,
     oracle: Oracle,
@@ -132,7 +135,8 @@ impl Subject {
         };
         let (one, first) = filter.add_owner(|_| Ok(())).unwrap();
         let (two, second) = filter.add_owner(|_| Ok(())).unwrap();
-        // Without sockets: frames for AF_XDP all pass, and the packet socket has them.
+        // Without AF_XDP sockets: the XDP program passes all frames of this owner, so its packet
+        // socket gets them.
         filter.set_xsks(two, &[]).unwrap();
         let port = filter.open_port().unwrap();
         let mut all = shifted(3);
@@ -191,14 +195,15 @@ impl Subject {
     }
 }
 
-/// The programs leave notes for each other on each processor.
+/// Ties this thread to its processor, since the programs pass data to each other in maps that have
+/// a value for each processor.
 fn stay_on_this_processor() {
     let mut one = rustix::thread::CpuSet::new();
     one.set(rustix::thread::sched_getcpu());
     rustix::thread::sched_setaffinity(None, &one).unwrap();
 }
 
-/// Every answer must have been met: a generator that makes only one kind of frame tests nothing.
+/// Checks that every answer occurred: a generator of only one kind of frame would test nothing.
 fn all_met<T: std::fmt::Debug + Ord>(met: &BTreeMap<T, usize>, kinds: usize) {
     assert_eq!(met.len(), kinds, "{met:?}");
     assert!(met.values().all(|times| *times >= 20), "{met:?}");
@@ -231,13 +236,13 @@ fn received_packets_of_a_link_without_header() {
     host.ip("tuntap add mode tun name tun0");
     host.run(|| {
         let Some(subject) = Subject::new("tun0") else { return };
-        assert_eq!(subject.oracle.link, Link::Raw);
+        assert_eq!(subject.oracle.link, LinkType::Raw);
         stay_on_this_processor();
         let mut random = Random(0x1234);
         for _ in 0..FRAMES {
             let mut bytes = frame(&subject.keys[random.below(subject.keys.len())], false);
-            // The kernel runs programs on Ethernet only: a header that says as much as the packet
-            // does.
+            // A test run takes frames with an Ethernet header only, so the packet keeps a header
+            // that carries no further information.
             bytes[..6].fill(0);
             let at = 14 + random.below(bytes.len() - 14);
             if at != 14 && random.below(2) == 0 {
@@ -261,7 +266,7 @@ fn sent_frames() {
             let gso_size = [0, 0, 0, 100, 1446, 1448, 1460, 1500][random.below(8)];
             *met.entry(subject.check_sent(&bytes, gso_size)).or_insert(0) += 1;
         }
-        // All but what needs a checksum that is left to the device.
+        // All reasons but those of frames that leave their checksum to the device.
         all_met(&met, Reason::ALL[Reason::NotIp as usize..].len());
     });
 }

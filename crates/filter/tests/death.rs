@@ -1,5 +1,5 @@
-//! What is left when the process that holds a filter is killed: nothing, but for guarded ports of
-//! programs that live.
+//! Tests of the death of the process that holds a filter: nothing may stay behind, except the
+//! guarded ports of programs that live.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod common;
@@ -10,11 +10,10 @@ use sojourn_wire::Protocol;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-/// Set in the process that is to be killed: how it attaches.
+/// Variable with the method of attachment, set in the process that is to be killed.
 const ROLE: &str = "SOJOURN_FILTER_HOLDER";
 
-/// Runs in the process that is to be killed: it holds a filter with a session of each kind until
-/// then.
+/// Runs in the process that is to be killed: holds a filter with a session of each kind until then.
 #[test]
 fn holder() {
     let Ok(method) = std::env::var(ROLE) else { return };
@@ -30,7 +29,7 @@ fn holder() {
     let port = filter.open_port().unwrap();
     filter.add_flow(key(2), port.owner).unwrap();
     println!("\nholding");
-    // Until it is killed; or until its parent is gone.
+    // Blocks until this process is killed, or until its parent is gone.
     let _ = std::io::stdin().read(&mut [0]);
 }
 
@@ -54,8 +53,8 @@ fn is_killed(method: &'static str) {
         child.wait().unwrap();
         wait_for("end of the port", || attached().is_empty().then_some(()));
         if method == "classic" {
-            // The next server's filter clears away what hangs on the queueing discipline, and
-            // leaves nothing itself.
+            // The filter of the next server removes the dead server's classic filter from the
+            // queueing discipline, and leaves nothing behind itself.
             assert!(classic_filters().contains("sojourn_ingress"));
             let mut filter =
                 filter(Options { method: Method::Classic, ..Options::default() }).unwrap();

@@ -1,5 +1,5 @@
-//! Programs with packet sockets on the interface: between two hosts, with the kernel's TCP and UDP
-//! on the far side.
+//! Tests of programs with packet sockets on the interface, between two hosts, with the kernel's TCP
+//! and UDP on the far side.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod common;
@@ -11,7 +11,7 @@ use sojourn_wire::Protocol;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
 
-/// A connection from the second host to the first, where this runs: the first's end, and the
+/// Connects the second host to the first, on which this runs. Returns the first host's end, and the
 /// second's.
 fn connection(two: &Host, address: &'static str) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(address).unwrap();
@@ -25,10 +25,10 @@ fn key_of(stream: &TcpStream) -> Key {
     Key::new(Protocol::Tcp, stream.local_addr().unwrap(), Some(remote)).unwrap()
 }
 
-/// Bytes that the peer has not acknowledged.
+/// Returns the number of bytes that the peer has not acknowledged (tcp(7), `SIOCOUTQ`).
 fn unacknowledged(stream: &TcpStream) -> i32 {
     let mut bytes = 0;
-    // SAFETY: room for the answer, which is an int.
+    // SAFETY: the kernel writes an int, for which there is room.
     #[allow(unsafe_code, reason = "a request that rustix does not have")]
     let result = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     assert_eq!(result, 0);
@@ -49,7 +49,7 @@ fn moves_and_returns(address: &'static str, method: Method) {
 
         far.write_all(b"to the owner").unwrap();
         receive_with(&socket, b"to the owner");
-        // It is sent again, because the kernel does not answer.
+        // The far kernel retransmits, because nothing answers here.
         receive_with(&socket, b"to the owner");
         receive_with(&socket, b"to the owner");
         assert_eq!(unacknowledged(&far), 12);
@@ -106,12 +106,12 @@ fn nobody_changes_an_owners_filter() {
         let refused = (-1, Some(libc::EPERM));
         assert_eq!(detach(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0), refused);
         assert_eq!(detach(libc::SOL_SOCKET, libc::SO_LOCK_FILTER, 0), refused);
-        // The group's program, through a member.
+        // PACKET_FANOUT_DATA would replace the program of the group, through any member.
         assert_eq!(detach(libc::SOL_PACKET, 22, 0), refused);
     });
 }
 
-/// A TCP segment's first fragment, as a router between the hosts could make it.
+/// Makes the first fragment of a TCP segment, as a router between the hosts could send it.
 fn first_fragment(key: &Key) -> Vec<u8> {
     let (local, remote) = (key.local(), key.remote().unwrap());
     let (IpAddr::V4(to), IpAddr::V4(from)) = (local.ip(), remote.ip()) else { unreachable!() };

@@ -1,4 +1,5 @@
-//! A keeper holds a filter from one server to the next, for as long as there are programs.
+//! Tests of a keeper, which holds a filter from one server to the next as long as there are
+//! programs.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod common;
@@ -14,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Set in the process that is the keeper: where it listens, and how long it waits for a server.
+/// Variable with the keeper's patience and the path of its socket, set in the keeper's process.
 const ROLE: &str = "SOJOURN_FILTER_KEEPER";
 
-/// Runs in the process that is the keeper: its control socket is its standard input.
+/// Runs in the keeper's process, whose standard input is its control socket.
 #[test]
 fn is_keeper() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -29,7 +30,7 @@ fn is_keeper() {
     keep(control, &listener, Patience { with_programs, after_programs }).unwrap();
 }
 
-/// Ends with the test, however that ends.
+/// A process that is killed at the end of the test, also of a test that fails.
 struct Process(Child);
 
 impl Drop for Process {
@@ -63,17 +64,17 @@ impl Process {
     }
 }
 
-/// A path for a socket, which ends with the test.
-struct Place(PathBuf);
+/// A path for a socket, which is removed at the end of the test.
+struct TestFolder(PathBuf);
 
-impl Place {
+impl TestFolder {
     fn new(name: &str) -> Self {
         let file = format!("sojourn-filter-{name}-{}", std::process::id());
         Self(std::env::temp_dir().join(file))
     }
 }
 
-impl Drop for Place {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -87,7 +88,7 @@ fn hold(keeper: &Keeper, filter: &Filter) {
 
 const TARGET: ([u8; 4], u16) = ([10, 0, 0, 1], 5000);
 
-/// What there is to be adopted, of one descriptor for each name.
+/// Returns the contents of a keeper for `Filter::adopt`, with one descriptor for each name.
 fn holdings(kept: Kept) -> Vec<(String, OwnedFd)> {
     kept.held.into_iter().map(|(name, mut fds)| (name, fds.pop().unwrap())).collect()
 }
@@ -106,7 +107,7 @@ fn sessions_go_on_from_one_server_to_the_next() {
     let Some((one, two)) = two_hosts() else { return };
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
-        let place = Place::new("next");
+        let place = TestFolder::new("next");
         let (keeper, mut process) = Process::keeper(&place.0, 60_000);
         let program = Process::program();
         let (owner, socket) = session(&mut filter);
@@ -115,7 +116,7 @@ fn sessions_go_on_from_one_server_to_the_next() {
         let far = two.run(|| UdpSocket::bind("10.0.0.2:0").unwrap());
         let send = |text: &[u8]| far.send_to(text, SocketAddr::from(TARGET)).unwrap();
         wait_for("listening keeper", || place.0.exists().then_some(()));
-        // A second server is turned away while there is one.
+        // The keeper refuses a second server while it has one.
         let second = wait_for("answer", || match Keeper::find(&place.0) {
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => None,
             answer => Some(answer),
@@ -133,7 +134,7 @@ fn sessions_go_on_from_one_server_to_the_next() {
         assert!(filter.flows().any(|(_, of)| of == owner));
         send(b"with the next server");
         receive_with(&socket, b"with the next server");
-        // The next one dies too, and then the program.
+        // The next server dies too, and then the program.
         drop((filter, keeper));
         send(b"after the next server");
         receive_with(&socket, b"after the next server");
@@ -148,7 +149,7 @@ fn a_keeper_does_not_wait_forever() {
     let Some((one, _two)) = two_hosts() else { return };
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
-        let place = Place::new("forever");
+        let place = TestFolder::new("forever");
         let (keeper, mut process) = Process::keeper(&place.0, 50);
         let program = Process::program();
         let _session = session(&mut filter);
@@ -165,7 +166,7 @@ fn a_keeper_ends_with_a_server_that_has_no_programs() {
     let Some((one, _two)) = two_hosts() else { return };
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
-        let place = Place::new("none");
+        let place = TestFolder::new("none");
         let (keeper, mut process) = Process::keeper(&place.0, 60_000);
         let _session = session(&mut filter);
         hold(&keeper, &filter);

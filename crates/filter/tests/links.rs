@@ -1,4 +1,4 @@
-//! Links without header: a tun device, whose far side is this test.
+//! Tests of links without a link header: a tun device, whose far side is this test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 #![cfg(debug_assertions)]
 #![allow(unsafe_code, reason = "tun devices")]
@@ -17,15 +17,15 @@ const IFF_TUN: u16 = 1;
 const IFF_NO_PI: u16 = 0x1000;
 const HEADER_LEN: usize = 14;
 
-/// A tun device `tun0` with the samples' addresses, up; its packets are read from and written to
-/// the descriptor.
+/// Makes a tun device `tun0` with the samples' addresses and sets it up. Its packets are read from,
+/// and written to, the descriptor.
 fn tun() -> OwnedFd {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let tun = open("/dev/net/tun", flags, Mode::empty()).unwrap();
     let mut request = [0_u8; 40];
     request[..4].copy_from_slice(b"tun0");
     request[16..18].copy_from_slice(&(IFF_TUN | IFF_NO_PI).to_ne_bytes());
-    // SAFETY: the request is as long as the kernel reads and writes.
+    // SAFETY: the request has the length that the kernel reads and writes.
     let result = unsafe { libc::ioctl(tun.as_raw_fd(), TUNSETIFF, request.as_mut_ptr()) };
     assert_eq!(result, 0);
     for arguments in
@@ -93,7 +93,7 @@ fn a_port_of_a_link_without_header() {
             sent[6..12].copy_from_slice(&port.mac.0);
             let start = HEADER_LEN + if key.local().is_ipv4() { 20 } else { 40 };
             let offset = if key.protocol() == sojourn_wire::Protocol::Tcp { 16 } else { 6 };
-            // The checksum from `start` on is left to the device.
+            // The offload header leaves the checksum from `start` on to the device.
             let mut message = vec![1, 0, 0, 0, 0, 0, start as u8, 0, offset, 0];
             message.extend(&sent);
             rustix::io::write(&port.descriptor, &message).unwrap();

@@ -1,4 +1,4 @@
-//! Owners that come and go, change places, and are taken over.
+//! Tests of owners that come and go, change their place in the group, and pass to another server.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod common;
@@ -11,14 +11,14 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One test at a time: between another's `fork` and `exec`, its child has every socket of this
-/// process, and so is a holder.
+/// Makes tests run one at a time. Between `fork` and `exec` of another test, the child has every
+/// socket of this process, and so would be a holder.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program with a datagram socket's session, and the socket of the far host that sends to it.
+/// A program with the session of a datagram socket.
 struct Program {
     owner: OwnerId,
     socket: OwnedFd,
@@ -33,14 +33,15 @@ impl Program {
         Self { owner, socket, target }
     }
 
-    /// Sends until one arrives; everything that arrives is its own. Returns how many were lost.
+    /// Sends datagrams until one arrives, and checks that only this program's arrive. Returns the
+    /// number of lost ones.
     fn is_reached(&self, filter: &Filter, sender: &UdpSocket) -> usize {
         let text = format!("for {}", self.target);
         for lost in 0..20 {
             let before = misdirected(filter);
             sender.send_to(text.as_bytes(), self.target).unwrap();
-            // It arrives, or is seen at another's socket; or, while an interface comes up, nobody
-            // tells.
+            // The datagram arrives, or another owner's program counts it as misdirected; or, while
+            // an interface comes up, it is lost without a count.
             let end = Instant::now() + Duration::from_secs(1);
             while Instant::now() < end && misdirected(filter) == before {
                 if let Some(frame) = receive(&self.socket) {
@@ -68,19 +69,20 @@ fn members_that_changed_places_are_found_again() {
         let all = |filter: &Filter| {
             let lost: usize =
                 programs.iter().map(|program| program.is_reached(filter, &sender)).sum();
-            // Once found, nothing is lost any more.
+            // Once the filter has found the members' new places, no datagram is lost any more.
             let before = misdirected(filter);
             assert!(programs.iter().all(|program| program.is_reached(filter, &sender) == 0));
             assert_eq!(misdirected(filter), before);
             lost
         };
         assert_eq!(all(&filter), 0);
-        // A ring is set, and a member goes to the end of the group.
+        // Setting a ring takes the socket out of the group and puts it at the group's end.
         let ring = [4096_u32, 1, 2048, 2];
         set_ring(&programs[0].socket, &ring);
         let lost = all(&filter);
         assert!((1..=5).contains(&lost), "{lost}");
-        // Two owners in one place, one nowhere: the programs try places one after another.
+        // The table gives two owners one place and a third owner none: the programs try the places
+        // one after another.
         #[cfg(debug_assertions)]
         {
             filter.probe_confuse(programs[1].owner, 3).unwrap();
@@ -99,9 +101,9 @@ fn set_ring(socket: &OwnedFd, ring: &[u32; 4]) {
     let result =
         unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, RX_RING, at, len) };
     assert_eq!(result, 0);
-    // The frames go to the ring until it is gone.
+    // Frames go to the ring instead of the queue until the ring is removed.
     #[allow(unsafe_code, reason = "an option that rustix does not have")]
-    // SAFETY: as above.
+    // SAFETY: as for the first call: the value has the length that the kernel reads.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -122,12 +124,12 @@ fn owners_come_and_go() {
         let Some(mut filter) = filter(Options::default()) else { return };
         let sender = two.run(|| UdpSocket::bind("10.0.0.2:0").unwrap());
         let mut programs: Vec<_> = (1..=5).map(|port| Program::new(&mut filter, port)).collect();
-        // The first leaves, and nobody moves: its place is kept.
+        // The first owner leaves. Its place is kept, so that the others keep theirs.
         let gone = programs.remove(0);
         drop(gone.socket);
         assert_eq!(filter.remove_owner(gone.owner).unwrap(), Removed::StillHeld);
         assert!(programs.iter().all(|program| program.is_reached(&filter, &sender) == 0));
-        // Another is removed while somebody has its socket, which is closed later.
+        // Another owner is removed while its socket is still open; the socket is closed later.
         let held = programs.remove(1);
         assert_eq!(filter.remove_owner(held.owner).unwrap(), Removed::StillHeld);
         sender.send_to(b"nobody's", held.target).unwrap();
@@ -139,7 +141,7 @@ fn owners_come_and_go() {
         assert!(programs.iter().all(|program| program.is_reached(&filter, &sender) == 0));
         assert_eq!(misdirected(&filter), 0);
         assert!(filter.event_fd().is_some());
-        // From the last on, places are free at once.
+        // Removed from the last to the first, each owner's place is free at once.
         for Program { owner, socket, .. } in programs.into_iter().rev() {
             drop(socket);
             assert_eq!(filter.remove_owner(owner).unwrap(), Removed::Gone);
@@ -149,8 +151,7 @@ fn owners_come_and_go() {
     });
 }
 
-/// Numbers of the frames that have arrived at a program's socket, until there are no more for a
-/// while.
+/// Returns the numbers of the frames that have arrived at a program's socket so far.
 fn numbers(program: &Program) -> Vec<u32> {
     let mut found = Vec::new();
     while let Some(frame) = receive(&program.socket) {
@@ -170,7 +171,7 @@ fn no_frame_is_lost_when_another_leaves() {
         let mut programs: Vec<_> = (1..=4).map(|port| Program::new(&mut filter, port)).collect();
         let stays = programs.pop().unwrap();
         assert_eq!(stays.is_reached(&filter, &sender), 0);
-        // Frames come all the while.
+        // Frames keep coming while the other owners leave.
         let is_over = std::sync::atomic::AtomicBool::new(false);
         let sent = std::thread::scope(|scope| {
             let send = scope.spawn(|| {
@@ -190,7 +191,7 @@ fn no_frame_is_lost_when_another_leaves() {
             send.join().unwrap()
         });
         assert_eq!(numbers(&stays), (0..sent).collect::<Vec<_>>());
-        // With the last one nothing is left, also of those that had only kept their places.
+        // With the last owner everything is gone, also the kept places of the earlier ones.
         drop(stays.socket);
         assert_eq!(filter.remove_owner(stays.owner).unwrap(), Removed::Gone);
         assert!(filter.event_fd().is_none());
@@ -208,8 +209,8 @@ fn one_who_moved_unnoticed_is_found_again() {
         assert_eq!(filter.remove_owner(held.owner).unwrap(), Removed::StillHeld);
         let last = Program::new(&mut filter, 2);
         assert_eq!(last.is_reached(&filter, &sender), 0);
-        // Now the kernel moves the last member, and nobody tells the filter. Its place is behind
-        // the last one now.
+        // The kernel now moves the last member of the group to the free place, without notice to
+        // the filter, whose table still has the old place.
         drop(held.socket);
         assert!(last.is_reached(&filter, &sender) > 0);
         assert_eq!(last.is_reached(&filter, &sender), 0);
@@ -233,7 +234,8 @@ fn an_interface_goes_down_and_up() {
         }
         filter.refresh().unwrap();
         for program in &programs {
-            // The first error is the interface's having been down.
+            // Takes the pending error (ENETDOWN), which the interface's going down left on the
+            // socket.
             let _ = rustix::net::sockopt::socket_error(&program.socket);
             program.is_reached(&filter, &sender);
         }
@@ -263,7 +265,8 @@ fn what_holds_the_descriptors_holds_the_filter() {
         let mut filter = Filter::adopt(held, Options::default()).unwrap();
         assert_eq!(filter.flows().count(), 3);
         assert!(programs.iter().all(|program| program.is_reached(&filter, &sender) == 0));
-        // Numbers go on: one of a program that may still have its socket is never given out again.
+        // Owners' numbers continue: the number of a program that may still have its socket is not
+        // given out again.
         let next = Program::new(&mut filter, 4);
         assert!(next.owner > port.owner && next.is_reached(&filter, &sender) == 0);
         assert_eq!(filter.remove_owner(port.owner).unwrap(), Removed::Gone);

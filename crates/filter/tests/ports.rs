@@ -1,5 +1,5 @@
-//! Programs behind ports: what is theirs arrives and leaves; whatever else they try gets nothing
-//! through, and is counted.
+//! Tests of programs behind ports: the frames of their own sessions arrive and leave; all other
+//! frames that they send are stopped and counted.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 #![allow(unsafe_code, reason = "packet sockets")]
 
@@ -23,7 +23,8 @@ fn udp(local: &str, remote: &str) -> Key {
     Key::new(Protocol::Udp, end(local), Some(end(remote))).unwrap()
 }
 
-/// What the device is asked to do: the checksum from `start` on, to be written `offset` further.
+/// The offload that a frame asks the device for: a checksum from `start` on, written `offset` bytes
+/// further.
 #[derive(Clone, Copy)]
 struct Offload {
     wanted: bool,
@@ -32,7 +33,7 @@ struct Offload {
     gso_size: u16,
 }
 
-/// RFC 1071: the sum in ones' complement, before it is inverted.
+/// Computes the sum in ones' complement, before its inversion (RFC 1071).
 fn folded_sum(bytes: &[u8], first: u32) -> u16 {
     let words = bytes.chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1]));
     let mut sum = first + words.sum::<u32>();
@@ -42,7 +43,7 @@ fn folded_sum(bytes: &[u8], first: u32) -> u16 {
     sum as u16
 }
 
-/// A frame, and what goes with it.
+/// A frame with its offload.
 #[derive(Clone)]
 struct Message {
     bytes: Vec<u8>,
@@ -50,7 +51,7 @@ struct Message {
 }
 
 impl Message {
-    /// A datagram as it should be.
+    /// Makes a valid datagram.
     fn udp(key: &Key, text: &[u8]) -> Self {
         let (local, remote) = (key.local(), key.remote().unwrap());
         let mut bytes = [TWO, ONE].concat();
@@ -75,7 +76,7 @@ impl Message {
         let start = bytes.len();
         bytes.extend([local.port().to_be_bytes(), remote.port().to_be_bytes()].concat());
         bytes.extend(len.to_be_bytes());
-        // The sum of the pseudo header, to which the device adds the rest.
+        // The sum of the pseudo header, to which the device adds the sum of the rest.
         let first = if local.is_ipv4() { 26 } else { 22 };
         let sum = folded_sum(&bytes[first..start], 17 + u32::from(len));
         bytes.extend(sum.to_be_bytes());
@@ -93,7 +94,7 @@ impl Message {
         rustix::io::write(socket, &self.encode()).unwrap();
     }
 
-    /// With `struct virtio_net_hdr` before it.
+    /// Returns the frame with its `struct virtio_net_hdr` in front.
     fn encode(&self) -> Vec<u8> {
         let Offload { wanted, start, offset, gso_size } = self.offload;
         let mut bytes = vec![u8::from(wanted), if gso_size == 0 { 0 } else { 5 }];
@@ -106,7 +107,7 @@ impl Message {
     }
 }
 
-/// A port whose program sends what it likes.
+/// Opens a port with sessions, whose program may send any frame.
 fn open(filter: &mut Filter, keys: &[Key]) -> Port {
     let port = filter.open_port().unwrap();
     for key in keys {
@@ -122,12 +123,12 @@ fn open(filter: &mut Filter, keys: &[Key]) -> Port {
     port
 }
 
-/// Without the header about offloads that comes first.
+/// Waits for a frame that contains these bytes; returns it without its offload header.
 fn frame_with(port: &Port, bytes: &[u8]) -> Vec<u8> {
     receive_with(&port.descriptor, bytes).split_off(10)
 }
 
-/// What arrives, until something has these bytes in it.
+/// Returns the frames that arrive, up to the first that contains these bytes.
 fn all_until(tap: &OwnedFd, bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     wait_for("frame", || {
@@ -151,7 +152,7 @@ fn exchange(local: &'static str, remote: &'static str, method: Method) {
         let (len, from) = wait_for("datagram", || far.recv_from(&mut buffer).ok());
         assert_eq!((&buffer[..len], from), (&b"from the program"[..], end(local)));
 
-        // Many datagrams in one, to be cut by the device.
+        // Many datagrams in one frame, which the device cuts (UDP segmentation offload).
         let mut merged = Message::udp(&key, &[b'm'; 49 * 1200 + 500]);
         merged.offload.gso_size = 1200;
         merged.send(&port.descriptor);
@@ -187,7 +188,7 @@ fn a_session_goes_through_its_port_without_links() {
     exchange("10.0.0.1:5000", "10.0.0.2:6000", Method::Classic);
 }
 
-/// What a program might try, and what it is counted as.
+/// Returns frames that a program must not send, each with the reason that counts it.
 fn attempts(own: &Key, others: &Key) -> Vec<(&'static str, Message, Reason)> {
     let good = Message::udp(own, b"forbidden, forbidden, forbidden");
     let offload = |offload: Offload| Message { bytes: good.bytes.clone(), offload };
@@ -243,13 +244,13 @@ fn nothing_else_gets_through() {
             let after = wait_for(what, || filter.counts().ok().filter(|after| after != &before));
             assert_eq!(after.of(reason), before.of(reason) + 1, "{what}: {after:?}");
         }
-        // What comes after is the first that is seen.
+        // The allowed frame comes after the forbidden ones, so none of those has got through.
         Message::udp(&own, b"allowed").send(&port.descriptor);
         let frames = all_until(&seen, b"allowed");
         assert!(!frames.iter().any(|frame| has(frame, b"forbidden")), "{frames:02x?}");
         assert_eq!(receive(&other.descriptor), None);
-        // A packet socket's owner may name any interface: it finds those of its own name space
-        // only.
+        // sendto(2) on a packet socket takes any interface, but only of the socket's own name
+        // space.
         let refused = |index: u32| {
             let bytes = Message::udp(&others, b"forbidden").encode();
             send_on(&port.descriptor, index, &bytes)
@@ -262,7 +263,7 @@ fn nothing_else_gets_through() {
     });
 }
 
-/// Sends on an interface by number, as sendto(2) lets the holder of a packet socket.
+/// Sends on an interface by number, as sendto(2) allows the holder of a packet socket.
 fn send_on(socket: &OwnedFd, index: u32, bytes: &[u8]) -> bool {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
@@ -273,7 +274,7 @@ fn send_on(socket: &OwnedFd, index: u32, bytes: &[u8]) -> bool {
         sll_halen: 6,
         sll_addr: [0; 8],
     };
-    // SAFETY: bytes and an address, of the lengths told.
+    // SAFETY: the frame and the address have the lengths that the call is told.
     let result = unsafe {
         let (at, len) = ((&raw const address).cast(), size_of_val(&address) as u32);
         libc::sendto(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0, at, len)
@@ -294,7 +295,7 @@ fn nobody_elses_traffic_is_seen() {
             far.send_to(b"not for the program", end(target)).unwrap();
         }
         kernels.recv(&mut [0; 64]).unwrap();
-        // What this host sends into the port's own interface does not arrive either.
+        // Frames that this host sends into the port's own interface do not arrive either.
         let ip = |arguments: &str| {
             std::process::Command::new("ip").args(arguments.split(' ')).status().unwrap().success()
         };
@@ -321,11 +322,11 @@ fn a_port_is_guarded_without_its_server_and_ends_with_its_program() {
         let hook = "Hook sojourn_ingress eth0".to_owned();
         assert!(attached().contains(&hook) && attached().contains(&format!("Port {name} eth0")));
         drop(filter);
-        // Whoever lists what is attached, as other tests do, holds it for that moment.
+        // Another test that lists attached objects holds the hook for a moment, so this waits.
         wait_for("end of the hook", || (!attached().contains(&hook)).then_some(()));
         let left = attached();
         assert!(left.contains(&format!("Hook sojourn_portout {name}")), "{left:?}");
-        // The server is gone; the rules still hold.
+        // The server is gone, but the rules of the port hold.
         Message::udp(&others, b"forbidden").send(&port.descriptor);
         Message::udp(&own, b"allowed").send(&port.descriptor);
         let frames = all_until(&seen, b"allowed");
@@ -367,7 +368,7 @@ fn ports_of_two_filters_have_names_of_their_own() {
 
 #[test]
 fn a_datagram_that_the_device_should_fragment_is_not_sent() {
-    /// `VIRTIO_NET_HDR_GSO_UDP`: one datagram, in IP fragments.
+    /// `VIRTIO_NET_HDR_GSO_UDP`: one datagram, to be cut into IP fragments.
     const GSO_UDP: u8 = 3;
     let Some((one, two)) = two_hosts() else { return };
     let seen = two.run(|| tap("eth0"));
@@ -379,7 +380,7 @@ fn a_datagram_that_the_device_should_fragment_is_not_sent() {
         message.offload.gso_size = 1480;
         let mut bytes = message.encode();
         bytes[1] = GSO_UDP;
-        // The kernel may refuse it, or cut it: then every piece is refused.
+        // The kernel may refuse the write, or cut the datagram; then every piece is refused.
         let sent = rustix::io::write(&port.descriptor, &bytes).is_ok();
         Message::udp(&own, b"allowed").send(&port.descriptor);
         let frames = all_until(&seen, b"allowed");

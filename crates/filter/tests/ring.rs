@@ -1,5 +1,5 @@
-//! A frame that is sent out of memory which its program can still write: what was checked is what
-//! leaves.
+//! Test of a frame that is sent out of memory which its program can still write: the frame that
+//! leaves is the frame that was checked.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 #![allow(unsafe_code, reason = "a mapped ring")]
 #![cfg(debug_assertions)]
@@ -16,12 +16,12 @@ const VERSION: i32 = 10;
 const TX_RING: i32 = 13;
 const VNET_HDR: i32 = 15;
 const RING_LEN: usize = 1 << 16;
-/// `struct tpacket2_hdr`, then `struct virtio_net_hdr`, then the frame.
+/// Offsets in a slot: `struct tpacket2_hdr`, then `struct virtio_net_hdr`, then the frame.
 const OFFLOAD: usize = 32;
 const FRAME: usize = OFFLOAD + 10;
 const SEND_REQUEST: u32 = 1;
 
-/// A ring of one place, from which the socket sends.
+/// A ring of one slot, from which the socket sends.
 struct Ring(*mut u8);
 
 impl Ring {
@@ -30,7 +30,7 @@ impl Ring {
         set(socket, VNET_HDR, &1_i32);
         let len = RING_LEN as u32;
         set(socket, TX_RING, &[len, 1, len, 1]);
-        // SAFETY: a new mapping, which changes no other.
+        // SAFETY: a new mapping, which replaces no other.
         let at = unsafe {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
             libc::mmap(null_mut(), RING_LEN, rights, libc::MAP_SHARED, socket.as_raw_fd(), 0)
@@ -42,7 +42,8 @@ impl Ring {
     fn write(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= RING_LEN);
         for (at, byte) in (at..).zip(bytes) {
-            // SAFETY: within the mapping; the kernel may read it at any time.
+            // SAFETY: within the mapping; the kernel may read it at any time, so the store is
+            // volatile.
             unsafe { self.0.add(at).write_volatile(*byte) };
         }
     }
@@ -71,11 +72,11 @@ fn what_was_checked_is_what_leaves() {
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
         let port = filter.open_port().unwrap();
-        // UDP over IPv4.
+        // The second sample is UDP over IPv4.
         let key = keys()[1];
         filter.add_flow(key, port.owner).unwrap();
         let mut bytes = frame(&key, true);
-        // Long enough that the kernel leaves the payload where it is.
+        // Long enough that the kernel does not copy the payload out of the ring.
         let text = [b'p'; 1000];
         bytes.truncate(42);
         bytes.extend(text);
@@ -92,7 +93,8 @@ fn what_was_checked_is_what_leaves() {
             (counts.of(Reason::Sent) + counts.refused() > 0).then_some(counts)
         });
         assert_eq!(counts.of(Reason::Sent), 1, "{counts:?}");
-        // It lies in the tap's queue. Another's address, another's port, another payload.
+        // The frame lies in the queue of the tap. Now the ring gets another address, port and
+        // payload.
         ring.write(FRAME + 26, &[10, 0, 0, 66]);
         ring.write(FRAME + 34, &[66, 66]);
         ring.write(FRAME + 600, b"changed");

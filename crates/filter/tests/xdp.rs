@@ -1,5 +1,5 @@
-//! An owner with an AF_XDP socket: its sessions' frames go there, and to its packet socket when
-//! that is gone.
+//! Test of an owner with an AF_XDP socket: its sessions' frames go there, and to its packet socket
+//! when the AF_XDP socket is gone.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 #![allow(unsafe_code, reason = "AF_XDP sockets")]
 
@@ -17,11 +17,11 @@ const FRAMES: usize = 64;
 const FRAME_LEN: usize = 4096;
 const FILL_RING_OFFSET: i64 = 0x1_0000_0000;
 
-/// An AF_XDP socket that receives, and what it needs. Its memory is mapped until the test ends.
+/// A receiving AF_XDP socket with its memory, which stays mapped until the test ends.
 struct Xsk {
     socket: OwnedFd,
     memory: *const u8,
-    /// The two rings in use, and their lengths.
+    /// The fill ring and the receive ring, with their lengths.
     rings: [(*mut u8, usize); 2],
     received: *const u8,
     offsets: libc::xdp_mmap_offsets,
@@ -37,7 +37,7 @@ fn set<T>(socket: &OwnedFd, name: i32, value: &T) {
 }
 
 fn map(fd: i32, len: usize, flags: i32, offset: i64) -> *mut u8 {
-    // SAFETY: a new mapping, which changes no other.
+    // SAFETY: a new mapping, which replaces no other.
     let at = unsafe {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         libc::mmap(null_mut(), len, rights, flags | libc::MAP_POPULATE, fd, offset)
@@ -61,7 +61,7 @@ impl Xsk {
         for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING] {
             set(&socket, ring, &(FRAMES as u32));
         }
-        // SAFETY: all zeros are a value of it, and the kernel is told its length.
+        // SAFETY: all zeros are a valid value of the structure, and the kernel is told its length.
         let offsets = unsafe {
             let mut offsets: libc::xdp_mmap_offsets = std::mem::zeroed();
             let mut len = size_of_val(&offsets) as u32;
@@ -79,13 +79,14 @@ impl Xsk {
         let rings = rings.map(|(len, at)| (map(fd, len, libc::MAP_SHARED, at), len));
         let [(fill, _), (received, _)] = rings;
         for frame in 0..FRAMES {
-            // SAFETY: within the ring, as its offsets tell; nobody else writes there.
+            // SAFETY: within the ring, as its offsets say; nothing else writes there.
             unsafe {
                 let at = fill.add(offsets.fr.desc as usize).cast::<u64>().add(frame);
                 at.write((frame * FRAME_LEN) as u64);
             }
         }
-        // SYNC: the kernel takes the frames' places after it has seen this.
+        // SYNC: pairs with the kernel's load of the producer, after which it reads the frames'
+        // places.
         counter(fill, offsets.fr.producer).store(FRAMES as u32, Ordering::Release);
         let address = [libc::AF_XDP as u16, libc::XDP_COPY, interface as u16, 0, 0, 0, 0, 0];
         // SAFETY: an address of that length.
@@ -95,13 +96,14 @@ impl Xsk {
         Self { socket, memory, rings, received, offsets }
     }
 
-    /// Frame `nth`, if it has arrived.
+    /// Returns frame number `nth`, if it has arrived.
     fn frame(&self, nth: u32) -> Option<&[u8]> {
-        // SYNC: what the kernel wrote before it moved the producer is seen.
+        // SYNC: pairs with the kernel's store of the producer, before which it writes the frames.
         if counter(self.received, self.offsets.rx.producer).load(Ordering::Acquire) <= nth {
             return None;
         }
-        // SAFETY: the kernel has written this place and the frame it names, and leaves both alone.
+        // SAFETY: the kernel has written this descriptor and its frame, and no longer touches
+        // either.
         unsafe {
             let at = self.received.add(self.offsets.rx.desc as usize).cast::<libc::xdp_desc>();
             let place = at.add(nth as usize).read();
@@ -116,15 +118,15 @@ impl Xsk {
 impl Drop for Xsk {
     fn drop(&mut self) {
         for (at, len) in self.rings {
-            // A mapped ring keeps the socket open.
-            // SAFETY: mapped by `new`, and not used any more.
+            // A ring that is mapped keeps the socket open. SAFETY: mapped by `new`, and not used
+            // any more.
             assert_eq!(unsafe { libc::munmap(at.cast(), len) }, 0);
         }
     }
 }
 
 fn counter<'a>(ring: *const u8, offset: u64) -> &'a AtomicU32 {
-    // SAFETY: mapped while the socket is, aligned, and used as an atomic by both sides.
+    // SAFETY: mapped as long as the socket, aligned, and used as an atomic by both sides.
     unsafe { AtomicU32::from_ptr(ring.add(offset as usize).cast_mut().cast()) }
 }
 
@@ -159,7 +161,7 @@ fn frames_go_to_the_owners_xdp_socket_first() {
         assert!(xsk.frame(1).is_none());
         assert_eq!(filter.counts().unwrap().of(Reason::TakenXsk), 1);
 
-        // With the last session the program goes, and with the next it is there again.
+        // The XDP program goes with the last session, and comes back with the next one.
         filter.remove_flow(&key(5000)).unwrap();
         filter.remove_flow(&key(5001)).unwrap();
         assert_eq!(attached(), [""; 0]);
@@ -169,7 +171,7 @@ fn frames_go_to_the_owners_xdp_socket_first() {
         assert!(common::has(frame, b"to the socket again"));
 
         drop(xsk);
-        // The kernel takes closed sockets out of its table a moment later.
+        // The kernel removes a closed socket from the map a moment later.
         wait_for("frame", || {
             send("to the packet socket", 5000);
             receive(&socket).filter(|frame| common::has(frame, b"to the packet socket"))

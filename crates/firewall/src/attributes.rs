@@ -1,13 +1,13 @@
-//! Netlink messages and their attributes, read from bytes (netlink(7)).
+//! Netlink messages and their attributes, parsed from bytes (netlink(7)).
 //!
-//! Not here: what they mean.
+//! Not here: the meaning of attributes (`ruleset`, `rule`).
 
-/// Of a netlink header.
+/// Bytes of a netlink header (`struct nlmsghdr`).
 const HEADER: usize = 16;
 /// `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
 const FLAGS: u16 = 0xc000;
 
-/// One message.
+/// A netlink message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'b> {
     pub(crate) kind: u16,
@@ -15,7 +15,7 @@ pub(crate) struct Message<'b> {
     pub(crate) body: &'b [u8],
 }
 
-/// The messages of a datagram. What follows a message that is none is left out.
+/// Returns the messages of a datagram, up to the first that is malformed.
 pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     core::iter::from_fn(move || {
         let len = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
@@ -27,14 +27,14 @@ pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// One attribute.
+/// A netlink attribute.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attribute<'b> {
     pub(crate) kind: u16,
     pub(crate) value: &'b [u8],
 }
 
-/// The attributes in `bytes`. What follows one that is none is left out.
+/// Returns the attributes in `bytes`, up to the first that is malformed.
 pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
     core::iter::from_fn(move || {
         let len = usize::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
@@ -45,17 +45,17 @@ pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Attribute<'_>
     })
 }
 
-/// The first attribute of that kind.
+/// Returns the value of the first attribute of a kind.
 pub(crate) fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes).find(|one| one.kind == kind).map(|one| one.value)
 }
 
-/// That attribute as a number in network order.
+/// Returns the value of an attribute as a number in network byte order.
 pub(crate) fn number(bytes: &[u8], kind: u16) -> Option<u32> {
     find(bytes, kind)?.try_into().ok().map(u32::from_be_bytes)
 }
 
-/// That attribute as text, without the zero at its end.
+/// Returns the value of an attribute as text, without the zero byte at its end.
 pub(crate) fn text(bytes: &[u8], kind: u16) -> Option<String> {
     let value = find(bytes, kind)?;
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());

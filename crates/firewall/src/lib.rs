@@ -1,15 +1,21 @@
-//! Whether the host's packet filters (nftables, iptables) or its IPsec policies could say something
-//! about a session's packets.
+//! Answers the question: could the host's packet filters (nftables, iptables, tc), its IPsec
+//! policies or the eBPF programs of control groups affect a session's packets?
 //!
-//! A session that is away sends and receives past the kernel's hooks. So the carrier asks here
-//! before it takes one out, and again when rules change: an answer names the hook. Whatever is not
-//! understood counts as a hook that could say something. Bytes are parsed without I/O (`ruleset`,
-//! `rule`, `policies`, `tables`); `kernel` reads them. Not here: what becomes of the session.
+//! A session that is away sends and receives past the kernel's hooks. So the carrier asks before it
+//! delegates a session, and again when rules change; an answer names the hook. A rule that this
+//! crate does not understand counts as one that could affect the packets. Bytes are parsed without
+//! I/O (`ruleset`, `rule`, `policies`, `tables`); `kernel`, `cgroups` and `traffic` read them. Not
+//! here: the decision about the session.
 //!
 //! Read `session`, then `ruleset`.
 
 mod attributes;
+mod cgroups;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod kernel;
+mod netlink;
 mod policies;
 mod registers;
 mod rule;
@@ -18,6 +24,7 @@ mod ruleset;
 mod samples;
 mod session;
 mod tables;
+mod traffic;
 
 pub use kernel::{Firewall, RESURVEY_US};
 pub use session::{Family, Interface, Session};

@@ -1,17 +1,17 @@
-//! The registers of the nftables machine, as far as their bytes are known of every packet of a
-//! session.
+//! The registers of the nftables machine. Their bytes are known only as far as they are the same
+//! for every packet of a session.
 //!
 //! Not here: expressions (`rule`).
 
 use core::cmp::Ordering;
 
-/// Four registers of 16 bytes, or 16 of 4 bytes.
+/// Bytes of all registers: four of 16 bytes, or 16 of 4 bytes.
 const BYTES: usize = 64;
 
-/// Bytes of a packet; `None` for one that may be anything.
+/// Bytes of a packet; `None` for a byte that may have any value.
 pub(crate) type Known = Vec<Option<u8>>;
 
-/// Whether a comparison holds for the packets of a session.
+/// The result of a comparison, over all packets of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holds {
     Always,
@@ -19,11 +19,11 @@ pub(crate) enum Holds {
     Never,
 }
 
-/// All registers. Nothing is known at first.
+/// The registers. At first no byte is known.
 #[derive(Debug)]
 pub(crate) struct Registers([Option<u8>; BYTES]);
 
-/// Where a register begins (`enum nft_registers`).
+/// Returns the offset of a register (`enum nft_registers`).
 fn start(register: u32) -> Option<usize> {
     match register {
         1..=4 => Some((register as usize - 1) * 16),
@@ -37,7 +37,7 @@ impl Registers {
         Self([None; BYTES])
     }
 
-    /// `None`: there is no such register, or it is too short.
+    /// Stores bytes. Returns `None` if there is no such register, or it is too short.
     pub(crate) fn store(&mut self, register: u32, value: &[Option<u8>]) -> Option<()> {
         let at = start(register)?;
         self.0.get_mut(at..at.checked_add(value.len())?)?.copy_from_slice(value);
@@ -50,13 +50,14 @@ impl Registers {
     }
 }
 
-/// How `known` stands to `value`, which is as long. `None`: that may be anything.
+/// Compares `known` with `value`, which has the same length. Returns `None` if unknown bytes leave
+/// the order open.
 pub(crate) fn order(known: &[Option<u8>], value: &[u8]) -> Option<Ordering> {
     let all: Option<Vec<u8>> = known.iter().copied().collect();
     Some(all?.as_slice().cmp(value))
 }
 
-/// Whether `known` is `value`, which is as long.
+/// Compares `known` with `value`, which has the same length, for equality.
 pub(crate) fn equals(known: &[Option<u8>], value: &[u8]) -> Holds {
     if known.iter().zip(value).any(|(known, value)| known.is_some_and(|known| known != *value)) {
         return Holds::Never;

@@ -1,7 +1,7 @@
-//! One rule of nftables: whether it matches packets of a session, and what it then does.
+//! One rule of nftables: its match with the packets of a session, and its action.
 //!
-//! The expressions are run as the kernel runs them, on registers of which only some bytes are known
-//! (`registers`). An expression that is not known here could do anything. Numbers are those of
+//! Expressions are evaluated as the kernel evaluates them, on registers of which only some bytes
+//! are known (`registers`). An unknown expression could do anything. Numbers are those of
 //! `linux/netfilter/nf_tables.h`. Not here: chains (`ruleset`).
 
 use crate::attributes::{attributes, find, number, text};
@@ -21,50 +21,50 @@ const CT_STATE: u32 = 0;
 const ESTABLISHED: u32 = 2;
 /// `IFNAMSIZ`.
 const NAME_LEN: usize = 16;
-/// Longer than what is known of any header.
+/// Bytes of the longest header of which anything is known.
 const HEADER_MAX: usize = 40;
 
-/// The packets that a base chain gets of a session.
+/// The packets of a session that reach a base chain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packets<'s> {
     pub(crate) session: &'s Session,
     pub(crate) direction: Direction,
-    /// The hook gets them with the session's own interface, and not below it.
+    /// True if the packets come with the session's own interface, and not with one below it.
     pub(crate) is_at_interface: bool,
-    /// The connection tracking has looked at them already.
+    /// True if connection tracking has seen the packets before this hook.
     pub(crate) is_tracked: bool,
 }
 
-/// What a rule does to a packet that it matches.
+/// The action of a rule on a packet that matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// The next rule.
+    /// Goes on with the next rule.
     Continue,
     Accept,
     Return,
     Jump(String),
     Goto(String),
-    /// Something that only the kernel does.
+    /// An action that only the kernel can do, or that drops the packet.
     Other,
 }
 
-/// What a rule says of a session's packets.
+/// The effect of a rule on a session's packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Saying {
     pub(crate) holds: Holds,
     pub(crate) action: Action,
 }
 
-/// What one expression does.
-enum Step {
-    /// It compares, and the rule goes on if that holds.
+/// The effect of one expression.
+enum Effect {
+    /// Compares; the rule goes on if the comparison holds.
     Test(Holds),
-    /// It loads a register, or counts.
+    /// Loads a register, or counts.
     Next,
     Ends(Action),
 }
 
-/// What a rule with these expressions (`NFTA_RULE_EXPRESSIONS`) says.
+/// Evaluates a rule with these expressions (`NFTA_RULE_EXPRESSIONS`).
 pub(crate) fn saying(expressions: &[u8], packets: Packets<'_>) -> Saying {
     let mut registers = Registers::new();
     let mut holds = Holds::Always;
@@ -72,42 +72,49 @@ pub(crate) fn saying(expressions: &[u8], packets: Packets<'_>) -> Saying {
         let name = text(expression.value, 1).unwrap_or_default();
         let data = find(expression.value, 2).unwrap_or_default();
         let step = step(&name, data, packets, &mut registers);
-        match step.unwrap_or(Step::Ends(Action::Other)) {
-            Step::Test(Holds::Never) => {
+        match step.unwrap_or(Effect::Ends(Action::Other)) {
+            Effect::Test(Holds::Never) => {
                 return Saying { holds: Holds::Never, action: Action::Continue };
             }
-            Step::Test(Holds::Maybe) => holds = Holds::Maybe,
-            Step::Test(Holds::Always) | Step::Next => {}
-            Step::Ends(action) => return Saying { holds, action },
+            Effect::Test(Holds::Maybe) => holds = Holds::Maybe,
+            Effect::Test(Holds::Always) | Effect::Next => {}
+            Effect::Ends(action) => return Saying { holds, action },
         }
     }
     Saying { holds, action: Action::Continue }
 }
 
-/// `None`: the expression is not understood.
-fn step(name: &str, data: &[u8], packets: Packets<'_>, registers: &mut Registers) -> Option<Step> {
+/// Evaluates one expression. Returns `None` if it is not understood.
+fn step(
+    name: &str,
+    data: &[u8],
+    packets: Packets<'_>,
+    registers: &mut Registers,
+) -> Option<Effect> {
     let done = match name {
-        // A packet that is not counted is not stopped either.
+        // A counter does not stop packets, so those that bypass it lose nothing but their count.
         "counter" => Some(()),
         "meta" => registers.store(number(data, 1)?, &meta(number(data, 2)?, packets)?),
         "ct" => registers.store(number(data, 1)?, &tracked(number(data, 2)?, packets)?),
         "payload" => registers.store(number(data, 1)?, &payload(data, packets)?),
         "bitwise" => bitwise(data, registers),
-        "cmp" => return compare(data, registers).map(Step::Test),
-        // Sets are not read. Of a map (with `NFTA_LOOKUP_DREG`) anything may come.
-        "lookup" if find(data, 3).is_none() => return Some(Step::Test(Holds::Maybe)),
-        "limit" | "match" | "range" => return Some(Step::Test(Holds::Maybe)),
-        "immediate" => return verdict(data).map(Step::Ends),
+        "cmp" => return compare(data, registers).map(Effect::Test),
+        // Sets are not read, so a lookup may match. A map (with `NFTA_LOOKUP_DREG`) may yield
+        // anything.
+        "lookup" if find(data, 3).is_none() => return Some(Effect::Test(Holds::Maybe)),
+        "limit" | "match" | "range" => return Some(Effect::Test(Holds::Maybe)),
+        "immediate" => return verdict(data).map(Effect::Ends),
         _ => return None,
     };
-    done.map(|()| Step::Next)
+    done.map(|()| Effect::Next)
 }
 
 fn known(bytes: &[u8]) -> Known {
     bytes.iter().copied().map(Some).collect()
 }
 
-/// `None`: a key of which not even the length is known, or one that is set.
+/// Returns the value of a `meta` key. `None` for an unknown key, whose length is unknown too, and
+/// for an expression that sets a key.
 fn meta(key: u32, packets: Packets<'_>) -> Option<Known> {
     let Packets { session, direction, is_at_interface, .. } = packets;
     let interface = session.interface.as_ref().filter(|_| is_at_interface);
@@ -171,10 +178,10 @@ fn payload(data: &[u8], packets: Packets<'_>) -> Option<Known> {
 
 fn network_header(packets: Packets<'_>) -> Known {
     let session = packets.session;
-    // Where the protocol, the source and the destination are.
+    // Offsets of the protocol, the source and the destination.
     let places = match session.family() {
         Family::V4 => [9, 12, 16],
-        // Extension headers may be before the session's own.
+        // No protocol in IPv6: extension headers may precede the session's own header.
         Family::V6 => [HEADER_MAX, 8, 24],
     };
     let mut header: Known = vec![None; HEADER_MAX];
@@ -200,7 +207,7 @@ fn transport_header(packets: Packets<'_>) -> Known {
 }
 
 fn bitwise(data: &[u8], registers: &mut Registers) -> Option<()> {
-    // Shifts and the like are not understood.
+    // Only NFT_BITWISE_BOOL (mask and xor) is understood; shifts are not.
     if number(data, 6).is_some_and(|operation| operation != 0) {
         return None;
     }
@@ -233,7 +240,7 @@ fn compare(data: &[u8], registers: &Registers) -> Option<Holds> {
     })
 }
 
-/// `None`: a value for a register that is no verdict, or a verdict that is not known.
+/// Reads a verdict. `None` for a value that is not one, or a malformed verdict.
 fn verdict(data: &[u8]) -> Option<Action> {
     let verdict = find(find(data, 2)?, 2)?;
     let chain = || text(verdict, 2);

@@ -1,8 +1,8 @@
-//! The rule set of nftables, also where iptables or firewalld has written it: which hook could say
-//! something about a session's packets.
+//! The rule set of nftables, also as iptables-nft or firewalld writes it: finds the hook that could
+//! affect a session's packets.
 //!
-//! Chains and rules come as the kernel dumps them. A chain that surely lets the packets pass says
-//! nothing. Not here: single rules (`rule`), the older tables of iptables (`tables`).
+//! Chains and rules come as the kernel dumps them. A chain that certainly lets the packets pass
+//! does not affect them. Not here: single rules (`rule`), the legacy tables of iptables (`tables`).
 
 use crate::attributes::{Message, find, number, text};
 use crate::registers::Holds;
@@ -14,11 +14,12 @@ use std::collections::HashMap;
 /// `NFT_MSG_NEWCHAIN` and `NFT_MSG_NEWRULE` with `NFNL_SUBSYS_NFTABLES`.
 const CHAIN: u16 = 10 << 8 | 3;
 const RULE: u16 = 10 << 8 | 6;
-/// Of nfnetlink's header.
+/// Bytes of nfnetlink's header (`struct nfgenmsg`).
 const HEADER: usize = 4;
 /// `NFT_JUMP_STACK_SIZE`.
 const DEPTH_MAX: usize = 16;
-/// Rules that are looked at for one session; more could say anything. Jumps can make many of few.
+/// Largest number of rules that are evaluated for one session, since jumps can multiply few rules;
+/// beyond it the answer is "could affect".
 const LOOKS_MAX: usize = 65_536;
 
 /// `NF_IP_PRI_CONNTRACK`: hooks before it do not know a packet's connection.
@@ -31,15 +32,15 @@ const NETDEV: u8 = 5;
 const BRIDGE: u8 = 7;
 const IPV6: u8 = 10;
 
-/// A chain's place.
+/// The full name of a chain.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct ChainName {
     family: u8,
     table: String,
     chain: String,
 }
 
-/// What makes a chain a base chain.
+/// The properties of a base chain.
 #[derive(Clone, Debug)]
 struct Hook {
     number: u32,
@@ -51,30 +52,30 @@ struct Hook {
 /// All chains and rules of a network namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Ruleset {
-    hooks: Vec<(Place, Hook)>,
-    /// Each rule's expressions, in order.
-    rules: HashMap<Place, Vec<Vec<u8>>>,
+    hooks: Vec<(ChainName, Hook)>,
+    /// The expressions of each rule, in order.
+    rules: HashMap<ChainName, Vec<Vec<u8>>>,
 }
 
-/// What becomes of packets in a chain.
+/// The fate of packets in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// They surely leave the hook well.
+    /// The packets certainly leave the hook unchanged.
     Accepted,
-    /// They come to the chain's end, or leave well before.
+    /// The packets reach the end of the chain, or leave the hook unchanged before it.
     Passed,
-    /// Nobody knows.
+    /// The fate of the packets cannot be known.
     Unsure,
 }
 
 impl Ruleset {
-    /// Takes in a chain or a rule.
+    /// Adds a chain or a rule.
     pub(crate) fn add(&mut self, message: Message<'_>) {
         let Some((header, body)) = message.body.split_at_checked(HEADER) else { return };
         let family = header.first().copied().unwrap_or_default();
         let name = if message.kind == CHAIN { 3 } else { 2 };
         let (Some(table), Some(chain)) = (text(body, 1), text(body, name)) else { return };
-        let place = Place { family, table, chain };
+        let place = ChainName { family, table, chain };
         match message.kind {
             CHAIN => {
                 if let Some(hook) = find(body, 4) {
@@ -94,15 +95,15 @@ impl Ruleset {
         }
     }
 
-    /// Whether no chain is at a hook.
+    /// Returns true if no chain is at a hook.
     pub(crate) fn is_empty(&self) -> bool {
         self.hooks.is_empty()
     }
 
-    /// The first base chain that could say something about the session's packets.
+    /// Returns the name of the first base chain that could affect the session's packets.
     pub(crate) fn concerning(&self, session: &Session) -> Option<String> {
         let mut looks = LOOKS_MAX;
-        let concerns = |(place, hook): &&(Place, Hook)| {
+        let concerns = |(place, hook): &&(ChainName, Hook)| {
             let Some(packets) = packets(place.family, hook, session) else { return false };
             match self.fate(place, packets, DEPTH_MAX, &mut looks) {
                 Fate::Accepted => false,
@@ -115,7 +116,13 @@ impl Ruleset {
         Some(format!("nftables chain {family} {} {}", place.table, place.chain))
     }
 
-    fn fate(&self, place: &Place, packets: Packets<'_>, depth: usize, looks: &mut usize) -> Fate {
+    fn fate(
+        &self,
+        place: &ChainName,
+        packets: Packets<'_>,
+        depth: usize,
+        looks: &mut usize,
+    ) -> Fate {
         let mut may_have_left = false;
         for expressions in self.rules.get(place).into_iter().flatten() {
             let Some(left) = looks.checked_sub(1) else { return Fate::Unsure };
@@ -130,7 +137,7 @@ impl Ruleset {
                 Action::Other => return Fate::Unsure,
                 Action::Jump(chain) | Action::Goto(chain) => {
                     let Some(depth) = depth.checked_sub(1) else { return Fate::Unsure };
-                    let place = Place { chain: chain.clone(), ..place.clone() };
+                    let place = ChainName { chain: chain.clone(), ..place.clone() };
                     self.fate(&place, packets, depth, looks)
                 }
             };
@@ -138,10 +145,10 @@ impl Ruleset {
                 Fate::Unsure => return Fate::Unsure,
                 Fate::Accepted if is_sure && !may_have_left => return Fate::Accepted,
                 Fate::Accepted if is_sure => return Fate::Passed,
-                // The others come to the next rule.
+                // The packets that do not match go on to the next rule.
                 Fate::Accepted => {}
                 Fate::Passed if matches!(action, Action::Jump(_)) => {}
-                // Behind a return or a goto the chain is over for those that it matches.
+                // A return or a goto ends the chain for the packets that it matches.
                 Fate::Passed if is_sure => return Fate::Passed,
                 Fate::Passed => may_have_left = true,
             }
@@ -150,23 +157,23 @@ impl Ruleset {
     }
 }
 
-/// The packets of the session that come to that hook, if any do.
+/// Returns the session's packets that reach a hook, if any do.
 fn packets<'s>(family: u8, hook: &Hook, session: &'s Session) -> Option<Packets<'s>> {
     use Direction::{In, Out};
     let is_its = match family {
         IPV4 => session.family() == Family::V4,
         IPV6 => session.family() == Family::V6,
-        // ARP carries no session's packets.
+        // The family of ARP has no packets of sessions.
         family => matches!(family, INET | NETDEV | BRIDGE),
     };
-    // Only the first packet of a connection comes to be translated.
+    // NAT chains see only the first packet of a connection, and a TCP session moves later.
     let is_past = hook.translates && session.protocol == Protocol::Tcp;
     let direction = match (family, hook.number) {
         (NETDEV, 0) | (INET, 5) => In,
         (NETDEV, 1) => Out,
         (NETDEV, _) => return None,
         (_, 0 | 1) => In,
-        // What is forwarded is no session of this host's.
+        // Forwarded packets belong to no session of this host.
         (_, 2) => return None,
         _ => Out,
     };

@@ -1,4 +1,4 @@
-//! Rule sets and what they could say.
+//! Tests of rule sets against sessions.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -12,7 +12,7 @@ const DROP: i32 = 0;
 const JUMP: i32 = -3;
 const RETURN: i32 = -5;
 
-/// A chain at the hook of what comes in, with these rules.
+/// Makes a rule set with one chain, at the input hook, with these rules.
 fn input(drops: bool, all: &[Vec<Vec<u8>>]) -> Ruleset {
     let mut rules = Ruleset::default();
     chain(&mut rules, "in", INPUT, drops);
@@ -61,7 +61,7 @@ fn rules_for_other_packets_say_nothing() {
 
 #[test]
 fn an_accept_that_may_not_be_reached_is_none() {
-    // Somebody returns before, perhaps.
+    // The lookup may match, and then the return skips the accept.
     let perhaps = crate::samples::expression("lookup", &[]);
     let rules =
         input(true, &[vec![perhaps, verdict(RETURN, "")], vec![state(2), verdict(ACCEPT, "")]]);
@@ -74,7 +74,7 @@ fn jumps_are_followed_and_come_to_an_end() {
     assert!(is_concerned(&rules, &session()));
     rule(&mut rules, "side", &[state(2), verdict(ACCEPT, "")]);
     assert!(!is_concerned(&rules, &session()));
-    // The kernel has no such rules; of ours no stack overflows.
+    // The kernel rejects loops of jumps; the limit of depth ends the evaluation all the same.
     let rules = input(false, &[vec![verdict(JUMP, "in")], vec![verdict(JUMP, "in")]]);
     assert!(is_concerned(&rules, &session()));
 }

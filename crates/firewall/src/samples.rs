@@ -1,13 +1,13 @@
 //! Netlink messages for tests, as the kernel writes them.
 //!
-//! Not here: reading them (`attributes`).
+//! Not here: the parser (`attributes`).
 
 use crate::attributes::Message;
 use crate::ruleset::Ruleset;
 use crate::session::{Interface, Session};
 use sojourn_wire::Protocol;
 
-/// An attribute.
+/// Makes an attribute.
 pub(crate) fn put(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
@@ -20,28 +20,28 @@ fn number(kind: u16, value: u32) -> Vec<u8> {
     put(kind, &value.to_be_bytes())
 }
 
-/// An expression with these attributes.
+/// Makes an expression with these attributes.
 pub(crate) fn expression(name: &str, data: &[Vec<u8>]) -> Vec<u8> {
     put(1, &[put(1, name.as_bytes()), put(2, &data.concat())].concat())
 }
 
-/// `meta l4proto PROTOCOL`.
+/// Makes `meta l4proto PROTOCOL`.
 pub(crate) fn protocol(protocol: u8) -> Vec<u8> {
     let load = expression("meta", &[number(1, 1), number(2, 16)]);
     [load, compare(&[protocol], 0)].concat()
 }
 
-/// `iifname NAME`.
+/// Makes `iifname NAME`.
 pub(crate) fn interface(name: &[u8; 16]) -> Vec<u8> {
     [expression("meta", &[number(1, 1), number(2, 6)]), compare(name, 0)].concat()
 }
 
-/// A comparison of register 1.
+/// Makes a comparison of register 1.
 fn compare(value: &[u8], operation: u32) -> Vec<u8> {
     expression("cmp", &[number(1, 1), number(2, operation), put(3, &put(1, value))])
 }
 
-/// `ct state BITS`.
+/// Makes `ct state BITS`.
 pub(crate) fn state(bits: u32) -> Vec<u8> {
     let masks = [put(4, &put(1, &bits.to_ne_bytes())), put(5, &put(1, &[0; 4]))];
     let [mask, xor] = masks;
@@ -53,19 +53,19 @@ pub(crate) fn state(bits: u32) -> Vec<u8> {
     .concat()
 }
 
-/// A destination port.
+/// Makes a match of the destination port.
 pub(crate) fn port(port: u16) -> Vec<u8> {
     let load = [number(1, 1), number(2, 2), number(3, 2), number(4, 2)];
     [expression("payload", &load), compare(&port.to_be_bytes(), 0)].concat()
 }
 
-/// A verdict, with the chain of a jump.
+/// Makes a verdict, with the chain of a jump.
 pub(crate) fn verdict(code: i32, chain: &str) -> Vec<u8> {
     let inner = [number(1, code.cast_unsigned()), put(2, chain.as_bytes())].concat();
     expression("immediate", &[number(1, 0), put(2, &put(2, &inner))])
 }
 
-/// Adds a base chain of `table inet t` at that hook.
+/// Adds a base chain of `table inet t` at a hook.
 pub(crate) fn chain(rules: &mut Ruleset, name: &str, hook: u32, drops: bool) {
     let hook = [number(1, hook), number(2, 0)].concat();
     let parts = [
@@ -86,7 +86,7 @@ pub(crate) fn rule(rules: &mut Ruleset, chain: &str, expressions: &[Vec<u8>]) {
     rules.add(Message { kind: 10 << 8 | 6, flags: 0, body: &parts.concat() });
 }
 
-/// A TCP session of 10.0.0.1 port 4000 with 10.0.0.2 port 5000 by eth0.
+/// Returns a TCP session of 10.0.0.1 port 4000 with 10.0.0.2 port 5000 by eth0.
 pub(crate) fn session() -> Session {
     Session {
         protocol: Protocol::Tcp,

@@ -1,4 +1,4 @@
-//! A session as packet filters see it: what is known of the headers of all of its packets.
+//! A session as packet filters see it: the header fields that all of its packets share.
 //!
 //! Not here: rules (`rule`).
 
@@ -8,25 +8,25 @@ use std::net::{IpAddr, SocketAddr};
 /// The interface of a session's packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its index in the network namespace.
+    /// The index in the network namespace.
     pub index: u32,
-    /// Its name; empty if it is not known.
+    /// The name; empty if it is not known.
     pub name: String,
 }
 
 /// A session with another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// TCP or UDP.
+    /// The protocol: TCP or UDP.
     pub protocol: Protocol,
-    /// This host's address and port; an unspecified address is any.
+    /// This host's address and port; an unspecified address stands for any.
     pub local: SocketAddr,
-    /// The peer's; `None` for a UDP socket without one.
+    /// The peer's address and port; `None` for a UDP socket without a peer.
     pub remote: Option<SocketAddr>,
-    /// The one that its packets use, if it is known.
+    /// The interface of the session's packets, if it is known.
     pub interface: Option<Interface>,
-    /// The connection tracking has seen packets of it in both directions, so that its next ones
-    /// are in the state `established`.
+    /// True if connection tracking has seen packets of the session in both directions, so that the
+    /// next ones are in the state `established`.
     pub is_established: bool,
 }
 
@@ -39,7 +39,7 @@ pub enum Family {
     V6,
 }
 
-/// Which way a packet goes.
+/// The direction of a packet, as this host sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     In,
@@ -47,13 +47,13 @@ pub(crate) enum Direction {
 }
 
 impl Session {
-    /// The family of its packets.
+    /// Returns the family of the session's packets.
     #[must_use]
     pub fn family(&self) -> Family {
         if self.local.ip().to_canonical().is_ipv4() { Family::V4 } else { Family::V6 }
     }
 
-    /// `IPPROTO_*`.
+    /// Returns the protocol's number, `IPPROTO_*`.
     pub(crate) fn number(&self) -> u8 {
         match self.protocol {
             Protocol::Tcp => 6,
@@ -61,7 +61,7 @@ impl Session {
         }
     }
 
-    /// Source and destination of its packets that go that way.
+    /// Returns source and destination of the session's packets in a direction.
     pub(crate) fn ends(&self, direction: Direction) -> [Option<SocketAddr>; 2] {
         match direction {
             Direction::In => [self.remote, Some(self.local)],
@@ -70,7 +70,7 @@ impl Session {
     }
 }
 
-/// The bytes of an address that is known.
+/// Returns the bytes of an address; `None` for an unspecified one.
 pub(crate) fn octets(ip: IpAddr) -> Option<Vec<u8>> {
     match ip.to_canonical() {
         ip if ip.is_unspecified() => None,

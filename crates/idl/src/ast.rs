@@ -39,8 +39,51 @@ pub(crate) enum Item {
     Declare(TypeSpec),
     CppQuote(Text),
     Operation(Operation),
-    /// Accepted without effect: `importlib`, `coclass`.
+    CoClass(CoClass),
+    DispInterface(DispInterface),
+    /// `namespace NAME { ... }`
+    Namespace(Vec<Item>),
+    /// The name of something that programs can refer to and no message can carry.
+    Unsendable(Name, Unsendable),
+    /// Accepted without effect: `importlib`, `module`.
     Ignored(Name),
+}
+
+/// What can be named in files of COM, but never sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsendable {
+    /// `runtimeclass NAME;`
+    RuntimeClass,
+    /// `delegate T NAME(...);`
+    Delegate,
+    /// `interface NAME<T>`
+    Parameterised,
+    /// `T NAME(...);` outside interfaces.
+    Function,
+}
+
+/// `coclass NAME { [default] interface IFoo; }`
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CoClass {
+    pub(crate) attrs: Vec<Attr>,
+    pub(crate) name: Name,
+    pub(crate) interfaces: Vec<ClassInterface>,
+}
+
+/// One line of a `coclass`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ClassInterface {
+    pub(crate) attrs: Vec<Attr>,
+    pub(crate) name: Name,
+}
+
+/// `dispinterface NAME { properties: ... methods: ... }`; `members` are their names,
+/// absent in a mere announcement.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DispInterface {
+    pub(crate) attrs: Vec<Attr>,
+    pub(crate) name: Name,
+    pub(crate) members: Option<Vec<Name>>,
 }
 
 /// `library NAME { ... }`
@@ -100,6 +143,8 @@ pub(crate) struct Member {
     pub(crate) attrs: Vec<Attr>,
     pub(crate) ty: TypeSpec,
     pub(crate) declarator: Declarator,
+    /// `: 3` of a bit field.
+    pub(crate) bits: Option<Span>,
     /// The attribute list, or the type if there is none.
     pub(crate) span: Span,
 }
@@ -146,6 +191,12 @@ pub(crate) enum TypeKind {
     /// `descriptor`
     Descriptor,
     Named(Name),
+    /// `NAME<T>`: of the Windows Runtime.
+    Parameterised(Name),
+    /// `SAFEARRAY(T)`
+    SafeArray,
+    /// `...` in place of a parameter.
+    Variadic,
     /// `interface IFoo`
     Interface(Name),
     Struct(Struct),
@@ -224,6 +275,8 @@ pub(crate) struct Level {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LevelKind {
     Pointer,
+    /// `(parameters)` of a function that is pointed at.
+    Function,
     /// `[]` or `[*]`
     Open,
     /// `[n]`
@@ -250,6 +303,10 @@ pub(crate) enum ExprKind {
     Name(String),
     /// `*name`
     Deref(Name),
+    /// `(T) value`
+    Cast(Box<TypeSpec>, Box<Expr>),
+    /// `sizeof(T)`
+    SizeOf(Box<TypeSpec>),
     Unary(UnaryOp, Box<Expr>),
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     Cond(Box<Expr>, Box<Expr>, Box<Expr>),

@@ -28,7 +28,10 @@ pub(crate) fn run(cli: Cli) -> Result<bool> {
         Some(Command::Dump { file, reading, output }) => {
             tools::dump(&file, &reading, output.as_deref())
         }
-        Some(Command::Check { file, reading, against }) => tools::check(&file, &reading, &against),
+        Some(Command::Check { file, reading, against: Some(against) }) => {
+            tools::check(&file, &reading, &against)
+        }
+        Some(Command::Check { file, reading, against: None }) => tools::list(&file, &reading),
         Some(Command::Completions { shell }) => tools::completions(shell),
         Some(Command::Man) => tools::man(),
     }

@@ -96,7 +96,8 @@ pub fn compile(
         crate::acf::apply(file, &mut module, &sources, options.for_rust, &mut sink);
     }
     module.hash = hash(&sources);
-    module.sources = sources.files().iter().map(|s| s.path.clone()).collect();
+    let read = sources.files().iter().map(|s| s.path.clone());
+    module.sources = read.filter(|path| path != sema::PRELUDE_NAME).collect();
     let failed = sink.has_errors();
     let diagnostics = sink.finish();
     if failed {

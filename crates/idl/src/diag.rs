@@ -13,7 +13,8 @@ mod suggest;
 
 pub use codes::Code;
 pub use diagnostic::{Diagnostic, Label, Severity};
-pub use json::to_json;
+pub use json::{Location, location, to_json};
 pub use render::render;
+pub(crate) use sink::Held;
 pub use sink::Sink;
 pub use suggest::{listing, nearest};

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 
 use crate::describe::{declaration, field_text, param_text, result_text, scalar_text, uuid_text};
 use crate::ir::{
-    Const, ConstType, ConstValue, Doc, Interface, Module, Operation, TypeDef, TypeKind,
+    Const, ConstType, ConstValue, DeclaredOperation, Doc, Interface, Module, Operation, TypeDef,
+    TypeKind,
 };
 
 enum Block {
@@ -121,6 +122,11 @@ fn interface_blocks(module: &Module, interface: &Interface, blocks: &mut Vec<Blo
     blocks.push(Block::Rows(facts));
     for operation in &interface.operations {
         operation_blocks(module, operation, blocks);
+    }
+    if !interface.declared.is_empty() {
+        blocks.push(Block::Heading(3, "Declared only".to_owned()));
+        let row = |op: &DeclaredOperation| (op.name.clone(), op.cause.message.clone());
+        blocks.push(Block::Rows(interface.declared.iter().map(row).collect()));
     }
 }
 

@@ -27,7 +27,8 @@ pub fn format_source(name: &str, text: &str) -> Result<String, Box<Failure>> {
     if name.ends_with(".acf") {
         crate::acf::check_grammar(&tokens, &text, &mut sink);
     } else {
-        crate::parse::parse(&tokens, &text, &mut sink);
+        let is_com = crate::parse::is_com(&tokens);
+        crate::parse::parse(&tokens, &text, is_com, &mut sink);
     }
     if sink.has_errors() {
         return Err(Box::new(Failure { diagnostics: sink.finish(), sources }));

@@ -4,12 +4,17 @@
 //! application configuration file (ACF). It is not a syntax tree (`ast`): no names are left to
 //! look up, no attribute is left to interpret. Read `docs/reference/idl-wire.md` first for how each
 //! type travels, then `layout` for the sizes in place. A file is `module`, its types are
-//! `types`, interfaces and operations `operations`.
+//! `types`, interfaces and operations `operations`; what COM declares and nothing can carry is
+//! `declared`.
 
+mod declared;
 mod module;
 mod operations;
 mod types;
 
+pub use declared::{
+    Cause, ClassInterface, CoClass, DeclaredOperation, DeclaredType, DispInterface,
+};
 pub use module::{Library, Module, TypeDef};
 pub use operations::{
     Allocate, Dir, Inproc, Interface, LocalAttrs, OnViolation, Operation, Param, Sync, Threshold,

@@ -2,8 +2,9 @@
 //!
 //! It never fails: what is no token is reported and skipped. It knows no grammar, but for one
 //! thing: inside an attribute list, the text of `uuid(...)` is one token, because
-//! `12e45678-...` is no sequence of C tokens. No preprocessor: a line that begins with `#` is
-//! reported with what to write instead.
+//! `12e45678-...` is no sequence of C tokens. Not the preprocessor: that is `pre`, which cuts the
+//! lines that begin with `#` out of IDL files. What is lexed here as a whole (ACFs, files to be
+//! formatted) has no such lines, and one is reported.
 
 mod lexer;
 mod literal;
@@ -15,19 +16,30 @@ use crate::diag::{Diagnostic, Sink, codes};
 use crate::source::Span;
 use lexer::Lexer;
 
-/// Splits `text` of file number `file` into tokens.
+use std::ops::Range;
+
+/// Splits `text` of file number `file` into tokens, with [`Kind::End`] behind them.
 pub(crate) fn lex(file: u32, text: &str, sink: &mut Sink) -> Tokens {
-    let mut lexer = Lexer {
-        file,
-        text,
-        at: 0,
-        tokens: Tokens::default(),
-        doc: None,
-        brackets: 0,
-        fresh_line: true,
-        sink,
-    };
+    let mut lexer = Lexer::new(file, text, 0, sink);
     lexer.run();
+    lexer.push(Kind::End, text.len());
+    lexer.tokens
+}
+
+/// Splits a part of `text` into tokens, without an end. `brackets` are the `[` that are open
+/// before it, and afterwards those behind it.
+pub(crate) fn lex_part(
+    file: u32,
+    text: &str,
+    part: Range<usize>,
+    brackets: &mut u32,
+    sink: &mut Sink,
+) -> Tokens {
+    let text = text.get(..part.end).unwrap_or(text);
+    let mut lexer = Lexer::new(file, text, part.start, sink);
+    lexer.brackets = *brackets;
+    lexer.run();
+    *brackets = lexer.brackets;
     lexer.tokens
 }
 
@@ -45,6 +57,10 @@ impl Lexer<'_> {
                     self.at += 1;
                     continue;
                 }
+                b'\\' if self.line_goes_on() => {
+                    self.at += 1;
+                    continue;
+                }
                 b'/' if self.peek(1) == Some(b'/') => self.line_comment(),
                 b'/' if self.peek(1) == Some(b'*') => self.block_comment(),
                 b'#' if self.fresh_line => self.preprocessor_line(),
@@ -53,7 +69,12 @@ impl Lexer<'_> {
             debug_assert!(self.at > start, "the lexer must advance");
             self.fresh_line = false;
         }
-        self.push(Kind::End, self.at);
+    }
+
+    /// Whether the line ends behind the `\` here, which joins it with the next.
+    fn line_goes_on(&self) -> bool {
+        let next = usize::from(self.peek(1) == Some(b'\r')) + 1;
+        self.peek(next) == Some(b'\n')
     }
 
     fn token(&mut self, byte: u8) {

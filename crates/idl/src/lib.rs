@@ -21,8 +21,10 @@ pub mod layout;
 mod lex;
 mod output;
 mod parse;
+mod pre;
 mod sema;
 pub mod source;
+pub mod stubs;
 
 pub use build_script::{Build, BuildError};
 pub use compile::{Compilation, Failure, Options, compile};

@@ -3,10 +3,11 @@
 //! Files are analysed in the order of their imports, each once, and names must be declared before
 //! they are used, as in C. What is wrong is reported and left out; the analysis goes on.
 //! [`scope`] says what names stand for; `declare` turns attributes and declarators into types;
-//! `operations` holds the rules of interfaces; `order` brings the result into the order that
-//! [`crate::ir::Module`] promises.
+//! `operations` holds the rules of interfaces; `remote` decides what of COM's files gets stubs;
+//! `order` brings the result into the order that [`crate::ir::Module`] promises.
 
 mod analyzer;
+mod com;
 mod consts;
 mod declare;
 mod depth;
@@ -16,6 +17,7 @@ mod interfaces;
 mod operations;
 mod order;
 mod places;
+mod remote;
 mod scope;
 mod siblings;
 mod sizes;
@@ -24,14 +26,17 @@ mod typedefs;
 mod types;
 mod unions;
 mod uuid;
+mod well_known;
 
 pub use analyzer::Places;
 pub(crate) use analyzer::{Analyzer, Dialect};
+pub(crate) use com::{PRELUDE_NAME, dispatched};
 pub(crate) use imports::add_source;
+pub(crate) use remote::local;
 
 use std::collections::HashMap;
 
-use self::scope::{Scope, Step, StepKind};
+use self::scope::{Derivation, DerivationKind, Scope};
 use crate::ast::{Declarator, Item, Level, LevelKind};
 use crate::diag::{Diagnostic, Sink, codes};
 use crate::ir::{Module, PtrClass};
@@ -58,6 +63,10 @@ pub(crate) fn analyze(
         pointer_default: PtrClass::Unique,
         import_depth: 0,
         com_names: false,
+        is_com: false,
+        is_part: false,
+        has_prelude: false,
+        in_namespace: false,
         interface_name: String::new(),
         uuids: HashMap::new(),
         places: Places::new(),
@@ -78,6 +87,7 @@ impl Analyzer<'_> {
                 }
                 Item::Typedef(typedef) => self.typedef(typedef),
                 Item::Const(constant) => self.const_item(constant),
+                Item::Declare(ty) if self.is_com && self.nameless_enum(ty) => {}
                 Item::Declare(ty) => {
                     self.base(ty, None);
                 }
@@ -86,6 +96,14 @@ impl Analyzer<'_> {
                 }
                 // Operations outside interfaces do not pass the parser.
                 Item::CppQuote(_) | Item::Operation(_) => {}
+                Item::CoClass(class) => self.class(class),
+                Item::DispInterface(dispatch) => self.dispatch(dispatch),
+                Item::Namespace(items) => {
+                    let outer = std::mem::replace(&mut self.in_namespace, true);
+                    self.items(items);
+                    self.in_namespace = outer;
+                }
+                Item::Unsendable(name, what) => self.unsendable(name, *what),
                 Item::Ignored(name) => self.sink.push_once(Diagnostic::note(
                     codes::IGNORED,
                     name.span,
@@ -96,15 +114,24 @@ impl Analyzer<'_> {
     }
 
     /// Pointers and dimensions with their bounds computed. `None`: reported.
-    fn steps(&mut self, declarator: &Declarator) -> Option<Vec<Step>> {
+    fn steps(&mut self, declarator: &Declarator) -> Option<Vec<Derivation>> {
         declarator.levels.iter().map(|level| self.step(level)).collect()
     }
 
-    fn step(&mut self, level: &Level) -> Option<Step> {
+    fn step(&mut self, level: &Level) -> Option<Derivation> {
         let span = level.span;
         let kind = match &level.kind {
-            LevelKind::Pointer => StepKind::Pointer,
-            LevelKind::Open => StepKind::Open,
+            LevelKind::Pointer => DerivationKind::Pointer,
+            LevelKind::Function => {
+                self.error(
+                    codes::FUNCTION_POINTER,
+                    span,
+                    "functions do not travel".to_owned(),
+                    "declare an interface with this operation and pass a reference to it: `[in] IName *p`",
+                );
+                return None;
+            }
+            LevelKind::Open => DerivationKind::Open,
             LevelKind::Bound(size) => {
                 let size = self.int_constant(size)?;
                 self.dimension(size, span)?
@@ -120,7 +147,7 @@ impl Analyzer<'_> {
                     return None;
                 }
                 match high {
-                    None => StepKind::Open,
+                    None => DerivationKind::Open,
                     Some(high) => {
                         let last = self.int_constant(high)?;
                         self.dimension(last + 1, span)?
@@ -128,13 +155,13 @@ impl Analyzer<'_> {
                 }
             }
         };
-        Some(Step { kind, span })
+        Some(Derivation { kind, span })
     }
 
     /// A fixed size, from 1 to 2^28 elements.
-    fn dimension(&mut self, size: i128, span: Span) -> Option<StepKind> {
+    fn dimension(&mut self, size: i128, span: Span) -> Option<DerivationKind> {
         match u32::try_from(size) {
-            Ok(n) if (1..=1 << 28).contains(&n) => Some(StepKind::Fixed(n)),
+            Ok(n) if (1..=1 << 28).contains(&n) => Some(DerivationKind::Fixed(n)),
             _ => {
                 self.error(
                     codes::ARRAY_SIZE,

@@ -78,7 +78,7 @@ fn cc(dir: &Path) -> Command {
     let mut command = Command::new("cc");
     command.current_dir(dir).arg("-std=c11").args(WARNINGS).arg("-I.");
     command.arg("-I").arg(Path::new(CRATE).join("tests/c"));
-    command.arg("-I").arg(Path::new(CRATE).join("../ipc/include"));
+    command.arg("-I").arg(Path::new(CRATE).join("../ipc-c/include"));
     command
 }
 
@@ -138,6 +138,11 @@ fn small_examples_with_random_values() {
 }
 
 #[test]
+fn a_file_of_com_with_random_values() {
+    random_values("com", &[], "60");
+}
+
+#[test]
 fn graphs_windows_and_buffers_with_random_values() {
     random_values("types", &[], "60");
 }
@@ -167,14 +172,14 @@ fn other_compilers_languages_and_warnings() {
         &["g++", "-x", "c++", "-std=c++17"],
         &["clang++", "-x", "c++", "-std=c++17"],
     ];
-    for name in ["everything", "local"] {
+    for name in ["everything", "local", "com"] {
         let dir = folder(name, "strict");
         for compiler in compilers.iter().filter(|compiler| has(compiler[0])) {
             let mut command = Command::new(compiler[0]);
             command.current_dir(&dir).args(&compiler[1..]).args(WARNINGS);
             command.args(["-Wpedantic", "-Wconversion", "-O2", "-fsyntax-only", "-I."]);
             command.arg("-I").arg(Path::new(CRATE).join("tests/c"));
-            command.arg("-I").arg(Path::new(CRATE).join("../ipc/include"));
+            command.arg("-I").arg(Path::new(CRATE).join("../ipc-c/include"));
             must(command.args(["_client.c", "_server.c"].map(|suffix| format!("{name}{suffix}"))));
         }
     }

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-struct Place(PathBuf);
+struct ScratchFolder(PathBuf);
 
-impl Place {
+impl ScratchFolder {
     fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("sojourn-idl-{name}-{}", std::process::id()));
         // Left over from a run that was killed.
@@ -36,7 +36,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -47,7 +47,7 @@ const BAD: &str = "interface i {\n    long f([in] lnog a);\n    void g(long b);\
 
 #[test]
 fn generates_and_names_what_it_read() {
-    let place = Place::new("generate");
+    let place = ScratchFolder::new("generate");
     place.write("a.idl", &format!("import \"b.idl\";\n{GOOD}"));
     fs::create_dir(place.0.join("inc")).unwrap();
     place.write("inc/b.idl", "typedef long b_t;\n");
@@ -65,7 +65,7 @@ fn generates_and_names_what_it_read() {
 
 #[test]
 fn writes_nothing_when_there_are_mistakes() {
-    let place = Place::new("nothing");
+    let place = ScratchFolder::new("nothing");
     place.write("a.idl", BAD);
     let (status, stdout, stderr) = place.run(&["a.idl", "--out-dir", "gen", "--depend", "a.d"]);
     assert_eq!(status, 1);
@@ -86,7 +86,7 @@ fn writes_nothing_when_there_are_mistakes() {
 
 #[test]
 fn json_has_one_object_a_line() {
-    let place = Place::new("json");
+    let place = ScratchFolder::new("json");
     place.write("a.idl", BAD);
     let (status, stdout, stderr) = place.run(&["a.idl", "--json"]);
     assert_eq!((status, stderr.as_str()), (1, ""));
@@ -102,7 +102,7 @@ fn json_has_one_object_a_line() {
 
 #[test]
 fn explains_and_lists() {
-    let place = Place::new("explain");
+    let place = ScratchFolder::new("explain");
     let (status, stdout, _) = place.run(&["--explain", "sj0501"]);
     assert!(status == 0 && stdout.starts_with("SJ0501: "), "{stdout}");
     let (status, _, stderr) = place.run(&["--explain", "SJ9999"]);
@@ -113,7 +113,7 @@ fn explains_and_lists() {
 
 #[test]
 fn formats_and_checks_format() {
-    let place = Place::new("fmt");
+    let place = ScratchFolder::new("fmt");
     place.write("a.idl", "interface i{long f([in]long a);};");
     assert_eq!(place.run(&["fmt", "--check", "a.idl"]).0, 1);
     assert_eq!(place.read("a.idl"), "interface i{long f([in]long a);};");
@@ -124,7 +124,7 @@ fn formats_and_checks_format() {
 
 #[test]
 fn holds_an_interface_to_its_dump() {
-    let place = Place::new("dump");
+    let place = ScratchFolder::new("dump");
     place.write("a.idl", GOOD);
     assert_eq!(place.run(&["dump", "a.idl", "-o", "a.dump"]).0, 0);
     let check = ["check", "a.idl", "--against", "a.dump"];
@@ -138,8 +138,33 @@ fn holds_an_interface_to_its_dump() {
 }
 
 #[test]
+fn lists_what_has_stubs() {
+    let place = ScratchFolder::new("list");
+    let com =
+        "[object] interface i {\n    void f([in] long a);\n    [local] void g([in] void *p);\n};\n";
+    place.write("a.idl", com);
+    let (status, stdout, stderr) = place.run(&["check", "a.idl"]);
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "operation i.f (number 0): stubs",
+            "operation i.g (number 1): declared only, local: it is `local`: it runs in the process of its caller",
+        ]
+    );
+    let (_, stdout, _) = place.run(&["check", "--json", "a.idl"]);
+    let last: serde_json::Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["construct"], &last["place"]["line"]), (&"local".into(), &3.into()));
+    place.run(&["a.idl", "-o", "gen"]);
+    let header = place.read("gen/a.h");
+    assert!(header.contains("/* Declared only: g (number 1): "), "{header}");
+    assert!(place.read("gen/a.rs").contains("Declared only: `g` (number 1): "));
+}
+
+#[test]
 fn documents_completes_and_has_a_manual() {
-    let place = Place::new("doc");
+    let place = ScratchFolder::new("doc");
     place.write("a.idl", &format!("/// Does it.\n{GOOD}"));
     let (status, stdout, _) = place.run(&["doc", "a.idl"]);
     assert!(status == 0 && stdout.contains("Does it."), "{stdout}");
@@ -151,7 +176,7 @@ fn documents_completes_and_has_a_manual() {
 
 #[test]
 fn wrong_arguments_and_missing_files_are_told() {
-    let place = Place::new("wrong");
+    let place = ScratchFolder::new("wrong");
     let (status, _, stderr) = place.run(&["none.idl"]);
     assert!(status == 1 && stderr.contains("SJ0001") && stderr.contains("none.idl"), "{stderr}");
     assert_eq!(place.run(&["--nonsense"]).0, 2);

@@ -133,6 +133,29 @@ const WORDS: &[&str] = &[
     "s",
     "u",
     "e",
+    "object",
+    "local",
+    "coclass",
+    "dispinterface",
+    "namespace",
+    ".",
+    "<",
+    ">",
+    "wire_marshal",
+    "SAFEARRAY",
+    "BSTR",
+    "\"oaidl.idl\";",
+    "\n#define a",
+    "\n#define f(a, b) a ## b b\n",
+    "f",
+    "\n#if",
+    "\n#else\n",
+    "\n#endif\n",
+    "\n#include \"other.idl\"\n",
+    "defined",
+    "##",
+    "\\\n",
+    "sizeof",
 ];
 
 #[test]
@@ -152,10 +175,12 @@ fn sequences_of_the_languages_words() {
 
 #[test]
 fn mutations_of_the_examples() {
-    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../idl/examples");
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (examples, own) = (here.join("../../idl/examples"), here.join("tests/c"));
     let mut random = Random(3);
     let start = Instant::now();
-    for name in ["calc", "files", "paper", "common"] {
+    for name in ["calc", "files", "paper", "common", "com"] {
+        let dir = if name == "com" { &own } else { &examples };
         let mut seed = std::fs::read(dir.join(format!("{name}.idl"))).unwrap();
         if let Ok(acf) = std::fs::read(dir.join(format!("{name}.acf"))) {
             seed.push(0);

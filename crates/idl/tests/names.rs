@@ -57,7 +57,7 @@ fn has(compiler: &str) -> bool {
 fn refused(dir: &Path, compiler: &[&str], files: &[String]) -> Option<String> {
     let mut command = Command::new(compiler[0]);
     command.current_dir(dir).args(&compiler[1..]).args(["-fsyntax-only", "-w", "-I."]);
-    command.arg("-I").arg(Path::new(CRATE).join("../ipc/include")).args(files);
+    command.arg("-I").arg(Path::new(CRATE).join("../ipc-c/include")).args(files);
     let out = command.output().unwrap_or_else(|e| panic!("{compiler:?}: {e}"));
     let text = String::from_utf8_lossy(&out.stderr);
     let errors: Vec<&str> = text.lines().filter(|l| l.contains("error")).take(6).collect();

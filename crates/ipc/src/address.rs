@@ -1,33 +1,34 @@
-//! Where an endpoint is found: a path, an abstract name or an inherited descriptor.
+//! The address of an endpoint: a path, an abstract name or an inherited descriptor.
 
 use rustix::fd::{FromRawFd, OwnedFd, RawFd};
 use rustix::net::SocketAddrUnix;
 use std::path::PathBuf;
 
-/// The name of an endpoint.
+/// The address of an endpoint.
 #[derive(Debug)]
 pub enum Address {
     /// A socket in the file system. Its directory's permissions decide who may connect. The file is
-    /// removed when the endpoint ends, however it ends.
+    /// removed when the endpoint ends, even if its process is killed.
     Path(PathBuf),
-    /// A name in the abstract name space of the network namespace: open to everyone there, gone
-    /// with the endpoint. Written `@name`.
+    /// A name in the abstract name space of the network namespace: every process there can connect,
+    /// and the name ends with the endpoint. Written `@name`.
     Abstract(Vec<u8>),
     /// For a server: a listening socket; for a client: a connected one. Both of type
     /// `SOCK_SEQPACKET`. Written `fd:N`.
     Descriptor(OwnedFd),
 }
 
-/// Text that names no endpoint.
+/// The reason why a text is not an address.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum AddressError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("the address is empty: give a path, @name or fd:N")]
     Empty,
-    /// `fd:` without a number of an open descriptor.
+    /// The text is `fd:` without the number of an open descriptor.
     #[error("`{0}` does not name an open descriptor: give fd:N with N from the parent process")]
     Descriptor(String),
-    /// Longer than a Unix socket address can be (107 bytes), or with a zero byte.
+    /// The name is longer than a Unix socket address allows (107 bytes, unix(7)), or has a zero
+    /// byte.
     #[error("`{0}` does not fit a Unix socket address: at most 107 bytes, none of them zero")]
     TooLong(String),
 }
@@ -35,11 +36,11 @@ pub enum AddressError {
 impl Address {
     /// Reads `/path`, `@name` or `fd:N`.
     ///
-    /// A descriptor is taken over: it is closed with the address or with what is made of it, so the
-    /// caller must not read the same `fd:N` twice.
+    /// The address owns a parsed descriptor and closes it, so the caller must not parse the same
+    /// `fd:N` twice.
     ///
     /// # Errors
-    /// [`AddressError`].
+    /// [`AddressError`] if the text is not an address.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         if text.is_empty() {
             return Err(AddressError::Empty);
@@ -57,13 +58,13 @@ impl Address {
         Ok(address)
     }
 
-    /// The abstract name `name`, without the `@`.
+    /// Creates the address of the abstract name `name`, without the `@`.
     pub fn abstract_name(name: &str) -> Self {
         Self::Abstract(name.into())
     }
 
-    /// What a socket is bound or connected to; `None` for inherited descriptors and names that are
-    /// too long.
+    /// Returns the socket address for bind(2) or connect(2); `None` for inherited descriptors and
+    /// for names that are too long.
     pub fn socket_address(&self) -> Option<SocketAddrUnix> {
         match self {
             Self::Path(path) => SocketAddrUnix::new(path).ok(),

@@ -1,10 +1,10 @@
-//! Receiving a packet with what came beside it: descriptors and the sender's credentials.
+//! Receiving a packet with its control messages: descriptors and the sender's credentials.
 //!
-//! rustix would do it, but for one thing: its type for credentials cannot hold process 0, which is
-//! what the kernel says of a sender in a pid name space that we cannot see (pid_namespaces(7)), so
-//! reading one into it would be undefined. The system calls go past the C library's functions of
-//! that name, which a program may have put its own in place of. Not here: what a packet means; see
-//! `control`.
+//! This file does not use rustix, because its type for credentials cannot hold process 0, which the
+//! kernel reports for a sender in an invisible pid name space (pid_namespaces(7)); reading such
+//! credentials into the type would be undefined behaviour. The system calls are made directly,
+//! because a program may have replaced the C library's functions. Not here: the meaning of a packet
+//! (`control`).
 
 use crate::rt::{Credentials, FDS_MAX};
 use core::ffi::{c_int, c_long};
@@ -12,7 +12,8 @@ use core::mem::offset_of;
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 
-/// Room for the descriptors of one packet and its sender, in words: headers are aligned to them.
+/// The size of a buffer for one packet's descriptors and credentials, in words, to which headers
+/// are aligned.
 const WORDS: usize = (space(FDS_MAX * 4) + space(size_of::<libc::ucred>())) / 8;
 /// Bytes of a header in front of its payload (`CMSG_LEN(0)`).
 const HEADER: usize = size_of::<libc::cmsghdr>().next_multiple_of(8);
@@ -22,19 +23,19 @@ const fn space(len: usize) -> usize {
     HEADER + len.next_multiple_of(8)
 }
 
-/// What came in one packet.
+/// A received packet.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    /// Bytes written to the buffer; 0: the peer has ended.
+    /// Bytes written to the buffer; 0 if the peer has closed its end.
     pub(crate) len: usize,
     pub(crate) fds: Vec<OwnedFd>,
-    /// There was more beside it than the kernel could give us.
+    /// True if the kernel could not deliver all control messages (`MSG_CTRUNC`).
     pub(crate) lost: bool,
-    /// Who sent it, where the socket was told to say so. Process 0: one that we cannot see.
+    /// The sender's credentials, if the socket has `SO_PASSCRED`. Process 0 is an invisible one.
     pub(crate) sender: Option<Credentials>,
 }
 
-/// Takes one packet without waiting.
+/// Receives one packet without waiting.
 pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<Arrived, Errno> {
     let mut control = [0u64; WORDS];
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
@@ -47,17 +48,17 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<Arrive
     Ok(Arrived { len, fds, lost, sender })
 }
 
-/// Whether the packet that is next has descriptors beside it. They are neither taken nor let go of.
+/// Returns true if the next packet has descriptors. They are neither received nor dropped.
 pub(crate) fn has_beside(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
-    // Without room for control messages the kernel says that there were some (recvmsg(2)), and
-    // makes no descriptors.
+    // Without room for control messages the kernel sets `MSG_CTRUNC` (recvmsg(2)) and installs no
+    // descriptors.
     let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
     let (_, message) = receive_raw(socket, &mut [0], &mut [], flags)?;
     Ok(message.msg_flags & libc::MSG_CTRUNC != 0)
 }
 
-/// `recvmsg`: bytes received, and the header as the kernel has left it, whose pointers are not to
-/// be used any more.
+/// Calls recvmsg(2). Returns the bytes received, and the header as written by the kernel, whose
+/// pointers must not be used any more.
 fn receive_raw(
     socket: BorrowedFd<'_>,
     bytes: &mut [u8],
@@ -87,13 +88,13 @@ fn receive_raw(
     Ok((len, message))
 }
 
-/// Who connected (or, of a client's socket, who listens), from the kernel's record of the socket
-/// (`SO_PEERCRED`, unix(7)). The process is 0 if it has no number here: a peer in a process name
-/// space that we cannot see into, as a container's side-car is. (rustix, as of version 1.1, takes
-/// that for a failure of the call.)
+/// Returns the credentials of the peer that connected, or, for a client's socket, of the listener,
+/// from the kernel's record of the socket (`SO_PEERCRED`, unix(7)). The process is 0 if it has no
+/// number in this pid name space, as for a side-car in a container. (rustix, as of version 1.1,
+/// treats that as a failure of the call.)
 ///
 /// # Errors
-/// The kernel's: it is no Unix socket.
+/// The kernel's error if `socket` is not a Unix socket.
 pub fn peer(socket: BorrowedFd<'_>) -> Result<Credentials, Errno> {
     let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -114,8 +115,8 @@ pub fn peer(socket: BorrowedFd<'_>) -> Result<Credentials, Errno> {
     }
 }
 
-/// The process that connected, as a descriptor (pidfd_open(2)), whatever its number means by now:
-/// since Linux 6.5.
+/// Returns a pidfd (pidfd_open(2)) of the process that connected, even if its number has been
+/// reused. Needs Linux 6.5.
 pub(crate) fn peer_process(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     const SO_PEERPIDFD: c_int = 77;
     let mut fd: RawFd = -1;
@@ -138,7 +139,7 @@ fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
-/// Descriptors and credentials in a row of control messages as the kernel writes them (cmsg(3)).
+/// Returns the descriptors and credentials in a sequence of control messages (cmsg(3)).
 fn parse(mut control: &[u8]) -> (Vec<RawFd>, Option<Credentials>) {
     let (mut fds, mut sender) = (Vec::new(), None);
     while control.len() >= HEADER {

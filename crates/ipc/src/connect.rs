@@ -1,7 +1,7 @@
 //! Connecting: the client's half of the greeting.
 //!
-//! The server's half is `greet`. Everything the server says is checked before it is used: sizes,
-//! the layout, the seals of the region. Not here: calls; see `connection`.
+//! The server's half is `greet`. All of the server's values are checked before use: sizes, the
+//! layout, the seals of the region. Not here: calls (`connection`).
 
 use crate::address::Address;
 use crate::ancillary;
@@ -10,8 +10,8 @@ use crate::control::{self, GREETING, Packet, Received, Topic, WHOLE};
 use crate::deadline::Deadline;
 use crate::fault;
 use crate::layout::{Layout, Region};
-use crate::reason::Reason;
 use crate::rt::ClientId;
+use crate::rt::Reason;
 use crate::shared::Shared;
 use crate::wait::{Policy, Wait};
 use core::time::Duration;
@@ -23,21 +23,22 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::time::Timespec;
 use sojourn_shm::{Segment, SegmentError};
 
-/// What a client wants.
+/// The options of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectOptions {
-    /// How it waits.
+    /// The way of waiting.
     pub wait: Wait,
-    /// Bytes of a message that travel in one piece; 0: what the server offers, which is the most.
+    /// Bytes of a message that travel in one piece; 0 for the server's offer, which is the largest
+    /// value.
     pub area: u32,
-    /// Calls outstanding at one time; 0: what the server offers, which is the most.
+    /// Calls outstanding at one time; 0 for the server's offer, which is the largest value.
     pub max_inflight: u32,
-    /// Longest answer taken (bytes).
+    /// Longest accepted answer (bytes).
     pub max_message: u64,
-    /// How long the server may take to answer the greeting.
+    /// The time limit for the server's answer to the greeting.
     pub timeout: Duration,
-    /// Connect only to a server that runs as this user. Without it, an abstract name can be
-    /// served by anybody who was there first.
+    /// Connect only to a server that runs as this user. Without this option, any process that binds
+    /// an abstract name first can serve it.
     pub server_uid: Option<u32>,
 }
 
@@ -54,28 +55,28 @@ impl Default for ConnectOptions {
     }
 }
 
-/// A connection could not be made.
+/// The reason why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nobody serves that name.
+    /// No server serves that name.
     #[error("{0}: no endpoint there; is its server running?")]
     NotFound(String),
-    /// The file's permissions do not let us.
+    /// The file's permissions forbid the connection.
     #[error("{0}: permission denied; the directory and the socket decide who may connect")]
     Permission(String),
-    /// The server does not take us.
+    /// The server refuses the client.
     #[error("{0}: the server refuses: {1}")]
     Refused(String, Reason),
-    /// It runs as another user than it should.
+    /// The server runs as another user than [`ConnectOptions::server_uid`].
     #[error("{0}: served by user {1}, not by {2}")]
     WrongServer(String, u32, u32),
-    /// It did not answer in time.
+    /// The server did not answer in time.
     #[error("{0}: the server did not answer in time; it may be stopped or have no thread")]
     TimedOut(String),
-    /// What it answered makes no sense.
+    /// The answer is not a valid one of this version.
     #[error("{0}: what answers there is not a Sojourn server of this version")]
     Protocol(String),
-    /// The memory it sent cannot be trusted.
+    /// The server's memory cannot be trusted.
     #[error("{0}: {1}")]
     Region(String, SegmentError),
     /// The kernel refused.
@@ -87,7 +88,7 @@ impl Connection {
     /// Connects to an endpoint.
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError`] with the address and the reason.
     pub fn connect(address: Address, options: &ConnectOptions) -> Result<Self, ConnectError> {
         connect(address, options)
     }
@@ -153,7 +154,7 @@ fn open(address: Address, name: &str, timeout: Duration) -> Result<OwnedFd, Conn
         None,
     )
     .map_err(system)?;
-    // The only thing that can block on this socket is connecting, while the backlog is full.
+    // Only connect(2) can block on this socket, while the listener's backlog is full.
     sockopt::set_socket_timeout(&socket, Timeout::Send, Some(timeout)).map_err(system)?;
     match rustix::net::connect(&socket, &socket_address) {
         Ok(()) => Ok(socket),
@@ -192,12 +193,12 @@ fn await_welcome(
     }
 }
 
-/// Waits until there is something to read, or a hang-up; false when the deadline passed first.
+/// Waits until the socket is readable or hung up. Returns false if the deadline passed first.
 pub(crate) fn readable(socket: &OwnedFd, deadline: Deadline) -> bool {
     wait_for(socket, PollFlags::IN, deadline)
 }
 
-/// Waits for `flags`; false when the deadline passed first.
+/// Waits for `flags` of poll(2). Returns false if the deadline passed first.
 pub(crate) fn wait_for(socket: &OwnedFd, flags: PollFlags, deadline: Deadline) -> bool {
     let timeout = deadline.left().map(|left| Timespec {
         tv_sec: left.as_secs() as i64,
@@ -207,7 +208,7 @@ pub(crate) fn wait_for(socket: &OwnedFd, flags: PollFlags, deadline: Deadline) -
     match poll(&mut set, timeout.as_ref()) {
         Ok(0) => false,
         Ok(_) => true,
-        // Interrupted: the caller looks again anyhow.
+        // The poll was interrupted; the caller checks again in any case.
         Err(_) => !deadline.is_over(),
     }
 }

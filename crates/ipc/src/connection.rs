@@ -2,9 +2,9 @@
 //!
 //! # Theory of operation
 //! Requests go into slots in order; an answer comes to the *reply line* that the request names, and
-//! carries the request's sequence number, so an answer that comes too late for its call is never
-//! taken for another's. A line whose call was given up stays out of use until its answer has come.
-//! Not here: putting a request together (`draft`), connecting (`connect`).
+//! carries the request's sequence number, so a late answer is never taken for another call's. A
+//! line whose call was given up is not used until its answer has come. Not here: building a request
+//! (`draft`), connecting (`connect`).
 
 use crate::control::{self, Inbox};
 use crate::deadline::Deadline;
@@ -13,10 +13,10 @@ use crate::layout::{
     CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, PAGE, Region, distance, is_answer, is_direct,
     next_seq,
 };
-use crate::link::Link;
+use crate::link::ClientLink;
 use crate::lock::lock;
 use crate::message::Incoming;
-use crate::reason::Reason;
+use crate::rt::Reason;
 use crate::rt::{Beside, CallError, ClientId};
 use crate::shared::Shared;
 use crate::wait::{Policy, Wait};
@@ -30,20 +30,21 @@ pub(crate) mod replies;
 mod sharing;
 mod waiting;
 
-/// How long a waiter sleeps on its bell before it moves to the socket, where it also sees death.
+/// The time for which a waiter sleeps on its bell before it sleeps on the socket, which also shows
+/// the peer's death.
 const ON_BELL: Duration = Duration::from_millis(5);
-/// Parcels of descriptors from the server that may wait for their answers.
-const PARCELS_MAX: usize = 128;
+/// Batches of descriptors from the server that may wait for their answers.
+const BATCHES_MAX: usize = 128;
 
-/// Messages from this length on (bytes) travel in pieces where that pays: in so many, of this
-/// length at most. Measured: `docs/understand/benchmarks.md`.
+/// The length in bytes from which messages travel in pieces if that pays, the number of pieces, and
+/// their largest length. Measured in `docs/understand/benchmarks.md`.
 const SPLIT_MIN: usize = 6 << 10;
 const PIECES: usize = 4;
 const PIECE_MAX: usize = 32 << 10;
-/// With fewer slots there is no place for the next piece.
+/// The least number of slots for pieces; with fewer there is no slot for the next piece.
 const SPLIT_SLOTS_MIN: u32 = 4;
 
-/// What a connection is made of.
+/// The parts from which a connection is made.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) id: ClientId,
@@ -51,7 +52,7 @@ pub(crate) struct Parts {
     pub(crate) socket: OwnedFd,
     pub(crate) policy: Policy,
     pub(crate) request_max: u64,
-    /// The server would rather have messages in one piece, where they fit.
+    /// The server prefers messages in one piece if they fit.
     pub(crate) wants_whole: bool,
     pub(crate) reply_max: u64,
     /// The endpoint, if it lives in this address space.
@@ -63,38 +64,39 @@ pub(crate) struct Parts {
 pub struct Connection {
     pub(crate) parts: Parts,
     /// The server's link, if it lives in this address space.
-    pub(crate) link: Option<Arc<Link>>,
+    pub(crate) link: Option<Arc<ClientLink>>,
     /// Sequence number of the last request on the call line.
     call: u32,
-    /// Sequence number of the last request in a slot, and of the last one the server is known to
-    /// have taken.
+    /// Sequence number of the last request in a slot.
     pub(crate) seq: u32,
+    /// Sequence number of the last request that the server is known to have taken.
     consumed: u32,
-    /// Reply lines that wait for an answer, and those of them whose call was given up.
+    /// Bits of the reply lines that wait for an answer.
     busy: u128,
+    /// Bits of the reply lines whose call was given up.
     given_up: u128,
-    /// Call outstanding on each line.
+    /// The call outstanding on each line.
     calls: [u32; 65],
-    /// A request was given up of which the server has only some pieces.
+    /// A request was given up after the server got only some of its pieces.
     pub(crate) is_torn: bool,
     server_cpu: u16,
-    /// Where inline bodies, and bodies too large for an area, are put together.
+    /// The buffer for inline bodies; `own` is the buffer for bodies too large for an area.
     pub(crate) words: Box<[u64; INLINE_WORDS]>,
     pub(crate) own: Vec<u64>,
-    /// Lists for what travels beside a body, lent to one draft after another.
+    /// Lists of items, descriptors and grants, lent to one draft after another.
     pub(crate) spare: Option<Box<Beside<'static>>>,
     pub(crate) incoming: Incoming,
     inbox: Inbox,
-    /// Answers to registrations: grant, code.
+    /// Answers to registrations: grant and code.
     done: Vec<(u32, u64)>,
     next_grant: u32,
     ended: Option<Reason>,
-    /// The kernel could not give us descriptors that came.
+    /// The kernel could not deliver descriptors of a packet.
     has_lost_fds: bool,
 }
 
-/// A call that has been sent and not yet waited for. One that is not finished or given up keeps
-/// its place among the connection's outstanding calls.
+/// A call that has been sent and not yet waited for. A pending call occupies one of the
+/// connection's outstanding calls until it is finished or given up.
 #[must_use = "finish it, or give it up"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Pending {
@@ -128,66 +130,68 @@ impl Connection {
         }
     }
 
-    /// Who we are to the server.
+    /// Returns this client's identifier at the server.
     pub fn id(&self) -> ClientId {
         self.parts.id
     }
 
-    /// Why the connection has ended, if it has.
+    /// Returns the reason why the connection has ended, if it has.
     pub fn ended(&self) -> Option<Reason> {
         self.ended
     }
 
-    /// Waits in another way from now on, for answers, for room and for notifications; answers the
-    /// way before. Messages being put together and calls outstanding are as they were. The server's
-    /// own waiting is its own.
+    /// Changes the way of waiting for answers, room and notifications, and returns the old way.
+    /// Drafts and outstanding calls are not affected, nor is the server's way of waiting.
     #[inline]
     pub fn set_wait(&mut self, wait: Wait) -> Wait {
         self.parts.policy.set_wait(wait)
     }
 
-    /// The control socket: readable when the server has gone. Not to be read.
+    /// Returns the control socket, which becomes readable when the server has gone. The caller must
+    /// not read from it.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.parts.socket.as_fd()
     }
 
-    /// What the server registered for direct calls, if it lives in this address space.
+    /// Returns the object that the server registered for direct calls, if the server is in this
+    /// address space.
     pub fn local(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.parts.space.as_ref()?.local_object()
     }
 
-    /// Whether the server lives in this address space.
+    /// Returns true if the server is in this address space.
     pub fn is_local(&self) -> bool {
         self.link.is_some()
     }
 
-    /// Whether this call is outstanding: neither finished nor given up.
+    /// Returns true if this call is outstanding: neither finished nor given up.
     pub(crate) fn is_outstanding(&self, pending: &Pending) -> bool {
         self.calls.get(pending.line as usize) == Some(&pending.seq)
             && self.busy & !self.given_up & 1 << pending.line != 0
     }
 
-    /// Gives up a call that was submitted. Its answer, when it comes, is thrown away.
+    /// Gives up a submitted call. Its answer is dropped when it comes.
     pub fn give_up(&mut self, pending: &Pending) {
-        // Not one that was finished or given up before: its line may be another's by now.
+        // A call that was finished or given up before is ignored, because its line may be another
+        // call's by now.
         if self.calls.get(pending.line as usize) == Some(&pending.seq) {
             self.given_up |= self.busy & 1 << pending.line;
         }
     }
 
-    /// Whether the call line is free for one more call.
+    /// Returns true if the call line is free for one more call.
     #[inline]
     pub(crate) fn is_call_line_free(&mut self) -> bool {
         if self.given_up != 0 {
             self.reclaim();
         }
-        // One more than agreed would have its place, but agreed is agreed.
+        // There would be a line for one more call than agreed, but the server may refuse it.
         self.busy == 0
             || self.busy & 1 << CALL_LINE == 0
                 && self.busy.count_ones() < self.parts.region.layout.slots
     }
 
-    /// Takes a free reply line: the call line for a request that may use it, else another.
+    /// Takes a free reply line: the call line for a request that may use it, otherwise another.
     #[inline]
     pub(crate) fn take_line(&mut self, may_be_direct: bool) -> Result<u8, CallError> {
         if may_be_direct && self.is_call_line_free() {
@@ -207,8 +211,9 @@ impl Connection {
         Ok(line as u8)
     }
 
-    /// Publishes a call of operation `op` whose body is the first `body_len` bytes of `words`, with
-    /// nothing beside it, on the call line; `None` if that is not free.
+    /// Publishes a call of operation `op` on the call line. The body is the first `body_len` bytes
+    /// of `words`, without items, descriptors or grants. Returns `None` if the call line is not
+    /// free.
     #[inline]
     pub(crate) fn post_short(&mut self, op: u16, body_len: usize) -> Option<Pending> {
         if self.is_torn || !self.is_call_line_free() {
@@ -234,7 +239,7 @@ impl Connection {
         self.given_up &= !(1 << line);
     }
 
-    /// Takes back the lines of given-up calls whose answers have come.
+    /// Frees the lines of given-up calls whose answers have come.
     #[inline(never)]
     fn reclaim(&mut self) {
         let given_up = self.given_up;
@@ -250,12 +255,12 @@ impl Connection {
             }
         }
         if self.given_up != given_up && self.ended.is_none() {
-            // Their descriptors must not fill the socket.
+            // The answers' descriptors must not fill the socket.
             self.drain();
         }
     }
 
-    /// Header of the next request, on the call line or in a slot.
+    /// Returns the header of the next request, on the call line or in a slot.
     #[inline]
     pub(crate) fn next_header(&mut self, kind: Kind, line: u8, is_direct: bool) -> Header {
         Header {
@@ -280,7 +285,7 @@ impl Connection {
         self.ring_server();
     }
 
-    /// Publishes the next request, or a piece of one; who sleeps is not woken yet.
+    /// Publishes the next request, or a piece of one, without waking a sleeping server.
     #[inline]
     pub(crate) fn publish_quietly(&mut self, header: &Header, words: &[u64]) {
         let region = &self.parts.region;
@@ -288,7 +293,7 @@ impl Connection {
         self.published(header.seq);
     }
 
-    /// Publishes a request whose body is the first `count` of `words`.
+    /// Publishes a request whose body is the first `count` words of `words`.
     #[inline]
     pub(crate) fn publish_words(&mut self, header: &Header, count: usize) {
         let words = &self.words[..count.min(INLINE_WORDS)];
@@ -313,14 +318,15 @@ impl Connection {
         control::ring(self.parts.region.server_bell(), &self.parts.socket);
     }
 
-    /// Whether the server was last seen on this very processor, where it cannot run while we do.
+    /// Returns true if the server was last seen on this processor, on which it cannot run while
+    /// this thread does.
     pub(crate) fn is_server_here(&mut self) -> bool {
         self.server_cpu == self.parts.policy.cpu()
     }
 
-    /// Length of the pieces in which a message of `len` bytes gets there sooner than in whole
-    /// areas: the server, on another processor, copies one piece out while we copy the next one in.
-    /// `None` where that does not pay.
+    /// Returns the length of the pieces in which a message of `len` bytes arrives sooner than in
+    /// whole areas: the server, on another processor, copies one piece out while this side copies
+    /// the next one in. `None` if splitting does not pay.
     pub(crate) fn piece_len(&mut self, len: u64) -> Option<usize> {
         let layout = self.parts.region.layout;
         let len = usize::try_from(len).ok().filter(|len| *len >= SPLIT_MIN)?;
@@ -331,9 +337,10 @@ impl Connection {
         pays.then(|| len.div_ceil(PIECES).next_multiple_of(PAGE).min(PIECE_MAX).min(layout.area))
     }
 
-    /// Where the piece in slot `seq` goes, with its offset in the slot's area: to the whole of it,
-    /// or to `piece_len` bytes. Those take turns within the area: memory that the peer has read a
-    /// while ago is written faster than memory that it read last (`docs/understand/benchmarks.md`).
+    /// Returns the place of the piece in slot `seq`, with its offset in the slot's area: the whole
+    /// area, or `piece_len` bytes of it. Pieces take turns within the area, because memory that the
+    /// peer has read a while ago is written faster than memory that it read last
+    /// (`docs/understand/benchmarks.md`).
     pub(crate) fn piece_area(&self, seq: u32, piece_len: Option<usize>) -> (u64, Span<'_>) {
         let layout = self.parts.region.layout;
         let area = self.parts.region.request_area(seq);
@@ -343,7 +350,7 @@ impl Connection {
         area.part(offset, len).map_or((0, area), |part| (offset as u64, part))
     }
 
-    /// Whether a request slot is free.
+    /// Returns true if a request slot is free.
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
         let slots = self.parts.region.layout.slots;
@@ -352,7 +359,7 @@ impl Connection {
         }
         // SYNC: acquire; pairs with the release store in `publish_consumed`.
         let consumed = self.parts.region.consumed().load(Ordering::Acquire);
-        // A server that counts more than we sent is not believed.
+        // A count above the number of sent requests is ignored.
         if distance(consumed, self.seq) <= slots {
             self.consumed = consumed;
         }
@@ -363,7 +370,7 @@ impl Connection {
         if self.has_room() {
             return Ok(());
         }
-        // Pieces may have been published quietly.
+        // Pieces may have been published without waking the server.
         self.ring_server();
         let (seq, slots) = (self.seq, self.parts.region.layout.slots);
         ring::want_room(self.parts.region.want(), seq, slots);

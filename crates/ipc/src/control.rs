@@ -1,9 +1,10 @@
 //! Packets on the control socket.
 //!
-//! One `SOCK_SEQPACKET` socket per connection carries what is rare: the greeting, descriptors, the
-//! registration of grants, and wake-ups for a side that sleeps on the socket. Packets are fixed: 40
-//! bytes, so a short or long one is an error at once. See unix(7), cmsg(3). Not here: what a packet
-//! means to a connection's state; see `handshake`, `link` (server) and `connection` (client).
+//! One `SOCK_SEQPACKET` socket per connection carries the rare packets: the greeting, descriptors,
+//! the registration of grants, and wake-ups for a side that sleeps on the socket. Packets are
+//! fixed: 40 bytes, so a short or long one is an error at once. See unix(7), cmsg(3). Not here: the
+//! effect of a packet on a connection's state (`greet`, `packets` and `link` for the server,
+//! `connect` and `connection` for the client).
 
 use crate::ancillary::{self, Arrived};
 use crate::rt::{Credentials, FDS_MAX};
@@ -13,14 +14,13 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use sojourn_shm::{AtomicU32, futex, park};
 use std::mem::MaybeUninit;
 
-/// First word of a greeting: says that the peer is Sojourn, and which version of the region it
-/// knows.
+/// First word of a greeting: identifies Sojourn and the version of the region.
 pub(crate) const GREETING: u64 = 0x534a_4950_4331_0001;
 pub(crate) const PACKET_LEN: usize = 40;
-/// In a welcome: the server would rather have a message in one piece, where it fits.
+/// Flag of a welcome: the server prefers a message in one piece if it fits.
 pub(crate) const WHOLE: u64 = 1 << 32;
 
-/// What a packet is about.
+/// The topic of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Topic {
@@ -32,7 +32,7 @@ pub(crate) enum Topic {
     Welcome = 2,
     /// Server: `id` the reason.
     Refused = 3,
-    /// Either: look at the region.
+    /// Either: a wake-up to look at the region.
     Wake = 4,
     /// Either: `id` the sequence number of the message that announces these descriptors.
     Descriptors = 5,
@@ -90,21 +90,21 @@ impl Packet {
     }
 }
 
-/// What came over a control socket.
+/// The result of receiving from a control socket.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A packet and its descriptors; `lost`: the kernel could not give us all of them; `sender`:
-    /// who sent it, where the socket was told to say so.
+    /// A packet with its descriptors. `lost` is true if the kernel could not deliver all of them;
+    /// `sender` is set if the socket has `SO_PASSCRED`.
     Packet { packet: Packet, fds: Vec<OwnedFd>, lost: bool, sender: Option<Credentials> },
-    /// Not a packet of ours.
+    /// Not a packet of this protocol.
     Nonsense,
-    /// Nothing there.
+    /// No packet waits.
     Empty,
     /// The peer is gone.
     Ended,
 }
 
-/// Sends one packet without waiting. `EAGAIN`: the peer does not read its socket.
+/// Sends one packet without waiting. Fails with `EAGAIN` if the peer does not read its socket.
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
     packet: Packet,
@@ -120,14 +120,14 @@ pub(crate) fn send(
     sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags).map(drop)
 }
 
-/// Takes one packet without waiting.
+/// Receives one packet without waiting.
 pub(crate) fn receive(socket: BorrowedFd<'_>) -> Received {
     let mut bytes = [0; PACKET_LEN + 1];
     let arrived = ancillary::receive(socket, &mut bytes);
     read(arrived, &bytes)
 }
 
-/// The packet that has arrived.
+/// Interprets a received packet.
 pub(crate) fn read(arrived: Result<Arrived, Errno>, bytes: &[u8; PACKET_LEN + 1]) -> Received {
     let Arrived { len, fds, lost, sender } = match arrived {
         Ok(arrived) => arrived,
@@ -143,30 +143,30 @@ pub(crate) fn read(arrived: Result<Arrived, Errno>, bytes: &[u8; PACKET_LEN + 1]
     }
 }
 
-/// Descriptors that came before the messages that announce them, by sequence number.
+/// Batches of descriptors that came before the messages that announce them, by sequence number.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    parcels: Vec<(u32, Vec<OwnedFd>)>,
+    batches: Vec<(u32, Vec<OwnedFd>)>,
 }
 
 impl Inbox {
-    /// Keeps a parcel; answers false when more are waiting than a connection may have.
-    pub(crate) fn put(&mut self, seq: u32, fds: Vec<OwnedFd>, parcels_max: usize) -> bool {
-        if self.parcels.len() >= parcels_max {
+    /// Keeps a batch; returns false if as many wait as a connection may have.
+    pub(crate) fn put(&mut self, seq: u32, fds: Vec<OwnedFd>, batches_max: usize) -> bool {
+        if self.batches.len() >= batches_max {
             return false;
         }
-        self.parcels.push((seq, fds));
+        self.batches.push((seq, fds));
         true
     }
 
-    /// The parcel for message `seq`.
+    /// Takes the batch for message `seq`.
     pub(crate) fn take(&mut self, seq: u32) -> Option<Vec<OwnedFd>> {
-        let at = self.parcels.iter().position(|(number, _)| *number == seq)?;
-        Some(self.parcels.swap_remove(at).1)
+        let at = self.batches.iter().position(|(number, _)| *number == seq)?;
+        Some(self.batches.swap_remove(at).1)
     }
 }
 
-/// Wakes the peer if its bell says that it sleeps, after something was published for it.
+/// Wakes the peer after a publication, if its bell says that it sleeps.
 #[inline(always)]
 pub(crate) fn ring(bell: &AtomicU32, socket: &impl AsFd) {
     match park::ring(bell) {
@@ -180,7 +180,7 @@ fn wake(bell: &AtomicU32, socket: &impl AsFd, how: u32) {
     if how == park::ON_FUTEX {
         return futex::wake(bell);
     }
-    // If the socket is full, there is something in it already that wakes the peer.
+    // If the socket is full, a packet in it already wakes the peer.
     let _ = send(socket.as_fd(), Packet::new(Topic::Wake, 0), &[]);
 }
 

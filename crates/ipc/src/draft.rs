@@ -1,27 +1,25 @@
-//! A request being put together, and its sending.
+//! A request under construction, and its sending.
 //!
-//! The body is written where the server will read it, where that is known beforehand: in the line's
-//! words (via private ones) or in the area of the next slot. Only a body larger than an area, or
-//! one written while no slot is free, is put together in memory of our own. Not here: waiting for
-//! the answer; see `connection`.
+//! The body is written to the memory from which the server reads it, if that is known beforehand:
+//! the line's words (via private ones) or the area of the next slot. Only a body larger than an
+//! area, or one written while no slot is free, is built in private memory. Not here: waiting for
+//! the answer (`connection`).
 
 use crate::connection::replies::Reply;
 use crate::connection::{Connection, Pending};
 use crate::control::{Packet, Topic};
 use crate::deadline::Deadline;
 use crate::fault;
-use crate::gather::Gather;
-use crate::layout::{
-    BY_REFERENCE, DIRECT, Header, INLINE_MAX, Kind, LONG, TABLE_LEN, is_direct, next_seq,
-};
+use crate::layout::{BY_REFERENCE, DIRECT, Header, INLINE_MAX, Kind, LONG, is_direct, next_seq};
 use crate::link::LocalRequest;
 use crate::lock::lock;
 use crate::message::{bytes_of, bytes_of_mut};
+use crate::rt::gather::{Gather, TABLE_LEN};
 use crate::rt::{CallError, Encoder, Writer};
 
-/// Where the body is put together.
+/// The place where the body is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum BodyStorage {
     Inline,
     /// In the area of the call line (`direct`) or of the next slot.
     Area {
@@ -30,25 +28,25 @@ pub(crate) enum Place {
     Own,
 }
 
-impl Place {
+impl BodyStorage {
     fn is_ours(self) -> bool {
         !matches!(self, Self::Area { .. })
     }
 }
 
-/// A request being put together; what it refers to lives for `'d`.
+/// A request under construction. The values to which it refers live for `'d`.
 #[derive(Debug)]
 pub struct Draft<'c, 'd> {
     connection: &'c mut Connection,
     op: u16,
     body_len: usize,
-    place: Place,
+    place: BodyStorage,
     encoder: Encoder<'d>,
 }
 
 impl Connection {
-    /// Begins a request for operation `op` with a body of `body_len` bytes. Cannot fail: a body
-    /// that is too large is found when it is sent.
+    /// Begins a request for operation `op` with a body of `body_len` bytes. Cannot fail: sending
+    /// reports a body that is too large.
     #[inline]
     pub fn start<'d>(&mut self, op: u16, body_len: usize) -> Draft<'_, 'd> {
         Draft::new(self, op, body_len)
@@ -66,13 +64,13 @@ impl<'c, 'd> Draft<'c, 'd> {
         Self { connection, op, body_len, place, encoder }
     }
 
-    /// A draft whose body has been written where [`place`] said, before anything else was sent.
+    /// Creates a draft whose body has been written at [`place`], before any other message was sent.
     #[inline]
     pub(crate) fn resume(
         connection: &'c mut Connection,
         op: u16,
         body_len: usize,
-        place: Place,
+        place: BodyStorage,
     ) -> Self {
         // SAFETY: no bytes at all, at an aligned address.
         let mut encoder = unsafe { Encoder::from_raw(core::ptr::dangling_mut::<u64>().cast(), 0) };
@@ -80,7 +78,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         Self { connection, op, body_len, place, encoder }
     }
 
-    /// Writes the body and takes items, descriptors and grants.
+    /// Returns the encoder, which writes the body and takes items, descriptors and grants.
     #[inline]
     pub fn encoder(&mut self) -> Writer<'_, 'd> {
         self.encoder.writer()
@@ -96,7 +94,8 @@ impl<'c, 'd> Draft<'c, 'd> {
         self.connection.finish(pending, deadline)
     }
 
-    /// Sends the request; [`Connection::finish`] waits for its answer. Waits itself only for room.
+    /// Sends the request; [`Connection::finish`] waits for its answer. This call waits only for
+    /// room.
     ///
     /// # Errors
     /// [`CallError`].
@@ -113,7 +112,7 @@ impl<'c, 'd> Draft<'c, 'd> {
     }
 
     /// Publishes the request. With `may_lend` the caller's own memory may be passed within one
-    /// address space, since the caller stays here until it has its answer.
+    /// address space, since the caller waits until it has its answer.
     #[inline]
     fn post(
         &mut self,
@@ -121,7 +120,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         deadline: Deadline,
         may_lend: bool,
     ) -> Result<Pending, CallError> {
-        let is_plain = self.place == Place::Inline && self.encoder.is_plain();
+        let is_plain = self.place == BodyStorage::Inline && self.encoder.is_plain();
         let posted = if kind == Kind::Call
             && is_plain
             && let Some(pending) = self.connection.post_short(self.op, self.body_len)
@@ -143,7 +142,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         self.posted(header)
     }
 
-    /// A slot to publish in; a request left in pieces is taken back first.
+    /// Waits for a free slot. An incomplete request is abandoned first.
     fn make_room(&mut self, deadline: Deadline) -> Result<(), CallError> {
         self.connection.wait_for_room(deadline)?;
         if self.connection.is_torn {
@@ -165,7 +164,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         let is_call = kind == Kind::Call;
         let is_direct = is_call && self.fits_call_line(may_lend);
         if !is_direct {
-            if matches!(self.place, Place::Area { direct: true }) {
+            if matches!(self.place, BodyStorage::Area { direct: true }) {
                 self.keep_own();
             }
             self.make_room(deadline)?;
@@ -179,19 +178,20 @@ impl<'c, 'd> Draft<'c, 'd> {
         sent
     }
 
-    /// Whether the request can go on the call line: free, and in one piece.
+    /// Returns true if the call line is free and the request fits it in one piece.
     fn fits_call_line(&mut self, may_lend: bool) -> bool {
         let items: usize = self.encoder.items().iter().map(|item| item.len() + 8).sum();
         let total = TABLE_LEN.saturating_add(self.body_len + 8).saturating_add(items);
         let is_small = total <= self.connection.parts.region.layout.area
-            && !(self.place == Place::Inline && self.connection.piece_len(total as u64).is_some());
+            && !(self.place == BodyStorage::Inline
+                && self.connection.piece_len(total as u64).is_some());
         (is_small || may_lend && self.connection.link.is_some())
             && !self.connection.is_torn
-            && !matches!(self.place, Place::Area { direct: false })
+            && !matches!(self.place, BodyStorage::Area { direct: false })
             && self.connection.is_call_line_free()
     }
 
-    /// Copies a body from the call line's area into memory of our own.
+    /// Copies a body from the call line's area into private memory.
     fn keep_own(&mut self) {
         let connection = &mut *self.connection;
         connection.own.clear();
@@ -201,7 +201,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         {
             body.copy_to(bytes_of_mut(&mut connection.own));
         }
-        self.place = Place::Own;
+        self.place = BodyStorage::Own;
     }
 
     fn post_parts(
@@ -212,7 +212,8 @@ impl<'c, 'd> Draft<'c, 'd> {
     ) -> Result<Pending, CallError> {
         let fds = self.encoder.fds();
         if !fds.is_empty() {
-            // Descriptors whose message does not follow would be taken for the next one's.
+            // Descriptors without their message would be taken for the next message's, so the size
+            // is checked first.
             let items = self.encoder.items();
             let total = Gather::new(None, self.body_len, items, &[]).map(|gather| gather.total());
             if total.is_none_or(|total| total > self.connection.parts.request_max) {
@@ -224,7 +225,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         }
         header.fds = fds.len() as u8;
         let has_parts = !self.encoder.items().is_empty() || !self.encoder.grants().is_empty();
-        if self.place == Place::Inline && !has_parts {
+        if self.place == BodyStorage::Inline && !has_parts {
             return Ok(self.publish_inline(header));
         }
         header.op = self.op;
@@ -246,11 +247,11 @@ impl<'c, 'd> Draft<'c, 'd> {
         Pending { line: header.line, seq: header.seq }
     }
 
-    /// Passes body and items as they lie, within one address space.
+    /// Passes body and items by reference within one address space.
     fn lend(&mut self, header: &mut Header) -> bool {
         let Some(link) = &self.connection.link else { return false };
         let body = match self.place {
-            Place::Own => self.connection.own.as_ptr().cast(),
+            BodyStorage::Own => self.connection.own.as_ptr().cast(),
             _ => self.connection.words.as_ptr().cast(),
         };
         let items = self.encoder.items().iter().map(|item| (item.as_ptr(), item.len())).collect();
@@ -263,13 +264,13 @@ impl<'c, 'd> Draft<'c, 'd> {
 
     fn post_long(&mut self, header: Header, deadline: Deadline) -> Result<(), CallError> {
         let connection = &mut *self.connection;
-        // Taken out for the time being, so that the connection can be used while they are read.
+        // The buffers are taken out, so that the connection can be used while they are read.
         let own = core::mem::take(&mut connection.own);
         let words = *connection.words;
         let body = match self.place {
-            Place::Inline => Some(&bytes_of(&words)[..self.body_len]),
-            Place::Area { .. } => None,
-            Place::Own => bytes_of(&own).get(..self.body_len),
+            BodyStorage::Inline => Some(&bytes_of(&words)[..self.body_len]),
+            BodyStorage::Area { .. } => None,
+            BodyStorage::Own => bytes_of(&own).get(..self.body_len),
         };
         let gather = Gather::new(body, self.body_len, self.encoder.items(), self.encoder.grants());
         let max = connection.parts.request_max;
@@ -285,7 +286,7 @@ impl<'c, 'd> Draft<'c, 'd> {
     }
 }
 
-/// Publishes a long message: the first piece with its header, the others as slots become free.
+/// Publishes a long message: the first piece with the header, the others as slots become free.
 fn post_pieces(
     connection: &mut Connection,
     header: Header,
@@ -294,10 +295,10 @@ fn post_pieces(
     deadline: Deadline,
 ) -> Result<(), CallError> {
     let total = gather.total();
-    // A server on another processor can copy the first piece out while we copy the next one in; one
-    // on this processor would only take turns with us.
+    // A server on another processor can copy one piece out while this side copies the next one in;
+    // a server on this processor would only take turns.
     let overlaps = !connection.is_server_here();
-    // One-way messages overlap with each other as they are.
+    // One-way messages overlap with each other without being split.
     let may_split = header.kind == Kind::Call && gather.has_body() && !is_direct(header.seq);
     let piece_len = if may_split { connection.piece_len(total) } else { None };
     let (offset, area) = connection.piece_area(header.seq, piece_len);
@@ -324,30 +325,31 @@ fn post_pieces(
     Ok(())
 }
 
-/// Where a body of `body_len` bytes goes: aligned to 8, until the next message is begun or sent.
+/// Returns the place for a body of `body_len` bytes, aligned to 8 and valid until the next message
+/// is begun or sent.
 #[inline]
-pub(crate) fn place(connection: &mut Connection, body_len: usize) -> (Place, *mut u8) {
+pub(crate) fn place(connection: &mut Connection, body_len: usize) -> (BodyStorage, *mut u8) {
     if body_len <= INLINE_MAX {
-        (Place::Inline, connection.words.as_mut_ptr().cast::<u8>())
+        (BodyStorage::Inline, connection.words.as_mut_ptr().cast::<u8>())
     } else {
         long_place(connection, body_len)
     }
 }
 
-/// Where a body that does not fit a line goes: the area of the call line or of the next slot, if
-/// one is free.
+/// Returns the place for a body that does not fit a line: the area of the call line or of the next
+/// slot, if one is free.
 #[inline(never)]
-fn long_place(connection: &mut Connection, body_len: usize) -> (Place, *mut u8) {
+fn long_place(connection: &mut Connection, body_len: usize) -> (BodyStorage, *mut u8) {
     if connection.link.is_none() && !connection.is_torn {
         let direct = connection.is_call_line_free();
         let seq = if direct { DIRECT } else { next_seq(connection.seq) };
         if (direct || connection.has_room())
             && let Some(body) = connection.parts.region.request_area(seq).part(TABLE_LEN, body_len)
         {
-            return (Place::Area { direct }, body.as_ptr());
+            return (BodyStorage::Area { direct }, body.as_ptr());
         }
     }
     connection.own.clear();
     connection.own.resize(body_len.div_ceil(8), 0);
-    (Place::Own, connection.own.as_mut_ptr().cast())
+    (BodyStorage::Own, connection.own.as_mut_ptr().cast())
 }

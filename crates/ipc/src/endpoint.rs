@@ -1,9 +1,10 @@
-//! An endpoint: where a server is found, and the control thread that keeps its sockets.
+//! An endpoint: the listening socket of a server, and the control thread that owns the sockets.
 //!
 //! The control thread accepts, greets, reads control packets and notices death, for all clients of
-//! the endpoint; server threads never touch a socket while they wait. It holds no lock while it
-//! waits and waits for nobody: a client that greets slowly, or not at all, only occupies a place in
-//! [`Lobby`] until its time is up. Not here: the greeting (`greet`), the name's file (`guard`).
+//! the endpoint; server threads never touch a socket while they wait. The control thread holds no
+//! lock while it waits, and does not wait for single clients: a client that greets slowly, or not
+//! at all, only occupies a place in [`Lobby`] until its time limit. Not here: the greeting
+//! (`greet`), the name's file (`guard`).
 
 use crate::address::Address;
 use crate::fault;
@@ -14,12 +15,12 @@ use crate::lock::lock;
 use crate::options::ServerOptions;
 use crate::proxy::Proxies;
 use crate::server::Server;
-use crate::shared::{Control, LISTENER, SIGNAL, Shared};
+use crate::shared::{Control, LISTENER, Offered, SIGNAL, Shared};
 use crate::wait::Policy;
 use core::any::Any;
 use core::sync::atomic::Ordering;
 use rustix::event::epoll;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::sync::{Arc, Mutex};
@@ -27,10 +28,10 @@ use std::thread::JoinHandle;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// An endpoint could not be made.
+/// The reason why an endpoint could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Somebody listens there.
+    /// Another endpoint is served at this address.
     #[error("{0}: an endpoint with this name is already being served")]
     InUse(String),
     /// Not a listening socket of the right type.
@@ -41,8 +42,34 @@ pub enum BindError {
     System(String, Errno),
 }
 
-/// A served name. Dropping it ends it: no new clients; those there are told
-/// [`crate::Reason::Closed`].
+/// A socket that listens at an address and is not served yet: another process serves it, as an
+/// endpoint at [`Address::Descriptor`]. Dropping it removes its name.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    _guard: Option<Guard>,
+}
+
+impl Listener {
+    /// Listens at `address`.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn bind(address: Address) -> Result<Self, BindError> {
+        let name = address.to_string();
+        let (socket, guard) = listen(address, &name)?;
+        Ok(Self { socket, _guard: guard })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A served address. Dropping an endpoint ends it: there are no new clients, and present clients
+/// are disconnected with [`crate::Reason::Closed`].
 #[derive(Debug)]
 pub struct Endpoint {
     shared: Arc<Shared>,
@@ -52,16 +79,26 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Makes an endpoint at `address` and starts its control thread. Clients are taken at once, and
-    /// served as soon as there is a [`Server`].
+    /// Creates an endpoint at `address` and starts its control thread. Clients are accepted at
+    /// once, and served as soon as there is a [`Server`].
     ///
     /// # Errors
     /// [`BindError`].
     pub fn bind(address: Address, options: ServerOptions) -> Result<Self, BindError> {
-        Self::make(address, options, None)
+        let name = address.to_string();
+        Self::make(Some(listen(address, &name)?), name, options, None)
     }
 
-    /// As [`Self::bind`], for a server that receives descriptors of clients by other processes.
+    /// Creates an endpoint that nobody can find: its clients come by [`Self::offer`] only.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn unnamed(options: ServerOptions) -> Result<Self, BindError> {
+        Self::make(None, "an endpoint without a name".into(), options, None)
+    }
+
+    /// Creates an endpoint like [`Self::bind`], for a server that receives clients' descriptors
+    /// through other processes.
     ///
     /// # Errors
     /// [`BindError`].
@@ -70,17 +107,18 @@ impl Endpoint {
         options: ServerOptions,
         proxies: Arc<dyn Proxies>,
     ) -> Result<Self, BindError> {
-        Self::make(address, options, Some(proxies))
+        let name = address.to_string();
+        Self::make(Some(listen(address, &name)?), name, options, Some(proxies))
     }
 
     fn make(
-        address: Address,
+        listening: Option<(OwnedFd, Option<Guard>)>,
+        name: String,
         options: ServerOptions,
         proxies: Option<Arc<dyn Proxies>>,
     ) -> Result<Self, BindError> {
-        let name = address.to_string();
         let system = |error| BindError::System(name.clone(), error);
-        let (listener, guard) = listen(address, &name)?;
+        let (listener, guard) = listening.unzip();
         let control = Control {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system)?,
             listener,
@@ -89,7 +127,9 @@ impl Endpoint {
             offered: Mutex::default(),
             proxies,
         };
-        control.watch(&control.listener, LISTENER).map_err(system)?;
+        if let Some(listener) = control.listener() {
+            control.watch(listener, LISTENER).map_err(system)?;
+        }
         control.watch(&control.signal, SIGNAL).map_err(system)?;
         let shared = Shared::new(options);
         let control = Arc::new(control);
@@ -98,31 +138,32 @@ impl Endpoint {
             .name("sojourn-control".into())
             .spawn(move || lobby.run())
             .map_err(|_| system(Errno::AGAIN))?;
-        Ok(Self { shared, control, thread: Some(thread), _guard: guard })
+        Ok(Self { shared, control, thread: Some(thread), _guard: guard.flatten() })
     }
 
-    /// A handle for one more server thread. Clients are given to the thread that has the fewest.
+    /// Creates a handle for one more server thread. A new client is given to the thread that has
+    /// the fewest clients.
     pub fn server(&self) -> Server {
         let mailbox = Arc::new(ServerThread::new(self.shared.options.max_granted));
         lock(&self.shared.threads).push(Arc::clone(&mailbox));
-        // Clients that came before there was anybody to serve them.
+        // Clients may have come before there was a thread to serve them.
         let _ = self.control.signal();
         Server::new(mailbox, Policy::new(self.shared.options.wait))
     }
 
-    /// What threads and control thread share, for the C interface.
+    /// Returns the state that all threads share, for the C interface.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// What clients in this address space find with [`crate::Connection::local`]: the object that
-    /// generated stubs call directly, by reference.
+    /// Sets the object that clients in this address space get from [`crate::Connection::local`],
+    /// and that generated stubs call directly, by reference.
     pub fn set_local(&self, object: Arc<dyn Any + Send + Sync>) {
         *lock(&self.shared.local) = Some(object);
     }
 
-    /// A connected socket to this endpoint, to be handed to somebody as a descriptor: the
-    /// capability to call it. What connects over it is a client like any other.
+    /// Returns a connected socket to this endpoint, to be passed to another process as a capability
+    /// to call the endpoint. A client that connects over the socket is like any other.
     ///
     /// # Errors
     /// Those of socketpair(2).
@@ -130,11 +171,23 @@ impl Endpoint {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        // Nobody connected: who has it is told with the greeting.
+        // The holder of a socket pair's end is unknown, so the greeting's credentials identify the
+        // client.
         rustix::net::sockopt::set_socket_passcred(&ours, true)?;
-        lock(&self.control.offered).push(ours);
+        lock(&self.control.offered).push(Offered::Pair(ours));
         self.control.signal()?;
         Ok(theirs)
+    }
+
+    /// Takes over a client's socket that another process has accepted (accept(2)) in this
+    /// endpoint's place. The client's credentials are those that the kernel has for the socket.
+    ///
+    /// # Errors
+    /// Those of ioctl(2).
+    pub fn adopt(&self, accepted: OwnedFd) -> Result<(), Errno> {
+        rustix::io::ioctl_fionbio(&accepted, true)?;
+        lock(&self.control.offered).push(Offered::Accepted(accepted));
+        self.control.signal()
     }
 }
 
@@ -148,7 +201,7 @@ impl Drop for Endpoint {
     }
 }
 
-/// The listening socket for `address`, and the guard of its file.
+/// Returns the listening socket for `address` and the guard of its file.
 fn listen(address: Address, name: &str) -> Result<(OwnedFd, Option<Guard>), BindError> {
     let system = |error| BindError::System(name.into(), error);
     let socket_address = address.socket_address();
@@ -169,7 +222,8 @@ fn listen(address: Address, name: &str) -> Result<(OwnedFd, Option<Guard>), Bind
                 rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             };
             let socket = make().map_err(system)?;
-            // Until the guard knows the file: what guards of others remove meanwhile would be ours.
+            // The turn is held until the guard knows the file; otherwise the guard of an earlier
+            // endpoint could remove this one's file.
             let _turn = match &address {
                 Address::Path(path) => Some(Turn::take(path)),
                 _ => None,
@@ -181,7 +235,7 @@ fn listen(address: Address, name: &str) -> Result<(OwnedFd, Option<Guard>), Bind
                 && rustix::net::connect(make().map_err(system)?, &socket_address)
                     == Err(Errno::CONNREFUSED)
             {
-                // Its endpoint is dead and so was its guard: nobody listens, so nobody misses it.
+                // The file's endpoint and guard are dead, so the file can be removed.
                 let _ = std::fs::remove_file(path);
                 bound = rustix::net::bind(&socket, &socket_address);
             }
@@ -191,7 +245,8 @@ fn listen(address: Address, name: &str) -> Result<(OwnedFd, Option<Guard>), Bind
                 Err(error) => return Err(system(error)),
             }
             fault::point("server.bound");
-            // At once: to others a bound socket that does not listen looks like a dead one's.
+            // Listen at once, because a bound socket that does not listen looks like a dead
+            // endpoint's.
             rustix::net::listen(&socket, BACKLOG).map_err(system)?;
             fault::point("server.listening");
             let guard = match &address {

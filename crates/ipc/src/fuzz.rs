@@ -1,11 +1,10 @@
-//! Entry points for fuzzing: arbitrary bytes as the peer's half of a connection.
+//! Entry points for fuzzing: arbitrary bytes play the peer of a connection.
 //!
 //! The bytes are a little program whose steps write words into the region, publish messages that
-//! are almost right, send packets and let the honest side look. What must hold: no panic, no access
-//! outside the region (run it under a sanitizer), no wait without end, and every byte that a
-//! message shows can be read. Debug and fuzzing builds only; not a part of the interface of this
-//! crate. Used by `tests/fuzz_run.rs` (deterministic, in every test run) and
-//! `fuzz/fuzz_targets/ipc_*.rs`.
+//! are almost right, send packets and let the honest side look. The invariants: no panic, no access
+//! outside the region (run under a sanitizer), no endless wait, and every byte that a message shows
+//! can be read. Debug and fuzzing builds only; not a part of the interface of this crate. Used by
+//! `tests/fuzz_run.rs` (deterministic, in every test run) and `fuzz/fuzz_targets/ipc_*.rs`.
 
 use crate::connection::{Connection, Parts, Pending};
 use crate::control::{self, Received};
@@ -13,7 +12,7 @@ use crate::deadline::Deadline;
 use crate::grant::Memory;
 use crate::layout::{DIRECT, Layout, Region, next_seq};
 use crate::link::ServerThread;
-use crate::link::{Link, Terms};
+use crate::link::{ClientLink, Terms};
 use crate::rt::{ClientId, Credentials, Fault};
 use crate::server::Server;
 use crate::server::event::Event;
@@ -26,10 +25,10 @@ use rustix::net::{
 use sojourn_shm::{Access, Segment};
 use std::sync::Arc;
 
-/// Steps of one program at most.
+/// The largest number of steps of one program.
 const STEPS_MAX: usize = 64;
 
-/// The bytes of a program, taken from the front; zeros when there are no more.
+/// The bytes of a program, taken from the front; zeros after its end.
 struct Program<'b>(&'b [u8]);
 
 impl<'b> Program<'b> {
@@ -49,7 +48,7 @@ impl<'b> Program<'b> {
         u64::from_le_bytes(self.take())
     }
 
-    /// A number that is mostly small, sometimes anything.
+    /// Returns a number that is mostly small and sometimes arbitrary.
     fn size(&mut self) -> u64 {
         match self.byte() {
             255 => self.word(),
@@ -82,7 +81,7 @@ impl Peer {
             u64::from(seq) | u64::from(program.byte()) << 32 | u64::from(kind) << 48 | flags << 56;
         let mut meta = program.word();
         if what & 4 == 0 {
-            // Counts that may be right.
+            // Counts that may be valid.
             meta &= 0x0003_0000_0303_0f3f;
         }
         if seq & DIRECT != 0 {
@@ -118,7 +117,7 @@ impl Peer {
         }
     }
 
-    /// The table and the first bytes of an area, which may add up.
+    /// Writes a table and the first bytes of an area, whose lengths may be consistent.
     fn table(&mut self, program: &mut Program<'_>) {
         let which = program.byte();
         let mut table = Vec::new();
@@ -167,7 +166,7 @@ fn pair() -> Option<(OwnedFd, OwnedFd)> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()
 }
 
-/// Our region and socket, and the peer that has the others.
+/// Creates this side's region and socket, and the peer with the other ends.
 fn meet() -> Option<(Region, OwnedFd, Peer, Segment)> {
     let layout = Layout::new(4, 4096);
     let (segment, ours) = Region::create(layout).ok()?;
@@ -176,7 +175,7 @@ fn meet() -> Option<(Region, OwnedFd, Peer, Segment)> {
     Some((ours, socket, Peer { region, socket: theirs, call: DIRECT, seq: 0 }, segment))
 }
 
-/// A server's thread, whose one client does what `bytes` say.
+/// Runs a server's thread whose one client acts by `bytes`.
 pub fn request(bytes: &[u8]) {
     let Some((region, socket, mut peer, _segment)) = meet() else { return };
     let thread = Arc::new(ServerThread::new(1 << 20));
@@ -188,7 +187,7 @@ pub fn request(bytes: &[u8]) {
         items_in_place: bytes.first().is_some_and(|byte| byte & 1 == 1),
         same_space: false,
     };
-    let link = Arc::new(Link::new(terms, region, socket.into(), Arc::clone(&thread)));
+    let link = Arc::new(ClientLink::new(terms, region, socket.into(), Arc::clone(&thread)));
     let mut server = Server::new(Arc::clone(&thread), Policy::new(Wait::Park));
     thread.post(Note::Joined(Arc::clone(&link)));
     let mut program = Program(bytes);
@@ -208,7 +207,7 @@ pub fn request(bytes: &[u8]) {
     serve(&mut server, &mut kept);
 }
 
-/// Takes what there is and answers it, one way or another.
+/// Takes the waiting requests and answers them in various ways.
 fn serve(server: &mut Server, kept: &mut Vec<crate::ReplyToken>) {
     let mut reply = None;
     for _ in 0..8 {
@@ -249,7 +248,7 @@ fn serve(server: &mut Server, kept: &mut Vec<crate::ReplyToken>) {
     }
 }
 
-/// A client whose server does what `bytes` say.
+/// Runs a client whose server acts by `bytes`.
 pub fn reply(bytes: &[u8]) {
     let Some((region, socket, mut peer, _segment)) = meet() else { return };
     let mut connection = Connection::new(Parts {
@@ -285,7 +284,7 @@ pub fn reply(bytes: &[u8]) {
                 }
             }
             8..=10 => {
-                // An answer to something that was asked, mostly.
+                // The answer mostly belongs to an outstanding call.
                 let last = pending.last().map_or(0, |pending| pending.seq);
                 let seq = if program.byte() & 7 == 0 { program.word() as u32 } else { last };
                 peer.line(&mut program, seq, [6, 7, 6, 6], true);
@@ -320,7 +319,7 @@ fn read(reply: Option<crate::Reply<'_>>) {
     core::hint::black_box(sum);
 }
 
-/// Packets, as they come from a socket.
+/// Sends and receives packets over a socket.
 pub fn control(bytes: &[u8]) {
     let Some((ours, theirs)) = pair() else { return };
     let mut program = Program(bytes);
@@ -334,7 +333,7 @@ pub fn control(bytes: &[u8]) {
         if let Received::Packet { packet, fds, .. } = control::receive(ours.as_fd()) {
             assert!(fds.len() <= 2, "no more than were sent");
             let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-            // What was understood can be said again.
+            // A packet that was understood can be sent again.
             let _ = control::send(theirs.as_fd(), packet, &fds);
             if let Received::Packet { packet: again, .. } = control::receive(ours.as_fd()) {
                 assert_eq!(packet, again, "a packet is read as it is written");

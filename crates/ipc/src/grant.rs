@@ -1,11 +1,11 @@
 //! Memory that a client shares with a server beforehand and then passes by reference.
 //!
-//! A [`Memory`] is a sealed segment. Registered with a connection it gets a number; messages then
-//! carry (number, offset, length) and nothing is copied on the way. The right to look lasts as long
-//! as the request, unless the message grants it for longer ([`KEEP`]). Memory made read-only for
-//! others is so by seal: not even a hostile server can write it. What no seal can do is take a
-//! mapping back: after [`crate::Connection::unregister`] a hostile server may still look at memory
-//! it has mapped, so memory lent to one that is not trusted should be dropped then, not reused.
+//! A [`Memory`] is a sealed segment. A memory that is registered with a connection gets a number;
+//! messages then carry (number, offset, length) and no bytes are copied. The right to read lasts as
+//! long as the request, unless the message grants it for longer ([`KEEP`]). A seal makes memory
+//! read-only for others, so not even a hostile server can write it. No seal can take a mapping
+//! back: after [`crate::Connection::unregister`] a hostile server may still read memory that it has
+//! mapped, so memory lent to an untrusted server should be dropped, not reused.
 
 use sojourn_shm::{Access, Mapping, Segment, SegmentError, Span};
 
@@ -13,10 +13,10 @@ use sojourn_shm::{Access, Mapping, Segment, SegmentError, Span};
 pub const WRITE: u32 = 1;
 /// Flag of a grant: the receiver may keep it after the call returns.
 pub const KEEP: u32 = 2;
-/// Grants registered with one connection at most.
+/// The largest number of grants registered with one connection.
 pub(crate) const REGISTERED_MAX: usize = 64;
 
-/// Shareable memory of ours.
+/// Memory of this process that can be shared.
 #[derive(Debug)]
 pub struct Memory {
     pub(crate) segment: Segment,
@@ -25,7 +25,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// `len` zeroed bytes; `others` says what those may do with it whom it is lent to.
+    /// Creates `len` zeroed bytes; `others` is the access of the receivers.
     ///
     /// # Errors
     /// [`SegmentError::System`].
@@ -34,22 +34,23 @@ impl Memory {
         Ok(Self { segment, mapping, access: others })
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.mapping.len()
     }
 
-    /// Never: memory has at least one byte.
+    /// Returns false always, since memory has at least one byte.
     pub fn is_empty(&self) -> bool {
         self.mapping.is_empty()
     }
 
-    /// What others may do with it.
+    /// Returns the access of the receivers.
     pub fn others(&self) -> Access {
         self.access
     }
 
-    /// The span of `len` bytes at `offset`, to copy to and from; `None` if it is not within.
+    /// Returns the span of `len` bytes at `offset`, to copy to and from; `None` if it is not within
+    /// the memory.
     pub fn span(&self, offset: usize, len: usize) -> Option<Span<'_>> {
         self.mapping.span(offset, len)
     }
@@ -62,7 +63,8 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
-    /// The span a message refers to, if the grant allows what its flags ask for.
+    /// Returns the span to which a message refers, if the grant allows the access that the
+    /// reference's flags ask for.
     pub(crate) fn resolve(&self, reference: crate::rt::Grant) -> Option<Span<'_>> {
         if reference.flags & !(WRITE | KEEP) != 0 {
             return None;

@@ -1,10 +1,10 @@
-//! The control thread's work: accepting clients, greeting them, reading their packets.
+//! The work of the control thread: accepts clients, greets them, reads their packets.
 //!
 //! # Theory of operation
-//! A new socket waits in the lobby until its greeting comes or its time is up. The greeting says
-//! which version it speaks and what it would like; the answer gives it a region, or a reason why
-//! not. From then on the socket belongs to a link, and what comes over it is read by
-//! [`Link::drain`]. All sockets are in one epoll set; this thread waits nowhere else.
+//! A new socket waits in the lobby until its greeting comes or its time limit passes. The greeting
+//! gives the client's version and wishes; the answer carries a region, or the reason of a refusal.
+//! From then on the socket belongs to a link, and [`ClientLink::drain`] reads its packets. All
+//! sockets are in one epoll set; this thread waits nowhere else.
 
 use crate::ancillary;
 use crate::control::{self, GREETING, Packet, Received, Topic, WHOLE};
@@ -12,13 +12,13 @@ use crate::deadline::now_ns;
 use crate::fault;
 use crate::layout::{Layout, Region};
 use crate::link::ServerThread;
-use crate::link::{Link, Terms};
+use crate::link::{ClientLink, Terms};
 use crate::lock::lock;
 use crate::options::ServerOptions;
 use crate::proxy::ClientSocket;
-use crate::reason::Reason;
+use crate::rt::Reason;
 use crate::rt::{ClientId, Credentials};
-use crate::shared::{Control, LISTENER, LOBBY, SIGNAL, Shared};
+use crate::shared::{Control, LISTENER, LOBBY, Offered, SIGNAL, Shared};
 use crate::thread::Note;
 use core::sync::atomic::Ordering;
 use rustix::event::epoll::{self, Event};
@@ -29,11 +29,12 @@ use rustix::time::Timespec;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How long a client may take to greet.
+/// The time limit for a client's greeting.
 const GREET_NS: u64 = 5_000_000_000;
-/// Clients that may wait in the lobby; when it is full one makes room for the next.
+/// The number of clients that may wait in the lobby; when it is full, one of them is dismissed for
+/// the next.
 const LOBBY_MAX: usize = 256;
-/// How long to leave the listener alone when descriptors have run out.
+/// The pause of accepting when descriptors have run out.
 const PAUSE_NS: u64 = 100_000_000;
 
 /// A socket that has not greeted yet.
@@ -41,9 +42,10 @@ const PAUSE_NS: u64 = 100_000_000;
 struct Guest {
     socket: ClientSocket,
     until_ns: u64,
-    /// Who connected; of an offered socket, who offered it.
+    /// The user that connected, or, for an offered socket, the user that offered it.
     uid: u32,
-    /// Made by [`crate::Endpoint::offer`]: its greeting says who it is.
+    /// True if [`crate::Endpoint::offer`] made the socket: the greeting's credentials then identify
+    /// the client.
     is_offered: bool,
 }
 
@@ -61,9 +63,9 @@ pub(crate) struct Lobby {
     control: Arc<Control>,
     guests: HashMap<u64, Guest>,
     next_guest: u64,
-    /// Greeted while there was no server thread.
+    /// Clients that greeted while there was no server thread.
     waiting: Vec<Greeted>,
-    /// The listener is left alone until then.
+    /// The end of a pause of accepting.
     paused_until_ns: Option<u64>,
     is_over: bool,
 }
@@ -125,8 +127,11 @@ impl Lobby {
     fn signal(&mut self) {
         self.control.clear_signal();
         self.is_over = self.shared.is_closing();
-        for socket in self.control.take_offered() {
-            self.enter(socket, true);
+        for offered in self.control.take_offered() {
+            match offered {
+                Offered::Pair(socket) => self.enter(socket, true),
+                Offered::Accepted(socket) => self.enter(socket, false),
+            }
         }
         if !lock(&self.shared.threads).is_empty() {
             for greeted in core::mem::take(&mut self.waiting) {
@@ -136,21 +141,25 @@ impl Lobby {
     }
 
     fn accept(&mut self) {
-        // So many at a time, so that those who are here have their turn.
+        let control = Arc::clone(&self.control);
+        let Some(listener) = control.listener() else { return };
+        // The number of clients accepted at a time is limited, so that present clients have their
+        // turn.
         for _ in 0..LOBBY_MAX {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match rustix::net::accept_with(self.control.listener(), flags) {
+            match rustix::net::accept_with(listener, flags) {
                 Ok(socket) => self.enter(socket, false),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(Errno::AGAIN) => return,
-                // Out of descriptors or memory: clients wait in the backlog until some are free.
-                Err(_) => return self.pause(),
+                // The process is out of descriptors or memory: clients wait in the backlog until
+                // some are free.
+                Err(_) => return self.pause(listener),
             }
         }
     }
 
-    fn pause(&mut self) {
-        let _ = epoll::delete(&self.control.epoll, self.control.listener());
+    fn pause(&mut self, listener: &OwnedFd) {
+        let _ = epoll::delete(&self.control.epoll, listener);
         self.paused_until_ns = Some(now_ns() + PAUSE_NS);
     }
 
@@ -159,7 +168,7 @@ impl Lobby {
             self.make_room();
         }
         let uid = ancillary::peer(socket.as_fd()).map_or(u32::MAX, |who| who.uid);
-        // An offered one was made here, for whom the server chooses.
+        // An offered socket was made by the server itself, so no proxy shares it.
         let shared = match self.control.proxies.as_ref().filter(|_| !is_offered) {
             Some(proxies) => proxies.share(socket, uid),
             None => Some(socket.into()),
@@ -173,8 +182,8 @@ impl Lobby {
         }
     }
 
-    /// Lets the guest go that has waited longest, of the user that has most of them: who greets
-    /// does so at once, and a crowd of one user does not drive out another's.
+    /// Dismisses the guest that has waited longest among those of the user that has most guests.
+    /// Honest clients greet at once, and many sockets of one user do not displace another user's.
     fn make_room(&mut self) {
         let mut crowds: HashMap<u32, usize> = HashMap::new();
         for guest in self.guests.values() {
@@ -202,11 +211,14 @@ impl Lobby {
         }
         if self.paused_until_ns.is_some_and(|until| until <= now) {
             self.paused_until_ns = None;
-            let _ = self.control.watch(self.control.listener(), LISTENER);
+            if let Some(listener) = self.control.listener() {
+                let _ = self.control.watch(listener, LISTENER);
+            }
         }
     }
 
-    /// A socket that a proxy shares would be told of for as long as that has it.
+    /// Removes the socket from the epoll set explicitly, because a socket that a proxy shares stays
+    /// in the set while the proxy has it (epoll(7)).
     fn dismiss(&self, guest: &Guest) {
         let _ = epoll::delete(&self.control.epoll, &guest.socket);
     }
@@ -252,8 +264,7 @@ impl Lobby {
         }
     }
 
-    /// Whether a user has as many clients as one may: those who are served and those who wait for
-    /// it.
+    /// Returns true if a user has as many clients as allowed, counting served and waiting ones.
     fn has_too_many(&self, uid: u32) -> bool {
         let is_theirs = |who: &Credentials| who.uid == uid;
         let links = lock(&self.shared.links);
@@ -265,7 +276,8 @@ impl Lobby {
         }
         drop(links);
         theirs += self.waiting.iter().filter(|guest| is_theirs(&guest.credentials)).count();
-        let own = rustix::process::geteuid().as_raw();
+        let process_user = || rustix::process::geteuid().as_raw();
+        let own = self.shared.options.own_user.unwrap_or_else(process_user);
         self.shared.options.is_full_for(uid, own, (theirs, all))
     }
 
@@ -283,7 +295,7 @@ impl Lobby {
         link.thread.post(Note::Joined(Arc::clone(&link)));
         if link.thread.is_closed.load(Ordering::Acquire) {
             link.end(Reason::Closed);
-            // Nobody reads these notes any more, and one of them holds the link.
+            // The thread does not read these notes any more, and one of them holds the link.
             while link.thread.take().is_some() {}
         }
     }
@@ -294,7 +306,7 @@ impl Lobby {
         threads.iter().min_by_key(|thread| thread.clients.load(Ordering::Relaxed)).cloned()
     }
 
-    /// An index nobody uses, with its next generation.
+    /// Returns an unused index with its next generation.
     fn free_index(&self) -> Option<ClientId> {
         let mut links = lock(&self.shared.links);
         let index = match links.iter().position(|slot| slot.link.is_none()) {
@@ -311,13 +323,13 @@ impl Lobby {
         Some(ClientId { index: index as u32, generation: slot.generation })
     }
 
-    /// Makes the link and greets back. On failure the socket is returned with the reason.
+    /// Creates the link and sends the welcome. On failure the socket is returned with the reason.
     fn link(
         &self,
         greeted: Greeted,
         id: ClientId,
         thread: Arc<ServerThread>,
-    ) -> Result<Arc<Link>, (ClientSocket, Reason)> {
+    ) -> Result<Arc<ClientLink>, (ClientSocket, Reason)> {
         let options = &self.shared.options;
         let Greeted { socket, hello, credentials } = greeted;
         let layout = layout(options, hello);
@@ -332,8 +344,8 @@ impl Lobby {
         welcome.d = self.shared.id;
         let terms = Terms {
             id,
-            // A number that has come again lets nobody in: what such a client does is found in this
-            // process's memory, not told.
+            // A reused process number gives a client no access: direct calls use objects in this
+            // process's memory, which another process cannot reach.
             same_space: credentials.pid.cast_unsigned() == std::process::id(),
             credentials,
             reply_max: hello.c,
@@ -344,25 +356,26 @@ impl Lobby {
         if self.control.watch(&socket, key).is_err() {
             return Err((socket, Reason::NoResources));
         }
-        let link = Arc::new(Link::new(terms, region, socket, thread));
+        let link = Arc::new(ClientLink::new(terms, region, socket, thread));
         fault::point("server.region");
-        // Before the client hears of it: one in this address space looks its link up at once.
+        // The link is entered before the welcome is sent, because a client in this address space
+        // looks it up at once.
         self.set_link(id, Some(Arc::clone(&link)));
         if control::send(link.socket.as_fd(), welcome, &[segment.as_fd()]).is_err() {
-            // The client hung up, or the kernel has no room for a descriptor; the socket says
-            // which.
+            // The client hung up, or the kernel has no room for a descriptor; the socket shows the
+            // former.
             link.end(Reason::NoResources);
         }
         Ok(link)
     }
 
-    fn set_link(&self, id: ClientId, link: Option<Arc<Link>>) {
+    fn set_link(&self, id: ClientId, link: Option<Arc<ClientLink>>) {
         if let Some(slot) = lock(&self.shared.links).get_mut(id.index as usize) {
             slot.link = link;
         }
     }
 
-    /// Something came over a client's socket, or it hung up.
+    /// Handles packets on a client's socket, or its hang-up.
     fn packet(&mut self, id: ClientId) {
         let Some(link) = self.shared.link(id) else { return };
         link.drain();
@@ -387,7 +400,7 @@ impl Lobby {
     }
 }
 
-/// What the client wants, within what the server allows.
+/// Returns the layout for the client's wishes, within the server's limits.
 fn layout(options: &ServerOptions, hello: Packet) -> Layout {
     let inflight = match hello.b as u32 {
         0 => options.max_inflight,

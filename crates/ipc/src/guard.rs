@@ -5,9 +5,9 @@
 //! ends.
 //!
 //! The file is removed only if it is still the same one (device, inode, time of birth). Linux
-//! cannot compare and remove in one step, so whoever binds or removes holds a lock meanwhile
-//! ([`Turn`]): between a guard's look and its deed no next endpoint can put its own file there. Not
-//! here: binding; see `listen`.
+//! cannot compare and remove in one step, so binding and removing hold a lock ([`Turn`]): between a
+//! guard's comparison and its removal no other endpoint can put its own file there. Not here:
+//! binding (`endpoint`).
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat, stat};
@@ -19,10 +19,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Removes the file `$1` at the end of the pipe if it is still the one that was bound (device,
-/// inode, time of birth), unless a line comes first: then the endpoint has removed it itself. In
-/// its turn ([`Turn`]), where there is a flock(1).
+/// inode, time of birth), unless a line comes first: then the endpoint has removed the file itself.
+/// The shell takes its turn ([`Turn`]) if there is a flock(1).
 ///
-/// The shell forks and ends at once: the guard is nobody's child that a program could stumble over.
+/// The shell forks and ends at once, so that the guard is not a child that the program's wait(2)
+/// could return.
 const SCRIPT: &str = r#"exec 3<&0
 identity() { stat -c %d:%i:%w -- "$1"; }
 bound=$(identity "$1")
@@ -30,17 +31,17 @@ folder="${1%/*}/"
 turn() { [ -r "$folder" ] && command -v flock >/dev/null && exec 4<"$folder" && flock -w 5 4; }
 ( read -r _ <&3 || { turn; [ "$(identity "$1")" = "$bound" ] && rm -f -- "$1"; } ) &"#;
 
-/// How long another's turn is waited for. Who may read the folder can hold the lock for ever, so
-/// after this the work is done without.
+/// The time limit for another's turn. Every process that may read the folder can hold the lock for
+/// ever, so after this time the work is done without the lock.
 const TURN_WAIT: Duration = Duration::from_secs(2);
 
-/// The turn to change what is at a path: an exclusive flock(2) of the folder, which leaves no file
+/// The turn to change the file at a path: an exclusive flock(2) of the folder, which leaves no file
 /// behind.
 #[derive(Debug)]
 pub(crate) struct Turn(Option<OwnedFd>);
 
 impl Turn {
-    /// Waits for it, but not for ever.
+    /// Waits for the turn, at most [`TURN_WAIT`].
     pub(crate) fn take(path: &Path) -> Self {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -62,7 +63,8 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(folder) = &self.0 {
-            // Not by closing: a child that another thread has just forked may have it open, too.
+            // The lock is released explicitly, because a child that another thread has just forked
+            // may keep the description open.
             let _ = flock(folder, FlockOperation::Unlock);
         }
     }
@@ -73,16 +75,17 @@ impl Drop for Turn {
 pub(crate) struct Guard {
     path: PathBuf,
     identity: (u64, u64),
-    /// Its closing, or a line, is what the guard waits for.
+    /// The guard waits for a line on this socket or for its closing.
     pipe: Option<OwnedFd>,
 }
 
 impl Guard {
-    /// Watches over the socket just bound at `path`, in the turn in which it was bound. Where no
-    /// shell can be started the file is still removed at an orderly end, and replaced by the next
-    /// endpoint after any other.
+    /// Starts the guard of the socket just bound at `path`, in the turn in which it was bound. If
+    /// no shell can be started, the file is still removed at an orderly end, and replaced by the
+    /// next endpoint after any other end.
     pub(crate) fn new(path: &Path) -> Self {
-        // The shell has another working directory than we may have by then.
+        // The shell's working directory may differ from the program's, so the path is made
+        // absolute.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
         let identity = identity(&path).unwrap_or_default();
         let pipe = spawn(&path);
@@ -96,7 +99,8 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 fn spawn(path: &Path) -> Option<OwnedFd> {
-    // Sockets, not a pipe: writing to one whose reader was killed must not raise a signal.
+    // Sockets are used instead of a pipe, because a write to a killed reader must not raise
+    // `SIGPIPE`.
     let (reader, writer) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).ok()?;
     let mut command = Command::new("/bin/sh");
@@ -112,13 +116,13 @@ fn spawn(path: &Path) -> Option<OwnedFd> {
     // SAFETY: setsid is async-signal-safe and touches no memory of ours.
     unsafe {
         command.pre_exec(|| {
-            // Out of the endpoint's process group, so that a signal to all of it spares the guard.
+            // A new session, so that a signal to the endpoint's process group spares the guard.
             let _ = rustix::process::setsid();
             Ok(())
         });
     }
     let mut shell = command.spawn().ok()?;
-    // A program that ignores SIGCHLD gets no status; the shell has ended all the same.
+    // A program that ignores SIGCHLD gets no status (wait(2)), but the shell has ended.
     let _ = shell.wait();
     Some(writer)
 }
@@ -132,7 +136,7 @@ impl Drop for Guard {
             }
         }
         if let Some(pipe) = &self.pipe {
-            // The shell is asleep in a read, so there is room for a byte.
+            // The shell sleeps in a read, so there is room for a byte.
             let _ = send(pipe, b"\n", SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
     }

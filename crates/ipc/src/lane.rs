@@ -1,32 +1,32 @@
 //! Reading one client's requests: the receiving half of the request ring.
 //!
 //! # Theory of operation
-//! A short call comes on the *call line*, where its answer goes as well: one cache line that
-//! travels to and fro. Everything else, and calls while one is outstanding there, comes in slots in
-//! order, each with the next sequence number. A call on the call line says after which slot's
-//! request it was published, so all requests are taken in the order in which they were made. A lane
-//! looks at the tag of the slot that is next. Either it still carries what was there before
-//! (nothing new), or the next number (a request), or something else: then the client breaks the
-//! rules and is disconnected. A request is copied out of the slot and the slot is given back,
-//! before anyone looks at its content. Requests larger than an area come in several slots and are
-//! put together here, while other lanes are served: a lane never waits. Not here: which lane is
-//! looked at when; see `server`.
+//! A short call comes on the *call line*, which also carries its answer: one cache line that
+//! travels in both directions. All other requests, and calls while one is outstanding on the call
+//! line, come in slots in order, each with the next sequence number. A call on the call line names
+//! the slot's request after which it was published, so all requests are taken in the order in which
+//! they were made. A lane looks at the tag of the next slot. The tag has either the old number
+//! (nothing new), or the next number (a request), or another one: then the client breaks the
+//! protocol and is disconnected. A request is copied out of the slot and the slot is given back
+//! before the request's contents are interpreted. Requests larger than an area come in several
+//! slots and are put together here, while other lanes are served: a lane never waits. Not here: the
+//! order in which lanes are looked at (`server`).
 
 use crate::fault;
 use crate::layout::{
     BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, is_call, is_direct,
     next_seq, tag_seq,
 };
-use crate::link::{Begun, Link, LocalRequest};
+use crate::link::{Begun, ClientLink, LocalRequest};
 use crate::lock::lock;
 use crate::message::{Incoming, bytes_of_mut};
-use crate::reason::Reason;
 use crate::reply::{publish_consumed, send_more};
+use crate::rt::Reason;
 use sojourn_shm::ring::{self, Expected, Next};
 use sojourn_shm::{Line, Ordering, Span};
 use std::sync::Arc;
 
-/// A message of which only some pieces have come.
+/// A message whose pieces have not all come.
 #[derive(Debug)]
 struct Assembly {
     header: Header,
@@ -36,43 +36,43 @@ struct Assembly {
     filled: usize,
 }
 
-/// What a look at a lane gave.
+/// The result of a look at a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Nothing new.
     Nothing,
-    /// Something was taken, but no whole message yet.
+    /// A piece was taken, but no message is complete yet.
     Progress,
     /// A message lies in the [`Incoming`].
     Message,
 }
 
-/// One client, as the thread that serves it sees it.
+/// One client's state in the thread that serves it.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    pub(crate) link: Arc<Link>,
+    pub(crate) link: Arc<ClientLink>,
     /// A spare reference for the next token, so that counting it costs nothing.
-    pub(crate) spare: Option<Arc<Link>>,
-    /// Sequence number expected next on the call line, and in the slots; the first is 1.
+    pub(crate) spare: Option<Arc<ClientLink>>,
+    /// The next expected sequence numbers on the call line and in the slots; the first is 1.
     call: u32,
     seq: u32,
-    /// Tag of an empty slot has this number: none in the first round.
+    /// True in the first round of the slots, in which empty slots have tag 0.
     is_first_round: bool,
     assembly: Option<Assembly>,
-    /// The slot whose message's items are being looked at in its area: not given back yet.
+    /// The slot whose message's items are being read in its area, so that it is not given back yet.
     held: Option<u32>,
-    /// Processor the client was last seen on.
+    /// The processor on which the client was last seen.
     pub(crate) cpu: u16,
-    /// Times the thread went to sleep since this lane had anything.
+    /// The number of sleeps of the thread since this lane's last request.
     pub(crate) idle: u32,
-    /// Times this lane woke the thread for nothing, in a row.
+    /// The number of needless wake-ups by this lane in a row.
     pub(crate) false_rings: u32,
-    /// Looks since the client died.
+    /// The number of looks since the client died.
     pub(crate) last_words: u32,
 }
 
 impl Lane {
-    pub(crate) fn new(link: Arc<Link>) -> Self {
+    pub(crate) fn new(link: Arc<ClientLink>) -> Self {
         Self {
             spare: Some(Arc::clone(&link)),
             link,
@@ -88,13 +88,13 @@ impl Lane {
         }
     }
 
-    /// A reference to the link for a token.
+    /// Returns a reference to the link for a token.
     #[inline(always)]
-    pub(crate) fn lend(&mut self) -> Arc<Link> {
+    pub(crate) fn lend(&mut self) -> Arc<ClientLink> {
         self.spare.take().unwrap_or_else(|| Arc::clone(&self.link))
     }
 
-    /// Whether there is something new in the region: three loads.
+    /// Returns true if the region has a new message; costs three loads.
     #[inline(always)]
     pub(crate) fn has_something(&self) -> bool {
         let region = &self.link.region;
@@ -103,10 +103,10 @@ impl Lane {
             || region.to_server().load(Ordering::Relaxed) != 0
     }
 
-    /// Takes what comes next, if there is anything.
+    /// Takes the next request or piece, if there is one.
     ///
     /// # Errors
-    /// The rule that the client broke.
+    /// The [`Reason`] if the client broke the protocol.
     #[inline(always)]
     pub(crate) fn look(&mut self, incoming: &mut Incoming) -> Result<Look, Reason> {
         let expected = Expected {
@@ -149,14 +149,14 @@ impl Lane {
         Ok(look)
     }
 
-    /// Gives back the slot of a message whose items were looked at where they lay.
+    /// Gives back the slot of a message whose items were read in place.
     pub(crate) fn release(&mut self) {
         if let Some(seq) = self.held.take() {
             publish_consumed(&self.link, seq);
         }
     }
 
-    /// The client does something.
+    /// Notes that the client is active on processor `cpu`.
     #[inline(always)]
     fn saw(&mut self, cpu: u16) {
         self.link.forgive();
@@ -177,7 +177,7 @@ impl Lane {
                     self.link.end_call(assembly.header.line);
                 }
                 if assembly.header.fds > 0 {
-                    // They came before the request; nobody will ask for them now.
+                    // The abandoned request's descriptors came before it and are dropped.
                     drop(self.link.take_fds(assembly.header.seq));
                 }
                 Look::Progress
@@ -259,7 +259,8 @@ impl Lane {
             return Err(Reason::BadLength);
         }
         let words = usize::try_from(total.div_ceil(8)).map_err(|_| Reason::BadLength)?;
-        // Only what is missing is cleared: the buffer goes from one message to the next.
+        // The buffer is reused from message to message, so only the missing words are allocated and
+        // cleared.
         let mut stream = core::mem::take(&mut incoming.spare);
         if stream.try_reserve_exact(words.saturating_sub(stream.len())).is_err() {
             return Err(Reason::NoResources);
@@ -288,7 +289,7 @@ impl Lane {
         }
         let sizes = (assembly.total, assembly.body_len);
         let loaded = incoming.load_stream(assembly.header, &mut assembly.stream, sizes);
-        // The buffer of the message before, for the next one that comes in pieces.
+        // The buffer of the message before is kept for the next message in pieces.
         incoming.spare = assembly.stream;
         loaded.map(|()| Look::Message).ok_or(Reason::BadLength)
     }
@@ -315,15 +316,16 @@ impl Lane {
     }
 }
 
-/// The part of an area that holds the next piece of a message of which `left` bytes are missing:
-/// not more than those, and not nothing. A length of 0 stands for as much as there can be.
+/// Returns the part of an area with the next piece of a message of which `left` bytes are missing;
+/// `None` if the piece is empty or longer than that. A length of 0 stands for the largest possible
+/// length.
 fn piece(area: Span<'_>, offset: u64, len: u64, left: u64) -> Option<Span<'_>> {
     let len = if len == 0 { left.min(area.len() as u64) } else { len };
     let part = area.part(usize::try_from(offset).ok()?, usize::try_from(len).ok()?)?;
     (len <= left && len > 0).then_some(part)
 }
 
-/// The header in `line`, whose tag was just loaded.
+/// Returns the header in `line`, whose tag was just loaded.
 #[inline(always)]
 fn header(tag: u64, line: &Line) -> Result<Header, Reason> {
     let mut meta = [0];
@@ -331,5 +333,5 @@ fn header(tag: u64, line: &Line) -> Result<Header, Reason> {
     Header::unpack(tag, meta[0]).ok_or(Reason::BadHeader)
 }
 
-/// Words of a line that a lane copies at most; a check that the line is long enough.
+/// Checks that a line has room for the words that a lane copies.
 const _: () = assert!(INLINE_WORDS + 2 == sojourn_shm::LINE_WORDS);

@@ -1,10 +1,11 @@
-//! The shared region of one connection: where everything lies, and how a message's header is
-//! packed.
+//! The shared region of one connection: its layout, and the packing of message headers.
 //!
 //! `docs/understand/ipc.md` draws it. Both sides compute the layout from two numbers that the
-//! server chose and told over the control socket; nothing about the layout is ever read from the
-//! region itself. Not here: who writes what when; see `connection` (client) and `lane` (server).
+//! server chose and sent over the control socket; nothing about the layout is read from the region
+//! itself. Not here: the protocol of writing and reading (`connection` for the client, `lane` for
+//! the server).
 
+use crate::rt::gather::TABLE_LEN;
 use crate::rt::{FDS_MAX, GRANTS_MAX, ITEMS_MAX};
 use core::ptr::NonNull;
 pub(crate) use sojourn_shm::ring::{DIRECT, distance, is_answer, is_call, next_seq, tag_seq};
@@ -14,12 +15,10 @@ use sojourn_shm::{Access, AtomicU32, AtomicU64, Line, Mapping, Segment, SegmentE
 pub const INLINE_MAX: usize = INLINE_WORDS * 8;
 /// Words of a line that carry an inline body: all but tag and meta word.
 pub(crate) const INLINE_WORDS: usize = 14;
-/// Outstanding calls of a connection at most.
+/// The largest number of outstanding calls of a connection.
 pub(crate) const INFLIGHT_MAX: u32 = 64;
 /// The reply line that carries requests as well: see [`is_direct`].
 pub(crate) const CALL_LINE: u8 = 0;
-/// Bytes at the start of a long message: the lengths of its items, then its grants.
-pub(crate) const TABLE_LEN: usize = ITEMS_MAX * 8 + GRANTS_MAX * 24;
 
 const CONSUMED: usize = 128;
 const REASON: usize = 192;
@@ -42,14 +41,14 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The layout for `inflight` calls and messages of `payload` bytes in one piece.
+    /// Returns the layout for `inflight` calls and messages of `payload` bytes in one piece.
     pub(crate) fn new(inflight: u32, payload: u64) -> Self {
         let slots = inflight.clamp(1, INFLIGHT_MAX).next_power_of_two();
         let payload = usize::try_from(payload).unwrap_or(usize::MAX).clamp(PAGE, 1 << 30);
         Self { slots, area: (payload + TABLE_LEN).next_multiple_of(PAGE) }
     }
 
-    /// Whether a peer's numbers are ones that [`Layout::new`] can give.
+    /// Returns true if [`Layout::new`] can return a peer's numbers.
     pub(crate) fn is_sound(self) -> bool {
         self.slots.is_power_of_two()
             && self.slots <= INFLIGHT_MAX
@@ -57,7 +56,7 @@ impl Layout {
             && (PAGE..=(1 << 30) + PAGE).contains(&self.area)
     }
 
-    /// Reply lines: the call line and one for each slot.
+    /// Returns the number of reply lines: the call line and one for each slot.
     pub(crate) fn lines(self) -> u32 {
         self.slots + 1
     }
@@ -67,7 +66,7 @@ impl Layout {
         (LINES + lines as usize * LINE).next_multiple_of(PAGE)
     }
 
-    /// Bytes of the region.
+    /// Returns the size of the region in bytes.
     pub(crate) fn len(self) -> usize {
         self.areas() + 2 * self.lines() as usize * self.area
     }
@@ -88,7 +87,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Makes a region for a new client.
+    /// Creates a region for a new client.
     pub(crate) fn create(layout: Layout) -> Result<(Segment, Self), SegmentError> {
         let (segment, mapping) = Segment::create("sojourn-ipc", layout.len(), Access::ReadWrite)?;
         Ok((segment, Self::over(mapping, layout)?))
@@ -115,19 +114,21 @@ impl Region {
         unsafe { self.base.add(offset).cast::<T>().as_ref() }
     }
 
-    /// The line of request `seq`: the call line for calls that go there, else its slot's.
+    /// Returns the line of request `seq`: the call line for numbers with [`DIRECT`], otherwise its
+    /// slot's.
     #[inline(always)]
     pub(crate) fn request(&self, seq: u32) -> &Line {
         if is_direct(seq) { self.reply(CALL_LINE) } else { self.slot(seq) }
     }
 
-    /// The line of the slot that request `seq` uses.
+    /// Returns the line of the slot that request `seq` uses.
     #[inline(always)]
     pub(crate) fn slot(&self, seq: u32) -> &Line {
         self.at(LINES + self.slot_number(seq) * LINE)
     }
 
-    /// Reply line `line`, which must be below `layout.lines()`; others are taken for the call line.
+    /// Returns reply line `line`, which must be below `layout.lines()`; other numbers give the call
+    /// line.
     #[inline(always)]
     pub(crate) fn reply(&self, line: u8) -> &Line {
         self.at(LINES + (self.layout.slots as usize + self.line_number(line)) * LINE)
@@ -143,18 +144,18 @@ impl Region {
         if u32::from(line) < self.layout.lines() { line as usize } else { 0 }
     }
 
-    /// Message area of request `seq`.
+    /// Returns the message area of request `seq`.
     pub(crate) fn request_area(&self, seq: u32) -> Span<'_> {
         let last = self.layout.slots as usize;
         self.area(if is_direct(seq) { last } else { self.slot_number(seq) })
     }
 
-    /// Message area of reply line `line`.
+    /// Returns the message area of reply line `line`.
     pub(crate) fn reply_area(&self, line: u8) -> Span<'_> {
         self.area(self.layout.lines() as usize + self.line_number(line))
     }
 
-    /// Writes anywhere.
+    /// Writes bytes anywhere, for tests and fuzzing.
     #[cfg(any(debug_assertions, fuzzing))]
     pub(crate) fn poke(&self, at: usize, bytes: &[u8]) {
         if let Some(span) = self.mapping.span(at, bytes.len()) {
@@ -164,47 +165,47 @@ impl Region {
 
     fn area(&self, number: usize) -> Span<'_> {
         let offset = self.layout.areas() + number * self.layout.area;
-        // The span exists by construction; an empty one would only make copies stop short.
+        // The span exists by construction; an empty one would only shorten copies.
         self.mapping
             .span(offset, self.layout.area)
             .unwrap_or_else(|| unreachable_span(&self.mapping))
     }
 
-    /// How many request slots the server has taken, ever (wrapping).
+    /// Returns the count of request slots that the server has taken (wrapping).
     #[inline(always)]
     pub(crate) fn consumed(&self) -> &AtomicU32 {
         self.at(CONSUMED)
     }
 
-    /// Why the server disconnected us; 0 while it has not.
+    /// Returns the reason why the server disconnected the client; 0 while it has not.
     pub(crate) fn reason(&self) -> &AtomicU32 {
         self.at(REASON)
     }
 
-    /// The bell on which the server sleeps.
+    /// Returns the bell on which the server sleeps.
     #[inline(always)]
     pub(crate) fn server_bell(&self) -> &AtomicU32 {
         self.at(SERVER_BELL)
     }
 
-    /// The bell on which the client sleeps.
+    /// Returns the bell on which the client sleeps.
     #[inline(always)]
     pub(crate) fn client_bell(&self) -> &AtomicU32 {
         self.at(CLIENT_BELL)
     }
 
-    /// The value of `consumed` for which a client that waits for room wants to be woken.
+    /// Returns the value of `consumed` at which a client that waits for room wants to be woken.
     pub(crate) fn want(&self) -> &AtomicU32 {
         self.at(WANT)
     }
 
-    /// Notification bits from client to server.
+    /// Returns the notification bits from client to server.
     #[inline(always)]
     pub(crate) fn to_server(&self) -> &AtomicU64 {
         self.at(TO_SERVER)
     }
 
-    /// Notification bits from server to client.
+    /// Returns the notification bits from server to client.
     #[inline(always)]
     pub(crate) fn to_client(&self) -> &AtomicU64 {
         self.at(TO_CLIENT)
@@ -219,7 +220,7 @@ fn unreachable_span(mapping: &Mapping) -> Span<'_> {
     }
 }
 
-/// What a line carries.
+/// The kind of message in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -229,9 +230,9 @@ pub(crate) enum Kind {
     Send = 2,
     /// More bytes of the request before.
     Chunk = 3,
-    /// Client: the next part of a long answer, please.
+    /// Client: asks for the next part of a long answer.
     More = 4,
-    /// The client gives up a request of which some pieces are missing.
+    /// The client abandons a request whose pieces are not all sent.
     Abandon = 5,
     /// Answer (the first or only part, or a later one).
     Result = 6,
@@ -262,7 +263,7 @@ pub(crate) const LONG: u8 = 1;
 /// The payload is the sender's own memory: both ends share one address space.
 pub(crate) const BY_REFERENCE: u8 = 2;
 
-/// Where the sender's processor is in a meta word.
+/// The position of the sender's processor in a meta word.
 pub(crate) const CPU_SHIFT: u32 = 32;
 
 /// Header of a line: tag word and meta word, unpacked.
@@ -274,18 +275,18 @@ pub(crate) struct Header {
     pub(crate) flags: u8,
     /// Bytes of an inline body.
     pub(crate) len: u8,
-    /// Reply line that the answer goes to.
+    /// Reply line for the answer.
     pub(crate) line: u8,
     pub(crate) fds: u8,
     pub(crate) items: u8,
-    /// Processor on which the sender ran, plus one; 0 unknown.
+    /// Processor on which the sender ran, plus one; 0 if it is unknown.
     pub(crate) cpu: u16,
     pub(crate) grants: u8,
     /// On the call line: low byte of the number of the last request published in a slot before it.
     pub(crate) after: u8,
 }
 
-/// Whether request `seq` travels on the call line.
+/// Returns true if request `seq` travels on the call line.
 #[inline(always)]
 pub(crate) fn is_direct(seq: u32) -> bool {
     seq & DIRECT != 0
@@ -311,7 +312,7 @@ impl Header {
             | u64::from(self.after) << 56
     }
 
-    /// Unpacks and checks what can be checked without knowing the connection's state; `None` if a
+    /// Unpacks a header and makes the checks that do not need the connection's state; `None` if a
     /// count or the kind is out of range.
     #[inline(always)]
     pub(crate) fn unpack(tag: u64, meta: u64) -> Option<Self> {

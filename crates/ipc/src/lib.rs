@@ -2,13 +2,13 @@
 //!
 //! A server makes an [`Endpoint`]; clients make a [`Connection`] to it over a Unix socket that
 //! stays as the control channel. From then on a message is one or two cache lines in a sealed
-//! region that the two share: a [`Draft`] is put together and [called](Draft::call), the server
+//! region that the two share: a client builds a [`Draft`] and [calls](Draft::call), the server
 //! [receives](Server::recv) it, and [answers and waits](Server::reply_wait) in one operation. While
-//! both spin there is no system call; a side that sleeps is woken only if it said so.
+//! both spin there is no system call; a side that sleeps is woken only if it announced its sleep.
 //!
-//! What is not here: an interface language (`sojourn-idl`, whose stubs use [`rt`]), networking, and
-//! trust: neither side believes what it reads before it has copied and checked it.
-//! `docs/understand/ipc.md` is the place to start; the same in C is `include/sojourn/ipc.h`.
+//! Not here: an interface language (`sojourn-idl`, whose stubs use [`rt`]), the C interface
+//! (`sojourn-ipc-c`), networking, and trust: each side copies and checks the peer's values before
+//! it uses them. Read `docs/understand/ipc.md` first.
 //!
 //! ```
 //! use sojourn_ipc::{Address, Connection, Deadline, Endpoint, Event, ServerOptions};
@@ -36,21 +36,18 @@
 //! # serving.join().ok().ok_or("server")??;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![allow(unsafe_code, reason = "shared memory and the C interface are what this crate is for")]
+#![allow(unsafe_code, reason = "shared memory is what this crate is for")]
 
 mod address;
 mod ancillary;
-mod c;
 mod connect;
 mod connection;
 mod control;
-use sojourn_shm::{deadline, fault, wait};
 mod draft;
 mod endpoint;
 #[cfg(any(debug_assertions, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
-mod gather;
 mod grant;
 mod greet;
 mod guard;
@@ -62,14 +59,15 @@ mod message;
 mod options;
 mod packets;
 pub mod proxy;
-mod reason;
+#[doc(hidden)]
+pub mod raw;
 mod reply;
-pub mod rt;
 mod server;
 mod shared;
 mod stubs;
 mod thread;
-mod threshold;
+
+use sojourn_shm::{deadline, fault, wait};
 
 pub use address::{Address, AddressError};
 pub use ancillary::peer;
@@ -78,17 +76,17 @@ pub use connection::replies::Reply;
 pub use connection::{Connection, Pending};
 pub use deadline::{Deadline, now_ns};
 pub use draft::Draft;
-pub use endpoint::{BindError, Endpoint};
+pub use endpoint::{BindError, Endpoint, Listener};
 pub use grant::{KEEP, Memory, WRITE};
 pub use layout::INLINE_MAX;
 pub use options::ServerOptions;
-pub use reason::Reason;
 pub use reply::{ReadyReply, ReplyDraft, ReplyToken};
 pub use rt::{
-    CallError, ClientId, Credentials, FDS_MAX, Fault, GRANTS_MAX, Gone, Grant, ITEMS_MAX,
+    CallError, ClientId, Credentials, FDS_MAX, Fault, GRANTS_MAX, Gone, Grant, ITEMS_MAX, Reason,
 };
 pub use server::Server;
 pub use server::event::{Event, RecvError};
 pub use server::request::{KeptGrant, Request};
+pub use sojourn_ipc_rt as rt;
 pub use sojourn_shm::{Access, Span};
 pub use wait::{Wait, sleep_cost_ns};

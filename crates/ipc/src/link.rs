@@ -1,16 +1,15 @@
-//! The server's side of one connection: what all its threads share about one client.
+//! The server's side of one connection: the state of one client that all threads share.
 //!
-//! A link is private memory of the server; its `region` is what the client can write. The thread
-//! that serves the client reads requests (`lane`); any thread that holds a token may answer
-//! (`reply`); the control thread (`endpoint`) handles the socket. Nothing here waits for the
-//! client, ever.
+//! A link is private memory of the server; the client can write only its `region`. The thread that
+//! serves the client reads requests (`lane`); any thread that holds a token may answer (`reply`);
+//! the control thread (`endpoint`) handles the socket. Nothing here waits for the client, ever.
 
 use crate::control::{self, Inbox, Packet, Topic};
 use crate::grant::Granted;
 use crate::layout::{INLINE_WORDS, Region};
 use crate::lock::lock;
 use crate::proxy::ClientSocket;
-use crate::reason::Reason;
+use crate::rt::Reason;
 use crate::rt::{Beside, ClientId, Credentials, FDS_MAX};
 use crate::thread::{Mailbox, Note};
 use core::cell::UnsafeCell;
@@ -19,12 +18,12 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_shm::park;
 use std::sync::{Arc, Mutex};
 
-/// Packets on the control socket that may come before a request is seen, then it is a flood.
+/// The number of packets on the control socket, without a request between, that counts as a flood.
 const PACKETS_MAX: u32 = 4096;
-/// Parcels of descriptors that may wait for their messages, per reply line.
-const PARCELS_MAX: usize = 2;
+/// Batches of descriptors that may wait for their messages, per reply line.
+const BATCHES_MAX: usize = 2;
 
-/// One reply line: whose answer it waits for, and where an inline answer is put together.
+/// One reply line: the outstanding call, and the buffers of its answer.
 #[derive(Debug)]
 pub(crate) struct ReplyLine {
     /// Sequence number of the outstanding call plus `1 << 32`, or `2 << 32` once it is claimed
@@ -32,9 +31,9 @@ pub(crate) struct ReplyLine {
     /// published; 0 when the line is free.
     outstanding: AtomicU64,
     pub(crate) words: UnsafeCell<[u64; INLINE_WORDS]>,
-    /// What the answer's line will say beside the words, once it is complete.
+    /// Tag and meta word of the complete answer.
     pub(crate) answer: UnsafeCell<Answer>,
-    /// Lists for what travels beside an answer, lent to one after another.
+    /// Lists of items and descriptors, lent to one answer after another.
     pub(crate) spare: UnsafeCell<Option<Box<Beside<'static>>>>,
 }
 
@@ -46,7 +45,7 @@ unsafe impl Sync for ReplyLine {}
 /// The answer to the call on a line is being published.
 const ANSWERING: u64 = 3 << 32;
 
-/// Tag and meta word of a complete answer, and how many words of payload it has.
+/// Tag, meta word and number of payload words of a complete answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) tag: u64,
@@ -54,14 +53,14 @@ pub(crate) struct Answer {
     pub(crate) count: usize,
 }
 
-/// Whether a reply line can take a call.
+/// The result of noting a call on a reply line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
-    /// It has.
+    /// The line has taken the call.
     Yes,
-    /// Another thread is at this moment publishing the answer before: look again.
+    /// Another thread is publishing the previous answer at this moment: try again.
     Later,
-    /// It is taken, or there is no such line.
+    /// The line is occupied, or there is no such line.
     No,
 }
 
@@ -73,7 +72,7 @@ pub(crate) struct LongReply {
     pub(crate) sent: usize,
 }
 
-/// Memory of a caller in this very address space, on loan while it waits for its answer.
+/// Memory of a caller in this address space, on loan while the caller waits for its answer.
 #[derive(Debug)]
 pub(crate) struct LocalRequest {
     pub(crate) seq: u32,
@@ -84,27 +83,28 @@ pub(crate) struct LocalRequest {
 // SAFETY: the caller waits, with its memory untouched, until the call is answered.
 unsafe impl Send for LocalRequest {}
 
-/// What only connections within one address space use.
+/// The state that only connections within one address space use.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     pub(crate) request: Option<LocalRequest>,
-    /// A server thread looks at a caller's memory.
+    /// True while a server thread reads a caller's memory.
     pub(crate) is_lent: bool,
     pub(crate) replies: Vec<(u32, Vec<u64>)>,
 }
 
-/// One server thread, as others see it.
-pub(crate) type ServerThread = Mailbox<Link>;
+/// The mailbox of a server thread.
+pub(crate) type ServerThread = Mailbox<ClientLink>;
 
-/// One client, as the server knows it.
+/// One client's state in the server.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct ClientLink {
     pub(crate) id: ClientId,
     pub(crate) region: Region,
     pub(crate) socket: ClientSocket,
     pub(crate) credentials: Credentials,
     pub(crate) badge: AtomicU64,
-    /// Longest answer the client takes, longest request it may send (bytes).
+    /// The longest answer that the client accepts, and the longest request that it may send
+    /// (bytes).
     pub(crate) reply_max: u64,
     pub(crate) request_max: u64,
     /// Items of requests stay in the region.
@@ -122,11 +122,11 @@ pub(crate) struct Link {
     /// 0, or the reason code with which it ended.
     ended: AtomicU32,
     packets: AtomicU32,
-    /// The lane sleeps on the control socket: a packet is a wake-up it asked for.
+    /// The state of a lane that sleeps on the control socket, for which a packet is a wake-up.
     pub(crate) cold: park::Cold,
 }
 
-/// What is agreed with a client when it is taken.
+/// The terms agreed with a client in the greeting.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) id: ClientId,
@@ -137,7 +137,7 @@ pub(crate) struct Terms {
     pub(crate) same_space: bool,
 }
 
-impl Link {
+impl ClientLink {
     pub(crate) fn new(
         terms: Terms,
         region: Region,
@@ -197,13 +197,13 @@ impl Link {
             .is_ok()
     }
 
-    /// The call outstanding and unclaimed on `line`.
+    /// Returns the call that is outstanding and unclaimed on `line`.
     pub(crate) fn unclaimed(&self, line: u8) -> Option<u32> {
         let outstanding = self.lines.get(line as usize)?.outstanding.load(Ordering::Acquire);
         (outstanding >> 32 == 1).then_some(outstanding as u32)
     }
 
-    /// Whether call `seq` on `line` is outstanding and unclaimed.
+    /// Returns true if call `seq` on `line` is outstanding and unclaimed.
     #[inline]
     pub(crate) fn is_outstanding(&self, line: u8, seq: u32) -> bool {
         self.lines.get(line as usize).is_some_and(|line| {
@@ -212,7 +212,7 @@ impl Link {
     }
 
     /// Notes that the answer to the call on `line` is about to be published. The client may send
-    /// the next call as soon as it sees it; that call has to wait until [`Self::end_call`].
+    /// the next call as soon as it sees the answer; that call has to wait until [`Self::end_call`].
     #[inline]
     pub(crate) fn begin_answer(&self, line: u8) {
         if let Some(line) = self.lines.get(line as usize) {
@@ -230,7 +230,7 @@ impl Link {
         }
     }
 
-    /// Why the client is gone; `None` while it is there.
+    /// Returns the reason why the client is gone; `None` while it is connected.
     pub(crate) fn ended(&self) -> Option<Reason> {
         match self.ended.load(Ordering::Acquire) {
             0 => None,
@@ -238,8 +238,8 @@ impl Link {
         }
     }
 
-    /// Ends the connection, for the first reason given: tells the client, closes the socket's both
-    /// directions and lets the lane's thread know.
+    /// Ends the connection for the first reason given: writes the reason for the client, shuts the
+    /// socket down in both directions, and notifies the lane's thread.
     pub(crate) fn end(&self, reason: Reason) {
         let code = reason.code();
         if self.ended.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire).is_err() {
@@ -247,12 +247,13 @@ impl Link {
         }
         self.region.reason().store(code, Ordering::Release);
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-        // The hang-up wakes a client that sleeps on its socket; this one a sleeper on its bell.
+        // The hang-up wakes a client that sleeps on its socket; ringing wakes a client that sleeps
+        // on its bell.
         self.ring_client();
         self.thread.post(Note::Ended(self.id));
     }
 
-    /// Wakes the client if it sleeps, after something was published for it.
+    /// Wakes the client after a publication, if it sleeps.
     #[inline(always)]
     pub(crate) fn ring_client(&self) {
         control::ring(self.region.client_bell(), &self.socket);
@@ -265,12 +266,12 @@ impl Link {
         fds.len() <= FDS_MAX && control::send(self.socket.as_fd(), packet, fds).is_ok()
     }
 
-    /// Counts a packet; false when it is one of a flood.
+    /// Counts a packet; returns false if the packets are a flood.
     pub(crate) fn count_packet(&self) -> bool {
         self.packets.fetch_add(1, Ordering::Relaxed) < PACKETS_MAX
     }
 
-    /// A request was seen: the client does what it is here for.
+    /// Resets the count of packets, because a request was seen.
     #[inline(always)]
     pub(crate) fn forgive(&self) {
         if self.packets.load(Ordering::Relaxed) != 0 {
@@ -278,20 +279,20 @@ impl Link {
         }
     }
 
-    /// Keeps descriptors until their message comes; false when too many wait.
+    /// Keeps descriptors until their message comes; returns false if too many wait.
     pub(crate) fn put_fds(&self, seq: u32, fds: Vec<OwnedFd>) -> bool {
-        let parcels_max = PARCELS_MAX * self.lines.len();
-        lock(&self.inbox).put(seq, fds, parcels_max)
+        let batches_max = BATCHES_MAX * self.lines.len();
+        lock(&self.inbox).put(seq, fds, batches_max)
     }
 
-    /// The server thread has done with a caller's memory.
+    /// Notes that the server thread does not read the caller's memory any more.
     #[cold]
     pub(crate) fn return_loan(&self) {
         lock(&self.local).is_lent = false;
     }
 
-    /// Waits until nobody looks at, nor will look at, what the caller of request `seq` lent: needed
-    /// only where the call ended without an answer, for an answer comes after the loan.
+    /// Waits until no thread reads, or will read, the memory lent by the caller of request `seq`.
+    /// Needed only if the call ended without an answer, since an answer comes after the loan.
     #[cold]
     pub(crate) fn await_loan(&self, seq: u32) {
         loop {

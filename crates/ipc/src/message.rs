@@ -1,36 +1,37 @@
-//! A received message in private memory, whichever side received it and however it came.
+//! A received message in private memory, for both sides and all forms of messages.
 //!
-//! Everything here is a copy: the line's words, the table, the body. Items of a message that fits
-//! its area may stay in the region until they are copied, once, to where they belong. Not here:
-//! where the bytes come from; see `lane` (server) and `connection` (client).
+//! The line's words, the table and the body are copies. Items of a message that fits its area may
+//! stay in the region until they are copied once to their target. Not here: the source of the bytes
+//! (`lane` for the server, `connection` for the client).
 
-use crate::gather::Parts;
-use crate::layout::{Header, INLINE_WORDS, Kind, TABLE_LEN};
+use crate::layout::{Header, INLINE_WORDS, Kind};
+use crate::rt::gather::{Parts, TABLE_LEN};
 use crate::rt::{self, FdList, GRANTS_MAX, Grant, ITEMS_MAX, Item, SharedBytes};
+use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_shm::{Line, Span};
 
-/// Where the body of the present message is.
+/// The place of the present message's body.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum BodyStorage {
     /// In `words`.
     Inline,
     /// In `stream`.
     Stream,
-    /// In memory of this address space that the caller of the call keeps still.
+    /// In memory of this address space that the caller does not change during the call.
     Local(*const u8, usize),
 }
 
-/// The message being looked at.
+/// The present message.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub struct Incoming {
     pub(crate) header: Header,
     words: [u64; INLINE_WORDS],
     stream: Vec<u64>,
     /// A buffer for a message that comes in pieces.
     pub(crate) spare: Vec<u64>,
-    place: Place,
+    place: BodyStorage,
     parts: Parts,
-    /// Where the message begins in its area, while its items still lie there.
+    /// The beginning of the message in its area, while its items lie there.
     start: usize,
     items: Vec<Item<'static>>,
     grants: Vec<Item<'static>>,
@@ -38,7 +39,7 @@ pub(crate) struct Incoming {
 }
 
 // SAFETY: the raw pointers are those of `SharedBytes` (mapped memory, copied by racy copies only)
-// and of `Place::Local` (kept still by a caller that waits); any one thread may follow them.
+// and of `BodyStorage::Local` (kept still by a caller that waits); any one thread may follow them.
 unsafe impl Send for Incoming {}
 
 impl Incoming {
@@ -60,7 +61,7 @@ impl Incoming {
             words: [0; INLINE_WORDS],
             stream: Vec::new(),
             spare: Vec::new(),
-            place: Place::Inline,
+            place: BodyStorage::Inline,
             parts: Parts::EMPTY,
             start: 0,
             items: Vec::with_capacity(ITEMS_MAX),
@@ -69,12 +70,13 @@ impl Incoming {
         }
     }
 
-    /// Takes an inline message: copies as many words as its length says.
+    /// Loads an inline message: copies as many words as its length says.
     #[inline(always)]
     pub(crate) fn load_inline(&mut self, header: Header, line: &Line) {
         self.start(header);
-        self.place = Place::Inline;
-        // The words of the tag's own cache line come for free; the other line only if it is used.
+        self.place = BodyStorage::Inline;
+        // The words in the tag's cache line cost nothing more; the other cache line is loaded only
+        // if it is used.
         if header.len as usize <= 48 {
             let mut words = [0; 7];
             line.copy_out(&mut words);
@@ -94,9 +96,9 @@ impl Incoming {
         self.fds.clear();
     }
 
-    /// Takes a message of `total` bytes that lies in `area` in one piece. With `keep_items` the
-    /// items stay there, to be copied where they belong; else they are copied along. `None`: it
-    /// does not add up.
+    /// Loads a message of `total` bytes that lies in `area` in one piece. With `keep_items` the
+    /// items stay there until they are copied to their targets; otherwise they are copied now.
+    /// Returns `None` if the lengths are inconsistent.
     pub(crate) fn load_area(
         &mut self,
         header: Header,
@@ -122,8 +124,8 @@ impl Incoming {
         Some(())
     }
 
-    /// Takes a message as [`Self::load_area`] does, its items staying where they are: in the `len`
-    /// bytes of `area` at `start`.
+    /// Loads a message like [`Self::load_area`], with its items left in place, in the `len` bytes
+    /// of `area` at `start`.
     pub(crate) fn load_in_place(
         &mut self,
         header: Header,
@@ -137,14 +139,15 @@ impl Incoming {
 
     fn copy_in(&mut self, source: Span<'_>) {
         let words = source.len().div_ceil(8);
-        // It only ever grows: clearing it for each message would cost as much as the copy.
+        // The buffer only grows, because clearing it for each message would cost as much as the
+        // copy.
         if self.stream.len() < words {
             self.stream.resize(words, 0);
         }
         source.copy_to(bytes_of_mut(&mut self.stream));
     }
 
-    /// Takes a message that was put together from several pieces; `stream` gets our old buffer.
+    /// Takes a message assembled from several pieces; `stream` gets the old buffer.
     pub(crate) fn load_stream(
         &mut self,
         header: Header,
@@ -156,13 +159,13 @@ impl Incoming {
         self.finish(total, body_len)
     }
 
-    /// Takes a message by reference, within one address space.
+    /// Loads a message by reference, within one address space.
     ///
     /// # Safety
     /// Body and items stay as they are until this message is replaced by the next.
     pub(crate) unsafe fn load_local(&mut self, header: Header, body: &[u8], items: &[&[u8]]) {
         self.start(header);
-        self.place = Place::Local(body.as_ptr(), body.len());
+        self.place = BodyStorage::Local(body.as_ptr(), body.len());
         for item in items.iter().take(ITEMS_MAX) {
             // SAFETY: the caller's contract makes the loan as long as this message is looked at.
             let item: &'static [u8] = unsafe { core::mem::transmute::<&[u8], &'static [u8]>(item) };
@@ -185,12 +188,12 @@ impl Incoming {
     fn read_parts(&mut self, total: u64, body_len: u64) -> Option<()> {
         let table = bytes_of(&self.stream).first_chunk::<TABLE_LEN>()?;
         self.parts = Parts::read(table, total, body_len, self.header.items, self.header.grants)?;
-        self.place = Place::Stream;
+        self.place = BodyStorage::Stream;
         Some(())
     }
 
-    /// The grants the message refers to, as yet unresolved.
-    pub(crate) fn grant_refs(&self) -> &[Grant] {
+    /// Returns the message's references to grants, which are not resolved yet.
+    pub fn grant_refs(&self) -> &[Grant] {
         &self.parts.grants[..self.header.grants as usize]
     }
 
@@ -206,16 +209,40 @@ impl Incoming {
 
     /// The body: private memory, aligned to 8.
     #[inline]
-    pub(crate) fn body(&self) -> &[u8] {
+    pub fn body(&self) -> &[u8] {
         match self.place {
-            Place::Inline => bytes_of(&self.words).get(..self.header.len as usize).unwrap_or(&[]),
-            Place::Stream => {
+            BodyStorage::Inline => {
+                bytes_of(&self.words).get(..self.header.len as usize).unwrap_or(&[])
+            }
+            BodyStorage::Stream => {
                 let (at, len) = self.parts.body;
                 bytes_of(&self.stream).get(at..at + len).unwrap_or(&[])
             }
             // SAFETY: `load_local`'s contract.
-            Place::Local(start, len) => unsafe { core::slice::from_raw_parts(start, len) },
+            BodyStorage::Local(start, len) => unsafe { core::slice::from_raw_parts(start, len) },
         }
+    }
+
+    /// The operation number.
+    #[inline]
+    pub fn op(&self) -> u16 {
+        self.header.op
+    }
+
+    /// The numbers of items, of descriptors and of grants.
+    #[inline]
+    pub fn counts(&self) -> (u8, u8, u8) {
+        (self.header.items, self.header.fds, self.header.grants)
+    }
+
+    /// Descriptor `index`; `None` if it was taken.
+    pub fn fd(&self, index: usize) -> Option<BorrowedFd<'_>> {
+        self.fds.peek(index)
+    }
+
+    /// Takes descriptor `index`; `None` if it was taken before.
+    pub fn take_fd(&mut self, index: usize) -> Option<OwnedFd> {
+        self.fds.take(index)
     }
 
     /// Offset in its area and length of an item that still lies there.
@@ -225,7 +252,7 @@ impl Incoming {
         Some((self.start.checked_add(*at)?, *len))
     }
 
-    /// Whether items still lie in the area.
+    /// Returns true if items still lie in the area.
     #[inline]
     pub(crate) fn has_items_in_place(&self) -> bool {
         matches!(self.items.first(), Some(Item::Shared(_)))
@@ -236,12 +263,13 @@ impl Incoming {
         self.items.clear();
     }
 
-    pub(crate) fn item(&self, index: usize) -> Option<Item<'_>> {
+    /// String item `index` of the message.
+    pub fn item(&self, index: usize) -> Option<Item<'_>> {
         self.items.get(index).copied()
     }
 
     /// Grant `index` of the message, resolved.
-    pub(crate) fn grant(&self, index: usize) -> Option<Item<'_>> {
+    pub fn grant(&self, index: usize) -> Option<Item<'_>> {
         self.grants.get(index).copied()
     }
 
@@ -263,7 +291,7 @@ pub(crate) fn bytes_of(words: &[u64]) -> &[u8] {
 }
 
 /// The bytes of words, to be written.
-pub(crate) fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
+pub fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
     // SAFETY: any eight bytes are a word.
     unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
 }

@@ -1,31 +1,34 @@
-//! What a server wants and allows.
+//! The options and limits of a server.
 //!
-//! Not here: what a client wants; see `connect`.
+//! Not here: a client's options (`connect`).
 
 use crate::wait::Wait;
 
-/// What a server wants and allows.
+/// The options and limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerOptions {
-    /// How its threads wait.
+    /// The way in which the server's threads wait.
     pub wait: Wait,
     /// Bytes of a message that travel in one piece, for each of a client's slots.
     pub area: u64,
-    /// Longest request taken (bytes).
+    /// Longest accepted request (bytes).
     pub max_message: u64,
-    /// Calls a client may have outstanding, rounded up to a power of two; at most 64.
+    /// The number of calls that a client may have outstanding, rounded up to a power of two; at
+    /// most 64.
     pub max_inflight: u32,
-    /// Clients at one time.
+    /// The largest number of clients at one time.
     pub max_clients: u32,
-    /// Clients at one time that run as the same user; 0: half of what others leave of `max_clients`
-    /// for every user but the one that the server runs as, who may have all. More are refused with
-    /// [`crate::Reason::TooManyOfUser`]. Users whom the server's user name space does not know
-    /// count as one (`/proc/sys/kernel/overflowuid`).
+    /// The largest number of clients of one user at one time. 0 means that a user may have half of
+    /// the places of `max_clients` that other users leave, and the server's own user all of them.
+    /// Further clients are refused with [`crate::Reason::TooManyOfUser`]. Users without a mapping
+    /// in the server's user name space count as one (`/proc/sys/kernel/overflowuid`).
     pub clients_per_user_max: u32,
+    /// The user that counts as the server's own; `None` is the user of the process.
+    pub own_user: Option<u32>,
     /// Bytes of memory that one client may register as grants.
     pub max_granted: u64,
     /// String items of a request that fits its area stay in the region, where the client can change
-    /// them at any moment: [`crate::Request::item_span`]. What is larger is copied as ever.
+    /// them at any moment: [`crate::Request::item_span`]. Items of larger requests are copied.
     pub items_in_place: bool,
 }
 
@@ -38,6 +41,7 @@ impl Default for ServerOptions {
             max_inflight: 8,
             max_clients: 4096,
             clients_per_user_max: 0,
+            own_user: None,
             max_granted: 256 << 20,
             items_in_place: false,
         }
@@ -45,9 +49,9 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
-    /// Whether user `uid` has as many clients as it may have, where it has `theirs` and there are
-    /// `all`. Where nothing else is said, each user but the server's own leaves as many places to
-    /// the others as it has, so that however many take what they can, some are left.
+    /// Returns true if user `uid` has as many clients as it may have; it has `theirs` of `all`
+    /// clients. By default each user but the server's own must leave as many places free as it has,
+    /// so that some places are left even if many users take all that they may.
     pub(crate) fn is_full_for(&self, uid: u32, own: u32, (theirs, all): (usize, usize)) -> bool {
         let left = (self.max_clients as usize).saturating_sub(all + 1);
         let takes_too_much =
@@ -55,7 +59,7 @@ impl ServerOptions {
         theirs >= self.clients_of(uid, own) || takes_too_much
     }
 
-    /// Clients that user `uid` may have, of a server that runs as `own`.
+    /// Returns the number of clients that user `uid` may have at a server that runs as `own`.
     pub(crate) fn clients_of(&self, uid: u32, own: u32) -> usize {
         match self.clients_per_user_max {
             0 if uid == own => usize::MAX,

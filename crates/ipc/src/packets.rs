@@ -1,24 +1,24 @@
 //! The control packets of a server's clients: descriptors, grants, wake-ups.
 //!
-//! The control thread reads them when there are some, the server thread when it misses descriptors.
-//! Not here: what a packet looks like; see `control`.
+//! The control thread reads the packets when a socket is readable, the server thread when it misses
+//! descriptors. Not here: the format of packets (`control`).
 
 use crate::control::{self, Received, Topic};
 use crate::grant::{Granted, REGISTERED_MAX};
-use crate::link::Link;
+use crate::link::ClientLink;
 use crate::lock::lock;
-use crate::reason::Reason;
+use crate::rt::Reason;
 use crate::thread::Note;
 use rustix::fd::{AsFd, OwnedFd};
 use sojourn_shm::{Access, Segment};
 use std::sync::Arc;
 
-/// Packets of one client that are read before others have their turn.
+/// The number of packets of one client read before other clients have their turn.
 const PACKETS_AT_ONCE: u32 = 64;
 
-impl Link {
-    /// The descriptors of request `seq`. The client sent them before it published the request, so
-    /// they are here or in the socket.
+impl ClientLink {
+    /// Takes the descriptors of request `seq`. The client sent them before it published the
+    /// request, so they are in the inbox or in the socket.
     pub(crate) fn take_fds(&self, seq: u32) -> Option<Vec<OwnedFd>> {
         loop {
             if let Some(fds) = lock(&self.inbox).take(seq) {
@@ -30,16 +30,17 @@ impl Link {
         }
     }
 
-    /// Reads control packets of a client that are there, but not so many that others
-    /// have to wait. Called by the control thread when there are some, and by the server thread
-    /// when it misses descriptors. False when there were none.
+    /// Reads a limited number of waiting control packets of a client. The control thread calls this
+    /// when the socket is readable, and the server thread when it misses descriptors. Returns false
+    /// if there were none.
     pub(crate) fn drain(&self) -> bool {
-        // One thread at a time: what the other has read it has also put where it is looked for.
+        // One thread reads at a time, so that packets read by another thread have also been put
+        // away when this one looks for them.
         let _turn = lock(&self.reading);
         (0..PACKETS_AT_ONCE).take_while(|_| self.drain_one()).count() > 0
     }
 
-    /// Takes one packet; false when there is none or the client is let go.
+    /// Takes one packet; returns false if there is none or the client is disconnected.
     fn drain_one(&self) -> bool {
         let refuse = |reason| {
             self.end(reason);
@@ -108,7 +109,7 @@ impl Link {
 }
 
 /// Answers a registration. A client that does not read its answers loses its connection.
-fn answer(link: &Link, id: u32, code: u32) -> Result<(), Reason> {
+fn answer(link: &ClientLink, id: u32, code: u32) -> Result<(), Reason> {
     let mut packet = control::Packet::new(Topic::Done, id);
     packet.a = u64::from(code);
     control::send(link.socket.as_fd(), packet, &[]).map_err(|_| Reason::BadPacket)

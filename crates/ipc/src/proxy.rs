@@ -1,20 +1,20 @@
-//! Taking what clients send beside their packets in another process: descriptors.
+//! Receiving clients' descriptors in another process.
 //!
 //! # Theory of operation
-//! A descriptor that a client sends is whatever the client likes: a file of a file system in user
-//! space, whose closing waits for that file system, or a pipe whose closing waits for a lock that
-//! the client holds. Nothing can end such a wait, so a process that has such a descriptor in its
-//! table may be impossible to end. A server that cannot afford that has [`Proxies`]: each client's
-//! socket is shared with a process that may be lost, and a packet that has something beside it is
-//! received there ([`forward`]). Over the **line** between both comes the packet, with what the
-//! proxy puts in place of the descriptors.
+//! A descriptor that a client sends can refer to any file: a file of a file system in user space,
+//! whose closing waits for that file system, or a pipe whose closing waits for a lock that the
+//! client holds. Nothing can end such a wait, so a process that has such a descriptor in its table
+//! may be impossible to end. A server that cannot afford that has [`Proxies`]: each client's socket
+//! is shared with an expendable process, which receives the packets that have descriptors
+//! ([`forward`]). The proxy sends such a packet over the **line** between both, with replacements
+//! for the descriptors.
 //!
-//! Nobody but these two reads the client's socket, and the server only asks when it has seen that
-//! there is a packet with something beside it. So the proxy answers at once; if it does not, it is
-//! gone. While the proxy shares the socket, the server's closing it is never the last one, so what
-//! is still in its queue is the proxy's to close, too.
+//! Only these two processes read the client's socket, and the server asks only when it has seen a
+//! packet with descriptors. So the proxy answers at once; if it does not, the server counts it as
+//! gone. While the proxy shares the socket, the server's close is never the last one, so the
+//! descriptors that remain in the queue are closed by the proxy, too.
 //!
-//! Not here: processes, and what is put in place of descriptors (`sojourn-server`); packets
+//! Not here: the processes, and the replacements of descriptors (`sojourn-server`); packets
 //! (`control`).
 
 use crate::ancillary::{self, Arrived};
@@ -29,31 +29,33 @@ use rustix::net::{
 };
 use std::mem::MaybeUninit;
 
-/// Processes that receive for an endpoint.
+/// The processes that receive descriptors for an endpoint.
 pub trait Proxies: Send + Sync + Debug {
-    /// Shares the socket of a client that runs as that user. The answer is the server's end of the
-    /// line. `None`: there is no proxy for that user, and the client is not served.
+    /// Shares the socket of a client that runs as user `uid`, and returns the socket with the
+    /// server's end of the line. On `None` there is no proxy for that user, and the client is not
+    /// served.
     fn share(&self, socket: OwnedFd, uid: u32) -> Option<ClientSocket>;
 }
 
-/// How long a proxy may take to hand over what is there (s).
+/// The time limit for a proxy's answer in seconds.
 const ANSWER_S: i64 = 2;
-/// The proxy's answer: how it went, whether something was lost, the packet.
+/// The length of a proxy's answer: the outcome, a flag for lost descriptors, and the packet.
 const ANSWER_LEN: usize = 2 + PACKET_LEN + 1;
 const PACKET: u8 = 0;
 const EMPTY: u8 = 1;
 const ENDED: u8 = 2;
 
-/// A client's socket, and the line to who receives descriptors from it.
+/// A client's socket with the line to its proxy, if it has one.
 #[derive(Debug)]
 pub struct ClientSocket {
-    // In this order: when the line ends the proxy closes the socket, and is the last to do so.
+    // The socket is dropped before the line: when the line ends, the proxy closes its copy, which
+    // is then the last one.
     socket: OwnedFd,
     line: Option<OwnedFd>,
 }
 
 impl From<OwnedFd> for ClientSocket {
-    /// One whose descriptors are received here.
+    /// Creates a socket without a proxy, whose descriptors this process receives.
     fn from(socket: OwnedFd) -> Self {
         Self { socket, line: None }
     }
@@ -67,7 +69,7 @@ impl AsFd for ClientSocket {
 
 impl Drop for ClientSocket {
     fn drop(&mut self) {
-        // The proxy's share keeps it open a little longer.
+        // The proxy's copy keeps the socket open a little longer.
         if self.line.is_some() {
             let _ = shutdown(&self.socket, Shutdown::Both);
         }
@@ -75,13 +77,13 @@ impl Drop for ClientSocket {
 }
 
 impl ClientSocket {
-    /// A socket that is shared with the process at the other end of the line.
+    /// Creates a socket that is shared with the process at the other end of the line.
     #[must_use]
     pub fn new(socket: OwnedFd, line: OwnedFd) -> Self {
         Self { socket, line: Some(line) }
     }
 
-    /// Takes one packet without waiting for the client.
+    /// Receives one packet without waiting for the client.
     pub(crate) fn receive(&self) -> Received {
         let mut bytes = [0; PACKET_LEN + 1];
         let arrived = self.receive_bytes(&mut bytes);
@@ -96,7 +98,7 @@ impl ClientSocket {
     }
 }
 
-/// Asks the proxy for the packet that is next.
+/// Asks the proxy for the next packet.
 fn ask(line: &OwnedFd, bytes: &mut [u8; PACKET_LEN + 1]) -> Result<Arrived, Errno> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     rustix::net::send(line, &[0], flags)?;
@@ -123,9 +125,9 @@ fn ask(line: &OwnedFd, bytes: &mut [u8; PACKET_LEN + 1]) -> Result<Arrived, Errn
     Ok(Arrived { len, fds: arrived.fds, lost, sender: None })
 }
 
-/// The proxy's side: takes the question from the line, one packet from the client, and answers.
-/// Each descriptor of it goes through `replace`, whose answer goes to the server. False: the server
-/// has ended the line.
+/// Serves one question in the proxy: receives it from the line, receives one packet from the
+/// client, and answers. `replace` is called for each descriptor, and its result is sent to the
+/// server. Returns false if the server has ended the line.
 pub fn forward(
     client: BorrowedFd<'_>,
     line: BorrowedFd<'_>,

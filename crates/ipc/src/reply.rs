@@ -1,19 +1,17 @@
 //! Answering a call: now, later, or from another thread.
 //!
-//! A [`ReplyToken`] is the right to answer one call, once. [`ReplyToken::start`] gives a draft
-//! whose encoder writes to where the answer will be read from; [`ReplyDraft::finish`] makes it a
-//! [`ReadyReply`], which is published by [`ReadyReply::send`] or together with the wait for the
-//! next request ([`crate::Server::reply_wait`]). A token dropped unanswered answers with fault
-//! `Dropped`, so no caller waits for an answer that cannot come.
+//! A [`ReplyToken`] is the right to answer one call, once. [`ReplyToken::start`] returns a draft
+//! whose encoder writes to the memory from which the client reads; [`ReplyDraft::finish`] makes it
+//! a [`ReadyReply`], which is published by [`ReadyReply::send`] or together with the wait for the
+//! next request ([`crate::Server::reply_wait`]). A token that is dropped without an answer answers
+//! with fault `Dropped`, so no caller waits for ever.
 
 use crate::fault;
-use crate::gather::Gather;
-use crate::layout::{
-    BY_REFERENCE, CPU_SHIFT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, TABLE_LEN,
-};
-use crate::link::{Answer, Link, LongReply};
+use crate::layout::{BY_REFERENCE, CPU_SHIFT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG};
+use crate::link::{Answer, ClientLink, LongReply};
 use crate::lock::lock;
 use crate::message::{bytes_of, bytes_of_mut};
+use crate::rt::gather::{Gather, TABLE_LEN};
 use crate::rt::{ClientId, Encoder, Fault, Gone, Writer};
 use sojourn_shm::ring;
 use std::sync::Arc;
@@ -22,33 +20,37 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct ReplyToken {
     /// `None` once answered.
-    link: Option<Arc<Link>>,
+    link: Option<Arc<ClientLink>>,
     line: u8,
     seq: u32,
 }
 
 impl ReplyToken {
-    pub(crate) fn new(link: Arc<Link>, line: u8, seq: u32) -> Self {
+    pub(crate) fn new(link: Arc<ClientLink>, line: u8, seq: u32) -> Self {
         Self { link: Some(link), line, seq }
     }
 
-    /// The token of call `seq` on `line`, if that is outstanding and nobody has it: for the C
-    /// interface, whose tokens are numbers. Else the link is given back.
+    /// Returns the token of call `seq` on `line`, if that call is outstanding and unclaimed: for
+    /// the C interface, whose tokens are numbers. Otherwise the link is given back.
     #[inline]
-    pub(crate) fn claim(link: Arc<Link>, line: u8, seq: u32) -> Result<Self, Arc<Link>> {
+    pub(crate) fn claim(
+        link: Arc<ClientLink>,
+        line: u8,
+        seq: u32,
+    ) -> Result<Self, Arc<ClientLink>> {
         if link.claim_call(line, seq) { Ok(Self::new(link, line, seq)) } else { Err(link) }
     }
 
-    /// An answer with nothing beside its body, `body_len` bytes that lie in the line's words.
+    /// Completes an answer that is only a body of `body_len` bytes in the line's words.
     #[inline]
     pub(crate) fn short(mut self, body_len: usize) -> ReadyReply {
         let form = Form::Inline(body_len.min(INLINE_MAX) as u8, 0);
         ReadyReply::new(self.link.take(), self.line, self.seq, &form)
     }
 
-    /// Goes on with an answer whose body has been written at [`place`].
+    /// Continues an answer whose body has been written at [`place`].
     #[inline]
-    pub(crate) fn resume<'d>(self, place: Place, body_len: usize) -> ReplyDraft<'d> {
+    pub(crate) fn resume<'d>(self, place: BodyStorage, body_len: usize) -> ReplyDraft<'d> {
         // SAFETY: no bytes at all, at an aligned address.
         let mut encoder = unsafe { Encoder::from_raw(core::ptr::dangling_mut::<u64>().cast(), 0) };
         if let Some(line) = self.link.as_ref().and_then(|link| link.lines.get(self.line as usize)) {
@@ -58,12 +60,12 @@ impl ReplyToken {
         ReplyDraft { token: self, place, body_len, encoder }
     }
 
-    /// The token of a request that wants no answer.
+    /// Creates the token of a request that wants no answer.
     pub(crate) fn nobody() -> Self {
         Self { link: None, line: 0, seq: 0 }
     }
 
-    /// Whose call it is; `None` for a request that wants no answer.
+    /// Returns the client that made the call; `None` for a request that wants no answer.
     pub fn client(&self) -> Option<ClientId> {
         self.link.as_ref().map(|link| link.id)
     }
@@ -83,14 +85,14 @@ impl ReplyToken {
                 (place, encoder)
             }
             // SAFETY: no bytes at all, at an aligned address.
-            None => (Place::Inline, unsafe {
+            None => (BodyStorage::Inline, unsafe {
                 Encoder::from_raw(core::ptr::dangling_mut::<u64>().cast(), 0)
             }),
         };
         ReplyDraft { token: self, place, body_len, encoder }
     }
 
-    /// An answer that is a fault.
+    /// Completes an answer that is a fault.
     pub fn fault(mut self, fault: Fault) -> ReadyReply {
         ReadyReply::new(self.link.take(), self.line, self.seq, &Form::Fault(fault))
     }
@@ -98,7 +100,7 @@ impl ReplyToken {
 
 impl Drop for ReplyToken {
     fn drop(&mut self) {
-        // A client that has been let go is told why by that, not by this.
+        // A disconnected client gets the reason of the disconnection instead of this fault.
         if let Some(link) = self.link.take().filter(|link| link.ended().is_none()) {
             let form = Form::Fault(Fault::DROPPED);
             let _ = ReadyReply::new(Some(link), self.line, self.seq, &form).send();
@@ -106,70 +108,70 @@ impl Drop for ReplyToken {
     }
 }
 
-/// Where the body of an answer is put together.
+/// The place where the body of an answer is built.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum BodyStorage {
     /// The reply line's private words, then the line.
     Inline,
     /// The reply line's area.
     Area,
-    /// Memory of our own: too large for the area, or for a client in this address space.
+    /// Private memory, for a body larger than the area or for a client in this address space.
     Own(Vec<u64>),
 }
 
-/// Where the body of an answer on `line` is to be written: aligned to 8, as long as the link lives
-/// and the call is outstanding, or as long as the place is kept.
+/// Returns the place for the body of an answer on `line`, aligned to 8. It is valid as long as the
+/// link lives and the call is outstanding, or, for private memory, as long as the place is kept.
 #[inline]
-pub(crate) fn place(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, *mut u8) {
+pub(crate) fn place(link: &Arc<ClientLink>, line: u8, body_len: usize) -> (BodyStorage, *mut u8) {
     if body_len <= INLINE_MAX {
-        return (Place::Inline, link.lines[line as usize].words.get().cast::<u8>());
+        return (BodyStorage::Inline, link.lines[line as usize].words.get().cast::<u8>());
     }
     long_place(link, line, body_len)
 }
 
 #[inline(never)]
-fn long_place(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, *mut u8) {
+fn long_place(link: &Arc<ClientLink>, line: u8, body_len: usize) -> (BodyStorage, *mut u8) {
     let area = link.region.reply_area(line);
     if !link.same_space
         && let Some(body) = area.part(TABLE_LEN, body_len)
     {
-        return (Place::Area, body.as_ptr());
+        return (BodyStorage::Area, body.as_ptr());
     }
-    // A vector's memory stays where it is when the vector is moved.
+    // A vector's memory keeps its address when the vector is moved.
     let mut own = vec![0; (TABLE_LEN + body_len).div_ceil(8)];
     let body = bytes_of_mut(&mut own)[TABLE_LEN..].as_mut_ptr();
-    (Place::Own(own), body)
+    (BodyStorage::Own(own), body)
 }
 
-/// An answer being put together.
+/// An answer under construction.
 #[derive(Debug)]
 pub struct ReplyDraft<'d> {
     token: ReplyToken,
-    place: Place,
+    place: BodyStorage,
     body_len: usize,
     encoder: Encoder<'d>,
 }
 
 impl<'d> ReplyDraft<'d> {
-    /// Writes the body and takes items and descriptors.
+    /// Returns the encoder, which writes the body and takes items and descriptors.
     #[inline]
     pub fn encoder(&mut self) -> Writer<'_, 'd> {
         self.encoder.writer()
     }
 
-    /// Answers with a fault instead.
+    /// Completes the answer as a fault instead.
     pub fn fault(self, fault: Fault) -> ReadyReply {
         self.token.fault(fault)
     }
 
-    /// Completes the answer; nobody sees it before it is sent.
+    /// Completes the answer, which the client does not see before it is sent.
     #[inline]
     pub fn finish(mut self) -> ReadyReply {
         let (line, seq) = (self.token.line, self.token.seq);
         let Some(link) = self.token.link.take() else {
             return ReadyReply { link: None, line };
         };
-        let is_plain = self.encoder.is_plain() && matches!(self.place, Place::Inline);
+        let is_plain = self.encoder.is_plain() && matches!(self.place, BodyStorage::Inline);
         let form = match is_plain {
             true => Form::Inline(self.body_len as u8, 0),
             false => self.form(&link, seq),
@@ -180,29 +182,29 @@ impl<'d> ReplyDraft<'d> {
     }
 
     #[inline(never)]
-    fn form(&mut self, link: &Arc<Link>, seq: u32) -> Form {
+    fn form(&mut self, link: &Arc<ClientLink>, seq: u32) -> Form {
         let fds = self.encoder.fds().len();
         if fds > 0 && !link.send_fds(seq, self.encoder.fds()) {
             return Form::Fault(Fault::NO_RESOURCES);
         }
-        if self.encoder.items().is_empty() && matches!(self.place, Place::Inline) {
+        if self.encoder.items().is_empty() && matches!(self.place, BodyStorage::Inline) {
             return Form::Inline(self.body_len as u8, fds as u8);
         }
         self.long_form(link, seq)
     }
 
     #[inline(never)]
-    fn long_form(&mut self, link: &Arc<Link>, seq: u32) -> Form {
+    fn long_form(&mut self, link: &Arc<ClientLink>, seq: u32) -> Form {
         let line = self.token.line;
-        let own = core::mem::replace(&mut self.place, Place::Inline);
+        let own = core::mem::replace(&mut self.place, BodyStorage::Inline);
         let body: Option<&[u8]> = match &own {
-            Place::Inline => {
+            BodyStorage::Inline => {
                 // SAFETY: as in `place`: this token alone may touch the words.
                 let words = unsafe { &*link.lines[line as usize].words.get() };
                 bytes_of(words).get(..self.body_len)
             }
-            Place::Area => None,
-            Place::Own(own) => Some(&bytes_of(own)[TABLE_LEN..TABLE_LEN + self.body_len]),
+            BodyStorage::Area => None,
+            BodyStorage::Own(own) => Some(&bytes_of(own)[TABLE_LEN..TABLE_LEN + self.body_len]),
         };
         let items = self.encoder.items();
         let Some(gather) = Gather::new(body, self.body_len, items, &[]) else {
@@ -222,7 +224,7 @@ impl<'d> ReplyDraft<'d> {
         if link.same_space {
             let table = *gather.table();
             let stream = match own {
-                Place::Own(mut own) if long.items == 0 => {
+                BodyStorage::Own(mut own) if long.items == 0 => {
                     bytes_of_mut(&mut own)[..TABLE_LEN].copy_from_slice(&table);
                     own
                 }
@@ -241,7 +243,7 @@ impl<'d> ReplyDraft<'d> {
             let mut stream = vec![0; total as usize];
             gather.copy_private(&mut stream);
             let mut replies = lock(&link.long_replies);
-            // What the client has not fetched of an earlier answer on this line, it will not.
+            // The client will not fetch the rest of an earlier answer on this line any more.
             replies.retain(|reply| reply.line != line);
             replies.push(LongReply { line, stream, sent });
         }
@@ -267,18 +269,18 @@ enum Form {
     Fault(Fault),
 }
 
-/// A complete answer that nobody has seen yet. It lies in the reply line's private part: what is
-/// moved about is two words.
+/// A complete answer that is not published yet. It lies in the reply line's private part, so this
+/// value has only two words.
 #[derive(Debug)]
 pub struct ReadyReply {
-    link: Option<Arc<Link>>,
+    link: Option<Arc<ClientLink>>,
     line: u8,
 }
 
 impl ReadyReply {
-    /// Completes the answer to call `seq`: everything but the processor we run on.
+    /// Completes the answer to call `seq`, except for the current processor's number.
     #[inline]
-    fn new(link: Option<Arc<Link>>, line: u8, seq: u32, form: &Form) -> Self {
+    fn new(link: Option<Arc<ClientLink>>, line: u8, seq: u32, form: &Form) -> Self {
         let Some(link) = link else { return Self { link: None, line } };
         let mut header = Header {
             seq,
@@ -316,10 +318,10 @@ impl ReadyReply {
         Self { link: Some(link), line }
     }
 
-    /// Publishes it: a few stores, and a wake-up if the client sleeps. Never waits.
+    /// Publishes the answer by a few stores, and wakes the client if it sleeps. Never waits.
     ///
     /// # Errors
-    /// [`Gone`] if the client is.
+    /// [`Gone`] if the client is gone.
     #[inline]
     pub fn send(mut self) -> Result<(), Gone> {
         let link = self.link.take().ok_or(Gone)?;
@@ -327,9 +329,10 @@ impl ReadyReply {
         if link.ended().is_some() { Err(Gone) } else { Ok(()) }
     }
 
-    /// As [`Self::send`]; gives the link back, so that its count need not change hands.
+    /// Publishes like [`Self::send`] and returns the link, so that its reference count need not
+    /// change.
     #[inline]
-    pub(crate) fn send_and_return(mut self) -> Option<Arc<Link>> {
+    pub(crate) fn send_and_return(mut self) -> Option<Arc<ClientLink>> {
         let link = self.link.take()?;
         publish(&link, self.line);
         Some(link)
@@ -338,7 +341,7 @@ impl ReadyReply {
 
 /// Publishes the complete answer of a line.
 #[inline]
-fn publish(link: &Link, line: u8) {
+fn publish(link: &ClientLink, line: u8) {
     let own = &link.lines[line as usize];
     // SAFETY: the answer's holder alone may touch the line's private part until `end_call` below.
     let (words, answer) = unsafe { (&*own.words.get(), *own.answer.get()) };
@@ -352,7 +355,8 @@ fn publish(link: &Link, line: u8) {
 
 impl Drop for ReadyReply {
     fn drop(&mut self) {
-        // An answer that was put together and then not sent: the caller must not wait for it.
+        // The answer was completed and not sent: a fault is sent so that the caller does not wait
+        // for ever.
         if let Some(link) = self.link.take() {
             // SAFETY: as in `publish`.
             let seq = ring::tag_seq(unsafe { (*link.lines[self.line as usize].answer.get()).tag });
@@ -362,9 +366,9 @@ impl Drop for ReadyReply {
     }
 }
 
-/// Publishes the next piece of a long answer, which the client asked for with message `seq`. False
-/// if there is no such answer.
-pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
+/// Publishes the next piece of a long answer, which the client requested by message `seq`. Returns
+/// false if there is no such answer.
+pub(crate) fn send_more(link: &ClientLink, line: u8, seq: u32) -> bool {
     fault::point("server.more");
     let mut replies = lock(&link.long_replies);
     let Some(at) = replies.iter().position(|reply| reply.line == line) else { return false };
@@ -394,10 +398,10 @@ pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
     true
 }
 
-/// Tells the client that the slots' requests up to number `count` have been taken, and wakes it if
-/// it waits for that room.
+/// Publishes that the slots' requests up to number `count` have been taken, and wakes the client if
+/// it waits for room.
 #[inline]
-pub(crate) fn publish_consumed(link: &Link, count: u32) {
+pub(crate) fn publish_consumed(link: &ClientLink, count: u32) {
     if ring::consume(link.region.consumed(), link.region.want(), count) {
         link.ring_client();
     }

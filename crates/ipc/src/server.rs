@@ -2,22 +2,21 @@
 //!
 //! # Theory of operation
 //! A thread looks at its lanes in turn. Lanes are *hot* (looked at, and armed with a futex when the
-//! thread sleeps) or *cold* (asleep on the control socket: a client that has something sends a
-//! packet, and the control thread posts a note). A lane that had nothing for a while becomes cold,
-//! so both a round and a sleep cost by the clients that are active, not by those that are
-//! connected. Not here: reading a request (`lane`), answering (`reply`), accepting clients
-//! (`endpoint`).
+//! thread sleeps) or *cold* (asleep on the control socket: a client with a request sends a packet,
+//! and the control thread posts a note). A lane without requests for a while becomes cold, so the
+//! cost of a round and of a sleep depends on the number of active clients, not of connected ones.
+//! Not here: reading a request (`lane`), answering (`reply`), accepting clients (`endpoint`).
 
 use crate::deadline::Deadline;
 use crate::fault;
 use crate::grant::Granted;
 use crate::lane::{Lane, Look};
 use crate::layout::BY_REFERENCE;
-use crate::link::{Link, ServerThread};
+use crate::link::{ClientLink, ServerThread};
 use crate::lock::lock;
 use crate::message::Incoming;
-use crate::reason::Reason;
 use crate::reply::ReplyToken;
+use crate::rt::Reason;
 use crate::rt::{ClientId, Credentials};
 use crate::thread::Note;
 use crate::wait::{Policy, Spun};
@@ -29,18 +28,19 @@ pub(crate) mod event;
 pub(crate) mod request;
 mod sleeping;
 
-/// Sleeps of the thread after which a lane that had nothing becomes cold.
+/// The number of sleeps of the thread after which a lane without requests becomes cold.
 const IDLE_MAX: u32 = 16;
-/// Lanes that are hot at one time; one more word is waited on for notes.
+/// The largest number of hot lanes; the thread waits on one more word for notes.
 const HOT_MAX: usize = WAIT_ANY_MAX - 1;
-/// Looks at a client's region after its death: as many as it can have had requests in it, and some.
+/// The number of looks at a client's region after its death: more than the requests that it can
+/// have left there.
 const LAST_WORDS_MAX: u32 = 2 * crate::layout::INFLIGHT_MAX;
-/// Pieces of one client's messages that are taken before others have their turn.
+/// The number of pieces of one client's messages taken before other clients have their turn.
 const PIECES_MAX: u32 = 8;
-/// Wake-ups for nothing, in a row, before a client is disconnected for it.
+/// The number of needless wake-ups in a row after which a client is disconnected.
 const FALSE_RINGS_MAX: u32 = 1000;
 
-/// What the thread found, without borrowing it.
+/// The result of a look, without a borrow of the thread.
 #[derive(Clone, Copy, Debug)]
 enum Found {
     Message(u32),
@@ -49,30 +49,30 @@ enum Found {
     Gone(ClientId, u64, Reason),
 }
 
-/// A server thread's handle. Used by one thread; it may be moved to it.
+/// A server thread's handle. One thread uses it; it may be moved to that thread.
 #[derive(Debug)]
 pub struct Server {
     mailbox: Arc<ServerThread>,
-    /// By client index.
+    /// The lanes by client index.
     lanes: Vec<Option<Box<Lane>>>,
     /// Indices of hot lanes.
     hot: Vec<u32>,
-    /// Where in `hot` the next round begins.
+    /// The position in `hot` at which the next round begins.
     turn: usize,
     pub(crate) incoming: Incoming,
     kept: Vec<Arc<Granted>>,
     waits: WaitSet,
-    /// The kernel can wait on several futexes at once.
+    /// True if the kernel can wait on several futexes at once.
     can_wait_any: bool,
     policy: Policy,
-    /// Processor the last client was seen on.
+    /// The processor on which the last client was seen.
     peer_cpu: u16,
     /// The lane of the present message, if its items lie in the region.
     held: Option<u32>,
-    /// The lane of the present message, if it is a call whose token nobody has taken.
+    /// The lane of the present message, if it is a call whose token was not taken.
     unclaimed: Option<u32>,
-    /// The lane of the present message, if it is a call that was left to the C interface and shows
-    /// the caller's own memory.
+    /// The lane of the present message, if it is a call that was left to the C interface and refers
+    /// to the caller's own memory.
     loan: Option<u32>,
 }
 
@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    /// Nobody looks any more at the items of the present message, which lie in the region.
+    /// Gives back the slot of the present message, whose items in the region are not read any more.
     #[inline(never)]
     fn release(&mut self, index: u32) {
         self.incoming.forget_items();
@@ -104,7 +104,8 @@ impl Server {
         }
     }
 
-    /// Nobody took the token of the call before: its caller must not wait for ever.
+    /// Answers the previous call, whose token was not taken, with a fault, so that its caller does
+    /// not wait for ever.
     #[inline(never)]
     fn drop_unclaimed(&mut self, index: u32) {
         if let Some(Some(lane)) = self.lanes.get_mut(index as usize) {
@@ -118,7 +119,7 @@ impl Server {
 
     /// Keeps a reference for the lane's next token.
     #[inline(always)]
-    pub(crate) fn give_back(&mut self, link: Arc<Link>) {
+    pub(crate) fn give_back(&mut self, link: Arc<ClientLink>) {
         if let Some(Some(lane)) = self.lanes.get_mut(link.id.index as usize)
             && lane.spare.is_none()
             && Arc::ptr_eq(&lane.link, &link)
@@ -127,14 +128,15 @@ impl Server {
         }
     }
 
-    /// The endpoint is closed, all its clients are gone and that has been said.
+    /// Returns true if the endpoint is closed, all its clients are gone and their end was reported.
     fn is_over(&self) -> bool {
         self.mailbox.is_closed.load(Ordering::Acquire)
             && !self.mailbox.has_notes.load(Ordering::Acquire)
             && self.lanes.iter().all(Option::is_none)
     }
 
-    /// Looks at notes and at every hot lane once, beginning after the lane that was served last.
+    /// Looks at the notes and at every hot lane once, beginning after the lane that was served
+    /// last.
     #[inline]
     fn round(&mut self) -> Option<Found> {
         if self.mailbox.has_notes.load(Ordering::Acquire)
@@ -152,7 +154,7 @@ impl Server {
         None
     }
 
-    /// Looks at one lane, as long as it has pieces of a message, but no further.
+    /// Looks at one lane as long as it has pieces of a message, up to the first complete message.
     #[inline]
     fn look(&mut self, index: u32) -> Option<Found> {
         let lane = self.lanes.get_mut(index as usize)?.as_mut()?;
@@ -213,7 +215,7 @@ impl Server {
                 return false;
             };
             for fd in fds {
-                // At most as many as a header can announce, which is what a list holds.
+                // The list has room for as many descriptors as a header can announce.
                 let _ = self.incoming.fds.push(fd);
             }
         }
@@ -253,7 +255,8 @@ impl Server {
                         self.lanes.resize_with(index + 1, || None);
                     }
                     if link.ended().is_some() {
-                        // It ended before we knew it, so the note of that went unheard.
+                        // The client ended before its lane existed, so the note of its end was
+                        // ignored.
                         self.mailbox.post_first(Note::Ended(id));
                     }
                     self.lanes[index] = Some(Box::new(Lane::new(link)));
@@ -271,11 +274,12 @@ impl Server {
         }
     }
 
-    /// A client is gone. What it had published before it died is served first.
+    /// Handles the end of a client. The requests that it published before are served first.
     fn ended(&mut self, id: ClientId) -> Option<Found> {
         let reason = self.lane(id)?.link.ended()?;
         if reason == Reason::PeerDied && self.has_last_words(id.index) {
-            // First in the queue: the index may be another client's already.
+            // The note comes first in the queue, because a later note may be about another client
+            // with the same index.
             self.mailbox.post_first(Note::Ended(id));
             return self.look(id.index);
         }
@@ -285,15 +289,15 @@ impl Server {
         Some(Found::Gone(id, lane.link.badge.load(Ordering::Relaxed), reason))
     }
 
-    /// Whether there is something left to serve of a client that has gone. A region may be written
-    /// by others than the process that died, so there is a limit.
+    /// Returns true if a client that has gone left a request. The number of looks is limited,
+    /// because other processes than the dead one may write the region.
     fn has_last_words(&mut self, index: u32) -> bool {
         let Some(Some(lane)) = self.lanes.get_mut(index as usize) else { return false };
         lane.last_words += 1;
         lane.last_words <= LAST_WORDS_MAX && lane.has_something()
     }
 
-    /// Nobody looks at the present message's memory any more.
+    /// Notes that the present message's memory is not read any more.
     #[cold]
     pub(crate) fn return_loan(&mut self) {
         if let Some(index) = self.loan.take()
@@ -303,15 +307,16 @@ impl Server {
         }
     }
 
-    /// Whether the present message is call `seq` of that client, showing the caller's own memory.
+    /// Returns true if the present message is call `seq` of that client and refers to the caller's
+    /// own memory.
     #[inline]
     pub(crate) fn is_on_loan(&self, client: ClientId, seq: u32) -> bool {
         self.loan == Some(client.index) && self.incoming.header.seq == seq
     }
 
-    /// A reference to the link of a client of this thread.
+    /// Returns a reference to the link of a client of this thread.
     #[inline]
-    pub(crate) fn lend(&mut self, id: ClientId) -> Option<Arc<Link>> {
+    pub(crate) fn lend(&mut self, id: ClientId) -> Option<Arc<ClientLink>> {
         let lane = self.lanes.get_mut(id.index as usize)?.as_deref_mut()?;
         (lane.link.id == id).then(|| lane.lend())
     }
@@ -330,8 +335,8 @@ impl Server {
         })
     }
 
-    /// Gives a client a badge, which comes with each of its requests from then on.
-    /// False if it is not a client of this thread any more.
+    /// Gives a client a badge, which comes with each of its requests from then on. Returns false if
+    /// the client is not one of this thread any more.
     pub fn set_badge(&mut self, client: ClientId, badge: u64) -> bool {
         self.lane(client).is_some_and(|lane| {
             lane.link.badge.store(badge, Ordering::Relaxed);
@@ -339,13 +344,13 @@ impl Server {
         })
     }
 
-    /// Who a client of this thread is.
+    /// Returns the credentials of a client of this thread.
     pub fn credentials(&self, client: ClientId) -> Option<Credentials> {
         self.lane(client).map(|lane| lane.link.credentials)
     }
 
     /// Sets notification bits for a client; bits set several times arrive once. Never waits.
-    /// False if it is not a client of this thread any more.
+    /// Returns false if the client is not one of this thread any more.
     pub fn notify(&self, client: ClientId, bits: u64) -> bool {
         self.lane(client).is_some_and(|lane| {
             lane.link.notify(bits);
@@ -353,14 +358,15 @@ impl Server {
         })
     }
 
-    /// Disconnects a client of this thread, telling it why. `Event::Gone` follows.
+    /// Disconnects a client of this thread and sends it the reason. `Event::Gone` follows.
     pub fn expel(&mut self, client: ClientId, reason: Reason) {
         if self.lane(client).is_some() {
             self.expel_lane(client.index, reason);
         }
     }
 
-    /// How many clients this thread has, those included that have not been announced yet.
+    /// Returns the number of this thread's clients, including those that have not been announced
+    /// yet.
     pub fn clients(&self) -> usize {
         let clients: &AtomicUsize = &self.mailbox.clients;
         clients.load(Ordering::Relaxed)
@@ -368,7 +374,7 @@ impl Server {
 }
 
 impl Lane {
-    /// Notification bits, if there are any.
+    /// Takes the notification bits, if there are any.
     #[inline]
     fn take_bits(&mut self) -> Option<Found> {
         if self.link.region.to_server().load(Ordering::Relaxed) == 0 {
@@ -385,8 +391,8 @@ impl Lane {
 }
 
 impl Server {
-    /// The clients that this thread serves, for the C interface.
-    pub(crate) fn links(&self) -> impl Iterator<Item = &Arc<Link>> {
+    /// Returns the clients that this thread serves, for the C interface.
+    pub(crate) fn links(&self) -> impl Iterator<Item = &Arc<ClientLink>> {
         self.lanes.iter().flatten().map(|lane| &lane.link)
     }
 }
@@ -401,7 +407,7 @@ impl Drop for Server {
         for lane in self.lanes.iter().flatten() {
             lane.link.end(Reason::Closed);
         }
-        // Clients that were given to us and not yet seen.
+        // Clients that were given to this thread and not seen yet.
         while let Some(note) = self.mailbox.take() {
             if let Note::Joined(link) = note {
                 link.end(Reason::Closed);

@@ -1,9 +1,9 @@
-//! What the control thread, the server threads and clients in this address space share of an
-//! endpoint, and what the control thread waits on.
+//! The state of an endpoint that the control thread, the server threads and clients in this address
+//! space share, and the objects on which the control thread waits.
 //!
-//! Not here: making an endpoint (`endpoint`), and what the control thread does (`greet`).
+//! Not here: making an endpoint (`endpoint`), and the control thread's work (`greet`).
 
-use crate::link::{Link, ServerThread};
+use crate::link::{ClientLink, ServerThread};
 use crate::lock::lock;
 use crate::options::ServerOptions;
 use crate::proxy::Proxies;
@@ -15,16 +15,17 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex, Weak};
 
-/// What [`EventData`] says for the listener and for the closing of the endpoint; clients have the
-/// rest: index and generation for links, places in the lobby above `LOBBY`.
+/// The [`EventData`] of the listener and of the signal. Clients have the other values: index and
+/// generation for links, places in the lobby above `LOBBY`.
 pub(crate) const LISTENER: u64 = u64::MAX;
 pub(crate) const SIGNAL: u64 = u64::MAX - 1;
 pub(crate) const LOBBY: u64 = 1 << 63;
 
-/// What the control thread, the server threads and clients in this address space share.
+/// The state that the control thread, the server threads and clients in this address space share.
 pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
-    /// Names this endpoint among all there ever were, for clients that look for it in `SPACE`.
+    /// A number that no other endpoint of this process has had, for clients that look it up in
+    /// `SPACE`.
     pub(crate) id: u64,
     pub(crate) threads: Mutex<Vec<Arc<ServerThread>>>,
     pub(crate) links: Mutex<Vec<Slot>>,
@@ -32,11 +33,11 @@ pub(crate) struct Shared {
     pub(crate) is_closing: AtomicBool,
 }
 
-/// A place for a client: which use of the index comes next, and who has it.
+/// A place for a client: the generation of its index, and the client's link.
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) generation: u32,
-    pub(crate) link: Option<Arc<Link>>,
+    pub(crate) link: Option<Arc<ClientLink>>,
 }
 
 impl core::fmt::Debug for Shared {
@@ -49,7 +50,7 @@ impl core::fmt::Debug for Shared {
 static SPACE: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 impl Shared {
-    /// An endpoint of this address space, with a number that no other has.
+    /// Creates the state of an endpoint with a new number.
     pub(crate) fn new(options: ServerOptions) -> Arc<Self> {
         let shared = Arc::new(Self {
             options,
@@ -66,12 +67,12 @@ impl Shared {
         shared
     }
 
-    /// The endpoint `id`, if it lives in this address space.
+    /// Returns the endpoint `id`, if it is in this address space.
     pub(crate) fn in_this_space(id: u64) -> Option<Arc<Self>> {
         lock(&SPACE).iter().filter_map(Weak::upgrade).find(|shared| shared.id == id)
     }
 
-    pub(crate) fn link(&self, id: ClientId) -> Option<Arc<Link>> {
+    pub(crate) fn link(&self, id: ClientId) -> Option<Arc<ClientLink>> {
         let links = lock(&self.links);
         let link = links.get(id.index as usize)?.link.as_ref()?;
         (link.id == id).then(|| Arc::clone(link))
@@ -83,22 +84,32 @@ impl Shared {
 }
 
 impl Shared {
-    /// Whether the endpoint has been dropped.
+    /// Returns true if the endpoint has been dropped.
     pub(crate) fn is_closing(&self) -> bool {
         self.is_closing.load(Ordering::Acquire)
     }
 }
 
-/// What the control thread waits on.
+/// A socket that did not come by the listener.
+#[derive(Debug)]
+pub(crate) enum Offered {
+    /// Made by `Endpoint::offer`.
+    Pair(OwnedFd),
+    /// Accepted by another process, see `Endpoint::adopt`.
+    Accepted(OwnedFd),
+}
+
+/// The objects on which the control thread waits.
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) epoll: OwnedFd,
-    pub(crate) listener: OwnedFd,
-    /// Says that `is_closing`, the list of threads or `offered` has changed.
+    /// `None`: clients come by `Endpoint::offer` only.
+    pub(crate) listener: Option<OwnedFd>,
+    /// Signals that `is_closing`, the list of threads or `offered` has changed.
     pub(crate) signal: OwnedFd,
-    /// Sockets made by `Endpoint::offer`, for the control thread.
-    pub(crate) offered: Mutex<Vec<OwnedFd>>,
-    /// Who shares the sockets of clients that connect.
+    /// Sockets that did not come by the listener, for the control thread.
+    pub(crate) offered: Mutex<Vec<Offered>>,
+    /// The proxies that share the sockets of connecting clients.
     pub(crate) proxies: Option<Arc<dyn Proxies>>,
 }
 
@@ -110,12 +121,12 @@ impl Control {
 }
 
 impl Control {
-    /// The listener, for the control thread.
-    pub(crate) fn listener(&self) -> &OwnedFd {
-        &self.listener
+    /// Returns the listener, for the control thread, if the endpoint has an address.
+    pub(crate) fn listener(&self) -> Option<&OwnedFd> {
+        self.listener.as_ref()
     }
 
-    /// Swallows the signal that something changed.
+    /// Clears the signal.
     pub(crate) fn clear_signal(&self) {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.signal, &mut count);
@@ -125,8 +136,8 @@ impl Control {
         rustix::io::write(&self.signal, &1u64.to_ne_bytes()).map(drop)
     }
 
-    /// Sockets that were offered since the last call.
-    pub(crate) fn take_offered(&self) -> Vec<OwnedFd> {
+    /// Takes the sockets that were offered since the last call.
+    pub(crate) fn take_offered(&self) -> Vec<Offered> {
         core::mem::take(&mut lock(&self.offered))
     }
 }

@@ -1,6 +1,6 @@
-//! Connections and servers as the transport that generated stubs are written against.
+//! The implementation of the generated stubs' transport by connections and servers.
 //!
-//! Nothing but forwarding: what each call does is documented where it is implemented.
+//! The methods only forward; each is documented at its implementation.
 
 use crate::rt::{self, Arrival, CallError, Caller, ClientId, Decoder, Fault, Gone, Writer};
 use crate::{

@@ -1,8 +1,8 @@
-//! What a server thread can be told from elsewhere.
+//! The mailbox of a server thread.
 //!
 //! The control thread and holders of tokens post notes; the server thread takes them between two
-//! looks at its lanes. `L` is what there is of a client, `crate::link::Link`. Not here: the lanes
-//! (`server`), and the control packets of clients (`packets`).
+//! looks at its lanes. `L` is the type of a client's state, `crate::link::ClientLink`. Not here:
+//! the lanes (`server`), and the control packets of clients (`packets`).
 
 use crate::lock::lock;
 use crate::rt::ClientId;
@@ -11,12 +11,12 @@ use sojourn_shm::futex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-/// Something for a server thread to know.
+/// A note for a server thread.
 #[derive(Debug)]
 pub(crate) enum Note<L> {
     /// A client was given to this thread.
     Joined(Arc<L>),
-    /// A client has something, and its lane was asleep.
+    /// A client has a request, and its lane was cold.
     Rang(ClientId),
     /// A client is gone; its link says why.
     Ended(ClientId),
@@ -26,9 +26,9 @@ pub(crate) enum Note<L> {
 #[derive(Debug)]
 pub(crate) struct Mailbox<L> {
     notes: Mutex<VecDeque<Note<L>>>,
-    /// Whether `notes` has any; read on every round.
+    /// True if `notes` is not empty; read on every round.
     pub(crate) has_notes: AtomicBool,
-    /// Counts posts; the futex on which the thread sleeps, besides its lanes' bells.
+    /// The count of posts, which is the futex on which the thread sleeps, besides its lanes' bells.
     pub(crate) poke: AtomicU32,
     /// Clients given to this thread.
     pub(crate) clients: AtomicUsize,
@@ -36,7 +36,7 @@ pub(crate) struct Mailbox<L> {
     pub(crate) is_closed: AtomicBool,
     /// Bytes of grants a client may register.
     pub(crate) grants_max: u64,
-    /// The processor the thread was last seen on, as in headers.
+    /// The processor on which the thread was last seen, in the form of headers.
     cpu: AtomicU32,
 }
 
@@ -53,7 +53,7 @@ impl<L> Mailbox<L> {
         }
     }
 
-    /// The processor the thread was last seen on, as in headers.
+    /// The processor on which the thread was last seen, in the form of headers.
     #[inline]
     pub(crate) fn cpu(&self) -> u16 {
         self.cpu.load(Ordering::Relaxed) as u16
@@ -73,21 +73,21 @@ impl<L> Mailbox<L> {
         futex::wake(&self.poke);
     }
 
-    /// Posts a note that comes before all others.
+    /// Posts a note before all others.
     pub(crate) fn post_first(&self, note: Note<L>) {
         let mut notes = lock(&self.notes);
         notes.push_front(note);
         self.has_notes.store(true, Ordering::Release);
     }
 
-    /// Takes no more clients, and lets the thread notice.
+    /// Stops taking clients and wakes the thread.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.poke.fetch_add(1, Ordering::Release);
         futex::wake(&self.poke);
     }
 
-    /// The next note.
+    /// Takes the next note.
     pub(crate) fn take(&self) -> Option<Note<L>> {
         let mut notes = lock(&self.notes);
         let note = notes.pop_front();

@@ -8,10 +8,11 @@ mod common;
 use common::service::*;
 use common::{Echo, Home, ask, call, call_until, limit, path, soon, until, watchdog};
 use rustix::fd::AsFd;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sojourn_ipc::{
     Access, Address, BindError, CallError, ConnectError, ConnectOptions, Connection, Deadline,
-    Endpoint, Fault, Grant, KEEP as KEEP_FLAG, Memory, Reason, ServerOptions, WRITE, Wait,
+    Endpoint, Event, Fault, Grant, KEEP as KEEP_FLAG, Memory, Reason, ServerOptions, WRITE, Wait,
 };
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -797,4 +798,33 @@ fn offered(_words: &[&str]) {
     }
     let who = ask(&mut connection, WHO, &[]).unwrap();
     common::child::say("server-saw", who[1]);
+}
+
+#[test]
+fn an_endpoint_without_an_address_serves_sockets_that_others_have_accepted() {
+    let endpoint = Endpoint::unnamed(ServerOptions::default()).unwrap();
+    let mut server = endpoint.server();
+    let serving = std::thread::spawn(move || {
+        let mut served = 0;
+        while served < 2 {
+            if let Event::Call(request) = server.reply_wait(None, soon(20_000)).unwrap() {
+                served += 1;
+                assert_eq!(request.credentials().pid, std::process::id().cast_signed());
+                let mut draft = request.into_token().start(1);
+                draft.encoder().put_bytes(&[7]).unwrap();
+                draft.finish().send().unwrap();
+            }
+        }
+    });
+    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+    for _ in 0..2 {
+        let (own, accepted) =
+            rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+        endpoint.adopt(accepted).unwrap();
+        let mut connection =
+            Connection::connect(Address::Descriptor(own), &ConnectOptions::default()).unwrap();
+        let draft = connection.start(1, 0);
+        assert_eq!(draft.call(soon(20_000)).unwrap().body(), [7]);
+    }
+    serving.join().unwrap();
 }

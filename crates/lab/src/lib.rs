@@ -1,16 +1,18 @@
-//! What whole-system tests and benchmarks share: a sandbox with a session server of its own,
-//! programs run plain and under Sojourn with deadlines, hosts and links ([`net`]), and what was
-//! built.
+//! The common parts of whole-system tests and benchmarks: a sandbox with its own session server,
+//! programs that run with deadlines, plain and under Sojourn, hosts and links ([`net`]), and the
+//! paths of the built programs.
 //!
-//! Nothing here is shipped. `lab-peer` (`src/bin/peer`) is an ordinary program that knows nothing
-//! of Sojourn and checks every byte. Read `docs/understand/testing.md` first.
+//! Nothing here is shipped. `lab-peer` (`src/bin/peer`) is an ordinary program that has no code for
+//! Sojourn and checks every byte. Read `docs/understand/testing.md` first.
 
 mod built;
+pub mod control_group;
 pub mod measuring;
 pub mod net;
+pub mod progress;
 mod running;
 mod sandbox;
-mod unit;
+pub mod unit;
 
 pub use built::Built;
 pub use running::{Finished, Running};

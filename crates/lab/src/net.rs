@@ -1,9 +1,9 @@
 //! Hosts and links for tests: hosts are network namespaces of this process, links join two of them.
 //!
-//! A [`Link`] is direct (a veth pair, offloads on) or goes through a thread of the test that does
-//! to frames what networks do to them ([`Conditions`]): this kernel has no netem. Hosts further
-//! apart are joined through a host that forwards ([`Host::router`]). Everything is gone when the
-//! values are dropped; what a killed test left is removed when the next one makes its first host.
+//! A [`Link`] is direct (a veth pair with its offloads) or leads through a thread of the test,
+//! which applies [`Conditions`] to frames, because not every kernel has netem. Hosts further apart
+//! are joined through a host that forwards ([`Host::router`]). Dropping the values removes
+//! everything. Leftovers of a killed test are removed when the next test makes its first host.
 //! Needs root's rights and `ip` (iproute2): see [`is_possible`].
 //!
 //! ```no_run

@@ -1,4 +1,4 @@
-//! A program that runs, with a deadline, and that is gone when its owner is.
+//! A running program, with a deadline; it is killed when its owner drops it.
 
 #![allow(unsafe_code, reason = "a hook between fork and exec")]
 
@@ -9,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// What a program that has ended said.
+/// The output of a program that has ended.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Its exit status, or minus the signal that ended it.
+    /// The exit status, or minus the signal that ended the program.
     pub status: i32,
     /// Standard output.
     pub out: String,
@@ -21,10 +21,10 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// The output of a program that must have succeeded.
+    /// Returns the standard output of a program that must have succeeded.
     ///
     /// # Errors
-    /// What it said if it has not.
+    /// The program's output, if its status is not 0.
     pub fn success(self, what: &str) -> Result<String> {
         if self.status != 0 {
             bail!("{what}: status {}\n{}\n{}", self.status, self.out, self.err);
@@ -33,7 +33,7 @@ impl Finished {
     }
 }
 
-/// A program, killed when dropped.
+/// A running program; drop kills it.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -43,16 +43,16 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `command` with its output collected, in a session (setsid(2)) of its own: among the
-    /// kin that tests run under may be processes that nobody here may inspect, and a server does
-    /// not trust what their session inherits.
+    /// Starts `command` with its output collected, in a session of its own (setsid(2)). The
+    /// relatives of a test may include processes that the server may not inspect, and the server
+    /// does not trust descriptors that such processes in the same session may have inherited.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the program cannot be started.
     pub fn start(mut command: Command) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // SAFETY: setsid is async-signal-safe and touches no memory of ours.
+        // SAFETY: setsid(2) is async-signal-safe and touches no memory of this process.
         unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let out = child.stdout.take().map(collect);
@@ -60,16 +60,16 @@ impl Running {
         Ok(Self { child, name, out, err })
     }
 
-    /// Its process number.
+    /// Returns the process number.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for its end, `limit` at most; then it is killed and that is the error.
+    /// Waits for the program's end, at most for `limit`; then kills it.
     ///
     /// # Errors
-    /// As said.
+    /// If the limit was reached: where each thread waited, and the program's output.
     pub fn finish(mut self, limit: Duration) -> Result<Finished> {
         let deadline = Instant::now() + limit;
         let status = loop {
@@ -90,20 +90,21 @@ impl Running {
         Ok(Finished { status, out: take(&mut self.out), err: take(&mut self.err) })
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the program.
     pub fn signal(&self, signal: rustix::process::Signal) {
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
-            // It may have ended meanwhile.
+            // Fails if the program has ended meanwhile.
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
 
-    /// Whether it still runs.
+    /// Returns true if the program still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What each of its threads is doing, for a message about one that hangs.
+    /// Describes the system call and wait channel of each thread, for the error about a program
+    /// that hangs.
     fn whereabouts(&self) -> String {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let mut text = String::new();
@@ -139,7 +140,8 @@ fn collect(mut from: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// What was collected. A grandchild may hold the pipe: what it says later is not waited for.
+/// Returns the collected output. A grandchild may hold the pipe open, so the wait for the end of
+/// the output is limited.
 fn take(from: &mut Option<Receiver<String>>) -> String {
     from.take().and_then(|from| from.recv_timeout(Duration::from_secs(2)).ok()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A folder, a session server and an environment of one test's own.
+//! A folder, a session server and an environment for one test.
 
 use crate::net::Host;
 use crate::{Built, Finished, Running, unit};
@@ -10,16 +10,16 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How a program is run.
+/// The way in which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// As if Sojourn were not there.
+    /// Without Sojourn.
     Plain,
     /// Under `sojourn run`.
     Sojourn,
 }
 
-/// One test's world. Everything in it is gone when it is dropped.
+/// The environment of one test. Drop ends its server and removes its folder.
 #[derive(Debug)]
 pub struct Sandbox {
     built: Built,
@@ -28,19 +28,24 @@ pub struct Sandbox {
     settings: Vec<(String, String)>,
     host: Option<Host>,
     network: &'static [&'static str],
+    /// True if the server serves all users.
+    is_public: bool,
+    /// The server is started as its unit starts it.
+    is_unit: bool,
 }
 
 impl Sandbox {
-    /// A folder and a server.
+    /// Makes a folder and starts a server.
     ///
     /// # Errors
-    /// If something is not built, or the server does not come up.
+    /// If a program is not built, or the server does not come up.
     pub fn new() -> Result<Self> {
         Self::make(None, &[])
     }
 
-    /// The same, with the server and all programs on `host`. The server carries sessions with other
-    /// hosts, too; with the variable `LAB_PORTS` set as in [`Sandbox::with_ports`].
+    /// Makes a sandbox whose server and programs are on `host`. The server also carries sessions
+    /// with other hosts. If the variable `LAB_PORTS` is set, the sandbox is that of
+    /// [`Sandbox::with_ports`].
     ///
     /// # Errors
     /// As [`Sandbox::new`].
@@ -51,7 +56,7 @@ impl Sandbox {
         Self::make(Some(host.clone()), &["--network=rights"])
     }
 
-    /// The same, with a port for every program, whatever its rights.
+    /// Makes a sandbox on `host` in which every program gets a port, whatever its rights.
     ///
     /// # Errors
     /// As [`Sandbox::new`].
@@ -59,7 +64,8 @@ impl Sandbox {
         Self::make(Some(host.clone()), &["--network=ports"])
     }
 
-    /// As [`Sandbox::on`], with a message for each packet instead of mapped rings.
+    /// Makes a sandbox on `host` whose packet sockets take a message for each packet instead of
+    /// mapped rings.
     ///
     /// # Errors
     /// As [`Sandbox::new`].
@@ -67,7 +73,8 @@ impl Sandbox {
         Self::make(Some(host.clone()), &["--network=messages"])
     }
 
-    /// As [`Sandbox::with_ports`], with sessions carried past the host's packet filters.
+    /// Makes a sandbox as [`Sandbox::with_ports`] does, whose server carries sessions past the
+    /// host's packet filters.
     ///
     /// # Errors
     /// As [`Sandbox::new`].
@@ -75,7 +82,24 @@ impl Sandbox {
         Self::make(Some(host.clone()), &["--network=ports", "--firewall=ignore"])
     }
 
+    /// As [`Sandbox::with_ports`], with the server as its unit starts it: its user, its
+    /// capabilities, its system calls.
+    ///
+    /// # Errors
+    /// As [`Sandbox::new`], and where [`unit::become_unit`] is not possible.
+    pub fn as_unit(host: &Host) -> Result<Self> {
+        Self::make_as(true, Some(host.clone()), &["--network=ports"])
+    }
+
     fn make(host: Option<Host>, network: &'static [&'static str]) -> Result<Self> {
+        Self::make_as(false, host, network)
+    }
+
+    fn make_as(
+        is_unit: bool,
+        host: Option<Host>,
+        network: &'static [&'static str],
+    ) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let built = Built::find()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +107,12 @@ impl Sandbox {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
-        let mut sandbox = Self { built, folder, server: None, settings: Vec::new(), host, network };
+        let settings = Vec::new();
+        let mut sandbox =
+            Self { built, folder, server: None, settings, host, network, is_public: true, is_unit };
+        if is_unit {
+            std::os::unix::fs::chown(&sandbox.folder, Some(unit::USER), Some(unit::USER))?;
+        }
         sandbox.start_server()?;
         Ok(sandbox)
     }
@@ -91,15 +120,20 @@ impl Sandbox {
     /// Starts the server, or another one after the first was killed.
     ///
     /// # Errors
-    /// If it does not come up within five seconds.
+    /// If the server does not come up within five seconds.
     pub fn start_server(&mut self) -> Result<()> {
         let mut command = Command::new(self.built.path("sojournd"));
-        command.args(["--idle-exit", "600", "--system", "--address"]).arg(self.address());
+        command.args(["--idle-exit", "600", "--address"]).arg(self.address());
+        command.args(self.is_public.then_some("--system"));
         if let Some(host) = &self.host {
             host.place(&mut command);
-            // A namespace of its own: nothing else is disturbed.
+            // The options for networks are only for a host of the test's own, where they disturb
+            // nothing else.
             command.args(self.network);
             unit::limit(&mut command);
+        }
+        if self.is_unit && !unit::become_unit(&mut command) {
+            bail!("the server cannot be started as its unit does");
         }
         let mut server = Running::start(command)?;
         let deadline = Instant::now() + Duration::from_secs(5);
@@ -114,59 +148,122 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Kills the server as a crash would.
+    /// Makes servers that are started from now on serve only the programs of their own user.
+    pub fn serve_own_user(&mut self) {
+        self.is_public = false;
+    }
+
+    /// Starts a server that serves only the programs of its own user, in place of the present one.
+    ///
+    /// # Errors
+    /// As [`Sandbox::start_server`].
+    pub fn restart_for_own_user(&mut self) -> Result<()> {
+        self.serve_own_user();
+        self.kill_server();
+        self.start_server()
+    }
+
+    /// Kills the server, as a crash would.
     pub fn kill_server(&mut self) {
         self.server = None;
     }
 
-    /// Asks the server to end, as a system does that goes down; what it has said.
+    /// Asks the server to end, as a system that shuts down does; returns its output.
     ///
     /// # Errors
-    /// If there is none, or it does not end within ten seconds.
+    /// If no server runs, or it does not end within ten seconds.
     pub fn stop_server(&mut self) -> Result<Finished> {
+        self.end_server(rustix::process::Signal::TERM)
+    }
+
+    /// Ends the server by a signal; returns its output.
+    ///
+    /// # Errors
+    /// If no server runs, or it does not end within ten seconds.
+    pub fn end_server(&mut self, signal: rustix::process::Signal) -> Result<Finished> {
         let server = self.server.take().context("no server runs")?;
-        server.signal(rustix::process::Signal::TERM);
+        server.signal(signal);
         server.finish(Duration::from_secs(10))
     }
 
-    /// The server's process number.
+    /// Returns true if a server runs and has not ended by itself.
+    pub fn has_server(&mut self) -> bool {
+        self.server.as_mut().is_some_and(Running::is_running)
+    }
+
+    /// Returns the server's process number.
     #[must_use]
     pub fn server_pid(&self) -> Option<u32> {
         self.server.as_ref().map(Running::pid)
     }
 
-    fn answers(&self) -> bool {
-        self.sojourn(&["stats", "--json"]).is_ok()
+    /// The numbers of the processes that the server consists of and of those that it has started,
+    /// its own first.
+    #[must_use]
+    pub fn server_pids(&self) -> Vec<u32> {
+        self.server_pid().into_iter().flat_map(|pid| [vec![pid], children(pid)].concat()).collect()
     }
 
-    /// The server's address.
+    /// The process of the server's with that part of its work: front, prober or carrier.
+    #[must_use]
+    pub fn server_part(&self, part: &str) -> Option<u32> {
+        let is_it = |pid: &u32| {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            name.trim() == format!("sojourn-{part}")
+        };
+        self.server_pids().into_iter().find(is_it)
+    }
+
+    fn answers(&self) -> bool {
+        match self.is_unit {
+            false => self.sojourn(&["stats", "--json"]).is_ok(),
+            // The command trusts another user's server at the system's place only.
+            true => self.listens().is_ok(),
+        }
+    }
+
+    fn listens(&self) -> Result<()> {
+        let kind = rustix::net::SocketType::SEQPACKET;
+        let socket = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None)?;
+        let address = rustix::net::SocketAddrUnix::new(self.address())?;
+        Ok(rustix::net::connect(&socket, &address)?)
+    }
+
+    /// Returns the server's address.
     #[must_use]
     pub fn address(&self) -> PathBuf {
         self.folder.join("server")
     }
 
-    /// The sandbox's folder.
+    /// Returns the sandbox's folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What is under test.
+    /// Returns the build under test.
     #[must_use]
     pub fn built(&self) -> &Built {
         &self.built
     }
 
-    /// Sets a configuration variable (without `SOJOURN_`) for programs started from now on.
+    /// Sets a configuration variable (without the prefix `SOJOURN_`) for programs started from now
+    /// on.
     pub fn set(&mut self, name: &str, value: &str) {
         self.settings.push((format!("SOJOURN_{name}"), value.into()));
     }
 
-    /// A command that runs `program` in that mode.
+    /// Returns a command that runs `program` in `mode`.
     #[must_use]
     pub fn command(&self, mode: Mode, program: impl AsRef<OsStr>) -> Command {
         let mut command = match mode {
             Mode::Plain => Command::new(program),
+            // `sojourn run` trusts another user's server at the system's place only.
+            Mode::Sojourn if self.is_unit => {
+                let mut command = Command::new(program);
+                command.env("LD_PRELOAD", self.built.path("libsojourn_preload.so"));
+                command
+            }
             Mode::Sojourn => {
                 let mut command = Command::new(self.built.path("sojourn"));
                 command.args(["run", "--"]).arg(program);
@@ -185,10 +282,10 @@ impl Sandbox {
         }
     }
 
-    /// Runs `sojourn` with these words; its output.
+    /// Runs `sojourn` with the arguments `words`; returns its output.
     ///
     /// # Errors
-    /// If it does not succeed within ten seconds.
+    /// If the command does not succeed within ten seconds.
     pub fn sojourn(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(self.built.path("sojourn"));
         command.args(words);
@@ -196,7 +293,7 @@ impl Sandbox {
         Running::start(command)?.finish(Duration::from_secs(10))?.success(&words.join(" "))
     }
 
-    /// The server's counters, as `sojourn stats --json` gives them.
+    /// Returns the server's counters, as `sojourn stats --json` prints them.
     ///
     /// # Errors
     /// As [`Sandbox::sojourn`].
@@ -204,7 +301,7 @@ impl Sandbox {
         Ok(serde_json::from_str(&self.sojourn(&["stats", "--json"])?)?)
     }
 
-    /// The sessions, as `sojourn ss --json` gives them.
+    /// Returns the sessions, as `sojourn ss --json` prints them.
     ///
     /// # Errors
     /// As [`Sandbox::sojourn`].
@@ -218,4 +315,14 @@ impl Drop for Sandbox {
         self.server = None;
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The children of a process, of all of its threads.
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of_task = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+    };
+    tasks.flat_map(of_task).collect()
 }

@@ -1,5 +1,4 @@
-//! Hosts and links as tests of networks use them, with the plain kernel at both ends; and that
-//! nothing is left of them.
+//! Tests of hosts and links, with the plain kernel at both ends, and of their complete removal.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const MS: Duration = Duration::from_millis(1);
-/// Set for this program when it is to be the test that is killed.
+/// Variable that makes this program the test that is killed.
 const VICTIM: &str = "LAB_NET_VICTIM";
 
 fn pair() -> (Host, Host) {
@@ -25,8 +24,8 @@ fn udp(host: &Host, address: impl Into<IpAddr>) -> UdpSocket {
     socket
 }
 
-/// What a call answers that is not interrupted: with a time limit it may be whenever the machine is
-/// paused (signal(7)).
+/// Repeats a call that was interrupted; returns its result. A call with a time limit may fail with
+/// EINTR whenever the machine is paused (signal(7)).
 fn whole<T>(mut call: impl FnMut() -> std::io::Result<T>) -> T {
     loop {
         match call() {
@@ -36,7 +35,7 @@ fn whole<T>(mut call: impl FnMut() -> std::io::Result<T>) -> T {
     }
 }
 
-/// Sends one datagram there and back; how long it took.
+/// Sends one datagram there and back; returns the time that it took.
 fn ping(from: &UdpSocket, to: &UdpSocket, text: &[u8]) -> Duration {
     let start = Instant::now();
     let mut seen = [0; 2048];
@@ -48,13 +47,13 @@ fn ping(from: &UdpSocket, to: &UdpSocket, text: &[u8]) -> Duration {
     start.elapsed()
 }
 
-/// Byte number `at` of what is transferred: no two places that a damaged transfer could exchange
-/// look alike.
+/// Returns byte number `at` of a transfer. Neighbouring places look different, so that a transfer
+/// that exchanges them is seen.
 fn byte(at: usize) -> u8 {
     ((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// Sends `len` bytes over TCP from `a` to `address` on `b`, who checks every one and answers.
+/// Sends `len` bytes over TCP from `a` to `address` on `b`, which checks every byte and answers.
 fn transfer(a: &Host, b: &Host, address: impl Into<IpAddr>, len: usize) {
     let address = address.into();
     let listener = b.enter(|| TcpListener::bind((address, 0))).unwrap().unwrap();
@@ -142,7 +141,7 @@ fn loss_and_duplication_are_what_was_set() {
     wait_for("the lost datagram is counted", || link.counts(End::A).unwrap().lost > before.lost);
     to.set_nonblocking(true).unwrap();
     assert_eq!(to.recv(&mut [0; 10]).unwrap_err().kind(), ErrorKind::WouldBlock);
-    // The kernel may have said something of its own meanwhile.
+    // At least: the kernel may have sent a frame of its own meanwhile.
     assert!(link.counts(End::A).unwrap().duplicated > before.duplicated);
 }
 
@@ -180,7 +179,7 @@ fn congestion_is_told_to_senders_that_take_part() {
     let (a, b) = pair();
     for host in [&a, &b] {
         host.set("ipv4/tcp_ecn", "1").unwrap();
-        // Others may be reserved for the first namespace (tcp_allowed_congestion_control).
+        // A namespace may be forbidden other algorithms (`tcp_allowed_congestion_control`).
         host.set("ipv4/tcp_congestion_control", "reno").unwrap();
     }
     let conditions = Conditions { mark: 0.02, delay: MS, ..Conditions::default() };
@@ -192,7 +191,7 @@ fn congestion_is_told_to_senders_that_take_part() {
     assert!(counter(&seen, "InCEPkts") > 0);
 }
 
-/// A counter of `/proc/PID/net/netstat`: names and numbers are in lines of their own.
+/// Returns a counter of `/proc/PID/net/netstat`, where names and numbers are in separate lines.
 fn counter(netstat: &str, name: &str) -> u64 {
     let lines: Vec<Vec<&str>> =
         netstat.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -264,7 +263,7 @@ fn a_pulled_cable_is_seen_and_survived() {
     wait_for("the carrier comes back", || {
         !a.ip(&["link", "show", link.interface()]).unwrap().contains("NO-CARRIER")
     });
-    // Neighbours may have to be found again; the link's first frames may be lost.
+    // Neighbours may have to be resolved again, so the first datagrams may be lost.
     to.set_read_timeout(Some(MS * 50)).unwrap();
     let target = to.local_addr().unwrap();
     wait_for("datagrams arrive again", || {
@@ -284,7 +283,7 @@ fn programs_run_on_their_host() {
     assert!(said.contains(&link.v4(End::A).to_string()), "{said}");
     assert!(!said.contains(&link.v4(End::B).to_string()), "{said}");
     assert!(said.contains(link.interface()));
-    // Loopback is up.
+    // The loopback interface is up.
     let (from, to) = (udp(&a, [127, 0, 0, 1]), udp(&a, [127, 0, 0, 1]));
     ping(&from, &to, b"to itself");
 }
@@ -310,7 +309,7 @@ fn everything_is_gone_after_the_last_drop() {
     drop((a, b));
     let there = leftovers(std::process::id());
     assert!(!names.iter().any(|name| there.contains(name)), "{there:?}");
-    // What ran there was killed.
+    // The program on the host was killed.
     assert!(!child.wait().unwrap().success());
 }
 
@@ -334,18 +333,19 @@ fn what_a_killed_test_left_is_removed_by_the_next() {
     victim.kill().unwrap();
     victim.wait().unwrap();
     assert_eq!(leftovers(victim.id()).len(), 3);
-    // What every first host does.
+    // Making the first host of a process sweeps in the same way.
     sweep();
     assert_eq!(leftovers(victim.id()), Vec::<String>::new());
     let sleeper = Pid::from_raw(sleeper).unwrap();
     wait_for("the program that ran there is gone", || {
-        // Its new parent may not have looked yet.
+        // Its new parent may not have collected it yet: a zombie is gone too.
         let status = std::fs::read_to_string(format!("/proc/{}/stat", sleeper.as_raw_pid()));
         status.map_or(true, |status| status.contains(") Z"))
     });
 }
 
-/// The test that is killed: two hosts, a link, a program; it says so and waits for its end.
+/// The test that is killed: makes two hosts, a link and a program, prints that it is ready, and
+/// waits to be killed.
 fn be_killed() {
     let (a, b) = pair();
     let _link = Link::through(&a, &b, 1500, 1, Conditions::default()).unwrap();

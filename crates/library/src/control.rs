@@ -1,4 +1,6 @@
-//! The protocol thread: what is said between this process and the server, and the threads for it.
+//! The protocol thread: this process's conversation with the server, and the threads for it.
+//!
+//! Not here: the steps of moves (`moves`). Read `protocol` first.
 
 pub(crate) mod prepare;
 pub(crate) mod protocol;

@@ -1,6 +1,6 @@
-//! The table of descriptors, and which descriptors are the library's own.
+//! The table of descriptors, and the descriptors that are the library's own.
 //!
-//! It knows nothing of sessions but the words by which an entry names one.
+//! This folder knows nothing of sessions but the words by which an entry names one.
 
 pub(crate) mod own;
 pub(crate) mod table;

@@ -1,7 +1,7 @@
-//! What the library needs from the shell around it (the preload shim, or a test).
+//! The interface by which the library uses the shell around it (the preload shim, or a test).
 //!
-//! The library knows neither C nor signals. The shell tells it when a handler has run, keeps
-//! handlers out while the library holds locks, and knows what stdio does. Read
+//! The library knows neither C nor signals. The shell reports handlers that have run, keeps
+//! handlers out while the library holds locks, and knows which descriptors stdio uses. Read
 //! `docs/understand/streams.md`, "Signals".
 
 pub(crate) mod environment;
@@ -17,62 +17,63 @@ use kernel::PollFd;
 use rustix::io::Errno;
 use sojourn_session::ReasonT;
 
-/// What a signal handler that ran during a wait means for the wait.
+/// The effect that signal handlers have on a wait during which they ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
-    /// None ran.
+    /// No handler ran.
     None,
-    /// One ran that wants interrupted calls restarted (`SA_RESTART`).
+    /// A handler ran that wants interrupted calls restarted (`SA_RESTART`, sigaction(2)).
     Restart,
-    /// One ran that ends the call with `EINTR`.
+    /// A handler ran that ends the call with `EINTR`.
     Break,
 }
 
-/// The shell.
+/// The shell around the library, as the library calls it.
 pub trait Host: Sync + core::fmt::Debug {
-    /// A wait begins: handlers may run on this thread from now on. Forgets what ran before.
+    /// Begins a wait: handlers may run on this thread from now on. Handlers that ran before are
+    /// forgotten.
     fn wait_begins(&self);
-    /// The wait is over: handlers are put off again until the shell is left.
+    /// Ends a wait: handlers are put off again until the thread leaves the shell.
     fn wait_ends(&self);
-    /// What ran since `wait_begins`.
+    /// Tells which handlers ran since [`Host::wait_begins`].
     fn interrupt(&self) -> Interrupt;
-    /// Does `work` where it has stack enough, whatever the caller has. It must not wait between
-    /// `wait_begins` and `wait_ends`: handlers are the program's stack's.
+    /// Runs `work` on a stack that is large enough, however small the caller's is. `work` must not
+    /// wait between `wait_begins` and `wait_ends`: handlers have to run on the program's own stack.
     fn on_own_stack(&self, work: &mut dyn FnMut()) {
         work();
     }
-    /// Whether this thread may be in a signal handler, so that it must not do what POSIX does not
-    /// allow there.
+    /// Returns true if this thread may be in a signal handler. If so the library calls nothing that
+    /// is not async-signal-safe (signal-safety(7)).
     fn in_handler(&self) -> bool {
         false
     }
-    /// Whether a `FILE` of the C library has used this descriptor.
+    /// Returns true if a `FILE` of the C library has used the descriptor `fd`.
     fn stdio_uses(&self, fd: i32) -> bool;
-    /// Whether the io_uring at that number is one whose submissions are looked at.
+    /// Returns true if `fd` is an io_uring whose submissions the shell looks at.
     fn sees_ring(&self, _fd: i32) -> bool {
         false
     }
-    /// The program closes a number, or puts something else there.
+    /// Reports that the program closes the number, or puts something else there.
     fn number_closing(&self, _fd: i32) {}
-    /// Whether there is an io_uring whose submissions are only seen afterwards, and are about
-    /// files.
+    /// Returns true if there is an io_uring whose submissions the shell sees only after the kernel
+    /// has taken them (`IORING_SETUP_SQPOLL`, io_uring_setup(2)), and which concern files only.
     fn has_polled_ring(&self) -> bool {
         false
     }
-    /// Whether a library is in the process that makes rings past the C library.
+    /// Returns true if the process has loaded a library that makes rings past the C library.
     fn has_ring_library(&self) -> bool {
         false
     }
-    /// Starts a thread of the library's own: all signals blocked, its calls served by the kernel
-    /// alone.
+    /// Starts a thread of the library's own, with all signals blocked. The kernel alone serves the
+    /// calls of that thread.
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> bool {
         std::thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(work).is_ok()
     }
-    /// `epoll_pwait2(2)`. With no mask the thread's own stays. The default knows no mask, for hosts
-    /// without signals, and rounds the timeout up to milliseconds.
+    /// Waits by `epoll_pwait2(2)`. Without a mask the thread keeps its own. The default is for
+    /// hosts without signals: it ignores the mask, and rounds the timeout up to milliseconds.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of `epoll_pwait2(2)`.
     fn epoll_wait(
         &self,
         epfd: i32,
@@ -83,10 +84,10 @@ pub trait Host: Sync + core::fmt::Debug {
         let _ = mask;
         epoll::wait(epfd, events, timeout)
     }
-    /// `ppoll(2)`. As [`Host::epoll_wait`].
+    /// Waits by `ppoll(2)`, with the mask and the default of [`Host::epoll_wait`].
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of `ppoll(2)`.
     fn poll(
         &self,
         fds: &mut [PollFd],
@@ -96,13 +97,13 @@ pub trait Host: Sync + core::fmt::Debug {
         let _ = mask;
         kernel::poll_all(fds, timeout)
     }
-    /// The last thread of the program has ended; those of the library have called this. Does not
-    /// return.
+    /// Ends the process after the last thread of the program has ended; a thread of the library
+    /// calls this. Does not return.
     fn last_thread_ended(&self) -> ! {
         std::process::exit(0)
     }
-    /// Nothing moves in this process any more: whoever looks from outside is to see why
-    /// (`sojourn_session::notice`).
+    /// Shows `reason` to observers outside the process (`sojourn_session::notice`): nothing moves
+    /// in this process any more.
     fn show(&self, _reason: ReasonT) {}
     /// Closes a number of the library's own, in a `fork` child.
     fn close(&self, fd: i32);

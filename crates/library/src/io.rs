@@ -1,4 +1,6 @@
-//! The program's data calls: where they go, receiving, sending, waiting for one session.
+//! The program's data calls on one session: routing, receiving, sending, and waiting.
+//!
+//! Not here: waiting for several descriptors (`ready`). Read `calls` first.
 
 pub(crate) mod call_flags;
 pub(crate) mod calls;
@@ -6,9 +8,10 @@ pub(crate) mod datagrams;
 pub(crate) mod from_kernel;
 #[cfg(test)]
 mod from_kernel_tests;
-pub(crate) mod landing;
+pub(crate) mod placement;
 pub(crate) mod receive;
 pub(crate) mod send;
 #[cfg(test)]
 mod send_tests;
 pub(crate) mod sleep;
+pub(crate) mod timed;

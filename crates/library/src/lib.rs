@@ -1,10 +1,10 @@
 //! The protocol library: a program's sessions, their moves and their readiness.
 //!
-//! It lives in the program and serves its calls; the shell around it (`sojourn-preload`) turns C
-//! calls into these and tells it about signals ([`Host`]). What is here: the descriptor table,
-//! where a data call goes, moving out and going home, waiting for one and for many, `fork`. What is
-//! not: C, `errno`, packets. Read `docs/understand/streams.md` first, then `process`, `session`,
-//! `fds::table`.
+//! The library runs in the program's process and serves its calls. The shell around the library
+//! (`sojourn-preload`) turns C calls into calls of this crate and reports signals ([`Host`]). The
+//! crate has the descriptor table, the routing of data calls, moving out and going home, waiting
+//! for one session and for many, and `fork`. It knows no C, no `errno` and no packets. Read
+//! `docs/understand/streams.md` first, then `process`, `session`, `fds::table`.
 
 mod control;
 mod fds;
@@ -24,15 +24,15 @@ pub use host::kernel::PollFd;
 pub use host::numbers;
 pub use host::{Host, Interrupt, Plain};
 pub use io::call_flags::{Recv, Send};
-pub use io::calls::{Call, Path, Use};
+pub use io::calls::{Call, Route, Use};
 pub use io::datagrams::{Attempt, Datagram, Got, PARTS_MAX};
 pub use io::from_kernel::{BytesOnly, FromKernel};
 pub use moves::descriptors::{Origin, SocketOption};
 pub use process::library::{Library, library};
-pub use remote::asks::{Known, Queue, Set};
+pub use remote::options::{Known, Queue, Set};
 pub use session::Session;
 
-pub use fds::table::Entry;
+pub use fds::table::FdEntry;
 
 pub use sojourn_pump::ancillary;
 pub use sojourn_pump::tcp_info;

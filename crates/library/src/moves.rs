@@ -1,4 +1,7 @@
-//! Sessions move: offers, joining, going home, `fork`, descriptors that become something else.
+//! The moves of sessions: offers, joining, going home, `fork`, descriptors that change their
+//! meaning.
+//!
+//! Not here: which sessions are worth a move (`policy`). Read `offer`, `join` and `home` first.
 
 pub(crate) mod descriptors;
 pub(crate) mod ended;

@@ -1,6 +1,6 @@
-//! Which sessions are worth moving, and which have to stay in the kernel.
+//! The policy: which sessions are worth moving, and which have to stay in the kernel.
 //!
-//! Moving them is `moves`.
+//! Not here: the moves (`moves`).
 
 pub(crate) mod bulk;
 pub(crate) mod hot;

@@ -1,14 +1,15 @@
-//! What all of a process's library shares: the library itself, what each process in a line of
-//! descent by `fork` has of its own, the configuration, and what is remembered between moves.
+//! The state that a process's library shares: the library itself, each process's part in a line of
+//! descent by `fork`, the configuration, and the memory of moves.
 //!
-//! Rooms above add what is done with it.
+//! The other folders add methods that work on this state.
 
-pub(crate) mod engine;
-pub(crate) mod late;
+pub(crate) mod deferred;
 #[cfg(test)]
-mod late_tests;
+mod deferred_tests;
+pub(crate) mod engine;
 pub(crate) mod library;
 pub(crate) mod looks;
 pub(crate) mod patience;
 pub(crate) mod remembered;
+pub(crate) mod room;
 pub(crate) mod thresholds;

@@ -1,4 +1,7 @@
-//! Waiting for many: epoll sets and polls.
+//! Waiting for many descriptors: epoll sets and polls.
+//!
+//! Not here: waiting for one session (`io::sleep`). Read `docs/understand/streams.md`, "Waiting",
+//! then `set` or `poll`.
 
 pub(crate) mod poll;
 pub(crate) mod poll_sleep;

@@ -1,9 +1,11 @@
-//! Sessions with other hosts: what drives the protocol engine in this process, who listens for
-//! packets, how sessions are taken over and given back.
+//! Sessions with other hosts: the engine that runs in this process, the threads that sleep for
+//! packets, taking sessions over and giving them back.
+//!
+//! Not here: the engine itself (`sojourn_pump`). Read `docs/understand/moves.md` first.
 
-pub(crate) mod asks;
 pub(crate) mod carried;
 pub(crate) mod carry_server;
-pub(crate) mod lent;
+pub(crate) mod delegation;
 pub(crate) mod net;
+pub(crate) mod options;
 pub(crate) mod watch;

@@ -1,20 +1,21 @@
-//! A session that is, or was a moment ago, away from the kernel: its stream and where each
-//! direction stands.
+//! A session that is, or was a moment ago, away from the kernel: its stream and the state of each
+//! direction.
 //!
-//! Sessions live in a pool and are never freed, only used again; so a number read from the table is
-//! always good to look at. Not here: the data calls (`receive`, `send`), moving out (`hot`,
-//! `join`), going home (`home`). Read `docs/understand/streams.md` first.
+//! Sessions live in a pool and are never freed, only used again, so a slot number read from the
+//! table always leads to a session. Not here: the data calls (`io::receive`, `io::send`), moving
+//! out (`policy::hot`, `moves::join`), going home (`moves::home`). Read
+//! `docs/understand/streams.md` first.
 //!
 //! # Locks
-//! `tx` before `rx` before nothing. Both are held for a few hundred nanoseconds by data calls and
-//! for as long as it takes by a return; never while sleeping for the peer's data.
+//! `tx` is taken before `rx`, and `rx` before nothing. Data calls hold them for a few hundred
+//! nanoseconds, a return for as long as it takes; no thread sleeps for the peer's data with one.
 
 pub(crate) mod directions;
 pub(crate) mod owed;
 pub(crate) mod peeked;
 pub(crate) mod pool;
 pub(crate) mod progress;
-pub(crate) mod receive_step;
+pub(crate) mod received;
 
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
@@ -30,83 +31,88 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Facts that do not change while a session is joined.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
-    /// The library's own name for it, as the server knows it.
+    /// The library's own number for the session, by which the server knows it.
     pub(crate) local: u64,
+    /// The inbox that peers post to, and the session's slot in it.
     pub(crate) place: Option<(Arc<Inbox>, u32)>,
-    /// The set whose inbox that is; 0: of those in none.
+    /// The epoll set that the inbox serves; 0: the sessions that are in no set.
     pub(crate) set: u32,
     pub(crate) peer_pid: u32,
-    /// The server's number of the stream.
+    /// The server's number for the stream.
     pub(crate) stream: u64,
-    /// Every descriptor number of it in this process.
+    /// Every descriptor number of the session in this process.
     pub(crate) numbers: Vec<i32>,
 }
 
-/// What the ring knows of readiness.
+/// Readiness as far as the rings tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
-    /// There is something to receive; if not, the kernel may still know of something.
+    /// There is something to receive in the ring; if not, the kernel may still have something.
     pub(crate) input: bool,
-    /// There is room; `None`: the kernel decides.
+    /// The ring has room; `None`: the kernel decides.
     pub(crate) output: Option<bool>,
-    /// An error that a receive will say.
+    /// An error that the next receive returns.
     pub(crate) error: bool,
-    /// Nothing here any more: the kernel alone decides.
+    /// Neither direction uses the stream any more: the kernel alone decides.
     pub(crate) is_home: bool,
     /// Bytes may still come through the kernel.
     pub(crate) is_in_kernel: bool,
 }
 
-/// One session.
+/// A session's state in this process.
 #[derive(Debug)]
 pub struct Session {
     slot: u32,
-    /// A descriptor of it, for kernel calls.
+    /// One of its descriptors, for kernel calls.
     pub(crate) fd: AtomicI32,
     pub(crate) kind: AtomicU32,
     pub(crate) is_nonblocking: AtomicBool,
-    /// Nanoseconds; 0: none.
+    /// Nanoseconds; 0: no timeout.
     pub(crate) receive_timeout: AtomicU64,
     pub(crate) send_timeout: AtomicU64,
-    /// The kernel reported something on the descriptor since last looked at.
-    pub(crate) has_stirred: AtomicBool,
-    /// The same for senders, who look at other things and must not wait for a receiver to look.
-    pub(crate) tx_stirred: AtomicBool,
+    /// The kernel has reported something on the descriptor since a receiver last looked.
+    pub(crate) rx_kernel_event: AtomicBool,
+    /// The same for senders, which look at other things and must not depend on a receiver's look.
+    pub(crate) tx_kernel_event: AtomicBool,
     /// The sending direction is in `Flushing`.
     pub(crate) is_flushing: AtomicBool,
-    /// The other side is the server's carrier, and the peer on another host: see `carried`.
+    /// The other side is the server's carrier, and the peer is on another host: see
+    /// `remote::carried`.
     pub(crate) is_carried: AtomicBool,
-    /// Of a TCP connection within the host whose bytes may still come through the kernel: see
-    /// `send`.
+    /// A TCP connection within the host whose bytes may still come through the kernel: see
+    /// `io::send`.
     pub(crate) acknowledges: AtomicBool,
-    /// It is carried by this process: see `net`.
-    pub(crate) is_lent: AtomicBool,
+    /// This process runs the session's engine: see `remote::net`.
+    pub(crate) is_delegated: AtomicBool,
     /// The program has sent something since it last waited for an answer.
     pub(crate) has_asked: AtomicBool,
-    /// Of a UDP socket: bits of `datagrams::form`.
+    /// Bits of `io::datagrams::form`, for a UDP socket.
     pub(crate) form: AtomicU32,
-    /// Carried: `SO_KEEPALIVE` as the program has it, and whether an option was set before it was
-    /// lent: see `asks`.
+    /// Of a remote session: `SO_KEEPALIVE` as the program set it, and whether the program set an
+    /// option before the session was delegated: see `remote::options`.
     pub(crate) keepalive: AtomicBool,
     pub(crate) has_new_options: AtomicBool,
-    /// Ended, and not let go of yet: see `settle`.
+    /// The session has ended, and its slot is not free yet: see `settle`.
     pub(crate) is_over: AtomicBool,
-    /// Counts what the slot has been used for.
+    /// Counts the uses of the slot.
     pub(crate) generation: AtomicU32,
-    /// Of `tx`, readable without its lock: one of the constants of `switch`.
+    /// The state of `tx`, readable without its lock: a constant of `switch`.
     pub(crate) tx_state: AtomicU32,
     pub(crate) tx: Mutex<Sender>,
     pub(crate) rx: Mutex<Receiver>,
     pub(crate) facts: Mutex<Facts>,
-    /// It is time for a sample of `progress`.
+    /// A sample for `progress` is due.
     pub(crate) is_due: AtomicBool,
+    /// Times of its layers were wanted at the last look, and when that was (ns): see `io::timed`.
+    pub(crate) is_timed: AtomicBool,
+    pub(crate) looked_at: AtomicU64,
     pub(crate) progress: Mutex<Away>,
     rx_policy: Mutex<Policy>,
     tx_policy: Mutex<Policy>,
 }
 
-/// Room for which a writer of more than that is woken (bytes): a quarter of the ring's near part;
-/// half of it if the reader has to stop reading for us.
+/// Room (bytes) for which a writer that needs more is woken: a quarter of the ring's near part, or
+/// half of it if the reader runs on the writer's processor and has to stop reading for the writer.
 pub(crate) fn worth_waking_for(stream: &Stream) -> usize {
     let part = if stream.reader_is_near() { 2 } else { 4 };
     (stream.near_bytes() as usize / part).max(1)
@@ -122,13 +128,13 @@ impl Session {
             is_nonblocking: AtomicBool::new(false),
             receive_timeout: AtomicU64::new(0),
             send_timeout: AtomicU64::new(0),
-            has_stirred: AtomicBool::new(false),
-            tx_stirred: AtomicBool::new(false),
+            rx_kernel_event: AtomicBool::new(false),
+            tx_kernel_event: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),
             has_asked: AtomicBool::new(false),
             is_carried: AtomicBool::new(false),
             acknowledges: AtomicBool::new(false),
-            is_lent: AtomicBool::new(false),
+            is_delegated: AtomicBool::new(false),
             form: AtomicU32::new(0),
             keepalive: AtomicBool::new(false),
             has_new_options: AtomicBool::new(false),
@@ -139,13 +145,15 @@ impl Session {
             rx: Mutex::default(),
             facts: Mutex::default(),
             is_due: AtomicBool::new(false),
+            is_timed: AtomicBool::new(false),
+            looked_at: AtomicU64::new(0),
             progress: Mutex::default(),
             rx_policy: policy(),
             tx_policy: policy(),
         }
     }
 
-    /// Its index among the process's sessions.
+    /// Returns the session's index in the process's pool.
     pub(crate) fn slot(&self) -> u32 {
         self.slot
     }
@@ -163,7 +171,7 @@ impl Session {
         }
     }
 
-    /// How to wait for this session's bytes and room.
+    /// Sets how threads wait for this session's bytes and room.
     pub(crate) fn set_wait(&self, wait: Wait) {
         *lock(&self.rx_policy) = Policy::new(wait);
         *lock(&self.tx_policy) = Policy::new(wait);
@@ -177,9 +185,9 @@ impl Session {
         lock(&self.tx_policy)
     }
 
-    /// A pipe's writer seldom waits on this session, and its peer learns where it runs only from
-    /// its writes: that both are on one processor, where spinning never pays, must be known even
-    /// so.
+    /// Publishes the processor on which a pipe's writer runs. A pipe's writer seldom waits on this
+    /// session, and the reader learns the processor only from writes. The reader has to know that
+    /// both run on one processor, where spinning never pays.
     #[inline]
     pub(crate) fn note_writers_cpu(&self, stream: &Stream) {
         if self.kind() == KindT::Pipe
@@ -189,10 +197,10 @@ impl Session {
         }
     }
 
-    /// Room with which a session counts as writable (bytes): a pipe promises that the smallest
-    /// writes go whole. Of a socket's ring some part must be free, as of the kernel's buffers: a
-    /// writer that was woken for each little that is read would do little else. Those of a Unix
-    /// socket go whole as well.
+    /// Returns the room (bytes) from which on a session counts as writable. A pipe promises that
+    /// writes of `PIPE_BUF` go whole, and Unix sockets keep to that, too. A socket's ring must be
+    /// free to some part, like the kernel's buffers (`sk_stream_is_writeable`): a writer that is
+    /// woken for every few bytes would do little else.
     pub(crate) fn room_wanted(&self, stream: &Stream) -> usize {
         match self.kind() {
             KindT::Pipe => PIPE_BUF,
@@ -201,7 +209,7 @@ impl Session {
         }
     }
 
-    /// What the rings say. The kernel may know more, see [`Ready`].
+    /// Tells what the rings know of readiness. The kernel may know more, see [`Ready`].
     pub(crate) fn ready(&self) -> Ready {
         let (input, receives, is_in_kernel) = {
             let rx = lock(&self.rx);
@@ -212,9 +220,9 @@ impl Session {
                 }
                 (Some(stream), RxPhase::Ring | RxPhase::Joined) => match stream.available() {
                     Ok(len) => Some(len > 0),
-                    // A call will find out: it must be made.
+                    // The program's next call returns the violation, so it has to be made.
                     Err(Stop::Violation) => Some(true),
-                    // Not in the ring yet, or not any more: once home, the kernel decides.
+                    // The ring is not in use yet, or not any more: once home, the kernel decides.
                     Err(stop) => {
                         is_in_kernel |= stop == Stop::Frozen;
                         Some(false)
@@ -229,7 +237,7 @@ impl Session {
         let (output, sends) = {
             let tx = lock(&self.tx);
             let output = match (&tx.stream, tx.phase) {
-                // Its buffer knows.
+                // The kernel's send buffer decides for datagrams.
                 (Some(_), TxPhase::Ring) if self.is_datagram() => None,
                 (Some(stream), TxPhase::Ring) => match stream.room_in_all() {
                     Ok(room) => Some(room >= self.room_wanted(stream)),
@@ -245,14 +253,13 @@ impl Session {
             input: input == Some(true),
             output,
             error: lock(&self.rx).phase == RxPhase::Reset,
-            // A pipe's writer that has not switched yet has nothing to say of itself, but is not
-            // home.
+            // A pipe's writer that has not switched to the ring yet says `None`, but is not home.
             is_home: !receives && !sends,
             is_in_kernel,
         }
     }
 
-    /// Bells are to be posted to the inbox. Look at [`Session::ready`] again before sleeping.
+    /// Asks for posts to the inbox. The caller looks at [`Session::ready`] again before it sleeps.
     pub(crate) fn arm(&self, input: bool, output: bool) {
         if let Some(stream) = self.stream() {
             if input {
@@ -266,38 +273,39 @@ impl Session {
     }
 
     pub(crate) fn stream(&self) -> Option<Arc<Stream>> {
-        // One lock after the other: within one expression the first would still be held.
+        // Two statements: within one expression the lock of `rx` would still be held while `tx` is
+        // taken.
         let of_rx = lock(&self.rx).stream.clone();
         of_rx.or_else(|| lock(&self.tx).stream.clone())
     }
 
-    /// Whether receives are the kernel's while the sending direction is not home yet.
+    /// Returns true if the kernel serves receives while the sending direction is not home yet.
     #[inline]
     pub(crate) fn receives_at_home(&self) -> bool {
         self.is_flushing.load(Ordering::Relaxed) && lock(&self.rx).phase == RxPhase::Home
     }
 
-    /// The inbox and the slot in it that peers post to.
+    /// Returns the inbox that peers post to, and the session's slot in it.
     pub(crate) fn place(&self) -> Option<(Arc<Inbox>, u32)> {
         lock(&self.facts).place.clone()
     }
 
-    /// The set its inbox is for, counted from 1; 0 for none.
+    /// Returns the set that the inbox serves, counted from 1; 0 for none.
     pub(crate) fn set(&self) -> u32 {
         lock(&self.facts).set
     }
 
-    /// The kernel reported an event on the descriptor.
-    pub(crate) fn stirred(&self) {
-        self.has_stirred.store(true, Ordering::SeqCst);
-        self.tx_stirred.store(true, Ordering::SeqCst);
+    /// Notes that the kernel has reported an event on the descriptor.
+    pub(crate) fn note_kernel_event(&self) {
+        self.rx_kernel_event.store(true, Ordering::SeqCst);
+        self.tx_kernel_event.store(true, Ordering::SeqCst);
     }
 
-    /// Bytes that `FIONREAD` must count beside the kernel's.
+    /// Counts the bytes that `FIONREAD` must add to the kernel's count.
     pub(crate) fn input_queue(&self) -> usize {
         let rx = lock(&self.rx);
         match (&rx.stream, rx.phase) {
-            (Some(stream), RxPhase::Ring | RxPhase::Joined) if stream.peer_rings() => {
+            (Some(stream), RxPhase::Ring | RxPhase::Joined) if stream.peer_uses_ring() => {
                 stream.available().unwrap_or(0)
             }
             (Some(stream), RxPhase::Residue) => rest_in_ring(stream, &rx),
@@ -305,8 +313,8 @@ impl Session {
         }
     }
 
-    /// Bytes that `SIOCOUTQ` must count beside the kernel's. What a TCP peer has been handed counts
-    /// as acknowledged, read or not.
+    /// Counts the bytes that `SIOCOUTQ` must add to the kernel's count. Bytes that lie in a TCP
+    /// peer's ring count as acknowledged, read or not.
     pub(crate) fn output_queue(&self) -> usize {
         let tx = lock(&self.tx);
         match (&tx.stream, tx.phase) {

@@ -6,7 +6,7 @@
 use crate::fds::table::mark;
 use crate::host::kernel;
 use crate::io::call_flags::{Recv, Send};
-use crate::io::calls::Path;
+use crate::io::calls::Route;
 use crate::io::from_kernel::BytesOnly;
 use crate::moves::descriptors::Origin;
 use crate::moves::join::Parts;
@@ -30,7 +30,7 @@ const RING_BYTES: u32 = 64 * 1024;
 pub(crate) struct Pair {
     pub(crate) ends: [Option<OwnedFd>; 2],
     kind: KindT,
-    /// What both ends want of a ring (bytes).
+    /// The near part that both ends want of a ring (bytes).
     pub(crate) near: u32,
 }
 
@@ -68,8 +68,8 @@ impl Pair {
         self.ends[end].as_ref().unwrap().as_raw_fd()
     }
 
-    /// Moves end 0 only, to a stream whose other side is nobody's library: the test has its memory,
-    /// and may write there what it likes.
+    /// Moves end 0 only, to a stream that has no library at its other side: the test has the
+    /// memory, and may write anything there.
     pub(crate) fn join_hostile(&self) -> Hostile {
         let layout = Layout::new([RING_BYTES; 2]).unwrap();
         let (segment, memory) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
@@ -83,7 +83,8 @@ impl Pair {
         Hostile { memory, side: view(1) }
     }
 
-    /// Moves both ends; for each the inbox of which set. Whether both are on the stream.
+    /// Moves both ends; `inboxes` are the inboxes of their sets. Returns true if both are on the
+    /// stream.
     pub(crate) fn join(&self, inboxes: [(Arc<Inbox>, u32); 2]) -> bool {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let layout = Layout::new([RING_BYTES; 2]).unwrap();
@@ -183,7 +184,7 @@ impl Hostile {
     /// It has consented, writes to its ring, and `bytes` are there.
     pub(crate) fn sends(&self, bytes: &[u8]) {
         self.side.consent();
-        self.side.start_ring();
+        self.side.use_ring();
         assert_eq!(self.side.write(&[IoSlice::new(bytes)], 0), Ok(bytes.len()));
     }
 
@@ -221,12 +222,12 @@ pub(crate) fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
 pub(crate) fn receive(fd: i32, buf: &mut [u8], how: Recv) -> Result<usize, Errno> {
     loop {
         match library().reading(fd) {
-            Path::Plain | Path::Kernel(_) => {
+            Route::Plain | Route::Kernel(_) => {
                 let mut flags = RecvFlags::empty();
                 flags.set(RecvFlags::PEEK, how.peek);
                 return rustix::net::recv(kernel::at(fd)?, buf, flags).map(|(got, _)| got);
             }
-            Path::Session(call) => {
+            Route::Session(call) => {
                 let bufs = &mut [IoSliceMut::new(buf)];
                 if let Some(done) = call.recv(bufs, how, &mut BytesOnly::default()) {
                     return done;
@@ -240,8 +241,8 @@ pub(crate) fn receive(fd: i32, buf: &mut [u8], how: Recv) -> Result<usize, Errno
 pub(crate) fn write(fd: i32, buf: &[u8]) -> Result<usize, Errno> {
     loop {
         match library().writing(fd) {
-            Path::Plain | Path::Kernel(_) => return rustix::io::write(kernel::at(fd)?, buf),
-            Path::Session(call) => {
+            Route::Plain | Route::Kernel(_) => return rustix::io::write(kernel::at(fd)?, buf),
+            Route::Session(call) => {
                 if let Some(done) = call.send(&[IoSlice::new(buf)], Send::default()) {
                     return done;
                 }

@@ -2,8 +2,8 @@
 //! is lost.
 //!
 //! The processes are this very test program, run again with a role. Nothing of the preload library
-//! is here: calls go to the library as a shell would send them. What unmodified programs see is
-//! tested in `tests/system`.
+//! is here: calls go to the library as a shell would send them. Not here: the view of unmodified
+//! programs (`tests/system`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 #![allow(unsafe_code, reason = "the environment and plain numbers, before anything else runs")]
@@ -68,7 +68,7 @@ fn converse(input: i32, output: i32, ask: bool, rounds: u32, home: Option<u32>) 
     }
 }
 
-/// What this program is when it is run with a role.
+/// Plays the role with which this program was started.
 fn play(role: &str) {
     if let Some(address) = role.strip_prefix("server ") {
         return serve(address);
@@ -132,7 +132,7 @@ fn run(kind: &str, rounds: u32, our_home: u32, their_home: u32) {
     assert!(child.wait().unwrap().success(), "{kind}: the other process failed");
 }
 
-/// The server, in a process of its own: it looks for who holds a descriptor, and must not find
+/// The server, in a process of its own: it looks for the holders of a descriptor, and must not find
 /// itself.
 fn serve(address: &str) {
     if std::env::var_os("MOVES_DEBUG").is_some() {
@@ -162,8 +162,8 @@ fn main() {
     if let Ok(role) = std::env::var("MOVES_ROLE") {
         return play(&role);
     }
-    // What a session inherits is not trusted if somebody of it may not be inspected. As is already
-    // so if this is its leader.
+    // A session (setsid(2)) with a process that may not be inspected is not trusted with inherited
+    // descriptors, so the test runs in one of its own. An error means that it leads one already.
     let _ = rustix::process::setsid();
     let folder = std::env::temp_dir().join(format!("sojourn-moves-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

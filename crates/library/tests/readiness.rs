@@ -100,8 +100,8 @@ fn echo_by_epoll(fds: &[i32], flags: EventFlags) -> u32 {
     most_away
 }
 
-/// As the kernel does at the close, which this test leaves to the end of the process. What was
-/// offered the library has taken out already.
+/// Takes a descriptor out of a set, like the kernel does at the close, which this test leaves to
+/// the end of the process. The library has taken out the offered ones already.
 fn change_out(set: i32, fd: i32) {
     let done = epoll::delete(at(set), at(fd));
     assert!(matches!(done, Ok(()) | Err(Errno::NOENT)), "{done:?}");

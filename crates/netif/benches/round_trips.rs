@@ -14,7 +14,8 @@ use common::frames::{self, Front, NOBODY, flow, pattern, probe, tcp_header};
 use common::xsk::Steering;
 use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE};
 use sojourn_netif::{
-    Interface, Link, Message, Outgoing, PacketOptions, Ring, RingLayout, SendError, Xdp, XdpOptions,
+    Interface, LinkType, Message, Outgoing, PacketOptions, Ring, RingLayout, SendError, Xdp,
+    XdpOptions,
 };
 use sojourn_wire::Protocol;
 use sojourn_wire::frame::Offload;
@@ -94,7 +95,7 @@ impl Drop for Over<'_> {
 /// Microseconds there and back, on average.
 fn round_trip(near: &mut End, far: &mut End, len: usize, time: Duration) -> f64 {
     let is_over = AtomicBool::new(false);
-    let frame = probe(Link::Ethernet, len, 1);
+    let frame = probe(LinkType::Ethernet, len, 1);
     std::thread::scope(|scope| {
         let over = Over(&is_over);
         let echo = scope.spawn(|| {
@@ -130,7 +131,8 @@ fn round_trip(near: &mut End, far: &mut End, len: usize, time: Duration) -> f64 
 /// it arrives.
 fn bulk(near: &mut End, far: &mut End, time: Duration) -> f64 {
     const WINDOW: u64 = 4;
-    let headers = frames::headers(Link::Ethernet, NOBODY, NOBODY, flow(Protocol::Tcp, 1000, 2000));
+    let headers =
+        frames::headers(LinkType::Ethernet, NOBODY, NOBODY, flow(Protocol::Tcp, 1000, 2000));
     let len = if near.properties().gso_max > 0 { 64_000 } else { 1448 };
     let payload = pattern(len, 1);
     let tcp = tcp_header(1, 2, Flags::ACK);

@@ -1,4 +1,4 @@
-//! An interface of which everything is written down as pcapng.
+//! An interface whose frames are recorded as pcapng.
 //!
 //! Not here: the format (`pcapng`). An error of the writer ends the capture and is kept; it does
 //! not disturb the traffic.
@@ -11,9 +11,9 @@ use crate::trace::Direction;
 use rustix::fd::BorrowedFd;
 use std::io::{self, Write};
 
-/// An interface, and a writer of what goes through it. Frames are written as they are here: before
-/// an interface cuts them into segments and completes their checksums, and after it has merged
-/// them.
+/// An interface with a writer of its frames. Frames are written in the form that this process sees:
+/// outgoing ones before the interface cuts them into segments and completes their checksums, and
+/// arriving ones after merging.
 #[derive(Debug)]
 pub struct Capture<I, W, C> {
     inner: I,
@@ -39,7 +39,7 @@ impl<W: Write, C: FnMut() -> u64> Record<W, C> {
 
     fn received(&mut self, received: &Received<'_>) {
         let time_ns = received.time_ns;
-        // A tag goes back to where it was: behind the two addresses.
+        // A tag that the kernel took out is put back behind the two addresses.
         let Some((tag, (addresses, rest))) = received.tag.zip(received.frame.split_at_checked(12))
         else {
             return self.write(time_ns, Direction::In, &[received.frame]);
@@ -50,8 +50,8 @@ impl<W: Write, C: FnMut() -> u64> Record<W, C> {
 }
 
 impl<I: Interface, W: Write, C: FnMut() -> u64> Capture<I, W, C> {
-    /// Writes all frames to `writer` as of an interface called `name`. `clock` tells the time of
-    /// frames that have none, in nanoseconds since 1970.
+    /// Writes all frames to `writer` as frames of an interface called `name`. `clock` gives the
+    /// time of frames that have none, in nanoseconds since 1970.
     ///
     /// # Errors
     /// Those of the writer.
@@ -60,12 +60,12 @@ impl<I: Interface, W: Write, C: FnMut() -> u64> Capture<I, W, C> {
         Ok(Self { inner, record: Record { writer, id, clock, error: None } })
     }
 
-    /// What ended the capture, if anything did.
+    /// Returns the error that ended the capture, if one did.
     pub const fn error(&self) -> Option<&io::Error> {
         self.record.error.as_ref()
     }
 
-    /// Ends the capture: the interface, and the writer.
+    /// Ends the capture and returns the interface and the writer.
     pub fn into_parts(self) -> (I, Writer<W>) {
         (self.inner, self.record.writer)
     }
@@ -143,7 +143,7 @@ mod tests {
 
     fn writer_len(application: &str, name: &str) -> usize {
         let mut writer = Writer::new(Vec::new(), application).unwrap();
-        writer.interface(name, sojourn_wire::frame::Link::Ethernet).unwrap();
+        writer.interface(name, sojourn_wire::frame::LinkType::Ethernet).unwrap();
         writer.into_inner().len()
     }
 

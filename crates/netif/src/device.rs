@@ -1,13 +1,15 @@
-//! What a network interface is: index, name, MTU, link header, address. netdevice(7).
+//! The properties of a network interface: index, name, MTU, link header, address. Read
+//! netdevice(7).
 //!
-//! Asked through the packet socket itself, so the answer is that of the socket's network namespace,
-//! whichever the process is in. Not here: routes and neighbours, and being told of changes.
+//! The queries go through the packet socket, so the answers are those of the socket's network
+//! namespace, which may differ from the thread's. Not here: routes, neighbours, and notification of
+//! changes.
 
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, Result};
 use rustix::ioctl::{Opcode, Updater, ioctl};
 use sojourn_wire::MacAddress;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 
 const SIOCGIFNAME: Opcode = libc::SIOCGIFNAME as Opcode;
 const SIOCGIFINDEX: Opcode = libc::SIOCGIFINDEX as Opcode;
@@ -16,26 +18,26 @@ const SIOCGIFHWADDR: Opcode = libc::SIOCGIFHWADDR as Opcode;
 /// `linux/if_arp.h`.
 const ARPHRD_RAWIP: u16 = 519;
 
-/// A network interface, as of a moment.
+/// A network interface at the time of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its index in the network namespace.
     pub index: u32,
-    /// The longest IP packet that it carries, in bytes.
+    /// The longest IP packet that the interface carries, in bytes.
     pub mtu: usize,
-    /// What its frames begin with.
-    pub link: Link,
-    /// Its link-layer address, where frames have such addresses.
+    /// The kind of link header of the interface's frames.
+    pub link: LinkType,
+    /// The link-layer address, if frames have such addresses.
     pub address: Option<MacAddress>,
 }
 
-/// Why an interface could not be looked at.
+/// The reason why an interface could not be queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// There is none of that name or index.
+    /// There is no interface of that name or index.
     #[error("there is no such interface")]
     None,
-    /// Its link headers are of a kind that nothing here knows (`ARPHRD_*`).
+    /// The link headers are of an unknown kind (`ARPHRD_*`).
     #[error("link headers of type {0} are not supported")]
     UnknownLink(u16),
     /// Anything else.
@@ -50,20 +52,24 @@ impl From<Errno> for DeviceError {
 }
 
 impl Device {
-    /// The interface of that name in the network namespace of `socket`, any socket.
+    /// Queries the interface called `name` in the network namespace of `socket`, which may be any
+    /// socket.
     ///
     /// # Errors
-    /// As said there.
+    /// [`DeviceError`] if there is no such interface, if its link header is unknown, or if a query
+    /// fails.
     pub fn by_name(socket: BorrowedFd<'_>, name: &str) -> core::result::Result<Self, DeviceError> {
         let mut request = Request::about(name.as_bytes()).ok_or(DeviceError::None)?;
         request.ask::<SIOCGIFINDEX>(socket)?;
         Self::look(socket, request.number(), request)
     }
 
-    /// The interface of that index in the network namespace of `socket`, any socket.
+    /// Queries the interface with `index` in the network namespace of `socket`, which may be any
+    /// socket.
     ///
     /// # Errors
-    /// As said there.
+    /// [`DeviceError`] if there is no such interface, if its link header is unknown, or if a query
+    /// fails.
     pub fn by_index(socket: BorrowedFd<'_>, index: u32) -> core::result::Result<Self, DeviceError> {
         let mut request = Request { name: [0; libc::IFNAMSIZ], body: [0; 24] };
         request.body[..4].copy_from_slice(&index.to_ne_bytes());
@@ -71,7 +77,7 @@ impl Device {
         Self::look(socket, index, request)
     }
 
-    /// `request` has the name.
+    /// Completes a query; `request` has the interface's name.
     fn look(
         socket: BorrowedFd<'_>,
         index: u32,
@@ -80,15 +86,15 @@ impl Device {
         request.ask::<SIOCGIFMTU>(socket)?;
         let mtu = request.number() as usize;
         request.ask::<SIOCGIFHWADDR>(socket)?;
-        // A `struct sockaddr`: two bytes of family, which is the kind of link here, then the
-        // address.
+        // The answer is a `struct sockaddr`: two bytes of family, which is the kind of link here,
+        // then the address.
         let [low, high, address @ ..] = request.body;
         let address: [u8; 6] = core::array::from_fn(|at| address[at]);
         let (link, address) = match u16::from_ne_bytes([low, high]) {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => {
-                (Link::Ethernet, Some(MacAddress(address)))
+                (LinkType::Ethernet, Some(MacAddress(address)))
             }
-            libc::ARPHRD_NONE | ARPHRD_RAWIP => (Link::Raw, None),
+            libc::ARPHRD_NONE | ARPHRD_RAWIP => (LinkType::Raw, None),
             other => return Err(DeviceError::UnknownLink(other)),
         };
         Ok(Self { index, mtu, link, address })
@@ -105,7 +111,7 @@ struct Request {
 const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
 
 impl Request {
-    /// About the interface of that name; `None` if no interface can have it.
+    /// Creates a request for the interface of that name; `None` if no interface can have the name.
     fn about(text: &[u8]) -> Option<Self> {
         let mut name = [0; libc::IFNAMSIZ];
         if text.len() >= name.len() || text.contains(&0) {
@@ -120,7 +126,7 @@ impl Request {
         unsafe { ioctl(socket, Updater::<OPCODE, Self>::new(self)) }
     }
 
-    /// The answer, where it is a number.
+    /// Returns the answer of a request for a number.
     fn number(&self) -> u32 {
         u32::from_ne_bytes(core::array::from_fn(|at| self.body[at]))
     }
@@ -137,7 +143,7 @@ mod tests {
         let any = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
         let by_name = Device::by_name(any.as_fd(), "lo").unwrap();
         assert_eq!(Device::by_index(any.as_fd(), by_name.index), Ok(by_name));
-        assert_eq!(by_name.link, Link::Ethernet);
+        assert_eq!(by_name.link, LinkType::Ethernet);
         assert!(by_name.mtu >= 1280);
         assert_eq!(by_name.address, Some(MacAddress([0; 6])));
     }

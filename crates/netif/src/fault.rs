@@ -1,11 +1,11 @@
-//! An interface that loses, duplicates, reorders and damages frames: as often as it was told, and
-//! the same ones for the same seed.
+//! An interface that loses, duplicates, reorders and damages frames at configured rates, and the
+//! same frames for the same seed.
 //!
-//! Not here: rate and latency (`sim`). Damage is what a wire does: one bit, after the checksum was
-//! made and before it is looked at. So a damaged frame carries a whole checksum and no mark that it
-//! is right. A frame of several segments of which one would be damaged on the way out is lost
-//! instead: what is cut and summed later cannot be damaged here, and its receiver would have thrown
-//! it away.
+//! Not here: rate and latency (`sim`). Damage is one flipped bit, as on a wire: after the checksum
+//! was computed and before it is verified. So a damaged frame has a complete checksum and no mark
+//! that it was verified. An outgoing frame of several segments is lost instead of damaged: its
+//! segments and their checksums are made later, and the receiver would have dropped the damaged
+//! one.
 
 use crate::interface::{
     FRAME_BYTES_MAX, Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics,
@@ -15,13 +15,13 @@ use crate::xdp::complete_checksum;
 use rustix::fd::BorrowedFd;
 use sojourn_wire::ethernet;
 use sojourn_wire::ethernet::VlanTag;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use sojourn_wire::vnet::{self, Checksum};
 
-/// Frames that are held back at once at most, in one direction; others pass.
+/// The largest number of frames held back at once in one direction; further frames pass.
 const HELD_MAX: usize = 8;
 
-/// How often what happens, in frames of a million.
+/// The rates of faults, in frames of a million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     /// Lost.
@@ -34,16 +34,17 @@ pub struct Rates {
     pub corruption: u32,
 }
 
-/// What a fault injector does.
+/// The settings of a fault injector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultOptions {
-    /// Where the random numbers begin.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// For what is received.
+    /// The rates for received frames.
     pub receive: Rates,
-    /// For what is sent.
+    /// The rates for sent frames.
     pub send: Rates,
-    /// How many frames overtake one that is held back, at most; at least one does, if one comes.
+    /// The largest number of frames that overtake one that is held back; at least one does, if one
+    /// comes.
     pub span: usize,
 }
 
@@ -53,7 +54,7 @@ impl Default for FaultOptions {
     }
 }
 
-/// What happened to the frames of one direction.
+/// The counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// Frames that came to the injector.
@@ -68,13 +69,13 @@ pub struct FaultCounts {
     pub corrupted: u64,
 }
 
-/// What is decided about a frame.
+/// The decision about a frame.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
     is_lost: bool,
     is_twice: bool,
     is_damaged: bool,
-    /// Frames that pass it first; 0: it is not held back.
+    /// The number of frames that must pass first; 0 if the frame is not held back.
     behind: usize,
 }
 
@@ -93,7 +94,7 @@ struct Side {
 /// A frame that waits for others to pass.
 #[derive(Debug)]
 struct Held {
-    /// How many more.
+    /// The number of frames that must still pass.
     behind: usize,
     vnet: vnet::Header,
     tag: Option<VlanTag>,
@@ -114,8 +115,8 @@ impl Side {
         }
     }
 
-    /// Always as many random numbers per frame, so that one rate does not change what another one
-    /// does.
+    /// Decides about a frame. Every frame takes the same number of random numbers, so that a change
+    /// of one rate does not change the effects of another.
     fn fate(&mut self) -> Fate {
         self.counts.frames += 1;
         let Rates { loss, duplication, reordering, corruption } = self.rates;
@@ -135,15 +136,16 @@ impl Side {
         Fate { is_lost, is_twice, is_damaged, behind: if is_late { behind } else { 0 } }
     }
 
-    /// Copies a frame and damages it. The offload header that it has afterwards.
-    fn damage(&mut self, parts: &[&[u8]], vnet: vnet::Header, link: Link) -> vnet::Header {
+    /// Copies a frame to `scratch`, damages the copy and returns its offload header.
+    fn damage(&mut self, parts: &[&[u8]], vnet: vnet::Header, link: LinkType) -> vnet::Header {
         self.scratch.clear();
         for part in parts {
             self.scratch.extend_from_slice(part);
         }
-        // One that does not make sense is damaged enough.
+        // A partial checksum that lies outside the frame stays as it is, since the frame is damaged
+        // already.
         complete_checksum(&mut self.scratch, vnet.checksum);
-        let header = if link == Link::Ethernet { ethernet::HEADER_BYTES } else { 0 };
+        let header = if link == LinkType::Ethernet { ethernet::HEADER_BYTES } else { 0 };
         let bits = self.scratch.len().saturating_sub(header) * 8;
         let bit = self.random.below(bits);
         if let Some(byte) = self.scratch.get_mut(header + bit / 8) {
@@ -169,14 +171,14 @@ impl Side {
         self.held.push(held);
     }
 
-    /// One frame has passed: those whose time has come, one at a time.
+    /// Notes that one frame has passed those that are held back.
     fn pass_one(&mut self) {
         for held in &mut self.held {
             held.behind = held.behind.saturating_sub(1);
         }
     }
 
-    /// The first that nothing holds back any more, or of all if `all`.
+    /// Removes the first frame that need not wait any more, or the first of all if `all`.
     fn due(&mut self, all: bool) -> Option<Held> {
         let at = self.held.iter().position(|held| all || held.behind == 0)?;
         Some(self.held.remove(at))
@@ -192,31 +194,25 @@ pub struct Fault<I> {
 }
 
 impl<I: Interface> Fault<I> {
-    /// Faults around `inner`.
+    /// Creates an injector around `inner`.
     pub fn new(inner: I, options: &FaultOptions) -> Self {
         let receive = Side::new(options.receive, options.span, options.seed);
         let send = Side::new(options.send, options.span, !options.seed);
         Self { inner, receive, send }
     }
 
-    /// What happened to received frames, and to sent ones.
+    /// Returns the counters of received frames and of sent frames.
     pub const fn counts(&self) -> (FaultCounts, FaultCounts) {
         (self.receive.counts, self.send.counts)
     }
 
-    /// Changes the rates: for what is received, and for what is sent.
-    pub const fn set_rates(&mut self, receive: Rates, send: Rates) {
-        self.receive.rates = receive;
-        self.send.rates = send;
-    }
-
-    /// The interface within.
+    /// Returns the inner interface.
     pub const fn inner(&mut self) -> &mut I {
         &mut self.inner
     }
 
-    /// Sends what nothing holds back any more, or all. What the interface has no room for is lost,
-    /// as on a wire.
+    /// Sends the frames that need not wait any more, or all. Frames for which the interface has no
+    /// room are lost, as on a wire.
     fn send_held(&mut self, all: bool) {
         while let Some(held) = self.send.due(all) {
             let frame = Outgoing { vnet: held.vnet, parts: [&held.bytes, &[], &[]] };
@@ -229,11 +225,11 @@ impl<I: Interface> Fault<I> {
 }
 
 impl Side {
-    /// One frame, received: how many frames it made for `accept`.
+    /// Processes a received frame and returns the number of frames handed to `accept`.
     fn received(
         &mut self,
         received: Received<'_>,
-        link: Link,
+        link: LinkType,
         accept: &mut dyn FnMut(Received<'_>),
     ) -> usize {
         let fate = self.fate();
@@ -263,7 +259,7 @@ impl Side {
         count + self.release(false, accept)
     }
 
-    /// Hands over what nothing holds back any more, or all.
+    /// Hands over the frames that need not wait any more, or all, and returns their number.
     fn release(&mut self, all: bool, accept: &mut dyn FnMut(Received<'_>)) -> usize {
         let mut count = 0;
         while let Some(held) = self.due(all) {
@@ -277,7 +273,7 @@ impl Side {
 }
 
 impl<I: Interface> Interface for Fault<I> {
-    /// The budget counts frames of the interface within: duplicates and frames that were held back
+    /// The budget counts frames of the inner interface; duplicates and frames that were held back
     /// come on top.
     fn receive(
         &mut self,
@@ -291,7 +287,7 @@ impl<I: Interface> Interface for Fault<I> {
             count += receive.received(received, link, accept);
         })?;
         if taken == 0 {
-            // Nobody comes to overtake them.
+            // No frame comes that could overtake those held back, so they are released.
             count += receive.release(true, accept);
         }
         Ok(count)
@@ -321,7 +317,7 @@ impl<I: Interface> Interface for Fault<I> {
             self.send.pass_one();
         }
         if fate.is_twice && result.is_ok() {
-            // The copy is one that nobody knows of: its loss is none.
+            // The sender does not know of the duplicate, so its loss is not reported.
             let _ = self.inner.send(&Outgoing { vnet, parts });
         }
         self.send.scratch = scratch;

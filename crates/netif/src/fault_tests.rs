@@ -1,18 +1,19 @@
-//! The fault injector's statistics, and that what it does is what it was told.
+//! Tests of the fault injector: its rates and counters.
 
 use super::*;
 use crate::sim;
 
 const FRAMES: u32 = 20_000;
 
-/// Sends numbered frames from one end through `options` at that end; the numbers that arrive.
+/// Sends numbered frames through an injector at the sending end, and returns the numbers that
+/// arrive.
 fn sent_through(options: &FaultOptions) -> (Vec<u32>, FaultCounts) {
     let (near, mut far, _clock) = sim::pair(&sim::Options::default());
     let mut near = Fault::new(near, options);
     let mut arrived = Vec::new();
     for number in 0..FRAMES {
         near.send(&Outgoing::plain(&frame(number))).unwrap();
-        // One flush for several frames, as an engine does it.
+        // Several frames share a flush, as in the engine.
         if number % 16 == 15 {
             near.flush().unwrap();
             far.receive(usize::MAX, &mut |received| arrived.push(number_of(received.frame)))
@@ -24,7 +25,8 @@ fn sent_through(options: &FaultOptions) -> (Vec<u32>, FaultCounts) {
     (arrived, near.counts().1)
 }
 
-/// The same, with the faults where frames are received.
+/// Sends numbered frames through an injector at the receiving end, and returns the numbers that
+/// arrive.
 fn received_through(options: &FaultOptions) -> (Vec<u32>, FaultCounts) {
     let (mut near, far, _clock) = sim::pair(&sim::Options::default());
     let mut far = Fault::new(far, options);
@@ -38,7 +40,7 @@ fn received_through(options: &FaultOptions) -> (Vec<u32>, FaultCounts) {
             take(&mut far);
         }
     }
-    // Until nothing is left, and once more for what is held back.
+    // Receives until nothing is left; the last call releases the frames held back.
     while take(&mut far) > 0 {}
     take(&mut far);
     (arrived, far.counts().0)
@@ -60,7 +62,8 @@ fn both(rates: Rates) -> [(Vec<u32>, FaultCounts); 2] {
     [sent_through(&send), received_through(&receive)]
 }
 
-/// Within a fifth of what was asked for: more than five standard deviations at these numbers.
+/// Returns true if `count` is within a fifth of the expected number, which is more than five
+/// standard deviations here.
 fn is_about(count: u64, per_million: u32) -> bool {
     let expected = f64::from(FRAMES) * f64::from(per_million) / 1e6;
     (count as f64 - expected).abs() < expected / 5.0
@@ -98,7 +101,7 @@ fn reordering_loses_nothing_and_goes_no_further_than_told() {
     for (mut arrived, counts) in both(Rates { reordering: 50_000, ..Rates::default() }) {
         assert!(is_about(counts.reordered, 50_000), "{counts:?}");
         let late = arrived.windows(2).filter(|pair| pair[1] < pair[0]).count() as u64;
-        // At the end of a batch there may be nobody to overtake.
+        // At the end of a batch there may be no frame that overtakes.
         assert!(late > counts.reordered / 2 && late <= counts.reordered, "{late} {counts:?}");
         for (at, number) in arrived.iter().enumerate() {
             let distance = (at as i64 - i64::from(*number)).abs();

@@ -1,8 +1,8 @@
-//! Entry points for fuzzing: arbitrary bytes as what stands in memory that the kernel writes.
+//! Entry points for fuzzing: arbitrary bytes as the contents of memory that the kernel writes.
 //!
-//! What must hold: no panic, and nothing lent that lies outside the slot or chunk. Debug and
-//! fuzzing builds only; not a part of the interface of this crate. Used by `tests/fuzz_run.rs`
-//! (deterministic, in every test run) and `fuzz/fuzz_targets/netif_*.rs`.
+//! The invariants: no panic, and no lent bytes outside the slot or chunk. Debug and fuzzing builds
+//! only; not a part of the interface of this crate. Used by `tests/fuzz_run.rs` (deterministic, in
+//! every test run) and `fuzz/fuzz_targets/netif_*.rs`.
 
 use crate::map::Map;
 use crate::message;
@@ -12,10 +12,11 @@ use crate::xdp_ring::Descriptor;
 
 /// Bytes of a slot of [`slots`].
 pub const SLOT_BYTES: usize = 256;
-/// How many slots there are.
+/// The number of slots.
 pub const SLOTS: usize = 4;
 
-/// The first byte chooses whether frames have offload headers, the rest is a receive ring.
+/// Reads a receive ring. The first byte chooses if frames have offload headers, the rest is the
+/// ring.
 pub fn slots(bytes: &[u8]) {
     let Some((&choice, bytes)) = bytes.split_first() else { return };
     let Ok(mut map) = Map::anonymous(SLOT_BYTES * SLOTS) else { return };
@@ -37,12 +38,12 @@ pub fn slots(bytes: &[u8]) {
     }
 }
 
-/// The control data of a received message.
+/// Reads the control data of a received message.
 pub fn control(bytes: &[u8]) {
     message::auxiliary(bytes);
 }
 
-/// Descriptors of 12 bytes: address and length, as an AF_XDP ring gives them.
+/// Uses descriptors of 12 bytes, address and length, as an AF_XDP ring gives them.
 pub fn descriptors(bytes: &[u8]) {
     let Ok(mut umem) = Umem::new(2048, 2, 2) else { return };
     let base = umem.address() as usize;
@@ -50,7 +51,7 @@ pub fn descriptors(bytes: &[u8]) {
         let (address, len) = entry.split_at(8);
         let address = u64::from_le_bytes(core::array::from_fn(|at| address[at]));
         let len = u32::from_le_bytes(core::array::from_fn(|at| len[at]));
-        // Most of 64 bits lead nowhere: half of them are brought near.
+        // Most addresses of 64 bits lie far outside the area, so half of them are brought near.
         let address = if len & 1 == 0 { address } else { address % 9000 };
         let entry = Descriptor { address, len: len % 5000 };
         // SAFETY: no kernel has the memory.

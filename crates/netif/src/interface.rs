@@ -1,100 +1,101 @@
-//! The trait of packet interfaces, and what its calls take and give.
+//! The trait of packet interfaces, with the arguments and results of its methods.
 //!
-//! Not here: any implementation. The order of use is: [`Interface::receive`] until it has nothing
-//! more, [`Interface::send`] for what is to go out, [`Interface::flush`]; then either again, or
-//! sleep until [`Interface::wait_fd`] is readable. Nothing blocks.
+//! Not here: the implementations. The order of use is: [`Interface::receive`] until there are no
+//! more frames, [`Interface::send`] for outgoing frames, [`Interface::flush`]; then either repeat,
+//! or sleep until [`Interface::wait_fd`] is readable. No method blocks.
 
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use sojourn_wire::MacAddress;
 use sojourn_wire::ethernet::VlanTag;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use sojourn_wire::vnet;
 
-/// The longest frame that anything here carries: an IP packet of 65,535 bytes behind an Ethernet
-/// header with two tags.
+/// The longest frame of any interface: an IP packet of 65,535 bytes behind an Ethernet header with
+/// two tags.
 pub const FRAME_BYTES_MAX: usize = 65_535 + sojourn_wire::ethernet::HEADER_BYTES_MAX;
 
-/// A frame that has arrived, for the length of a callback.
+/// A frame that has arrived, valid during a callback.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// What was done, or is left to do, about checksums and segments.
+    /// The state of the frame's checksum and segmentation.
     pub vnet: vnet::Header,
-    /// From the link header, if the link has one, to the last byte.
+    /// The frame from the link header, if the link has one, to the last byte.
     pub frame: &'a [u8],
-    /// A tag that the kernel took out of the frame, as it does on interfaces that carry several
-    /// networks.
+    /// A VLAN tag that the kernel took out of the frame.
     pub tag: Option<VlanTag>,
-    /// When it arrived, in nanoseconds: of `CLOCK_REALTIME` for the kernel's interfaces, of the
-    /// caller's clock for a simulated link. `None` where the interface does not know.
+    /// The time of arrival in nanoseconds: of `CLOCK_REALTIME` for the kernel's interfaces, of the
+    /// caller's clock for a simulated link. `None` if the interface does not know it.
     pub time_ns: Option<u64>,
 }
 
-/// Where the bytes of a frame from `at` on are to be put, to the last: the parts are filled in
-/// order.
+/// The destination of a frame's bytes from `at` to the last one: the parts are filled in order.
 #[derive(Debug)]
-pub struct Place<'a> {
-    /// Bytes of the headers, which the interface keeps.
+pub struct Scatter<'a> {
+    /// The length of the headers, which the interface keeps.
     pub at: usize,
-    /// Together as long as what follows the headers; else the frame is accepted as every other.
+    /// The destinations, together as long as the bytes after the headers; otherwise the frame is
+    /// handed to [`Accept::accept`].
     pub parts: [&'a mut [u8]; 3],
 }
 
-impl Place<'_> {
-    /// Whether a frame of `len` bytes fits exactly.
+impl Scatter<'_> {
+    /// Returns true if a frame of `len` bytes fits exactly.
     pub(crate) fn holds(&self, len: usize) -> bool {
         self.at + self.parts.iter().map(|part| part.len()).sum::<usize>() == len
     }
 }
 
-/// Whoever takes what an interface has received: [`Interface::receive_to`].
+/// A receiver of frames for [`Interface::receive_to`].
 pub trait Accept {
-    /// A frame.
+    /// Takes a frame.
     fn accept(&mut self, received: Received<'_>);
 
-    /// A frame of `len` bytes is about to be copied out of the kernel; `start` has the first of
-    /// them. If they are enough to know where the rest belongs it goes there at once: then
-    /// [`Accept::placed`] follows, unless the frame is lost. Else it is accepted as every other.
-    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Place<'_>> {
+    /// Called when a frame of `len` bytes is about to be copied out of the kernel; `start` has its
+    /// first bytes. If these suffice to know the destination of the rest, the receiver returns it
+    /// and the bytes are copied there directly; [`Accept::placed`] follows, unless the frame is
+    /// lost. On `None` the frame is handed to [`Accept::accept`].
+    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Scatter<'_>> {
         let _ = (start, len);
         None
     }
 
-    /// The frame for which there was a place is there.
+    /// Called when the frame has been copied to its destination.
     fn placed(&mut self) {}
 
-    /// What there is more is to stay where it is for now.
+    /// Returns true if further frames must stay in the interface for now.
     fn has_enough(&self) -> bool {
         false
     }
 }
 
-/// A frame to send: its parts are gathered, in order; empty ones count for nothing.
+/// A frame to send, gathered from its parts in order; parts may be empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outgoing<'a> {
-    /// What is left to do about checksums and segments.
+    /// The checksum and segmentation that the interface must still do.
     pub vnet: vnet::Header,
     /// All headers, and up to two slices of payload.
     pub parts: [&'a [u8]; 3],
 }
 
 impl<'a> Outgoing<'a> {
-    /// A frame in one piece that is complete as it is.
+    /// Creates a complete frame in one piece.
     pub const fn plain(frame: &'a [u8]) -> Self {
         Self { vnet: vnet::Header::NONE, parts: [frame, &[], &[]] }
     }
 
-    /// Bytes of all parts.
+    /// Returns the length of all parts.
     pub fn len(&self) -> usize {
         self.parts.iter().map(|part| part.len()).sum()
     }
 
-    /// Whether there are none.
+    /// Returns true if the frame has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Copies the parts to the start of `target`; the bytes copied, or `None` if they do not fit.
+    /// Copies the parts to the start of `target` and returns the number of bytes, or `None` if they
+    /// do not fit.
     pub fn copy_to(&self, target: &mut [u8]) -> Option<usize> {
         let mut at = 0usize;
         for part in self.parts {
@@ -104,46 +105,46 @@ impl<'a> Outgoing<'a> {
         Some(at)
     }
 
-    /// Whether the interface is asked to finish the frame: a checksum or the cutting into segments.
+    /// Returns true if the interface must finish the frame: complete a checksum or cut segments.
     pub const fn needs_offload(&self) -> bool {
         self.vnet.segments.is_some() || matches!(self.vnet.checksum, vnet::Checksum::Partial { .. })
     }
 }
 
-/// What an interface is and can do.
+/// The properties and abilities of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
     /// The interface's index in its network namespace; 0 for a simulated link.
     pub index: u32,
-    /// The longest IP packet that goes over the link, in bytes.
+    /// The longest IP packet of the link, in bytes.
     pub mtu: usize,
-    /// What comes before the IP header.
-    pub link: Link,
-    /// The interface's own link-layer address, where there is one.
+    /// The kind of link header before the IP header.
+    pub link: LinkType,
+    /// The interface's own link-layer address, if there is one.
     pub address: Option<MacAddress>,
-    /// Whether a checksum may be left partial in what is sent.
+    /// True if sent frames may have a partial checksum.
     pub checksum_offload: bool,
-    /// The longest IP packet, in bytes, that is cut into segments on the way; 0 if none is.
+    /// The longest IP packet, in bytes, that the interface cuts into segments; 0 if it cuts none.
     pub gso_max: usize,
 }
 
-/// What an interface has counted since it was opened. Frames, not segments.
+/// The counters of an interface since it was opened, in frames, not segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Handed to the callback.
     pub received: u64,
     /// Taken over by [`Interface::send`].
     pub sent: u64,
-    /// Lost on the way in for want of room, as far as the kernel has told.
+    /// Arriving frames lost for lack of room, as far as the kernel reports them.
     pub overruns: u64,
-    /// Lost because they were longer than what was to hold them.
+    /// Arriving frames lost because they were longer than their buffer.
     pub truncated: u64,
-    /// Lost because what was said about them made no sense: lengths beyond the slot, unknown
+    /// Arriving frames lost because their description was invalid: lengths beyond the slot, unknown
     /// offloads.
     pub damaged: u64,
 }
 
-/// Why an interface could not be opened.
+/// The reason why an interface could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The process lacks `CAP_NET_RAW` in the network namespace, or a filter of system calls
@@ -153,20 +154,19 @@ pub enum OpenError {
     /// There is no such interface.
     #[error("there is no such interface")]
     NoDevice,
-    /// The interface's frames have link headers of a kind that nothing here knows (the number is
-    /// `ARPHRD_*`).
+    /// The interface's frames have link headers of an unknown kind (the number is `ARPHRD_*`).
     #[error("link headers of type {0} are not supported")]
     UnknownLink(u16),
-    /// The descriptor is no socket of the right kind, or not in the state that is needed.
+    /// The descriptor is not a socket of the right kind, or is not in the required state.
     #[error("the descriptor is not a socket of this kind: {0}")]
     WrongDescriptor(&'static str),
-    /// Sizes that cannot be.
+    /// The sizes are impossible.
     #[error("impossible sizes: {0}")]
     BadLayout(&'static str),
     /// Another step failed.
     #[error("{step}: {errno}")]
     Failed {
-        /// Which.
+        /// The name of the step.
         step: &'static str,
         /// The kernel's answer.
         errno: Errno,
@@ -174,7 +174,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Makes the kernel's answer at `step` an error.
+    /// Returns a function that converts the kernel's error at `step`.
     pub(crate) fn at(step: &'static str) -> impl Fn(Errno) -> Self {
         move |errno| match errno {
             Errno::PERM | Errno::ACCESS => Self::NotPermitted,
@@ -184,10 +184,10 @@ impl OpenError {
     }
 }
 
-/// What is wrong with the interface, or with the link behind it.
+/// An error of the interface or of the link behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The interface is down. It may come up again, and goes on then.
+    /// The interface is down. If it comes up again, it can be used again.
     #[error("the interface is down")]
     Down,
     /// The interface does not exist any more.
@@ -208,24 +208,24 @@ impl From<Errno> for LinkError {
     }
 }
 
-/// Why a frame was not sent.
+/// The reason why a frame was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// No room now: after [`Interface::flush`], wait until the descriptor is writable.
+    /// There is no room now: after [`Interface::flush`], wait until the descriptor is writable.
     #[error("no room")]
     Full,
-    /// A queue on the way threw it away. Congestion, as any loss.
+    /// A queue of this host dropped the frame, which is a sign of congestion like any loss.
     #[error("dropped by a queue")]
     Dropped,
-    /// Longer than the link carries, or than the interface cuts.
+    /// The frame is longer than the link carries or the interface cuts.
     #[error("too long")]
     TooLong,
-    /// The interface was asked for what it cannot do: see [`Properties::checksum_offload`] and
+    /// The interface does not have the requested offload: see [`Properties::checksum_offload`] and
     /// [`Properties::gso_max`].
     #[error("the interface has no such offload")]
     NoOffload,
-    /// The kernel refuses the frame: no whole link header, an offload header that contradicts the
-    /// frame.
+    /// The kernel refuses the frame: its link header is incomplete, or its offload header
+    /// contradicts it.
     #[error("the frame or its offload header makes no sense")]
     Invalid,
     /// The link does not work.
@@ -245,70 +245,71 @@ impl From<Errno> for SendError {
     }
 }
 
-/// A packet interface: one party sends and receives frames through it. No call waits.
+/// A packet interface, through which one owner sends and receives frames. No method blocks.
 pub trait Interface {
-    /// Hands up to `budget` frames that have arrived to `accept`, oldest first; how many they were.
-    /// Less than `budget` means that there was nothing more.
+    /// Hands up to `budget` arrived frames to `accept`, oldest first, and returns their number. A
+    /// number below `budget` means that no more frames were there.
     ///
     /// # Errors
-    /// The link does not work. What was handed over before counts all the same.
+    /// [`LinkError`] if the link does not work. Frames may have been handed over before.
     fn receive(
         &mut self,
         budget: usize,
         accept: &mut dyn FnMut(Received<'_>),
     ) -> Result<usize, LinkError>;
 
-    /// As [`Interface::receive`], for somebody who may know where long frames belong before they
-    /// are copied.
+    /// Receives like [`Interface::receive`], but lets the receiver choose the destination of long
+    /// frames before they are copied.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Interface::receive`].
     fn receive_to(&mut self, budget: usize, accept: &mut dyn Accept) -> Result<usize, LinkError> {
         self.receive(budget, &mut |received| accept.accept(received))
     }
 
-    /// Whether there is nothing to receive: false where that cannot be told without a system call.
+    /// Returns true if there is nothing to receive; false also if that is unknown without a system
+    /// call.
     fn has_nothing(&self) -> bool {
         false
     }
 
-    /// Sends one frame. It may be on its way only after [`Interface::flush`]; its bytes are not
-    /// needed any more after the call.
+    /// Sends one frame. The frame may leave only at [`Interface::flush`]; its bytes may be reused
+    /// after the call.
     ///
     /// # Errors
-    /// The frame was not taken.
+    /// [`SendError`] if the frame was not accepted.
     fn send(&mut self, frame: &Outgoing<'_>) -> Result<(), SendError>;
 
-    /// Sees to it that what was sent goes out.
+    /// Makes the sent frames leave.
     ///
     /// # Errors
-    /// The link does not work, or is so busy that the call has to be made again
-    /// ([`SendError::Full`]).
+    /// [`SendError::Link`] if the link does not work; [`SendError::Full`] if the call must be
+    /// repeated later.
     fn flush(&mut self) -> Result<(), SendError>;
 
-    /// Readable when there is something to receive, writable when there is room to send, and with
-    /// an error when [`Interface::take_error`] has something to say. `None` for what has no
-    /// descriptor: a simulated link.
+    /// Returns the descriptor to poll: readable if there is a frame to receive, writable if there
+    /// is room to send, and with an error if [`Interface::take_error`] has one. `None` for a
+    /// simulated link, which has no descriptor.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// What is wrong with the link, once: to be asked when the descriptor shows an error, which
-    /// stays there until then.
+    /// Returns and clears the error of the link. Call it when the descriptor shows an error, which
+    /// stays until this call.
     fn take_error(&mut self) -> Option<LinkError> {
         None
     }
 
-    /// What the interface is and can do, as of the opening or of the last [`Interface::refresh`].
+    /// Returns the properties as of the opening or the last [`Interface::refresh`].
     fn properties(&self) -> &Properties;
 
-    /// Looks at the link again: its MTU, its address. System calls.
+    /// Queries the link's MTU and address again, by system calls.
     ///
     /// # Errors
-    /// The interface is gone.
+    /// [`LinkError::Gone`] if the interface does not exist any more.
     fn refresh(&mut self) -> Result<(), LinkError> {
         Ok(())
     }
 
-    /// What was counted. A system call or two.
+    /// Returns the counters; makes a system call or two.
     fn statistics(&mut self) -> Statistics;
 }
 

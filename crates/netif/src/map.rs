@@ -1,8 +1,8 @@
 //! Memory that the kernel writes into: mapped rings, and the area of an AF_XDP socket.
 //!
-//! Not here: what the bytes mean. Words come out as atomics or as copies made by one volatile load;
-//! every offset is checked against the mapped size. Only [`Map::bytes`] lends plain bytes, under a
-//! contract. See mmap(2).
+//! Not here: the meaning of the bytes. Words are accessed as atomics or copied by one volatile
+//! load; every offset is checked against the mapped size. Only [`Map::bytes`] lends plain bytes,
+//! under a contract. See mmap(2).
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -24,7 +24,7 @@ unsafe impl Send for Map {}
 // SAFETY: shared references give atomics and volatile copies only, and `bytes` under its contract.
 unsafe impl Sync for Map {}
 
-/// Types that a mapping can hold: any bytes are a value, and there is no padding.
+/// Types that a mapping can hold: any bytes are a valid value, and there is no padding.
 ///
 /// # Safety
 /// As said.
@@ -46,7 +46,7 @@ impl Map {
         Self::take(base, len)
     }
 
-    /// Fresh zeroed memory of `len` bytes.
+    /// Maps fresh zeroed memory of `len` bytes.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
@@ -63,17 +63,17 @@ impl Map {
         Ok(map)
     }
 
-    /// Bytes mapped.
+    /// Returns the number of bytes mapped.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
-    /// Where it is, for the kernel.
+    /// Returns the address, for the kernel.
     pub(crate) fn address(&self) -> u64 {
         self.base.as_ptr() as u64
     }
 
-    /// Whether `len` bytes at `offset` lie within.
+    /// Returns the address of `offset` if `len` bytes there lie within the mapping.
     #[inline]
     fn check(&self, offset: usize, len: usize) -> Option<*mut u8> {
         if offset.checked_add(len)? > self.len {
@@ -89,7 +89,7 @@ impl Map {
         at.is_aligned().then_some(at)
     }
 
-    /// The word at `offset`, if it is within and aligned.
+    /// Returns the word at `offset`, if it is within the mapping and aligned.
     #[inline]
     pub(crate) fn word(&self, offset: usize) -> Option<&AtomicU32> {
         let at = self.typed::<u32>(offset)?;
@@ -97,7 +97,7 @@ impl Map {
         Some(unsafe { AtomicU32::from_ptr(at) })
     }
 
-    /// The value at `offset`, loaded once; `None` if it is not within or not aligned.
+    /// Loads the value at `offset` once; `None` if it is not within the mapping or not aligned.
     #[inline]
     pub(crate) fn load<T: Plain>(&self, offset: usize) -> Option<T> {
         let at = self.typed::<T>(offset)?;
@@ -106,7 +106,7 @@ impl Map {
         Some(unsafe { at.read_volatile() })
     }
 
-    /// Stores a value at `offset`; whether it is within and aligned.
+    /// Stores a value at `offset`; returns false if that is not within the mapping or not aligned.
     #[inline]
     pub(crate) fn store<T: Plain>(&self, offset: usize, value: T) -> bool {
         let Some(at) = self.typed::<T>(offset) else { return false };
@@ -115,11 +115,11 @@ impl Map {
         true
     }
 
-    /// The `len` bytes at `offset`, if they are within.
+    /// Returns the `len` bytes at `offset`, if they are within the mapping.
     ///
     /// # Safety
-    /// Until the borrow ends nobody may write them: the kernel has handed them over and not been
-    /// given them back, and whoever else maps the same memory is trusted.
+    /// Until the borrow ends nothing may write the bytes: the kernel has handed them over and has
+    /// not got them back, and other processes that map the same memory are trusted.
     #[inline]
     pub(crate) unsafe fn bytes(&self, offset: usize, len: usize) -> Option<&[u8]> {
         let at = self.check(offset, len)?;
@@ -127,7 +127,7 @@ impl Map {
         Some(unsafe { core::slice::from_raw_parts(at, len) })
     }
 
-    /// The `len` bytes at `offset`, to write.
+    /// Returns the `len` bytes at `offset`, to be written.
     ///
     /// # Safety
     /// As for [`Map::bytes`], and nobody may read them either.

@@ -1,10 +1,11 @@
-//! A packet socket without a ring: one message per packet, both ways. packet(7), recvmsg(2).
+//! A packet socket without a ring: one message per packet in both directions. Read packet(7),
+//! recvmsg(2).
 //!
 //! Not here: opening, binding and sending (`packet`). The frame is copied once, into a buffer of
-//! this process. [`Inbox`] is also what a ring takes the frames with that do not fit its slots.
+//! this process. A ring also uses [`Inbox`], for the frames that do not fit its slots.
 
 use crate::interface::{
-    FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Place, Properties, Received,
+    FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Properties, Received, Scatter,
     SendError, Statistics,
 };
 use crate::packet::{self, PacketOptions, Socket};
@@ -15,7 +16,7 @@ use rustix::io::Errno;
 use sojourn_wire::ethernet::{EtherType, VlanTag};
 use sojourn_wire::vnet::{self, HEADER_BYTES};
 
-/// Frames that one call throws away at most.
+/// The largest number of frames that one call drops.
 const LOST_MAX: usize = 64;
 
 /// A packet socket, one message per packet.
@@ -32,20 +33,20 @@ impl Message {
     /// Opens a socket on the interface called `name`. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
-    /// [`OpenError::NotPermitted`], [`OpenError::NoDevice`], [`OpenError::UnknownLink`], and what
-    /// the kernel may say.
+    /// [`OpenError::NotPermitted`], [`OpenError::NoDevice`], [`OpenError::UnknownLink`], and
+    /// [`OpenError::Failed`] with the kernel's error.
     pub fn open(name: &str, options: &PacketOptions) -> Result<Self, OpenError> {
         let fd = packet::open(options)?;
         packet::bind(fd.as_fd(), packet::index_of(fd.as_fd(), name)?)?;
         Self::from_descriptor(fd)
     }
 
-    /// Takes a packet socket that somebody has opened and bound, and perhaps filtered and locked.
-    /// It must have no ring.
+    /// Takes a packet socket that the caller has opened and bound, and perhaps filtered and locked.
+    /// The socket must have no ring.
     ///
     /// # Errors
-    /// [`OpenError::WrongDescriptor`] if it is none; [`OpenError::NoDevice`] if the interface is
-    /// gone meanwhile.
+    /// [`OpenError::WrongDescriptor`] if the descriptor is not such a socket;
+    /// [`OpenError::NoDevice`] if the interface is gone meanwhile.
     pub fn from_descriptor(fd: OwnedFd) -> Result<Self, OpenError> {
         let socket = Socket::take(fd)?;
         let inbox = Inbox::new();
@@ -60,7 +61,8 @@ impl Interface for Message {
         accept: &mut dyn FnMut(Received<'_>),
     ) -> Result<usize, LinkError> {
         let mut count = 0;
-        // Each turn takes a frame or ends the loop, but for a socket that refuses for ever.
+        // Each turn takes a frame or ends the loop. The bound covers a socket that reports damaged
+        // frames for ever.
         for _ in 0..budget.saturating_add(LOST_MAX) {
             if count == budget {
                 break;
@@ -116,25 +118,25 @@ impl Interface for Message {
     }
 }
 
-/// What a look into a socket's queue found.
+/// The result of receiving from a socket's queue.
 pub(crate) enum Taken<'a> {
     Frame(Received<'a>),
-    /// A frame longer than any that is expected; it is gone.
+    /// A frame longer than the buffer; it is lost.
     Truncated,
-    /// A frame whose offloads cannot be told; it is gone.
+    /// A frame whose offload header is missing or incomplete; it is lost.
     Damaged,
     Nothing,
     Failed(Errno),
 }
 
-/// Room for one frame and what comes with it.
+/// Buffers for one frame and its control data.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     frame: Box<[u8]>,
     control: Control,
 }
 
-/// Control data is made of words.
+/// A buffer for control data, aligned for its words.
 #[derive(Debug)]
 #[repr(C, align(8))]
 struct Control([u8; 128]);
@@ -145,7 +147,7 @@ impl Inbox {
         Self { frame, control: Control([0; 128]) }
     }
 
-    /// Takes the next frame out of the socket's queue.
+    /// Receives the next frame of the socket's queue.
     #[inline]
     pub(crate) fn take(&mut self, fd: BorrowedFd<'_>, has_vnet: bool) -> Taken<'_> {
         let mut header = [0; HEADER_BYTES];
@@ -159,7 +161,8 @@ impl Inbox {
         let len = match unsafe { raw::receive_message(fd, &mut message, FLAGS) } {
             Ok(len) => len,
             Err(Errno::AGAIN | Errno::INTR) => return Taken::Nothing,
-            // The kernel has no offload header for what this frame is; it has thrown it away.
+            // The kernel cannot describe this frame's offload and has dropped it (`tpacket_rcv`,
+            // `packet_rcv_vnet`).
             Err(Errno::INVAL) => return Taken::Damaged,
             Err(error) => return Taken::Failed(error),
         };
@@ -173,15 +176,15 @@ impl Inbox {
         Taken::Frame(Received { vnet, frame, tag: told.tag, time_ns: told.time_ns })
     }
 
-    /// Takes the next frame, which is known to be `len` bytes long and to begin as `start` does,
-    /// with what is behind its headers to a place of its own. False: it was not that frame, or
-    /// could not be put there; it is gone.
+    /// Receives the next frame, which is known to be `len` bytes long and to begin like `start`,
+    /// and copies the bytes behind its headers to `place`. Returns false if the frame was another
+    /// one or could not be copied there; it is lost then.
     pub(crate) fn take_to(
         &mut self,
         fd: BorrowedFd<'_>,
         has_vnet: bool,
         (start, len): (&[u8], usize),
-        place: Place<'_>,
+        place: Scatter<'_>,
     ) -> Result<bool, Errno> {
         let mut header = [0; HEADER_BYTES];
         let header_len = if has_vnet { HEADER_BYTES } else { 0 };
@@ -198,18 +201,18 @@ impl Inbox {
         // SAFETY: as in `take`.
         match unsafe { raw::receive_message(fd, &mut message, FLAGS) } {
             Ok(taken) => Ok(taken == header_len + len && start.get(..at) == self.frame.get(..at)),
-            // Memory that is not there, as well: the peer sends it again, and whoever reads finds
-            // that out for himself.
+            // `EFAULT` means that the program's memory is not mapped. The frame is lost, the peer
+            // sends its data again, and the program's own read reports the error.
             Err(Errno::AGAIN | Errno::INTR | Errno::INVAL | Errno::FAULT) => Ok(false),
             Err(error) => Err(error),
         }
     }
 }
 
-/// The length that is told is the frame's, whatever there is room for.
+/// With `MSG_TRUNC` the returned length is the frame's, even if the frame did not fit.
 const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
 
-/// A message into these parts.
+/// Returns a message header that receives into `parts`.
 fn message_to(parts: &mut [libc::iovec]) -> libc::msghdr {
     // SAFETY: all zero is an empty message.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
@@ -218,12 +221,12 @@ fn message_to(parts: &mut [libc::iovec]) -> libc::msghdr {
     message
 }
 
-/// For the kernel to write.
+/// Returns an I/O vector entry for bytes that the kernel writes.
 fn io_slice(bytes: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_mut_ptr().cast::<c_void>(), iov_len: bytes.len() }
 }
 
-/// What control data told about a frame.
+/// The facts about a frame in its control data.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     tag: Option<VlanTag>,
@@ -234,7 +237,7 @@ pub(crate) struct Told {
 /// Bytes of a control message's header: length, level, type. cmsg(3).
 const CONTROL_HEADER: usize = size_of::<libc::cmsghdr>();
 
-/// Reads control messages; what is not known or not whole says nothing.
+/// Reads control messages; unknown or incomplete ones are ignored.
 pub(crate) fn auxiliary(mut control: &[u8]) -> Told {
     let mut told = Told::default();
     while let Some((header, _)) = control.split_at_checked(CONTROL_HEADER) {
@@ -266,7 +269,8 @@ pub(crate) fn auxiliary(mut control: &[u8]) -> Told {
 }
 
 impl Told {
-    /// `words`: tag control, then tag protocol, 16 bits each as they lie in memory.
+    /// Takes the fields of `PACKET_AUXDATA`. `words` are tag control and tag protocol, 16 bits each
+    /// in memory order.
     fn aux(&mut self, status: u32, words: u32) {
         const NO_LOOK: u32 = libc::TP_STATUS_CSUMNOTREADY | libc::TP_STATUS_CSUM_VALID;
         self.needs_no_look = status & NO_LOOK != 0;
@@ -275,7 +279,7 @@ impl Told {
     }
 }
 
-/// The tag that `status` says there is.
+/// Returns the VLAN tag, if `status` has the flag for one.
 pub(crate) fn tag_of(status: u32, control: u16, protocol: u16) -> Option<VlanTag> {
     if status & libc::TP_STATUS_VLAN_VALID == 0 {
         return None;
@@ -314,7 +318,7 @@ mod tests {
         let tag = VlanTag { ether_type: EtherType::SERVICE_VLAN, control: 0x2005 };
         let expected = Told { tag: Some(tag), needs_no_look: true, time_ns: Some(3_000_000_007) };
         assert_eq!(auxiliary(&bytes), expected);
-        // Half of it says half.
+        // The first half of the control data gives only the first message.
         assert_eq!(auxiliary(&bytes[..CONTROL_HEADER + 19]), Told::default());
         assert_eq!(auxiliary(&bytes[..40]).tag, Some(tag));
     }

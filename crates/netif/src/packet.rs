@@ -1,9 +1,8 @@
-//! Packet sockets, as far as one message per packet and the mapped ring have them in common:
-//! options, binding, sending. packet(7).
+//! The part of packet sockets that `message` and `ring` have in common: options, binding, sending.
+//! Read packet(7).
 //!
-//! Not here: receiving; see `message` and `ring`. Filters, fanout groups and their order belong to
-//! whoever opens the socket: between [`open`], which gives a socket that receives nothing yet, and
-//! [`bind`].
+//! Not here: receiving (`message`, `ring`). The caller attaches filters and joins fanout groups
+//! between [`open`], which returns a socket that receives nothing yet, and [`bind`].
 
 use crate::device::{Device, DeviceError};
 use crate::interface::{LinkError, OpenError, Outgoing, Properties, SendError};
@@ -15,30 +14,31 @@ use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, socket_with, sockopt};
 use sojourn_wire::vnet::HEADER_BYTES;
 
-/// Longest IP packet that is cut into segments: the longest that IPv4 can say.
+/// The longest IP packet that is cut into segments: the longest that IPv4's length field allows.
 const GSO_MAX: usize = 65_535;
 
-/// What a packet socket is set to.
+/// The options of a packet socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketOptions {
     /// Every frame has an offload header (`PACKET_VNET_HDR`): partial checksums, and segments of up
-    /// to 64 KB, both ways. Without it long frames are refused on the way out, and on the way in
-    /// come without a mark.
+    /// to 64 KB, both ways. Without it long outgoing frames are refused, and long arriving frames
+    /// are not marked as such.
     pub vnet: bool,
     /// Frames that this host sends are not received (`PACKET_IGNORE_OUTGOING`).
     pub ignore_outgoing: bool,
-    /// What is sent goes to the driver at once (`PACKET_QDISC_BYPASS`): neither shaped nor seen by
-    /// taps such as tcpdump, nor by TC programs. Not the default for that reason.
+    /// Sent frames go to the driver directly (`PACKET_QDISC_BYPASS`): they are not shaped, and
+    /// neither taps such as tcpdump nor TC programs see them. Off by default for that reason.
     pub qdisc_bypass: bool,
-    /// Frames that come one message at a time say when they arrived (`SO_TIMESTAMPNS`), as those in
-    /// a ring always do.
+    /// Frames received by messages have a time of arrival (`SO_TIMESTAMPNS`), as those in a ring
+    /// always have.
     pub timestamps: bool,
-    /// Bytes that may wait to be received, as the kernel counts them: about twice the payload. With
-    /// `CAP_NET_ADMIN` whatever is asked for, otherwise up to twice `net.core.rmem_max`, which may
-    /// be three frames of 64 KB. `None`: the system's default. A connection must not announce a
-    /// larger window than this holds.
+    /// The receive buffer in bytes as the kernel counts them, about twice the payload. With
+    /// `CAP_NET_ADMIN` every size is granted, otherwise up to twice `net.core.rmem_max`, which may
+    /// be three frames of 64 KB. `None` keeps the system's default. A connection must not announce
+    /// a larger window than this buffer holds.
     pub receive_buffer: Option<usize>,
-    /// Likewise what may wait to be sent. The system's default holds two or three frames of 64 KB.
+    /// The send buffer in bytes, counted likewise. The system's default holds two or three frames
+    /// of 64 KB.
     pub send_buffer: Option<usize>,
 }
 
@@ -55,27 +55,29 @@ impl Default for PacketOptions {
     }
 }
 
-/// A packet socket that is not bound and receives nothing, with `options` set.
+/// Opens a packet socket with `options` that is not bound and receives nothing yet.
 ///
 /// # Errors
 /// [`OpenError::NotPermitted`] without `CAP_NET_RAW`.
 pub fn open(options: &PacketOptions) -> Result<OwnedFd, OpenError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    // No protocol: with one it would receive from every interface until it is bound.
+    // The protocol is 0: with another one the socket would receive from every interface until it is
+    // bound (packet(7)).
     let fd = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
         .map_err(OpenError::at("socket"))?;
     configure(fd.as_fd(), options)?;
     Ok(fd)
 }
 
-/// Sets `options`. `PACKET_VNET_HDR` cannot be changed once there is a ring.
+/// Sets the options. `PACKET_VNET_HDR` cannot be changed once there is a ring.
 pub fn configure(fd: BorrowedFd<'_>, options: &PacketOptions) -> Result<(), OpenError> {
     set_number(fd, libc::PACKET_VNET_HDR, options.vnet.into(), "PACKET_VNET_HDR")?;
     let ignore = options.ignore_outgoing.into();
     set_number(fd, libc::PACKET_IGNORE_OUTGOING, ignore, "PACKET_IGNORE_OUTGOING")?;
     let bypass = options.qdisc_bypass.into();
     set_number(fd, libc::PACKET_QDISC_BYPASS, bypass, "PACKET_QDISC_BYPASS")?;
-    // What the kernel takes a frame's checksum for, and the tag that it took out.
+    // The auxiliary data has the state of a frame's checksum, and the VLAN tag that the kernel took
+    // out.
     set_number(fd, libc::PACKET_AUXDATA, 1, "PACKET_AUXDATA")?;
     if options.timestamps {
         raw::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)
@@ -95,7 +97,7 @@ pub fn configure(fd: BorrowedFd<'_>, options: &PacketOptions) -> Result<(), Open
     Ok(())
 }
 
-/// Sets a packet socket's option that is a number.
+/// Sets a numeric option of a packet socket.
 pub(crate) fn set_number(
     fd: BorrowedFd<'_>,
     name: i32,
@@ -105,9 +107,9 @@ pub(crate) fn set_number(
     raw::set_option(fd, libc::SOL_PACKET, name, &value).map_err(OpenError::at(step))
 }
 
-/// Binds to all protocols of the interface of that index: frames arrive from now on. All protocols,
-/// since a socket for one protocol comes after TC programs and would see nothing of what they take
-/// away.
+/// Binds to all protocols of the interface with `index`: frames arrive from now on. The socket
+/// needs all protocols (`ETH_P_ALL`), since a socket for one protocol comes after TC programs and
+/// would not see the frames that they consume.
 ///
 /// # Errors
 /// [`OpenError::NoDevice`].
@@ -115,7 +117,7 @@ pub fn bind(fd: BorrowedFd<'_>, index: u32) -> Result<(), OpenError> {
     rustix::net::bind(fd, &Address { index }).map_err(OpenError::at("bind"))
 }
 
-/// The index of the interface called `name` in the network namespace of `fd`.
+/// Returns the index of the interface called `name` in the network namespace of `fd`.
 ///
 /// # Errors
 /// [`OpenError::NoDevice`], [`OpenError::UnknownLink`].
@@ -142,7 +144,7 @@ impl From<DeviceError> for LinkError {
     }
 }
 
-/// An interface as an address to bind to.
+/// The address of an interface for bind(2).
 struct Address {
     index: u32,
 }
@@ -166,7 +168,7 @@ unsafe impl SocketAddrArg for Address {
     }
 }
 
-/// The interface that a packet socket is bound to.
+/// Returns the index of the interface to which a packet socket is bound.
 fn bound_to(fd: BorrowedFd<'_>) -> Result<u32, OpenError> {
     const WRONG: OpenError = OpenError::WrongDescriptor("not a packet socket");
     let kind = sockopt::socket_type(fd).map_err(|_| WRONG)?;
@@ -174,7 +176,7 @@ fn bound_to(fd: BorrowedFd<'_>) -> Result<u32, OpenError> {
     if address.address_family() != AddressFamily::PACKET || kind != SocketType::RAW {
         return Err(WRONG);
     }
-    // The kernel leaves out the end of the link-layer address, which is behind the index.
+    // The kernel omits the end of the link-layer address, which lies behind the index.
     let at = core::mem::offset_of!(libc::sockaddr_ll, sll_ifindex);
     if (address.addr_len() as usize) < at + 4 {
         return Err(WRONG);
@@ -187,20 +189,21 @@ fn bound_to(fd: BorrowedFd<'_>) -> Result<u32, OpenError> {
     Ok(index)
 }
 
-/// A packet socket that is bound, and what it is bound to.
+/// A bound packet socket with its interface's properties.
 #[derive(Debug)]
 pub(crate) struct Socket {
     fd: OwnedFd,
-    /// What is before every frame: an offload header or nothing.
+    /// True if an offload header precedes every frame.
     pub(crate) has_vnet: bool,
     pub(crate) properties: Properties,
     pub(crate) sent: u64,
-    /// What `PACKET_STATISTICS`, which forgets when asked, has told so far.
+    /// The sum of the drops that `PACKET_STATISTICS` has reported; the kernel resets its counters
+    /// at each query.
     overruns: u64,
 }
 
 impl Socket {
-    /// Takes a socket that somebody has opened and bound.
+    /// Takes a socket that the caller has opened and bound.
     pub(crate) fn take(fd: OwnedFd) -> Result<Self, OpenError> {
         let index = bound_to(fd.as_fd())?;
         let device = Device::by_index(fd.as_fd(), index)?;
@@ -222,7 +225,7 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// Gathers the offload header and the frame's parts into one message.
+    /// Sends the offload header and the frame's parts as one message.
     #[inline]
     pub(crate) fn send(&mut self, frame: &Outgoing<'_>) -> Result<(), SendError> {
         if !self.has_vnet && frame.needs_offload() {
@@ -256,7 +259,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Frames that the kernel had no room for, since the socket was opened.
+    /// Returns the number of frames that the kernel dropped for lack of room since the socket was
+    /// opened.
     pub(crate) fn overruns(&mut self) -> u64 {
         let asked: Result<libc::tpacket_stats, Errno> =
             raw::option(self.fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS);
@@ -267,7 +271,7 @@ impl Socket {
     }
 }
 
-/// For the kernel to read.
+/// Returns an I/O vector entry for bytes that the kernel reads.
 fn io_slice(bytes: &[u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_ptr().cast::<c_void>().cast_mut(), iov_len: bytes.len() }
 }

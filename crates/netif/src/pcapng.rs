@@ -1,12 +1,12 @@
-//! A writer of pcapng: the format of captures that tcpdump and Wireshark read.
+//! A writer of pcapng, the format of captures that tcpdump and Wireshark read.
 //!
 //! `draft-ietf-opsawg-pcapng`: a section header, an interface description per interface, an
 //! enhanced packet block per frame, with times in nanoseconds that the caller gives, the direction
-//! marked and perhaps a comment; at the end an interface's statistics. Not here: where frames come
-//! from (`capture`), reading, other blocks. Everything is in little-endian order.
+//! marked and perhaps a comment; at the end an interface's statistics. Not here: the source of the
+//! frames (`capture`), reading, other blocks. All numbers are little-endian.
 
 use crate::trace::Direction;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use std::io::{self, Write};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -23,14 +23,14 @@ const COMMENT: u16 = 1;
 const PACKET_FLAGS: u16 = 2;
 const STATISTICS_RECEIVED: u16 = 4;
 const STATISTICS_DROPPED: u16 = 5;
-/// Bytes of a comment, at most; what is longer is cut.
+/// The largest length of a comment in bytes; longer comments are cut.
 const COMMENT_MAX: usize = 1024;
 
 /// An enhanced packet block without its data: head, fixed fields, the flags option, the end of
 /// options, the length again.
 const PACKET_FIXED: usize = 8 + 20 + 8 + 4 + 4;
 
-/// Writes one section. Bytes go to `out` as they come: give it something that gathers them.
+/// A writer of one section. It makes many small writes to `out`, which should be buffered.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -42,14 +42,15 @@ pub struct Writer<W> {
 pub struct InterfaceId(u32);
 
 impl<W: Write> Writer<W> {
-    /// Writes the section header; `application` is who writes.
+    /// Writes the section header; `application` is the name of the writing program.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn new(mut out: W, application: &str) -> io::Result<Self> {
         let mut body = Vec::new();
         body.extend(BYTE_ORDER.to_le_bytes());
-        // Version 1.0; the section's length is not known beforehand.
+        // Version 1.0; the section's length, which is not known beforehand, is given as
+        // unspecified.
         body.extend([1, 0, 0, 0]);
         body.extend(u64::MAX.to_le_bytes());
         option(&mut body, SECTION_APPLICATION, application.as_bytes());
@@ -58,20 +59,20 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, interfaces: 0 })
     }
 
-    /// Describes an interface. Packets name it.
+    /// Describes an interface and returns its identifier for packets.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn interface(&mut self, name: &str, link: Link) -> io::Result<InterfaceId> {
+    pub fn interface(&mut self, name: &str, link: LinkType) -> io::Result<InterfaceId> {
         // LINKTYPE_ETHERNET, LINKTYPE_RAW of the registry.
         let kind: u16 = match link {
-            Link::Ethernet => 1,
-            Link::Raw => 101,
+            LinkType::Ethernet => 1,
+            LinkType::Raw => 101,
         };
         let mut body = Vec::new();
         body.extend(kind.to_le_bytes());
         body.extend([0; 2]);
-        // No limit to what is captured of a frame.
+        // A snap length of 0 means no limit.
         body.extend(0u32.to_le_bytes());
         option(&mut body, INTERFACE_NAME, name.as_bytes());
         // Times count in 10 to the power of minus 9 seconds.
@@ -97,8 +98,8 @@ impl<W: Write> Writer<W> {
         self.packet_with(interface, time_ns, direction, parts, "")
     }
 
-    /// The same, with a comment for people (`opt_comment`), of at most 1024 bytes; none if it is
-    /// empty.
+    /// Writes a frame like [`Writer::packet`], with a comment (`opt_comment`) of at most 1024
+    /// bytes; an empty comment is omitted.
     ///
     /// # Errors
     /// Those of `out`.
@@ -141,8 +142,8 @@ impl<W: Write> Writer<W> {
         self.out.write_all(words.as_flattened())
     }
 
-    /// Writes what was counted of an interface up to `time_ns`: frames that arrived at the capture,
-    /// and those among them that were lost because it was too slow.
+    /// Writes the counters of an interface up to `time_ns`: the frames that arrived at the capture,
+    /// and those of them that were lost because the capture was too slow.
     ///
     /// # Errors
     /// Those of `out`.
@@ -161,7 +162,7 @@ impl<W: Write> Writer<W> {
         block(&mut self.out, INTERFACE_STATISTICS, &body)
     }
 
-    /// Passes on what `out` has gathered.
+    /// Flushes `out`.
     ///
     /// # Errors
     /// Those of `out`.
@@ -169,24 +170,24 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
-    /// Where it was written to.
+    /// Returns `out`.
     pub fn into_inner(self) -> W {
         self.out
     }
 }
 
-/// What is missing of a whole word.
+/// Returns the number of padding bytes to a whole word of four bytes.
 fn padding(len: usize) -> usize {
     len.next_multiple_of(4) - len
 }
 
-/// A time as blocks have it: the more significant half first.
+/// Returns a time in the form of blocks: the more significant half first.
 fn halves(time_ns: u64) -> [[u8; 4]; 2] {
     [((time_ns >> 32) as u32).to_le_bytes(), (time_ns as u32).to_le_bytes()]
 }
 
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
-    // What is longer than an option can be is cut: names and applications are not that long.
+    // A value longer than an option can be is cut; names and applications are never that long.
     let value = &value[..value.len().min(usize::from(u16::MAX) & !3)];
     body.extend(code.to_le_bytes());
     body.extend((value.len() as u16).to_le_bytes());
@@ -194,7 +195,7 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// `body` is whole words.
+/// Writes a block; the length of `body` must be a multiple of four.
 fn block(out: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
     let total = (12 + body.len() as u32).to_le_bytes();
     out.write_all(&kind.to_le_bytes())?;
@@ -211,8 +212,8 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let mut writer = Writer::new(Vec::new(), "app").unwrap();
-        let first = writer.interface("veth0", Link::Ethernet).unwrap();
-        let second = writer.interface("tun0", Link::Raw).unwrap();
+        let first = writer.interface("veth0", LinkType::Ethernet).unwrap();
+        let second = writer.interface("tun0", LinkType::Raw).unwrap();
         assert_ne!(first, second);
         let time_ns = 0x0102_0304_0506_0708;
         writer.packet(first, time_ns, Direction::In, &[b"abc", b"", b"de"]).unwrap();
@@ -266,7 +267,7 @@ mod tests {
     fn every_block_ends_with_its_length_whatever_the_frame() {
         for len in 0..70usize {
             let mut writer = Writer::new(Vec::new(), "").unwrap();
-            let id = writer.interface("", Link::Raw).unwrap();
+            let id = writer.interface("", LinkType::Raw).unwrap();
             let frame = vec![7; len];
             let comment = "é".repeat(len * 10);
             writer.packet_with(id, 0, Direction::Out, &[&frame], &comment).unwrap();

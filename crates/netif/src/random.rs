@@ -1,5 +1,5 @@
-//! Numbers that look random and follow from a seed (SplitMix64). For tests and fault injection; not
-//! for secrets.
+//! Pseudo-random numbers determined by a seed (SplitMix64). For tests and fault injection; not for
+//! secrets.
 
 /// A sequence of numbers.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ impl Random {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub(crate) const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -19,12 +19,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`; 0 for limit 0.
+    /// Returns a number below `limit`; 0 for limit 0.
     pub(crate) const fn below(&mut self, limit: usize) -> usize {
         ((self.next() as u128 * limit as u128) >> 64) as usize
     }
 
-    /// Whether something happens that happens `per_million` times in a million.
+    /// Returns true in `per_million` of a million cases.
     pub(crate) const fn happens(&mut self, per_million: u32) -> bool {
         self.below(1_000_000) < per_million as usize
     }

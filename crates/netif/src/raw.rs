@@ -1,14 +1,15 @@
-//! System calls that `rustix` has no function for: socket options by number, and messages with
+//! System calls for which `rustix` has no function: socket options by number, and messages with
 //! control data of packet sockets.
 //!
-//! They do not go through the C library: in a program under Sojourn its functions are the preload
-//! library's, which would come back here. Not here: what the options mean; see `packet`.
+//! The calls do not go through the C library: in a program under Sojourn the preload library
+//! replaces its functions and would call back into this crate. Not here: the meaning of the options
+//! (`packet`).
 
 use core::mem::MaybeUninit;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::{Errno, Result};
 
-/// Makes system call `number`; the result is the kernel's.
+/// Makes system call `number` and returns the kernel's result.
 ///
 /// # Safety
 /// As the system call.
@@ -92,10 +93,10 @@ pub(crate) fn option<T: Number>(fd: BorrowedFd<'_>, level: i32, name: i32) -> Re
     Ok(unsafe { value.assume_init() })
 }
 
-/// Types of which any bytes are a value.
+/// Types for which any bytes are a valid value.
 ///
 /// # Safety
-/// As said, and without padding.
+/// Any bytes must be a valid value, and there must be no padding.
 pub(crate) unsafe trait Number: Copy {}
 // SAFETY: integers.
 unsafe impl Number for i32 {}

@@ -1,19 +1,18 @@
-//! A packet socket with a mapped receive ring: what has arrived is seen without a system call.
+//! A packet socket with a mapped receive ring: frames are received without a system call. Read
 //! packet(7).
 //!
 //! Not here: the slots (`slot`), and sending, which is one gathered message per frame as in
 //! `message`.
 //!
 //! # Theory of operation
-//! The ring is of version 2. A slot of version 2 shows its frame as soon as it is there, while
-//! version 3 shows a block of frames when the block is full or after a timer of a millisecond at
-//! least. Version 2 has slots of one size, and to give each 64 KB for the segments that offloads
-//! make would cost a megabyte for every sixteen of them. So slots are small, and
-//! `PACKET_COPY_THRESH` is set: of a frame that does not fit, the slot has the start and a mark,
-//! and the whole frame waits in the socket's ordinary queue, to be taken with one recvmsg(2). Both
-//! are filled under one lock, so they are in the same order. Such a frame is also copied later, by
-//! its reader instead of by whoever received it from the link, which with two processors is the
-//! better place.
+//! The ring has version 2. A slot of version 2 shows its frame as soon as the frame has arrived,
+//! while version 3 shows a block of frames when the block is full or after a timer of at least a
+//! millisecond. Version 2 has slots of one size, and slots of 64 KB, as merged segments need, would
+//! cost a megabyte for every sixteen slots. So slots are small, and `PACKET_COPY_THRESH` is set:
+//! for a frame that does not fit, the slot has the start and a mark (`TP_STATUS_COPY`), and the
+//! whole frame waits in the socket's ordinary queue for one recvmsg(2). The kernel fills both under
+//! one lock, so they are in the same order. Such a frame is also copied later, by its reader
+//! instead of by the processor that received it from the link, which is better with two processors.
 
 use crate::interface::{
     Accept, Interface, LinkError, OpenError, Outgoing, Properties, Received, SendError, Statistics,
@@ -26,11 +25,11 @@ use crate::slot::{Filled, Slots};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-/// Slots lie in blocks of whole pages.
+/// The size of a page; slots lie in blocks of whole pages.
 const PAGE: u32 = 4096;
-/// Room for a slot's header and the start of a frame.
+/// The least size of a slot: its header and the start of a frame.
 const SLOT_LEN_MIN: u32 = 256;
-/// More than a frame of 64 KB needs.
+/// The largest size of a slot, more than a frame of 64 KB needs.
 const SLOT_LEN_MAX: u32 = 128 << 10;
 /// `TPACKET_V2` of `linux/if_packet.h`.
 const VERSION: i32 = 1;
@@ -41,7 +40,7 @@ pub struct RingLayout {
     /// Bytes of a slot: a power of two of at least 256, or whole pages. About 100 of them are
     /// headers.
     pub slot_len: u32,
-    /// How many slots; with slots of less than a page they fill whole pages.
+    /// The number of slots. Slots smaller than a page must fill whole pages.
     pub slots: u32,
 }
 
@@ -53,7 +52,7 @@ impl Default for RingLayout {
 }
 
 impl RingLayout {
-    /// The kernel's `struct tpacket_req`.
+    /// Checks the layout and returns the kernel's `struct tpacket_req`.
     fn request(self) -> Result<libc::tpacket_req, OpenError> {
         let Self { slot_len, slots } = self;
         if !(SLOT_LEN_MIN..=SLOT_LEN_MAX).contains(&slot_len) {
@@ -76,7 +75,7 @@ impl RingLayout {
         })
     }
 
-    /// Bytes mapped.
+    /// Returns the number of bytes to map.
     const fn len(self) -> usize {
         self.slot_len as usize * self.slots as usize
     }
@@ -85,7 +84,7 @@ impl RingLayout {
 /// A packet socket with a mapped receive ring.
 #[derive(Debug)]
 pub struct Ring {
-    // Before the socket: unmapped before it is closed.
+    // Declared before the socket, so that the ring is unmapped before the socket is closed.
     slots: Slots,
     socket: Socket,
     inbox: Inbox,
@@ -99,7 +98,7 @@ impl Ring {
     ///
     /// # Errors
     /// [`OpenError::NotPermitted`], [`OpenError::NoDevice`], [`OpenError::UnknownLink`],
-    /// [`OpenError::BadLayout`], and what the kernel may say.
+    /// [`OpenError::BadLayout`], and [`OpenError::Failed`] with the kernel's error.
     pub fn open(
         name: &str,
         options: &PacketOptions,
@@ -111,12 +110,12 @@ impl Ring {
         Self::map(fd, layout)
     }
 
-    /// Gives a packet socket a ring. To be done before the socket is bound, or joins a fanout
-    /// group: the kernel takes the socket off its interface meanwhile, and out of its group, to
-    /// whose end it then comes back with another index.
+    /// Gives a packet socket a ring. Must be called before the socket is bound or joins a fanout
+    /// group: the kernel unhooks the socket from its interface and its group meanwhile
+    /// (`packet_set_ring`), and the socket then rejoins the group at the end, with another index.
     ///
     /// # Errors
-    /// [`OpenError::BadLayout`]; [`OpenError::Failed`] if it has a ring.
+    /// [`OpenError::BadLayout`]; [`OpenError::Failed`] if the socket already has a ring.
     pub fn prepare(fd: BorrowedFd<'_>, layout: RingLayout) -> Result<(), OpenError> {
         let request = layout.request()?;
         packet::set_number(fd, libc::PACKET_VERSION, VERSION, "PACKET_VERSION")?;
@@ -125,12 +124,12 @@ impl Ring {
             .map_err(OpenError::at("PACKET_RX_RING"))
     }
 
-    /// Takes a packet socket that somebody has opened, given a ring of that layout
+    /// Takes a packet socket that the caller has opened, given a ring of `layout`
     /// ([`Ring::prepare`]), bound, and perhaps filtered and locked.
     ///
     /// # Errors
-    /// [`OpenError::WrongDescriptor`] if it is none; [`OpenError::NoDevice`] if the interface is
-    /// gone meanwhile.
+    /// [`OpenError::WrongDescriptor`] if the descriptor is not such a socket;
+    /// [`OpenError::NoDevice`] if the interface is gone meanwhile.
     pub fn map(fd: OwnedFd, layout: RingLayout) -> Result<Self, OpenError> {
         layout.request()?;
         let socket = Socket::take(fd)?;
@@ -147,7 +146,7 @@ impl Ring {
     }
 }
 
-/// Whoever knows nothing of places.
+/// A receiver without destinations for long frames.
 struct Plain<'a>(&'a mut dyn FnMut(Received<'_>));
 
 impl Accept for Plain<'_> {
@@ -156,13 +155,13 @@ impl Accept for Plain<'_> {
     }
 }
 
-/// Why a frame is lost.
+/// The reason why a frame is lost.
 enum Lost {
     Truncated,
     Damaged,
 }
 
-/// Takes the frame at the head of the socket's queue, whose slot has said what it knew of it.
+/// Receives the frame at the head of the socket's queue; `start` is the beginning from its slot.
 fn take_queued(
     inbox: &mut Inbox,
     socket: &Socket,
@@ -202,8 +201,8 @@ impl Interface for Ring {
     #[inline]
     fn receive_to(&mut self, budget: usize, accept: &mut dyn Accept) -> Result<usize, LinkError> {
         let mut count = 0;
-        // Each turn gives one slot back, so once round is enough for those that hold nothing of
-        // use.
+        // Each turn gives one slot back, so one round of the ring bounds the slots without a usable
+        // frame.
         for _ in 0..budget.saturating_add(self.slots.count()) {
             if count == budget || accept.has_enough() {
                 break;
@@ -220,8 +219,8 @@ impl Interface for Ring {
                         Ok(None) => count += 1,
                         Ok(Some(Lost::Truncated)) => self.truncated += 1,
                         Ok(Some(Lost::Damaged)) => self.damaged += 1,
-                        // It told of the link, not of the frame, which is still there: slot and
-                        // queue stay in step.
+                        // The error is the link's, and the frame still waits, so the slot is kept:
+                        // slots and queue stay in step.
                         Err(error) => {
                             self.received += count as u64;
                             return Err(error.into());

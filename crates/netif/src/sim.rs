@@ -1,10 +1,9 @@
 //! A link in memory between two interfaces, with a clock that the caller moves.
 //!
-//! The same calls at the same times give the same frames at the same times. A direction has a rate,
-//! a queue before it that drops what does not fit, and a latency behind it. Not here: damage of any
-//! other kind (`fault`), cutting of long frames into segments: they arrive as they were sent, like
-//! between two virtual machines on one host. No descriptor to wait for: ask
-//! [`Endpoint::next_arrival_ns`].
+//! The same calls at the same times give the same frames at the same times. A direction has a queue
+//! that drops frames that do not fit, then a rate, then a latency. Not here: other faults
+//! (`fault`), and segmentation: long frames arrive as they were sent, as between two virtual
+//! machines on one host. There is no descriptor to wait for: use [`Endpoint::next_arrival_ns`].
 
 use crate::interface::{
     FRAME_BYTES_MAX, Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics,
@@ -12,30 +11,30 @@ use crate::interface::{
 use rustix::fd::BorrowedFd;
 use sojourn_wire::MacAddress;
 use sojourn_wire::ethernet::{self, EtherType};
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use sojourn_wire::vnet;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Frames on their way in one direction at most, whatever the rate.
+/// The largest number of frames on their way in one direction, at any rate.
 const FLIGHTS_MAX: usize = 1 << 16;
 
-/// What a link is like. Both directions are alike until [`Endpoint::change`].
+/// The properties of a link. Both directions are equal until [`Endpoint::change`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Longest IP packet, in bytes.
     pub mtu: usize,
-    /// What frames begin with.
-    pub link: Link,
+    /// The kind of link header.
+    pub link: LinkType,
     /// Time from the last bit sent to the last bit received, in nanoseconds.
     pub latency_ns: u64,
-    /// Bytes per second; `None`: frames take no time.
+    /// Bytes per second; `None` if frames take no time.
     pub rate: Option<u64>,
-    /// Bytes that may wait for the link, the frame that is being sent included; more is dropped.
-    /// Without a rate nothing waits.
+    /// Bytes that may wait for the link, including the frame that is being sent; frames beyond that
+    /// are dropped. Without a rate nothing waits.
     pub queue_bytes: usize,
-    /// Longest IP packet with several segments in it; 0: none are taken.
+    /// Longest IP packet with several segments; 0 if such packets are refused.
     pub gso_max: usize,
 }
 
@@ -43,7 +42,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             mtu: 1500,
-            link: Link::Ethernet,
+            link: LinkType::Ethernet,
             latency_ns: 0,
             rate: None,
             queue_bytes: 1 << 20,
@@ -52,22 +51,22 @@ impl Default for Options {
     }
 }
 
-/// The time of a link: nanoseconds from 0, moved by whoever has it.
+/// The clock of a link: nanoseconds from 0, which the holder of the clock advances.
 #[derive(Clone, Debug)]
 pub struct Clock(Arc<AtomicU64>);
 
 impl Clock {
-    /// Now.
+    /// Returns the current time.
     pub fn now_ns(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Moves the time on.
+    /// Advances the time by `by_ns`.
     pub fn advance(&self, by_ns: u64) {
         self.0.fetch_add(by_ns, Ordering::Relaxed);
     }
 
-    /// Moves the time on to `time_ns`; a time that has passed changes nothing.
+    /// Advances the time to `time_ns`; a time in the past changes nothing.
     pub fn advance_to(&self, time_ns: u64) {
         self.0.fetch_max(time_ns, Ordering::Relaxed);
     }
@@ -88,7 +87,7 @@ struct Lane {
     flights: VecDeque<Flight>,
     /// Buffers of frames that have arrived.
     spare: Vec<Vec<u8>>,
-    /// When the last bit of what was sent so far has left.
+    /// The time at which the last bit sent so far has left.
     idle_ns: u64,
 }
 
@@ -103,7 +102,7 @@ pub struct Endpoint {
     dropped: u64,
 }
 
-/// The two ends of a new link, and its clock, which stands at 0.
+/// Creates a link and returns its two ends and its clock, which is at 0.
 pub fn pair(options: &Options) -> (Endpoint, Endpoint, Clock) {
     let clock = Clock(Arc::new(AtomicU64::new(0)));
     let lane = || {
@@ -122,39 +121,39 @@ pub fn pair(options: &Options) -> (Endpoint, Endpoint, Clock) {
     (end(&there, &back, 1), end(&back, &there, 2), clock.clone())
 }
 
-/// Addresses are of the kind that is given locally.
+/// Returns an end's properties; its address is a locally administered one.
 fn properties(options: &Options, last: u8) -> Properties {
     let address = MacAddress([2, 0, 0, 0, 0, last]);
     Properties {
         index: 0,
         mtu: options.mtu,
         link: options.link,
-        address: (options.link == Link::Ethernet).then_some(address),
+        address: (options.link == LinkType::Ethernet).then_some(address),
         checksum_offload: true,
         gso_max: options.gso_max,
     }
 }
 
-/// A panic elsewhere leaves nothing half done: the lane is changed in one step.
+/// Locks a lane. A poisoned lock is used, because a panic cannot leave a lane half changed.
 fn lock(lane: &Mutex<Lane>) -> MutexGuard<'_, Lane> {
     lane.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Endpoint {
-    /// When the next frame arrives here, if one is on its way.
+    /// Returns the time of the next arrival at this end, if a frame is on its way.
     pub fn next_arrival_ns(&self) -> Option<u64> {
         lock(&self.back).flights.front().map(|flight| flight.arrival_ns)
     }
 
-    /// Makes what is sent from here from now on go over a link of these `options`. What is on its
-    /// way is not overtaken.
+    /// Changes the properties of the direction from this end for frames sent from now on. Earlier
+    /// frames are not overtaken.
     pub fn change(&mut self, options: &Options) {
         self.properties.mtu = options.mtu;
         self.properties.gso_max = options.gso_max;
         lock(&self.out).options = Options { link: self.properties.link, ..*options };
     }
 
-    /// Frames sent from here that the queue dropped.
+    /// Returns the number of frames sent from this end that the queue dropped.
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -176,11 +175,11 @@ impl Endpoint {
     }
 }
 
-/// Bytes before the IP header.
-fn link_header_len(frame: &[u8], link: Link) -> usize {
+/// Returns the number of bytes before the IP header.
+fn link_header_len(frame: &[u8], link: LinkType) -> usize {
     match link {
-        Link::Raw => 0,
-        Link::Ethernet => ethernet::Header::parse(frame)
+        LinkType::Raw => 0,
+        LinkType::Ethernet => ethernet::Header::parse(frame)
             .ok()
             .filter(|(header, _)| header.ether_type != EtherType::VLAN)
             .map_or(ethernet::HEADER_BYTES, |(header, _)| header.len()),
@@ -188,7 +187,7 @@ fn link_header_len(frame: &[u8], link: Link) -> usize {
 }
 
 impl Lane {
-    /// When a frame that is given to the lane now arrives; `None` if the queue has no room for it.
+    /// Returns the arrival time of a frame sent now; `None` if the queue has no room for it.
     fn admit(&mut self, now_ns: u64, len: usize) -> Option<u64> {
         if self.flights.len() >= FLIGHTS_MAX {
             return None;
@@ -206,7 +205,7 @@ impl Lane {
             self.idle_ns = start_ns;
         }
         let arrival_ns = self.idle_ns.saturating_add(self.options.latency_ns);
-        // A link that became shorter does not let frames overtake.
+        // On a link whose latency was reduced, frames do not overtake earlier ones.
         Some(self.flights.back().map_or(arrival_ns, |last| last.arrival_ns.max(arrival_ns)))
     }
 }
@@ -220,7 +219,7 @@ impl Interface for Endpoint {
         let now_ns = self.clock.now_ns();
         let mut count = 0;
         while count < budget {
-            // Not held during the callback, which may send from the other end.
+            // The lock is not held during the callback, which may send from the other end.
             let mut lane = lock(&self.back);
             if lane.flights.front().is_none_or(|flight| flight.arrival_ns > now_ns) {
                 break;
@@ -241,7 +240,7 @@ impl Interface for Endpoint {
         let mut lane = lock(&self.out);
         self.counts.sent += 1;
         let Some(arrival_ns) = lane.admit(self.clock.now_ns(), frame.len()) else {
-            // A queue on the way: nobody is told.
+            // The queue is in the network, so the sender does not learn of the drop.
             self.dropped += 1;
             return Ok(());
         };

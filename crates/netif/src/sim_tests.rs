@@ -1,4 +1,4 @@
-//! The simulated link against its own promises: times, rate, queue, order.
+//! Tests of the simulated link: times, rate, queue, order.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn frame(len: usize, mark: u8) -> Vec<u8> {
     bytes
 }
 
-/// What arrives at `end` now: times and marks.
+/// Receives the frames that arrive at `end` now and returns their times and marks.
 fn arrivals(end: &mut Endpoint) -> Vec<(u64, u8)> {
     let mut found = Vec::new();
     let mut note = |received: Received<'_>| {
@@ -88,7 +88,7 @@ fn the_other_end_may_send_during_the_callback() {
     near.send(&Outgoing::plain(&frame(60, 1))).unwrap();
     near.send(&Outgoing::plain(&frame(60, 2))).unwrap();
     let mut count = 0;
-    // One more arrives for each that is taken, up to the budget.
+    // For each frame taken another one arrives, up to the budget.
     let mut echo = |received: Received<'_>| {
         near.send(&Outgoing::plain(received.frame)).unwrap();
         count += 1;

@@ -1,16 +1,15 @@
-//! The slots of a mapped receive ring (`TPACKET_V2`): whose one is, and what is in it. packet(7),
+//! The slots of a mapped receive ring (`TPACKET_V2`): their owners and contents. Read packet(7),
 //! `linux/if_packet.h`.
 //!
-//! Not here: the socket. Nothing in a slot's header is believed: each field is loaded once and
-//! checked against the slot's own size, so that whatever stands there, no byte outside the slot is
-//! read.
+//! Not here: the socket. No field of a slot's header is trusted: each is loaded once and checked
+//! against the slot's size, so that no contents can cause a read outside the slot.
 //!
 //! # Theory of operation
 //! A slot belongs to the kernel while its status is 0. The kernel fills it and then sets
-//! `TP_STATUS_USER`; from then on it does not touch it until the status is 0 again. Slots are
-//! filled in order, so one index is all that is kept here. Between the two the frame is lent as
-//! plain bytes: the other writers there could be are processes with the same descriptor, to which
-//! only the session server hands it, before the program has it.
+//! `TP_STATUS_USER`; from then on the kernel does not touch the slot until the status is 0 again.
+//! Slots are filled in order, so one index is enough. While the slot belongs to this process, its
+//! frame is lent as plain bytes: other writers could only be processes with the same descriptor,
+//! which only the session server has had, before it handed the descriptor to the program.
 
 use crate::interface::Received;
 use crate::map::Map;
@@ -27,23 +26,23 @@ const NANOSECONDS_AT: usize = core::mem::offset_of!(libc::tpacket2_hdr, tp_nsec)
 const TAG_AT: usize = core::mem::offset_of!(libc::tpacket2_hdr, tp_vlan_tci);
 const TAG_PROTOCOL_AT: usize = core::mem::offset_of!(libc::tpacket2_hdr, tp_vlan_tpid);
 
-/// What the next slot holds.
+/// The contents of the next slot.
 #[derive(Debug)]
 pub(crate) enum Filled<'a> {
-    /// Nothing yet.
+    /// No frame yet.
     Nothing,
     /// A frame.
     Frame(Received<'a>),
-    /// A frame that waits in the socket's queue as a whole: its start and its length, unless what
-    /// stands there cannot be.
+    /// A frame that waits in the socket's queue: its start and its length, or `None` if the slot's
+    /// fields are impossible.
     Queued(Option<(Received<'a>, usize)>),
-    /// The start of a frame of which the rest is lost.
+    /// The start of a frame whose rest is lost.
     Truncated,
-    /// Lengths that cannot be.
+    /// The slot's lengths are impossible.
     Damaged,
 }
 
-/// The slots, and which comes next.
+/// The slots, with the index of the next one.
 #[derive(Debug)]
 pub(crate) struct Slots {
     map: Map,
@@ -53,17 +52,17 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// `count` slots of `slot_len` bytes, one after the other in `map`.
+    /// Creates the view of `count` slots of `slot_len` bytes, one after the other in `map`.
     pub(crate) const fn new(map: Map, slot_len: usize, count: usize) -> Self {
         Self { map, slot_len, count, next: 0 }
     }
 
-    /// How many there are.
+    /// Returns the number of slots.
     pub(crate) const fn count(&self) -> usize {
         self.count
     }
 
-    /// Looks into the next slot. It stays the next one until [`Slots::release`].
+    /// Returns the contents of the next slot, which stays the next one until [`Slots::release`].
     #[inline]
     pub(crate) fn look(&self, has_vnet: bool) -> Filled<'_> {
         let slot = self.next * self.slot_len;
@@ -82,14 +81,14 @@ impl Slots {
         }
     }
 
-    /// Whether there is something in the next slot, which [`Slots::look`] is to find out about.
+    /// Returns true if the next slot is filled, so that [`Slots::look`] will return its contents.
     #[inline]
     pub(crate) fn is_filled(&self) -> bool {
         let status = self.map.word(self.next * self.slot_len + STATUS_AT);
         status.is_none_or(|status| status.load(Ordering::Relaxed) & libc::TP_STATUS_USER != 0)
     }
 
-    /// What the slot has of a frame, and how long the frame is.
+    /// Returns the part of a frame in the slot, and the length of the whole frame.
     #[inline]
     fn read(&self, slot: usize, status: u32, has_vnet: bool) -> Option<(Received<'_>, usize)> {
         let long = |at| self.map.load::<u32>(slot + at);
@@ -128,7 +127,7 @@ impl Slots {
     }
 }
 
-/// What the status says of checksums where there is no offload header.
+/// Returns the offload header for a frame without one, by the checksum flags of the status.
 fn told_by(status: u32) -> vnet::Header {
     const NO_LOOK: u32 = libc::TP_STATUS_CSUMNOTREADY | libc::TP_STATUS_CSUM_VALID;
     let mut header = vnet::Header::NONE;
@@ -232,7 +231,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands in the ring, a frame that is lent lies within its own slot.
+        /// With any contents of the ring, a lent frame lies within its slot.
         #[test]
         fn hostile_contents_lead_nowhere(
             contents in proptest::collection::vec(any::<u8>(), LEN * COUNT),

@@ -1,8 +1,8 @@
-//! An interface that remembers what went through it last, as typed events in a bounded buffer.
+//! An interface that keeps its last frames as typed events in a bounded buffer.
 //!
-//! Not here: printing, and whole frames (`capture` has those). What is remembered of a frame is its
-//! start, enough for all headers of a TCP segment. The oldest events make room for new ones;
-//! nothing is allocated after the start.
+//! Not here: printing, and whole frames (`capture`). An event keeps the start of a frame, enough
+//! for all headers of a TCP segment. New events replace the oldest ones; nothing is allocated after
+//! the start.
 
 use crate::interface::{
     Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics,
@@ -13,7 +13,7 @@ use sojourn_wire::vnet;
 /// Bytes of a frame's start that an event keeps.
 pub const HEAD_BYTES: usize = 96;
 
-/// Which way a frame went, seen from this process.
+/// The direction of a frame, seen from this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Received.
@@ -22,12 +22,12 @@ pub enum Direction {
     Out,
 }
 
-/// What became of a frame.
+/// The outcome for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was handed over, or taken.
+    /// The frame was received, or accepted for sending.
     Passed,
-    /// It was not sent.
+    /// The frame was not sent.
     Refused(SendError),
 }
 
@@ -36,27 +36,27 @@ pub enum Outcome {
 pub struct Event {
     /// Counts events from 0.
     pub number: u64,
-    /// When: the frame's own time if it has one, otherwise the clock's, in nanoseconds.
+    /// The frame's own time if it has one, otherwise the clock's, in nanoseconds.
     pub time_ns: u64,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// With what result.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Its offload header.
+    /// The frame's offload header.
     pub vnet: vnet::Header,
-    /// Bytes of the frame.
+    /// The length of the frame.
     pub len: usize,
     head: [u8; HEAD_BYTES],
 }
 
 impl Event {
-    /// The start of the frame: [`HEAD_BYTES`], or all of it.
+    /// Returns the start of the frame: [`HEAD_BYTES`], or all of it.
     pub fn head(&self) -> &[u8] {
         &self.head[..self.len.min(HEAD_BYTES)]
     }
 }
 
-/// An interface, and what went through it last.
+/// An interface with its last events.
 #[derive(Debug)]
 pub struct Trace<I, C> {
     inner: I,
@@ -67,14 +67,14 @@ pub struct Trace<I, C> {
 }
 
 impl<I: Interface, C: FnMut() -> u64> Trace<I, C> {
-    /// Remembers the last `capacity` events, at least one. `clock` tells the time of what has none,
-    /// in nanoseconds.
+    /// Keeps the last `capacity` events, at least one. `clock` gives the time of frames that have
+    /// none, in nanoseconds.
     pub fn new(inner: I, capacity: usize, clock: C) -> Self {
         let capacity = capacity.max(1);
         Self { inner, clock, events: Vec::with_capacity(capacity), capacity, count: 0 }
     }
 
-    /// The events that are remembered, oldest first.
+    /// Returns the kept events, oldest first.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         let is_full = self.events.len() == self.capacity;
         let oldest = if is_full { self.count as usize % self.capacity } else { 0 };
@@ -82,18 +82,18 @@ impl<I: Interface, C: FnMut() -> u64> Trace<I, C> {
         older.iter().chain(newer)
     }
 
-    /// Events since the start, of which the last are remembered.
+    /// Returns the number of events since the start, including those that are not kept any more.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The interface within.
+    /// Returns the inner interface.
     pub const fn inner(&mut self) -> &mut I {
         &mut self.inner
     }
 }
 
-/// Writes an event over the oldest, once there are as many as there may be.
+/// Adds an event, which replaces the oldest one once the buffer is full.
 fn note(events: &mut Vec<Event>, capacity: usize, count: &mut u64, mut event: Event) {
     event.number = *count;
     if events.len() < capacity {

@@ -1,8 +1,8 @@
 //! The memory area of an AF_XDP socket: chunks to receive into, then chunks to send from.
 //!
-//! Not here: the rings. An address that comes out of a ring is believed only if it lies in the part
-//! that the ring is for, so that a chunk can never be lent to a reader and given to the kernel, or
-//! written by us and read by the kernel, at once.
+//! Not here: the rings. An address from a ring is accepted only if it lies in that ring's part of
+//! the area, so that a chunk is never lent to a reader while the kernel has it, nor written by this
+//! process while the kernel reads it.
 
 use crate::map::Map;
 use crate::xdp_ring::Descriptor;
@@ -18,52 +18,53 @@ pub(crate) struct Umem {
 }
 
 impl Umem {
-    /// `chunk_len` is a power of two.
+    /// Allocates the area; `chunk_len` must be a power of two.
     pub(crate) fn new(chunk_len: usize, receive: usize, send: usize) -> io::Result<Self> {
         let map = Map::anonymous(chunk_len * (receive + send))?;
         Ok(Self { map, chunk_len, receive_len: chunk_len * receive })
     }
 
-    /// Where it is, for the kernel.
+    /// Returns the address, for the kernel.
     pub(crate) fn address(&self) -> u64 {
         self.map.address()
     }
 
-    /// Bytes of it.
+    /// Returns the size of the area in bytes.
     pub(crate) const fn len(&self) -> usize {
         self.map.len()
     }
 
-    /// Bytes of a chunk.
+    /// Returns the size of a chunk in bytes.
     pub(crate) const fn chunk_len(&self) -> usize {
         self.chunk_len
     }
 
-    /// The chunks to receive into.
+    /// Returns the addresses of the chunks to receive into.
     pub(crate) fn receive_chunks(&self) -> impl Iterator<Item = u64> + use<> {
         (0..self.receive_len as u64).step_by(self.chunk_len)
     }
 
-    /// The chunks to send from.
+    /// Returns the addresses of the chunks to send from.
     pub(crate) fn send_chunks(&self) -> impl Iterator<Item = u64> + use<> {
         (self.receive_len as u64..self.map.len() as u64).step_by(self.chunk_len)
     }
 
-    /// The chunk to receive into in which `address` lies; `None` if it lies in none.
+    /// Returns the chunk to receive into that contains `address`, if there is one.
     #[inline]
     pub(crate) fn receive_chunk(&self, address: u64) -> Option<u64> {
         let is_in = address < self.receive_len as u64;
         is_in.then_some(address & !(self.chunk_len as u64 - 1))
     }
 
-    /// Whether that is the start of a chunk to send from.
+    /// Returns true if `address` is the start of a chunk to send from.
     #[inline]
     pub(crate) fn is_send_chunk(&self, address: u64) -> bool {
         (self.receive_len as u64..self.map.len() as u64).contains(&address)
             && address & (self.chunk_len as u64 - 1) == 0
     }
 
-    /// The frame that the receive ring named, if it lies within one chunk to receive into.
+    /// Returns the frame of an entry of the receive ring, if it lies within one chunk to receive
+    /// into.
     ///
     /// # Safety
     /// The chunk must not be given back to the kernel before the borrow ends.
@@ -79,10 +80,10 @@ impl Umem {
         unsafe { self.map.bytes(entry.address as usize, entry.len as usize) }
     }
 
-    /// A whole chunk to send from, to write.
+    /// Returns a whole chunk to send from, to be written.
     ///
     /// # Safety
-    /// The kernel must not have it: it never had, or has completed it.
+    /// The kernel must not have the chunk: it never got the chunk, or has completed it.
     #[inline]
     pub(crate) unsafe fn chunk_mut(&mut self, address: u64) -> Option<&mut [u8]> {
         if !self.is_send_chunk(address) {

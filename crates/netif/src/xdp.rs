@@ -1,8 +1,8 @@
-//! AF_XDP in copy mode: frames of one queue of an interface, for which an XDP program chose this
-//! socket.
+//! AF_XDP in copy mode: receives the frames of one queue of an interface that an XDP program
+//! redirects to this socket.
 //!
-//! Not here: that program, and the map by which it finds the socket. Whoever loads them enters this
-//! socket's descriptor ([`AsFd`]). `Documentation/networking/af_xdp.rst` of the kernel.
+//! Not here: that program, and its map of sockets. The code that loads them enters this socket's
+//! descriptor ([`AsFd`]). `Documentation/networking/af_xdp.rst` of the kernel.
 //!
 //! # Theory of operation
 //! A memory area is registered with the kernel: half of its chunks are for receiving, and travel
@@ -10,10 +10,10 @@
 //! sending, through the transmit ring and the completion ring. In copy mode the kernel copies
 //! between chunks and its own buffers, which works on every device; it is also all that veth has.
 //!
-//! What differs from packet sockets: nothing is said of checksums and segments, so long frames do
-//! not come (the other side must not make them) and partial checksums come without a mark
-//! ([`XdpOptions::trusts_checksums`]); taps such as tcpdump see neither direction; there is one
-//! owner per queue; and whoever has an AF_XDP socket can send anything on any interface.
+//! AF_XDP differs from packet sockets in these points. Frames have no offload header, so long
+//! frames do not arrive (the other side must not make them) and partial checksums arrive without a
+//! mark ([`XdpOptions::trusts_checksums`]). Taps such as tcpdump see neither direction. A queue has
+//! one owner. The holder of an AF_XDP socket can send any frame on any interface.
 
 use crate::device::Device;
 use crate::interface::{
@@ -31,13 +31,13 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with, sockopt,
 };
 use sojourn_wire::ethernet;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use sojourn_wire::vnet::{self, Checksum};
 
-/// System calls that one flush makes at most; each sends 32 frames.
+/// The largest number of system calls of one flush; each sends 32 frames.
 const KICKS_MAX: usize = 64;
 
-/// What an AF_XDP socket is set to.
+/// The options of an AF_XDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpOptions {
     /// The interface's queue.
@@ -46,8 +46,8 @@ pub struct XdpOptions {
     pub chunks: u32,
     /// Bytes of a chunk: 2048 or 4096. A frame must fit, behind 256 bytes that the kernel keeps.
     pub chunk_len: u32,
-    /// Whether what arrives is taken for undamaged: right for veth, where frames of a kernel on
-    /// this host come with partial checksums and no mark of it; wrong for a real link.
+    /// True if arriving frames count as undamaged. That is right for veth, on which frames of a
+    /// kernel on this host have partial checksums without a mark, and wrong for a real link.
     pub trusts_checksums: bool,
 }
 
@@ -60,17 +60,17 @@ impl Default for XdpOptions {
 /// An AF_XDP socket.
 #[derive(Debug)]
 pub struct Xdp {
-    // Before the socket: unmapped before it is closed.
+    // Declared before the socket, so that the rings are unmapped before the socket is closed.
     fill: Producer,
     completion: Consumer,
     receive: Consumer,
     transmit: Producer,
     fd: OwnedFd,
-    /// To ask about the interface.
+    /// A socket for queries about the interface.
     control: OwnedFd,
-    // After the socket: the kernel has it until then.
+    // Declared after the socket, because the kernel uses the area until the socket is closed.
     umem: Umem,
-    /// Chunks to send from that nobody has.
+    /// Free chunks to send from.
     spare: Vec<u64>,
     checksum: Checksum,
     properties: Properties,
@@ -94,9 +94,9 @@ impl Xdp {
         Self::from_descriptor(fd, control, index, options)
     }
 
-    /// Takes an AF_XDP socket that somebody has opened and not bound, gives it memory of this
-    /// process and binds it. `control` is any other socket of the same network namespace: AF_XDP
-    /// sockets do not answer questions about interfaces.
+    /// Takes an AF_XDP socket that the caller has opened and not bound, gives it memory of this
+    /// process and binds it. `control` is any other socket of the same network namespace, because
+    /// AF_XDP sockets do not answer queries about interfaces.
     ///
     /// # Errors
     /// As for [`Xdp::open`]; [`OpenError::WrongDescriptor`].
@@ -140,7 +140,7 @@ impl Xdp {
             mtu: device.mtu,
             link: device.link,
             address: device.address,
-            // Done here, where the frame is copied anyway.
+            // The checksum is completed here, while the frame is copied.
             checksum_offload: true,
             gso_max: 0,
         };
@@ -162,12 +162,12 @@ impl Xdp {
         })
     }
 
-    /// Takes back the chunks that the kernel has sent.
+    /// Reclaims the chunks that the kernel has sent.
     fn reclaim(&mut self) {
         let count = self.completion.available();
         for _ in 0..count {
             let Descriptor { address, .. } = self.completion.take();
-            // More than there are would be a lie, and would make the list grow.
+            // More chunks than exist would be false completions, and would make the list grow.
             if self.umem.is_send_chunk(address) && self.spare.len() < self.spare.capacity() {
                 self.spare.push(address);
             }
@@ -177,11 +177,11 @@ impl Xdp {
         }
     }
 
-    /// Longest frame of the link.
+    /// Returns the length of the longest frame of the link.
     fn frame_max(&self) -> usize {
         let header = match self.properties.link {
-            Link::Ethernet => ethernet::HEADER_BYTES_MAX,
-            Link::Raw => 0,
+            LinkType::Ethernet => ethernet::HEADER_BYTES_MAX,
+            LinkType::Raw => 0,
         };
         self.properties.mtu + header
     }
@@ -211,15 +211,15 @@ fn register(fd: BorrowedFd<'_>, umem: &Umem, chunks: u32) -> Result<(), OpenErro
     sockopt::set_xdp_tx_ring_size(fd, chunks).map_err(&error)
 }
 
-/// For the map by which the XDP program finds the socket.
+/// The descriptor is for the map in which the XDP program finds the socket.
 impl AsFd for Xdp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-/// Completes a partial checksum; whether that made sense. A UDP checksum of zero would mean that
-/// there is none (RFC 768).
+/// Completes a partial checksum. Returns false if the checksum's position lies outside the frame. A
+/// computed UDP checksum of zero is sent as 0xffff, because zero means no checksum (RFC 768).
 pub(crate) fn complete_checksum(frame: &mut [u8], checksum: Checksum) -> bool {
     const UDP_OFFSET: u16 = 6;
     let Checksum::Partial { start, offset } = checksum else { return true };
@@ -264,7 +264,7 @@ impl Interface for Xdp {
             self.counts.received += count as u64;
         }
         if self.fill.needs_wakeup() {
-            // Whatever it answers, the next call tries again.
+            // The result does not matter, because the next call tries again.
             let _ = recv(&self.fd, &mut [0; 0][..], RecvFlags::DONTWAIT);
         }
         Ok(count)
@@ -293,7 +293,7 @@ impl Interface for Xdp {
             self.spare.push(address);
             return Err(SendError::Invalid);
         }
-        // As many places as chunks: there is room.
+        // The ring has as many entries as there are chunks, so there is room.
         self.transmit.push(Descriptor { address, len: len as u32 });
         self.counts.sent += 1;
         Ok(())
@@ -309,7 +309,8 @@ impl Interface for Xdp {
             }
             match send(&self.fd, &[], SendFlags::DONTWAIT) {
                 Ok(_) => {}
-                // It does some at a time, and says so.
+                // The kernel sends a limited number of frames per call and returns `EAGAIN` if more
+                // remain (`__xsk_generic_xmit`).
                 Err(Errno::AGAIN) if self.transmit.pending() < pending => {}
                 Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS) => return Err(SendError::Full),
                 Err(error) => return Err(SendError::Link(error.into())),
@@ -342,7 +343,8 @@ impl Interface for Xdp {
         if let Ok(told) = sockopt::xdp_statistics(&self.fd) {
             let full = told.rx_ring_full.unwrap_or(0);
             counts.overruns = full + told.rx_fill_ring_empty_descs.unwrap_or(0);
-            // Mostly frames longer than a chunk: the kernel does not tell them from others.
+            // These are mostly frames longer than a chunk; the kernel does not distinguish them
+            // from other drops.
             counts.truncated = told.rx_dropped;
             counts.damaged += told.rx_invalid_descs + told.tx_invalid_descs;
         }
@@ -371,7 +373,7 @@ mod tests {
 
     #[test]
     fn udp_never_says_that_it_has_no_checksum() {
-        // All that is covered sums to 0xffff, whose complement is zero.
+        // The covered bytes sum to 0xffff, whose complement is zero.
         let mut frame = [0u8; 8];
         frame[..2].copy_from_slice(&[0xff, 0xff]);
         assert!(complete_checksum(&mut frame, Checksum::Partial { start: 0, offset: 6 }));

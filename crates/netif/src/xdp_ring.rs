@@ -1,9 +1,9 @@
 //! The rings of an AF_XDP socket: fill, completion, receive, transmit. `linux/if_xdp.h`, the
 //! kernel's `Documentation/networking/af_xdp.rst`.
 //!
-//! Not here: what addresses in entries mean (`umem`). Each ring has one producer and one consumer,
-//! of which this process is one. The other side's index is loaded once and believed only as far as
-//! the ring has entries.
+//! Not here: the meaning of the entries' addresses (`umem`). Each ring has one producer and one
+//! consumer; this process is one of them and the kernel the other. The kernel's index is loaded
+//! once and limited to the number of the ring's entries.
 
 use crate::map::Map;
 use core::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The ring of that many entries, a power of two, of [`ADDRESS_BYTES`] or [`DESCRIPTOR_BYTES`]
+    /// Maps a ring of `len` entries, a power of two, of [`ADDRESS_BYTES`] or [`DESCRIPTOR_BYTES`]
     /// each.
     pub(crate) fn map(
         fd: BorrowedFd<'_>,
@@ -58,7 +58,7 @@ impl Shared {
         self.entries_at + (index & (self.len - 1)) as usize * self.entry_len
     }
 
-    /// The index that the other side moves. Acquire: see the callers.
+    /// Loads the index that the kernel moves. The callers explain the acquire ordering.
     #[inline]
     fn load(&self, at: usize) -> u32 {
         self.map.word(at).map_or(0, |word| word.load(Ordering::Acquire))
@@ -96,7 +96,7 @@ pub(crate) const ADDRESS_BYTES: usize = size_of::<u64>();
 #[derive(Debug)]
 pub(crate) struct Producer {
     shared: Shared,
-    /// Where the next entry goes; published by [`Producer::publish`].
+    /// The index of the next entry; [`Producer::publish`] publishes it.
     next: u32,
 }
 
@@ -105,7 +105,7 @@ impl Producer {
         Self { shared, next: 0 }
     }
 
-    /// Entries that the kernel has not taken yet.
+    /// Returns the number of entries that the kernel has not taken yet.
     #[inline]
     pub(crate) fn pending(&self) -> u32 {
         // SYNC: acquire; the kernel has read an entry before it stores the index with release
@@ -114,7 +114,7 @@ impl Producer {
         self.next.wrapping_sub(consumer).min(self.shared.len)
     }
 
-    /// Puts one in; whether there was room.
+    /// Adds an entry; returns false if there was no room.
     #[inline]
     pub(crate) fn push(&mut self, entry: Descriptor) -> bool {
         if self.pending() == self.shared.len {
@@ -130,7 +130,7 @@ impl Producer {
         is_in
     }
 
-    /// Shows the kernel what was put in.
+    /// Publishes the added entries to the kernel.
     #[inline]
     pub(crate) fn publish(&self) {
         // SYNC: release; the kernel reads the entries after it has loaded the index with acquire
@@ -138,7 +138,7 @@ impl Producer {
         self.shared.store(self.shared.producer_at, self.next);
     }
 
-    /// Whether the kernel wants a system call before it looks at the ring.
+    /// Returns true if the kernel needs a system call before it looks at the ring.
     #[inline]
     pub(crate) fn needs_wakeup(&self) -> bool {
         self.shared.needs_wakeup()
@@ -157,7 +157,7 @@ impl Consumer {
         Self { shared, next: 0 }
     }
 
-    /// Entries that are there.
+    /// Returns the number of entries that can be taken.
     #[inline]
     pub(crate) fn available(&self) -> u32 {
         // SYNC: acquire; the kernel stores the index with release after the entries and what they
@@ -166,7 +166,7 @@ impl Consumer {
         producer.wrapping_sub(self.next).min(self.shared.len)
     }
 
-    /// Takes the next entry, which must be [`Consumer::available`].
+    /// Takes the next entry. [`Consumer::available`] must have counted it.
     #[inline]
     pub(crate) fn take(&mut self) -> Descriptor {
         let at = self.shared.entry_at(self.next);
@@ -177,7 +177,7 @@ impl Consumer {
         Descriptor { address, len }
     }
 
-    /// Gives the places of what was taken back to the kernel.
+    /// Gives the places of the taken entries back to the kernel.
     #[inline]
     pub(crate) fn release(&self) {
         // SYNC: release; the entries are read before the kernel sees that it may overwrite them
@@ -231,7 +231,7 @@ mod tests {
     }
 
     proptest! {
-        /// Indices that make no sense give no more entries than there are, and none outside.
+        /// Invalid indices give no more entries than the ring has, and none outside it.
         #[test]
         fn hostile_indices_lead_nowhere(producer: u32, consumer: u32, next: u32) {
             let mut ring = Consumer { shared: shared(DESCRIPTOR_BYTES, 8), next };

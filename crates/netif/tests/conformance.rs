@@ -1,5 +1,5 @@
-//! One suite for every implementation of the trait: what the trait promises, between the interface
-//! under test (*near*) and another one at the link's other end (*far*).
+//! One suite for every implementation of the trait: checks the trait's contract between the
+//! interface under test (*near*) and another one at the link's other end (*far*).
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -11,7 +11,7 @@ use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, receive_until, shows, until_it
 use rustix::event::PollFlags;
 use sojourn_netif::pcapng::Writer;
 use sojourn_netif::{
-    Capture, Fault, FaultOptions, Interface, Link, LinkError, Message, Outgoing, PacketOptions,
+    Capture, Fault, FaultOptions, Interface, LinkError, LinkType, Message, Outgoing, PacketOptions,
     Ring, RingLayout, SendError, Trace, Xdp, XdpOptions, sim, vnet,
 };
 use sojourn_wire::Protocol;
@@ -21,11 +21,11 @@ use sojourn_wire::tcp::Flags;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-/// An interface under test, the one at the other end, and what they need to live.
+/// An interface under test, the one at the other end, and the objects that keep them alive.
 struct Pair {
     near: Box<dyn Interface>,
     far: Box<dyn Interface>,
-    /// Name of the near device, if the link is one of the kernel's.
+    /// Name of the near device, if the kernel has the link.
     device: Option<&'static str>,
     lab: Option<Lab>,
     _steering: Option<Steering>,
@@ -39,7 +39,7 @@ fn simulated(wrap: impl FnOnce(sim::Endpoint) -> Box<dyn Interface>) -> Option<P
 
 fn on_veth<I: Interface + Send + 'static>(open: impl FnOnce() -> I + Send) -> Option<Pair> {
     let lab = Lab::new()?;
-    // What is opened on a thread in the namespace may be used from any other.
+    // A socket that was opened on a thread in the namespace can be used from any thread.
     let near = Box::new(lab.near(open));
     let far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
     let far = Box::new(far);
@@ -145,7 +145,7 @@ fn suite(pair: &mut Pair) {
     let Pair { near, far, device, lab, .. } = pair;
     let (near, far) = (near.as_mut(), far.as_mut());
     for interface in [&mut *near, &mut *far] {
-        // What the kernels had to say to each other.
+        // Frames that the two kernels exchanged are dropped.
         while interface.receive(64, &mut |_| ()).unwrap() > 0 {}
     }
     frames_keep_their_bytes_and_order(near, far);
@@ -158,7 +158,7 @@ fn suite(pair: &mut Pair) {
     checksums_are_completed_or_marked(near, far);
     checksums_are_completed_or_marked(far, near);
     segments_stay_together(near, far);
-    segments_from_afar(near, far);
+    segments_from_far_end(near, far);
     tags_are_seen(near, far);
     tags_are_seen(far, near);
     own_frames_are_not_received(near, far);
@@ -169,7 +169,7 @@ fn suite(pair: &mut Pair) {
     }
 }
 
-/// Receives one frame; its bytes.
+/// Receives one frame and returns its bytes.
 fn receive_one(interface: &mut dyn Interface, what: &str) -> Vec<u8> {
     let mut frames = Vec::new();
     receive_until(interface, what, |received| {
@@ -182,7 +182,7 @@ fn receive_one(interface: &mut dyn Interface, what: &str) -> Vec<u8> {
 
 fn frames_keep_their_bytes_and_order(source: &mut dyn Interface, target: &mut dyn Interface) {
     let link = source.properties().link;
-    let header = if link == Link::Ethernet { 14 } else { 0 };
+    let header = if link == LinkType::Ethernet { 14 } else { 0 };
     let lens = [60, 61, 62, 63, 64, 100, 257, 590, 1000, 1499, 1500 + header];
     let sent: Vec<_> =
         lens.iter().enumerate().map(|(mark, len)| probe(link, *len, mark as u8)).collect();
@@ -277,7 +277,7 @@ fn a_burst_is_held(near: &mut dyn Interface, far: &mut dyn Interface) {
 
 fn too_long_is_refused(near: &mut dyn Interface) {
     let link = near.properties().link;
-    // Longer than with two tags.
+    // The frame is longer than with two tags.
     let frame = probe(link, near.properties().mtu + ethernet::HEADER_BYTES_MAX + 1, 0);
     assert_eq!(send_now(near, &Outgoing::plain(&frame)), Err(SendError::TooLong));
 }
@@ -286,7 +286,7 @@ fn checksums_are_completed_or_marked(source: &mut dyn Interface, target: &mut dy
     let link = source.properties().link;
     for protocol in [Protocol::Udp, Protocol::Tcp] {
         let headers = frames::headers(link, NOBODY, NOBODY, frames::flow(protocol, 1000, 2000));
-        // Odd, and in two odd parts.
+        // The payload has an odd length, in two odd parts.
         let payload = pattern(333, 5);
         let (one, two) = payload.split_at(101);
         let front = match protocol {
@@ -314,7 +314,7 @@ fn checksums_are_completed_or_marked(source: &mut dyn Interface, target: &mut dy
 const SEGMENT: u16 = 1448;
 
 /// A TCP segment of 60,000 bytes, to be cut.
-fn long_segment(link: Link, payload: &[u8]) -> Front {
+fn long_segment(link: LinkType, payload: &[u8]) -> Front {
     let headers = frames::headers(link, NOBODY, NOBODY, frames::flow(Protocol::Tcp, 1000, 2000));
     let tcp = frames::tcp_header(1, 2, Flags::ACK | Flags::PSH);
     Front::tcp(&headers, &tcp, &[payload], Offload::Segments(SEGMENT))
@@ -337,22 +337,22 @@ fn segments_stay_together(near: &mut dyn Interface, far: &mut dyn Interface) {
         assert!(received.frame[front.bytes.len()..] == payload);
         true
     });
-    // Longer than any packet.
+    // The payload is longer than any packet.
     let longer = vec![0; 66_000];
     let refused = near.send(&front.with(&longer, &[]));
-    // A packet socket lets the kernel find out, which it does not always tell.
+    // A packet socket leaves the check to the kernel, which does not always report it.
     assert!(refused == Err(SendError::TooLong) || near.wait_fd().is_some(), "{refused:?}");
     while far.receive(64, &mut |_| ()).unwrap() > 0 {}
 }
 
-/// What comes in one piece from a host that cuts late.
-fn segments_from_afar(near: &mut dyn Interface, far: &mut dyn Interface) {
+/// Receives long frames of a host that segments late.
+fn segments_from_far_end(near: &mut dyn Interface, far: &mut dyn Interface) {
     if near.properties().gso_max == 0 {
         return;
     }
     let link = near.properties().link;
-    // Several at once, between short ones: order, and no mixing of what goes through a slot and
-    // what does not.
+    // Several long frames between short ones: the order is kept between frames in slots and frames
+    // in the queue.
     let short = probe(link, 100, 9);
     let payloads: Vec<_> = (0..4).map(|mark| pattern(15_000 * (mark + 1), mark as u8)).collect();
     for payload in &payloads {
@@ -360,7 +360,7 @@ fn segments_from_afar(near: &mut dyn Interface, far: &mut dyn Interface) {
         send_now(far, &long_segment(link, payload).with(payload, &[])).unwrap();
     }
     let mut turn = 0;
-    receive_until(near, "long segments from afar", |received| {
+    receive_until(near, "long segments from the far end", |received| {
         if turn % 2 == 0 {
             assert_eq!(received.frame, short);
             assert_eq!(received.vnet.segments, None);
@@ -377,16 +377,16 @@ fn segments_from_afar(near: &mut dyn Interface, far: &mut dyn Interface) {
 }
 
 fn tags_are_seen(source: &mut dyn Interface, target: &mut dyn Interface) {
-    if source.properties().link != Link::Ethernet {
+    if source.properties().link != LinkType::Ethernet {
         return;
     }
-    let mut frame = probe(Link::Ethernet, 200, 4);
+    let mut frame = probe(LinkType::Ethernet, 200, 4);
     let tag = VlanTag { ether_type: EtherType::VLAN, control: 0x6005 };
     let words = [tag.ether_type.0.to_be_bytes(), tag.control.to_be_bytes()];
     frame.splice(12..12, words.as_flattened().iter().copied());
     send_now(source, &Outgoing::plain(&frame)).unwrap();
     receive_until(target, "a tag", |received| {
-        let parsed = frame::parse(received.frame, Link::Ethernet).unwrap();
+        let parsed = frame::parse(received.frame, LinkType::Ethernet).unwrap();
         let within = parsed.ethernet.and_then(|header| header.tags[0]);
         assert_eq!(received.tag.or(within), Some(tag));
         assert_eq!(parsed.payload(), &frame[46..]);
@@ -398,7 +398,7 @@ fn own_frames_are_not_received(near: &mut dyn Interface, far: &mut dyn Interface
     let frame = probe(near.properties().link, 100, 8);
     send_now(near, &Outgoing::plain(&frame)).unwrap();
     assert_eq!(receive_one(far, "there"), frame);
-    // When it is there, it has gone through all of here.
+    // When the frame has arrived at the far end, the near interface has processed it.
     near.receive(64, &mut |received| assert_ne!(received.frame, frame)).unwrap();
 }
 
@@ -436,7 +436,7 @@ fn a_link_that_was_down_works_again(
     let frame = probe(near.properties().link, 100, 6);
     lab.near_ip(&format!("link set {device} down"));
     let down = Err(SendError::Link(LinkError::Down));
-    // An error that waits is told first.
+    // A pending error is reported first.
     let mut refused = send_now(near, &Outgoing::plain(&frame));
     if shows(near, PollFlags::ERR) {
         assert_eq!(near.take_error(), Some(LinkError::Down));
@@ -447,7 +447,7 @@ fn a_link_that_was_down_works_again(
     assert_eq!(near.take_error(), None);
     assert_eq!(near.receive(8, &mut |_| ()), Ok(0));
     lab.near_ip(&format!("link set {device} up"));
-    // The far end has seen it too.
+    // The far end has the error too.
     far.take_error();
     until_it_carries(near, far);
     until_it_carries(far, near);

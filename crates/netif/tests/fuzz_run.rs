@@ -1,5 +1,5 @@
-//! Deterministic runs of the functions that fuzzing runs: random bytes, and random changes of
-//! plausible ones.
+//! Deterministic runs of the fuzz targets with random bytes, and with random changes of plausible
+//! bytes.
 #![cfg(debug_assertions)]
 
 use sojourn_netif::fuzz::{self, SLOT_BYTES, SLOTS};

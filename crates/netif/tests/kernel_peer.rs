@@ -1,5 +1,6 @@
-//! A kernel at the other end, spoken to by hand: ARP and a UDP echo over every implementation; TCP
-//! and UDP with segments of up to 64 KB both ways. Not here: what needs no peer (`sockets`).
+//! Exchanges with a kernel at the other end, with hand-made packets: ARP and a UDP echo over every
+//! implementation; TCP and UDP with segments of up to 64 KB in both directions. Not here: tests
+//! without a peer (`sockets`).
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -9,7 +10,7 @@ use common::xsk::Steering;
 use common::{FAR, FAR_DEVICE, LIMIT, Lab, NEAR, NEAR_DEVICE, receive_until, wait};
 use rustix::net::sockopt;
 use sojourn_netif::{
-    Interface, Link, Message, Outgoing, PacketOptions, Ring, RingLayout, Xdp, XdpOptions, vnet,
+    Interface, LinkType, Message, Outgoing, PacketOptions, Ring, RingLayout, Xdp, XdpOptions, vnet,
 };
 use sojourn_wire::ethernet::{self, EtherType};
 use sojourn_wire::frame::{self, Header, Offload};
@@ -34,7 +35,7 @@ fn ring_of_large_slots() -> Ring {
     Ring::open(NEAR_DEVICE, &PacketOptions::default(), layout).unwrap()
 }
 
-/// Answers one frame of the kernel: who has the near address, or a datagram to echo.
+/// Answers one frame of the kernel: an ARP request for the near address, or a datagram to echo.
 fn answer(near: &mut dyn Interface, frame: &[u8], vnet: vnet::Header) {
     let own = near.properties().address.unwrap();
     let (link, packet) = ethernet::Header::parse(frame).unwrap();
@@ -57,19 +58,19 @@ fn answer(near: &mut dyn Interface, frame: &[u8], vnet: vnet::Header) {
         answer.emit(&mut reply[14..]).unwrap();
         return send_now(near, &Outgoing::plain(&reply)).unwrap();
     }
-    let Ok(parsed) = frame::parse(frame, Link::Ethernet) else { return };
+    let Ok(parsed) = frame::parse(frame, LinkType::Ethernet) else { return };
     if parsed.datagram().is_none() {
         return;
     }
     assert!(!vnet.must_verify() || parsed.checksum_is_right());
-    let headers = frames::headers(Link::Ethernet, own, link.source, parsed.key.reversed());
+    let headers = frames::headers(LinkType::Ethernet, own, link.source, parsed.key.reversed());
     let may_leave = near.properties().checksum_offload;
     let offload = if may_leave { Offload::Checksum } else { Offload::Nothing };
     let front = Front::udp(&headers, &[parsed.payload()], offload);
     send_now(near, &front.with(parsed.payload(), &[])).unwrap();
 }
 
-/// An echo of datagrams of several sizes, the kernel asking for the address first.
+/// Echoes datagrams of several sizes; the kernel asks for the link address first.
 fn echo(lab: &Lab, near: &mut dyn Interface) {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -134,7 +135,7 @@ fn a_kernel_resolves_and_is_echoed_by_xdp() {
     assert_eq!(near.statistics().damaged, 0);
 }
 
-/// Makes the two know each other; the far station's link address.
+/// Makes both ends know each other's link address, and returns the far one.
 fn introduce(lab: &Lab, near: &mut dyn Interface) -> MacAddress {
     lab.introduce(near.properties().address.unwrap());
     let far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
@@ -142,7 +143,7 @@ fn introduce(lab: &Lab, near: &mut dyn Interface) -> MacAddress {
 }
 
 const SEGMENT: u16 = 1460;
-/// What goes each way.
+/// Bytes sent in each direction.
 const BYTES: usize = 2_000_000;
 
 /// The near end of a TCP connection, by hand: no losses, no timers.
@@ -152,7 +153,7 @@ struct Speaker<'i> {
     flow: FlowKey,
     seq: u32,
     ack: u32,
-    /// What the peer has acknowledged.
+    /// The sequence number that the peer has acknowledged.
     acknowledged: u32,
 }
 
@@ -169,15 +170,15 @@ impl Speaker<'_> {
         self.seq = self.seq.wrapping_add(payload.len() as u32 + flags.sequence_len());
     }
 
-    /// Takes what has arrived: the payload in order. Longest payload in one frame, and whether
-    /// there was anything.
+    /// Receives the arrived segments and appends the payload in order. Returns the longest payload
+    /// of one frame, and true if a segment needs an answer.
     fn receive(&mut self, into: &mut Vec<u8>) -> (usize, bool) {
         let (mut longest, mut has_any) = (0, false);
         let reversed = self.flow.reversed();
         let (ack, acknowledged) = (&mut self.ack, &mut self.acknowledged);
         self.near
             .receive(64, &mut |received| {
-                let Ok(frame) = frame::parse(received.frame, Link::Ethernet) else { return };
+                let Ok(frame) = frame::parse(received.frame, LinkType::Ethernet) else { return };
                 if frame.key != reversed {
                     return;
                 }
@@ -193,7 +194,7 @@ impl Speaker<'_> {
                 if segment.flags().contains(Flags::SYN) {
                     *ack = segment.seq().0;
                 }
-                // What came before is answered again.
+                // A duplicate segment is acknowledged again.
                 has_any |= segment.sequence_len() > 0;
                 if segment.seq().0 == *ack {
                     into.extend(segment.payload());
@@ -213,15 +214,15 @@ impl Speaker<'_> {
     }
 }
 
-/// Both ways over one connection: what the kernel gets is ours in frames of 60,000 bytes; what it
-/// sends comes in frames as long as it likes, of which the longest is returned.
+/// Transfers data in both directions over one connection, to the kernel in frames of 60,000 bytes.
+/// Returns the length of the longest frame that the kernel sent.
 fn bulk(lab: &Lab, near: &mut dyn Interface) -> usize {
     let far = introduce(lab, near);
     let own = near.properties().address.unwrap();
     let flow = flow(Protocol::Tcp, 3000, 5000);
-    let headers = frames::headers(Link::Ethernet, own, far, flow);
+    let headers = frames::headers(LinkType::Ethernet, own, far, flow);
     let listener = lab.far(|| TcpListener::bind((Ipv4Addr::from(FAR), 5000)).unwrap());
-    // Others pace even where there is nothing to share.
+    // Other congestion controls may pace even on an idle link.
     sockopt::set_tcp_congestion(&listener, "cubic").unwrap();
     let (there, back) = (pattern(BYTES, 1), pattern(BYTES, 2));
     std::thread::scope(|scope| {
@@ -282,7 +283,7 @@ fn tcp_with_long_segments_both_ways_by_rings() {
     }
 }
 
-/// Datagrams of 1000 bytes, twenty in a frame, to the kernel and from it.
+/// Sends datagrams of 1000 bytes, twenty in a frame, to the kernel and from it.
 #[test]
 fn udp_segments_both_ways() {
     const LEN: usize = 1000;
@@ -292,7 +293,7 @@ fn udp_segments_both_ways() {
     let own = near.properties().address.unwrap();
     let socket = lab.far(|| UdpSocket::bind((Ipv4Addr::from(FAR), 4000)).unwrap());
     socket.set_read_timeout(Some(LIMIT)).unwrap();
-    let headers = frames::headers(Link::Ethernet, own, far, flow(Protocol::Udp, 4001, 4000));
+    let headers = frames::headers(LinkType::Ethernet, own, far, flow(Protocol::Udp, 4001, 4000));
     let payload = pattern(20 * LEN, 7);
     let front = Front::udp(&headers, &[&payload], Offload::Segments(LEN as u16));
     send_now(&mut near, &front.with(&payload[..LEN], &payload[LEN..])).unwrap();
@@ -305,7 +306,7 @@ fn udp_segments_both_ways() {
     set_udp_segment(&socket, LEN as i32);
     socket.send_to(&payload, (Ipv4Addr::from(NEAR), 4001)).unwrap();
     receive_until(&mut near, "segments of UDP", |received| {
-        let frame = frame::parse(received.frame, Link::Ethernet).unwrap();
+        let frame = frame::parse(received.frame, LinkType::Ethernet).unwrap();
         assert!(frame.payload() == payload);
         let segments = received.vnet.segments.unwrap();
         assert_eq!((segments.kind, segments.size), (vnet::SegmentKind::Udp, LEN as u16));
@@ -313,7 +314,7 @@ fn udp_segments_both_ways() {
     });
 }
 
-/// udp(7), `UDP_SEGMENT`.
+/// Sets `UDP_SEGMENT`; udp(7).
 #[allow(unsafe_code, reason = "nothing else has a function for the option")]
 fn set_udp_segment(socket: &UdpSocket, len: i32) {
     // SAFETY: a number of the length given.

@@ -1,5 +1,5 @@
-//! Long frames of a mapped ring whose payload goes where somebody wants it, straight out of the
-//! kernel: over a veth pair.
+//! Long frames of a mapped ring whose payload is copied by the kernel straight to the receiver's
+//! destination, over a veth pair.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -7,7 +7,8 @@ mod common;
 use common::frames::{self, Front, NOBODY, pattern, probe, send_now};
 use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, wait};
 use sojourn_netif::{
-    Accept, Interface, Link, Message, Outgoing, PacketOptions, Place, Received, Ring, RingLayout,
+    Accept, Interface, LinkType, Message, Outgoing, PacketOptions, Received, Ring, RingLayout,
+    Scatter,
 };
 use sojourn_wire::Protocol;
 use sojourn_wire::frame::{self, Offload};
@@ -16,21 +17,21 @@ use std::time::Instant;
 
 const PAYLOAD: usize = 60_000;
 
-/// What is done with a long frame.
+/// The receiver's reaction to a long frame.
 #[derive(Clone, Copy, PartialEq)]
 enum Choice {
-    /// In three parts, of which one is empty.
+    /// Gives a destination of three parts, one of them empty.
     Parts,
-    /// To a place that is a byte too short.
+    /// Gives a destination that is a byte too short.
     TooShort,
-    /// Nobody knows where it belongs.
+    /// Gives no destination.
     Nowhere,
 }
 
 struct Taker {
     choice: Choice,
     rooms: [Vec<u8>; 2],
-    /// The frames that were accepted whole, and how many went to their places.
+    /// The frames that were accepted whole; `placed` counts those copied to their destination.
     whole: Vec<Vec<u8>>,
     placed: usize,
     enough: usize,
@@ -51,10 +52,10 @@ impl Accept for Taker {
         self.whole.push(received.frame.to_vec());
     }
 
-    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Place<'_>> {
+    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Scatter<'_>> {
         assert!(!start.vnet.must_verify() && start.vnet.segments.is_some());
         let missing = len - start.frame.len();
-        let frame = frame::parse_start(start.frame, Link::Ethernet, missing).unwrap();
+        let frame = frame::parse_start(start.frame, LinkType::Ethernet, missing).unwrap();
         assert_eq!(len - frame.payload_at, PAYLOAD);
         let short = match self.choice {
             Choice::Parts => 0,
@@ -64,7 +65,7 @@ impl Accept for Taker {
         let [one, two] = &mut self.rooms;
         one.resize(33_333, 0);
         two.resize(PAYLOAD - 33_333 - short, 0);
-        Some(Place { at: frame.payload_at, parts: [one, &mut [], two] })
+        Some(Scatter { at: frame.payload_at, parts: [one, &mut [], two] })
     }
 
     fn placed(&mut self) {
@@ -92,7 +93,7 @@ impl World {
         let mut world = Self { near, far, payload: pattern(PAYLOAD, 3), _lab: lab };
         while world.near.receive(64, &mut |_| ()).unwrap() > 0 {}
         world.send_long();
-        // What the kernels had to say to each other comes before it.
+        // Frames that the two kernels exchanged come first.
         let deadline = Instant::now() + LIMIT;
         loop {
             let mut is_there = false;
@@ -109,17 +110,17 @@ impl World {
 
     fn send_long(&mut self) {
         let flow = frames::flow(Protocol::Tcp, 1000, 2000);
-        let headers = frames::headers(Link::Ethernet, NOBODY, NOBODY, flow);
+        let headers = frames::headers(LinkType::Ethernet, NOBODY, NOBODY, flow);
         let tcp = frames::tcp_header(1, 2, Flags::ACK | Flags::PSH);
         let front = Front::tcp(&headers, &tcp, &[&self.payload], Offload::Segments(1448));
         send_now(&mut self.far, &front.with(&self.payload, &[])).unwrap();
     }
 
     fn send_short(&mut self) {
-        send_now(&mut self.far, &Outgoing::plain(&probe(Link::Ethernet, 100, 1))).unwrap();
+        send_now(&mut self.far, &Outgoing::plain(&probe(LinkType::Ethernet, 100, 1))).unwrap();
     }
 
-    /// Receives until so many frames have been taken.
+    /// Receives until `count` frames have been taken.
     fn take(&mut self, taker: &mut Taker, count: usize) {
         let deadline = Instant::now() + LIMIT;
         while taker.count() < count {
@@ -139,7 +140,7 @@ fn a_long_frame_goes_where_it_belongs_and_short_ones_as_ever() {
     world.take(&mut taker, 3);
     assert_eq!((taker.placed, taker.whole.len()), (1, 2));
     assert!(taker.rooms.concat() == world.payload);
-    let short = probe(Link::Ethernet, 100, 1);
+    let short = probe(LinkType::Ethernet, 100, 1);
     assert!(taker.whole.iter().all(|frame| *frame == short));
 }
 

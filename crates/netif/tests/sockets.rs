@@ -1,5 +1,5 @@
-//! What holds of the kernel's sockets beyond the trait: what watchers see, sockets that somebody
-//! else has opened, what is lost and counted, interfaces that go away, rights.
+//! Properties of the kernel's sockets beyond the trait: visibility for taps, sockets opened by
+//! another process, losses and their counters, interfaces that go away, capabilities.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -8,7 +8,7 @@ use common::frames::{self, Front, NOBODY, flow, pattern, probe, send_now, tcp_he
 use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, WATCHING, receive_until, shows};
 use rustix::event::PollFlags;
 use sojourn_netif::{
-    Interface, Link, LinkError, Message, OpenError, Outgoing, PacketOptions, Ring, RingLayout,
+    Interface, LinkError, LinkType, Message, OpenError, Outgoing, PacketOptions, Ring, RingLayout,
     SendError, Xdp, XdpOptions, packet,
 };
 use sojourn_wire::Protocol;
@@ -28,14 +28,14 @@ fn ring() -> Ring {
     Ring::open(NEAR_DEVICE, &PacketOptions::default(), RingLayout::default()).unwrap()
 }
 
-/// What tcpdump is made of: a socket on the same interface that sees both directions.
+/// A tap like tcpdump's: a socket on the same interface that sees both directions.
 #[test]
 fn watchers_see_what_is_sent_unless_it_passes_the_queue() {
     let Some(lab) = Lab::new() else { return };
     let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
     let mut watcher = lab.near(|| Message::open(NEAR_DEVICE, &WATCHING).unwrap());
     let mut sees = |near: &mut dyn Interface, mark| {
-        let frame = probe(Link::Ethernet, 300, mark);
+        let frame = probe(LinkType::Ethernet, 300, mark);
         send_now(near, &Outgoing::plain(&frame)).unwrap();
         receive_until(&mut far, "it is sent", |received| received.frame == frame);
         let mut is_seen = false;
@@ -46,11 +46,12 @@ fn watchers_see_what_is_sent_unless_it_passes_the_queue() {
     assert!(sees(&mut lab.near(ring), 2));
     let options = PacketOptions { qdisc_bypass: true, ..PacketOptions::default() };
     assert!(!sees(&mut lab.near(|| Message::open(NEAR_DEVICE, &options).unwrap()), 3));
-    // A difference of AF_XDP that its documentation names.
+    // AF_XDP differs here: taps do not see its frames, as its documentation says.
     assert!(!sees(&mut lab.near(|| Xdp::open(NEAR_DEVICE, &XdpOptions::default()).unwrap()), 4));
 }
 
-/// As the session server hands sockets out: with a ring, bound, filtered and locked.
+/// A socket in the form in which the session server passes it: with a ring, bound, filtered and
+/// locked.
 #[test]
 fn a_socket_that_was_prepared_elsewhere_is_taken() {
     let Some(lab) = Lab::new() else { return };
@@ -74,13 +75,13 @@ fn a_socket_that_was_prepared_elsewhere_is_taken() {
     let other = RingLayout { slot_len: 2048, ..layout };
     let copy = fd.try_clone().unwrap();
     assert_eq!(Ring::map(copy, other).unwrap_err(), refused("no ring of that size"));
-    // This thread is in another namespace, where the index means something else.
+    // This thread is in another namespace, in which the index belongs to another interface.
     let mut near = Ring::map(fd, layout).unwrap();
     assert_eq!(near.properties().index, index);
     assert_eq!(near.properties().mtu, 1500);
     let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
     for len in [400, 600, 300] {
-        send_now(&mut far, &Outgoing::plain(&probe(Link::Ethernet, len, 0))).unwrap();
+        send_now(&mut far, &Outgoing::plain(&probe(LinkType::Ethernet, len, 0))).unwrap();
     }
     let mut lens = Vec::new();
     receive_until(&mut near, "filtered frames", |received| {
@@ -95,7 +96,7 @@ fn a_socket_that_was_prepared_elsewhere_is_taken() {
 fn only_short_frames(fd: i32) {
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut program = [
-        // A = the frame's length; if A >= 500, then nothing of it, otherwise all.
+        // A = the frame's length; if A >= 500, accept 0 bytes, otherwise all.
         step(0x80, 0, 0, 0),
         step(0x35, 0, 1, 500),
         step(0x06, 0, 0, 0),
@@ -112,7 +113,7 @@ fn only_short_frames(fd: i32) {
     set(libc::SO_LOCK_FILTER, (&raw const one).cast(), size_of::<i32>());
 }
 
-/// More than a ring holds: the rest is counted, and the ring goes on.
+/// More frames than a ring holds: the rest is counted, and the ring continues.
 #[test]
 fn a_ring_that_nobody_empties_loses_and_counts() {
     let Some(lab) = Lab::new() else { return };
@@ -120,7 +121,7 @@ fn a_ring_that_nobody_empties_loses_and_counts() {
     let mut near = lab.near(|| Ring::open(NEAR_DEVICE, &PacketOptions::default(), layout).unwrap());
     let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
     for mark in 0..40 {
-        send_now(&mut far, &Outgoing::plain(&probe(Link::Ethernet, 100, mark))).unwrap();
+        send_now(&mut far, &Outgoing::plain(&probe(LinkType::Ethernet, 100, mark))).unwrap();
     }
     let deadline = Instant::now() + LIMIT;
     while near.statistics().overruns < 24 {
@@ -128,19 +129,19 @@ fn a_ring_that_nobody_empties_loses_and_counts() {
     }
     let mut count = 0;
     receive_until(&mut near, "what is held", |received| {
-        assert_eq!(received.frame, probe(Link::Ethernet, 100, count as u8));
+        assert_eq!(received.frame, probe(LinkType::Ethernet, 100, count as u8));
         count += 1;
         count == 16
     });
     assert_eq!(near.receive(64, &mut |_| ()), Ok(0));
     assert_eq!(near.statistics().overruns, 24, "still, when asked again");
-    let frame = probe(Link::Ethernet, 100, 77);
+    let frame = probe(LinkType::Ethernet, 100, 77);
     send_now(&mut far, &Outgoing::plain(&frame)).unwrap();
     receive_until(&mut near, "it goes on", |received| received.frame == frame);
 }
 
-/// Long frames wait in the socket's queue; when that is full, the rest is counted, and slots and
-/// queue stay in step.
+/// Long frames wait in the socket's queue. When the queue is full, further frames are counted, and
+/// slots and queue stay in step.
 #[test]
 fn a_queue_that_is_full_truncates_and_counts() {
     const FRAMES: usize = 12;
@@ -148,7 +149,7 @@ fn a_queue_that_is_full_truncates_and_counts() {
     let options = PacketOptions { receive_buffer: Some(300_000), ..PacketOptions::default() };
     let mut near = lab.near(|| Ring::open(NEAR_DEVICE, &options, RingLayout::default()).unwrap());
     let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
-    let headers = frames::headers(Link::Ethernet, NOBODY, NOBODY, flow(Protocol::Tcp, 1, 2));
+    let headers = frames::headers(LinkType::Ethernet, NOBODY, NOBODY, flow(Protocol::Tcp, 1, 2));
     let tcp = tcp_header(1, 2, Flags::ACK);
     let send = |far: &mut Message, mark| {
         let payload = pattern(60_000, mark as u8);
@@ -158,15 +159,15 @@ fn a_queue_that_is_full_truncates_and_counts() {
     for mark in 0..FRAMES {
         send(&mut far, mark);
     }
-    // A short frame after them: when it is there, they have been.
-    let last = probe(Link::Ethernet, 100, 0);
+    // A short frame follows: when it has arrived, the long ones have been processed.
+    let last = probe(LinkType::Ethernet, 100, 0);
     send_now(&mut far, &Outgoing::plain(&last)).unwrap();
     let mut whole = 0;
     receive_until(&mut near, "what is held", |received| {
         if received.frame == last {
             return true;
         }
-        let frame = frame::parse(received.frame, Link::Ethernet).unwrap();
+        let frame = frame::parse(received.frame, LinkType::Ethernet).unwrap();
         assert!(frame.payload() == pattern(60_000, whole as u8), "the first ones, in order");
         whole += 1;
         false
@@ -176,19 +177,19 @@ fn a_queue_that_is_full_truncates_and_counts() {
     assert_eq!(counts.truncated, (FRAMES - whole) as u64, "{whole} {counts:?}");
     send(&mut far, 99);
     receive_until(&mut near, "it goes on", |received| {
-        let frame = frame::parse(received.frame, Link::Ethernet).unwrap();
+        let frame = frame::parse(received.frame, LinkType::Ethernet).unwrap();
         frame.payload() == pattern(60_000, 99)
     });
 }
 
-/// The time of an arrival is the system's.
+/// The time of arrival is of the system's clock.
 #[test]
 fn arrivals_have_times() {
     let Some(lab) = Lab::new() else { return };
     let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
     let with_times = PacketOptions { timestamps: true, ..PacketOptions::default() };
     let mut time_of = |near: &mut dyn Interface| {
-        let frame = probe(Link::Ethernet, 100, 1);
+        let frame = probe(LinkType::Ethernet, 100, 1);
         send_now(&mut far, &Outgoing::plain(&frame)).unwrap();
         let mut time_ns = None;
         receive_until(near, "a frame", |received| {
@@ -221,7 +222,7 @@ fn an_interface_that_goes_away_is_noticed() {
     }
     assert_eq!(near.take_error(), Some(LinkError::Down));
     assert_eq!(near.refresh(), Err(LinkError::Gone));
-    let frame = probe(Link::Ethernet, 100, 0);
+    let frame = probe(LinkType::Ethernet, 100, 0);
     assert_eq!(
         send_now(&mut near, &Outgoing::plain(&frame)),
         Err(SendError::Link(LinkError::Gone))
@@ -239,7 +240,7 @@ fn names_and_rights_are_checked() {
         assert!(matches!(refused, OpenError::BadLayout(_)));
         assert_eq!(Xdp::open("nothing", &XdpOptions::default()).unwrap_err(), OpenError::NoDevice);
     });
-    // This thread ends with the test.
+    // The capabilities are dropped only for this thread, which ends with the test.
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
@@ -251,8 +252,8 @@ fn names_and_rights_are_checked() {
     });
 }
 
-/// Somebody else with the same descriptor writes into the ring. The reader reads nothing outside a
-/// slot, ends each call, and goes on.
+/// Another process with the same descriptor writes into the ring. The reader reads nothing outside
+/// a slot, ends each call, and continues.
 #[test]
 #[allow(unsafe_code, reason = "a second mapping of the ring, to do damage with")]
 fn a_ring_that_somebody_scribbles_on_harms_nobody() {
@@ -281,8 +282,8 @@ fn a_ring_that_somebody_scribbles_on_harms_nobody() {
         }
     };
     let (user, queued) = (libc::TP_STATUS_USER, libc::TP_STATUS_COPY);
-    // A whole round: lengths and offsets beyond the slot, and frames that are said to be in the
-    // queue and are not.
+    // A whole round of slots: lengths and offsets beyond the slot, and frames marked as queued that
+    // are not in the queue.
     for slot in 0..SLOTS {
         scribble(
             slot,
@@ -297,9 +298,10 @@ fn a_ring_that_somebody_scribbles_on_harms_nobody() {
     assert_eq!(near.receive(64, &mut |_| panic!("there is no frame")), Ok(0));
     let counts = near.statistics();
     assert_eq!((counts.damaged, counts.received, counts.truncated), (SLOTS as u64, 0, 0));
-    // The kernel has not moved, the reader has gone round once: both go on at the first slot.
+    // The kernel has not moved, and the reader has gone round once: both continue at the first
+    // slot.
     let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
-    let frame = probe(Link::Ethernet, 300, 5);
+    let frame = probe(LinkType::Ethernet, 300, 5);
     send_now(&mut far, &Outgoing::plain(&frame)).unwrap();
     receive_until(&mut near, "it goes on", |received| received.frame == frame);
     // SAFETY: the range mapped above; nothing uses it any more.

@@ -1,10 +1,10 @@
-//! Socket options, as sessions have them: one table of what an option does to a session that is
-//! away, and which options keep a socket in the kernel.
+//! Socket options of sessions: one table with the effect of each option on a session that is away,
+//! and with the options that keep a socket in the kernel.
 //!
-//! Pure; it asks no socket. Who uses it: the preload library when a program sets or asks an option,
-//! the session server when a socket is offered, the engine's side for what it obeys ([`Change`]).
-//! Not here: reading and applying values (`sojourn_pump::options`). The table as a page:
-//! `docs/reference/options.md`, made by [`page()`].
+//! Pure: nothing here reads a socket. Users: the preload library when a program sets or reads an
+//! option, the session server when a socket is offered, the driver for the options that the engine
+//! obeys ([`Change`]). Not here: reading and applying values (`sojourn_pump::options`). [`page()`]
+//! makes `docs/reference/options.md` from the table.
 //!
 //! The numbers are those of `asm-generic/socket.h`, `linux/tcp.h`, `linux/udp.h`, `linux/in.h` and
 //! `linux/in6.h`; the names those of socket(7), tcp(7), udp(7), ip(7) and ipv6(7).
@@ -19,25 +19,26 @@ pub use table::TABLE;
 
 use core::ffi::c_int;
 
-/// What is known of an option.
+/// Returns the table's row of an option, if it has one.
 pub fn find(level: c_int, number: c_int) -> Option<&'static SocketOption> {
     let at = TABLE.binary_search_by_key(&(level, number), |row| (row.level, row.number));
     at.ok().map(|at| &TABLE[at])
 }
 
-/// What setting an option does. One that is not in the table may show in how bytes arrive: only the
-/// kernel honours it.
+/// Returns the effect of setting an option. An option that is not in the table sends the session
+/// home: its value may change how bytes arrive, and only the kernel honours it.
 pub fn setting(level: c_int, number: c_int) -> Setting {
     find(level, number).map_or(Setting::Home, |row| row.setting)
 }
 
-/// What the library answers when an option is asked for; `None`: the kernel alone answers.
+/// Returns the answer of the library when a program reads an option; `None` if only the kernel
+/// answers.
 pub fn answer(level: c_int, number: c_int) -> Option<Answer> {
     find(level, number)?.answer
 }
 
-/// The options that must have their usual values for a session of that kind to move. Those with a
-/// rule ([`Usual::Rule`]) are among them.
+/// Returns the options that must have their usual values before a session of this kind may move.
+/// Those with a rule ([`Usual::Rule`]) are among them.
 pub fn keeping(kind: Kind) -> impl Iterator<Item = &'static SocketOption> {
     TABLE.iter().filter(move |row| row.keeps.has(kind))
 }

@@ -1,10 +1,10 @@
-//! What is said of an option: the columns of the table.
+//! The properties of an option: the columns of the table.
 //!
 //! Not here: the rows (`table`).
 
 use core::ffi::c_int;
 
-/// A value that the engine obeys from then on.
+/// A value that the engine obeys from the moment of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// `TCP_NODELAY`.
@@ -21,13 +21,13 @@ pub enum Change {
     SendBuffer,
     /// `SO_RCVBUF`.
     ReceiveBuffer,
-    /// What is in the IP headers: `IP_TOS`, `IP_TTL`, `IP_MTU_DISCOVER`, `IPV6_TCLASS`,
+    /// Fields of the IP headers: `IP_TOS`, `IP_TTL`, `IP_MTU_DISCOVER`, `IPV6_TCLASS`,
     /// `IPV6_UNICAST_HOPS`.
     Header,
 }
 
 impl Change {
-    /// All of them.
+    /// All changes.
     pub const ALL: [Self; 8] = [
         Self::NoDelay,
         Self::Cork,
@@ -40,31 +40,34 @@ impl Change {
     ];
 }
 
-/// What setting an option does to a session that is away. The kernel's socket is set in any case.
+/// The effect of setting an option on a session that is away. The kernel's socket is set in any
+/// case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// Nothing: the value does not show in a stream, or only at an end that the kernel makes.
+    /// No effect: the value does not show in a stream, or only in a connection that the kernel
+    /// makes or ends.
     Ignored,
     /// A time limit, which the session's calls obey.
     Timeout,
-    /// Only the kernel honours it: the session goes home and stays there.
+    /// The session returns to the kernel and stays there: only the kernel honours the option.
     Home,
-    /// The same for streams. UDP sessions obey it.
+    /// As `Home` for streams. UDP sessions obey the option.
     DatagramsObey,
-    /// The same for streams. A UDP session goes home, and the server decides at its next offer.
+    /// As `Home` for streams. A UDP session returns to the kernel, and the server decides at its
+    /// next offer.
     DatagramsOffered,
-    /// The value shows in packets. Sessions with other hosts obey it; within one host there are no
-    /// packets.
+    /// The value shows in packets. Sessions with other hosts obey it; sessions within one host have
+    /// no packets.
     Engine(Change),
-    /// The same, of `SO_KEEPALIVE`, whose value the library keeps.
+    /// As `Engine`, for `SO_KEEPALIVE`, whose value the library keeps.
     Keepalive,
     /// The value shows in packets, and the engine does not obey it: TCP sessions with other hosts
-    /// go home.
+    /// return to the kernel.
     NotRemote,
 }
 
-/// What the library answers when an option of a session with another host is asked for: the
-/// kernel's socket is silent while the session is away.
+/// The answer of the library when a program reads an option of a session with another host. The
+/// library answers because the kernel's socket is silent while the session is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// `TCP_INFO`: the engine's figures.
@@ -73,13 +76,14 @@ pub enum Answer {
     SegmentSize,
     /// `TCP_QUICKACK`: the engine's mode.
     QuickAck,
-    /// `SO_KEEPALIVE`: what the program has set; it is off in the kernel meanwhile.
+    /// `SO_KEEPALIVE`: the value that the program has set; the option is off in the kernel
+    /// meanwhile.
     Keepalive,
-    /// `SO_ERROR`: also of a peer that was killed.
+    /// `SO_ERROR`: the kernel's error, and that of a peer that was killed.
     Error,
 }
 
-/// Kinds of sessions.
+/// A kind of session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// TCP and Unix stream sockets with both ends on this host.
@@ -90,63 +94,64 @@ pub enum Kind {
     Datagram,
 }
 
-/// Some kinds of sessions.
+/// A set of kinds of sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kinds(u8);
 
 impl Kinds {
-    /// None.
+    /// No kind.
     pub const NONE: Self = Self(0);
     /// TCP with other hosts.
     pub const REMOTE_TCP: Self = Self(1 << Kind::RemoteTcp as u8);
     /// UDP.
     pub const DATAGRAM: Self = Self(1 << Kind::Datagram as u8);
-    /// TCP and Unix stream sockets, whatever their peer.
+    /// TCP and Unix stream sockets, with any peer.
     pub const STREAM: Self = Self(1 << Kind::OneHost as u8 | Self::REMOTE_TCP.0);
-    /// Whatever talks with other hosts.
+    /// All kinds with other hosts.
     pub const REMOTE: Self = Self(Self::REMOTE_TCP.0 | Self::DATAGRAM.0);
-    /// All.
+    /// All kinds.
     pub const ALL: Self = Self(Self::STREAM.0 | Self::DATAGRAM.0);
 
-    /// Whether `kind` is among them.
+    /// Returns true if `kind` is in the set.
     pub const fn has(self, kind: Kind) -> bool {
         self.0 & (1 << kind as u8) != 0
     }
 }
 
 /// The value with which an option keeps nothing in the kernel. An option that a kernel or a kind of
-/// socket does not know has its usual value.
+/// socket does not know counts as having its usual value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usual {
-    /// Four bytes of this number.
+    /// This number, in four bytes.
     Number(i32),
-    /// 0 or 1: a connection that was accepted by a listener of Multipath TCP has `SO_RCVLOWAT` 0,
+    /// 0 or 1. A connection that a listener of Multipath TCP has accepted has `SO_RCVLOWAT` 0,
     /// which means 1.
     ZeroOrOne,
     /// No bytes.
     Empty,
-    /// More than a value decides: the server has a rule of its own, in these words.
+    /// A rule of the server, described in these words, because it depends on more than the value.
     Rule(&'static str),
-    /// No filter: asked with no room, `SO_ATTACH_FILTER` answers how many instructions there are.
+    /// No filter: read with a buffer of no bytes, `SO_ATTACH_FILTER` returns the number of
+    /// instructions.
     NoFilter,
 }
 
-/// One option.
+/// An option: a row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketOption {
-    /// `SOL_SOCKET`, `IPPROTO_TCP` and their like.
+    /// The level: `SOL_SOCKET`, `IPPROTO_TCP` and so on.
     pub level: c_int,
-    /// Its number there.
+    /// The number within the level.
     pub number: c_int,
-    /// Its name in C.
+    /// The name in C.
     pub name: &'static str,
-    /// What setting it does.
+    /// The effect of setting the option.
     pub setting: Setting,
-    /// What asking for it answers.
+    /// The answer when the option is read; `None` if only the kernel answers.
     pub answer: Option<Answer>,
-    /// The kinds of sessions that another value than the usual one keeps in the kernel.
+    /// The kinds of sessions that any value but the usual one keeps in the kernel.
     pub keeps: Kinds,
-    /// That value.
+    /// The usual value.
     pub usual: Usual,
 }
 

@@ -1,4 +1,4 @@
-//! The table as a page for people.
+//! The table as a page in Markdown.
 
 use crate::option::{Answer, Change, Kinds, Setting, SocketOption, Usual};
 use crate::table::TABLE;
@@ -34,13 +34,13 @@ const TAIL: &str = "
    change for that.
 2. If the engine is to obey it: a variant of `Change` (`crates/options/src/option.rs`), its value in
    `read` (`crates/pump/src/options.rs`), what the connection does with it in `apply`
-   (`crates/pump/src/asks.rs`), a field of `TcpOptions` (`crates/proto/src/record.rs`).
+   (`crates/pump/src/carried/options.rs`), a field of `TcpOptions` (`crates/proto/src/record.rs`).
 3. If it is answered while the session is away: a variant of `Answer`, its value in `overlay`
    (`crates/preload/src/options.rs`).
-4. Make this page anew, and give the option a case in `tests/system/tests/network_asks.rs`.
+4. Make this page anew, and give the option a case in `tests/system/tests/network_options.rs`.
 ";
 
-/// The page, in Markdown.
+/// Returns the page.
 pub fn page() -> String {
     let mut text = String::from(HEAD);
     let mut rows: Vec<&SocketOption> = TABLE.iter().collect();
@@ -49,14 +49,14 @@ pub fn page() -> String {
         let [one_host, remote, datagram] = effects(row);
         let (name, answer) = (row.name, row.answer.map_or("kernel's", answer));
         let kept = kept(row);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ =
             writeln!(text, "| `{name}` | {one_host} | {remote} | {datagram} | {answer} | {kept} |");
     }
     text + TAIL
 }
 
-/// What setting it does to each kind of session.
+/// Returns the words for the effect of setting the option on each kind of session.
 fn effects(row: &SocketOption) -> [&'static str; 3] {
     const OBEYED: &str = "obeyed";
     const KERNELS: &str = "kernel's";
@@ -84,7 +84,7 @@ fn answer(answer: Answer) -> &'static str {
     }
 }
 
-/// Which value keeps which kind in the kernel.
+/// Returns the words for the values and kinds that stay in the kernel.
 fn kept(row: &SocketOption) -> String {
     let kinds = match row.keeps {
         Kinds::NONE => return String::new(),

@@ -1,5 +1,5 @@
-//! The table itself, in the order of levels and numbers. How a row is read: [`SocketOption`]. How
-//! to add one: `docs/reference/options.md`, "How to add an option".
+//! The table, in the order of levels and numbers. [`SocketOption`] describes a row;
+//! `docs/reference/options.md`, "How to add an option", the way to add one.
 
 use crate::option::{Answer, Change, Kinds, Setting, SocketOption, Usual};
 use Answer::{Error, Info, QuickAck, SegmentSize};
@@ -16,13 +16,13 @@ const fn row(level: i32, number: i32, name: &'static str, setting: Setting) -> S
     SocketOption::new(level, number, name, setting)
 }
 
-/// Zero is usual.
+/// The usual value is zero.
 const UNSET: Usual = Number(0);
 const PRIORITY: Usual = Usual::Rule("what `IP_TOS` brings");
 const CONGESTION: Usual = Usual::Rule("`cubic`, `reno`, or the system's own");
 const SHARED: Usual = Usual::Rule("off, unless the socket is the only one with its peer");
 
-/// All options of which something is known. Others are the kernel's.
+/// All options with a known effect. All others are left to the kernel ([`Setting::Home`]).
 pub static TABLE: &[SocketOption] = &[
     row(IP, 1, "IP_TOS", Engine(Change::Header)),
     row(IP, 2, "IP_TTL", Engine(Change::Header)),
@@ -75,7 +75,7 @@ pub static TABLE: &[SocketOption] = &[
     row(SOCKET, 37, "SO_TIMESTAMPING", Home).keeping(Kinds::ALL, UNSET),
     row(SOCKET, 40, "SO_RXQ_OVFL", Home).keeping(Kinds::ALL, UNSET),
     row(SOCKET, 42, "SO_PEEK_OFF", Home).keeping(Kinds::ALL, Number(-1)),
-    // Who sets it wants the kernel to look at the device.
+    // A program that sets this option wants the kernel to poll the device.
     row(SOCKET, 46, "SO_BUSY_POLL", Ignored).keeping(Kinds::DATAGRAM, UNSET),
     row(SOCKET, 47, "SO_MAX_PACING_RATE", NotRemote),
     row(SOCKET, 49, "SO_INCOMING_CPU", Ignored),
@@ -91,7 +91,7 @@ pub static TABLE: &[SocketOption] = &[
     row(SOCKET, 76, "SO_PASSPIDFD", Home).keeping(Kinds::ALL, UNSET),
     row(SOCKET, 82, "SO_RCVPRIORITY", Home).keeping(Kinds::DATAGRAM, UNSET),
     row(TCP, 1, "TCP_NODELAY", Engine(Change::NoDelay)),
-    // An established connection keeps its segment size.
+    // Setting it later has no effect: an established connection keeps its segment size.
     row(TCP, 2, "TCP_MAXSEG", Ignored).answered(SegmentSize),
     row(TCP, 3, "TCP_CORK", Engine(Change::Cork)),
     row(TCP, 4, "TCP_KEEPIDLE", Engine(Change::Keepalive)),

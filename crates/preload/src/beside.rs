@@ -1,6 +1,7 @@
-//! What comes with a message beside its bytes: the program's control buffer, filled by the kernel
-//! while the library says how many bytes may be taken. Not here: control data of datagrams that the
-//! library receives itself (`datagrams`).
+//! Control data of a stream's messages: the kernel fills the program's control buffer, while the
+//! library says how many bytes may be taken with it.
+//!
+//! Not here: control data of datagrams that the library receives itself (`datagrams`).
 
 use crate::library::FromKernel;
 use crate::raw;
@@ -8,13 +9,13 @@ use core::ffi::{c_int, c_void};
 use libc::{iovec, msghdr};
 use rustix::io::{Errno, IoSliceMut};
 
-/// The control buffer of a `recvmsg`, and what the kernel has put there.
+/// The control buffer of a `recvmsg`, and the kernel's answer in it.
 pub(crate) struct Beside {
     control: *mut c_void,
     room: usize,
     /// `MSG_CMSG_CLOEXEC`, if the program asks for it.
     flags: c_int,
-    /// Bytes in the buffer, and the flags that the kernel gave with them.
+    /// The number of bytes in the buffer, and the flags that the kernel returned with them.
     came: (usize, c_int),
 }
 
@@ -22,12 +23,12 @@ impl Beside {
     pub(crate) fn of(header: &msghdr, flags: c_int) -> Self {
         let room = if header.msg_control.is_null() { 0 } else { header.msg_controllen };
         let flags = flags & libc::MSG_CMSG_CLOEXEC;
-        // The kernel gives that flag back.
+        // The kernel returns that flag in `msg_flags`.
         Self { control: header.msg_control, room, flags, came: (0, flags) }
     }
 
-    /// Receives into `buffers`, and what comes beside that into the program's buffer; the kernel's
-    /// answer.
+    /// Receives into `buffers`, and control data into the program's control buffer. Returns the
+    /// kernel's result.
     pub(crate) fn receive(&mut self, fd: c_int, buffers: &[iovec], flags: c_int) -> isize {
         // SAFETY: zeroes are an empty header.
         let mut header: msghdr = unsafe { core::mem::zeroed() };
@@ -37,7 +38,7 @@ impl Beside {
         header.msg_controllen = self.room;
         let flags = (flags | self.flags) as usize;
         let arguments = [fd as usize, (&raw mut header) as usize, flags, 0, 0, 0];
-        // SAFETY: the header is good; what it names is the program's, for the kernel to check.
+        // SAFETY: the header is valid; the kernel checks the program's pointers in it.
         let got = unsafe { raw::call(libc::SYS_recvmsg, arguments) };
         if got >= 0 {
             self.came = (header.msg_controllen, header.msg_flags);
@@ -45,7 +46,8 @@ impl Beside {
         got
     }
 
-    /// Writes it into the program's header, as the kernel does.
+    /// Writes the length of the control data and the flags into the program's header, as the kernel
+    /// does.
     pub(crate) fn answer(&self, message: &mut msghdr) {
         (message.msg_controllen, message.msg_flags) = self.came;
     }
@@ -54,7 +56,7 @@ impl Beside {
 impl FromKernel for Beside {
     fn take(&mut self, fd: i32, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Errno> {
         let peek = if peek { libc::MSG_PEEK } else { 0 };
-        // SAFETY: an `IoSliceMut` is an `iovec`.
+        // SAFETY: an `IoSliceMut` has the layout of an `iovec`.
         let buffers = unsafe { core::slice::from_raw_parts(bufs.as_ptr().cast(), bufs.len()) };
         let got = self.receive(fd, buffers, libc::MSG_DONTWAIT | peek);
         usize::try_from(got).map_err(|_| Errno::from_raw_os_error(-got as i32))

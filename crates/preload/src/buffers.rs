@@ -1,14 +1,17 @@
-//! Whether the program's memory may be touched: a bad pointer must be `EFAULT`, as from the kernel,
-//! not a crash.
+//! Checks that the program's memory may be accessed: a bad pointer must give `EFAULT`, as from the
+//! kernel, instead of a crash.
 //!
-//! Pages are asked for with `madvise`, once: each thread remembers the ranges it found, the last
-//! few in a list, which finds any part of them, and many in a table by their first page, for
-//! servers with a buffer for each client. Ranges are forgotten when the program unmaps or protects
-//! anything; what the C library unmaps behind our back (large blocks that are freed) is not seen,
-//! so a pointer into a block freed a moment ago can still crash here. A kernel that does not know
-//! these advices is asked in other ways.
+//! Each range of pages is probed once, with `MADV_POPULATE_READ` or `MADV_POPULATE_WRITE`
+//! (madvise(2)), and each thread remembers the ranges that it has probed (`validated`). The last
+//! few ranges are in a list, in which any part of a range is found; many more are in a table by
+//! first page, for servers with one buffer for each client. Ranges are forgotten when the program
+//! unmaps or protects memory.
+//!
+//! Memory that the C library unmaps by itself (large blocks that are freed) is not noticed, so a
+//! pointer into a block that was freed a moment ago can still crash here. Kernels without these
+//! advices are asked in other ways.
 
-use crate::gate::kernel;
+use crate::guard::kernel;
 use crate::next::next;
 use crate::raw::{self, Kernel};
 use crate::tls;
@@ -17,14 +20,14 @@ use crate::validated::{PAGE, Validated};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Linux 5.14.
+/// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`, since Linux 5.14.
 const POPULATE_READ: usize = 22;
 const POPULATE_WRITE: usize = 23;
 
-/// Counts what may have made memory inaccessible.
+/// Counts events that may have made memory inaccessible.
 static UNMAPPED: AtomicU32 = AtomicU32::new(0);
 
-/// How many of `len` bytes at `at` may be touched, from the start.
+/// Returns how many of the `len` bytes at `at` may be accessed, counted from `at`.
 #[inline]
 pub(crate) fn accessible(at: usize, len: usize, access: Access) -> usize {
     let validated = &tls::here().validated;
@@ -35,10 +38,12 @@ pub(crate) fn accessible(at: usize, len: usize, access: Access) -> usize {
     if len == 0 { 0 } else { ask(validated, at, len, access) }
 }
 
-/// A copy of a structure of the program's, aligned or not; or nothing if its memory cannot be read.
+/// Returns a copy of a structure of the program's, aligned or not; `None` if its memory cannot be
+/// read.
 ///
 /// # Safety
-/// `T` must be plain data. The program must leave it alone meanwhile, as for the kernel.
+/// `T` must be plain data. The program must leave the structure alone during the call, as for the
+/// kernel.
 #[inline]
 pub(crate) unsafe fn structure<T: Copy>(at: *const T) -> Option<T> {
     let len = size_of::<T>();
@@ -47,7 +52,8 @@ pub(crate) unsafe fn structure<T: Copy>(at: *const T) -> Option<T> {
     is_readable.then(|| unsafe { at.read_unaligned() })
 }
 
-/// References to `count` of them, one after another and aligned.
+/// Returns `count` structures that lie one after another; `None` if they are not aligned or cannot
+/// be read.
 ///
 /// # Safety
 /// As [`structure`].
@@ -63,7 +69,7 @@ pub(crate) unsafe fn structures<'a, T>(at: *const T, count: usize) -> Option<&'a
     is_sound.then(|| unsafe { core::slice::from_raw_parts(at, count) })
 }
 
-/// Whether `T` at `at`, aligned or not, can be written.
+/// Returns true if a `T` at `at`, aligned or not, can be written.
 #[inline]
 pub(crate) fn is_writable<T>(at: *mut T) -> bool {
     accessible(at as usize, size_of::<T>(), Access::Write) == size_of::<T>()
@@ -86,7 +92,8 @@ fn ask(validated: &Validated, at: usize, len: usize, access: Access) -> usize {
     len.min(first + good * PAGE - at)
 }
 
-/// How many of `pages` from `first` are good, by halving: the kernel does not say where it stopped.
+/// Counts how many of `pages` pages from `first` are accessible, by halving: a failed madvise(2)
+/// does not say at which page it stopped.
 fn good_pages(first: usize, pages: usize, access: Access) -> usize {
     if are_good(first, pages, access) {
         return pages;
@@ -109,7 +116,8 @@ fn are_good(first: usize, pages: usize, access: Access) -> bool {
     let result = unsafe { raw::call(libc::SYS_madvise, [first, pages * PAGE, advice, 0, 0, 0]) };
     match -result as i32 {
         0 => true,
-        // Unknown advice, or memory of a device.
+        // The kernel does not know the advice (before 5.14), or the mapping is a device's (`VM_IO`,
+        // `VM_PFNMAP`), which the advice does not cover.
         libc::EINVAL | libc::ENOSYS | libc::EPERM => {
             (0..pages).all(|page| probe(first + page * PAGE, access))
         }
@@ -117,7 +125,8 @@ fn are_good(first: usize, pages: usize, access: Access) -> bool {
     }
 }
 
-/// One page, on kernels that know no better.
+/// Probes one page without the advices: a read by process_vm_readv(2), a write by an atomic
+/// operation that changes nothing.
 fn probe(page: usize, access: Access) -> bool {
     match access {
         Access::Read => {
@@ -137,25 +146,26 @@ fn probe(page: usize, access: Access) -> bool {
         }
         Access::Write => {
             let word = 0u32;
-            // Adds 0 to the page's first word, atomically, and wakes at most a waiter who then
-            // looks again.
+            // `FUTEX_WAKE_OP` (futex(2)) adds 0 to the page's first word atomically, and wakes at
+            // most a waiter, which then looks at its condition again.
             let operation = (libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG) as usize;
             let add_nothing = (libc::FUTEX_OP_ADD as usize) << 28;
             let arguments = [(&raw const word) as usize, operation, 0, 0, page, add_nothing];
-            // SAFETY: changes nothing.
+            // SAFETY: the operation leaves the page's contents as they are.
             unsafe { raw::call(libc::SYS_futex, arguments) >= 0 }
         }
     }
 }
 
-/// A fortified call found its buffer too small: the C library's way to end it all.
+/// Ends the process as the C library does when a fortified call finds its buffer too small.
 #[cold]
 pub(crate) fn overflow() -> ! {
     // SAFETY: does not return.
     unsafe { next!(c"__chk_fail" as unsafe extern "C-unwind" fn() -> !)() }
 }
 
-/// Memory may have become inaccessible.
+/// Notes that memory may have become inaccessible: all threads forget the ranges that they have
+/// probed.
 #[inline]
 fn forget() {
     UNMAPPED.fetch_add(1, Ordering::Relaxed);
@@ -164,24 +174,26 @@ fn forget() {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn munmap(at: *mut c_void, len: usize) -> c_int {
     type Munmap = unsafe extern "C-unwind" fn(*mut c_void, usize) -> c_int;
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     forgotten_by(unsafe { kernel!(SYS_munmap, c"munmap" as Munmap; at, len) }) as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn mprotect(at: *mut c_void, len: usize, protection: c_int) -> c_int {
     type Mprotect = unsafe extern "C-unwind" fn(*mut c_void, usize, c_int) -> c_int;
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_mprotect, c"mprotect" as Mprotect; at, len, protection) };
     mprotect_by(protection, kernel) as c_int
 }
 
-/// [`mprotect`], with the kernel's call as it is made.
+/// Serves [`mprotect`]; `kernel` makes the kernel's call.
 pub(crate) fn mprotect_by(protection: c_int, kernel: impl Kernel) -> isize {
+    // Only the loss of a right matters: with `PROT_WRITE` memory is readable and writable on
+    // x86-64.
     if protection & libc::PROT_WRITE == 0 { forgotten_by(kernel) } else { kernel() }
 }
 
-/// Calls after which memory may be inaccessible, with the kernel's call as it is made.
+/// Serves a call after which memory may be inaccessible; `kernel` makes the kernel's call.
 pub(crate) fn forgotten_by(kernel: impl Kernel) -> isize {
     forget();
     kernel()
@@ -197,7 +209,8 @@ unsafe extern "C-unwind" fn mremap(
 ) -> *mut c_void {
     type Mremap =
         unsafe extern "C-unwind" fn(*mut c_void, usize, usize, c_int, *mut c_void) -> *mut c_void;
-    // SAFETY: passed on; an argument too many is ignored.
+    // SAFETY: the program's arguments, passed on unchanged. `mremap` ignores the fifth if the flags
+    // do not ask for it.
     let kernel =
         unsafe { kernel!(SYS_mremap, c"mremap" as Mremap; at, old_len, new_len, flags, new_at) };
     forgotten_by(kernel) as *mut c_void

@@ -1,67 +1,69 @@
-//! Calls by which a program confines itself: `chroot`, limits of processes, another user. The
-//! library makes before them what it could not make after.
+//! Calls by which a program confines itself: `chroot`, limits on processes, a change of the user.
+//! Before such a call the library makes the connections and threads that it could not make
+//! afterwards.
 //!
-//! Not here: what that is (`sojourn_library::prepare`), and what ends the use of sessions
-//! (`process`).
+//! Not here: the preparation itself (`sojourn_library::prepare`), and the calls that end the use of
+//! sessions (`process`).
 
-use crate::gate::{is_open, tell};
-use crate::trampoline::{Entry, asks_first};
+use crate::guard::{is_open, tell};
+use crate::trampoline::{Interposer, asks_first};
 use crate::{buffers, raw};
 use core::ffi::c_int;
 
-/// So many processes and threads a user may have who hardly can have the library's, too.
+/// Below this limit on the user's processes and threads there is hardly room for the library's
+/// threads.
 const FEW: u64 = 64;
 
-/// The root folder is about to change: the server's socket may not be found in the new one.
+/// Prepares for a new root folder, in which the server's socket may not exist.
 pub(crate) fn root_changes() {
     if is_open() {
         tell(|library| library.prepare());
     }
 }
 
-/// `RLIMIT_NPROC` is about to be what is at `limit`, in this process.
+/// Prepares for a new `RLIMIT_NPROC` of this process, which the program passes at `limit`.
 pub(crate) fn limit_changes(resource: c_int, limit: *const libc::rlimit) {
     if resource != libc::RLIMIT_NPROC as c_int || limit.is_null() || !is_open() {
         return;
     }
-    // SAFETY: plain data of the program's, which it leaves alone meanwhile.
+    // SAFETY: plain data, which the program leaves alone during the call.
     let limit = unsafe { buffers::structure(limit) };
     if limit.is_some_and(|limit| limit.rlim_cur < FEW) {
         tell(|library| library.prepare());
     }
 }
 
-/// The user is about to change: the limit of processes, which root is free of, may hold from then
-/// on.
+/// Prepares for a change of the user: root is exempt from `RLIMIT_NPROC` (getrlimit(2)), other
+/// users are not.
 pub(crate) fn user_changes() {
     if is_open() && raw::most_processes() < FEW {
         tell(|library| library.prepare());
     }
 }
 
-unsafe extern "C" fn before_root(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_root(entry: &Interposer, _: &[usize; 6]) -> usize {
     root_changes();
     entry.next()
 }
 
-unsafe extern "C" fn before_limit(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_limit(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     limit_changes(arguments[0] as c_int, arguments[1] as *const libc::rlimit);
     entry.next()
 }
 
-unsafe extern "C" fn before_limit_of(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_limit_of(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     limit_of_changes(arguments[0], arguments[1], arguments[2]);
     entry.next()
 }
 
-/// `prlimit`: of a process; 0 is this one.
+/// Prepares for prlimit(2), if it concerns this process; 0 stands for the caller.
 pub(crate) fn limit_of_changes(process: usize, resource: usize, limit: usize) {
     if matches!(process as i32, 0) || process as i32 == raw::process_number() {
         limit_changes(resource as c_int, limit as *const libc::rlimit);
     }
 }
 
-unsafe extern "C" fn before_user(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_user(entry: &Interposer, _: &[usize; 6]) -> usize {
     user_changes();
     entry.next()
 }

@@ -1,15 +1,19 @@
-//! `fcntl` and `ioctl`: what changes how a session behaves, and what asks how much it holds.
+//! `fcntl` and `ioctl`: the commands that change how a session behaves, and the questions for the
+//! length of its queues.
+//!
+//! Not here: socket options (`options`).
 
 use crate::descriptors::{duplicated, is_own, not_open, numbering};
-use crate::gate::home;
-use crate::gate::kernel;
-use crate::gate::{is_open, tell, within};
+use crate::guard::home;
+use crate::guard::kernel;
+use crate::guard::{is_open, tell, within};
 use crate::library::Queue;
 use crate::raw::Kernel;
 use crate::{buffers, errno, raw};
 use core::ffi::{c_int, c_ulong};
 
-// Both take whatever argument there is in the same register, so a fixed signature serves.
+// Both functions take their variable argument in the register of a third fixed argument (System V
+// ABI, AMD64 supplement), so a fixed signature serves.
 type FcntlFn = unsafe extern "C-unwind" fn(c_int, c_int, usize) -> c_int;
 type IoctlFn = unsafe extern "C-unwind" fn(c_int, c_ulong, usize) -> c_int;
 
@@ -21,12 +25,12 @@ const SIOCOUTQNSD: c_ulong = 0x894b;
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_fcntl, c"fcntl64" as FcntlFn; fd, command, argument) };
     fcntl_by(fd, command, argument, kernel) as c_int
 }
 
-/// [`fcntl`], with the kernel's call as it is made.
+/// Serves [`fcntl`]; `kernel` makes the kernel's call.
 pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl Kernel) -> isize {
     if !is_open() {
         return kernel();
@@ -39,6 +43,7 @@ pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl 
             duplicated(fd, numbering(kernel) as c_int) as isize
         }
         libc::F_SETFL => {
+            // The kernel sends `SIGIO` (fcntl(2)) only for data that it handles itself.
             if argument as c_int & libc::O_ASYNC != 0 {
                 home(fd, true);
             }
@@ -48,6 +53,7 @@ pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl 
             }
             result
         }
+        // Signals for I/O and the size of a pipe's buffer are the kernel's work.
         libc::F_SETOWN | F_SETSIG | F_SETOWN_EX | libc::F_SETPIPE_SZ | libc::F_NOTIFY => {
             home(fd, true);
             kernel()
@@ -58,39 +64,40 @@ pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl 
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: the same function.
+    // SAFETY: on 64-bit systems this is the same function as `fcntl`.
     unsafe { fcntl(fd, command, argument) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { fcntl(fd, command, argument) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_ioctl, c"ioctl" as IoctlFn; fd, request, argument) };
     ioctl_by(fd, request, argument, kernel) as c_int
 }
 
-/// [`ioctl`], with the kernel's call as it is made.
+/// Serves [`ioctl`]; `kernel` makes the kernel's call.
 pub(crate) fn ioctl_by(fd: c_int, request: c_ulong, argument: usize, kernel: impl Kernel) -> isize {
     if !is_open() {
         return kernel();
     }
-    // The kernel looks at 32 bits.
+    // The kernel's request is 32 bits wide.
     match c_ulong::from(request as u32) {
         libc::FIONREAD => {
             if let Some(result) = of_carried(fd, request, argument, Queue::Input) {
                 return result;
             }
             tell(|library| library.recall_foreign(fd));
+            // On a UDP socket `FIONREAD` returns the size of the next datagram (udp(7)).
             if let Some(Some(len)) = within(|library| library.next_datagram(fd)) {
                 let result = kernel();
                 if result == 0 {
-                    // SAFETY: the kernel has just written it.
+                    // SAFETY: the kernel has just written the length there.
                     unsafe { (argument as *mut c_int).write_unaligned(len as c_int) };
                 }
                 return result;
@@ -113,7 +120,8 @@ pub(crate) fn ioctl_by(fd: c_int, request: c_ulong, argument: usize, kernel: imp
             }
             result
         }
-        // Properties of the number, or questions that only terminals and interfaces answer.
+        // Close-on-exec is a property of the number, not of the session. The other requests are for
+        // terminals and network interfaces.
         libc::FIOCLEX | libc::FIONCLEX => kernel(),
         request if is_for_others(request) => kernel(),
         _ => {
@@ -123,7 +131,8 @@ pub(crate) fn ioctl_by(fd: c_int, request: c_ulong, argument: usize, kernel: imp
     }
 }
 
-/// Requests to terminals ('T', 0x54) and to network interfaces (0x89) that do not touch a stream.
+/// Returns true for requests to terminals ('T', 0x54) and to network interfaces (0x89) that do not
+/// concern a stream.
 fn is_for_others(request: c_ulong) -> bool {
     const SIOCATMARK: c_ulong = 0x8905;
     const FIOSETOWN: c_ulong = 0x8901;
@@ -134,10 +143,10 @@ fn is_for_others(request: c_ulong) -> bool {
     }
 }
 
-/// The length of a queue of a session that is carried.
+/// Answers the length of a queue of a session with another host.
 fn of_carried(fd: c_int, request: c_ulong, argument: usize, queue: Queue) -> Option<isize> {
     let count = argument as *mut c_int;
-    // SAFETY: the program's arguments; the kernel checks them.
+    // SAFETY: the kernel checks the program's arguments.
     let ask = || unsafe {
         raw::call(libc::SYS_ioctl, [fd as usize, request as usize, argument, 0, 0, 0])
     };
@@ -145,10 +154,10 @@ fn of_carried(fd: c_int, request: c_ulong, argument: usize, queue: Queue) -> Opt
         library.ask_queue(fd, queue, |all| {
             let result = ask();
             if result == 0 && buffers::is_writable(count) {
-                // SAFETY: the kernel has just written it.
+                // SAFETY: the kernel has just written the length there.
                 let kernels = usize::try_from(unsafe { count.read_unaligned() }).unwrap_or(0);
                 let all = c_int::try_from(all(kernels)).unwrap_or(c_int::MAX);
-                // SAFETY: as above.
+                // SAFETY: the kernel has just written the length there.
                 unsafe { count.write_unaligned(all) };
             }
             result
@@ -157,14 +166,14 @@ fn of_carried(fd: c_int, request: c_ulong, argument: usize, queue: Queue) -> Opt
     result.flatten().map(errno::kernel)
 }
 
-/// Adds what the library holds to what the kernel holds.
+/// Adds the bytes that the library holds to the kernel's answer.
 fn queued(result: isize, argument: usize, more: impl FnOnce() -> Option<usize>) -> isize {
     let count = argument as *mut c_int;
     if result == 0
         && buffers::is_writable(count)
         && let Some(more) = more()
     {
-        // SAFETY: the kernel has just written it.
+        // SAFETY: the kernel has just written the length there.
         unsafe { count.write_unaligned(count.read_unaligned().saturating_add(more as c_int)) };
     }
     result

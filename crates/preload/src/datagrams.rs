@@ -1,14 +1,15 @@
-//! Calls on UDP sockets that are not the kernel's alone: addresses, control data, and one datagram
-//! for each call.
+//! Calls on UDP sockets whose datagrams arrive partly at the library: addresses, control data, and
+//! one datagram for each call.
 //!
-//! What comes from the library is answered here as the kernel would; for the rest the kernel is
-//! asked without waiting, with the program's own pointers. Where the datagrams are is the library's
-//! knowledge (`sojourn_library`). udp(7), recvmsg(2), sendmsg(2).
+//! Datagrams from the library are answered here as the kernel would answer them. For the other
+//! datagrams the kernel is asked without waiting, with the program's own pointers. Not here: the
+//! order in which both sources are asked (`sojourn_library`). Read udp(7), recvmsg(2) and
+//! sendmsg(2) first.
 
 use crate::buffers::{self, Access, accessible};
 use crate::errno;
 use crate::flags::RECV_SERVED;
-use crate::gate::{home, is_open, within};
+use crate::guard::{home, is_open, within};
 use crate::library::{Attempt, Call, Datagram, Got, PARTS_MAX, Recv, Told};
 use crate::process::was_cancelled;
 use crate::raw;
@@ -18,20 +19,20 @@ use libc::{cmsghdr, iovec, msghdr};
 use rustix::io::Errno;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// The largest payload, and more.
+/// The size of the longest UDP packet; no payload is longer.
 const PAYLOAD_MAX: usize = 65_535;
-/// `linux/udp.h`.
+/// `UDP_SEGMENT` of linux/udp.h.
 const UDP_SEGMENT: c_int = 103;
-/// Flags of sending calls that need not be the kernel's.
+/// Flags of sending calls that the library serves.
 const SEND_SERVED: c_int =
     libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM | libc::MSG_EOR;
 
-/// Whether calls on `fd` are those of this file.
+/// Returns true if calls on `fd` are served by this file.
 pub(crate) fn is_concerned(fd: c_int) -> bool {
     is_open() && within(|library| library.is_datagram(fd)) == Some(true)
 }
 
-/// A message of nothing but bytes.
+/// Returns a message header with buffers only.
 pub(crate) fn header_of(buffers: &[iovec]) -> msghdr {
     // SAFETY: zeroes are an empty header.
     let mut header: msghdr = unsafe { core::mem::zeroed() };
@@ -40,7 +41,8 @@ pub(crate) fn header_of(buffers: &[iovec]) -> msghdr {
     header
 }
 
-/// The buffers of a message, if the kernel would look at them and the library can.
+/// Returns the buffers of a message; `None` if the kernel would refuse them or they have more parts
+/// than the library takes.
 fn buffers_of(header: &msghdr) -> Option<&[iovec]> {
     let count = header.msg_iovlen;
     if count > IOV_MAX {
@@ -52,8 +54,9 @@ fn buffers_of(header: &msghdr) -> Option<&[iovec]> {
     (all.iter().filter(|one| one.iov_len > 0).count() <= PARTS_MAX).then_some(all)
 }
 
-/// Receives a datagram; `header` is the library's copy of the program's, and is filled in. The
-/// answer of the call; `None`: the session is home, or is to be: ask again where to go.
+/// Receives a datagram. `header` is the library's copy of the program's header, and is filled in.
+/// Returns the result of the call; `None` if the session is home, or goes home now, and the caller
+/// must ask for the route again.
 pub(crate) fn receive(
     fd: c_int,
     call: &Call<'static>,
@@ -69,7 +72,7 @@ pub(crate) fn receive(
             })
         });
         let Some(got) = got else {
-            // When a bad buffer matters the kernel knows.
+            // The kernel decides when a bad buffer matters.
             home(fd, false);
             return None;
         };
@@ -86,22 +89,25 @@ pub(crate) fn receive(
                 }
                 return Some(errno::kernel(got));
             }
-            // The same call again, where a cancelled thread ends.
+            // The call is made again: after a cancellation its session is in the kernel, where the
+            // cancelled thread ends.
             Err(Errno::INTR) if was_cancelled() => return None,
             Err(error) => return Some(errno::count(Err(error))),
         }
     }
 }
 
-/// The kernel's `recvmsg`, which must not wait: bytes, or the negative of an error's number.
+/// Makes the kernel's `recvmsg` without waiting. Returns the number of bytes, or a negative error
+/// number.
 fn ask_kernel(fd: c_int, header: &mut msghdr, flags: c_int) -> isize {
     let flags = flags | libc::MSG_DONTWAIT;
     let arguments = [fd as usize, core::ptr::from_mut(header) as usize, flags as usize, 0, 0, 0];
-    // SAFETY: the header is ours; what it points to is the program's, for the kernel to check.
+    // SAFETY: the header is local to this library; the kernel checks the program's pointers in it.
     unsafe { raw::call(libc::SYS_recvmsg, arguments) }
 }
 
-/// Answers beside the bytes who sent them, how long they were, and how they were cut.
+/// Fills in the sender's address, the flags and the control data. Returns the length that the call
+/// returns.
 fn answer(header: &mut msghdr, datagram: &Datagram, how: Recv, flags: c_int) -> isize {
     let is_cut = datagram.copied < datagram.len;
     header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
@@ -116,30 +122,30 @@ fn answer(header: &mut msghdr, datagram: &Datagram, how: Recv, flags: c_int) -> 
         if accessible(header.msg_name as usize, copied, Access::Write) < copied {
             return errno::count(Err(Errno::FAULT));
         }
-        // SAFETY: writable, as just seen; the name has at least as many bytes.
+        // SAFETY: `copied` bytes are writable, as checked above; the name has at least as many.
         unsafe { core::ptr::copy_nonoverlapping(name.as_ptr(), header.msg_name.cast(), copied) };
         header.msg_namelen = len as libc::socklen_t;
     }
     (if how.whole_len { datagram.len } else { datagram.copied }) as isize
 }
 
-/// The control messages that the program has asked for, as far as there is room for them.
+/// Writes the control messages that the program has asked for, as far as there is room.
 fn answer_control(header: &mut msghdr, room: usize, told: &Told) {
     let start = header.msg_control.cast::<u8>();
     let room = if start.is_null() { 0 } else { room.min(Told::LEN_MAX) };
-    // Where it must not be touched the kernel leaves them out.
+    // The kernel leaves control messages out if their memory is not accessible.
     if room > 0 && accessible(start as usize, room, Access::Write) < room {
         return;
     }
     let written = told.write(room, |at, part| {
-        // SAFETY: within `room` bytes, which are writable, as just seen.
+        // SAFETY: within `room` bytes, which are writable, as checked above.
         unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), start.add(at), part.len()) };
     });
     header.msg_flags |= if written.is_cut { libc::MSG_CTRUNC } else { 0 };
     header.msg_controllen = written.len;
 }
 
-/// An address as C has it, and its length.
+/// Returns an address in C's form, and its length.
 fn name_of(source: &SocketAddr) -> ([u8; size_of::<libc::sockaddr_in6>()], usize) {
     let mut name = [0; size_of::<libc::sockaddr_in6>()];
     name[2..4].copy_from_slice(&source.port().to_be_bytes());
@@ -157,7 +163,8 @@ fn name_of(source: &SocketAddr) -> ([u8; size_of::<libc::sockaddr_in6>()], usize
     }
 }
 
-/// The target of a message. `Err`: one that only the kernel understands, or refuses.
+/// Returns the target of a message; `Err` if only the kernel understands it, or if the kernel
+/// refuses it.
 fn target_of(header: &msghdr) -> Result<Option<SocketAddr>, ()> {
     let len = header.msg_namelen as usize;
     if header.msg_name.is_null() || len == 0 {
@@ -170,7 +177,7 @@ fn target_of(header: &msghdr) -> Result<Option<SocketAddr>, ()> {
         return Err(());
     }
     let mut name = [0u8; size_of::<libc::sockaddr_in6>()];
-    // SAFETY: readable, as just seen; `name` has as many bytes.
+    // SAFETY: `len` bytes are readable, as checked above; `name` has at least as many.
     unsafe { core::ptr::copy_nonoverlapping(header.msg_name.cast(), name.as_mut_ptr(), len) };
     let word = |at: usize| u32::from_ne_bytes([name[at], name[at + 1], name[at + 2], name[at + 3]]);
     let port = u16::from_be_bytes([name[2], name[3]]);
@@ -186,8 +193,8 @@ fn target_of(header: &msghdr) -> Result<Option<SocketAddr>, ()> {
     }
 }
 
-/// What the control message of `UDP_SEGMENT` says, if that is all there is. `Err` as for
-/// [`target_of`].
+/// Returns the value of a `UDP_SEGMENT` control message (udp(7)); `Err` if there is any other
+/// control message, or an invalid one: those are for the kernel.
 fn segment_of(header: &msghdr) -> Result<Option<u16>, ()> {
     const DATA_AT: usize = size_of::<cmsghdr>();
     const LEN: usize = DATA_AT + size_of::<u16>();
@@ -201,7 +208,7 @@ fn segment_of(header: &msghdr) -> Result<Option<u16>, ()> {
     {
         return Err(());
     }
-    // SAFETY: `LEN` bytes are readable, as just seen.
+    // SAFETY: `LEN` bytes are readable, as checked above.
     let (head, size) = unsafe {
         let size = (start + DATA_AT) as *const u16;
         ((start as *const cmsghdr).read_unaligned(), size.read_unaligned())
@@ -211,7 +218,8 @@ fn segment_of(header: &msghdr) -> Result<Option<u16>, ()> {
     if is_it && size > 0 { Ok(Some(size)) } else { Err(()) }
 }
 
-/// Sends a datagram past the kernel: the answer of the call. `None`: it is for the kernel.
+/// Sends a datagram through its session. Returns the result of the call; `None` if the kernel is to
+/// serve it.
 pub(crate) fn send(
     fd: c_int,
     call: &Call<'static>,
@@ -219,7 +227,7 @@ pub(crate) fn send(
     flags: c_int,
 ) -> Option<isize> {
     if flags & libc::MSG_MORE != 0 {
-        // It begins a datagram that later calls go on with.
+        // `MSG_MORE` begins a datagram that later calls continue.
         home(fd, true);
         return None;
     }
@@ -227,6 +235,7 @@ pub(crate) fn send(
         return None;
     }
     let buffers = buffers_of(header)?;
+    // The kernel refuses such a datagram with `EMSGSIZE` (send(2)).
     if vectors::total(buffers)? > PAYLOAD_MAX {
         return None;
     }
@@ -237,8 +246,8 @@ pub(crate) fn send(
     sent?.map(|len| len as isize)
 }
 
-/// What flags of a receiving call ask of a UDP socket that is not the kernel's alone. `None`: the
-/// kernel's alone, as the error queue is.
+/// Translates the flags of a receiving call on a UDP socket whose datagrams arrive partly at the
+/// library. Returns `None` for calls that only the kernel serves, such as reads of the error queue.
 pub(crate) fn recv_flags(flags: c_int) -> Option<Recv> {
     let whole_len = flags & libc::MSG_TRUNC != 0;
     let served = RECV_SERVED | libc::MSG_TRUNC;
@@ -282,7 +291,7 @@ mod tests {
             header.msg_control.cast::<u16>().add(8).write(1200);
         }
         assert_eq!(segment_of(&header), Ok(Some(1200)));
-        // SAFETY: as above.
+        // SAFETY: within `control`.
         unsafe { header.msg_control.cast::<cmsghdr>().write(head(UDP_SEGMENT + 1)) };
         assert_eq!(segment_of(&header), Err(()));
         header.msg_controllen = 0;

@@ -1,10 +1,11 @@
-//! Descriptor numbers: closed, duplicated, made.
+//! Descriptor numbers: closing, duplicating, making.
 //!
-//! The library has descriptors of its own in the same process. To the program they are not open.
+//! The library has descriptors of its own in the same process. For the program they are not open.
+//! Not here: `fcntl` (`control`), sockets (`connections`), files (`reopen`).
 
 use crate::errno;
-use crate::gate::kernel;
-use crate::gate::{is_open, tell, within};
+use crate::guard::kernel;
+use crate::guard::{is_open, tell, within};
 use crate::library::{Library, Origin, numbers};
 use crate::next::next;
 use crate::raw::{self, Kernel};
@@ -18,7 +19,7 @@ type RangeFn = unsafe extern "C-unwind" fn(c_uint, c_uint, c_int) -> c_int;
 type PipeFn = unsafe extern "C-unwind" fn(*mut c_int) -> c_int;
 type Pipe2Fn = unsafe extern "C-unwind" fn(*mut c_int, c_int) -> c_int;
 
-/// Tells of a descriptor just made; passes on what the call answered.
+/// Tells the library about a descriptor that was just made. Returns `fd`.
 #[inline]
 pub(crate) fn opened(fd: c_int, origin: Origin) -> c_int {
     if fd >= 0 {
@@ -27,9 +28,11 @@ pub(crate) fn opened(fd: c_int, origin: Origin) -> c_int {
     fd
 }
 
-/// Makes a call that makes or names numbers, and does not wait in the kernel: no descriptor of ours
-/// is where it could meet it. Without a guard, as a thread that is cancelled in there must find
-/// nothing to clean up.
+/// Makes a call that makes or names numbers and does not wait in the kernel.
+///
+/// During the call, no other thread makes a descriptor of the library's own where the call could
+/// meet it. There is no guard value to drop, because a thread that is cancelled inside the call
+/// must have nothing to clean up.
 #[inline]
 pub(crate) fn numbering(kernel: impl Kernel) -> isize {
     if !is_open() {
@@ -41,14 +44,15 @@ pub(crate) fn numbering(kernel: impl Kernel) -> isize {
     if result < 0 && gives_back() { kernel() } else { result }
 }
 
-/// A call has failed: whether for want of numbers, and the library has given back those that it
-/// had.
+/// Returns true if a call has failed because the process has too many descriptors, and the library
+/// has closed some of its own.
 #[cold]
 fn gives_back() -> bool {
     errno::value() == libc::EMFILE && within(Library::gives_numbers_back) == Some(true)
 }
 
-/// As [`numbering`], of a call that may wait, and takes its number first.
+/// Makes a call as [`numbering`] does, for calls that take their number first and may then wait in
+/// the kernel.
 #[inline]
 pub(crate) fn numbering_first(kernel: impl Kernel) -> isize {
     if !is_open() {
@@ -59,7 +63,7 @@ pub(crate) fn numbering_first(kernel: impl Kernel) -> isize {
     if result < 0 && gives_back() { kernel() } else { result }
 }
 
-/// As [`numbering_first`], of a call that answers with a stream or null.
+/// Makes a call as [`numbering_first`] does, for calls that return a stream or null.
 #[inline]
 pub(crate) fn numbering_stream<T>(kernel: impl Fn() -> *mut T) -> *mut T {
     if !is_open() {
@@ -70,13 +74,13 @@ pub(crate) fn numbering_stream<T>(kernel: impl Fn() -> *mut T) -> *mut T {
     if result.is_null() && gives_back() { kernel() } else { result }
 }
 
-/// Whether `fd` is the library's.
+/// Returns true if `fd` is the library's own.
 #[inline]
 pub(crate) fn is_own(fd: c_int) -> bool {
     is_open() && within(|library| library.is_own(fd)) == Some(true)
 }
 
-/// `EBADF`.
+/// Sets `EBADF` and returns -1.
 pub(crate) fn not_open() -> c_int {
     errno::set(Errno::BADF);
     -1
@@ -84,11 +88,11 @@ pub(crate) fn not_open() -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     close_by(fd, unsafe { kernel!(SYS_close, c"close" as OneFn; fd) }) as c_int
 }
 
-/// [`close`], with the kernel's call as it is made.
+/// Serves [`close`]; `kernel` makes the kernel's call.
 pub(crate) fn close_by(fd: c_int, kernel: impl Kernel) -> isize {
     if is_open()
         && within(|library| {
@@ -107,19 +111,19 @@ pub(crate) fn close_by(fd: c_int, kernel: impl Kernel) -> isize {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { close(fd) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     close_range_by(first, last, flags, |first, last| {
-        // SAFETY: passed on.
+        // SAFETY: closes a part of the range that the program names.
         unsafe { next!(c"close_range" as RangeFn)(first, last, flags) }
     })
 }
 
-/// [`close_range`], with the kernel's call as it is made.
+/// Serves [`close_range`]; `kernel` makes the kernel's call.
 pub(crate) fn close_range_by(
     first: c_uint,
     last: c_uint,
@@ -128,15 +132,15 @@ pub(crate) fn close_range_by(
 ) -> c_int {
     const KNOWN: c_uint = libc::CLOSE_RANGE_UNSHARE | libc::CLOSE_RANGE_CLOEXEC;
     let flags = flags as c_uint;
-    // What the kernel refuses changes nothing.
+    // The kernel refuses these calls (close_range(2)), and nothing changes.
     if !is_open() || first > last || flags & !KNOWN != 0 {
         return kernel(first, last);
     }
     if flags & libc::CLOSE_RANGE_UNSHARE != 0 {
         tell(|library| {
             library.all_home(crate::library::ReasonT::Operation, true);
-            // They would go on with the table as it is, and keep open what the program closes in
-            // its new one.
+            // The library's threads would keep the old descriptor table, and with it the
+            // descriptors that the program closes in its new one.
             library.end_threads();
         });
     }
@@ -149,7 +153,7 @@ pub(crate) fn close_range_by(
     result
 }
 
-/// Calls `range` for the numbers from `first` to `last` that are not the library's.
+/// Calls `range` for the numbers from `first` to `last`, except the library's own.
 fn around_own(first: c_uint, last: c_uint, range: impl Fn(c_uint, c_uint) -> c_int) -> c_int {
     let mut first = first;
     loop {
@@ -169,17 +173,17 @@ fn around_own(first: c_uint, last: c_uint, range: impl Fn(c_uint, c_uint) -> c_i
 unsafe extern "C-unwind" fn closefrom(first: c_int) {
     let first = first.max(0) as c_uint;
     if is_open() && within(|library| library.next_own(first)).flatten().is_some() {
-        // SAFETY: as the C library does it.
+        // SAFETY: closes descriptors, as the C library's `closefrom` does.
         unsafe { close_range(first, c_uint::MAX, 0) };
         return;
     }
     tell(|library| library.closing_range(first, c_uint::MAX));
-    // SAFETY: passed on.
+    // SAFETY: the program's number, or 0 for a negative one, as in the C library.
     unsafe { next!(c"closefrom" as unsafe extern "C-unwind" fn(c_int))(first as c_int) }
     tell(Library::ended);
 }
 
-/// After `new` has become `old`'s duplicate; passes on what the call answered.
+/// Tells the library that `new` is now a duplicate of `old`, unless the call failed. Returns `new`.
 #[inline]
 pub(crate) fn duplicated(old: c_int, new: c_int) -> c_int {
     if new >= 0 {
@@ -190,17 +194,18 @@ pub(crate) fn duplicated(old: c_int, new: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dup(old: c_int) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     dup_by(old, unsafe { kernel!(SYS_dup, c"dup" as OneFn; old) }) as c_int
 }
 
-/// [`dup`], with the kernel's call as it is made.
+/// Serves [`dup`]; `kernel` makes the kernel's call.
 pub(crate) fn dup_by(old: c_int, kernel: impl Kernel) -> isize {
     let new = if is_own(old) { not_open() } else { duplicated(old, numbering(kernel) as c_int) };
     new as isize
 }
 
-/// Something else is put on `new`, if the kernel agrees: only then may the session there end.
+/// Replaces `new` by a duplicate of `old`. The session at `new` ends only if `old` is open:
+/// otherwise the kernel refuses the call.
 pub(crate) fn replace(old: c_int, new: c_int, kernel: impl Kernel) -> isize {
     if !is_open() {
         return kernel();
@@ -221,24 +226,24 @@ pub(crate) fn replace(old: c_int, new: c_int, kernel: impl Kernel) -> isize {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     replace(old, new, unsafe { kernel!(SYS_dup2, c"dup2" as TwoFn; old, new) }) as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __dup2(old: c_int, new: c_int) -> c_int {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { dup2(old, new) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_dup3, c"dup3" as ThreeFn; old, new, flags) };
     dup3_by(old, new, flags, kernel) as c_int
 }
 
-/// [`dup3`], with the kernel's call as it is made.
+/// Serves [`dup3`]; `kernel` makes the kernel's call.
 pub(crate) fn dup3_by(old: c_int, new: c_int, flags: c_int, kernel: impl Kernel) -> isize {
     if flags & !libc::O_CLOEXEC != 0 {
         return kernel();
@@ -248,27 +253,27 @@ pub(crate) fn dup3_by(old: c_int, new: c_int, flags: c_int, kernel: impl Kernel)
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pipe(ends: *mut c_int) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     pipe_by(ends, unsafe { kernel!(SYS_pipe, c"pipe" as PipeFn; ends) }) as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __pipe(ends: *mut c_int) -> c_int {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { pipe(ends) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pipe2(ends: *mut c_int, flags: c_int) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     pipe_by(ends, unsafe { kernel!(SYS_pipe2, c"pipe2" as Pipe2Fn; ends, flags) }) as c_int
 }
 
-/// [`pipe`] and [`pipe2`], with the kernel's call as it is made.
+/// Serves [`pipe`] and [`pipe2`]; `kernel` makes the kernel's call.
 pub(crate) fn pipe_by(ends: *const c_int, kernel: impl Kernel) -> isize {
     let result = numbering(kernel);
     if result == 0 {
-        // SAFETY: the kernel has just written both.
+        // SAFETY: the kernel has just written both numbers.
         let [reader, writer] = unsafe { ends.cast::<[c_int; 2]>().read_unaligned() };
         opened(reader, Origin::Fresh);
         opened(writer, Origin::Fresh);

@@ -1,4 +1,4 @@
-//! `errno`, and results in the C manner.
+//! `errno` of the calling thread, and results in the C manner.
 
 use rustix::io::Errno;
 
@@ -15,11 +15,11 @@ pub(crate) fn set_raw(error: i32) {
 
 #[inline]
 pub(crate) fn value() -> i32 {
-    // SAFETY: as above.
+    // SAFETY: the address is this thread's `errno`.
     unsafe { *libc::__errno_location() }
 }
 
-/// A count of bytes or the like, or -1 and `errno`.
+/// Returns the count, or sets `errno` and returns -1.
 #[inline]
 pub(crate) fn count(result: Result<usize, Errno>) -> isize {
     match result {
@@ -31,7 +31,8 @@ pub(crate) fn count(result: Result<usize, Errno>) -> isize {
     }
 }
 
-/// The kernel's way of answering as C's.
+/// Translates a result of the kernel into C's: -4095 to -1 are negated error numbers (syscall(2)),
+/// which become -1 and `errno`.
 #[inline]
 pub(crate) fn kernel(result: isize) -> isize {
     if (-4095..0).contains(&result) {

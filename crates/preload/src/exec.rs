@@ -1,26 +1,139 @@
-//! New programs: what stays open over `exec` goes home first. And the program's end, at which
-//! everything does.
+//! `exec` and the end of the process: sessions whose descriptors outlive the program go home first.
 //!
-//! In a child of `vfork` nothing is left to do: its parent did it.
+//! At `exec`, descriptors without `FD_CLOEXEC` stay open, so their sessions move into the kernel.
+//! At the process's end every session does. A child of vfork(2) has nothing left to do: its parent
+//! moved the sessions before the `vfork`. Not here: the new program's environment (`follow`) and
+//! its loader (`loaded`).
 
-use crate::gate::tell;
+use crate::follow;
+use crate::guard::tell;
 use crate::library::ReasonT;
+use crate::loaded;
 use crate::next::next;
-use crate::trampoline::{Entry, asks_first};
+use crate::trampoline::{Interposer, asks_first};
+use crate::variables::{List, Text as Path};
 use core::ffi::{c_int, c_void};
 
-unsafe extern "C" fn before_exec(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_exec(entry: &Interposer, _: &[usize; 6]) -> usize {
     tell(|library| library.before_exec());
     entry.next()
 }
 
 asks_first!(before_exec;
-    execl = 0, execle = 0, execlp = 0, execv = 0, execve = 0, execveat = 0, execvp = 0, execvpe = 0, fexecve = 0,
-    posix_spawn = 0, posix_spawnp = 0, system = 0, wordexp = 0,
+    execl = 0, execle = 0, execlp = 0, execveat = 0, fexecve = 0, system = 0, wordexp = 0,
 );
 
-/// `exit` calls the C library's own `_exit`, so destructors see that end, and these functions the
-/// others. Whoever is killed sees none.
+type ExecFn = unsafe extern "C-unwind" fn(Path, List, List) -> c_int;
+type SpawnFn = unsafe extern "C-unwind" fn(
+    *mut libc::pid_t,
+    Path,
+    *const c_void,
+    *const c_void,
+    List,
+    List,
+) -> c_int;
+
+unsafe extern "C" {
+    static environ: List;
+}
+
+/// Returns the program's environment as it is now.
+fn environment() -> List {
+    // SAFETY: the C library's variable. A program that changes it from another thread meanwhile
+    // races with every `exec`, also without this library.
+    unsafe { environ }
+}
+
+/// Starts `path` by `run`: with the environment that the setting `follow` asks for, or by the
+/// loader.
+#[inline]
+fn start<R>(path: Path, variables: List, run: impl FnOnce(Path, List) -> R) -> R {
+    follow::with(path, variables, |variables| loaded::start(path, variables, run))
+}
+
+/// Starts a program by `run` as [`start`] does, for a name that is searched for in `PATH`.
+#[inline]
+fn start_found<R>(name: Path, variables: List, run: impl FnOnce(Path, List) -> R) -> R {
+    follow::with(name, variables, |variables| loaded::start_found(name, variables, run))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn execve(path: Path, words: List, variables: List) -> c_int {
+    tell(|library| library.before_exec());
+    start(path, variables, |path, variables| {
+        // SAFETY: the program's own arguments, or a path and a list made by `follow` and `loaded`.
+        unsafe { next!(c"execve" as ExecFn)(path, words, variables) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn execv(path: Path, words: List) -> c_int {
+    tell(|library| library.before_exec());
+    start(path, environment(), |path, variables| {
+        // SAFETY: the program's own arguments, or a path and a list made by `follow` and `loaded`.
+        // `execve` with the current environment does what `execv` does.
+        unsafe { next!(c"execve" as ExecFn)(path, words, variables) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn execvp(name: Path, words: List) -> c_int {
+    tell(|library| library.before_exec());
+    start_found(name, environment(), |name, variables| {
+        // SAFETY: the program's own arguments, or a name and a list made by `follow` and `loaded`.
+        // `execvpe` with the current environment does what `execvp` does.
+        unsafe { next!(c"execvpe" as ExecFn)(name, words, variables) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn execvpe(name: Path, words: List, variables: List) -> c_int {
+    tell(|library| library.before_exec());
+    start_found(name, variables, |name, variables| {
+        // SAFETY: the program's own arguments, or a name and a list made by `follow` and `loaded`.
+        unsafe { next!(c"execvpe" as ExecFn)(name, words, variables) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn posix_spawn(
+    pid: *mut libc::pid_t,
+    path: Path,
+    actions: *const c_void,
+    attributes: *const c_void,
+    words: List,
+    variables: List,
+) -> c_int {
+    tell(|library| library.before_exec());
+    start(path, variables, |path, variables| {
+        // SAFETY: the program's own arguments, or a path and a list made by `follow` and `loaded`.
+        unsafe {
+            next!(c"posix_spawn" as SpawnFn)(pid, path, actions, attributes, words, variables)
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn posix_spawnp(
+    pid: *mut libc::pid_t,
+    name: Path,
+    actions: *const c_void,
+    attributes: *const c_void,
+    words: List,
+    variables: List,
+) -> c_int {
+    tell(|library| library.before_exec());
+    start_found(name, variables, |name, variables| {
+        // SAFETY: the program's own arguments, or a name and a list made by `follow` and `loaded`.
+        unsafe {
+            next!(c"posix_spawnp" as SpawnFn)(pid, name, actions, attributes, words, variables)
+        }
+    })
+}
+
+/// Runs [`end`] as a destructor. exit(3) calls the C library's internal `_exit`, which the
+/// functions below do not replace, so a destructor covers that way out and `_exit` and `_Exit`
+/// cover the others. A process that is killed runs neither.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
@@ -29,19 +142,20 @@ extern "C" fn end() {
     ends();
 }
 
-/// The process is about to end.
+/// Tells the library that the process is about to end.
 pub(crate) fn ends() {
     tell(|library| library.before_exit());
 }
 
-unsafe extern "C" fn before_end(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_end(entry: &Interposer, _: &[usize; 6]) -> usize {
     end();
     entry.next()
 }
 
 asks_first!(before_end; _exit = 0, _Exit = 0);
 
-/// Notes down that a new program will get `fd`: it goes home now and stays.
+/// Notes that a new program will get `fd`: the session goes home now and stays in the kernel,
+/// because the C library duplicates the descriptor inside the child, unseen.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn posix_spawn_file_actions_adddup2(
     actions: *mut c_void,
@@ -50,6 +164,6 @@ unsafe extern "C-unwind" fn posix_spawn_file_actions_adddup2(
 ) -> c_int {
     tell(|library| library.go_home(fd, ReasonT::Exec, true));
     type AddFn = unsafe extern "C-unwind" fn(*mut c_void, c_int, c_int) -> c_int;
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     unsafe { next!(c"posix_spawn_file_actions_adddup2" as AddFn)(actions, fd, new) }
 }

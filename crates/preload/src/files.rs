@@ -1,13 +1,14 @@
-//! Bytes from descriptor to descriptor: `sendfile`, `splice` and relatives.
+//! Copying from descriptor to descriptor: `sendfile`, `splice` and relatives.
 //!
-//! A session can take a file's bytes; everything else is for the kernel, with the sessions at home.
+//! A session can send a file's bytes. All other calls are for the kernel, with the sessions at
+//! home.
 
 use crate::buffers;
 use crate::errno;
-use crate::gate::home;
-use crate::gate::kernel;
-use crate::gate::within;
-use crate::library::{Call, Path};
+use crate::guard::home;
+use crate::guard::kernel;
+use crate::guard::within;
+use crate::library::{Call, Route};
 use crate::raw::Kernel;
 use crate::transfer::{counted, way_in, way_out};
 use crate::vectors::TRANSFER_MAX;
@@ -29,13 +30,13 @@ unsafe extern "C-unwind" fn sendfile(
     offset: *mut off64_t,
     count: usize,
 ) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel =
         unsafe { kernel!(SYS_sendfile, c"sendfile" as SendFileFn; out, file, offset, count) };
     sendfile_by(out, file, offset, count, kernel)
 }
 
-/// [`sendfile`], with the kernel's call as it is made.
+/// Serves [`sendfile`]; `kernel` makes the kernel's call.
 pub(crate) fn sendfile_by(
     out: c_int,
     file: c_int,
@@ -43,20 +44,20 @@ pub(crate) fn sendfile_by(
     count: usize,
     kernel: impl Kernel,
 ) -> isize {
-    // What is sent from must be a file; if it is a session, the kernel has the last word.
-    if let Path::Session(_) = way_in(file) {
+    // The source must be a file. If it is a session, the kernel decides (sendfile(2)).
+    if let Route::Session(_) = way_in(file) {
         home(file, true);
     }
     loop {
         match way_out(out) {
-            Path::Plain => return kernel(),
-            Path::Kernel(usage) => return counted(usage, kernel),
-            Path::Session(call) if call.is_datagram() => return kernel(),
-            Path::Session(call) => {
+            Route::Plain => return kernel(),
+            Route::Kernel(usage) => return counted(usage, kernel),
+            Route::Session(call) if call.is_datagram() => return kernel(),
+            Route::Session(call) => {
                 if file < 0 || (!offset.is_null() && !buffers::is_writable(offset)) {
                     return kernel();
                 }
-                // SAFETY: null, or writable as just seen.
+                // SAFETY: null, or writable, as checked above, and so readable.
                 let start = (!offset.is_null()).then(|| unsafe { offset.read_unaligned() });
                 if start.is_some_and(|start| start < 0) {
                     return kernel();
@@ -65,7 +66,7 @@ pub(crate) fn sendfile_by(
                     send_file_on(&call, file, start, count.min(TRANSFER_MAX))
                 {
                     if let (Some(end), false) = (end, offset.is_null()) {
-                        // SAFETY: writable, as just seen.
+                        // SAFETY: writable, as checked above.
                         unsafe { offset.write_unaligned(end) };
                     }
                     return errno::count(result);
@@ -86,7 +87,7 @@ fn send_file_on(
 ) -> Option<Sent> {
     let mut at = start.map(|start| start as u64);
     let result = within(|_| {
-        // SAFETY: not negative; whether it is open the kernel will say.
+        // SAFETY: the number is not negative; the kernel finds out if it is open.
         let file = unsafe { BorrowedFd::borrow_raw(file) };
         call.send_file(file, at.as_mut(), count)
     })??;
@@ -100,17 +101,17 @@ unsafe extern "C-unwind" fn sendfile64(
     offset: *mut off64_t,
     count: usize,
 ) -> isize {
-    // SAFETY: the same function.
+    // SAFETY: on 64-bit systems this is the same function as `sendfile`.
     unsafe { sendfile(out, file, offset, count) }
 }
 
-/// Calls on a descriptor that is in the kernel from now on.
+/// Serves a call on a descriptor that stays in the kernel from now on.
 pub(crate) fn home_by(fd: c_int, kernel: impl Kernel) -> isize {
     home(fd, true);
     kernel()
 }
 
-/// The same of two.
+/// Serves a call on two descriptors that stay in the kernel from now on.
 pub(crate) fn both_home_by(from: c_int, to: c_int, kernel: impl Kernel) -> isize {
     home(from, true);
     home_by(to, kernel)
@@ -125,7 +126,7 @@ unsafe extern "C-unwind" fn splice(
     len: usize,
     flags: c_uint,
 ) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe {
         kernel!(SYS_splice, c"splice" as SpliceFn; from, from_offset, to, to_offset, len, flags)
     };
@@ -134,7 +135,7 @@ unsafe extern "C-unwind" fn splice(
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn tee(from: c_int, to: c_int, len: usize, flags: c_uint) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     both_home_by(from, to, unsafe { kernel!(SYS_tee, c"tee" as TeeFn; from, to, len, flags) })
 }
 
@@ -145,6 +146,6 @@ unsafe extern "C-unwind" fn vmsplice(
     count: usize,
     flags: c_uint,
 ) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     home_by(fd, unsafe { kernel!(SYS_vmsplice, c"vmsplice" as VmSpliceFn; fd, at, count, flags) })
 }

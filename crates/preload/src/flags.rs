@@ -1,4 +1,4 @@
-//! Flags of socket calls that sessions serve; a call with others goes to the kernel.
+//! Flags of socket calls that sessions serve. The kernel serves calls with any other flag.
 
 use core::ffi::c_int;
 

@@ -1,16 +1,17 @@
-//! Whether a thread runs a handler of the program's.
+//! Knows if a thread is running a signal handler of the program's.
 //!
-//! Not here: which handler runs when (`signals`).
+//! Not here: the decision which handler runs when (`signals`).
 
 use crate::tls::Thread;
 use core::arch::asm;
 use core::sync::atomic::Ordering;
 
-/// How deep a handler's calls may go (bytes). What is further down is another stack.
+/// The most stack that a handler and its calls use, in bytes. A stack pointer further down is on
+/// another stack.
 const DEEPEST: usize = 8 << 20;
 
-/// Runs a handler. One that jumps out of here leaves behind that it runs, which `in_handler` finds
-/// out.
+/// Runs a handler, and counts it. A handler that leaves with longjmp(3) stays counted; `in_handler`
+/// notices that.
 #[inline(always)]
 pub(crate) fn run(thread: &Thread, handler: impl FnOnce()) {
     let here = stack_pointer();
@@ -24,9 +25,11 @@ pub(crate) fn run(thread: &Thread, handler: impl FnOnce()) {
     thread.handlers.store(before, Ordering::Relaxed);
 }
 
-/// Whether this thread may be in a handler of the program's. It is not if none has begun that has
-/// not ended, nor if the stack has shrunk to before it began, or is another, which then was jumped
-/// to.
+/// Returns true if this thread may be in a handler of the program's.
+///
+/// The thread is in none if no handler is counted. A handler is also over if the stack has shrunk
+/// above the place where the handler began, or if the thread is on another stack, to which the
+/// handler has jumped.
 pub(crate) fn in_handler(thread: &Thread) -> bool {
     if thread.handlers.load(Ordering::Relaxed) == 0 {
         return false;

@@ -1,17 +1,18 @@
-//! The library's memory: its own, never the program's `malloc`.
+//! The library's memory allocator, which never uses the program's `malloc`.
 //!
-//! A call that POSIX allows in a signal handler may come while its thread is inside `malloc`, with
-//! the heap half changed and its lock held. So every allocation of this shared object is served
-//! here. Not here: memory that is shared with other processes.
+//! A call that POSIX allows in a signal handler (signal-safety(7)) may arrive while its thread is
+//! inside `malloc`, with the heap half changed and its lock held. So this allocator serves every
+//! allocation of this shared object. Not here: memory that is shared with other processes.
 //!
 //! # Theory of operation
-//! Small blocks come from chunks and go back to one list for each size; large ones are mappings of
-//! their own. There is no lock: what is interrupted, or was under way in another thread at a
-//! `fork`, hinders nobody, and costs at most the block it was about. A list's head is the index of
-//! its first block and a count that changes with every step, so that a head that has been taken and
-//! put back meanwhile is not mistaken for the old one. Links lie beside the blocks, not in them.
-//! Chunks are never given back; the first is part of this object's zeroed data, so that nothing is
-//! mapped for little.
+//! Small blocks are cut from chunks, and freed into one list for each size. Large blocks are
+//! mappings of their own. There is no lock: an operation that is interrupted, or that was under way
+//! in another thread at a `fork`, blocks no other thread, and loses at most its own block.
+//!
+//! The head of a list holds the index of the first block and a count that changes with every
+//! operation. So a head that was taken and put back meanwhile is not mistaken for the old one (the
+//! ABA problem). Links lie beside the blocks, not in them. Chunks are never returned to the kernel.
+//! The first chunk is part of this object's zeroed data, so that little use maps nothing.
 
 use crate::raw;
 use core::alloc::{GlobalAlloc, Layout};
@@ -19,30 +20,30 @@ use core::cell::UnsafeCell;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// Blocks are multiples of this (bytes).
+/// Bytes that every block's size is a multiple of.
 const UNIT: usize = 64;
-/// Units of a chunk, of which the links take a sixteenth beside.
+/// Units of a chunk. The links take a sixteenth of that in addition.
 const UNITS: usize = 4096;
 const CHUNKS: usize = 4096;
-/// The largest block of a chunk (units); what is larger is a mapping.
+/// Units of the largest block in a chunk; larger blocks are mappings.
 const LARGEST: usize = 512;
-/// Sizes of blocks: 1, 2, 3, 4, 6, 8, 12 and so on units.
+/// Size classes: 1, 2, 3, 4, 6, 8, 12 units and so on.
 const CLASSES: usize = 18;
-/// The strictest alignment (bytes).
+/// The strictest alignment that is served, in bytes.
 const PAGE: usize = 4096;
 
 #[repr(C, align(4096))]
 struct Chunk {
     blocks: UnsafeCell<[[u8; UNIT]; UNITS]>,
-    /// What follows a free block in its list, index + 1; 0: nothing.
+    /// The next block in the list of each free block: index + 1, or 0 at the end of the list.
     links: [AtomicU32; UNITS],
-    /// Units that have been given out once.
+    /// Units that have been cut so far.
     used: AtomicU32,
-    /// This chunk's place among the chunks.
+    /// The index of this chunk in the table of chunks.
     number: AtomicU32,
 }
 
-// SAFETY: whoever was given a block is the only one to touch it; all else is atomic.
+// SAFETY: only the owner of a block touches the block; all other fields are atomic.
 unsafe impl Sync for Chunk {}
 
 static FIRST: Chunk = Chunk {
@@ -52,17 +53,18 @@ static FIRST: Chunk = Chunk {
     number: AtomicU32::new(0),
 };
 
-/// Chunks but the first, in place 1 and on.
+/// All chunks except the first, from index 1 on.
 static CHUNK_TABLE: [AtomicPtr<Chunk>; CHUNKS] = [const { AtomicPtr::new(null_mut()) }; CHUNKS];
-/// Where the last chunk is in the table.
+/// The highest index in the table that has a chunk.
 static LAST: AtomicU32 = AtomicU32::new(0);
-/// For each size: the index + 1 of the first free block in the low half, a count in the high half.
+/// For each size class: the index + 1 of the first free block in the low half, a count in the high
+/// half.
 static FREE: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 
-/// What `#[global_allocator]` names.
+/// The allocator that `#[global_allocator]` names.
 pub(crate) struct Heap;
 
-/// The class for so many units, and its units.
+/// Returns the smallest size class for blocks of `units`, and the units of its blocks.
 fn class_of(units: usize) -> (usize, usize) {
     let mut class = 0;
     loop {
@@ -74,7 +76,7 @@ fn class_of(units: usize) -> (usize, usize) {
     }
 }
 
-/// 1, 2, 3, 4, 6, 8, 12, 16, ...
+/// Returns the units of a class's blocks: 1, 2, 3, 4, 6, 8, 12, 16, ...
 const fn units_of(class: usize) -> usize {
     match class {
         0 => 1,
@@ -83,11 +85,11 @@ const fn units_of(class: usize) -> usize {
     }
 }
 
-/// Class and units for a small block; `None`: a mapping.
+/// Returns the class of a small block and its units; `None` if the block is a mapping.
 fn small(layout: &Layout) -> Option<(usize, usize)> {
     let bytes = match layout.align() {
         align if align <= UNIT => layout.size(),
-        // A power of two is as aligned as it is long, up to a page.
+        // A block whose size is a power of two is aligned to its size, up to a page.
         align => layout.size().max(align).checked_next_power_of_two()?,
     };
     let units = bytes.div_ceil(UNIT).max(1);
@@ -100,7 +102,7 @@ impl Chunk {
             return Some(&FIRST);
         }
         let chunk = CHUNK_TABLE.get(number)?.load(Ordering::Acquire);
-        // SAFETY: null, or a chunk that is never given back. SYNC: acquire; pairs with the exchange
+        // SAFETY: null, or a chunk, which is never returned. SYNC: acquire; pairs with the exchange
         // in `next`.
         unsafe { chunk.as_ref() }
     }
@@ -109,9 +111,9 @@ impl Chunk {
         self.blocks.get().cast::<u8>().wrapping_add(unit * UNIT)
     }
 
-    /// A block that nobody has had.
+    /// Cuts a block that has not been used before; `None` if the chunk is full.
     fn carve(&self, units: usize) -> Option<*mut u8> {
-        // Chunks begin on a page, so blocks of a power of two lie as they should.
+        // Chunks begin on a page, so an aligned offset gives an aligned block.
         let align = if units.is_power_of_two() { units.min(PAGE / UNIT) } else { 1 };
         let begin = |used: u32| (used as usize).next_multiple_of(align);
         let take = |used: u32| {
@@ -122,12 +124,12 @@ impl Chunk {
         Some(self.block(begin(before)))
     }
 
-    /// Makes the chunk after `number`, unless somebody else does.
+    /// Makes the chunk after `number`, unless another thread does so first. Returns its index.
     fn next(number: usize) -> Option<usize> {
         let place = CHUNK_TABLE.get(number + 1)?;
         if place.load(Ordering::Acquire).is_null() {
             let made = map(size_of::<Self>())?.cast::<Self>();
-            // SAFETY: fresh memory of a chunk's size, and zeroes are a chunk.
+            // SAFETY: new memory of a chunk's size; zeroes are a valid chunk.
             unsafe { (*made.as_ptr()).number.store(number as u32 + 1, Ordering::Relaxed) };
             // SYNC: release; pairs with the load in `at`.
             let swap = place.compare_exchange(
@@ -144,7 +146,7 @@ impl Chunk {
         Some(number + 1)
     }
 
-    /// The chunk that has a block, and which unit of it the block begins at.
+    /// Returns the chunk that contains a block, and the unit at which the block begins.
     fn of(block: *mut u8) -> Option<(&'static Self, usize)> {
         let within = |chunk: &'static Self| {
             let offset = (block as usize).wrapping_sub(chunk.block(0) as usize);
@@ -155,7 +157,7 @@ impl Chunk {
     }
 }
 
-/// The first free block of a class.
+/// Takes the first free block of a class.
 fn take(class: usize) -> Option<*mut u8> {
     let head = FREE.get(class)?;
     let mut now = head.load(Ordering::Acquire);
@@ -164,8 +166,8 @@ fn take(class: usize) -> Option<*mut u8> {
         let chunk = Chunk::at(index / UNITS)?;
         let next = chunk.links.get(index % UNITS)?.load(Ordering::Relaxed);
         let new = counted(now, next);
-        // SYNC: acquire; pairs with the release in `give`: what the last owner did to the block is
-        // over.
+        // SYNC: acquire; pairs with the release in `give`: the last owner's accesses to the block
+        // are over.
         match head.compare_exchange_weak(now, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return Some(chunk.block(index % UNITS)),
             Err(other) => now = other,
@@ -173,7 +175,7 @@ fn take(class: usize) -> Option<*mut u8> {
     }
 }
 
-/// Puts a block back.
+/// Puts a block into the list of its class.
 fn give(class: usize, block: *mut u8) {
     let (Some(head), Some((chunk, unit))) = (FREE.get(class), Chunk::of(block)) else { return };
     let index = (chunk.number.load(Ordering::Relaxed) as usize * UNITS + unit + 1) as u32;
@@ -191,12 +193,12 @@ fn give(class: usize, block: *mut u8) {
     }
 }
 
-/// A head after one more step.
+/// Returns the next value of a head: a new first block, and the count plus 1.
 fn counted(now: u64, index: u32) -> u64 {
     ((now >> 32).wrapping_add(1) << 32) | u64::from(index)
 }
 
-/// A block that nobody has had. Of zeroes.
+/// Cuts a block of zeroes that has not been used before, from a new chunk if need be.
 fn fresh(units: usize) -> Option<*mut u8> {
     let mut number = LAST.load(Ordering::Acquire) as usize;
     loop {
@@ -207,23 +209,23 @@ fn fresh(units: usize) -> Option<*mut u8> {
     }
 }
 
-/// A private mapping of zeroes.
+/// Maps private memory of zeroes.
 pub(crate) fn map(len: usize) -> Option<NonNull<u8>> {
     let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
-    // SAFETY: memory that nobody has.
+    // SAFETY: the kernel chooses an address that is not in use.
     let at = unsafe { raw::call(libc::SYS_mmap, [0, len, access, flags, usize::MAX, 0]) };
     if (-4095..=0).contains(&at) { None } else { NonNull::new(at as *mut u8) }
 }
 
-/// Gives a mapping back.
+/// Returns a mapping to the kernel.
 pub(crate) fn unmap(at: *mut u8, len: usize) {
-    // SAFETY: the caller's own mapping, which nobody uses any more.
+    // SAFETY: the caller's own mapping, which is no longer in use.
     unsafe { raw::call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
 }
 
-// SAFETY: blocks are as long and as aligned as asked for, and nobody else's until they are given
-// back.
+// SAFETY: blocks have the requested size and alignment, and belong to the caller alone until they
+// are freed.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match small(&layout) {
@@ -242,7 +244,7 @@ unsafe impl GlobalAlloc for Heap {
             unsafe { block.write_bytes(0, layout.size()) };
             return block;
         }
-        // SAFETY: passed on; a mapping is of zeroes.
+        // SAFETY: the caller's layout; a mapping consists of zeroes.
         unsafe { self.alloc(layout) }
     }
 
@@ -254,20 +256,22 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller promises that this is a size and alignment.
+        // SAFETY: the caller promises a valid size and alignment.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         let (before, after) = (small(&layout), small(&new));
+        // The new size has the same class: the block already has room for it.
         if before.is_some() && before == after {
             return block;
         }
         if before.is_none() && after.is_none() && layout.align() <= PAGE {
             let may_move = libc::MREMAP_MAYMOVE as usize;
             let arguments = [block as usize, layout.size(), size, may_move, 0, 0];
-            // SAFETY: a mapping of ours, of that size.
+            // SAFETY: a mapping of this allocator, of that size.
             let at = unsafe { raw::call(libc::SYS_mremap, arguments) };
             return if (-4095..=0).contains(&at) { null_mut() } else { at as *mut u8 };
         }
-        // SAFETY: the new block is nobody else's, and as long as the least of both.
+        // SAFETY: the new block belongs to this call alone, and has at least the smaller of both
+        // sizes.
         unsafe {
             let other = self.alloc(new);
             if !other.is_null() {

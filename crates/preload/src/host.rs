@@ -1,14 +1,17 @@
-//! What the library asks of its shell.
+//! The implementation of `Host`: the services that the protocol library needs from its shell.
+//!
+//! This file mostly forwards to the modules that do the work. The trait `Host` in `sojourn-library`
+//! says when the library calls each function, and why.
 
 use crate::library::{EpollEvent, Host, Interrupt, PollFd, library};
-use crate::{handlers, late, notice, pause, process, raw, rings, stack, stdio, tls};
+use crate::{deferred, handlers, notice, pause, process, raw, rings, stack, stdio, tls};
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::time::Duration;
 use libc::timespec;
 use rustix::io::Errno;
 use sojourn_session::ReasonT;
 
-/// The shell of this process.
+/// Implements `Host` for this process.
 #[derive(Debug)]
 pub(crate) struct Shell;
 
@@ -22,7 +25,7 @@ impl Host for Shell {
         thread.waiting.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         if thread.put_off.load(Ordering::Relaxed) != 0 {
-            late::release(thread);
+            deferred::release(thread);
         }
     }
 
@@ -82,6 +85,8 @@ impl Host for Shell {
         let wait = |number, limit| {
             sleep(number, [epfd as usize, at, events.len(), limit, address(&mask), 8], mask)
         };
+        // epoll_pwait(2) takes whole milliseconds. Only a time limit between "none" and "at once"
+        // needs the nanoseconds of epoll_pwait2(2), which is newer.
         let whole = match timeout {
             None => Some(-1),
             Some(Duration::ZERO) => Some(0),
@@ -92,7 +97,9 @@ impl Host for Shell {
         }
         let limit = timeout.map(to_timespec);
         match wait(libc::SYS_epoll_pwait2, address(&limit)) {
-            // Before Linux 5.11, or forbidden by somebody who does not know it.
+            // The kernel is older than 5.11, or a seccomp filter that predates the call refuses it
+            // (some filters answer `EPERM` to unknown calls). epoll_pwait(2) does the same with
+            // milliseconds.
             Err(Errno::NOSYS | Errno::PERM) => {
                 wait(libc::SYS_epoll_pwait, to_milliseconds(timeout) as usize)
             }
@@ -120,12 +127,13 @@ impl Host for Shell {
     }
 
     fn close(&self, fd: i32) {
-        // SAFETY: a descriptor of the library's, which knows what it does.
+        // SAFETY: the library owns this descriptor, and closes it only when nothing uses it any
+        // more.
         unsafe { raw::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
     }
 }
 
-/// Where the kernel finds a value, or null.
+/// Returns the address of the value, for the kernel; 0 (null) for `None`.
 fn address<T>(value: &Option<T>) -> usize {
     value.as_ref().map_or(0, |value| core::ptr::from_ref(value) as usize)
 }
@@ -135,15 +143,20 @@ fn to_timespec(span: Duration) -> timespec {
     timespec { tv_sec: seconds, tv_nsec: i64::from(span.subsec_nanos()) }
 }
 
-/// Rounded up, so that nobody wakes too early.
+/// Returns the time in milliseconds, rounded up, so that no wait ends before its time; -1 for
+/// `None`.
 fn to_milliseconds(span: Option<Duration>) -> i32 {
     let span = span.map(|span| span.as_nanos().div_ceil(1_000_000));
     span.map_or(-1, |span| i32::try_from(span).unwrap_or(i32::MAX))
 }
 
-/// With a mask, only the kernel knows what may end the call.
+/// Makes a system call that may sleep, and counts the thread as waiting for signal handlers
+/// meanwhile.
+///
+/// With a signal mask the call is made directly: only the kernel knows which signals the mask lets
+/// end the call.
 fn sleep(number: i64, arguments: [usize; 6], mask: Option<u64>) -> Result<usize, Errno> {
-    // SAFETY: the caller's arrays and values, which live until the call is over.
+    // SAFETY: the arrays and values are the caller's, and live until the call returns.
     let result = unsafe {
         match mask {
             Some(_) => raw::call(number, arguments),

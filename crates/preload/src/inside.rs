@@ -1,27 +1,28 @@
-//! The C library's functions as this library itself uses them, through the language's own library
-//! above all.
+//! The C library's functions that this library itself calls, mostly through Rust's standard
+//! library.
 //!
-//! A program, and other preloaded libraries, may have functions of these names, which are none of
-//! our business: a shell has `getenv`, a clock that is turned back `clock_gettime`. So each name is
-//! defined here, hidden: only calls made from within this shared object come here. They make the
-//! system call, or go to the C library's function, looked up when it is first needed. Nothing of it
-//! is bound at start, and nothing binds this library to the version of the C library that it was
-//! built with.
+//! A program, or another preloaded library, may define functions of these names for its own
+//! purposes: a shell has `getenv`, a library that turns the clock back has `clock_gettime`. So each
+//! name is defined here as a hidden symbol: only calls from within this shared object arrive here.
+//! The functions make the system call, or call the C library's function, which is looked up when it
+//! is first needed. So nothing is bound at start, and this library is not tied to the version of
+//! the C library that it was built with.
 //!
-//! Not here: names that the library gives to programs (`read`, `close`), which know calls from
-//! inside; `threads`.
+//! Not here: names that this library exports to programs (`read`, `close`), whose functions
+//! recognize calls from inside; `pthread_create` (`threads`).
 
-use crate::trampoline::Entry;
+use crate::trampoline::Interposer;
 use crate::{errno, objects, raw};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::{stat64, timespec};
 
-/// The C library's own signals, 32 and 33: it waits for every thread to have had the second when
-/// the program changes its user or group, so none may block it.
+/// The C library's own signals, 32 and 33. When the program changes its user or group, the C
+/// library sends signal 33 to every thread and waits until each has handled it, so no thread may
+/// block it.
 pub(crate) const INTERNAL: u64 = 3 << 31;
 
-/// Defines hidden names for functions here.
+/// Defines hidden symbols for functions of this crate.
 macro_rules! hidden {
     ($($name:ident = $function:path),+ $(,)?) => {$(
         core::arch::global_asm!(
@@ -35,13 +36,13 @@ macro_rules! hidden {
 }
 pub(crate) use hidden;
 
-/// Defines hidden names for the C library's functions of the same name, whatever their arguments.
+/// Defines hidden symbols for the C library's functions of the same names, with any arguments.
 macro_rules! passed_on {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
-            use super::{Entry, find};
+            use super::{Interposer, find};
 
-            static ENTRY: Entry = Entry::new(stringify!($name), 0);
+            static ENTRY: Interposer = Interposer::new(stringify!($name), 0);
             #[unsafe(naked)]
             unsafe extern "C" fn go() {
                 core::arch::naked_asm!(
@@ -63,7 +64,7 @@ macro_rules! passed_on {
     )+};
 }
 
-unsafe extern "C" fn find(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn find(entry: &Interposer, _: &[usize; 6]) -> usize {
     entry.of_c_library()
 }
 
@@ -103,15 +104,15 @@ passed_on!(
     sigismember,
 );
 
-/// Makes a system call and answers in the C manner.
+/// Makes a system call. Returns its result in the C manner: -1 and `errno` for an error.
 macro_rules! system_call {
     ($number:ident $(, $argument:expr)*) => {
-        // SAFETY: the caller's own, for the kernel to check.
+        // SAFETY: the caller's arguments, which the kernel checks.
         errno::kernel(unsafe { raw::call(libc::$number, arguments([$($argument as usize),*])) })
     };
 }
 
-/// As many as a system call has.
+/// Extends the arguments to the six of a system call.
 fn arguments<const N: usize>(some: [usize; N]) -> [usize; 6] {
     let mut all = [0; 6];
     all[..N].copy_from_slice(&some);
@@ -170,7 +171,7 @@ extern "C" fn alternate_stack(new: *const libc::stack_t, old: *mut libc::stack_t
 }
 
 extern "C" fn status_of_file(fd: c_int, status: *mut stat64) -> c_int {
-    // The kernel's structure is the C library's on this machine.
+    // On x86-64 the kernel's structure and the C library's are the same.
     system_call!(SYS_fstat, fd, status) as c_int
 }
 
@@ -188,7 +189,7 @@ extern "C" fn status_extended(
     system_call!(SYS_statx, folder, path, flags, mask, status) as c_int
 }
 
-/// Answers an error's number.
+/// Takes the place of `clock_nanosleep`, which returns an error number instead of setting `errno`.
 extern "C" fn sleep(
     clock: c_int,
     flags: c_int,
@@ -196,14 +197,14 @@ extern "C" fn sleep(
     left: *mut timespec,
 ) -> c_int {
     let words = arguments([clock as usize, flags as usize, span as usize, left as usize]);
-    // SAFETY: the caller's own, for the kernel to check.
+    // SAFETY: the caller's arguments, which the kernel checks.
     -unsafe { raw::call(libc::SYS_clock_nanosleep, words) } as c_int
 }
 
-/// The kernel's function of that name in this process, looked up once; 0: there is none.
+/// Returns the address of a function of the vDSO, looked up once; 0 if there is none.
 fn of_kernel(slot: &AtomicUsize, name: &CStr) -> usize {
     const NONE: usize = 1;
-    // Every thread would store the same.
+    // Relaxed order suffices: every thread would store the same address.
     let mut at = slot.load(Ordering::Relaxed);
     if at == 0 {
         at = objects::of_kernel(name).unwrap_or(NONE);
@@ -219,7 +220,7 @@ extern "C" fn time(clock: c_int, now: *mut timespec) -> c_int {
     if at == 0 {
         return system_call!(SYS_clock_gettime, clock, now) as c_int;
     }
-    // SAFETY: the kernel's function of that name has that type.
+    // SAFETY: the vDSO's function has this type (vdso(7)).
     let ask = unsafe { core::mem::transmute::<usize, TimeFn>(at) };
     errno::kernel(ask(clock, now) as i32 as isize) as c_int
 }
@@ -233,26 +234,28 @@ extern "C" fn processor() -> c_int {
     let result = if at == 0 {
         system_call!(SYS_getcpu, &raw mut number, null, null) as c_int
     } else {
-        // SAFETY: as in `time`.
+        // SAFETY: the vDSO's function has this type (vdso(7)).
         let ask = unsafe { core::mem::transmute::<usize, ProcessorFn>(at) };
         ask(&raw mut number, null.cast(), null) as c_int
     };
     if result < 0 { result } else { number as c_int }
 }
 
-/// Answers an error's number, and leaves the C library's own signals alone, as it does itself.
+/// Takes the place of `pthread_sigmask`, which returns an error number, and never blocks the C
+/// library's own signals.
 extern "C" fn mask(how: c_int, new: *const u64, old: *mut u64) -> c_int {
-    // SAFETY: null, or a set of the caller's.
+    // SAFETY: null, or the caller's set.
     let without = unsafe { new.as_ref() }.map(|set| set & !INTERNAL);
     let new = without.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     let words = arguments([how as usize, new as usize, old as usize, 8]);
-    // SAFETY: the caller's own, for the kernel to check.
+    // SAFETY: the caller's arguments, which the kernel checks.
     -unsafe { raw::call(libc::SYS_rt_sigprocmask, words) } as c_int
 }
 
-/// `dlsym`: the language's own library asks so for what a C library may not have.
+/// Takes the place of `dlsym`, with which Rust's standard library looks up functions that a C
+/// library may lack.
 unsafe extern "C" fn symbol(_: *mut c_void, name: *const c_char) -> *mut c_void {
-    // SAFETY: a string, as for the C library.
+    // SAFETY: a string, as for the C library's `dlsym`.
     let name = unsafe { CStr::from_ptr(name) };
     objects::of_c_library(name).unwrap_or(0) as *mut c_void
 }

@@ -1,9 +1,10 @@
-//! Reading and writing: `read`, `write` and their relatives. What they have in common with other
-//! data calls is `transfer`.
+//! Reading and writing: `read`, `write` and their relatives.
+//!
+//! Not here: the common part of all data calls (`transfer`), calls with flags (`sockets`).
 
 use crate::buffers::overflow;
-use crate::gate::kernel;
-use crate::gate::{home, is_wide_open};
+use crate::guard::kernel;
+use crate::guard::{home, is_wide_open};
 use crate::library::{Recv, Send, library};
 use crate::next::next;
 use crate::raw::Kernel;
@@ -11,10 +12,11 @@ use crate::transfer::{Buffers, receive, send};
 use core::ffi::{c_int, c_void};
 use libc::iovec;
 
-/// As `transfer::is_plain`, in a dozen instructions and without a frame, where a no is no harm:
-/// programs that only read and write files are to notice nothing.
+/// Returns true if the kernel surely serves calls on `fd`. Like `transfer::is_plain`, but a wrong
+/// "false" does no harm: the check takes a dozen instructions and no stack frame, so that programs
+/// that only read and write files lose no time.
 #[inline(always)]
-fn is_surely_plain(fd: c_int) -> bool {
+pub(crate) fn is_surely_plain(fd: c_int) -> bool {
     is_wide_open() && library().is_surely_plain(fd)
 }
 
@@ -26,27 +28,27 @@ type Vector2Fn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, i64, c_
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn read(fd: c_int, at: *mut c_void, len: usize) -> isize {
     if is_surely_plain(fd) {
-        // SAFETY: passed on.
+        // SAFETY: the program's arguments, passed on unchanged.
         return unsafe { next!(c"read" as ReadFn)(fd, at, len) };
     }
     read_asking(fd, at, len)
 }
 
-/// [`read`] of what may have a session, or be the library's own.
+/// Serves [`read`] for a descriptor that may have a session or be the library's own.
 #[inline(never)]
 fn read_asking(fd: c_int, at: *mut c_void, len: usize) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     read_by(fd, at, len, unsafe { kernel!(SYS_read, c"read" as ReadFn; fd, at, len) })
 }
 
-/// [`read`], with the kernel's call as it is made.
+/// Serves [`read`]; `kernel` makes the kernel's call.
 pub(crate) fn read_by(fd: c_int, at: *mut c_void, len: usize, kernel: impl Kernel) -> isize {
     receive(fd, Recv::default(), None, Buffers::one(at, len), kernel)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __read(fd: c_int, at: *mut c_void, len: usize) -> isize {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { read(fd, at, len) }
 }
 
@@ -60,57 +62,57 @@ unsafe extern "C-unwind" fn __read_chk(
     if len > room {
         overflow();
     }
-    // SAFETY: the same function.
+    // SAFETY: the same function, after the check of the buffer's length.
     unsafe { read(fd, at, len) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn write(fd: c_int, at: *const c_void, len: usize) -> isize {
     if is_surely_plain(fd) {
-        // SAFETY: passed on.
+        // SAFETY: the program's arguments, passed on unchanged.
         return unsafe { next!(c"write" as WriteFn)(fd, at, len) };
     }
     write_asking(fd, at, len)
 }
 
-/// [`write`] of what may have a session, or be the library's own.
+/// Serves [`write`] for a descriptor that may have a session or be the library's own.
 #[inline(never)]
 fn write_asking(fd: c_int, at: *const c_void, len: usize) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     write_by(fd, at, len, unsafe { kernel!(SYS_write, c"write" as WriteFn; fd, at, len) })
 }
 
-/// [`write`], with the kernel's call as it is made.
+/// Serves [`write`]; `kernel` makes the kernel's call.
 pub(crate) fn write_by(fd: c_int, at: *const c_void, len: usize, kernel: impl Kernel) -> isize {
     send(fd, Send::default(), None, Buffers::one(at, len), kernel)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __write(fd: c_int, at: *const c_void, len: usize) -> isize {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { write(fd, at, len) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn readv(fd: c_int, at: *const iovec, count: c_int) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_readv, c"readv" as VectorFn; fd, at, count) };
     readv_by(fd, at, count as usize, kernel)
 }
 
-/// [`readv`], with the kernel's call as it is made.
+/// Serves [`readv`]; `kernel` makes the kernel's call.
 pub(crate) fn readv_by(fd: c_int, at: *const iovec, count: usize, kernel: impl Kernel) -> isize {
     receive(fd, Recv::default(), None, Buffers::Many(at, count), kernel)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn writev(fd: c_int, at: *const iovec, count: c_int) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_writev, c"writev" as VectorFn; fd, at, count) };
     writev_by(fd, at, count as usize, kernel)
 }
 
-/// [`writev`], with the kernel's call as it is made.
+/// Serves [`writev`]; `kernel` makes the kernel's call.
 pub(crate) fn writev_by(fd: c_int, at: *const iovec, count: usize, kernel: impl Kernel) -> isize {
     send(fd, Send::default(), None, Buffers::Many(at, count), kernel)
 }
@@ -123,12 +125,13 @@ unsafe extern "C-unwind" fn preadv2(
     offset: i64,
     flags: c_int,
 ) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = move || unsafe { next!(c"preadv2" as Vector2Fn)(fd, at, count, offset, flags) };
     preadv2_by(fd, at, count as usize, offset, flags, kernel)
 }
 
-/// [`preadv2`], with the kernel's call as it is made.
+/// Serves [`preadv2`]; `kernel` makes the kernel's call. Only an offset of -1, which means the
+/// file's own position, concerns pipes and sockets (preadv2(2)).
 pub(crate) fn preadv2_by(
     fd: c_int,
     at: *const iovec,
@@ -156,7 +159,7 @@ unsafe extern "C-unwind" fn preadv64v2(
     offset: i64,
     flags: c_int,
 ) -> isize {
-    // SAFETY: the same function.
+    // SAFETY: on 64-bit systems this is the same function as `preadv2`.
     unsafe { preadv2(fd, at, count, offset, flags) }
 }
 
@@ -168,12 +171,13 @@ unsafe extern "C-unwind" fn pwritev2(
     offset: i64,
     flags: c_int,
 ) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = move || unsafe { next!(c"pwritev2" as Vector2Fn)(fd, at, count, offset, flags) };
     pwritev2_by(fd, at, count as usize, offset, flags, kernel)
 }
 
-/// [`pwritev2`], with the kernel's call as it is made.
+/// Serves [`pwritev2`]; `kernel` makes the kernel's call. Only an offset of -1, which means the
+/// file's own position, concerns pipes and sockets (pwritev2(2)).
 pub(crate) fn pwritev2_by(
     fd: c_int,
     at: *const iovec,
@@ -201,6 +205,6 @@ unsafe extern "C-unwind" fn pwritev64v2(
     offset: i64,
     flags: c_int,
 ) -> isize {
-    // SAFETY: the same function.
+    // SAFETY: on 64-bit systems this is the same function as `pwritev2`.
     unsafe { pwritev2(fd, at, count, offset, flags) }
 }

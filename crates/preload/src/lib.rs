@@ -1,19 +1,20 @@
 //! The preload library: C calls in, protocol library calls out, `errno` out.
 //!
-//! Every function here has the name and the meaning of one in the C library. What a session is,
-//! when it moves and how it comes home is the library's (`sojourn-library`); here is only which C
-//! call means what. Read `docs/understand/streams.md` first.
+//! Every function here has the name and the meaning of a function of the C library. This crate
+//! decides only which library call a C call becomes. Sessions, their moves and their way home are
+//! in `sojourn-library`. Read `docs/understand/streams.md` first.
 //!
 //! # Theory of operation
-//! A call asks `gate::is_open` first. It is closed inside the library itself, in a child of
-//! `vfork`, before the constructor and after a failure; then the call is the kernel's, by a bare
-//! system call or by the next library's function of that name. Otherwise the library is asked,
-//! within `gate::within`, which marks the thread, keeps panics in and `errno` as it was.
+//! A call asks `guard::is_open` first. The guard is closed inside the library itself, in a child of
+//! vfork(2), before the constructor has run, and after a failure. With a closed guard the kernel
+//! serves the call, by a bare system call or by the next library's function of the same name. With
+//! an open guard the call goes to the library within `guard::within`, which marks the thread as
+//! inside, catches panics, and restores `errno`.
 //!
-//! Calls that the kernel is to serve go to the *next* function of that name (usually the C
-//! library's), not to a bare system call: only there do they stay cancellation points, and other
-//! preloaded libraries see them. Frames of ours around such a call have nothing to clean up, so
-//! that a cancelled thread can be unwound.
+//! Calls that the kernel is to serve go to the *next* function of the same name (usually the C
+//! library's), not to a bare system call: only the C library's functions are cancellation points
+//! (pthreads(7)), and only they are visible to other preloaded libraries. Frames of this crate
+//! around such a call have nothing to drop, so that a cancelled thread can be unwound through them.
 
 #![allow(unsafe_code, reason = "the C interface: raw pointers come in, and calls go out to C")]
 
@@ -23,21 +24,25 @@ compile_error!("the preload library is written for x86-64 Linux with the GNU C l
 mod beside;
 mod buffers;
 mod confined;
+mod connections;
 mod control;
 mod datagrams;
+mod deferred;
 mod descriptors;
 mod errno;
 mod exec;
 mod files;
 mod flags;
-mod gate;
+mod follow;
+mod guard;
 mod handlers;
 mod heap;
 mod host;
 mod inside;
 mod io;
-mod late;
+mod libio;
 mod library;
+mod loaded;
 mod messages;
 mod next;
 mod notice;
@@ -65,6 +70,7 @@ mod transfer;
 mod turns;
 mod unwinder;
 mod validated;
+mod variables;
 mod vectors;
 
 #[global_allocator]

@@ -1,11 +1,15 @@
-//! `sendmsg`, `recvmsg` and their plural forms; descriptors that are passed on.
+//! `sendmsg`, `recvmsg`, `sendmmsg` and `recvmmsg`, and the descriptors that messages carry
+//! (unix(7), `SCM_RIGHTS`).
+//!
+//! Not here: moving the bytes (`transfer`), single datagrams (`datagrams`), and control data that a
+//! session answers itself (`beside`).
 
 use crate::beside::Beside;
 use crate::buffers;
-use crate::gate::home;
-use crate::gate::kernel;
-use crate::gate::{is_open, tell};
-use crate::library::{Path, Recv, Send};
+use crate::guard::home;
+use crate::guard::kernel;
+use crate::guard::{is_open, tell};
+use crate::library::{Recv, Route, Send};
 use crate::raw::Kernel;
 use crate::sockets::{addressed, peer_name, receive_message, recv_flags, send_flags, send_message};
 use crate::transfer::{self, Buffers, counted};
@@ -23,12 +27,12 @@ type RecvMMsgFn =
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_sendmsg, c"sendmsg" as SendMsgFn; fd, message, flags) };
     sendmsg_by(fd, message, flags, kernel)
 }
 
-/// [`sendmsg`], with the kernel's call as it is made.
+/// Serves [`sendmsg`]; `kernel` makes the kernel's call.
 pub(crate) fn sendmsg_by(
     fd: c_int,
     message: *const msghdr,
@@ -38,7 +42,7 @@ pub(crate) fn sendmsg_by(
     if !is_open() {
         return kernel();
     }
-    // SAFETY: plain data; the program leaves it alone meanwhile.
+    // SAFETY: plain data, which the program leaves alone during the call.
     let Some(header) = (unsafe { buffers::structure(message) }) else {
         return transfer::refused(fd, kernel);
     };
@@ -63,12 +67,13 @@ fn send_bytes(fd: c_int, header: &msghdr, how: Send, flags: c_int, kernel: impl 
     transfer::send(fd, how, Some(flags), Buffers::Many(header.msg_iov, header.msg_iovlen), kernel)
 }
 
-/// Tells of every descriptor that a message carries.
+/// Tells the library about every descriptor that a message carries.
 fn pass_on(header: &msghdr) {
     each_passed(header, |fd| tell(|library| library.passing(fd)));
 }
 
-/// Every descriptor that a message carries.
+/// Calls `passing` for every descriptor that a message carries. Control data that cannot be read,
+/// or that is malformed, carries none: the kernel refuses such a message.
 pub(crate) fn each_passed(header: &msghdr, mut passing: impl FnMut(c_int)) {
     let len = header.msg_controllen;
     let start = header.msg_control as usize;
@@ -85,7 +90,7 @@ pub(crate) fn each_passed(header: &msghdr, mut passing: impl FnMut(c_int)) {
         }
         if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
             for index in 0..(head.cmsg_len - data_at) / size_of::<c_int>() {
-                // SAFETY: within the control data.
+                // SAFETY: `index` is below the number of descriptors within the control data.
                 let fd =
                     unsafe { ((start + at + data_at) as *const c_int).add(index).read_unaligned() };
                 passing(fd);
@@ -97,12 +102,12 @@ pub(crate) fn each_passed(header: &msghdr, mut passing: impl FnMut(c_int)) {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_recvmsg, c"recvmsg" as RecvMsgFn; fd, message, flags) };
     recvmsg_by(fd, message, flags, kernel)
 }
 
-/// [`recvmsg`], with the kernel's call as it is made.
+/// Serves [`recvmsg`]; `kernel` makes the kernel's call.
 pub(crate) fn recvmsg_by(
     fd: c_int,
     message: *mut msghdr,
@@ -111,17 +116,17 @@ pub(crate) fn recvmsg_by(
 ) -> isize {
     let Some(how) = recv_flags(fd, flags) else { return kernel() };
     match transfer::way_in(fd) {
-        Path::Plain => return took_in(kernel(), message),
-        Path::Kernel(usage) => return took_in(counted(usage, kernel), message),
-        Path::Session(call) if call.is_datagram() => {
+        Route::Plain => return took_in(kernel(), message),
+        Route::Kernel(usage) => return took_in(counted(usage, kernel), message),
+        Route::Session(call) if call.is_datagram() => {
             return receive_datagram(fd, message, how, flags, kernel);
         }
-        Path::Session(_) => {}
+        Route::Session(_) => {}
     }
     if !buffers::is_writable(message) {
         return transfer::refused(fd, kernel);
     }
-    // SAFETY: readable, as just seen.
+    // SAFETY: the header is writable, as checked above, and so readable.
     let header = unsafe { message.read_unaligned() };
     let from_kernel = Cell::new(false);
     let serve = || {
@@ -138,7 +143,7 @@ pub(crate) fn recvmsg_by(
     got
 }
 
-/// Receives a datagram as the program's header says.
+/// Receives a datagram into the buffers that the program's header names.
 fn receive_datagram(
     fd: c_int,
     message: *mut msghdr,
@@ -149,7 +154,7 @@ fn receive_datagram(
     if !buffers::is_writable(message) {
         return transfer::refused(fd, kernel);
     }
-    // SAFETY: readable, as just seen.
+    // SAFETY: the header is writable, as checked above, and so readable.
     let mut header = unsafe { message.read_unaligned() };
     match receive_message(fd, &mut header, how, flags) {
         None => kernel(),
@@ -162,9 +167,9 @@ fn receive_datagram(
     }
 }
 
-/// What a receive has filled in.
+/// Writes the fields of the header that a receiving call fills in.
 fn answer_message(message: *mut msghdr, filled: &msghdr) {
-    // SAFETY: writable, as the caller has seen, at whatever address.
+    // SAFETY: the caller has checked that the header is writable; it may be unaligned.
     unsafe {
         if !filled.msg_name.is_null() {
             (&raw mut (*message).msg_namelen).write_unaligned(filled.msg_namelen);
@@ -174,16 +179,18 @@ fn answer_message(message: *mut msghdr, filled: &msghdr) {
     }
 }
 
-/// What the kernel answers beside the bytes of a stream.
+/// Writes the fields that the kernel answers beside the bytes of a stream: the peer's name and the
+/// control data.
 fn answer_header(fd: c_int, message: *mut msghdr, asked: &msghdr, beside: &Beside) {
-    // SAFETY: zeroes are an address.
+    // SAFETY: zeroes are a valid address.
     let mut name: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     let mut name_len = 0;
     if !asked.msg_name.is_null() {
         name_len = peer_name(fd, &mut name);
         let copied = name_len.min(asked.msg_namelen as usize);
         if buffers::accessible(asked.msg_name as usize, copied, buffers::Access::Write) == copied {
-            // SAFETY: writable, as just seen; the name has at least as many bytes.
+            // SAFETY: `copied` bytes are writable, as checked above, and the name has at least as
+            // many.
             unsafe {
                 core::ptr::copy_nonoverlapping(
                     (&raw const name).cast::<u8>(),
@@ -201,12 +208,13 @@ fn answer_header(fd: c_int, message: *mut msghdr, asked: &msghdr, beside: &Besid
     answer_message(message, &header);
 }
 
-/// Descriptors that came with a message are new here, and others may hold them.
+/// Notes the descriptors that came with a message: they are new here, and other processes may hold
+/// them.
 #[inline]
 fn took_in(got: isize, message: *const msghdr) -> isize {
-    // SAFETY: the kernel has just written it, at whatever address.
+    // SAFETY: the kernel has just written the header, which may be unaligned.
     if got >= 0 && unsafe { (&raw const (*message).msg_controllen).read_unaligned() } > 0 {
-        // SAFETY: as above.
+        // SAFETY: the kernel has just written the header, which may be unaligned.
         note_received(&unsafe { message.read_unaligned() });
     }
     got
@@ -214,20 +222,20 @@ fn took_in(got: isize, message: *const msghdr) -> isize {
 
 #[cold]
 fn note_received(header: &msghdr) {
-    // SAFETY: the kernel has filled in as much of the control data as it says.
+    // SAFETY: the kernel has filled in `msg_controllen` bytes of control data.
     let mut at = unsafe { libc::CMSG_FIRSTHDR(header) };
     while !at.is_null() {
-        // SAFETY: within the control data, by the macros of the C library.
+        // SAFETY: the C library's macros stay within the control data (cmsg(3)).
         let (head, data) = unsafe { (at.read_unaligned(), libc::CMSG_DATA(at).cast::<c_int>()) };
         if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
             let count = (head.cmsg_len - size_of::<cmsghdr>()) / size_of::<c_int>();
             for index in 0..count {
-                // SAFETY: `count` descriptors are here.
+                // SAFETY: `count` descriptors lie behind `data`.
                 let fd = unsafe { data.add(index).read_unaligned() };
                 crate::descriptors::opened(fd, crate::library::Origin::Unknown);
             }
         }
-        // SAFETY: as above.
+        // SAFETY: the C library's macros stay within the control data (cmsg(3)).
         at = unsafe { libc::CMSG_NXTHDR(header, at) };
     }
 }
@@ -239,13 +247,13 @@ unsafe extern "C-unwind" fn sendmmsg(
     count: c_uint,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel =
         unsafe { kernel!(SYS_sendmmsg, c"sendmmsg" as SendMMsgFn; fd, messages, count, flags) };
     sendmmsg_by(fd, messages, count, flags, kernel) as c_int
 }
 
-/// [`sendmmsg`], with the kernel's call as it is made.
+/// Serves [`sendmmsg`]; `kernel` makes the kernel's call.
 pub(crate) fn sendmmsg_by(
     fd: c_int,
     messages: *mut mmsghdr,
@@ -255,7 +263,7 @@ pub(crate) fn sendmmsg_by(
 ) -> isize {
     if is_open() {
         for index in 0..(count as usize).min(transfer::MESSAGES_MAX) {
-            // SAFETY: plain data; the program leaves it alone meanwhile.
+            // SAFETY: plain data, which the program leaves alone during the call.
             let message = unsafe { buffers::structure(messages.wrapping_add(index)) };
             let Some(message) = message else { break };
             if !message.msg_hdr.msg_control.is_null() && message.msg_hdr.msg_controllen > 0 {
@@ -269,22 +277,23 @@ pub(crate) fn sendmmsg_by(
     addressed(fd, kernel)
 }
 
-/// Sends one after another, each by its way. How many; `None`: the kernel is to serve the call.
+/// Sends messages one after another, each through its session or through the kernel. Returns how
+/// many were sent, or the first one's error; `None` if the kernel is to serve the whole call.
 fn send_datagrams(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> Option<isize> {
     let count = (count as usize).min(transfer::MESSAGES_MAX);
-    // SAFETY: plain data; the program leaves it alone meanwhile.
+    // SAFETY: plain data, which the program leaves alone during the call.
     unsafe { buffers::structures(messages, count) }?;
     for index in 0..count {
-        // SAFETY: one of `count` messages, which are readable, as just seen.
+        // SAFETY: one of `count` messages, which are readable, as checked above.
         let message = unsafe { &mut *messages.add(index) };
         let sent = send_message(fd, &message.msg_hdr, flags).unwrap_or_else(|| {
             let header = (&raw const message.msg_hdr) as usize;
             let arguments = [fd as usize, header, flags as usize, 0, 0, 0];
-            // SAFETY: the program's message, for the kernel to check.
+            // SAFETY: the kernel checks the program's message.
             crate::errno::kernel(unsafe { raw::call(libc::SYS_sendmsg, arguments) })
         });
         if sent < 0 {
-            // What has gone counts more than the error.
+            // sendmmsg(2) reports an error only if no message was sent.
             return Some(if index > 0 { index as isize } else { sent });
         }
         if !buffers::is_writable(&raw mut message.msg_len) {
@@ -302,7 +311,7 @@ unsafe extern "C-unwind" fn __sendmmsg(
     count: c_uint,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { sendmmsg(fd, messages, count, flags) }
 }
 
@@ -314,14 +323,14 @@ unsafe extern "C-unwind" fn recvmmsg(
     flags: c_int,
     limit: *mut timespec,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe {
         kernel!(SYS_recvmmsg, c"recvmmsg" as RecvMMsgFn; fd, messages, count, flags, limit)
     };
     recvmmsg_by(fd, messages, count, flags, limit, kernel) as c_int
 }
 
-/// [`recvmmsg`], with the kernel's call as it is made.
+/// Serves [`recvmmsg`]; `kernel` makes the kernel's call.
 pub(crate) fn recvmmsg_by(
     fd: c_int,
     messages: *mut mmsghdr,
@@ -331,21 +340,23 @@ pub(crate) fn recvmmsg_by(
     kernel: impl Kernel,
 ) -> isize {
     let got = match transfer::way_in(fd) {
-        Path::Plain => kernel(),
-        Path::Kernel(usage) => counted(usage, kernel),
-        Path::Session(call) if call.is_datagram() => {
+        Route::Plain => kernel(),
+        Route::Kernel(usage) => counted(usage, kernel),
+        Route::Session(call) if call.is_datagram() => {
             let got = receive_datagrams(fd, messages, count, flags, limit);
             return got.unwrap_or_else(kernel);
         }
-        Path::Session(_) => {
+        Route::Session(_) => {
+            // The library has no `recvmmsg` for byte streams, so the kernel serves the call.
             home(fd, true);
             kernel()
         }
     };
     if got > 0 && is_open() {
         for index in 0..got as usize {
-            // SAFETY: the kernel has just written so many, at whatever address.
+            // SAFETY: the kernel has just written `got` messages, which may be unaligned.
             let message = unsafe { messages.wrapping_add(index).read_unaligned() };
+            // `SCM_RIGHTS` travels in the control data.
             if message.msg_hdr.msg_controllen > 0 {
                 note_received(&message.msg_hdr);
             }
@@ -354,8 +365,8 @@ pub(crate) fn recvmmsg_by(
     got
 }
 
-/// Receives one after another, as recvmmsg(2) has it: the time limit is looked at after each
-/// datagram. How many; `None`: the kernel is to serve the call.
+/// Receives datagrams one after another. As recvmmsg(2) documents, the time limit is checked only
+/// after each datagram. Returns how many were received; `None` if the kernel is to serve the call.
 fn receive_datagrams(
     fd: c_int,
     messages: *mut mmsghdr,
@@ -364,13 +375,13 @@ fn receive_datagrams(
     limit: *mut timespec,
 ) -> Option<isize> {
     let count = (count as usize).min(transfer::MESSAGES_MAX);
-    // SAFETY: plain data; the program leaves it alone meanwhile.
+    // SAFETY: plain data, which the program leaves alone during the call.
     unsafe { buffers::structures(messages, count) }?;
     let has_limit = !limit.is_null();
     if has_limit && !buffers::is_writable(limit) {
         return None;
     }
-    // SAFETY: readable, as just seen.
+    // SAFETY: the time limit is writable, as checked above, and so readable.
     let limit_is = if has_limit { Some(span(unsafe { &*limit })?) } else { None };
     let begun = Instant::now();
     let mut flags = flags;
@@ -378,31 +389,34 @@ fn receive_datagrams(
     while done < count {
         let each = flags & !libc::MSG_WAITFORONE;
         let how = datagrams::recv_flags(each)?;
-        // SAFETY: one of `count` messages.
+        // SAFETY: `done` is below `count`.
         let message = unsafe { messages.add(done) };
+        // An error after the first datagram is left for the next call (recvmmsg(2)).
         if !buffers::is_writable(message) || (done > 0 && raw::has_failed(fd)) {
             break;
         }
-        // SAFETY: readable, as just seen.
+        // SAFETY: the message is writable, as checked above, and so readable.
         let mut header = unsafe { (*message).msg_hdr };
         let got = receive_message(fd, &mut header, how, each);
-        // Home meanwhile: the next call is the kernel's.
+        // `None` means that the session has gone home meanwhile. Datagrams received so far are
+        // returned, and the program's next call goes to the kernel.
         let got = got.or((done > 0).then_some(-1))?;
         if got < 0 {
             return Some(if done > 0 { done as isize } else { got });
         }
-        // SAFETY: writable, as just seen.
+        // SAFETY: the message is writable, as checked above.
         unsafe {
             answer_message(&raw mut (*message).msg_hdr, &header);
             (*message).msg_len = got as c_uint;
         }
         done += 1;
+        // `MSG_WAITFORONE` turns on `MSG_DONTWAIT` after the first datagram (recvmmsg(2)).
         if flags & libc::MSG_WAITFORONE != 0 {
             flags |= libc::MSG_DONTWAIT;
         }
         if let Some(span) = limit_is {
             let left = span.saturating_sub(begun.elapsed());
-            // SAFETY: writable, as just seen.
+            // SAFETY: the time limit is writable, as checked above.
             unsafe {
                 (*limit).tv_sec = left.as_secs() as i64;
                 (*limit).tv_nsec = i64::from(left.subsec_nanos());

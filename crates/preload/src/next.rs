@@ -1,15 +1,16 @@
-//! The functions that ours stand before: the next of that name after this library, found at first
-//! use. And the C library's own, for what this library needs itself.
+//! Addresses of the functions that this library's functions stand before: the next function of the
+//! same name in the order of loading, and the C library's own functions for this library's own
+//! needs.
 //!
-//! Nothing is looked up at start: a look-up costs some hundred nanoseconds, and a short program
-//! needs few.
+//! Functions are looked up at first use, not at start: a look-up costs some hundred nanoseconds,
+//! and a short program needs few functions. Not here: how symbols are found (`objects`).
 
 use crate::objects;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// The next function named `$name`, as a pointer of type `$type`. Unsafe: the C library's function
-/// of this name must have this type.
+/// Returns the next function named `$name`, as a pointer of type `$type`. Unsafe: the C library's
+/// function of this name must have this type.
 macro_rules! next {
     ($name:literal as $type:ty) => {{
         static SLOT: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
@@ -18,7 +19,8 @@ macro_rules! next {
 }
 pub(crate) use next;
 
-/// The C library's function named `$name`, whoever else has that name. Unsafe as [`next!`].
+/// Returns the C library's function named `$name`, even if another object defines the same name.
+/// Unsafe as [`next!`].
 macro_rules! c_library {
     ($name:literal as $type:ty) => {{
         static SLOT: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
@@ -27,13 +29,14 @@ macro_rules! c_library {
 }
 pub(crate) use c_library;
 
-/// What `slot` holds, looked up if it holds nothing yet. Never 0.
+/// Returns the address of the next function named `name`, and keeps it in `slot`. Never returns 0.
 #[inline(always)]
 pub(crate) fn address(slot: &AtomicUsize, name: &CStr) -> usize {
     kept(slot, name, objects::next)
 }
 
-/// The same of the C library's own.
+/// Returns the address of the C library's function named `name`, and keeps it in `slot`. Never
+/// returns 0.
 #[inline(always)]
 pub(crate) fn of_c_library(slot: &AtomicUsize, name: &CStr) -> usize {
     kept(slot, name, objects::of_c_library)
@@ -41,7 +44,8 @@ pub(crate) fn of_c_library(slot: &AtomicUsize, name: &CStr) -> usize {
 
 #[inline(always)]
 fn kept(slot: &AtomicUsize, name: &CStr, find: fn(&CStr) -> Option<usize>) -> usize {
-    // Every thread would store the same, and nothing else hangs on it.
+    // Relaxed order suffices: every thread would store the same address, and no other memory
+    // depends on the store.
     match slot.load(Ordering::Relaxed) {
         0 => look_up(slot, name, find),
         address => address,
@@ -56,12 +60,13 @@ fn look_up(slot: &AtomicUsize, name: &CStr, find: fn(&CStr) -> Option<usize>) ->
             slot.store(address, Ordering::Relaxed);
             address
         }
-        // Not kept: before 2.34 the C library has parts that a program may load later.
+        // The failure is not kept in `slot`: before version 2.34, glibc is split into several
+        // objects (`libpthread`, `librt`), which a program may load later.
         None => missing as *const () as usize,
     }
 }
 
-/// Stands for what this C library does not have.
+/// Stands for a function that this C library does not have: fails with `ENOSYS`.
 extern "C" fn missing() -> isize {
     crate::errno::set_raw(libc::ENOSYS);
     -1

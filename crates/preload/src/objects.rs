@@ -1,43 +1,45 @@
-//! The objects that the dynamic loader has loaded, and their symbols: `dlsym`, without the C
-//! library.
+//! The objects that the dynamic loader has loaded, and their symbols: a replacement for dlsym(3).
 //!
-//! `dlsym` is in another library, or has another version, in C libraries before 2.34 and after; a
-//! program may have a function of that name; and it takes locks, which a signal handler may not.
-//! This here reads what the loader has written, and nothing else. What is looked up is found in
-//! objects that stay as long as the program. See elf(5) and `link.h`.
+//! dlsym(3) itself is not used, for three reasons: before glibc 2.34 it is in another library and
+//! has another version; a program may define a function of that name; and it takes locks, which a
+//! signal handler must not wait for. This file only reads the tables that the loader has written.
+//! Symbols are found only in objects that stay loaded as long as the program. Read elf(5) and
+//! `link.h` first.
 
+use crate::raw;
 use core::ffi::{CStr, c_char, c_int};
 use core::ops::Range;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// `struct link_map`: one loaded object, in the order in which they are searched.
+/// `struct link_map`: one loaded object. The list is in the order in which the loader searches
+/// objects.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Object {
-    /// Added to addresses in the file.
+    /// The difference between addresses in memory and in the file.
     pub(crate) base: usize,
     name: *const c_char,
-    dynamic: *const Entry,
+    dynamic: *const Dyn,
     next: *const Object,
     previous: *const Object,
 }
 
-/// An entry of the dynamic section.
+/// `Elf64_Dyn`: an entry of the dynamic section.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct Dyn {
     pub(crate) tag: usize,
     pub(crate) value: usize,
 }
 
-/// `struct r_debug`, its beginning.
+/// The beginning of `struct r_debug`.
 #[repr(C)]
 struct Debug {
     version: c_int,
     first: *const Object,
 }
 
-/// `Elf64_Phdr`.
+/// `Elf64_Phdr`: an entry of the program header table.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
@@ -52,22 +54,22 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Where it is in memory when the object is at `base`.
+    /// Returns the segment's place in memory if the object is at `base`.
     pub(crate) fn range(&self, base: usize) -> Range<usize> {
         let start = base.wrapping_add(self.address);
         start..start.wrapping_add(self.len)
     }
 }
 
-/// The segments of the file whose first page is at `base`.
+/// Returns the segments of the file whose first page is at `base`.
 ///
 /// # Safety
-/// An ELF file must be there, and stay.
+/// An ELF file must be mapped at `base`, and stay mapped.
 pub(crate) unsafe fn segments_of_file(base: usize) -> &'static [Segment] {
-    /// Where the header has the place of the list, and its length.
+    /// Offsets of `e_phoff` and `e_phnum` in `Elf64_Ehdr`.
     const AT: usize = 32;
     const COUNT: usize = 56;
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises an ELF file at `base`.
     unsafe {
         let at = *((base + AT) as *const usize);
         let count = *((base + COUNT) as *const u16);
@@ -76,12 +78,13 @@ pub(crate) unsafe fn segments_of_file(base: usize) -> &'static [Segment] {
 }
 
 unsafe extern "C" {
-    /// This library's own, from the linker.
+    /// This library's own dynamic section; the linker defines the symbol.
     #[link_name = "_DYNAMIC"]
-    static OWN: Entry;
+    static OWN: Dyn;
 }
 
-/// Kinds of segments: memory, the dynamic section, the list of segments itself, what is closed.
+/// Segment types: loaded memory, the dynamic section, the program header table, memory that becomes
+/// read-only after relocation.
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_PHDR: u32 = 6;
@@ -100,7 +103,7 @@ const PLTRELSZ: usize = 2;
 const GNU_HASH: usize = 0x6fff_fef5;
 const VERSYM: usize = 0x6fff_fff0;
 
-/// `Elf64_Sym`.
+/// `Elf64_Sym`: an entry of the symbol table.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Symbol {
@@ -112,9 +115,10 @@ pub(crate) struct Symbol {
     _size: usize,
 }
 
-/// All objects, the program itself first.
+/// Iterates over all objects, beginning with the program itself.
 pub(crate) fn all() -> impl Iterator<Item = &'static Object> {
-    // Relaxed: every thread would store the same, and it was there before any of them.
+    // Relaxed order suffices: every thread would store the same address, and the object existed
+    // before any thread.
     let mut first = FIRST.load(Ordering::Relaxed).cast_const();
     if first.is_null() {
         first = find_first();
@@ -123,14 +127,17 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Object> {
     chain(first)
 }
 
-/// The program, once it has been looked for.
+/// The program's object; null until the first look-up.
 static FIRST: AtomicPtr<Object> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Where the loader has told debuggers, in the dynamic section of the program, that its list
-/// begins. The symbol of that name is in the loader, which would be one more library to depend on,
-/// and in no other C library.
+/// Finds the beginning of the loader's list. The loader stores its address for debuggers in the
+/// entry `DT_DEBUG` of the program's dynamic section.
+///
+/// The symbol `_r_debug` would give the same address. But that symbol is in the loader, which would
+/// be one more library to depend on, and other C libraries do not have it.
 fn find_first() -> *const Object {
-    // SAFETY: a list of that many segments, which the kernel or the loader says is the program's.
+    // SAFETY: the kernel or the loader gives the address and length of the program's own program
+    // header table (getauxval(3)).
     let segments = unsafe {
         let (at, count) = (libc::getauxval(libc::AT_PHDR), libc::getauxval(libc::AT_PHNUM));
         core::slice::from_raw_parts(at as *const Segment, count as usize)
@@ -141,55 +148,56 @@ fn find_first() -> *const Object {
     let program = Object {
         base,
         name: core::ptr::null(),
-        dynamic: base.wrapping_add(dynamic) as *const Entry,
+        dynamic: base.wrapping_add(dynamic) as *const Dyn,
         next: core::ptr::null(),
         previous: core::ptr::null(),
     };
     match program.entry(DEBUG) {
         None | Some(0) => core::ptr::null(),
-        // SAFETY: what the loader has written there.
+        // SAFETY: the loader has written a `struct r_debug` at this address.
         Some(at) => unsafe { (*(at as *const Debug)).first },
     }
 }
 
-/// This library.
+/// Returns this library's object.
 pub(crate) fn own() -> Option<&'static Object> {
     all().find(|object| object.is_own())
 }
 
 fn chain(first: *const Object) -> impl Iterator<Item = &'static Object> {
-    // SAFETY: null, or an object in the loader's list. Those that came with the program are never
-    // taken out.
+    // SAFETY: null, or an object in the loader's list. Objects that were loaded with the program
+    // are never removed.
     core::iter::successors(unsafe { first.as_ref() }, |object| unsafe { object.next.as_ref() })
 }
 
-/// The next function or variable of that name behind this library: what `dlsym(RTLD_NEXT, NAME)`
-/// finds.
+/// Returns the address of the next function or variable `name` behind this library, as
+/// `dlsym(RTLD_NEXT, name)` does.
 pub(crate) fn next(name: &CStr) -> Option<usize> {
     own()?.behind().find_map(|object| object.find(name))
 }
 
-/// The first of that name at all: what a program's own use of it means.
+/// Returns the address of the first symbol `name` of all objects, to which the program's own
+/// references are bound.
 pub(crate) fn first(name: &CStr) -> Option<usize> {
     all().find_map(|object| object.find(name))
 }
 
-/// The C library's own, whoever else has that name.
+/// Returns the C library's own symbol `name`, even if another object defines the same name.
 pub(crate) fn of_c_library(name: &CStr) -> Option<usize> {
-    /// The parts that it had before 2.34.
+    /// The objects that made up glibc before 2.34.
     const PARTS: [&CStr; 5] =
         [c"libc.so.6", c"libpthread.so.0", c"libdl.so.2", c"libutil.so.1", c"librt.so.1"];
     let is_part = |object: &&Object| object.soname().is_some_and(|name| PARTS.contains(&name));
     all().filter(is_part).find_map(|object| object.find(name))
 }
 
-/// A function that the kernel has put into every process.
+/// Returns a function of the vDSO, which the kernel maps into every process (vdso(7)).
 pub(crate) fn of_kernel(name: &CStr) -> Option<usize> {
     let mut kernels = all().filter(|object| object.soname() == Some(c"linux-vdso.so.1"));
     kernels.find_map(|object| object.find(name))
 }
 
-/// `Elf64_Rela`: a word that the loader has filled in.
+/// `Elf64_Rela`: a word that the loader fills in.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relocation {
@@ -199,82 +207,105 @@ pub(crate) struct Relocation {
 }
 
 impl Relocation {
-    /// The address of the word.
+    /// Returns the address of the word.
     pub(crate) fn place(self, object: &Object) -> usize {
         object.base.wrapping_add(self.place)
     }
 }
 
 impl Object {
-    /// Those that were loaded later.
+    /// Iterates over the objects that come later in the search order.
     pub(crate) fn behind(&self) -> impl Iterator<Item = &'static Object> + use<> {
         chain(self.next)
     }
 
-    /// What the loader has filled in, or will.
+    /// Iterates over the words that the loader has filled in, or will fill in at the first call.
     pub(crate) fn relocations(&self) -> impl Iterator<Item = Relocation> + '_ {
         let tables = [(RELA, RELASZ), (JMPREL, PLTRELSZ)];
         tables.into_iter().flat_map(|(at, len)| {
             let at = self.table(at).map_or(core::ptr::null(), |at| at as *const Relocation);
             let len = if at.is_null() { 0 } else { self.entry(len).unwrap_or(0) };
-            // SAFETY: a table of so many bytes.
+            // SAFETY: the table has `len` bytes.
             (0..len / size_of::<Relocation>()).map(move |index| unsafe { *at.add(index) })
         })
     }
 
-    /// The name whose address a relocation stores.
+    /// Returns the name of the symbol whose address the relocation stores.
     pub(crate) fn name_of(&self, relocation: Relocation) -> Option<&'static CStr> {
-        /// The word is the address of a symbol: anyhow, in the table of addresses, or for calls.
+        /// `R_X86_64_64`, `R_X86_64_GLOB_DAT` and `R_X86_64_JUMP_SLOT`: the word becomes the
+        /// address of a symbol.
         const KINDS: [u32; 3] = [1, 6, 7];
         let index = (relocation.info >> 32) as usize;
         if index == 0 || !KINDS.contains(&(relocation.info as u32)) {
             return None;
         }
         let (symbols, strings) = (self.table(SYMTAB)? as *const Symbol, self.table(STRTAB)?);
-        // SAFETY: within the object's tables, as its relocations say.
+        // SAFETY: the object's relocations refer to its own tables.
         Some(unsafe {
             CStr::from_ptr((strings + (*symbols.add(index)).name as usize) as *const c_char)
         })
     }
 
-    /// The segments, if the first page of the file is where the object begins.
+    /// Returns the segments, if the object begins with the first page of its file.
     fn segments(&self) -> &'static [Segment] {
         // SAFETY: the address of a loaded library is that of its ELF header.
         if self.base == 0 { &[] } else { unsafe { segments_of_file(self.base) } }
     }
 
-    /// Whether an address is within the object.
+    /// Returns true if the address `at` is within the object.
     pub(crate) fn has(&self, at: usize) -> bool {
         self.segments().iter().any(|one| one.kind == PT_LOAD && one.range(self.base).contains(&at))
     }
 
-    /// Whether an address is in the part that is read-only once everything is bound.
-    pub(crate) fn is_closed(&self, at: usize) -> bool {
+    /// Iterates over the parts that become read-only after relocation (`PT_GNU_RELRO`). If such a
+    /// part ends within a page, the rest of the page must stay writable, so the loader leaves that
+    /// whole page writable.
+    pub(crate) fn closed(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let is_closed = |one: &&Segment| one.kind == PT_GNU_RELRO;
+        self.segments().iter().filter(is_closed).map(|one| one.range(self.base))
+    }
+
+    /// Calls `work` while the read-only pages of `range` are writable. Returns `None` if they
+    /// cannot be made writable.
+    pub(crate) fn write_closed<R>(
+        &self,
+        range: Range<usize>,
+        work: impl FnOnce() -> R,
+    ) -> Option<R> {
         const PAGE: usize = 4096;
-        // Of a page that it ends in the rest can be written, so that stays open.
-        let is_here = |one: &Segment| {
-            let range = one.range(self.base);
-            one.kind == PT_GNU_RELRO
-                && (range.start & !(PAGE - 1)..range.end & !(PAGE - 1)).contains(&at)
+        let is_closed = |page: &usize| {
+            let pages = |one: Range<usize>| one.start & !(PAGE - 1)..one.end & !(PAGE - 1);
+            self.closed().any(|one| pages(one).contains(page))
         };
-        self.segments().iter().any(is_here)
+        let protect = |protection: c_int| {
+            let pages = (range.start & !(PAGE - 1)..range.end).step_by(PAGE).filter(is_closed);
+            pages.fold(true, |is_done, page| {
+                let arguments = [page, PAGE, protection as usize, 0, 0, 0];
+                // SAFETY: a page of the object's data, which was writable until the relocation was
+                // complete.
+                is_done & unsafe { raw::call(libc::SYS_mprotect, arguments) == 0 }
+            })
+        };
+        let done = protect(libc::PROT_READ | libc::PROT_WRITE).then(work);
+        protect(libc::PROT_READ);
+        done
     }
 
     fn is_own(&self) -> bool {
         core::ptr::eq(self.dynamic, &raw const OWN)
     }
 
-    /// The dynamic section.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+    /// Iterates over the dynamic section.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Dyn> + '_ {
         let at = |index: usize| {
-            // SAFETY: an array that ends with a tag of 0, at which we stop.
+            // SAFETY: the array ends with a tag of 0, at which the iteration stops.
             (!self.dynamic.is_null()).then(|| unsafe { *self.dynamic.add(index) })
         };
         (0..).map_while(at).take_while(|entry| entry.tag != 0)
     }
 
-    /// An address in the dynamic section. The loader has added the base to most, not in memory that
-    /// it cannot write.
+    /// Returns the address that an entry of the dynamic section holds. glibc's loader has added the
+    /// base to most entries, but not in a dynamic section that it cannot write (the vDSO's).
     pub(crate) fn address(&self, value: usize) -> usize {
         if value < self.base { value + self.base } else { value }
     }
@@ -293,8 +324,8 @@ impl Object {
         Some(unsafe { CStr::from_ptr((strings + at) as *const c_char) })
     }
 
-    /// The address of a symbol that this object has: the version that programs are linked with
-    /// today.
+    /// Returns the address of a symbol that this object defines, in the default version, with which
+    /// programs are linked today.
     pub(crate) fn find(&self, name: &CStr) -> Option<usize> {
         let table = Table {
             symbols: self.table(SYMTAB)? as *const Symbol,
@@ -302,16 +333,16 @@ impl Object {
             versions: self.table(VERSYM).map(|at| at as *const u16),
         };
         let found = match self.table(GNU_HASH) {
-            // SAFETY: this object's tables.
+            // SAFETY: the table is this object's GNU hash table.
             Some(at) => unsafe { table.by_gnu_hash(at as *const u32, name) },
-            // SAFETY: as above.
+            // SAFETY: the table is this object's hash table.
             None => unsafe { table.by_hash(self.table(HASH)? as *const u32, name) },
         }?;
         let address = self.base.wrapping_add(found.value);
-        // A function that says which one it is to be.
+        // `STT_GNU_IFUNC`: the symbol is a function that returns the address to use.
         const INDIRECT: u8 = 10;
         if found.info & 15 == INDIRECT {
-            // SAFETY: what such a symbol stands for.
+            // SAFETY: a symbol of this type is such a function, without arguments.
             let choose =
                 unsafe { core::mem::transmute::<usize, extern "C" fn() -> usize>(address) };
             return Some(choose());
@@ -320,7 +351,7 @@ impl Object {
     }
 }
 
-/// An object's symbols.
+/// The symbol table of an object.
 struct Table {
     symbols: *const Symbol,
     strings: usize,
@@ -328,14 +359,16 @@ struct Table {
 }
 
 impl Table {
-    /// The symbol of that index, if it is defined here under that name in its present version.
+    /// Returns the symbol at `index` if the object defines it, under this name, in its default
+    /// version.
     ///
     /// # Safety
     /// `index` must be within the tables.
     unsafe fn check(&self, index: usize, name: &CStr) -> Option<Symbol> {
-        /// Of a version that is there for old programs.
+        /// Marks a version that exists only for programs that were linked earlier.
         const HIDDEN: u16 = 0x8000;
-        // SAFETY: as the caller promises; names are strings of the table.
+        // SAFETY: the caller promises that `index` is within the tables; names are strings of the
+        // string table.
         unsafe {
             let symbol = *self.symbols.add(index);
             let is_it = symbol.section != 0
@@ -347,17 +380,21 @@ impl Table {
         }
     }
 
+    /// Looks a name up in a `DT_GNU_HASH` table.
+    ///
     /// # Safety
     /// `at` must be the object's table of that kind.
     unsafe fn by_gnu_hash(&self, at: *const u32, name: &CStr) -> Option<Symbol> {
         let step = |hash: u32, byte: &u8| hash.wrapping_mul(33).wrapping_add((*byte).into());
         let hash = name.to_bytes().iter().fold(5381, step);
-        // SAFETY: head, filter, buckets and chains, one after another, as the head says.
+        // SAFETY: the head, the Bloom filter, the buckets and the chains lie one after another; the
+        // head has their lengths.
         unsafe {
             let (buckets, first, words, shift) = (*at, *at.add(1), *at.add(2), *at.add(3));
             let filter = at.add(4).cast::<u64>();
             let word = *filter.add((hash / 64 % words) as usize);
             let bits = 1 << (hash % 64) | 1 << ((hash >> shift) % 64);
+            // | The Bloom filter rules the name out.
             if word & bits != bits || buckets == 0 {
                 return None;
             }
@@ -371,7 +408,7 @@ impl Table {
                 {
                     return Some(found);
                 }
-                // The lowest bit ends a chain.
+                // The lowest bit marks the end of a chain.
                 if other & 1 != 0 {
                     break;
                 }
@@ -381,6 +418,8 @@ impl Table {
         }
     }
 
+    /// Looks a name up in a `DT_HASH` table.
+    ///
     /// # Safety
     /// As [`Table::by_gnu_hash`].
     unsafe fn by_hash(&self, at: *const u32, name: &CStr) -> Option<Symbol> {
@@ -390,7 +429,7 @@ impl Table {
             (hash ^ high >> 24) & !high
         };
         let hash = name.to_bytes().iter().fold(0, step);
-        // SAFETY: counts, buckets and chains, one after another.
+        // SAFETY: the counts, the buckets and the chains lie one after another.
         unsafe {
             let buckets = *at;
             let bucket = at.add(2);

@@ -1,12 +1,13 @@
-//! Socket options: set and asked.
+//! Socket options: `setsockopt` and `getsockopt`.
 //!
-//! The kernel always has the word. What an option means for a session that is away is in the table
-//! of `sojourn_options`; here the library is told so. Sessions with other hosts obey some options
-//! themselves and know more than the kernel's silent socket: see `remote::asks` of the library.
+//! The kernel always decides if an option is valid. The table of `sojourn_options` has the effect
+//! of each option on a session that is away; this file passes that on to the library. Sessions with
+//! other hosts obey some options themselves, and know more about the connection than the kernel's
+//! idle socket: see `remote::options` of the library.
 
 use crate::errno;
-use crate::gate::kernel;
-use crate::gate::{is_open, tell, within};
+use crate::guard::kernel;
+use crate::guard::{is_open, tell, within};
 use crate::library::{Known, Set, SocketOption, library, tcp_info};
 use crate::raw::Kernel;
 use crate::{buffers, raw};
@@ -17,7 +18,8 @@ use sojourn_options::{Answer, Change, Setting};
 type SetFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
 type GetFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
 
-/// Whether the library hears of it in another way than as of something that changed.
+/// Returns true if the library is told about the option in another way than as
+/// [`SocketOption::Other`].
 fn is_told_otherwise(setting: Setting) -> bool {
     use Setting::{DatagramsObey, DatagramsOffered, Home, Timeout};
     matches!(setting, Timeout | Home | DatagramsObey | DatagramsOffered)
@@ -31,13 +33,13 @@ unsafe extern "C-unwind" fn setsockopt(
     value: *const c_void,
     len: socklen_t,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel =
         unsafe { kernel!(SYS_setsockopt, c"setsockopt" as SetFn; fd, level, name, value, len) };
     setsockopt_by(fd, level, name, value, len, kernel) as c_int
 }
 
-/// [`setsockopt`], with the kernel's call as it is made.
+/// Serves [`setsockopt`]; `kernel` makes the kernel's call.
 pub(crate) fn setsockopt_by(
     fd: c_int,
     level: c_int,
@@ -74,7 +76,7 @@ pub(crate) fn setsockopt_by(
         return kernel();
     }
     let arguments = [fd as usize, level as usize, name as usize, value as usize, len as usize, 0];
-    // SAFETY: the program's arguments; the kernel checks them.
+    // SAFETY: the kernel checks the program's arguments.
     let inside = || unsafe { raw::call(libc::SYS_setsockopt, arguments) };
     match within(|library| library.set_option(fd, set, inside)).flatten() {
         Some(result) => errno::kernel(result),
@@ -82,8 +84,8 @@ pub(crate) fn setsockopt_by(
     }
 }
 
-/// Sets an option that means something else for a UDP socket than for a stream. `None`: it does
-/// not, or `fd` is none.
+/// Sets an option that has a different effect on a UDP socket than on a stream. Returns `None` if
+/// the option is not one of these, or if `fd` is not a UDP socket.
 fn set_on_datagrams(fd: c_int, setting: Setting, kernel: impl Kernel) -> Option<isize> {
     let is_obeyed = match setting {
         Setting::DatagramsObey | Setting::Engine(Change::Header) => true,
@@ -104,7 +106,8 @@ fn set_on_datagrams(fd: c_int, setting: Setting, kernel: impl Kernel) -> Option<
     Some(result)
 }
 
-/// The number that an option is set to, if it can be read: else the kernel refuses it.
+/// Returns the number that an option is set to; `None` if it cannot be read, in which case the
+/// kernel refuses the call.
 fn number_at(value: *const c_void, len: socklen_t) -> Option<c_int> {
     let bytes = value.cast::<[u8; 4]>();
     if (len as usize) < size_of::<c_int>() {
@@ -122,13 +125,13 @@ unsafe extern "C-unwind" fn getsockopt(
     value: *mut c_void,
     len: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel =
         unsafe { kernel!(SYS_getsockopt, c"getsockopt" as GetFn; fd, level, name, value, len) };
     getsockopt_by(fd, level, name, value, len, kernel) as c_int
 }
 
-/// [`getsockopt`], with the kernel's call as it is made.
+/// Serves [`getsockopt`]; `kernel` makes the kernel's call.
 pub(crate) fn getsockopt_by(
     fd: c_int,
     level: c_int,
@@ -145,7 +148,7 @@ pub(crate) fn getsockopt_by(
         return error_of(fd, value, len, kernel);
     }
     let arguments = [fd as usize, level as usize, name as usize, value as usize, len as usize, 0];
-    // SAFETY: the program's arguments; the kernel checks them.
+    // SAFETY: the kernel checks the program's arguments.
     let inside = || unsafe { raw::call(libc::SYS_getsockopt, arguments) };
     match within(|library| library.ask_option(fd, inside)).flatten() {
         Some((0, known)) => {
@@ -157,7 +160,8 @@ pub(crate) fn getsockopt_by(
     }
 }
 
-/// `SO_ERROR`: the kernel's; if it has none, what the library knows of a peer that was killed.
+/// Answers `SO_ERROR`: the kernel's pending error, or else `ECONNRESET` if the library knows that
+/// the peer was killed.
 #[inline(never)]
 fn error_of(fd: c_int, value: *mut c_void, len: *mut socklen_t, kernel: impl Kernel) -> isize {
     within(|library| library.look_for_end(fd));
@@ -201,20 +205,21 @@ fn overlay(asked: Answer, known: &Known, bytes: &mut [u8]) {
     }
 }
 
-/// Changes what the kernel has just written: `len` says how much that is.
+/// Changes the value that the kernel has just written; `len` holds its length.
 fn put_over(value: *mut c_void, len: *mut socklen_t, change: impl FnOnce(&mut [u8])) {
     if !buffers::is_writable(len) {
         return;
     }
     let mut bytes = [0; tcp_info::LEN];
-    // SAFETY: writable, as just seen.
+    // SAFETY: the length is writable, as checked above, and so readable.
     let count = bytes.len().min(unsafe { len.read_unaligned() } as usize);
     if buffers::accessible(value as usize, count, buffers::Access::Write) < count {
         return;
     }
-    // SAFETY: accessible, as just seen, for so many bytes; `bytes` has as many.
+    // SAFETY: `count` bytes of the value are accessible, as checked above; `bytes` has at least as
+    // many.
     unsafe { core::ptr::copy_nonoverlapping(value.cast::<u8>(), bytes.as_mut_ptr(), count) };
     change(&mut bytes[..count]);
-    // SAFETY: as above.
+    // SAFETY: `count` bytes of the value are accessible, as checked above.
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast::<u8>(), count) };
 }

@@ -1,7 +1,8 @@
-//! Sleeping in the kernel unless a handler has run: without a gap between the look and the sleep.
+//! Sleeping in the kernel unless a signal handler has run, without a gap between the check and the
+//! sleep.
 //!
-//! A handler that interrupts the few instructions from the look to the system call itself finds
-//! that out and has the thread go on behind them (`leave_gap`).
+//! A handler that interrupts the few instructions between the check and the system call notices
+//! that, and makes the thread continue behind them (`leave_gap`).
 
 use crate::raw;
 use crate::tls::Thread;
@@ -47,22 +48,23 @@ unsafe extern "C" {
     fn sojourn_pause_out();
 }
 
-/// Makes a system call, or answers `EINTR` if a handler has run since the wait began. Outside a
-/// wait, just the call.
+/// Makes a system call; returns `EINTR` instead if a handler has run since the wait began. Outside
+/// a wait this is just the call.
 ///
 /// # Safety
-/// As the system call.
+/// As for the system call itself.
 pub(crate) unsafe fn call(thread: &Thread, number: i64, arguments: [usize; 6]) -> isize {
     if thread.waiting.load(Ordering::Relaxed) == 0 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller answers for the call.
         return unsafe { raw::call(number, arguments) };
     }
-    // SAFETY: the same, with a look first.
+    // SAFETY: the caller answers for the call, which a check precedes.
     unsafe { sojourn_pause(&raw const thread.ran, number, &raw const arguments) }
 }
 
-/// A handler has run, and was counted. If it came between look and call, or the kernel is to make
-/// the call again, the call is over.
+/// Ends the system call of a thread in which a handler has run and was counted, if the handler came
+/// between check and call, or if the kernel is to repeat the call (`SA_RESTART` makes the thread
+/// continue at the `syscall` instruction).
 pub(crate) fn leave_gap(context: &mut ucontext_t) {
     let at = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
     let look = sojourn_pause_look as *const () as i64;

@@ -1,16 +1,19 @@
-//! Processes and what ends the use of sessions in one: `fork` and its kind, sandboxes, cancelled
-//! threads.
+//! Events of the whole process that end or restrict the use of sessions: `fork` and its relatives,
+//! sandboxes, cancelled threads, standard descriptors that the C library replaces.
+//!
+//! Not here: `exec` and the end of the process (`exec`), the threads themselves (`threads`).
 
-use crate::gate::{self, is_open, tell, within};
+use crate::guard::{self, is_open, tell, within};
 use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::next;
-use crate::trampoline::{Entry, asks_first};
+use crate::trampoline::{Interposer, asks_first};
 use crate::{descriptors, errno, notice, objects, raw, tls};
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 type HandlerFn = unsafe extern "C" fn();
-/// `pthread_atfork`, which glibc keeps in a static library, under the name that it is exported by.
+/// The type of `__register_atfork`, the exported function behind pthread_atfork(3), which glibc
+/// keeps in a static library.
 type RegisterFn = unsafe extern "C" fn(
     prepare: Option<HandlerFn>,
     parent: Option<HandlerFn>,
@@ -18,12 +21,11 @@ type RegisterFn = unsafe extern "C" fn(
     object: *mut c_void,
 ) -> c_int;
 
-/// Has the library told of every `fork`, also of those that the C library makes (`daemon`,
-/// `forkpty`). False: this is another C library than ours.
+/// Registers for every `fork`, including those inside the C library (`daemon`, `forkpty`). Returns
+/// false if the C library has no such hook, and so is not glibc.
 pub(crate) fn watch_forks() -> bool {
     let Some(register) = objects::of_c_library(c"__register_atfork") else { return false };
-    // SAFETY: the C library's function of that name has that type; two functions that live as long
-    // as the program.
+    // SAFETY: glibc's function has this type; the handlers live as long as the program.
     unsafe {
         let register = core::mem::transmute::<usize, RegisterFn>(register);
         let child = Some(in_child_of_library as unsafe extern "C" fn());
@@ -34,15 +36,16 @@ pub(crate) fn watch_forks() -> bool {
 
 unsafe extern "C" fn before_fork() {
     tell(|library| library.before_fork());
-    // No descriptor of ours is where it would stay the child's.
+    // No other thread makes a descriptor of the library's own during the `fork`: such a descriptor
+    // would stay open in the child.
     numbers::begin();
     if !is_first_thread() {
         FORKS_ELSEWHERE.store(1, Ordering::SeqCst);
     }
 }
 
-/// A thread that is not the first one has made a `fork`: in the child it is the first, and ends as
-/// it would have ended here.
+/// Not 0 once a thread other than the first one has called `fork`. In the child that thread is the
+/// first one, but it still ends like any other thread, so the child may live on without it.
 static FORKS_ELSEWHERE: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" fn in_parent() {
@@ -57,7 +60,7 @@ unsafe extern "C" fn in_child_of_library() {
     }
 }
 
-/// Told when the thread ends that has it.
+/// A thread-local value whose destructor reports the end of its thread.
 struct LastWord;
 
 impl Drop for LastWord {
@@ -67,42 +70,45 @@ impl Drop for LastWord {
 }
 
 std::thread_local! {
-    /// Of a thread that has become the first one by a `fork`: its end is not the process's.
+    /// Set in a thread that has become the first one by a `fork`: the end of such a thread does not
+    /// end the process.
     static LAST_WORD: LastWord = const { LastWord };
 }
 
 unsafe extern "C" fn in_child() {
     numbers::forget();
-    gate::became_child();
+    guard::became_child();
     tell(|library| library.after_fork_child());
 }
 
-/// `fork` without the C library's handlers.
+/// Replaces `_Fork`, the `fork` without the C library's handlers (POSIX.1-2024).
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn _Fork() -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let fork = || unsafe { next!(c"_Fork" as unsafe extern "C-unwind" fn() -> c_int)() };
     forked_by(|| fork().into()) as c_int
 }
 
-/// Makes a `fork` of which the C library does not tell; what it answers.
+/// Makes a `fork` for which the C library calls no handlers. Returns the result of `fork`.
 pub(crate) fn forked_by(fork: impl FnOnce() -> c_long) -> c_long {
-    // SAFETY: as the C library calls it.
+    // SAFETY: before the fork, as the C library would call the handler.
     unsafe { before_fork() };
     let child = fork();
     if child == 0 {
         // SAFETY: this is the child.
         unsafe { in_child() };
     } else {
-        // SAFETY: this is the parent, also if there is no child.
+        // SAFETY: this is the parent, even if the fork failed.
         unsafe { in_parent() };
     }
     child
 }
 
-/// `vfork`: the child returns from here first, on the parent's stack, so there may be no frame of
-/// ours and no return address on it when the parent goes on; it is kept in a register, which each
-/// of the two has for itself.
+/// Replaces `vfork`.
+///
+/// The child returns from this function first, on the parent's stack, and overwrites what lies
+/// there. So neither a frame nor a return address may be on the stack when the parent goes on. The
+/// return address is kept in the register `rdi`, of which parent and child have one each.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vfork() -> c_int {
@@ -145,90 +151,106 @@ unsafe extern "C" fn __vfork() -> c_int {
 
 extern "C" fn before_vfork() {
     tell(|library| library.before_vfork());
-    gate::vfork_begins();
+    guard::vfork_begins();
 }
 
-/// In the parent, when the child runs its own program or has ended.
+/// Prepares for a child that shares this memory and may use descriptors unseen before it runs its
+/// own program. posix_spawn(3) and Go do so between the start of the child and `exec`, also with
+/// descriptors that `exec` closes.
+pub(crate) extern "C" fn before_shared_child() {
+    tell(|library| {
+        library.before_vfork();
+        library.all_home(ReasonT::Exec, false);
+    });
+    guard::vfork_begins();
+}
+
+/// Notes in the parent that the child runs its own program or has ended.
 extern "C" fn after_vfork(result: isize) -> c_int {
-    gate::vfork_ends();
+    guard::vfork_ends();
     errno::kernel(result) as c_int
 }
 
-/// All sessions are in the kernel from now on, and nothing here has any part in anything.
+/// Moves all sessions into the kernel for good, and closes the guard: this library takes no part in
+/// anything from now on.
 pub(crate) fn shut(reason: ReasonT) {
     if is_open() {
         within(|library| {
             library.all_home(reason, true);
-            // There is nothing for them to do any more. And namespaces are entered by processes of
-            // one thread, and a filter may be for all threads.
+            // The library's threads have no more work. They would also be in the way: setns(2) and
+            // unshare(2) partly demand a process of one thread, and a seccomp filter may apply to
+            // all threads.
             library.end_threads();
         });
-        gate::shut();
+        guard::shut();
         let is_sandbox = reason == ReasonT::Sandbox;
         notice::show(if is_sandbox { reason } else { ReasonT::StoodDown });
     }
 }
 
-/// `clone`, by its flags: a thread is nothing to us; whatever else it makes, the C library does not
-/// tell.
-unsafe extern "C" fn before_clone(entry: &Entry, arguments: &[usize; 6]) -> usize {
+/// Hooks `clone`. A new thread (`CLONE_THREAD`) changes nothing. The C library calls no handlers
+/// for any other child, so the library stands down first.
+unsafe extern "C" fn before_clone(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     if arguments[2] as c_int & libc::CLONE_THREAD == 0 {
         shut(ReasonT::Fork);
     }
     entry.next()
 }
 
-unsafe extern "C" fn before_sandbox(entry: &Entry, _: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_sandbox(entry: &Interposer, _: &[usize; 6]) -> usize {
     shut(ReasonT::Sandbox);
     entry.next()
 }
 
-unsafe extern "C" fn before_prctl(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_prctl(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     if is_filter(arguments[0] as c_int) {
         shut(ReasonT::Sandbox);
     }
     entry.next()
 }
 
-/// Whether this `prctl` is the end of free choice of system calls.
+/// Returns true if this prctl(2) installs a seccomp filter, after which the process may not make
+/// every system call.
 pub(crate) fn is_filter(option: c_int) -> bool {
     option == libc::PR_SET_SECCOMP
 }
 
-/// The end of a thread; of the first one, as a rule, with others to go on.
-unsafe extern "C" fn before_thread_exit(entry: &Entry, _: &[usize; 6]) -> usize {
+/// Hooks the end of a thread. If the first thread ends here, the process usually goes on with
+/// others.
+unsafe extern "C" fn before_thread_exit(entry: &Interposer, _: &[usize; 6]) -> usize {
     if is_first_thread() {
         first_thread_ends();
     }
     entry.next()
 }
 
-/// Also if the library has no part in anything any more: its threads may be there still.
+/// Tells the library that the first thread may end before the process. Runs with a closed guard,
+/// too: the library's own threads may still exist.
 fn first_thread_ends() {
     within(|library| library.may_outlive_first());
 }
 
 fn is_first_thread() -> bool {
-    // SAFETY: no arguments.
+    // SAFETY: these system calls only return numbers.
     unsafe { raw::call(libc::SYS_gettid, [0; 6]) == raw::call(libc::SYS_getpid, [0; 6]) }
 }
 
-/// The library's own threads are all that is left: the process ends as the C library ends it after
-/// the last thread.
+/// Ends the process when only the library's own threads are left, as the C library ends a process
+/// after its last thread: with exit(3) and status 0.
 pub(crate) fn end_without_threads() -> ! {
     let thread = tls::here();
     thread.depth.store(0, Ordering::SeqCst);
     crate::threads::take_signals();
-    // SAFETY: ends the process; no lock of the library's is held.
+    // SAFETY: ends the process; this thread holds no lock of the library's.
     unsafe { libc::exit(0) }
 }
 
-/// A thread ends by the system call itself, with that status. The kernel ends a process after its
-/// last thread, with the status of its first, and no handler runs.
+/// Handles a thread that ends by the system call exit(2) itself, with `status`. The kernel ends a
+/// process after its last thread, with the status of the first one, and runs no exit handlers.
 pub(crate) fn ends_by_call(status: usize) {
     if within(|library| library.is_last_thread()) == Some(true) {
         within(|library| library.before_exit());
-        // SAFETY: ends the process: with the library's threads it would not.
+        // SAFETY: ends the process, which the library's own threads would keep alive.
         unsafe { raw::call(libc::SYS_exit_group, [status, 0, 0, 0, 0, 0]) };
     }
     if is_first_thread() {
@@ -237,9 +259,11 @@ pub(crate) fn ends_by_call(status: usize) {
 }
 
 asks_first!(before_thread_exit; pthread_exit = 0, thrd_exit = 0);
-/// A message queue forgets its notification when any descriptor of it is closed in this process,
-/// also in a table that is a copy: the library must not begin to need one (`sojourn_shm::aside`).
-unsafe extern "C" fn before_notification(entry: &Entry, _: &[usize; 6]) -> usize {
+/// Hooks mq_notify(3). The kernel removes a message queue's notification when the process closes
+/// any descriptor of the queue, even in a copy of the descriptor table. So the library must not
+/// begin to need such a copy (`sojourn_shm::aside`): if it has none yet, all sessions go home for
+/// good.
+unsafe extern "C" fn before_notification(entry: &Interposer, _: &[usize; 6]) -> usize {
     has_notification();
     entry.next()
 }
@@ -257,26 +281,28 @@ asks_first!(before_clone; clone = 0, __clone = 0);
 asks_first!(before_sandbox; unshare = 0, setns = 0);
 asks_first!(before_prctl; prctl = 0);
 
-/// Threads cancelled until now.
+/// Counts the cancellations until now.
 static CANCELS: AtomicU32 = AtomicU32::new(0);
-/// The C library's signal for it.
+/// The signal that glibc cancels threads with.
 const SIGCANCEL: c_int = 32;
 
-/// A thread was cancelled, and this one has not looked yet whether it is the one.
+/// Returns true if a thread was cancelled and this thread has not checked yet whether it is that
+/// thread.
 pub(crate) fn is_cancelling() -> bool {
     CANCELS.load(Ordering::Relaxed) != tls::here().cancels_seen.load(Ordering::Relaxed)
 }
 
-/// After a wait that was cut short: whether for a cancelled thread. Then the call is to be made
-/// again, with the C library's function, which ends the thread if it is this one.
+/// Returns true if a thread was cancelled since this thread last asked. Called after a wait was cut
+/// short: the call is then made again with the C library's function, which ends this thread if it
+/// is the cancelled one.
 pub(crate) fn was_cancelled() -> bool {
     let is_cancelling = is_cancelling();
     tls::here().cancels_seen.store(CANCELS.load(Ordering::Relaxed), Ordering::Relaxed);
     is_cancelling
 }
 
-/// Cancelling a thread. One that waits in the library is in no cancellation point: all sessions go
-/// to the kernel for good, so that it makes its call anew there.
+/// Replaces pthread_cancel(3). A thread that waits in the library is in no cancellation point, so
+/// all sessions go home for good: the thread repeats its call in the kernel.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pthread_cancel(thread: libc::pthread_t) -> c_int {
     CANCELS.fetch_add(1, Ordering::SeqCst);
@@ -284,7 +310,7 @@ unsafe extern "C-unwind" fn pthread_cancel(thread: libc::pthread_t) -> c_int {
         first_thread_ends();
     }
     shut(ReasonT::Operation);
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let result = unsafe {
         next!(c"pthread_cancel" as unsafe extern "C-unwind" fn(libc::pthread_t) -> c_int)(thread)
     };
@@ -294,27 +320,29 @@ unsafe extern "C-unwind" fn pthread_cancel(thread: libc::pthread_t) -> c_int {
     result
 }
 
-/// The kernel's number of a thread that has not been joined.
+/// Returns the kernel's number of a thread that has not been joined.
 fn number_of(thread: libc::pthread_t) -> Option<i32> {
     let mut clock = 0;
-    // SAFETY: not joined, or the caller could not cancel it.
+    // SAFETY: the thread has not been joined, or the caller could not cancel it either.
     let found = unsafe { libc::pthread_getcpuclockid(thread, &raw mut clock) } == 0;
-    // The clock's number says the thread's: `CPUCLOCK_PID`, include/linux/posix-timers_types.h.
+    // The clock's identifier contains the thread's number: `CPUCLOCK_PID` in
+    // include/linux/posix-timers_types.h.
     found.then_some(!(clock >> 3))
 }
 
-/// Ends a system call that `thread` may be sitting in. The C library's handler for this signal is
-/// in place by now, and does nothing to a thread that is to end at a cancellation point.
+/// Interrupts a system call in which `thread` may be sleeping. The C library has installed its
+/// handler for this signal by now; the handler does not end a thread whose cancellation is deferred
+/// to a cancellation point.
 fn wake(thread: libc::pthread_t) {
     if let Some(number) = number_of(thread) {
         let arguments =
             [raw::process_number() as usize, number as usize, SIGCANCEL as usize, 0, 0, 0];
-        // SAFETY: a signal to a thread of this process.
+        // SAFETY: sends a signal to a thread of this process.
         unsafe { raw::call(libc::SYS_tgkill, arguments) };
     }
 }
 
-/// Something else was put on 0, 1 and 2, inside the C library.
+/// Notes that the C library has put other files on descriptors 0, 1 and 2.
 fn standard_replaced() {
     tell(Library::ended);
     for fd in 0..3 {
@@ -327,7 +355,7 @@ unsafe extern "C-unwind" fn daemon(keep_directory: c_int, keep_open: c_int) -> c
     if keep_open == 0 {
         (0..3).for_each(|fd| tell(|library| library.replacing(fd)));
     }
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let result = unsafe {
         next!(c"daemon" as unsafe extern "C-unwind" fn(c_int, c_int) -> c_int)(
             keep_directory,
@@ -343,7 +371,7 @@ unsafe extern "C-unwind" fn daemon(keep_directory: c_int, keep_open: c_int) -> c
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn login_tty(fd: c_int) -> c_int {
     (0..3).chain([fd]).for_each(|fd| tell(|library| library.replacing(fd)));
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let result = unsafe { next!(c"login_tty" as unsafe extern "C-unwind" fn(c_int) -> c_int)(fd) };
     standard_replaced();
     result
@@ -362,7 +390,7 @@ unsafe extern "C-unwind" fn forkpty(
         *const c_void,
         *const c_void,
     ) -> c_int;
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let child = unsafe { next!(c"forkpty" as ForkPtyFn)(main, name, modes, size) };
     if child == 0 {
         standard_replaced();

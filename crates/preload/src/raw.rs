@@ -1,16 +1,21 @@
-//! Bare system calls. They come back to no function of this library, and are no cancellation
-//! points.
+//! Bare system calls, and questions to the kernel that are built from them.
+//!
+//! A bare system call passes through no function of the C library, so it can neither call back into
+//! this library nor act as a cancellation point. Not here: calls made for the program through the
+//! next library's functions (`next`, `guard::kernel`).
 
 use core::arch::asm;
 
-/// Makes system call `number`; the result is the kernel's: negative for an error.
+/// Makes system call `number`. Returns the kernel's result: a negative error number if the call
+/// failed.
 ///
 /// # Safety
-/// As the system call.
+/// As for the system call itself.
 #[inline]
 pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
     let result;
-    // SAFETY: the registers are those of the kernel's calling convention; the rest is the caller's.
+    // SAFETY: the registers are those of the kernel's calling convention (syscall(2)); the caller
+    // answers for the arguments.
     unsafe {
         asm!(
             "syscall",
@@ -37,32 +42,32 @@ pub(crate) struct Numbered {
 }
 
 impl Numbered {
-    /// Makes it, whatever it is, and answers in the C manner.
+    /// Makes the call unchanged. Returns its result in the C manner: -1 and `errno` for an error.
     pub(crate) fn make(self) -> isize {
         // SAFETY: the program's own call, for the kernel to check.
         crate::errno::kernel(unsafe { call(self.number, self.arguments) })
     }
 }
 
-/// The kernel's call of a function that a program has called: made by the C library's function, or
-/// as it is.
+/// A closure that makes the kernel's call for a function that a program has called: either through
+/// the next library's function of that name, or as a bare system call.
 pub(crate) trait Kernel: FnOnce() -> isize + Copy {}
 
 impl<F: FnOnce() -> isize + Copy> Kernel for F {}
 
-/// The process's number, from the kernel, not from a copy.
+/// Returns the process's number from the kernel. A kept copy would be wrong in a child of `fork`.
 #[inline]
 pub(crate) fn process_number() -> i32 {
     // SAFETY: no arguments, no effect.
     unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
 }
 
-/// `RLIMIT_NOFILE`, as it is now.
+/// Returns the current soft limit `RLIMIT_NOFILE` (getrlimit(2)).
 pub(crate) fn most_descriptors() -> u64 {
     limit_of(libc::RLIMIT_NOFILE)
 }
 
-/// `RLIMIT_NPROC`, likewise.
+/// Returns the current soft limit `RLIMIT_NPROC` (getrlimit(2)).
 pub(crate) fn most_processes() -> u64 {
     limit_of(libc::RLIMIT_NPROC)
 }
@@ -70,27 +75,29 @@ pub(crate) fn most_processes() -> u64 {
 fn limit_of(resource: libc::__rlimit_resource_t) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let arguments = [0, resource as usize, 0, (&raw mut limit) as usize, 0, 0];
-    // SAFETY: room for the answer.
+    // SAFETY: `limit` has room for the answer.
     let result = unsafe { call(libc::SYS_prlimit64, arguments) };
     if result < 0 { u64::MAX } else { limit.rlim_cur }
 }
 
-/// `F_GETFD`: whether `fd` is open.
+/// Returns true if `fd` is open, by `F_GETFD` (fcntl(2)).
 pub(crate) fn is_open(fd: i32) -> bool {
     // SAFETY: reads a flag.
     unsafe { call(libc::SYS_fcntl, [fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0]) >= 0 }
 }
 
-/// `O_NONBLOCK` of the description.
+/// Returns true if `O_NONBLOCK` is set on the open file description of `fd`.
 pub(crate) fn is_nonblocking(fd: i32) -> bool {
     // SAFETY: reads flags.
     let flags = unsafe { call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) };
     flags >= 0 && flags as i32 & libc::O_NONBLOCK != 0
 }
 
-/// Waits until a TCP socket can be written, as long as its own time limit for sending allows. False
-/// if it has an error to say, if a handler ran, or if the time is over. Others say nothing here of
-/// a peer that stopped reading: not waited for.
+/// Waits until a TCP socket can be written, at most for the socket's own `SO_SNDTIMEO`.
+///
+/// Returns false if the socket has a pending error, if a signal handler ran, or if the time limit
+/// has passed. Sockets of other families are not waited for: their `POLLOUT` says nothing about a
+/// peer that has stopped reading.
 pub(crate) fn has_room(fd: i32) -> bool {
     let mut domain = 0i32;
     let is_inet = option(fd, libc::SO_DOMAIN, &mut domain)
@@ -101,6 +108,7 @@ pub(crate) fn has_room(fd: i32) -> bool {
     let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let is_limited =
         option(fd, libc::SO_SNDTIMEO, &mut limit) && (limit.tv_sec, limit.tv_usec) != (0, 0);
+    // Rounded up: the wait must not be shorter than the socket's own limit.
     let ms = limit.tv_sec.saturating_mul(1000).saturating_add((limit.tv_usec + 999) / 1000);
     let ms = if is_limited { ms.min(i64::from(i32::MAX)) as isize } else { -1 };
     let mut one = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
@@ -110,7 +118,8 @@ pub(crate) fn has_room(fd: i32) -> bool {
     found > 0 && one.revents & libc::POLLOUT != 0 && !is_bad
 }
 
-/// A socket's option that is plain data of that form. Whether there is one.
+/// Reads a socket option at level `SOL_SOCKET` into `value`. Returns true if the call succeeds. `T`
+/// must be the option's plain data type.
 fn option<T: Copy>(fd: i32, name: i32, value: &mut T) -> bool {
     let mut len = size_of::<T>() as u32;
     let (at, len_at) = (core::ptr::from_mut(value) as usize, (&raw mut len) as usize);
@@ -119,8 +128,8 @@ fn option<T: Copy>(fd: i32, name: i32, value: &mut T) -> bool {
     unsafe { call(libc::SYS_getsockopt, arguments) >= 0 }
 }
 
-/// Whether the next call on `fd` has an error to say. It is left for that call: one that has done
-/// something by then tells that first.
+/// Returns true if the next call on `fd` has an error to report. The error itself is left pending:
+/// a call that has already transferred something reports that success first.
 pub(crate) fn has_failed(fd: i32) -> bool {
     let mut one = libc::pollfd { fd, events: 0, revents: 0 };
     // SAFETY: one descriptor, and no time to wait.

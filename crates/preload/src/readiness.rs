@@ -1,15 +1,15 @@
-//! `poll` and `epoll` with their relatives. `select` is in `select`.
+//! `poll`, `epoll_wait` and their relatives. `select` is in `select`.
 //!
-//! A wait that the library serves cannot be a cancellation point; see `process` for how it ends
-//! nevertheless.
+//! A wait that the library serves is not a cancellation point; `process::was_cancelled` says how it
+//! ends nevertheless.
 
 use crate::buffers::overflow;
 use crate::buffers::{self, Access, accessible};
 use crate::descriptors::{numbering, opened};
 use crate::errno;
-use crate::gate::home;
-use crate::gate::kernel;
-use crate::gate::{is_open, tell, within};
+use crate::guard::home;
+use crate::guard::kernel;
+use crate::guard::{is_open, tell, within};
 use crate::library::{EpollEvent, Origin, PollFd};
 use crate::next::next;
 use crate::process::was_cancelled;
@@ -39,7 +39,7 @@ type PWait2Fn = unsafe extern "C-unwind" fn(
     *const sigset_t,
 ) -> c_int;
 
-/// A limit in the program's terms that makes sense; what does not is for the kernel to refuse.
+/// A time limit and a signal mask that are valid. The kernel refuses calls with invalid ones.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
     pub(crate) limit: Option<Duration>,
@@ -47,14 +47,14 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Milliseconds; negative: for ever.
+    /// Makes a limit of milliseconds; a negative one means no limit.
     pub(crate) fn of_ms(limit: c_int) -> Self {
         Self { limit: u64::try_from(limit).ok().map(Duration::from_millis), mask: None }
     }
 }
 
-/// The time that is left of a call which says so, as long as the library serves it: the kernel does
-/// so itself.
+/// Measures the remaining time of a call that reports it, while the library serves the call. The
+/// kernel reports the time by itself when it serves the call.
 #[derive(Default)]
 pub(crate) struct Countdown(Cell<Option<(Instant, Duration)>>);
 
@@ -63,7 +63,7 @@ impl Countdown {
         self.0.set(Some((Instant::now(), limit)));
     }
 
-    /// Makes the kernel's call instead.
+    /// Makes the kernel's call instead, and stops the measurement.
     pub(crate) fn left_to(&self, kernel: impl Kernel) -> isize {
         self.0.set(None);
         kernel()
@@ -74,18 +74,19 @@ impl Countdown {
     }
 }
 
-/// The terms of a call with milliseconds and a signal mask, which may be missing.
+/// Returns the terms of a call with milliseconds and a signal mask, which may be null.
 pub(crate) fn masked(limit: c_int, mask: *const sigset_t) -> Option<Terms> {
     let mask = terms(core::ptr::null(), mask)?.mask;
     Some(Terms { mask, ..Terms::of_ms(limit) })
 }
 
-/// The terms of a call with a `timespec` and a signal mask, either of which may be missing.
+/// Returns the terms of a call with a `timespec` and a signal mask, of which each may be null;
+/// `None` if they cannot be read or are invalid.
 pub(crate) fn terms(limit: *const timespec, mask: *const sigset_t) -> Option<Terms> {
     let limit = if limit.is_null() {
         None
     } else {
-        // SAFETY: plain data, left alone meanwhile.
+        // SAFETY: plain data, which the program leaves alone during the call.
         let limit = unsafe { buffers::structure(limit) }?;
         let nanoseconds =
             u32::try_from(limit.tv_nsec).ok().filter(|nanoseconds| *nanoseconds < 1_000_000_000)?;
@@ -94,14 +95,14 @@ pub(crate) fn terms(limit: *const timespec, mask: *const sigset_t) -> Option<Ter
     let mask = if mask.is_null() {
         None
     } else {
-        // The kernel's set is the first word of the C library's.
-        // SAFETY: as above.
+        // The kernel's signal set is the first word of the C library's larger set.
+        // SAFETY: plain data, which the program leaves alone during the call.
         Some(unsafe { buffers::structure(mask.cast::<u64>()) }?)
     };
     Some(Terms { limit, mask })
 }
 
-/// Waits for `fds` with the library's help. `None`: the kernel serves the call.
+/// Waits for `fds` in the library; `None` if the kernel is to serve the call.
 #[inline(never)]
 pub(crate) fn poll_in_library(fds: &mut [PollFd], terms: Terms) -> Option<Result<usize, Errno>> {
     within(|library| {
@@ -112,9 +113,10 @@ pub(crate) fn poll_in_library(fds: &mut [PollFd], terms: Terms) -> Option<Result
     .filter(|result| *result != Err(Errno::INTR) || !was_cancelled())
 }
 
-/// The program's array, if the kernel takes so many and it can be touched.
+/// Returns the program's array; `None` if the kernel would refuse its length or the array is not
+/// accessible.
 fn program_fds<'a>(at: *mut PollFd, count: nfds_t) -> Option<&'a mut [PollFd]> {
-    /// More than these are counted against the process's limit, which is seldom less.
+    /// Longer arrays are compared with `RLIMIT_NOFILE`, which is rarely lower than this.
     const FEW: usize = 256;
     let count = usize::try_from(count).ok().filter(|count| (1..=1 << 20).contains(count))?;
     if count > FEW && count as u64 > raw::most_descriptors() {
@@ -125,19 +127,19 @@ fn program_fds<'a>(at: *mut PollFd, count: nfds_t) -> Option<&'a mut [PollFd]> {
         return None;
     }
     if !(at as usize).is_multiple_of(align_of::<PollFd>()) {
-        // The kernel takes it nevertheless.
+        // The kernel accepts an unaligned array, but a Rust slice must be aligned.
         for index in 0..count {
-            // SAFETY: one of `count`, which can be read.
+            // SAFETY: `index` is below `count`, and the array is readable.
             home(unsafe { at.add(index).read_unaligned() }.fd, true);
         }
         return None;
     }
-    // SAFETY: aligned and writable; the program leaves it alone during the call.
+    // SAFETY: aligned and writable; the program leaves the array alone during the call.
     Some(unsafe { core::slice::from_raw_parts_mut(at, count) })
 }
 
-/// `poll` and `ppoll`, with the kernel's call as it is made. `terms` are `None` if the kernel
-/// refuses them.
+/// Serves `poll` and `ppoll`; `kernel` makes the kernel's call. `terms` returns `None` if the
+/// kernel is to refuse them.
 #[inline]
 pub(crate) fn poll_by(
     at: *mut PollFd,
@@ -154,14 +156,14 @@ pub(crate) fn poll_by(
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn poll(fds: *mut PollFd, count: nfds_t, limit: c_int) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_poll, c"poll" as PollFn; fds, count, limit) };
     poll_by(fds, count, || Some(Terms::of_ms(limit)), kernel) as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __poll(fds: *mut PollFd, count: nfds_t, limit: c_int) -> c_int {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { poll(fds, count, limit) }
 }
 
@@ -175,7 +177,7 @@ unsafe extern "C-unwind" fn __poll_chk(
     if room / size_of::<PollFd>() < count as usize {
         overflow();
     }
-    // SAFETY: the same function.
+    // SAFETY: the same function, after the check of the buffer's length.
     unsafe { poll(fds, count, limit) }
 }
 
@@ -186,7 +188,7 @@ unsafe extern "C-unwind" fn ppoll(
     limit: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = || unsafe { next!(c"ppoll" as PPollFn)(fds, count, limit, mask) } as isize;
     poll_by(fds, count, || terms(limit, mask), kernel) as c_int
 }
@@ -202,11 +204,11 @@ unsafe extern "C-unwind" fn __ppoll_chk(
     if room / size_of::<PollFd>() < count as usize {
         overflow();
     }
-    // SAFETY: the same function.
+    // SAFETY: the same function, after the check of the buffer's length.
     unsafe { ppoll(fds, count, limit, mask) }
 }
 
-/// Calls that make a set, with the kernel's call as it is made.
+/// Serves the calls that make an epoll set; `kernel` makes the kernel's call.
 pub(crate) fn epoll_create_by(kernel: impl Kernel) -> isize {
     let set = numbering(kernel);
     if set >= 0 {
@@ -218,14 +220,14 @@ pub(crate) fn epoll_create_by(kernel: impl Kernel) -> isize {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     epoll_create_by(unsafe { kernel!(SYS_epoll_create, c"epoll_create" as CreateFn; size) })
         as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     epoll_create_by(unsafe { kernel!(SYS_epoll_create1, c"epoll_create1" as CreateFn; flags) })
         as c_int
 }
@@ -237,13 +239,13 @@ unsafe extern "C-unwind" fn epoll_ctl(
     fd: c_int,
     event: *mut EpollEvent,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel =
         unsafe { kernel!(SYS_epoll_ctl, c"epoll_ctl" as ControlFn; set, operation, fd, event) };
     epoll_ctl_by(set, operation, fd, event, kernel) as c_int
 }
 
-/// [`epoll_ctl`], with the kernel's call as it is made.
+/// Serves [`epoll_ctl`]; `kernel` makes the kernel's call.
 pub(crate) fn epoll_ctl_by(
     set: c_int,
     operation: c_int,
@@ -257,9 +259,10 @@ pub(crate) fn epoll_ctl_by(
     let event = if event.is_null() {
         None
     } else {
-        // SAFETY: plain data, left alone meanwhile.
+        // SAFETY: plain data, which the program leaves alone during the call.
         match unsafe { buffers::structure(event) } {
             Some(event) => Some(event),
+            // The kernel ignores the event of `EPOLL_CTL_DEL` (epoll_ctl(2)).
             None if operation == libc::EPOLL_CTL_DEL => None,
             None => return kernel(),
         }
@@ -270,26 +273,27 @@ pub(crate) fn epoll_ctl_by(
     }
 }
 
-/// Waits for a set with the library's help. `None`: the kernel serves the call.
+/// Waits for an epoll set in the library; `None` if the kernel is to serve the call.
 fn serve_wait(
     set: c_int,
     at: *mut EpollEvent,
     count: c_int,
     terms: Terms,
 ) -> Option<Result<usize, Errno>> {
-    /// More than these are asked for, and never had.
+    /// Programs may pass a larger count, but never receive so many events at once.
     const MOST: usize = 1 << 24;
-    /// `EP_MAX_EVENTS`.
+    /// `EP_MAX_EVENTS` of fs/eventpoll.c.
     const LIMIT: usize = i32::MAX as usize / size_of::<EpollEvent>();
     let wanted = usize::try_from(count).ok().filter(|count| (1..=LIMIT).contains(count))?;
     let len = accessible(at as usize, wanted.min(MOST) * size_of::<EpollEvent>(), Access::Write);
     let room = len / size_of::<EpollEvent>();
     let mut nowhere = [EpollEvent { flags: EventFlags::empty(), data: EventData::new_u64(0) }];
     let events = match room {
-        // What comes will not be told, but until then the call waits.
+        // The array is not accessible. The kernel would wait first and then fail with `EFAULT`; so
+        // does this call, with room for one event that is thrown away.
         0 => &mut nowhere[..],
-        // SAFETY: writable; a packed structure needs no alignment; the program leaves it alone
-        // during the call.
+        // SAFETY: writable; the structure is packed and needs no alignment; the program leaves the
+        // array alone during the call.
         _ => unsafe { core::slice::from_raw_parts_mut(at, room) },
     };
     let result = within(|library| {
@@ -305,8 +309,8 @@ fn serve_wait(
     }
 }
 
-/// `epoll_wait` and its relatives, with the kernel's call as it is made. `terms` are `None` if the
-/// kernel refuses them.
+/// Serves `epoll_wait` and its relatives; `kernel` makes the kernel's call. `terms` returns `None`
+/// if the kernel is to refuse them.
 #[inline]
 pub(crate) fn epoll_wait_by(
     set: c_int,
@@ -329,7 +333,7 @@ unsafe extern "C-unwind" fn epoll_wait(
     count: c_int,
     limit: c_int,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel =
         unsafe { kernel!(SYS_epoll_wait, c"epoll_wait" as WaitFn; set, events, count, limit) };
     epoll_wait_by(set, events, count, || Some(Terms::of_ms(limit)), kernel) as c_int
@@ -343,7 +347,7 @@ unsafe extern "C-unwind" fn epoll_pwait(
     limit: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel =
         || unsafe { next!(c"epoll_pwait" as PWaitFn)(set, events, count, limit, mask) } as isize;
     epoll_wait_by(set, events, count, || masked(limit, mask), kernel) as c_int
@@ -357,7 +361,7 @@ unsafe extern "C-unwind" fn epoll_pwait2(
     limit: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel =
         || unsafe { next!(c"epoll_pwait2" as PWait2Fn)(set, events, count, limit, mask) } as isize;
     epoll_wait_by(set, events, count, || terms(limit, mask), kernel) as c_int

@@ -1,12 +1,13 @@
-//! Files opened by name. Most are nothing to the library; but /proc, and what leads there
-//! (`/dev/stdin`, `/dev/fd/N`), has names for the process's own pipes, and what is opened so is the
-//! same end once more.
+//! Files that are opened by name.
 //!
-//! What `fopen` and its like open the C library opens inside: see `stdio`.
+//! Most files do not concern the library. But /proc, and the names that lead there (`/dev/stdin`,
+//! `/dev/fd/N`), contain the process's own pipes, and opening such a name makes another number of
+//! the same end. Not here: `fopen` and its relatives, which open files inside the C library
+//! (`stdio`).
 
 use crate::descriptors::numbering_first;
-use crate::gate::kernel;
-use crate::gate::{is_open, within};
+use crate::guard::kernel;
+use crate::guard::{is_open, within};
 use crate::library::library;
 use crate::next::next;
 use crate::raw::Kernel;
@@ -18,8 +19,8 @@ type Open2Fn = unsafe extern "C-unwind" fn(*const c_char, c_int) -> c_int;
 type OpenAt2Fn = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int) -> c_int;
 type CreateFn = unsafe extern "C-unwind" fn(*const c_char, u32) -> c_int;
 
-/// Whether `fd`, just opened, is an end of a pipe that the process has under other numbers, too.
-/// They count as duplicates from now on.
+/// Returns true if `fd`, which was just opened, is an end of a pipe that the process has under
+/// other numbers, too. These numbers count as duplicates from now on.
 #[inline]
 pub(crate) fn is_again(fd: c_int) -> bool {
     fd >= 0 && is_open() && library().has_pipes() && look(fd)
@@ -37,12 +38,12 @@ fn opened(fd: c_int) -> c_int {
     fd
 }
 
-/// Calls that open a file, with the kernel's call as it is made.
+/// Serves the calls that open a file; `kernel` makes the kernel's call.
 pub(crate) fn open_by(kernel: impl Kernel) -> isize {
     opened(numbering_first(kernel) as c_int) as isize
 }
 
-/// Functions of the same meaning as another one here.
+/// Defines functions that do the same as another function of this file.
 macro_rules! same {
     ($($name:ident = $of:ident($($argument:ident: $type:ty),+);)+) => {$(
         #[unsafe(no_mangle)]
@@ -53,10 +54,11 @@ macro_rules! same {
     )+};
 }
 
-// In C the mode is a variable argument. One that was not given is not looked at.
+// In C the mode is a variable argument. If the program does not pass one, the kernel ignores the
+// value.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn open(path: *const c_char, flags: c_int, mode: u32) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     open_by(unsafe { kernel!(SYS_open, c"open" as OpenFn; path, flags, mode) }) as c_int
 }
 
@@ -67,26 +69,26 @@ unsafe extern "C-unwind" fn openat(
     flags: c_int,
     mode: u32,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     open_by(unsafe { kernel!(SYS_openat, c"openat" as OpenAtFn; folder, path, flags, mode) })
         as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     open_by(|| unsafe { next!(c"__open_2" as Open2Fn)(path, flags) } as isize) as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     open_by(|| unsafe { next!(c"__openat_2" as OpenAt2Fn)(folder, path, flags) } as isize) as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn creat(path: *const c_char, mode: u32) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     open_by(|| unsafe { next!(c"creat" as CreateFn)(path, mode) } as isize) as c_int
 }
 

@@ -1,10 +1,11 @@
-//! `select` and `pselect`: through `poll` when a session may be among the descriptors, else the
-//! kernel's own.
+//! `select` and `pselect`: served through `poll` if the sets contain a session, else by the kernel.
+//!
+//! Not here: the waiting itself (`readiness`).
 
 use crate::buffers::{self, Access, accessible};
 use crate::errno;
-use crate::gate::home;
-use crate::gate::{is_open, within};
+use crate::guard::home;
+use crate::guard::{is_open, within};
 use crate::library::PollFd;
 use crate::next::next;
 use crate::raw::Kernel;
@@ -31,15 +32,15 @@ type PSelectFn = unsafe extern "C-unwind" fn(
     *const sigset_t,
 ) -> c_int;
 
-/// Descriptors that fit into a `fd_set`. Programs with larger sets, made by hand, have their
-/// sessions at home.
+/// The most descriptors that fit into an `fd_set`. Programs that make larger sets by hand have
+/// their sessions in the kernel.
 const MOST: usize = libc::FD_SETSIZE;
 const WORD: usize = 64;
-/// Descriptors for which no memory is asked for.
+/// The most descriptors for which no memory is allocated.
 const FEW: usize = 64;
 
-/// For each of the three sets: what to ask `poll` for, and what of its answer counts
-/// (`fs/select.c`).
+/// For each of the three sets: the events to ask `poll` for, and the events of the answer that make
+/// a descriptor ready (`POLLIN_SET`, `POLLOUT_SET` and `POLLEX_SET` in fs/select.c).
 const KINDS: [(i16, i16); 3] = [
     (
         libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND,
@@ -52,16 +53,16 @@ const KINDS: [(i16, i16); 3] = [
     (libc::POLLPRI, libc::POLLPRI),
 ];
 
-/// The program's three sets, each possibly missing.
+/// The program's three sets, of which each may be missing.
 struct Sets {
     words: [*mut u64; 3],
-    /// Of a larger set, as much as can be touched: the kernel looks no further than there are
-    /// descriptors.
+    /// The number of descriptors to look at. If a set is larger than `MOST`, only the accessible
+    /// part counts: the kernel also stops at the end of the descriptor table.
     count: usize,
 }
 
 impl Sets {
-    /// `None`: not for us to touch.
+    /// Takes the program's sets; `None` if they are not all accessible.
     fn new(count: c_int, sets: [*mut fd_set; 3]) -> Option<Self> {
         let mut count = usize::try_from(count).ok()?;
         let len = count.div_ceil(WORD) * size_of::<u64>();
@@ -83,7 +84,7 @@ impl Sets {
         if words.is_null() { 0 } else { unsafe { words.add(index).read_unaligned() } }
     }
 
-    /// What `fd` is to be polled for.
+    /// Returns the events for which `fd` is polled.
     fn events(&self, fd: usize) -> i16 {
         let mut events = 0;
         for (kind, (ask, _)) in KINDS.iter().enumerate() {
@@ -94,7 +95,7 @@ impl Sets {
         events
     }
 
-    /// Every descriptor in any of the sets.
+    /// Iterates over every descriptor in any of the sets.
     fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.count.div_ceil(WORD)).flat_map(move |index| {
             let mut bits = self.word(0, index) | self.word(1, index) | self.word(2, index);
@@ -107,7 +108,7 @@ impl Sets {
         })
     }
 
-    /// What to ask `poll`: in `few` if it fits there, else in `many`.
+    /// Fills in the array for `poll`: `few` if the descriptors fit there, else `many`.
     fn fill<'a>(&self, few: &'a mut [PollFd; FEW], many: &'a mut Vec<PollFd>) -> &'a mut [PollFd] {
         let count = self.numbers().take(MOST).count();
         let room = match few.get_mut(..count) {
@@ -123,7 +124,7 @@ impl Sets {
         room
     }
 
-    /// Writes what was found; the number of bits set.
+    /// Writes the ready descriptors into the sets. Returns the number of bits set.
     fn answer(&self, found: &[PollFd]) -> usize {
         let mut answers = [[0u64; MOST / WORD]; 3];
         let mut count = 0;
@@ -146,18 +147,19 @@ impl Sets {
     }
 }
 
-/// Whether an answer counts for any set it was asked for.
+/// Returns true if the answer makes the descriptor ready in any set that contains it.
 fn counts(place: &PollFd) -> bool {
     KINDS.iter().any(|(ask, counts)| place.events & ask == *ask && place.revents & counts != 0)
 }
 
-/// Serves the call; `None`: the kernel does.
+/// Serves the call in the library; `None` if the kernel is to serve it.
 #[inline(never)]
 fn serve(sets: &Sets, terms: Terms) -> Option<Result<usize, Errno>> {
     let is_concerned = |fd: usize| within(|library| library.concerns(fd as i32)) == Some(true);
     if !sets.numbers().any(is_concerned) {
         return None;
     }
+    // `answer` has room for `MOST` descriptors.
     if sets.count > MOST {
         sets.numbers().for_each(|fd| home(fd as i32, true));
         return None;
@@ -177,15 +179,16 @@ fn serve(sets: &Sets, terms: Terms) -> Option<Result<usize, Errno>> {
         if found == 0 || fds.iter().any(counts) {
             return Some(Ok(sets.answer(fds)));
         }
-        // Hang-ups and errors that nobody asked about: `poll` would tell again and again.
+        // These descriptors only have hang-ups or errors, which their sets do not include. `poll`
+        // would report them at once again and again, so they are left out from now on.
         for place in fds.iter_mut().filter(|place| place.revents != 0) {
             place.fd = -1;
         }
     }
 }
 
-/// `select` and its relatives, with the kernel's call as it is made. `terms` are `None` if the
-/// kernel refuses them.
+/// Serves `select` and its relatives; `kernel` makes the kernel's call. `terms` returns `None` if
+/// the kernel is to refuse them.
 pub(crate) fn select_by(
     count: c_int,
     sets: [*mut fd_set; 3],
@@ -207,12 +210,12 @@ unsafe extern "C-unwind" fn select(
     except: *mut fd_set,
     limit: *mut timeval,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = || unsafe { next!(c"select" as SelectFn)(count, input, output, except, limit) };
     select_counted(count, [input, output, except], limit, || kernel() as isize) as c_int
 }
 
-/// [`select`], with the kernel's call as it is made.
+/// Serves [`select`] with its time limit; `kernel` makes the kernel's call.
 pub(crate) fn select_counted(
     count: c_int,
     sets: [*mut fd_set; 3],
@@ -224,7 +227,7 @@ pub(crate) fn select_counted(
         if limit.is_null() {
             return Some(Terms { limit: None, mask: None });
         }
-        // SAFETY: plain data, left alone meanwhile.
+        // SAFETY: plain data, which the program leaves alone during the call.
         let span = to_span(unsafe { buffers::structure(limit) }?)?;
         countdown.begin(span);
         Some(Terms { limit: Some(span), mask: None })
@@ -234,7 +237,8 @@ pub(crate) fn select_counted(
         && buffers::is_writable(limit)
     {
         let left = timeval { tv_sec: left.as_secs() as i64, tv_usec: left.subsec_micros().into() };
-        // SAFETY: writable, as just seen. Linux says what is left, whatever the result.
+        // SAFETY: writable, as checked above. Linux writes the remaining time whatever the result
+        // is (select(2)).
         unsafe { limit.write_unaligned(left) };
     }
     result
@@ -254,7 +258,7 @@ unsafe extern "C-unwind" fn __select(
     except: *mut fd_set,
     limit: *mut timeval,
 ) -> c_int {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { select(count, input, output, except, limit) }
 }
 
@@ -267,7 +271,7 @@ unsafe extern "C-unwind" fn pselect(
     limit: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel =
         || unsafe { next!(c"pselect" as PSelectFn)(count, input, output, except, limit, mask) };
     let result =

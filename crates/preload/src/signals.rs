@@ -1,34 +1,37 @@
-//! Signal handlers: kept out of half-done work, let in while the library waits.
+//! Signal handlers: delayed while the library's state is half changed, admitted while the library
+//! waits.
 //!
 //! # Theory of operation
-//! The kernel is given one of a few hundred entry points, each of which stands for one handler of
-//! the program with its way of being called. So what is installed at any moment is the kernel's own
-//! answer, translated, and there is nothing to lock. When handlers run out of entry points, further
-//! ones are installed as they are.
+//! The kernel is given one of `ENTRIES` entry points instead of the program's handler. Each entry
+//! point stands for one handler with its flags. So the kernel's own answer, translated back, says
+//! which handler is installed at any moment, and nothing needs a lock. When the entry points are
+//! used up, further handlers are installed directly.
 //!
-//! A handler that comes while its thread is inside the library (`tls::Thread::depth`) and not
-//! waiting is put off (`late`). Faults cannot wait and are never put off. While the library waits,
-//! a handler runs as if outside, and is counted, so that the wait ends as the kernel's would.
+//! A handler that arrives while its thread is inside the library (`tls::Thread::depth`) and not
+//! waiting is put off (`deferred`). Faults cannot wait and are never put off. While the library
+//! waits, a handler runs as if outside the library, and is counted, so that the wait ends where the
+//! kernel's wait would (signal(7), "Interruption of system calls").
 
-use crate::gate::is_open;
+use crate::deferred;
+use crate::guard::is_open;
 use crate::handlers::run;
-use crate::late;
 use crate::next::next;
 use crate::tls::{Thread, here};
 use core::arch::global_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use libc::{sighandler_t, siginfo_t, sigset_t};
+use sojourn_abi::door::Signal;
 
 const ENTRIES: usize = 256;
-/// Bits of an entry's word beside the handler's address, where no address has any.
+/// Bits of an entry's word beside the handler's address. Addresses of user space do not use them.
 const WITH_INFO: usize = 1 << 62;
 const RESTARTS: usize = 1 << 63;
 const ADDRESS: usize = WITH_INFO - 1;
-/// Bytes between entry points.
+/// Bytes between two entry points.
 const STRIDE: usize = 16;
 
-/// What each entry point stands for; never changed once set.
+/// The handler and flags of each entry point. A word that is set never changes.
 static HANDLERS: [AtomicUsize; ENTRIES] = [const { AtomicUsize::new(0) }; ENTRIES];
 
 global_asm!(
@@ -41,7 +44,8 @@ global_asm!(
     ".set sojourn_index, 0",
     ".rept {count}",
     ".p2align 4",
-    // mov ecx, index: the fourth argument, behind those of a handler.
+    // The instruction `mov ecx, index`: `index` is the fourth argument, behind the three of a
+    // handler.
     ".byte 0xb9",
     ".long sojourn_index",
     "jmp {common}",
@@ -65,7 +69,7 @@ fn entry_point(index: usize) -> usize {
     sojourn_signal_entries as *const () as usize + index * STRIDE
 }
 
-/// The entry point for a handler, if there is one left.
+/// Returns the entry point for a handler with its flags; `None` if all entry points are used up.
 fn entry_for(handler: usize, flags: c_int) -> Option<usize> {
     let mut word = handler;
     if flags & libc::SA_SIGINFO != 0 {
@@ -86,7 +90,7 @@ fn entry_for(handler: usize, flags: c_int) -> Option<usize> {
     None
 }
 
-/// What an action that the kernel reports is to the program.
+/// Replaces the entry point in an action from the kernel by the program's handler.
 fn translate(action: &mut Action) {
     let offset = action.sa_sigaction.wrapping_sub(entry_point(0));
     if offset < ENTRIES * STRIDE {
@@ -104,26 +108,28 @@ unsafe extern "C-unwind" fn sigaction(
     new: *const Action,
     old: *mut Action,
 ) -> c_int {
-    // SAFETY: passed on, or ours.
+    // SAFETY: the program's arguments, or an action made here.
     let install = |new| unsafe { next!(c"sigaction" as SigActionFn)(signal, new, old) };
-    // SAFETY: null, or what the program wants installed; the C library reads it, too.
+    // SAFETY: null, or an action that the C library reads as well.
     let ours = unsafe { new.as_ref() }.and_then(entered);
     let result = install(ours.as_ref().map_or(new, core::ptr::from_ref));
     if result == 0 && !old.is_null() {
-        // SAFETY: just written by the C library.
+        // SAFETY: the C library has just written the action.
         translate(unsafe { &mut *old });
     }
     result
 }
 
-/// The action with an entry point in the place of its handler, if it has a handler.
+/// Returns the action with an entry point in place of the handler; `None` if the action has no
+/// handler, or needs no entry point.
 fn entered(new: &Action) -> Option<Action> {
     let has_handler = ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR].contains(&new.sa_sigaction);
     if !has_handler || !is_open() {
         return None;
     }
     let entry = entry_for(new.sa_sigaction, new.sa_flags)?;
-    // Always with information: what is put off must be sent again as it was.
+    // `SA_SIGINFO` is always set: a signal that is put off is sent again with its original
+    // information.
     Some(Action { sa_sigaction: entry, sa_flags: new.sa_flags | libc::SA_SIGINFO, ..*new })
 }
 
@@ -133,11 +139,12 @@ unsafe extern "C-unwind" fn __sigaction(
     new: *const Action,
     old: *mut Action,
 ) -> c_int {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { sigaction(signal, new, old) }
 }
 
-/// Every handler of the program begins here, with `index` saying which.
+/// Receives every signal of the program that has an entry point; `index` is the entry point's
+/// number.
 unsafe extern "C-unwind" fn on_signal(
     signal: c_int,
     info: *mut siginfo_t,
@@ -147,36 +154,76 @@ unsafe extern "C-unwind" fn on_signal(
     let word = HANDLERS[index & (ENTRIES - 1)].load(Ordering::Relaxed);
     // SAFETY: the program installed this address as a handler.
     let handler = unsafe { core::mem::transmute::<usize, HandlerFn>(word & ADDRESS) };
+    let restarts = word & RESTARTS != 0;
+    let coming = Coming { signal, info, context, entry: entry_point(index), restarts };
+    // SAFETY: the kernel's own structures. A handler that takes one argument ignores the others.
+    unsafe { deliver(&coming, || handler(signal, info, context)) };
+}
+
+/// Receives a signal from the loader of programs that make their own system calls. The loader
+/// installs its own handlers in the kernel.
+pub(crate) unsafe extern "C-unwind" fn came_through_door(signal: &Signal) {
+    let coming = Coming {
+        signal: signal.number,
+        info: signal.info.cast(),
+        context: signal.context,
+        entry: signal.entry,
+        restarts: signal.restarts,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { deliver(&coming, || (signal.run)(signal.data)) };
+}
+
+/// A signal for which the kernel has called a handler.
+struct Coming {
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+    /// The address that the kernel called.
+    entry: usize,
+    /// True if the handler was installed with `SA_RESTART`.
+    restarts: bool,
+}
+
+/// Runs the handler, or puts the signal off. Inlined, because the handler may end its thread, and
+/// then this frame is unwound.
+///
+/// # Safety
+/// `coming` must hold the arguments of the kernel's handler function.
+#[inline(always)]
+unsafe fn deliver(coming: &Coming, handler: impl FnOnce()) {
+    let Coming { signal, info, context, entry, restarts } = *coming;
     let thread = here();
     let is_outside = thread.depth.load(Ordering::Relaxed) == 0;
     let is_waiting = thread.waiting.load(Ordering::Relaxed) != 0;
-    // SAFETY: the kernel's, for this signal.
+    // SAFETY: the kernel's information for this signal.
     if !is_outside && !is_waiting && !is_fault(signal, unsafe { &*info }) {
         // SAFETY: the kernel's own structures.
-        return unsafe { late::put_off(thread, signal, entry_point(index), info, context.cast()) };
+        return unsafe { deferred::put_off(thread, signal, entry, info, context.cast()) };
     }
-    if word & RESTARTS == 0 {
-        // Of this thread alone: no other handler that ends between the two is to be told apart.
+    if !restarts {
+        // Plain load and store suffice: the count is only used by this thread, and a handler that
+        // runs between the two need not be told apart from this one.
         let before = thread.breaks.load(Ordering::Relaxed);
         thread.breaks.store(before.wrapping_add(1), Ordering::Relaxed);
     }
-    // SAFETY: the kernel's.
-    late::take_turn(thread, signal, unsafe { &mut *info });
+    // SAFETY: the kernel's information for this signal.
+    deferred::take_turn(thread, signal, unsafe { &mut *info });
     if is_outside {
         if thread.put_off.load(Ordering::Relaxed) != 0 {
-            // SAFETY: the kernel's.
-            unsafe { late::release_later(thread, context.cast()) };
+            // SAFETY: the kernel's context of this signal.
+            unsafe { deferred::release_later(thread, context.cast()) };
         }
-        // SAFETY: as the kernel would; a handler that takes one argument ignores the others.
-        return run(thread, || unsafe { handler(signal, info, context) });
+        return run(thread, handler);
     }
-    // SAFETY: as above.
-    run_inside(thread, word, || run(thread, || unsafe { handler(signal, info, context) }));
-    // SAFETY: the kernel's.
+    run_inside(thread, restarts, || run(thread, handler));
+    // SAFETY: the kernel's context of this signal.
     crate::pause::leave_gap(unsafe { &mut *context.cast() });
 }
 
-/// Raised by what the thread just did; it cannot go on before this is dealt with.
+/// Returns true if the thread's own last instruction raised the signal: the thread cannot go on
+/// before the signal is handled. A positive `si_code` means that the kernel generated the signal
+/// (sigaction(2)).
 fn is_fault(signal: c_int, info: &siginfo_t) -> bool {
     let is_kind = matches!(
         signal,
@@ -185,20 +232,21 @@ fn is_fault(signal: c_int, info: &siginfo_t) -> bool {
     is_kind && info.si_code > 0
 }
 
-/// Runs a handler as if outside. One that jumps out of here leaves the thread outside, which is
-/// then true.
-fn run_inside(thread: &Thread, word: usize, handler: impl FnOnce()) {
+/// Runs a handler as if outside the library. A handler that leaves with longjmp(3) leaves the
+/// thread marked as outside, which is then true.
+fn run_inside(thread: &Thread, restarts: bool, handler: impl FnOnce()) {
     let depth = thread.depth.swap(0, Ordering::Relaxed);
     let waiting = thread.waiting.swap(0, Ordering::Relaxed);
     let ran = thread.ran.load(Ordering::Relaxed);
     handler();
-    let this = if word & RESTARTS != 0 { 1 } else { 2 };
+    let this = if restarts { 1 } else { 2 };
     thread.ran.store(ran.max(this), Ordering::Relaxed);
     thread.waiting.store(waiting, Ordering::Relaxed);
     thread.depth.store(depth, Ordering::Relaxed);
 }
 
-/// Signals for which `siginterrupt` was asked: `signal` does not restart them.
+/// Signals for which siginterrupt(3) asked for interruption: `signal` installs their handlers
+/// without `SA_RESTART`.
 static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
 
 fn bit(signal: c_int) -> u64 {
@@ -213,7 +261,7 @@ fn install(signal: c_int, handler: sighandler_t, flags: c_int, mask: sigset_t) -
     let new = Action { sa_sigaction: handler, sa_mask: mask, sa_flags: flags, sa_restorer: None };
     // SAFETY: zeroes are an action.
     let mut old: Action = unsafe { core::mem::zeroed() };
-    // SAFETY: both are ours.
+    // SAFETY: both actions are local.
     if unsafe { sigaction(signal, &raw const new, &raw mut old) } < 0 {
         libc::SIG_ERR
     } else {
@@ -228,7 +276,7 @@ fn no_signals() -> sigset_t {
 
 fn only(signal: c_int) -> sigset_t {
     let mut set = no_signals();
-    // SAFETY: the set is ours.
+    // SAFETY: the set is local.
     unsafe { libc::sigaddset(&raw mut set, signal) };
     set
 }
@@ -241,13 +289,13 @@ unsafe extern "C-unwind" fn signal(signal: c_int, handler: sighandler_t) -> sigh
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn bsd_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { signal(number, handler) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn ssignal(number: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { signal(number, handler) }
 }
 
@@ -258,15 +306,15 @@ unsafe extern "C-unwind" fn sysv_signal(signal: c_int, handler: sighandler_t) ->
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __sysv_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { sysv_signal(number, handler) }
 }
 
-/// sigset(3): installs without flags and unblocks, or blocks; answers what was, "blocked" before
-/// all else.
+/// Implements sigset(3): installs a handler without flags and unblocks the signal, or blocks it
+/// (`SIG_HOLD`). Returns `SIG_HOLD` if the signal was blocked before, else the previous handler.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t {
-    /// `SIG_HOLD`.
+    /// `SIG_HOLD` of `<signal.h>`.
     const HOLD: sighandler_t = 2;
     if !(1..=64).contains(&signal) {
         crate::errno::set_raw(libc::EINVAL);
@@ -275,7 +323,7 @@ unsafe extern "C-unwind" fn sigset(signal: c_int, handler: sighandler_t) -> sigh
     let mut before = no_signals();
     let set = only(signal);
     if handler == HOLD {
-        // SAFETY: the sets and the action are ours.
+        // SAFETY: the sets and the action are local.
         unsafe {
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
             let mut now: Action = core::mem::zeroed();
@@ -294,7 +342,7 @@ unsafe extern "C-unwind" fn sigset(signal: c_int, handler: sighandler_t) -> sigh
     if old == libc::SIG_ERR {
         return old;
     }
-    // SAFETY: the sets are ours.
+    // SAFETY: the sets are local.
     unsafe {
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, &raw mut before);
         if libc::sigismember(&raw const before, signal) == 1 { HOLD } else { old }
@@ -303,7 +351,7 @@ unsafe extern "C-unwind" fn sigset(signal: c_int, handler: sighandler_t) -> sigh
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
-    // SAFETY: zeroes are an action; both calls get ours.
+    // SAFETY: zeroes are an action; both calls get a local one.
     unsafe {
         let mut action: Action = core::mem::zeroed();
         if sigaction(signal, core::ptr::null(), &raw mut action) < 0 {

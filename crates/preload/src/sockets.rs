@@ -1,12 +1,13 @@
-//! Sockets: made, connected, shut down, and the data calls with flags. Messages with headers are in
-//! `messages`, options in `options`.
+//! Data calls of sockets that take flags: `recv`, `recvfrom`, `send` and `sendto`.
+//!
+//! Not here: messages with headers (`messages`), socket options (`options`), making and connecting
+//! sockets (`connections`). Read `transfer` first.
 
 use crate::buffers::overflow;
-use crate::descriptors::{numbering, numbering_first, opened};
 use crate::flags::RECV_SERVED;
-use crate::gate::kernel;
-use crate::gate::{home, tell, within};
-use crate::library::{Attempt, Library, Origin, Path, Recv, Send, Use};
+use crate::guard::kernel;
+use crate::guard::{home, within};
+use crate::library::{Attempt, Recv, Route, Send, Use};
 use crate::next::next;
 use crate::raw::Kernel;
 use crate::transfer::{self, Buffers, counted};
@@ -15,12 +16,6 @@ use core::ffi::{c_int, c_void};
 use libc::{iovec, sockaddr, socklen_t};
 use rustix::io::Errno;
 
-type SocketFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int) -> c_int;
-type PairFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int, *mut c_int) -> c_int;
-type AcceptFn = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
-type Accept4Fn = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
-type ConnectFn = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;
-type ShutdownFn = unsafe extern "C-unwind" fn(c_int, c_int) -> c_int;
 type RecvFn = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize, c_int) -> isize;
 type SendFn = unsafe extern "C-unwind" fn(c_int, *const c_void, usize, c_int) -> isize;
 type RecvFromFn = unsafe extern "C-unwind" fn(
@@ -40,12 +35,13 @@ type SendToFn = unsafe extern "C-unwind" fn(
     socklen_t,
 ) -> isize;
 
-/// Flags of sending calls that a session honours: bytes in a ring are with the peer, more to come
-/// or not.
+/// Flags of sending calls that a session honours. Bytes in the ring are with the peer at once, so
+/// hints about further bytes (`MSG_MORE`) change nothing.
 const SEND_SERVED: c_int =
     libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR | libc::MSG_CONFIRM;
 
-/// What receiving flags ask for, if a session can do it; if not, the session is home from now on.
+/// Translates receiving flags. Returns `None` if a session cannot do what they ask for; then the
+/// session is home from now on.
 #[inline]
 pub(crate) fn recv_flags(fd: c_int, flags: c_int) -> Option<Recv> {
     if flags & !RECV_SERVED == 0 {
@@ -61,21 +57,22 @@ pub(crate) fn recv_flags(fd: c_int, flags: c_int) -> Option<Recv> {
     {
         return Some(how);
     }
-    // The error queue has no bytes of the stream.
+    // A read of the error queue takes no bytes of the stream, so the session may stay away.
     if flags & libc::MSG_ERRQUEUE == 0 {
         home(fd, true);
     }
     None
 }
 
-/// The same for sending.
+/// Translates sending flags. Returns `None` if a session cannot do what they ask for; then the
+/// session is home from now on.
 #[inline]
 pub(crate) fn send_flags(fd: c_int, flags: c_int) -> Option<Send> {
     if flags & !SEND_SERVED == 0 {
         return Some(Send { dont_wait: flags & libc::MSG_DONTWAIT != 0 });
     }
     if datagrams::is_concerned(fd) {
-        // Looked at again where it is sent.
+        // `datagrams::send` checks the flags of a datagram.
         return Some(Send { dont_wait: flags & libc::MSG_DONTWAIT != 0 });
     }
     home(fd, true);
@@ -84,7 +81,7 @@ pub(crate) fn send_flags(fd: c_int, flags: c_int) -> Option<Send> {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn recv(fd: c_int, at: *mut c_void, len: usize, flags: c_int) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = move || unsafe { next!(c"recv" as RecvFn)(fd, at, len, flags) };
     let Some(how) = recv_flags(fd, flags) else { return kernel() };
     let buffers = Buffers::one(at, len);
@@ -102,7 +99,7 @@ unsafe extern "C-unwind" fn __recv_chk(
     if len > room {
         overflow();
     }
-    // SAFETY: the same function.
+    // SAFETY: the same function, after the check of the buffer's length.
     unsafe { recv(fd, at, len, flags) }
 }
 
@@ -115,14 +112,14 @@ unsafe extern "C-unwind" fn recvfrom(
     from: *mut sockaddr,
     from_len: *mut socklen_t,
 ) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe {
         kernel!(SYS_recvfrom, c"recvfrom" as RecvFromFn; fd, at, len, flags, from, from_len)
     };
     recvfrom_by(fd, at, len, flags, from, from_len, kernel)
 }
 
-/// [`recvfrom`], with the kernel's call as it is made.
+/// Serves [`recvfrom`]; `kernel` makes the kernel's call.
 pub(crate) fn recvfrom_by(
     fd: c_int,
     at: *mut c_void,
@@ -138,9 +135,9 @@ pub(crate) fn recvfrom_by(
         return transfer::receive(fd, how, Some(flags), buffers, kernel);
     }
     match transfer::way_in(fd) {
-        Path::Plain => kernel(),
-        Path::Kernel(usage) => counted(usage, kernel),
-        Path::Session(call) if call.is_datagram() => {
+        Route::Plain => kernel(),
+        Route::Kernel(usage) => counted(usage, kernel),
+        Route::Session(call) if call.is_datagram() => {
             if !buffers::is_writable(from_len) {
                 home(fd, false);
                 return kernel();
@@ -148,26 +145,26 @@ pub(crate) fn recvfrom_by(
             let buffer = iovec { iov_base: at, iov_len: len };
             let mut header = datagrams::header_of(core::slice::from_ref(&buffer));
             header.msg_name = from.cast();
-            // SAFETY: readable, as just seen.
+            // SAFETY: the length is writable, as checked above, and so readable.
             header.msg_namelen = unsafe { from_len.read_unaligned() };
             let got = receive_message(fd, &mut header, how, flags);
             if let Some(got) = got.filter(|got| *got >= 0) {
-                // SAFETY: writable, as just seen.
+                // SAFETY: the length is writable, as checked above.
                 unsafe { from_len.write_unaligned(header.msg_namelen) };
                 return got;
             }
             got.unwrap_or_else(kernel)
         }
-        Path::Session(_) => {
-            // The address is answered below.
+        Route::Session(_) => {
+            // A stream's bytes carry no address: `sender` fills in the peer's name afterwards.
             let got = transfer::receive(fd, how, Some(flags), Buffers::one(at, len), kernel);
             if got >= 0 && !sender(fd, from, from_len) { bad_address() } else { got }
         }
     }
 }
 
-/// Receives a datagram as `header` says, which is filled in. `None`: the kernel is to serve the
-/// call.
+/// Receives a datagram into the buffers of `header`, whose other fields are filled in. Returns
+/// `None` if the kernel is to serve the call.
 pub(crate) fn receive_message(
     fd: c_int,
     header: &mut libc::msghdr,
@@ -176,7 +173,7 @@ pub(crate) fn receive_message(
 ) -> Option<isize> {
     let breaks = transfer::breaks();
     let mut attempt = Attempt::default();
-    while let Path::Session(call) = transfer::way_in(fd) {
+    while let Route::Session(call) = transfer::way_in(fd) {
         if !call.is_datagram() {
             home(fd, true);
             return None;
@@ -200,22 +197,23 @@ fn bad_address() -> isize {
     -1
 }
 
-/// Answers who sent what a session received, as the kernel does: a TCP socket says nothing, a Unix
-/// socket the peer's name if it has one.
+/// Writes the address of the sender for bytes that a session received, as the kernel does: none for
+/// a TCP socket, the peer's name, if it has one, for a Unix socket. Returns false if the program's
+/// memory is not accessible.
 fn sender(fd: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> bool {
     if !buffers::is_writable(from_len) {
         return false;
     }
-    // SAFETY: zeroes are an address.
+    // SAFETY: zeroes are a valid address.
     let mut name: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     let len = peer_name(fd, &mut name);
-    // SAFETY: writable, as just seen.
+    // SAFETY: the length is writable, as checked above, and so readable.
     let room = unsafe { from_len.read_unaligned() } as usize;
     let copied = room.min(len);
     if copied > 0 && buffers::accessible(from as usize, copied, buffers::Access::Write) < copied {
         return false;
     }
-    // SAFETY: writable, as just seen; `name` has `len` bytes.
+    // SAFETY: `copied` bytes and the length are writable, as checked above; `name` has `len` bytes.
     unsafe {
         core::ptr::copy_nonoverlapping((&raw const name).cast::<u8>(), from.cast::<u8>(), copied);
         from_len.write_unaligned(len as socklen_t);
@@ -223,12 +221,12 @@ fn sender(fd: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> bool {
     true
 }
 
-/// The peer's name as received messages show it; 0: none.
+/// Reads the peer's name as received messages show it. Returns its length; 0 if there is none.
 pub(crate) fn peer_name(fd: c_int, name: &mut libc::sockaddr_un) -> usize {
     let mut len = size_of::<libc::sockaddr_un>() as socklen_t;
     let arguments =
         [fd as usize, core::ptr::from_mut(name) as usize, (&raw mut len) as usize, 0, 0, 0];
-    // SAFETY: both are ours.
+    // SAFETY: the name and the length are local to this library.
     let result = unsafe { raw::call(libc::SYS_getpeername, arguments) };
     let has_name = result == 0 && c_int::from(name.sun_family) == libc::AF_UNIX && len > 2;
     if has_name { len as usize } else { 0 }
@@ -247,13 +245,13 @@ unsafe extern "C-unwind" fn __recvfrom_chk(
     if len > room {
         overflow();
     }
-    // SAFETY: the same function.
+    // SAFETY: the same function, after the check of the buffer's length.
     unsafe { recvfrom(fd, at, len, flags, from, from_len) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn send(fd: c_int, at: *const c_void, len: usize, flags: c_int) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel = move || unsafe { next!(c"send" as SendFn)(fd, at, len, flags) };
     let Some(how) = send_flags(fd, flags) else { return kernel() };
     let buffers = Buffers::one(at, len);
@@ -267,7 +265,7 @@ unsafe extern "C-unwind" fn __send(
     len: usize,
     flags: c_int,
 ) -> isize {
-    // SAFETY: the same function.
+    // SAFETY: another name of the same function.
     unsafe { send(fd, at, len, flags) }
 }
 
@@ -280,13 +278,13 @@ unsafe extern "C-unwind" fn sendto(
     to: *const sockaddr,
     to_len: socklen_t,
 ) -> isize {
-    // SAFETY: passed on.
+    // SAFETY: the program's arguments, passed on unchanged.
     let kernel =
         unsafe { kernel!(SYS_sendto, c"sendto" as SendToFn; fd, at, len, flags, to, to_len) };
     sendto_by(fd, at, len, flags, to, to_len, kernel)
 }
 
-/// [`sendto`], with the kernel's call as it is made.
+/// Serves [`sendto`]; `kernel` makes the kernel's call.
 pub(crate) fn sendto_by(
     fd: c_int,
     at: *const c_void,
@@ -304,8 +302,8 @@ pub(crate) fn sendto_by(
         if let Some(sent) = send_message(fd, &header, flags) {
             return sent;
         }
-        // Datagrams mostly. A connected stream refuses the address or ignores it: the kernel knows
-        // which.
+        // Mostly a datagram for the kernel. A connected stream socket refuses the address or
+        // ignores it; the kernel decides.
         return addressed(fd, kernel);
     }
     let Some(how) = send_flags(fd, flags) else { return kernel() };
@@ -313,28 +311,29 @@ pub(crate) fn sendto_by(
     transfer::send(fd, how, Some(flags), buffers, kernel)
 }
 
-/// A sending call with an address.
+/// Makes a sending call with an address, in the kernel.
 #[inline]
 pub(crate) fn addressed(fd: c_int, kernel: impl Kernel) -> isize {
     match transfer::way_out(fd) {
-        Path::Plain => kernel(),
-        Path::Kernel(usage) => counted(usage, kernel),
-        Path::Session(call) if call.is_datagram() => kernel(),
-        Path::Session(_) => {
+        Route::Plain => kernel(),
+        Route::Kernel(usage) => counted(usage, kernel),
+        Route::Session(call) if call.is_datagram() => kernel(),
+        Route::Session(_) => {
             home(fd, true);
             kernel()
         }
     }
 }
 
-/// Sends a datagram past the kernel, if that can be. `None`: the kernel is to serve the call.
+/// Sends a datagram through its session, if possible. Returns `None` if the kernel is to serve the
+/// call.
 pub(crate) fn send_message(fd: c_int, header: &libc::msghdr, flags: c_int) -> Option<isize> {
     if transfer::is_plain(fd) {
         return None;
     }
     match transfer::way_out(fd) {
-        Path::Session(call) if call.is_datagram() => datagrams::send(fd, &call, header, flags),
-        Path::Kernel(usage) => {
+        Route::Session(call) if call.is_datagram() => datagrams::send(fd, &call, header, flags),
+        Route::Kernel(usage) => {
             drop_unused(usage);
             None
         }
@@ -342,110 +341,8 @@ pub(crate) fn send_message(fd: c_int, header: &libc::msghdr, flags: c_int) -> Op
     }
 }
 
-/// The call is made and counted elsewhere.
+/// Drops a count of a call: the call is made and counted elsewhere.
 #[inline(never)]
 fn drop_unused(usage: Use<'static>) {
     within(|_| drop(usage));
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    // SAFETY: passed on.
-    socket_by(unsafe { kernel!(SYS_socket, c"socket" as SocketFn; domain, kind, protocol) })
-        as c_int
-}
-
-/// [`socket`], with the kernel's call as it is made.
-pub(crate) fn socket_by(kernel: impl Kernel) -> isize {
-    opened(numbering(kernel) as c_int, Origin::Fresh) as isize
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    // SAFETY: the same function.
-    unsafe { socket(domain, kind, protocol) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn socketpair(
-    domain: c_int,
-    kind: c_int,
-    protocol: c_int,
-    pair: *mut c_int,
-) -> c_int {
-    // SAFETY: passed on.
-    let kernel =
-        unsafe { kernel!(SYS_socketpair, c"socketpair" as PairFn; domain, kind, protocol, pair) };
-    socketpair_by(pair, kernel) as c_int
-}
-
-/// [`socketpair`], with the kernel's call as it is made.
-pub(crate) fn socketpair_by(pair: *const c_int, kernel: impl Kernel) -> isize {
-    let result = numbering(kernel);
-    if result == 0 {
-        // SAFETY: the kernel has just written both.
-        let [first, second] = unsafe { pair.cast::<[c_int; 2]>().read_unaligned() };
-        opened(first, Origin::Fresh);
-        opened(second, Origin::Fresh);
-    }
-    result
-}
-
-/// Calls that make a socket, with the kernel's call as it is made.
-pub(crate) fn opened_by(kernel: impl Kernel) -> isize {
-    opened(numbering_first(kernel) as c_int, Origin::Fresh) as isize
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    // SAFETY: passed on.
-    opened_by(unsafe { kernel!(SYS_accept, c"accept" as AcceptFn; fd, from, len) }) as c_int
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn accept4(
-    fd: c_int,
-    from: *mut sockaddr,
-    len: *mut socklen_t,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: passed on.
-    opened_by(unsafe { kernel!(SYS_accept4, c"accept4" as Accept4Fn; fd, from, len, flags) })
-        as c_int
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
-    // SAFETY: passed on.
-    connect_by(fd, unsafe { kernel!(SYS_connect, c"connect" as ConnectFn; fd, to, len) }) as c_int
-}
-
-/// [`connect`], with the kernel's call as it is made.
-pub(crate) fn connect_by(fd: c_int, kernel: impl Kernel) -> isize {
-    // A second one, or one to nowhere, is the kernel's business.
-    home(fd, false);
-    kernel()
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
-    // SAFETY: the same function.
-    unsafe { connect(fd, to, len) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    // SAFETY: passed on.
-    let kernel = unsafe { kernel!(SYS_shutdown, c"shutdown" as ShutdownFn; fd, how) };
-    shutdown_by(fd, how, kernel) as c_int
-}
-
-/// [`shutdown`], with the kernel's call as it is made.
-pub(crate) fn shutdown_by(fd: c_int, how: c_int, kernel: impl Kernel) -> isize {
-    if (0..=2).contains(&how) {
-        tell(|library| library.shutting(fd, how != libc::SHUT_WR));
-    }
-    let result = kernel();
-    tell(Library::ended);
-    result
 }

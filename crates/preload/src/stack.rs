@@ -1,15 +1,15 @@
-//! Stacks of the library's own, for work that does not fit on the program's.
+//! Stacks of the library's own, for work that may need more stack than the program has left.
 //!
 //! A caller may have little stack: a thread of `PTHREAD_STACK_MIN`, a coroutine, a handler on an
-//! alternate stack. What a move, a way home or a packet needs is several times what the C library's
-//! function would. Such work never waits with handlers let in (`Host::wait_begins`), so handlers
-//! always find the program's own stack. Read `Host::on_own_stack` first.
+//! alternate stack. A move, a way home or a packet needs several times the stack of the C library's
+//! function. Such work never waits with handlers admitted (`Host::wait_begins`), so signal handlers
+//! always run on the program's own stack. Read `Host::on_own_stack` first.
 //!
 //! # Theory of operation
-//! Stacks are shared by all threads: one is taken, used and put back; there is no lock. The first
-//! two are part of this object's zeroed data, others are mapped when as many threads have such work
-//! at a time. The caller's registers are left on the caller's stack, where who looks through stacks
-//! for pointers finds them, and where an unwinder goes on.
+//! All threads share the stacks: a thread takes one, uses it and puts it back, without a lock. The
+//! first two stacks are part of this object's zeroed data. More are mapped when several threads
+//! need one at the same time. The caller's registers are saved on the caller's stack: garbage
+//! collectors that scan stacks for pointers find them there, and an unwinder continues there.
 
 use crate::handlers::{in_handler, stack_pointer};
 use crate::heap::{map, unmap};
@@ -20,33 +20,34 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of a stack.
 const LEN: usize = 128 << 10;
-/// The lowest page of a mapped one, which nobody may touch.
+/// Bytes of the guard page below a mapped stack, which faults on every access.
 const GUARD: usize = 4096;
-/// Stacks that are kept; who finds none free maps one for the time being.
+/// The most stacks that are kept. A thread that finds none free maps a stack and unmaps it
+/// afterwards.
 const MOST: usize = 32;
-/// Of these, such as need no mapping.
+/// The number of kept stacks that need no mapping.
 const BUILT_IN: usize = 2;
-/// Beside the address of a stack: somebody is on it.
+/// Set beside the address of a stack while a thread uses the stack.
 const TAKEN: usize = 1;
 
 #[repr(C, align(4096))]
 struct BuiltIn(UnsafeCell<[[u8; LEN]; BUILT_IN]>);
 
-// SAFETY: whoever has taken a stack is the only one to touch it.
+// SAFETY: only the thread that has taken a stack touches it.
 unsafe impl Sync for BuiltIn {}
 
 static BUILT_IN_STACKS: BuiltIn = BuiltIn(UnsafeCell::new([[0; LEN]; BUILT_IN]));
 
-/// The lowest address of each stack and whether it is taken; 0: not made.
+/// The lowest address of each stack, with `TAKEN`; 0 if the stack has not been made yet.
 static STACKS: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
 
-/// A stack that is taken; put back when dropped, also by a panic.
+/// A stack that this thread has taken. Dropping the value puts the stack back, also after a panic.
 struct Own {
     lowest: usize,
-    /// Where it is kept; none: it is unmapped.
+    /// The stack's place in `STACKS`; `None` if the stack is unmapped after use.
     place: Option<&'static AtomicUsize>,
     thread: &'static Thread,
-    /// The signals that were blocked before, if all are blocked now.
+    /// The signals that were blocked before, if all signals are blocked now.
     mask: Option<u64>,
 }
 
@@ -57,8 +58,9 @@ impl Own {
                 Some((lowest, place)) => (lowest, Some(place)),
                 None => (make()?, None),
             };
-        // Seen from there the kernel would take an alternate stack that a handler runs on for a
-        // free one.
+        // A handler may run on an alternate stack (sigaltstack(2)). While the stack pointer is
+        // elsewhere, the kernel would take that stack for free and start another handler at its
+        // top. So all signals are blocked.
         let mask = in_handler(thread).then(|| set_mask(!0));
         thread.own_stack.store(stack_pointer(), Ordering::Relaxed);
         Some(Self { lowest, place, thread, mask })
@@ -73,7 +75,8 @@ impl Drop for Own {
     fn drop(&mut self) {
         self.thread.own_stack.store(0, Ordering::Relaxed);
         match self.place {
-            // SYNC: release; pairs with the exchange in `try_take`: its last user is off it.
+            // SYNC: release; pairs with the exchange in `try_take`: the last user has left the
+            // stack.
             Some(place) => place.store(self.lowest, Ordering::Release),
             None => unmap((self.lowest - GUARD) as *mut u8, LEN + GUARD),
         }
@@ -83,13 +86,13 @@ impl Drop for Own {
     }
 }
 
-/// Takes the stack of a place if it is free, made if need be.
+/// Takes the stack of one place if the stack is free, and makes it if need be.
 fn try_take(at: usize, place: &'static AtomicUsize) -> Option<(usize, &'static AtomicUsize)> {
     let now = place.load(Ordering::Relaxed);
     if now & TAKEN != 0 {
         return None;
     }
-    // SYNC: acquire; pairs with the store when it is put back.
+    // SYNC: acquire; pairs with the store that puts the stack back (`drop`).
     let swap = place.compare_exchange(now, now | TAKEN, Ordering::Acquire, Ordering::Relaxed);
     if swap.is_err() {
         return None;
@@ -105,15 +108,15 @@ fn built_in(at: usize) -> Option<usize> {
     (at < BUILT_IN).then(|| BUILT_IN_STACKS.0.get() as usize + at * LEN)
 }
 
-/// Maps a stack with a guard below; its lowest address.
+/// Maps a stack with a guard page below. Returns the stack's lowest address.
 fn make() -> Option<usize> {
     let at = map(LEN + GUARD)?.as_ptr() as usize;
-    // SAFETY: the lowest page of what was just mapped.
+    // SAFETY: the lowest page of the new mapping.
     unsafe { raw::call(libc::SYS_mprotect, [at, GUARD, libc::PROT_NONE as usize, 0, 0, 0]) };
     Some(at + GUARD)
 }
 
-/// In a `fork` child: those whose threads are not here are free.
+/// Frees all stacks in a child of `fork`: the threads that used them do not exist there.
 pub(crate) fn became_child() {
     for place in &STACKS {
         place.fetch_and(!TAKEN, Ordering::Relaxed);
@@ -123,28 +126,29 @@ pub(crate) fn became_child() {
 fn set_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     let (new, old) = ((&raw const mask) as usize, (&raw mut before) as usize);
-    // SAFETY: both masks are ours.
+    // SAFETY: both masks are local.
     unsafe {
         raw::call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, new, old, 8, 0, 0]);
     }
     before
 }
 
-/// Does `work` on a stack of the library's own, or where it is if there is none, or if this is one.
+/// Calls `work` on a stack of the library's own. Calls it on the current stack if that is such a
+/// stack already, or if no stack can be made.
 pub(crate) fn run(work: &mut dyn FnMut()) {
     let thread = here();
     if thread.own_stack.load(Ordering::Relaxed) != 0 {
         return work();
     }
     match Own::take(thread) {
-        // SAFETY: the stack is this thread's until it is put back, after the work.
+        // SAFETY: the stack belongs to this thread until `own` is dropped, after the work.
         Some(own) => unsafe { switch((&raw const work).cast(), own.highest(), call) },
         None => work(),
     }
 }
 
 extern "C-unwind" fn call(work: *const &mut dyn FnMut()) {
-    // SAFETY: what `run` handed over, which waits there.
+    // SAFETY: `run` passes a reference that stays valid until this call returns.
     unsafe { (*work.cast_mut())() }
 }
 

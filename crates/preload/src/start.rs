@@ -1,45 +1,43 @@
-//! The constructor. It runs in every program, so it does next to nothing: no file, no mapping, no
-//! system call but for the process number.
+//! The constructor: connects the library to its shell and to the process, and opens the guard.
+//!
+//! The constructor runs in every program, so it does next to nothing. It opens no file, maps no
+//! memory, and makes no system calls except for the process's number and the types of the standard
+//! streams. Read `guard` first.
 
 use crate::host::SHELL;
 use crate::library::library;
-use crate::{gate, process, sanitizer};
-use core::ffi::{CStr, c_char};
+use crate::variables::{List, all};
+use crate::{follow, guard, process, sanitizer, stdio};
+use core::ffi::CStr;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
-    // Beside a sanitizer or of another C library everything is as it would be without us: the gate
-    // stays closed.
+    // Beside a sanitizer, or on a C library without the hook for forks, the guard stays closed, so
+    // that the program runs as without the preload library.
     if sanitizer::is_here() || !process::watch_forks() {
         return;
     }
     if !cfg!(debug_assertions) {
-        // What fails here is dealt with here (`gate`); the program's standard error is the
-        // program's.
+        // `guard` catches panics of this library and handles them. A message would go to the
+        // program's standard error, which the program may use for its own protocol.
         std::panic::set_hook(Box::new(|_| ()));
     }
     library().set_host(&SHELL);
     library().opens_nothing();
-    library().keep_environment(environment());
-    gate::start();
+    // SAFETY: the C library sets this variable before constructors run; no other thread exists to
+    // change it.
+    let environment = unsafe { environ };
+    // SAFETY: strings of the environment.
+    let strings = all(environment).map(|one| unsafe { CStr::from_ptr(one) }.to_bytes());
+    library().keep_environment(strings);
+    stdio::start();
+    follow::start(environment);
+    guard::start();
 }
 
 unsafe extern "C" {
-    static environ: *const *const c_char;
-}
-
-/// What the program was started with.
-fn environment<'a>() -> impl Iterator<Item = &'a [u8]> {
-    // SAFETY: the C library's, set before constructors run; no other thread is there to change it.
-    let all = unsafe { environ };
-    let len = if all.is_null() { 0 } else { usize::MAX };
-    (0..len).map_while(move |at| {
-        // SAFETY: an array that ends with a null pointer, at which we stop.
-        let variable = unsafe { *all.add(at) };
-        // SAFETY: a string of the environment.
-        (!variable.is_null()).then(|| unsafe { CStr::from_ptr(variable) }.to_bytes())
-    })
+    static environ: List;
 }

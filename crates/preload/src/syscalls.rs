@@ -1,39 +1,66 @@
-//! `syscall`: the numbers that concern a session, with the kernel's meaning, which is not always
-//! that of the C library's function of the same name.
+//! `syscall`: the system calls that concern sessions, with the kernel's arguments, which sometimes
+//! differ from those of the C library's function of the same name.
 //!
-//! What the kernel serves is the very call that the program made, with every argument as it came;
-//! it is no cancellation point, and no other function of any name is called. What a session does
-//! instead is in the functions named `..._by`.
+//! A call that the kernel serves is made unchanged, with all its arguments. Such a call is no
+//! cancellation point, and no other function of the C library runs. The functions named `..._by` of
+//! other modules do the work for sessions.
+//!
+//! Programs that make their own system calls arrive here as well: their loader (`crates/loader`)
+//! asks once for a table of functions (`door`).
 
 use crate::descriptors::opened;
-use crate::gate::{is_inside, is_open, tell, within};
+use crate::guard::{self, has_started, is_inside, is_open, tell, within};
 use crate::library::{EpollEvent, Origin, PollFd, ReasonT};
-use crate::process::{ends_by_call, forked_by, has_notification, is_filter, shut};
-use crate::raw::{Kernel, Numbered};
+use crate::process::{self, ends_by_call, forked_by, has_notification, is_filter, shut};
+use crate::raw::{self, Kernel, Numbered};
 use crate::readiness::{self, Countdown, Terms, masked, terms};
 use crate::rings::{self, View};
-use crate::trampoline::{Entry, asks_first};
+use crate::trampoline::{Interposer, asks_first};
 use crate::{
-    buffers, confined, control, descriptors, exec, files, io, messages, options, reopen, select,
-    sockets,
+    buffers, confined, connections, control, descriptors, exec, files, io, messages, options,
+    reopen, select, signals, sockets, stdio,
 };
 use core::ffi::{c_int, c_long};
 use libc::{fd_set, sigset_t, timespec, timeval};
+use sojourn_abi::door::{self, Door};
 
 asks_first!(before_syscall; syscall = 0);
 
 type NumberFn =
     unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
 
-/// Decides which function it is to be.
-unsafe extern "C" fn before_syscall(entry: &Entry, arguments: &[usize; 6]) -> usize {
+/// Chooses the function that `syscall` jumps to.
+unsafe extern "C" fn before_syscall(entry: &Interposer, arguments: &[usize; 6]) -> usize {
+    if arguments[0] as i64 == door::NUMBER && has_started() {
+        return open_door as NumberFn as usize;
+    }
     if !is_open() {
-        // The library's own calls, to wait mostly, are no other's business.
+        // The library's own calls (mostly waits) bypass other preloaded libraries.
         return if is_inside() { plain as NumberFn as usize } else { entry.next() };
     }
+    match way(arguments) {
+        Way::Served => serve as NumberFn as usize,
+        Way::Forked => forked as NumberFn as usize,
+        Way::AsItIs => entry.next(),
+    }
+}
+
+/// The way in which a system call is made.
+enum Way {
+    /// [`serve`] makes the call.
+    Served,
+    /// The call is a `fork`, which [`forked`] makes.
+    Forked,
+    /// The kernel serves the unchanged call. The library has been told already, if need be.
+    AsItIs,
+}
+
+/// Chooses the way of a call, for programs that call `syscall` and for programs whose own system
+/// calls are rewritten. `arguments` are the call's number and its first five arguments.
+fn way(arguments: &[usize; 6]) -> Way {
     match arguments[0] as i64 {
-        number if is_served(number) => return serve as NumberFn as usize,
-        libc::SYS_clone if is_fork(arguments) => return forked as NumberFn as usize,
+        number if is_served(number) => return Way::Served,
+        libc::SYS_clone if is_fork(arguments) => return Way::Forked,
         libc::SYS_clone if arguments[1] as c_int & libc::CLONE_THREAD == 0 => shut(ReasonT::Fork),
         libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => shut(ReasonT::Fork),
         libc::SYS_mq_notify => has_notification(),
@@ -52,10 +79,64 @@ unsafe extern "C" fn before_syscall(entry: &Entry, arguments: &[usize; 6]) -> us
         libc::SYS_exit_group => exec::ends(),
         _ => {}
     }
-    entry.next()
+    Way::AsItIs
 }
 
-/// What `clone` may share with the child, or do to who is whose child, and be no `fork` any more.
+/// The table of functions for the loader of programs that make their own system calls.
+static DOOR: Door = Door {
+    call: by_number,
+    vfork_begins: process::before_shared_child,
+    vfork_ends: guard::vfork_ends,
+    signal: signals::came_through_door,
+    thread_ends: thread_ends_by_call,
+};
+
+extern "C" fn thread_ends_by_call(status: c_int) {
+    if is_open() {
+        ends_by_call(status as usize);
+    }
+}
+
+/// Gives the table to a caller that asks for its version. From then on the C library's streams
+/// belong to the loader, which does not use any; the guest program has its own.
+#[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
+unsafe extern "C-unwind" fn open_door(
+    _: c_long,
+    version: usize,
+    at: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> c_long {
+    if version != door::VERSION {
+        crate::errno::set_raw(libc::EINVAL);
+        return -1;
+    }
+    stdio::belongs_to_loader();
+    // SAFETY: a caller that knows the number passes such an address.
+    unsafe { (at as *mut &Door).write(&DOOR) };
+    0
+}
+
+/// Makes a system call for a program that makes its own, as `syscall` would. Returns the kernel's
+/// result.
+unsafe extern "C-unwind" fn by_number(number: i64, arguments: &[usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = *arguments;
+    let way = if is_open() { way(&[number as usize, a, b, c, d, e]) } else { Way::AsItIs };
+    // SAFETY: the program's own call.
+    let answer = unsafe {
+        match way {
+            Way::Served => serve(number, a, b, c, d, e, f),
+            Way::Forked => forked(number, a, b, c, d, e, f),
+            Way::AsItIs => return raw::call(number, *arguments),
+        }
+    };
+    if answer == -1 { -(crate::errno::value() as isize) } else { answer as isize }
+}
+
+/// Flags of `clone` that share something with the child or change its parent, so that the call is
+/// no `fork`.
 const SHARED: c_int = libc::CLONE_VM
     | libc::CLONE_FS
     | libc::CLONE_FILES
@@ -65,16 +146,18 @@ const SHARED: c_int = libc::CLONE_VM
     | libc::CLONE_PARENT
     | libc::CLONE_SETTLS;
 
-/// Whether `clone` by its number is a `fork`, perhaps with name spaces of the child's own (as
-/// vsftpd's). Not beside threads of the library's: the C library does not hear of that child, would
-/// take them to be there, and would wait for them in `setuid` and the like for ever.
+/// Returns true if a `clone` by number is a `fork`, perhaps with new namespaces for the child (as
+/// in vsftpd).
+///
+/// Not while the library has threads: the C library does not notice that child, would count those
+/// threads in it, and would wait for them forever in `setuid` and the like.
 fn is_fork(arguments: &[usize; 6]) -> bool {
     let [_, flags, stack, ..] = *arguments;
     let has_threads = || within(|library| library.has_threads()) != Some(false);
     flags as c_int & SHARED == 0 && stack == 0 && !has_threads()
 }
 
-/// `clone`, where it is a `fork`.
+/// Makes a `clone` that is a `fork`.
 #[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
 unsafe extern "C-unwind" fn forked(
     number: c_long,
@@ -89,7 +172,7 @@ unsafe extern "C-unwind" fn forked(
     forked_by(|| call.make() as c_long)
 }
 
-/// If a ring cannot be seen into, the library is to know.
+/// Tells the library if a ring is unseen.
 fn check_view(view: Option<View>) {
     match view {
         Some(View::Seen) | None => {}
@@ -97,7 +180,7 @@ fn check_view(view: Option<View>) {
     }
 }
 
-/// `io_uring_setup`. The kernel makes a ring of what it is given, and says what it is.
+/// Makes `io_uring_setup`. The kernel writes the new ring's layout into `params`.
 fn ring_setup(params: *const rings::Params, kernel: impl Kernel) -> isize {
     let made = kernel();
     if made >= 0 {
@@ -120,7 +203,7 @@ fn rings_changed(arguments: &[usize; 6]) {
     check_view(within(|library| rings::before_register(library, arguments)));
 }
 
-/// `syscall` without anybody else.
+/// Makes a system call without any other library.
 #[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
 unsafe extern "C-unwind" fn plain(
     number: c_long,
@@ -134,15 +217,16 @@ unsafe extern "C-unwind" fn plain(
     Numbered { number, arguments: [a, b, c, d, e, f] }.make() as c_long
 }
 
-/// System calls and the functions that serve them, with arguments as they come, by their place.
+/// Defines the system calls that this library serves: the number, the serving function, and the
+/// indices of the arguments to pass.
 macro_rules! served {
     ($($number:ident = $function:path[$($index:literal)*];)+) => {
-        /// Whether [`serve`] knows a number.
+        /// Returns true if [`serve`] serves the system call `number`.
         fn is_served(number: i64) -> bool {
             matches!(number, $(libc::$number)|+)
         }
 
-        /// Instead of the C library's `syscall`, for the numbers of [`is_served`].
+        /// Takes the place of the C library's `syscall` for the numbers of [`is_served`].
         #[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
         unsafe extern "C-unwind" fn serve(
             number: c_long,
@@ -189,12 +273,12 @@ served! {
     SYS_dup3 = descriptors::dup3_by[0 1 2];
     SYS_fcntl = control::fcntl_by[0 1 2];
     SYS_ioctl = control::ioctl_by[0 1 2];
-    SYS_socket = sockets::socket_by[];
-    SYS_socketpair = sockets::socketpair_by[3];
-    SYS_accept = sockets::opened_by[];
-    SYS_accept4 = sockets::opened_by[];
-    SYS_connect = sockets::connect_by[0];
-    SYS_shutdown = sockets::shutdown_by[0 1];
+    SYS_socket = connections::socket_by[];
+    SYS_socketpair = connections::socketpair_by[3];
+    SYS_accept = connections::opened_by[];
+    SYS_accept4 = connections::opened_by[];
+    SYS_connect = connections::connect_by[0];
+    SYS_shutdown = connections::shutdown_by[0 1];
     SYS_setsockopt = options::setsockopt_by[0 1 2 3 4];
     SYS_getsockopt = options::getsockopt_by[0 1 2 3 4];
     SYS_open = reopen::open_by[];
@@ -227,13 +311,14 @@ fn close_range(first: u32, last: u32, flags: c_int, _: impl Kernel) -> isize {
     descriptors::close_range_by(first, last, flags, kernel) as isize
 }
 
-/// A signal mask with its size, of which the kernel takes one. `None`: refused.
+/// Returns the mask if its size is the only one that the kernel accepts, or if it is null; `None`
+/// if the kernel would refuse it.
 fn sized(mask: *const sigset_t, size: usize) -> Option<*const sigset_t> {
     (mask.is_null() || size == size_of::<u64>()).then_some(mask)
 }
 
-/// Makes a call with a time limit that is counted down, as the kernel does for those who call it by
-/// number.
+/// Makes a call whose time limit is counted down in the program's memory, as the kernel does for
+/// calls by number (select(2), "C library/kernel differences").
 fn counted_down(
     limit: *mut timespec,
     mask: impl Fn() -> Option<*const sigset_t>,
@@ -251,7 +336,7 @@ fn counted_down(
         && buffers::is_writable(limit)
     {
         let left = timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        // SAFETY: writable, as just seen.
+        // SAFETY: writable, as checked above.
         unsafe { limit.write_unaligned(left) };
     }
     result
@@ -268,7 +353,7 @@ fn select_(
     select::select_counted(count, [input, output, except], limit, kernel)
 }
 
-/// pselect(2) as the kernel has it: with the mask and its size in a structure.
+/// Serves pselect(2) as the kernel defines it: the mask and its size are in a structure.
 fn pselect6(
     count: c_int,
     input: *mut fd_set,
@@ -282,7 +367,7 @@ fn pselect6(
         if mask.is_null() {
             return Some(core::ptr::null());
         }
-        // SAFETY: plain data, left alone meanwhile.
+        // SAFETY: plain data, which the program leaves alone during the call.
         let [mask, size] = unsafe { buffers::structure(mask) }?;
         sized(mask as *const sigset_t, size)
     };

@@ -1,9 +1,10 @@
-//! The library's own threads: always inside, and without signals. Other functions of the C library
-//! as the library itself uses them are in `inside`.
+//! The library's own threads, which are always inside the library and take no signals.
+//!
+//! Not here: other functions of the C library that this library calls (`inside`).
 
 use crate::inside::{INTERNAL, hidden};
 use crate::next::c_library;
-use crate::{gate, raw, tls};
+use crate::{guard, raw, tls};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
 
@@ -17,7 +18,7 @@ type CreateFn = unsafe extern "C-unwind" fn(
 
 hidden!(pthread_create = create);
 
-/// What a new thread is to do.
+/// The start function of a new thread, and its argument.
 struct Task {
     start: StartFn,
     argument: *mut c_void,
@@ -31,12 +32,13 @@ unsafe extern "C-unwind" fn create(
 ) -> c_int {
     let task = Box::into_raw(Box::new(Task { start, argument }));
     let before = set_mask(!INTERNAL);
-    // SAFETY: passed on, with a start function of ours and what it expects.
+    // SAFETY: the caller's arguments, except the start function, which is `run` with the argument
+    // that it expects.
     let result =
         unsafe { c_library!(c"pthread_create" as CreateFn)(thread, attributes, run, task.cast()) };
     set_mask(before);
     if result != 0 {
-        // SAFETY: no thread has taken it.
+        // SAFETY: no thread was started that could take the task.
         drop(unsafe { Box::from_raw(task) });
     }
     result
@@ -44,19 +46,19 @@ unsafe extern "C-unwind" fn create(
 
 extern "C-unwind" fn run(task: *mut c_void) -> *mut c_void {
     let thread = tls::here();
-    gate::enter(thread);
+    guard::enter(thread);
     thread.own_stack.store(1, Ordering::Relaxed);
-    // SAFETY: made by `create`, for this thread.
+    // SAFETY: `create` made the task for this thread.
     let Task { start, argument } = *unsafe { Box::from_raw(task.cast::<Task>()) };
     start(argument)
 }
 
-/// This thread takes signals, as a thread of the program's would.
+/// Unblocks all signals in this thread, as in a thread of the program's.
 pub(crate) fn take_signals() {
     set_mask(0);
 }
 
-/// Sets this thread's signal mask; what it was.
+/// Sets this thread's signal mask. Returns the previous one.
 fn set_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     let arguments = [
@@ -67,7 +69,7 @@ fn set_mask(mask: u64) -> u64 {
         0,
         0,
     ];
-    // SAFETY: both masks are ours.
+    // SAFETY: both masks are local.
     unsafe { raw::call(libc::SYS_rt_sigprocmask, arguments) };
     before
 }

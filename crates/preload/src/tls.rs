@@ -1,40 +1,42 @@
-//! What the shim keeps for each thread, in thread-local storage that is reached in one instruction.
+//! The state that this crate keeps for each thread, in thread-local storage that two instructions
+//! reach.
 //!
-//! Everything is zero at first and needs no destructor. Only its own thread touches it, and signal
-//! handlers on that thread; hence atomics, used without any order, and fences for the compiler
-//! alone.
+//! The state begins as zeroes and needs no destructor. Only its own thread accesses it, and signal
+//! handlers on that thread. So relaxed atomics and compiler fences suffice.
 
 use crate::turns::Turns;
 use crate::validated::Validated;
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-/// One thread.
+/// The state of one thread.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub(crate) struct Thread {
-    /// More than 0: inside the library. Calls go straight to the kernel, handlers are put off.
+    /// More than 0 while the thread is inside the library: calls go directly to the kernel, signal
+    /// handlers are put off.
     pub(crate) depth: AtomicU32,
-    /// 1: inside, but waiting: handlers run.
+    /// 1 while the thread is inside, but waits: signal handlers run.
     pub(crate) waiting: AtomicU32,
-    /// What ran since the wait began: 0 nothing, 1 handlers that restart, 2 one that does not.
+    /// The handlers that have run since the wait began: 0 for none, 1 for handlers that restart
+    /// calls, 2 if one does not.
     pub(crate) ran: AtomicU32,
-    /// Counts handlers of the program's that ran here and do not restart calls.
+    /// Counts the program's handlers that have run in this thread and do not restart calls.
     pub(crate) breaks: AtomicU32,
-    /// How many cancelled threads this one has looked after: see `process`.
+    /// The count of cancelled threads that this thread has reacted to: see `process`.
     pub(crate) cancels_seen: AtomicU32,
-    /// Handlers of the program's that run here: see `handlers::in_handler`.
+    /// The number of the program's handlers that are running: see `handlers::in_handler`.
     pub(crate) handlers: AtomicU32,
-    /// An address in the frame of the first of them.
+    /// An address in the frame of the outermost of these handlers.
     pub(crate) first_handler: AtomicUsize,
-    /// Where on the program's stack the work was called for that a stack of the library's own is in
-    /// use for; 1 in the library's own threads, which have stack enough; 0: none.
+    /// The place on the program's stack from which work was moved to a stack of the library's own;
+    /// 1 in the library's own threads, which have enough stack; 0 if no such work is running.
     pub(crate) own_stack: AtomicUsize,
     /// Signals that were put off and are blocked, bit `n - 1` for signal `n`.
     pub(crate) put_off: AtomicU64,
-    /// The order of those that may queue up.
+    /// The order of deferred real-time signals.
     pub(crate) turns: Turns,
-    /// Memory of the program that may be touched.
+    /// Memory of the program that is known to be accessible.
     pub(crate) validated: Validated,
 }
 
@@ -51,12 +53,12 @@ global_asm!(
     size = const size_of::<Thread>(),
 );
 
-/// This thread's. Not to be kept or passed on.
+/// Returns the state of this thread. The reference must not be kept or passed to another thread.
 #[inline(always)]
 pub(crate) fn here() -> &'static Thread {
     let thread: *const Thread;
-    // SAFETY: computes the address of the variable defined above, in the initial-exec manner: this
-    // library is loaded with the program.
+    // SAFETY: computes the address of the variable defined above, by initial-exec access: this
+    // library is loaded together with the program.
     unsafe {
         asm!(
             "mov {0}, qword ptr fs:[0]",
@@ -64,8 +66,7 @@ pub(crate) fn here() -> &'static Thread {
             out(reg) thread,
             options(pure, nomem, nostack),
         );
-        // SAFETY: zeroed bytes are a `Thread`; it lives as long as the thread, which is the one
-        // running.
+        // SAFETY: zeroed bytes are a valid `Thread`, which lives as long as the running thread.
         &*thread
     }
 }

@@ -1,28 +1,32 @@
-//! Functions that do something first and are then the next function, whatever its arguments.
+//! Functions that call a hook first and then become the next function of their name, with any
+//! arguments.
 //!
-//! Variable arguments cannot be passed on from Rust, and some functions (`clone`, `syscall`) may
-//! not have a frame of ours below them. So these save every register that can carry an argument,
-//! call a hook, put the registers back and jump.
+//! Rust cannot pass variable arguments on, and some functions (`clone`, `syscall`) must not have a
+//! frame of this library below them on the stack. So these functions save every register that can
+//! carry an argument, call the hook, restore the registers and jump. Not here: the hooks
+//! (`process`, `exec`, `syscalls` and others).
 
 use core::ffi::CStr;
 use core::sync::atomic::AtomicUsize;
 
-/// Bytes for a name and its zero.
+/// Bytes for a name and its final zero.
 const NAME: usize = 32;
 
-/// One such function. No address is in it, which the loader would have to correct in every program
-/// at its start.
+/// The data of one such function. No field is an address: the dynamic loader would have to relocate
+/// it at the start of every program.
 #[repr(C)]
-pub(crate) struct Entry {
-    /// The next function of that name; 0: not looked up yet. First, for the trampolines.
+pub(crate) struct Interposer {
+    /// The next function's address; 0 until the first look-up. The first field, so that the
+    /// trampolines find it at the entry's own address.
     slot: AtomicUsize,
-    /// The hook's own: what it has to know of this function.
+    /// A number for the hook, which tells the functions that share the hook apart.
     pub(crate) detail: usize,
     name: [u8; NAME],
 }
 
-impl Entry {
-    /// `name` is constant text, so one that is too long would not compile.
+impl Interposer {
+    /// Makes the entry of the function `name`. `name` is constant text, so a name without room does
+    /// not compile.
     pub(crate) const fn new(name: &'static str, detail: usize) -> Self {
         let mut own = [0; NAME];
         let mut at = 0;
@@ -38,21 +42,24 @@ impl Entry {
         CStr::from_bytes_until_nul(&self.name).unwrap_or_default()
     }
 
-    /// Where the next function is.
+    /// Returns the address of the next function of this name.
     #[inline]
     pub(crate) fn next(&self) -> usize {
         crate::next::address(&self.slot, self.name())
     }
 
-    /// Where the C library's own function is.
+    /// Returns the address of the C library's own function of this name.
     pub(crate) fn of_c_library(&self) -> usize {
         crate::next::of_c_library(&self.slot, self.name())
     }
 }
 
-/// With an [`Entry`] in `r11`, and its hook's address pushed: calls the hook with the entry and the
-/// six integer arguments, and jumps to where the hook says with every argument register, and the
-/// count of vector registers in `al`, as they were.
+/// Calls a hook, then jumps to the function that the hook chooses.
+///
+/// Expects the address of an [`Interposer`] in `r11`, and the hook's address on top of the stack.
+/// The hook gets the entry and the six integer arguments, and returns the address to jump to. Every
+/// argument register, and the number of vector registers in `al` (System V ABI, AMD64 supplement:
+/// variable arguments), is as it was at the call.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn ask_first() {
     core::arch::naked_asm!(
@@ -103,12 +110,12 @@ pub(crate) unsafe extern "C" fn ask_first() {
     )
 }
 
-/// Functions that always ask their hook first.
+/// Defines functions that always call their hook first.
 macro_rules! asks_first {
     ($hook:path; $($name:ident = $detail:expr),+ $(,)?) => {$(
         const _: () = {
-            static ENTRY: $crate::trampoline::Entry =
-                $crate::trampoline::Entry::new(stringify!($name), $detail);
+            static ENTRY: $crate::trampoline::Interposer =
+                $crate::trampoline::Interposer::new(stringify!($name), $detail);
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {
@@ -126,34 +133,3 @@ macro_rules! asks_first {
     )+};
 }
 pub(crate) use asks_first;
-
-/// Functions that ask their hook while `$armed` is not 0, and once to find the next function.
-macro_rules! asks_while {
-    ($armed:path, $hook:path; $($name:ident = $detail:expr),+ $(,)?) => {$(
-        const _: () = {
-            static ENTRY: $crate::trampoline::Entry =
-                $crate::trampoline::Entry::new(stringify!($name), $detail);
-            #[unsafe(naked)]
-            #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name() {
-                core::arch::naked_asm!(
-                    "cmp dword ptr [rip + {armed}], 0",
-                    "jne 2f",
-                    "mov r11, [rip + {entry}]",
-                    "test r11, r11",
-                    "jz 2f",
-                    "jmp r11",
-                    "2: lea r11, [rip + {hook}]",
-                    "push r11",
-                    "lea r11, [rip + {entry}]",
-                    "jmp {ask}",
-                    armed = sym $armed,
-                    hook = sym $hook,
-                    entry = sym ENTRY,
-                    ask = sym $crate::trampoline::ask_first,
-                )
-            }
-        };
-    )+};
-}
-pub(crate) use asks_while;

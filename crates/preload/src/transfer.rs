@@ -1,13 +1,14 @@
-//! What all data calls have in common: whether a session or the kernel serves them, and the rest of
-//! one that was half done when its session went home. Not here: the calls (`io`, `sockets`,
-//! `messages`, `files`).
+//! The common part of all data calls: the choice between session and kernel, and the rest of a call
+//! whose session goes home in the middle.
+//!
+//! Not here: the calls themselves (`io`, `sockets`, `messages`, `files`).
 
 use crate::beside::Beside;
 use crate::buffers;
 use crate::datagrams;
 use crate::errno;
-use crate::gate::{home, is_open, within};
-use crate::library::{Attempt, BytesOnly, Call, FromKernel, Path, Recv, Send, Use, library};
+use crate::guard::{home, is_open, within};
+use crate::library::{Attempt, BytesOnly, Call, FromKernel, Recv, Route, Send, Use, library};
 use crate::process::was_cancelled;
 use crate::raw::{self, Kernel};
 use crate::vectors::{self, IOV_MAX, Rounds};
@@ -17,12 +18,12 @@ use core::sync::atomic::Ordering;
 use libc::iovec;
 use rustix::io::Errno;
 
-/// `UIO_MAXIOV`: the most messages that a plural call looks at.
+/// `UIO_MAXIOV`: the most messages that sendmmsg(2) and recvmmsg(2) look at.
 pub(crate) const MESSAGES_MAX: usize = 1024;
-/// Buffers that are put together at a time, on the program's stack.
+/// Buffers that are collected at a time, on the program's stack.
 const FEW: usize = 16;
 
-/// The buffers of a call, as the program gave them.
+/// The buffers of a call, as the program passes them.
 #[derive(Clone, Copy)]
 pub(crate) enum Buffers {
     One(iovec),
@@ -35,7 +36,7 @@ impl Buffers {
         Self::One(iovec { iov_base: at.cast_mut(), iov_len: len })
     }
 
-    /// The buffers, if the kernel would look at them.
+    /// Returns the buffers; `None` if the kernel would refuse them or they are not readable.
     fn all(&self) -> Option<&[iovec]> {
         match self {
             Self::One(one) => Some(core::slice::from_ref(one)),
@@ -46,37 +47,37 @@ impl Buffers {
     }
 }
 
-/// Whether the kernel serves calls on `fd` and nobody wants to know: the short way, with nothing
-/// entered.
+/// Returns true if the kernel serves calls on `fd` and the library does not count them. This is the
+/// short way: nothing is entered.
 #[inline(always)]
 pub(crate) fn is_plain(fd: c_int) -> bool {
     !is_open() || library().is_plain(fd)
 }
 
-/// Where a receiving call goes.
+/// Returns the route of a receiving call.
 #[inline(always)]
-pub(crate) fn way_in(fd: c_int) -> Path<'static> {
-    if is_open() { ask_way_in(fd) } else { Path::Plain }
+pub(crate) fn way_in(fd: c_int) -> Route<'static> {
+    if is_open() { ask_way_in(fd) } else { Route::Plain }
 }
 
 #[inline(never)]
-fn ask_way_in(fd: c_int) -> Path<'static> {
-    within(|library| library.reading(fd)).unwrap_or(Path::Plain)
+fn ask_way_in(fd: c_int) -> Route<'static> {
+    within(|library| library.reading(fd)).unwrap_or(Route::Plain)
 }
 
-/// Where a sending call goes.
+/// Returns the route of a sending call.
 #[inline(always)]
-pub(crate) fn way_out(fd: c_int) -> Path<'static> {
-    if is_open() { ask_way_out(fd) } else { Path::Plain }
+pub(crate) fn way_out(fd: c_int) -> Route<'static> {
+    if is_open() { ask_way_out(fd) } else { Route::Plain }
 }
 
 #[inline(never)]
-fn ask_way_out(fd: c_int) -> Path<'static> {
-    within(|library| library.writing(fd)).unwrap_or(Path::Plain)
+fn ask_way_out(fd: c_int) -> Route<'static> {
+    within(|library| library.writing(fd)).unwrap_or(Route::Plain)
 }
 
-/// A kernel call that the library wants to know of. A thread that is cancelled in it never reports;
-/// by then nothing moves any more.
+/// Makes a kernel call that the library counts. A thread that is cancelled in the call never
+/// reports its end; after a cancellation no session moves any more (`process`).
 #[inline(always)]
 pub(crate) fn counted(usage: Use<'static>, kernel: impl Kernel) -> isize {
     let usage = ManuallyDrop::new(usage);
@@ -90,8 +91,9 @@ fn report(usage: ManuallyDrop<Use<'static>>, result: isize) {
     within(|_| ManuallyDrop::into_inner(usage).done(result));
 }
 
-/// A call whose arguments only the kernel can judge: mostly it refuses them, but some it takes
-/// (buffers' list at an odd address).
+/// Leaves a call to the kernel whose arguments only the kernel can judge, and moves the session
+/// home for it. The kernel refuses most of these calls, but serves some (a list of buffers at an
+/// unaligned address).
 #[cold]
 #[inline(never)]
 pub(crate) fn refused(fd: c_int, kernel: impl Kernel) -> isize {
@@ -99,8 +101,9 @@ pub(crate) fn refused(fd: c_int, kernel: impl Kernel) -> isize {
     kernel()
 }
 
-/// Receives; `kernel` is the kernel's call, for a session at home and for what the kernel refuses
-/// anyway. `flags` are those of `recv`, if it is of that family.
+/// Receives. `kernel` makes the kernel's call: for a session in the kernel, and for arguments that
+/// the kernel refuses. `flags` are the flags of `recv` and its relatives; `None` for `read` and its
+/// relatives.
 #[inline(always)]
 pub(crate) fn receive(
     fd: c_int,
@@ -112,20 +115,21 @@ pub(crate) fn receive(
     if is_plain(fd) { kernel() } else { receive_noted(fd, how, flags, buffers, None, kernel) }
 }
 
-/// Handlers that ended calls of this thread until now.
+/// Returns the number of handlers without `SA_RESTART` that have run in this thread until now.
 pub(crate) fn breaks() -> u32 {
     crate::tls::here().breaks.load(Ordering::Relaxed)
 }
 
-/// A session went home while this call waited, and a handler ran before it could wait in the
-/// kernel, where that would have ended it.
+/// Returns true if the call must end with `EINTR`: its session went home while the call waited, and
+/// a handler ran before the call could wait in the kernel, where the handler would have interrupted
+/// it.
 #[cold]
 pub(crate) fn is_broken(fd: c_int, before: u32, dont_wait: bool) -> bool {
     breaks() != before && !dont_wait && !raw::is_nonblocking(fd)
 }
 
-/// The same of a descriptor that somebody wants to know of; `beside`: where what comes with the
-/// bytes goes.
+/// Receives from a descriptor that the library counts or serves. `beside` takes the data that come
+/// with the bytes.
 #[inline(never)]
 pub(crate) fn receive_noted(
     fd: c_int,
@@ -139,12 +143,12 @@ pub(crate) fn receive_noted(
     let mut attempt = Attempt::default();
     loop {
         let call = match way_in(fd) {
-            Path::Plain => return kernel(),
-            Path::Kernel(usage) => return counted(usage, kernel),
-            Path::Session(call) => call,
+            Route::Plain => return kernel(),
+            Route::Kernel(usage) => return counted(usage, kernel),
+            Route::Session(call) => call,
         };
         if call.is_datagram() {
-            // A read of nothing takes nothing.
+            // A `read` of 0 bytes takes no datagram, but a `recv` of 0 bytes does.
             let is_empty = |all: &[iovec]| flags.is_none() && vectors::total(all) == Some(0);
             let Some(all) = buffers.all().filter(|all| !is_empty(all)) else {
                 return refused(fd, kernel);
@@ -168,7 +172,7 @@ pub(crate) fn receive_noted(
             return kernel();
         }
         if total == 0 {
-            // The kernel waits for the first byte, or does not, as the call may be.
+            // The kernel decides if a call for 0 bytes waits for the first byte.
             home(fd, true);
             return kernel();
         }
@@ -180,9 +184,11 @@ pub(crate) fn receive_noted(
             Rounds::Done(Ok(done)) if how.wait_all && done > 0 && done < total => {
                 return receive_rest(fd, (buffers, done, total), how, flags, beside);
             }
-            // The same call again, where a cancelled thread ends.
+            // The call is made again: after a cancellation its session is in the kernel, where the
+            // cancelled thread ends.
             Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
-            // When a bad buffer matters the kernel knows: it may wait first, or find the end.
+            // The kernel decides when a bad buffer matters: the call may wait first, or find the
+            // end of the stream.
             Rounds::Done(Err(Errno::FAULT)) => {
                 home(fd, false);
                 return kernel();
@@ -222,8 +228,8 @@ fn receive_on(
     .unwrap_or(Rounds::Left(0))
 }
 
-/// The session went home in the middle of a call: what was asked for in full follows through the
-/// kernel.
+/// Receives the rest in the kernel, if the session went home in the middle of a call that must fill
+/// its buffers (`MSG_WAITALL`).
 #[cold]
 #[inline(never)]
 fn receive_rest(
@@ -239,8 +245,8 @@ fn receive_rest(
     if beside.as_ref().is_some_and(|beside| beside.has_ended()) {
         return done as isize;
     }
-    if let Path::Session(_) = way_in(fd) {
-        // Not home: a signal or a time limit cut it short.
+    if let Route::Session(_) = way_in(fd) {
+        // The session is not home: a signal or a time limit ended the call.
         return done as isize;
     }
     if raw::has_failed(fd) {
@@ -248,15 +254,15 @@ fn receive_rest(
     }
     let mut beside = beside;
     go_on(buffers, done, |rest| match &mut beside {
-        // What came beside the bytes of one call ends the whole.
+        // Data beside the bytes of one part end the whole call.
         Some(beside) if beside.has_ended() => 0,
         Some(beside) => beside.receive(fd, rest, flags),
         None => message_call(libc::SYS_recvmsg, fd, rest, flags),
     })
 }
 
-/// Makes a call for what is beyond the first `done` bytes, a few buffers at a time, until one is
-/// cut short. How many bytes are done then.
+/// Makes calls for the bytes behind the first `done`, a few buffers at a time, until a call is cut
+/// short. Returns the number of bytes done then.
 fn go_on(buffers: &[iovec], done: usize, mut call: impl FnMut(&[iovec]) -> isize) -> isize {
     let (mut done, breaks) = (done, breaks());
     let mut room = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; FEW];
@@ -265,14 +271,15 @@ fn go_on(buffers: &[iovec], done: usize, mut call: impl FnMut(&[iovec]) -> isize
         let wanted = rest.iter().map(|buffer| buffer.iov_len).sum();
         let more = if rest.is_empty() { 0 } else { usize::try_from(call(rest)).unwrap_or(0) };
         done += more;
-        // A handler that came between two calls would have ended the one of which these are parts.
+        // A handler that ran between two calls would have ended the one call that these are parts
+        // of.
         if more == 0 || more < wanted || breaks != self::breaks() {
             return done as isize;
         }
     }
 }
 
-/// Sends; the rest as for [`receive`].
+/// Sends; the arguments are as for [`receive`].
 #[inline(always)]
 pub(crate) fn send(
     fd: c_int,
@@ -295,9 +302,9 @@ fn send_noted(
     let breaks = breaks();
     loop {
         let call = match way_out(fd) {
-            Path::Plain => return kernel(),
-            Path::Kernel(usage) => return counted(usage, kernel),
-            Path::Session(call) => call,
+            Route::Plain => return kernel(),
+            Route::Kernel(usage) => return counted(usage, kernel),
+            Route::Session(call) => call,
         };
         if call.is_datagram() {
             let flags = flags.unwrap_or(0) | if how.dont_wait { libc::MSG_DONTWAIT } else { 0 };
@@ -331,22 +338,22 @@ fn send_noted(
     }
 }
 
-/// Sends a message with something beside its bytes, which is the kernel's to carry: after what the
-/// session holds. A kernel that is full is waited for as by a call of bytes.
+/// Sends a message with control data, which only the kernel can carry, after the bytes that the
+/// session still holds. If the kernel's buffer is full, the call waits like a call with bytes only.
 #[cold]
 #[inline(never)]
 pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) -> isize {
     let breaks = breaks();
     loop {
-        crate::gate::tell(|library| library.go_home_with_control(fd));
+        crate::guard::tell(|library| library.go_home_with_control(fd));
         let call = match way_out(fd) {
-            Path::Plain => return kernel(),
-            Path::Kernel(usage) => return counted(usage, kernel),
-            Path::Session(call) if call.is_datagram() => return kernel(),
-            Path::Session(call) => call,
+            Route::Plain => return kernel(),
+            Route::Kernel(usage) => return counted(usage, kernel),
+            Route::Session(call) if call.is_datagram() => return kernel(),
+            Route::Session(call) => call,
         };
-        // It has moved once more, or not everything that it held is in the kernel yet: then sending
-        // nothing waits for that.
+        // Either the session has moved out again, or some of its bytes are not in the kernel yet.
+        // In the second case, sending 0 bytes waits until they are.
         match within(|_| call.send(&[], Send { dont_wait })).flatten() {
             None | Some(Ok(_)) => {}
             Some(Err(Errno::INTR)) if was_cancelled() => {}
@@ -369,11 +376,12 @@ fn send_on(call: &Call<'static>, buffers: &[iovec], how: Send) -> Rounds {
 #[cold]
 #[inline(never)]
 fn send_rest(fd: c_int, buffers: &[iovec], done: usize, flags: Option<c_int>) -> isize {
-    if let Path::Session(_) = way_out(fd) {
+    if let Route::Session(_) = way_out(fd) {
         return done as isize;
     }
-    // For room first: a call that has sent something leaves an error that comes later for the next
-    // one to say, and that would not be so for one that waits without having sent anything.
+    // Room is awaited before sending. A call that has sent some bytes leaves a later error for the
+    // next call to report; a call that waits in the kernel without having sent anything would
+    // report the error itself, although this call as a whole has sent bytes.
     if !raw::has_room(fd) {
         return done as isize;
     }
@@ -381,19 +389,19 @@ fn send_rest(fd: c_int, buffers: &[iovec], done: usize, flags: Option<c_int>) ->
         Some(flags) => message_call(libc::SYS_sendmsg, fd, rest, flags),
         None => {
             let arguments = [fd as usize, rest.as_ptr() as usize, rest.len(), 0, 0, 0];
-            // SAFETY: the program's buffers, for the kernel to check.
+            // SAFETY: the kernel checks the program's buffers.
             unsafe { raw::call(libc::SYS_writev, arguments) }
         }
     })
 }
 
-/// `sendmsg` or `recvmsg` of nothing but bytes.
+/// Makes `sendmsg` or `recvmsg` with bytes only.
 fn message_call(number: i64, fd: c_int, buffers: &[iovec], flags: c_int) -> isize {
     // SAFETY: zeroes are an empty header.
     let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
     header.msg_iov = buffers.as_ptr().cast_mut();
     header.msg_iovlen = buffers.len();
     let arguments = [fd as usize, (&raw mut header) as usize, flags as usize, 0, 0, 0];
-    // SAFETY: the header is good; the buffers are the program's, for the kernel to check.
+    // SAFETY: the header is valid; the kernel checks the program's buffers.
     unsafe { raw::call(number, arguments) }
 }

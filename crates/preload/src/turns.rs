@@ -1,37 +1,38 @@
-//! What is kept, for each thread, of real-time signals that were put off, so that they come in
-//! their order.
+//! The information of deferred real-time signals that is kept for each thread, so that they are
+//! reported in order.
 //!
-//! The order: the head of `late`, which keeps and takes it.
+//! Not here: the algorithm (`deferred`). Read its theory of operation first.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Real-time signals that can be put in order at a time; more of them are delivered as they come.
+/// The number of real-time signals that are kept in order at a time. Further ones are delivered as
+/// they come.
 const TURNS: usize = 4;
-/// Words of the kernel's part of a `siginfo_t`.
+/// Words that the kernel uses of a `siginfo_t`.
 const WORDS: usize = 6;
 
-/// What a signal says.
+/// The information of a signal.
 pub(crate) type Said = [u64; WORDS];
 
-/// What is kept of one signal. Only its own thread looks here, in handlers of this one signal, or
-/// while it is blocked.
+/// The information that is kept for one signal. Only its own thread accesses it, in handlers of
+/// that signal or while the signal is blocked.
 #[derive(Default)]
 pub(crate) struct Turn {
-    /// 0: nothing.
+    /// The number of the signal; 0 if the place is free.
     pub(crate) signal: AtomicU32,
-    /// What the next delivery is to say.
+    /// The information that the next delivery reports.
     pub(crate) next: UnsafeCell<Said>,
-    /// What the one sent again says.
+    /// The information of the signal that was sent again.
     pub(crate) last: UnsafeCell<Said>,
 }
 
-/// A thread's.
+/// The kept information of one thread.
 #[derive(Default)]
 pub(crate) struct Turns([Turn; TURNS]);
 
 impl Turns {
-    /// What is kept of that signal; of 0, room for another one.
+    /// Returns the place of a signal; for 0, a free place.
     pub(crate) fn of(&self, signal: u32) -> Option<&Turn> {
         self.0.iter().find(|turn| turn.signal.load(Ordering::Relaxed) == signal)
     }

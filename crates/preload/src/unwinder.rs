@@ -1,10 +1,10 @@
-//! What the unwinder and the language's run-time library are usually given by start files of the
-//! compiler and by the C library: where the tables of frames are, where a thread's variables are,
-//! which object this is.
+//! Symbols that the unwinder and Rust's run-time library need, and that usually come from the
+//! compiler's start files or from the C library: the tables of frames, the address of thread-local
+//! variables, a handle for this object.
 //!
-//! The start files are left out (`build.rs`), because they ask for symbols that nobody has, in
-//! every program at its start. The C library has a function for the tables from 2.35 on alone. Read
-//! `inside` for the other functions.
+//! The start files are left out (`build.rs`), because they refer to symbols that no object defines,
+//! which the loader would look up in every program at its start. The C library has a function for
+//! the tables of frames only since 2.35. Read `inside` for the other functions.
 
 use crate::objects::{self, Segment};
 #[cfg(not(test))]
@@ -24,20 +24,20 @@ struct Found {
 }
 
 unsafe extern "C" {
-    /// The linker's: this library's first byte, the ELF header.
+    /// This library's first byte, the ELF header; the linker defines the symbol.
     static __ehdr_start: u8;
 }
 
-/// `PT_LOAD`, `PT_GNU_EH_FRAME`; in a segment's flags, that it can be executed.
+/// The segment types `PT_LOAD` and `PT_GNU_EH_FRAME`, and the segment flag `PF_X`.
 const LOAD: u32 = 1;
 const TABLES: u32 = 0x6474_e550;
 const CODE: u32 = 1;
 
-/// `_dl_find_object`: the object whose code is at `at`. Frames of others are nobody's whom a panic
-/// here concerns: it is caught before.
+/// Implements `_dl_find_object`: finds the object whose code contains `at`. Only this library's own
+/// frames are found: a panic of this library is caught before it reaches frames of other objects.
 unsafe extern "C" fn find_object(at: *const c_void, found: *mut Found) -> c_int {
     let base = (&raw const __ehdr_start) as usize;
-    // SAFETY: this library's headers.
+    // SAFETY: this library's own headers.
     let segments = unsafe { objects::segments_of_file(base) };
     let is_here = |one: &&Segment| one.range(base).contains(&(at as usize));
     let is_code = |one: &&Segment| one.kind == LOAD && one.flags & CODE != 0;
@@ -53,15 +53,15 @@ unsafe extern "C" fn find_object(at: *const c_void, found: *mut Found) -> c_int 
         tables: as_pointer(tables.range(base).start),
         reserved: [0; 7],
     };
-    // SAFETY: the unwinder's own.
+    // SAFETY: the unwinder passes room for the answer.
     unsafe { found.write(this) };
     0
 }
 
 crate::inside::hidden!(_dl_find_object = find_object);
 
-// An address of this object, by which the C library tells whose a destructor is. A test program is
-// linked with the start files, which define it.
+// An address in this object, by which the C library tells to which object a destructor belongs. A
+// test program is linked with the start files, which define the symbol.
 #[cfg(not(test))]
 global_asm!(
     ".pushsection .rodata",
@@ -71,9 +71,11 @@ global_asm!(
     ".popsection",
 );
 
-/// `__tls_get_addr`: the address of a thread's variable, given its place in this library's block.
-/// The block is where the loader put it at the start, in every thread, because `tls` reaches its
-/// variable so: no allocation, no lock.
+/// Implements `__tls_get_addr`: returns the address of a thread-local variable, given its offset in
+/// this library's block.
+///
+/// In every thread the loader has placed the block at the start, as `tls` demands by its
+/// initial-exec access. So the address needs no allocation and no lock.
 #[unsafe(naked)]
 unsafe extern "C" fn thread_variable() {
     naked_asm!(

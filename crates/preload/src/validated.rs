@@ -1,29 +1,30 @@
-//! Memory of the program that a thread knows it may touch: the last few ranges in a list, which
-//! finds any part of them, and many in a table by their first page.
+//! The memory of the program that a thread has found accessible: the last few ranges in a list, in
+//! which any part of a range is found, and many more in a table by first page.
 //!
-//! Not here: asking the kernel (`buffers`).
+//! Not here: the questions to the kernel (`buffers`).
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
 const RANGES: usize = 4;
-/// Sets of the table, as a power of two, and ranges in each.
+/// The number of sets in the table, as a power of two, and of ranges in each set.
 const SETS_LOG2: u32 = 6;
 const WAYS: usize = 2;
 
-/// What is to be done to memory.
+/// The kind of access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// Some pages that may be touched.
+/// A range of accessible pages.
 #[derive(Default)]
 struct Range {
     start: AtomicUsize,
-    /// 0: nothing. Whole pages, so the lowest bit is free to say that they can be written.
+    /// The range's end, with `WRITABLE`; 0 for no range. Ranges are whole pages, so the lowest bit
+    /// is free.
     end: AtomicUsize,
 }
 
@@ -39,7 +40,7 @@ impl Range {
     }
 
     fn set(&self, start: usize, end: usize) {
-        // A handler that looks meanwhile finds nothing.
+        // A signal handler that looks into the range meanwhile finds no range.
         self.end.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         self.start.store(start, Ordering::Relaxed);
@@ -48,12 +49,12 @@ impl Range {
     }
 }
 
-/// What a thread has found out.
+/// The ranges that a thread has found accessible.
 pub(crate) struct Validated {
     ranges: [Range; RANGES],
     table: [[Range; WAYS]; 1 << SETS_LOG2],
     replace: AtomicU32,
-    /// What had been unmapped when the ranges were noted, as a count.
+    /// The count of unmappings (`buffers`) at which the ranges were noted.
     unmapped: AtomicU32,
 }
 
@@ -69,7 +70,8 @@ impl Default for Validated {
 }
 
 impl Validated {
-    /// Whether all from `at` to `end` is known, with the count of what was unmapped until now.
+    /// Returns true if all memory from `at` to `end` is known to be accessible. `unmapped` is the
+    /// present count of unmappings.
     #[inline(always)]
     pub(crate) fn has(&self, unmapped: u32, at: usize, end: usize, access: Access) -> bool {
         if self.unmapped.load(Ordering::Relaxed) != unmapped {
@@ -79,8 +81,8 @@ impl Validated {
         known.any(|range| range.has(at, end, access))
     }
 
-    /// Notes that pages from `start` to `end` may be touched; `unmapped`: the count before they
-    /// were looked at. What was noted at another count is forgotten.
+    /// Notes that the pages from `start` to `end` are accessible. `unmapped` is the count of
+    /// unmappings before they were probed. Ranges that were noted at another count are forgotten.
     pub(crate) fn note(&self, unmapped: u32, start: usize, end: usize, access: Access) {
         if self.unmapped.load(Ordering::Relaxed) != unmapped {
             for range in self.ranges.iter().chain(self.table.iter().flatten()) {
@@ -94,8 +96,8 @@ impl Validated {
         let end = if access == Access::Write { end | WRITABLE } else { end };
         self.ranges[turn as usize % RANGES].set(start, end);
         let set = &self.table[set_of(start)];
-        // One that begins at the same place was too short, or not writable; else a vacant one, else
-        // any.
+        // Replaces a range that begins at the same page, which was too short or not writable; else
+        // a vacant place; else any range of the set.
         let vacant = || set.iter().position(|range| range.end.load(Ordering::Relaxed) == 0);
         let same = set.iter().position(|range| range.start.load(Ordering::Relaxed) == start);
         let way = same.or_else(vacant).unwrap_or((turn as usize / RANGES) % WAYS);
@@ -103,8 +105,8 @@ impl Validated {
     }
 }
 
-/// The set of the table for a range that begins at `at`. Folded, so that buffers at regular
-/// distances spread.
+/// Returns the table's set for a range that begins at `at`. Higher bits are folded in, so that
+/// buffers at regular distances fall into different sets.
 #[inline(always)]
 fn set_of(at: usize) -> usize {
     let page = at / PAGE;
@@ -147,7 +149,7 @@ mod tests {
         assert!(!has(PAGE, 3 * PAGE + 1, Access::Read));
         validated.note(0, PAGE, 3 * PAGE, Access::Write);
         assert!(has(PAGE, 3 * PAGE, Access::Write));
-        // Something was unmapped since.
+        // Another count: something was unmapped meanwhile.
         validated.note(1, 8 * PAGE, 9 * PAGE, Access::Read);
         assert!(!has(PAGE, 3 * PAGE, Access::Read));
     }

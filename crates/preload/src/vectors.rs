@@ -1,35 +1,35 @@
-//! From the program's buffers to slices that may be touched, in rounds of bounded size.
+//! Slices of accessible memory from the program's buffers, in rounds of bounded size.
 //!
-//! A buffer can be far larger than what arrives, and its far end can be bad; neither may show. So
-//! memory is validated a window at a time, and a further round is made only when the one before was
-//! used up.
+//! A buffer may be far larger than the data that arrives, and its far end may be inaccessible.
+//! Neither must be noticeable. So memory is validated one window at a time, and a further round is
+//! made only after the previous window was used up. Not here: the validation (`buffers`).
 
 use crate::buffers::{Access, accessible};
 use libc::iovec;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 
-/// Slices in a round.
+/// The most slices in a round.
 const SLICES: usize = crate::library::PARTS_MAX;
-/// Bytes in a round.
+/// The most bytes in a round.
 const WINDOW: usize = 1 << 18;
-/// `IOV_MAX`; beyond it the kernel refuses.
+/// `IOV_MAX` (limits.h): the kernel refuses longer lists.
 pub(crate) const IOV_MAX: usize = 1024;
-/// The most a call transfers, `MAX_RW_COUNT`.
+/// `MAX_RW_COUNT` of include/linux/fs.h: the most bytes that one call transfers.
 pub(crate) const TRANSFER_MAX: usize = 0x7fff_f000;
 
-/// Where in the buffers a round begins.
+/// The place in the buffers at which a round begins.
 #[derive(Clone, Copy, Default)]
 struct At {
     index: usize,
     offset: usize,
 }
 
-/// One round's slices, as raw vectors of validated memory.
+/// The slices of one round, as raw vectors of validated memory.
 struct Window {
     slices: [iovec; SLICES],
     count: usize,
     bytes: usize,
-    /// Behind these bytes is memory that must not be touched.
+    /// True if the memory behind these bytes is inaccessible.
     ends_badly: bool,
 }
 
@@ -73,11 +73,11 @@ impl At {
     }
 }
 
-/// What becomes of a call in rounds.
+/// The outcome of a call that is made in rounds.
 pub(crate) enum Rounds {
-    /// The answer.
+    /// The call is over, with this result.
     Done(Result<usize, Errno>),
-    /// The session went home when this many bytes were through.
+    /// The session went home after this many bytes.
     Left(usize),
 }
 
@@ -115,8 +115,8 @@ fn rounds(
     }
 }
 
-/// Receives into `buffers`; `each` gets slices and whether this is a further round, which must not
-/// wait. `in_one` makes one round of any size.
+/// Receives into `buffers`. `each` gets the slices, and true if this is a further round, which must
+/// not wait. With `in_one` there is one round of any size.
 #[inline]
 pub(crate) fn receive(
     buffers: &[iovec],
@@ -125,8 +125,8 @@ pub(crate) fn receive(
 ) -> Rounds {
     let limit = if in_one { TRANSFER_MAX } else { WINDOW };
     rounds(buffers, Access::Write, limit, |window, is_further| {
-        // SAFETY: an `IoSliceMut` is an `iovec`; its memory is writable and the call's own, as for
-        // the kernel.
+        // SAFETY: an `IoSliceMut` has the layout of an `iovec`. The memory is writable and belongs
+        // to this call, as for the kernel.
         let slices = unsafe {
             core::slice::from_raw_parts_mut(window.slices.as_mut_ptr().cast(), window.count)
         };
@@ -141,16 +141,16 @@ pub(crate) fn send(
     mut each: impl FnMut(&[IoSlice<'_>]) -> Option<Result<usize, Errno>>,
 ) -> Rounds {
     rounds(buffers, Access::Read, WINDOW, |window, _| {
-        // SAFETY: an `IoSlice` is an `iovec`; its memory is readable and the call's own, as for the
-        // kernel.
+        // SAFETY: an `IoSlice` has the layout of an `iovec`. The memory is readable and belongs to
+        // this call, as for the kernel.
         let slices =
             unsafe { core::slice::from_raw_parts(window.slices.as_ptr().cast(), window.count) };
         each(slices)
     })
 }
 
-/// Room for one datagram of at most `most` bytes, in one go. `None`: a part of the buffers must not
-/// be touched.
+/// Calls `each` with room for one datagram of at most `most` bytes. Returns `None` if a part of the
+/// buffers is inaccessible.
 pub(crate) fn datagram_room<R>(
     buffers: &[iovec],
     most: usize,
@@ -160,13 +160,15 @@ pub(crate) fn datagram_room<R>(
     if window.ends_badly {
         return None;
     }
-    // SAFETY: as in `receive`.
+    // SAFETY: an `IoSliceMut` has the layout of an `iovec`. The memory is writable and belongs to
+    // this call.
     let slices =
         unsafe { core::slice::from_raw_parts_mut(window.slices.as_mut_ptr().cast(), window.count) };
     Some(each(slices))
 }
 
-/// One datagram of at most `most` bytes. `None` as for [`datagram_room`].
+/// Calls `each` with one datagram of at most `most` bytes. Returns `None` if a part of the buffers
+/// is inaccessible.
 pub(crate) fn datagram<R>(
     buffers: &[iovec],
     most: usize,
@@ -176,13 +178,14 @@ pub(crate) fn datagram<R>(
     if window.ends_badly {
         return None;
     }
-    // SAFETY: as in `send`.
+    // SAFETY: an `IoSlice` has the layout of an `iovec`. The memory is readable and belongs to this
+    // call.
     let slices =
         unsafe { core::slice::from_raw_parts(window.slices.as_ptr().cast(), window.count) };
     Some(each(slices))
 }
 
-/// The sum of the lengths, if the kernel would take these buffers.
+/// Returns the sum of the lengths; `None` if the kernel would not accept these buffers.
 pub(crate) fn total(buffers: &[iovec]) -> Option<usize> {
     let mut total = 0usize;
     for buffer in buffers {
@@ -192,8 +195,8 @@ pub(crate) fn total(buffers: &[iovec]) -> Option<usize> {
     (total <= TRANSFER_MAX).then_some(total)
 }
 
-/// Copies what is not empty of `buffers` beyond the first `skip` bytes into `rest`, as far as it
-/// fits.
+/// Copies the non-empty buffers behind the first `skip` bytes of `buffers` into `rest`, as far as
+/// they fit.
 pub(crate) fn beyond<'a>(buffers: &[iovec], skip: usize, rest: &'a mut [iovec]) -> &'a [iovec] {
     let mut at = At::default();
     at.advance(buffers, skip);

@@ -1,5 +1,5 @@
-//! A C program whose sessions are away from the kernel, beside the same program without the
-//! library. The C side makes sure that they are away.
+//! C programs whose sessions are away from the kernel, compared with the same programs without the
+//! library. The C side checks that the sessions are away.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -13,8 +13,8 @@ fn away(name: &str, what: &str) {
     run(&server, &common::build("away", name), what);
 }
 
-/// io_uring on sessions that are away, or would be: rings made in each way, before and after the
-/// move.
+/// Tests io_uring on sessions that are away or about to move, with rings made in the way of
+/// `maker`, before and after the move.
 fn rings(maker: &str) {
     let server = common::server(&format!("rings-{maker}"));
     let program = common::build("rings", maker);
@@ -29,7 +29,7 @@ fn rings(maker: &str) {
     }
 }
 
-/// Where this kernel has no rings there is nothing to compare.
+/// Returns true if this kernel has io_uring; else there is nothing to compare.
 fn has_rings() -> bool {
     let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
     disabled.is_ok_and(|disabled| disabled.trim() == "0")
@@ -50,7 +50,8 @@ macro_rules! rings {
 
 rings!(rings_by_the_c_library: "libc", rings_past_it: "inline", rings_served_by_the_kernel: "polled", rings_for_files: "libuv");
 
-/// The C library's headers put other functions in place of those that are written.
+/// With `_FORTIFY_SOURCE` the C library's headers replace calls by their checking variants
+/// (`__read_chk` and so on).
 #[test]
 fn fortified() {
     for (level, name) in
@@ -76,9 +77,8 @@ fn run(server: &common::Server, away: &Path, what: &str) {
     }
 }
 
-/// Every number that the library looks at in `syscall`, on sessions that are away and on such as
-/// are not: the kernel's answers and what it leaves in memory, with good arguments and with bad
-/// ones.
+/// Tests every system call that `syscall` serves, on sessions that are away and on sessions in the
+/// kernel: the results and the memory, with valid arguments and with invalid ones.
 #[test]
 fn system_calls_by_their_numbers() {
     let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/syscalls.rs");
@@ -102,7 +102,8 @@ fn system_calls_by_their_numbers() {
     }
 }
 
-/// Plug-ins that are loaded past the library: sessions that they wait for are away nevertheless.
+/// Tests plug-ins whose loading bypasses the library: the sessions that they wait for are away all
+/// the same.
 #[test]
 fn plug_ins_that_look_past_the_library() {
     let program = common::build_with("plugin", "host", &["-DHOST"]);
@@ -132,7 +133,7 @@ fn plug_ins_that_look_past_the_library() {
     }
 }
 
-/// Sessions both ends of which are one process's.
+/// Tests sessions with both ends in one process.
 #[test]
 fn within_one_process() {
     let server = common::server_with("within", &["--same-process"]);
@@ -162,3 +163,49 @@ away!(
     cancelled_in_select: "x2", new_processes: "p", stdio: "s", ends: "e", ends_heard_at_once: "h", numbers: "n", storm: "t",
     inside_the_c_library: "d", order: "o", other_names: "f", lists_of_operations: "l", shells_of_the_c_library: "g",
 );
+
+/// Tests streams of the C library on pipes and sockets that are away: `WRITER | READER`, in a
+/// pipeline of a shell, which gives each program one end.
+#[test]
+fn streams_of_the_c_library() {
+    let server = common::server("files");
+    let program = common::build("files", "away");
+    let pairs = [
+        ("exit", "lines"),
+        ("_exit", "lines"),
+        ("abort", "lines"),
+        ("fclose", "back"),
+        ("fdopen", "fdopen"),
+        ("unbuffered", "unbuffered"),
+        ("lines", "poll"),
+        ("mixed", "lines"),
+        ("unflushed", "lines"),
+        ("threads", "sorted"),
+        ("fork", "sorted"),
+        ("reopen", "lines"),
+        ("wide", "wide"),
+        ("wide", "lines"),
+        ("stderr", "lines"),
+        ("large", "large"),
+        ("large", "cancel"),
+        ("broken", "quit"),
+        ("seek", "lines"),
+    ];
+    for (writer, reader) in pairs {
+        common::same_command(|| {
+            let at = program.to_str().unwrap();
+            let mut command = Command::new("sh");
+            command.arg("-c").arg(format!("{at} write {writer} | {at} read {reader}"));
+            command.env("SOJOURN_SERVER", server.address());
+            command.env("SOJOURN_MOVE_AFTER_CALLS", "16");
+            command
+        });
+    }
+    common::same_command(|| {
+        let mut command = Command::new(&program);
+        command.arg("processes");
+        command.env("SOJOURN_SERVER", server.address());
+        command.env("SOJOURN_MOVE_AFTER_CALLS", "16");
+        command
+    });
+}

@@ -1,4 +1,4 @@
-//! C programs, each with and without the library: they must not be able to tell.
+//! C programs, each run with and without the library: they must not notice a difference.
 
 mod common;
 

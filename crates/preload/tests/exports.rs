@@ -1,5 +1,5 @@
-//! What the library gives to the programs that it is loaded into: the C library's functions, under
-//! their names, and nothing of its own.
+//! The symbols that the library exports to the programs that load it: functions of the C library,
+//! under their names, and nothing of its own.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -8,7 +8,8 @@ mod common;
 use std::collections::HashSet;
 use std::process::Command;
 
-/// The dynamic symbols of a file: those that it has (`--defined-only`), or wants.
+/// Returns the dynamic symbols of a file: those that it defines (`--defined-only`), or those that
+/// it refers to (`--undefined-only`). `None` if there is no `nm`.
 fn symbols(file: &str, which: &str) -> Option<Vec<String>> {
     let output = Command::new("nm").args(["-D", which, file]).output().ok()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -31,11 +32,11 @@ fn only_functions_of_the_c_library_are_exported() {
         return;
     };
     assert!(ours.iter().any(|name| name == "read"), "{ours:?}");
-    // Functions of later C libraries than the one here are none of theirs either, but have their
-    // names.
+    // Functions of later C libraries are not in the C library of this machine, but have the names
+    // of C functions.
     let theirs: HashSet<String> = symbols(&libc(), "--defined-only").unwrap().into_iter().collect();
     let foreign: Vec<_> = ours.iter().filter(|name| !theirs.contains(*name)).collect();
-    // And a sanitizer asks for its settings by the last.
+    // A sanitizer asks for its options by calling `__asan_default_options`.
     let is_later = |name: &str| {
         name.starts_with("__isoc23_") || ["epoll_pwait2", "__asan_default_options"].contains(&name)
     };
@@ -43,8 +44,8 @@ fn only_functions_of_the_c_library_are_exported() {
     assert!(own.is_empty(), "exported, but not of the C library: {own:?}");
 }
 
-/// What functions of the C library are called, less prefixes and suffixes, that do something with
-/// descriptors which a session could be behind.
+/// The names, without prefixes and suffixes, of the C library's functions that use descriptors
+/// which may have a session.
 const STEMS: &str = "read write readv writev pread pwrite preadv pwritev preadv2 pwritev2 recv send recvfrom sendto recvmsg sendmsg \
     recvmmsg sendmmsg sendfile splice tee vmsplice copy_file_range close close_range closefrom dup dup2 dup3 pipe pipe2 fcntl ioctl \
     socket socketpair accept accept4 connect bind listen shutdown setsockopt getsockopt getsockname getpeername sockatmark isfdtype \
@@ -54,7 +55,7 @@ const STEMS: &str = "read write readv writev pread pwrite preadv pwritev preadv2
     posix_spawnp system wordexp daemon forkpty login_tty aio_read aio_write aio_fsync lio_listio dprintf vdprintf syscall \
     pidfd_getfd eventfd_read eventfd_write fdelt prctl unshare setns exit _exit";
 
-/// Those that the library does not stand before, and why none need be.
+/// The functions that the library does not replace, with the reason.
 const EXPLAINED: [(&str, &str); 8] = [
     (
         "pread pwrite preadv pwritev lseek copy_file_range",
@@ -78,7 +79,7 @@ const EXPLAINED: [(&str, &str); 8] = [
     ),
 ];
 
-/// The function's name without what marks variants of one.
+/// Returns a function's name without the prefixes and suffixes of its variants.
 fn stem(name: &str) -> &str {
     let name = ["__libc_", "__"].iter().find_map(|start| name.strip_prefix(start)).unwrap_or(name);
     let name =
@@ -106,7 +107,8 @@ fn every_function_that_uses_descriptors_is_served_or_explained() {
     assert!(idle.is_empty(), "explained and served: {idle:?}");
 }
 
-/// What programs can be linked with: not what the C library's parts have for each other.
+/// Returns the symbols that programs can be linked with, without those that the parts of the C
+/// library have for each other.
 fn public_symbols(file: &str) -> Vec<String> {
     let output = Command::new("nm").args(["-D", "--defined-only", file]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -1,5 +1,5 @@
-//! What POSIX allows in a signal handler stays allowed, whatever the handler interrupted: `malloc`,
-//! or the library's own code. And callers with hardly any stack.
+//! Functions that POSIX allows in a signal handler (signal-safety(7)) stay allowed, also if the
+//! handler has interrupted `malloc` or the library's own code. And callers with very little stack.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -8,7 +8,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-/// As configured without anything, and with sessions that move as soon as they can.
+/// The default configuration, and sessions that move as soon as possible.
 const EAGERNESS: [Option<&str>; 3] = [None, Some("0"), Some("16")];
 
 fn run(server: &common::Server, program: &Path, arguments: &[&str]) {
@@ -29,8 +29,8 @@ fn ends_well(command: Command, what: &str) {
     assert!(is_well, "{what}: {} {} {}", output.status, said(&output.stdout), said(&output.stderr));
 }
 
-/// With each kind of session, and plainly first: that must work, too. `plainly` and `arguments`:
-/// what the program is told.
+/// Runs a program with each kind of session: first without the library, with the arguments
+/// `plainly`, which must succeed as well, then with the library, with `arguments`.
 fn both(name: &str, user: &str, options: &[&str], plainly: &[&str], arguments: &[&str]) {
     let server = common::server(&format!("{name}-{user}"));
     let program = common::build_with(name, user, options);
@@ -72,7 +72,7 @@ fn the_ends_of_children_told_by_a_pipe() {
     run(&server, &program, &["pipe"]);
 }
 
-/// On stacks that have what the plain program needs (its own frames among that), and 4 KiB more.
+/// Tests stacks of the size that the plain program needs, including its own frames, and 4 KiB more.
 fn small(how: &str, plainly: usize) {
     let options = ["-Wl,-z,now"];
     let (plain, with) = (plainly.to_string(), (plainly + 4096).to_string());
@@ -82,7 +82,8 @@ fn small(how: &str, plainly: usize) {
 #[test]
 fn threads_with_the_smallest_stack() {
     common::test_what_ships();
-    // The plain program does not need all of it.
+    // The plain program does not use all of the smallest stack, so it is not given more with the
+    // library.
     both("small", "thread", &["-Wl,-z,now"], &["thread", "0"], &["thread", "0"]);
 }
 

@@ -1,5 +1,5 @@
-//! How the library is bound to the programs that it is loaded into: by few names, none of them its
-//! own, to C libraries old and new.
+//! The links between the library and the programs that load it: few symbols, none of them the
+//! library's own, for old and new C libraries.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
 
-/// What `readelf` says of the library.
+/// Returns the lines that `readelf` prints for the library.
 fn readelf(options: &str) -> Vec<String> {
     let output =
         Command::new("readelf").args(["--wide", options]).arg(common::library()).output().unwrap();
@@ -17,7 +17,8 @@ fn readelf(options: &str) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Names in the dynamic symbol table: those that the library has, or wants, with their versions.
+/// Returns names of the dynamic symbol table, with their versions: those that the library defines,
+/// or those that it refers to.
 fn names(is_had: bool) -> Vec<String> {
     let is_meant = |words: &Vec<&str>| words.len() >= 8 && (words[6] != "UND") == is_had;
     let lines = readelf("--dyn-syms");
@@ -43,14 +44,15 @@ fn no_name_of_its_own_can_be_taken_from_it() {
     assert!(bound.is_empty(), "bound by the loader to the first of that name: {bound:?}");
 }
 
-/// What is bound at start costs every program, and can be the program's own function.
+/// A symbol that is bound at start costs every program time, and may be bound to a function of the
+/// program's own.
 #[test]
 fn few_names_are_bound_at_start() {
     common::test_what_ships();
-    /// Those of compilers and memory, and three that no program has.
+    /// Functions that compilers call, functions for memory, and three that no program defines.
     const KNOWN: &str = "__errno_location bcmp calloc environ free getauxval malloc memcmp memcpy memmove memset posix_memalign \
         realloc strlen";
-    // Unoptimized, it uses the C library's unwinder.
+    // The unoptimized library uses the C library's unwinder.
     const UNWINDER: &str = "_Unwind_";
     let known: HashSet<&str> = KNOWN.split_whitespace().collect();
     let wanted: Vec<_> = names(false).iter().map(|name| bare(name)).collect();
@@ -77,7 +79,7 @@ fn every_c_library_since_2_28_can_load_it() {
     assert!(!versions.is_empty());
     let newer: Vec<_> = versions.iter().filter(|version| **version > (2, 28)).collect();
     assert!(newer.is_empty(), "of later C libraries: {newer:?}");
-    // A format of relocations that loaders know from 2.36 on.
+    // Loaders know this format of relocations only since glibc 2.36.
     assert!(readelf("--dynamic").iter().all(|line| !line.contains("RELR")));
 }
 
@@ -95,7 +97,8 @@ fn it_needs_the_c_library_alone() {
     assert!(names.is_empty(), "the loader would take it for another: {names:?}");
 }
 
-/// A program's own functions of those names, which go on to the C library in ways of their own.
+/// A program defines functions of these names itself, which call the C library in ways of their
+/// own.
 #[test]
 fn a_program_with_functions_of_its_own() {
     common::test_what_ships();
@@ -107,7 +110,7 @@ fn a_program_with_functions_of_its_own() {
     }
 }
 
-/// Another C library's programs run as without the library: nothing of it can work there.
+/// Programs of another C library run as without the library, which cannot work there.
 #[test]
 fn a_program_of_another_c_library() {
     common::test_what_ships();
@@ -115,7 +118,7 @@ fn a_program_of_another_c_library() {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("other-musl");
     let compiled = Command::new("musl-gcc").arg("-O1").arg("-o").args([&program, &source]).status();
     let Ok(compiled) = compiled else {
-        // Where packages are not Debian's nobody is made to have it.
+        // Only on Debian and its relatives, where the package is known, is its absence an error.
         assert!(!Path::new("/etc/debian_version").exists(), "no musl-gcc: package musl-tools");
         return;
     };

@@ -1,5 +1,5 @@
-//! A server that answers nothing for a while, and then takes those who have given it up for dead:
-//! their peers lose nothing and get nothing twice.
+//! A server that does not answer for a while, and then takes the programs that have given it up for
+//! dead: their peers must not lose bytes or get bytes twice.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,5 +1,4 @@
-//! Real programs, if they are installed: what they print with the library is what they print
-//! without.
+//! Real programs, if they are installed: their output is the same with and without the library.
 
 mod common;
 
@@ -11,7 +10,8 @@ fn is_there(program: &str) -> bool {
     })
 }
 
-/// Runs a shell's script both ways. `needs`: programs without which there is nothing to test.
+/// Runs a shell script with and without the library, and compares. Does nothing if a program of
+/// `needs` is missing.
 #[track_caller]
 fn same(needs: &[&str], script: &str) {
     if let Some(missing) = needs.iter().find(|program| !is_there(program)) {

@@ -1,6 +1,6 @@
-//! Programs made with a sanitizer run as they do without the library, as children of programs that
-//! have it too: whichever run-time library, in a library of its own or in the program. Compilers
-//! that cannot make one are left out.
+//! Programs with a sanitizer run as without the library, also as children of programs that have the
+//! library. The sanitizer's run-time library is a shared one or linked into the program. Compilers
+//! that cannot make such a program are left out.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -25,7 +25,8 @@ const MAKERS: [(&str, &[&str]); 12] = [
     ("clang", &["-fsanitize=undefined"]),
 ];
 
-/// The program, if this compiler can make it and it runs here without us.
+/// Builds the program. Returns `None` if this compiler cannot build it, or if it does not run here
+/// without the library.
 fn made(at: usize) -> Option<PathBuf> {
     let (compiler, options) = MAKERS[at];
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/sanitized.c");

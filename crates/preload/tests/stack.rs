@@ -1,6 +1,6 @@
-//! How much of the caller's stack each function takes that the library stands before: at most 4 KiB
-//! more than the C library's own. The C side has a case for every exported name, and this side sees
-//! to it that none is missing.
+//! The stack that the library's functions use, and those of stdio that reach the library by libio's
+//! tables: at most 4 KiB more than the C library's own functions. The C side has a case for every
+//! exported name, and this side checks that no case is missing.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that a call may take beyond what it takes plainly.
+/// Bytes that a call may use beyond those of the plain call.
 const MORE: usize = 4096;
 
-/// Data calls, which can be made again and again.
+/// Data calls, which can be repeated.
 const REPEATED: &str = "read readv recv recvfrom recvmsg recvmmsg write writev send sendto sendmsg sendmmsg poll ppoll select pselect \
     epoll_wait epoll_pwait";
 
@@ -21,11 +21,12 @@ fn exported() -> Vec<String> {
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(common::library()).output();
     let text = String::from_utf8(output.unwrap().stdout).unwrap();
     let name = |line: &str| line.split_whitespace().last().map(str::to_owned);
-    // What a sanitizer asks takes nothing.
+    // The function that a sanitizer calls uses no stack.
     text.lines().filter_map(name).filter(|name| name != "__asan_default_options").collect()
 }
 
-/// What `stack.c` says of a call: the bytes touched. `None`: the C library has no such function.
+/// Runs `stack.c` for one call. Returns the bytes of stack that the call used; `None` if the C
+/// library has no such function.
 fn taken(command: Command) -> Option<usize> {
     let text = format!("{command:?}");
     let output = common::run(command);
@@ -35,7 +36,8 @@ fn taken(command: Command) -> Option<usize> {
     (said != "absent").then(|| said.parse().unwrap())
 }
 
-/// Measures each call plainly and with the library, a few at a time; those that take too much.
+/// Measures each call without and with the library, a few at a time, and fails for calls that use
+/// too much.
 fn measure(
     program: &Path,
     names: &[String],
@@ -53,7 +55,7 @@ fn measure(
                 command
             };
             let plain = taken(command());
-            let with = taken(common::preloaded(command())).unwrap();
+            let Some(with) = taken(common::preloaded(command())) else { continue };
             if with > plain.unwrap_or(0) + MORE {
                 found.push(format!("{name} {what:?}: {with} bytes, plainly {plain:?}"));
             }
@@ -72,20 +74,23 @@ fn repeated() -> Vec<String> {
 }
 
 fn program(user: &str) -> std::path::PathBuf {
-    // Bound at the start: what the dynamic linker takes at a first call is neither's.
+    // Bound at start, so that the dynamic linker's own use of stack at a first call does not count.
     common::build_with("stack", user, &["-Wl,-z,now"])
+}
+
+/// Returns the names that `stack.c` can measure.
+fn cases(user: &str) -> Vec<String> {
+    let output = Command::new(program(user)).arg("list").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(str::to_owned).collect()
 }
 
 #[test]
 fn every_exported_name_has_a_case() {
     common::test_what_ships();
-    let mut names = exported();
-    let output = Command::new(program("names")).arg("list").output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let mut cases: Vec<String> = text.lines().map(str::to_owned).collect();
-    names.sort();
-    cases.sort();
-    assert_eq!(names, cases);
+    let cases = cases("names");
+    let missing: Vec<_> = exported().into_iter().filter(|name| !cases.contains(name)).collect();
+    assert!(missing.is_empty(), "no case for {missing:?}");
 }
 
 #[test]
@@ -95,7 +100,7 @@ fn the_first_call_takes_little() {
     let eager = |command: &mut Command| {
         command.env("SOJOURN_SERVER", server.address()).env("SOJOURN_MOVE_AFTER_CALLS", "0");
     };
-    measure(&program("first"), &exported(), &["fresh"], &eager);
+    measure(&program("first"), &cases("first"), &["fresh"], &eager);
 }
 
 #[test]
@@ -118,13 +123,13 @@ fn moved(user: &str, names: &[String], what: &[&str]) {
 #[test]
 fn a_call_on_a_session_that_is_away_takes_little() {
     common::test_what_ships();
-    moved("away", &exported(), &["away"]);
+    moved("away", &cases("away"), &["away"]);
 }
 
 #[test]
 fn the_same_of_tcp() {
     common::test_what_ships();
-    moved("tcp", &exported(), &["away", "tcp"]);
+    moved("tcp", &cases("tcp"), &["away", "tcp"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! A C program that looks for what the library has of its own in its process: descriptors at
-//! numbers that it could get or name, threads that keep it from ending or from what only a process
-//! with one thread may do. By default and with sessions that move at the first call.
+//! A C program that searches its process for traces of the library: descriptors at numbers that the
+//! program could get or name, and threads that keep the process from ending or from calls that only
+//! a process with one thread may make. By default, and with sessions that move at the first call.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,11 +1,11 @@
-//! How many instructions the engine takes for a packet: two connections that hand their packets to
-//! each other, counted by valgrind, so that the figures are the same on a busy machine and from one
-//! run to the next. Not a measure of time, and nothing of interfaces, checksums or formats is in
-//! it.
+//! A count of the engine's instructions for a packet: two connections hand their packets to each
+//! other under valgrind, so that the figures are the same on a busy machine and in every run. The
+//! figures are no measure of time and do not include interfaces, checksums or formats.
 //!
 //! `cargo run --release -p sojourn-proto --example instructions` runs itself under `valgrind
-//! --tool=callgrind`, each case with so many packets and with twice as many, and prints the
-//! difference for one packet. With a case and a number it only runs them: for profilers.
+//! --tool=callgrind`, each case with a number of packets and with twice as many, and prints the
+//! difference for one packet. With a case and a number as arguments the example only runs the
+//! packets, for profilers.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,19 +18,19 @@ use sojourn_proto::tcp::{Arrival, Connection, Limits};
 use sojourn_proto::time::{Duration, Instant};
 use sojourn_wire::tcp::Header;
 
-/// Packets that a case is counted with, and then twice as many.
+/// The number of packets of the first run of a case; the second run has twice as many.
 const PACKETS: u64 = 4_000;
-/// From one packet to the next.
+/// The time from one packet to the next.
 const STEP: Duration = Duration::from_micros(10);
 
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
     what: &'static str,
-    /// Bytes written at once, and segments in a packet.
+    /// Bytes of one write, and segments in a packet.
     bytes: usize,
     segments: u32,
-    /// Of so many packets one is lost; 0: none.
+    /// The number of packets of which one is lost; 0 for no loss.
     loss: u64,
     /// The other end answers each message with one of the same size.
     answers: bool,
@@ -128,7 +128,7 @@ fn connect(end: usize, segments: u32, now: Instant) -> Connection {
     Connection::import(&record, &limits, now).expect("the record is a possible one")
 }
 
-/// Two ends and the packets between them. A packet's memory is used again, so that no allocator is
+/// Two ends and the packets between them. A packet's memory is reused, so that the allocator is not
 /// counted.
 struct Pair {
     ends: [Connection; 2],
@@ -202,7 +202,7 @@ impl Pair {
         }
     }
 
-    /// Reads everything; gives the number of bytes.
+    /// Reads all bytes and returns their number.
     fn read(&mut self, end: usize) -> usize {
         let count = self.ends[end].recv(&mut [&mut self.buffer]);
         self.transmit(end);
@@ -233,11 +233,12 @@ fn run(case: Case, packets: u64) {
     }
 }
 
-/// Instructions of a whole run, as valgrind counts them.
+/// Returns the instructions of a whole run, as counted by valgrind.
 fn count(case: Case, packets: u64) -> Result<u64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
-        // Copies by string instructions would count as an instruction for every byte.
+        // String instructions would count as an instruction for every byte, so the C library is
+        // told not to copy with them.
         .env("GLIBC_TUNABLES", "glibc.cpu.x86_rep_movsb_threshold=1000000000")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program)

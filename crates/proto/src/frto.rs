@@ -1,11 +1,10 @@
-//! F-RTO (RFC 5682, section 3, in the form for SACK): finds out whether a retransmission timeout
-//! was spurious, by sending new data after the first acknowledgement and looking whether originals
-//! arrive.
+//! F-RTO (RFC 5682, section 3, in the form for SACK): detects a spurious retransmission timeout by
+//! sending new data after the first acknowledgement and checking whether original segments arrive.
 //!
 //! Not here: marks, windows and their restoration ([`crate::recovery`]). The steps are those of
 //! Linux's `tcp_process_loss`.
 
-/// What an acknowledgement after a timeout tells.
+/// The facts of an acknowledgement after a timeout.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
     /// Bytes that were sent once only, before the timeout, have arrived.
@@ -14,43 +13,44 @@ pub struct Facts {
     pub advanced: bool,
     /// The acknowledgement covers all that was outstanding at the timeout.
     pub recovered: bool,
-    /// Something was newly reported by SACK, or it was a duplicate acknowledgement.
+    /// SACK reported new bytes, or the acknowledgement was a duplicate.
     pub duplicate: bool,
-    /// Something new has been sent since the timeout.
+    /// New data has been sent since the timeout.
     pub sent_new: bool,
     /// There is new data to send, and the peer's window allows it.
     pub can_send_new: bool,
 }
 
-/// What to do.
+/// The sender's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Go on as after any timeout: send again what is lost.
+    /// Recover in the conventional way: retransmit the lost segments.
     Conventional,
-    /// Send new data, and nothing again, until the next acknowledgement (step 2b).
+    /// Send new data, and no retransmission, until the next acknowledgement (step 2b).
     SendNew,
-    /// The timeout was spurious (step 3b): all is as it was before.
+    /// Undo the effects of the timeout, which was spurious (step 3b).
     Spurious,
 }
 
-/// Whether the question is open.
+/// The state of the detection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frto {
     open: bool,
 }
 
 impl Frto {
-    /// A timeout happened. `possible`: it is the first one for these data, and F-RTO is wanted.
+    /// Tells that a timeout happened. `possible` is true if F-RTO is enabled and may run for this
+    /// timeout; otherwise nothing is detected until the next one.
     pub fn on_timeout(&mut self, possible: bool) {
         self.open = possible;
     }
 
-    /// Whether it is not decided yet if the timeout was spurious.
+    /// Returns true while it is undecided if the timeout was spurious.
     pub fn is_open(&self) -> bool {
         self.open
     }
 
-    /// An acknowledgement came.
+    /// Processes an acknowledgement and returns the next step.
     pub fn on_ack(&mut self, facts: &Facts) -> Step {
         if !self.open {
             return Step::Conventional;
@@ -60,11 +60,14 @@ impl Frto {
             return Step::Spurious;
         }
         if facts.sent_new {
-            // Step 3a: the new data made the peer repeat itself, so what is before it is missing.
+            // Step 3a: the new data caused a duplicate acknowledgement, so the bytes before it are
+            // missing.
             if facts.duplicate {
                 self.open = false;
             }
         } else if facts.advanced && !facts.recovered {
+            // Step 2b needs new data that may be sent. Without such data F-RTO cannot decide, and
+            // recovery is conventional.
             if facts.can_send_new {
                 return Step::SendNew;
             }

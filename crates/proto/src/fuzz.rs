@@ -1,11 +1,10 @@
-//! Entry points for fuzzing: arbitrary bytes as what a peer, a program, time and the server do to a
-//! connection.
+//! Entry points for fuzzing: arbitrary bytes decide the actions of a peer, a program, time and the
+//! server on a connection.
 //!
-//! What must hold: no panic and no endless output; what is read is what was sent to that place of
-//! the stream, whatever came in between; what is transmitted is what was written; what is
-//! outstanding has a timer. Debug and fuzzing builds only; not a part of the interface of this
-//! crate. Used by `tests/fuzz_run.rs` (deterministic, in every test run) and
-//! `fuzz/fuzz_targets/proto_*.rs`.
+//! The invariants: no panic and no endless output; bytes read are the bytes sent to that position
+//! of the stream; bytes transmitted are the bytes written; outstanding bytes have a timer. Debug
+//! and fuzzing builds only; not a part of the interface of this crate. Used by `tests/fuzz_run.rs`
+//! (deterministic, in every test run) and `fuzz/fuzz_targets/proto_*.rs`.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,12 +18,12 @@ use crate::tcp::{Arrival, Connection, Limits};
 use crate::time::{Duration, Instant};
 use sojourn_wire::tcp::{Flags, HEADER_BYTES_MAX, Header, SackBlock, SeqNum, Timestamps};
 
-/// Transmits in a row after which it would not end.
+/// The number of transmits in a row that counts as endless output.
 const OUTPUT_MAX: usize = 10_000;
-/// Longest payload of a segment that is made up.
+/// The longest payload of an invented segment.
 const PAYLOAD_MAX: usize = 1_536;
 
-/// What the fuzzer gave, taken piece by piece; zeros after its end.
+/// The fuzzer's input, taken piece by piece; zeros after its end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -38,7 +37,7 @@ impl Bytes<'_> {
         u16::from_le_bytes([self.byte(), self.byte()])
     }
 
-    /// A distance that is mostly small, in either direction.
+    /// Returns a distance in either direction that is mostly small.
     fn distance(&mut self) -> u32 {
         match self.byte() {
             kind @ 0..=127 => u32::from(kind).wrapping_mul(8),
@@ -50,7 +49,7 @@ impl Bytes<'_> {
     }
 }
 
-/// The byte that has this sequence number, in the stream of the peer or in ours.
+/// Returns the byte with a given sequence number, in the peer's stream or in this end's.
 fn pattern(sequence: u32, ours: bool) -> u8 {
     (sequence.wrapping_mul(0x9e37_79b9) >> 24) as u8 ^ if ours { 0x5a } else { 0 }
 }
@@ -238,13 +237,11 @@ impl Target {
             2 => self.connection.set_quickack(value & 8 != 0),
             3 => self.connection.set_rcvbuf(u32::from(value) * 64),
             4 => self.connection.set_sndbuf(u32::from(value) * 64),
-            5 => self.connection.set_user_mss(self.now, u16::from(value) * 8),
-            6 => self.connection.set_window_clamp(u32::from(value) * 16),
-            _ => self.connection.set_gso(u32::from(value) * 256, u32::from(value >> 4)),
+            _ => self.connection.set_path_mtu(self.now, u32::from(value) * 8, value & 8 != 0),
         }
     }
 
-    /// Takes everything that is to be sent, and looks at it.
+    /// Takes all segments that are to be sent and checks them.
     fn output(&mut self) {
         let mut count = 0;
         while let Some(transmit) = self.connection.poll_transmit(self.now) {
@@ -269,8 +266,8 @@ impl Target {
     }
 }
 
-/// Bytes as the body of a session record whose header is right: what is decoded encodes to the same
-/// bytes, and a connection made of it can be used.
+/// Uses the bytes as the body of a session record with a correct header. A record that is decoded
+/// must encode to the same bytes, and a connection imported from it must be usable.
 pub fn record(bytes: &[u8]) {
     let Some((&protocol, body)) = bytes.split_first() else { return };
     let mut whole = Vec::from(MAGIC);
@@ -284,7 +281,7 @@ pub fn record(bytes: &[u8]) {
     record.encode(&mut again);
     assert_eq!(again, whole);
     let Kind::Tcp(tcp) = &record.kind else { return };
-    // Windows of a gigabyte are possible, and cost as much memory.
+    // Windows of a gigabyte are possible but would cost as much memory, so they are skipped.
     if tcp.rcv_wnd > 1 << 20 || tcp.rcv_nxt.wrapping_sub(tcp.rcv_wup) > 1 << 20 {
         return;
     }

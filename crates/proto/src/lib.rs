@@ -1,9 +1,9 @@
 //! TCP and UDP without I/O and without a clock: a connection is made by importing a session record
 //! and ends by exporting one.
 //!
-//! Time, packets and memory come in as arguments; what is to be sent goes out as values. Nothing
-//! here opens a socket, knows an interface or asks what time it is. Formats of packets are
-//! `sojourn-wire`'s. Read [ARCHITECTURE.md](../../../ARCHITECTURE.md) first.
+//! Time, packets and memory come in as arguments; segments to send go out as values. Nothing here
+//! opens a socket, knows an interface or reads a clock. `sojourn-wire` has the packet formats. Read
+//! [ARCHITECTURE.md](../../../ARCHITECTURE.md) first.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,29 +1,30 @@
-//! Pacing: spreads what the window allows over the round-trip time, so that queues on the path do
-//! not see bursts.
+//! Pacing: spreads a window of segments over the round-trip time, so that queues on the path do not
+//! see bursts.
 //!
 //! Not here: the window. The rate is Linux's: twice the window in a round trip during slow start,
-//! 1.2 times it later (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
+//! 1.2 times the window later (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
 
 use crate::time::{Duration, Instant};
 
-/// Sent at once at most: what the rate gives in this time, but no less than two segments.
+/// The largest burst is the bytes that the rate gives in this time, or two segments if these are
+/// more.
 const BURST: Duration = Duration::from_millis(1);
-/// Segments that may go at once however low the rate is.
+/// Segments that may be sent at once at any rate.
 const BURST_SEGMENTS: u64 = 2;
 
-/// When the next burst may go.
+/// The pacing rate and the time of the next burst.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacing {
     on: bool,
     rate_max: u64,
-    /// Bytes a second; 0 while unknown: then nothing is held back.
+    /// Bytes a second; 0 while the rate is unknown, when nothing is held back.
     rate: u64,
-    /// Nanoseconds since the origin of time.
+    /// The time of the next burst, in nanoseconds since the origin of [`Instant`].
     release_ns: u64,
 }
 
 impl Pacing {
-    /// `on`: whether to pace; `rate_max` bytes a second, if given, turns it on.
+    /// Creates the state. Pacing is on if `on` is true or `rate_max` (bytes a second) is given.
     pub fn new(on: bool, rate_max: Option<u64>) -> Pacing {
         let on = on || rate_max.is_some();
         Pacing { on, rate_max: rate_max.unwrap_or(u64::MAX).max(1), rate: 0, release_ns: 0 }
@@ -35,17 +36,18 @@ impl Pacing {
             self.rate = if self.rate_max == u64::MAX { 0 } else { self.rate_max };
             return;
         };
+        // Linux's `tcp_update_pacing_rate`: the slow start ratio applies below half the threshold.
         let percent = if cwnd < ssthresh / 2 { 200 } else { 120 };
         let rate = cwnd.saturating_mul(percent).saturating_mul(10_000) / srtt.as_micros();
         self.rate = rate.clamp(1, self.rate_max);
     }
 
-    /// Bytes a second, if pacing is on and knows.
+    /// Returns the rate in bytes a second, if pacing is on and the rate is known.
     pub fn rate(&self) -> Option<u64> {
         (self.on && self.rate > 0).then_some(self.rate)
     }
 
-    /// Bytes that may go now as far as pacing is concerned.
+    /// Returns the bytes that pacing lets go now; `u64::MAX` without pacing.
     pub fn allowance(&self, now: Instant, mss: u64) -> u64 {
         let Some(rate) = self.rate() else { return u64::MAX };
         if now.as_micros().saturating_mul(1_000) < self.release_ns {
@@ -55,13 +57,13 @@ impl Pacing {
         u64::try_from(burst).unwrap_or(u64::MAX).max(BURST_SEGMENTS * mss)
     }
 
-    /// When something may go again, if that is not now.
+    /// Returns the time of the next burst, if that is later than `now`.
     pub fn release(&self, now: Instant) -> Option<Instant> {
         let release = Instant::from_micros(self.release_ns.div_ceil(1_000));
         (self.rate().is_some() && release > now).then_some(release)
     }
 
-    /// Bytes were sent.
+    /// Tells that `bytes` were sent; the next burst waits until the rate allows them.
     pub fn on_sent(&mut self, now: Instant, bytes: u64) {
         let Some(rate) = self.rate() else { return };
         let cost = u128::from(bytes) * 1_000_000_000 / u128::from(rate);

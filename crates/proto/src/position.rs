@@ -1,25 +1,27 @@
-//! Places in a byte stream that do not wrap, and spans between two of them.
+//! Positions in a byte stream, which do not wrap, and spans between two positions.
 //!
 //! A position is a `u64` whose low 32 bits are the sequence number on the wire. A SYN or a FIN
-//! takes one position, as it takes one sequence number. What is kept inside the engine is kept in
-//! positions, so that "before" is `<`, a ring buffer's index is a mask, and no comparison can be
-//! wrong by a wrap; only what touches the wire converts. Not here: sequence numbers as packets have
-//! them (`sojourn_wire::tcp::SeqNum`).
+//! takes one position, as it takes one sequence number. The engine's state is in positions, so that
+//! "before" is `<`, a ring buffer's index is a mask, and no comparison can be wrong by a wrap; only
+//! the code that reads or writes segments converts. Not here: sequence numbers as packets have them
+//! (`sojourn_wire::tcp::SeqNum`).
 
-/// Where a stream begins to be counted when all that is known is a sequence number: far enough from
-/// 0 that going back by as much as sequence numbers can tell apart never goes below it.
+/// Returns the first position of a stream of which only a sequence number is known. The position is
+/// so far from 0 that a step back by the largest distance of two sequence numbers (2^31) stays
+/// above 0.
 pub const fn start(sequence: u32) -> u64 {
     (1 << 32) | sequence as u64
 }
 
-/// The position nearest to `reference` whose low 32 bits are `sequence`: at most 2^31 bytes away
-/// (RFC 9293, 3.4).
+/// Returns the position nearest to `reference` whose low 32 bits are `sequence`: at most 2^31 bytes
+/// away (RFC 9293, 3.4).
 pub const fn near(reference: u64, sequence: u32) -> u64 {
     let distance = sequence.wrapping_sub(reference as u32).cast_signed();
     reference.saturating_add_signed(distance as i64)
 }
 
-/// The bytes from `start` up to, but without, `end`. Empty if `end` is not after `start`.
+/// The positions from `start` up to, but without, `end`. A span is empty if `end` is not after
+/// `start`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
     /// The first position.
@@ -29,32 +31,32 @@ pub struct Span {
 }
 
 impl Span {
-    /// The span from `start` up to `end`.
+    /// Creates the span from `start` up to `end`.
     pub const fn new(start: u64, end: u64) -> Span {
         Span { start, end }
     }
 
-    /// How many positions it has.
+    /// Returns the number of positions.
     pub const fn len(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether it has none.
+    /// Returns true if the span has no positions.
     pub const fn is_empty(self) -> bool {
         self.end <= self.start
     }
 
-    /// Whether all of `other` lies within.
+    /// Returns true if all of `other` lies within this span.
     pub const fn covers(self, other: Span) -> bool {
         self.start <= other.start && other.end <= self.end
     }
 
-    /// What both have.
+    /// Returns the positions that both spans have.
     pub fn common(self, other: Span) -> Span {
         Span { start: self.start.max(other.start), end: self.end.min(other.end) }
     }
 
-    /// The first `length` positions, or all if there are fewer.
+    /// Returns the first `length` positions, or all if there are fewer.
     pub fn first(self, length: u64) -> Span {
         Span { start: self.start, end: self.end.min(self.start.saturating_add(length)) }
     }

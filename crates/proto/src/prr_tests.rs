@@ -9,8 +9,8 @@ const MSS: u64 = 1_000;
 #[test]
 fn half_of_what_arrives_goes_while_too_much_is_in_the_network() {
     let mut prr = Prr::begin(20 * MSS);
-    // Three duplicate acknowledgements began it; 16 more are to come. The retransmission is let
-    // through at once.
+    // Three duplicate acknowledgements began the recovery; 16 more are to come. The retransmission
+    // is allowed at once.
     let mut in_flight = 16 * MSS;
     let mut sent = 0;
     let allowed = prr.on_ack(3 * MSS, in_flight, 10 * MSS, MSS, false);
@@ -24,13 +24,13 @@ fn half_of_what_arrives_goes_while_too_much_is_in_the_network() {
         sent += segments;
         in_flight += segments * MSS;
     }
-    // 17 segments arrived in all: 8.5 may go, and eight whole ones did, the retransmission among
-    // them.
+    // 17 segments arrived in all: 8.5 may be sent, and eight whole ones were, including the
+    // retransmission.
     assert_eq!((sent, in_flight), (7, 10 * MSS));
 }
 
-/// RFC 6937, appendix A, second example: so much is lost that less than the target is in the
-/// network. The conservative bound sends one for one, the slow start bound one more.
+/// RFC 6937, appendix A, second example: so many segments are lost that fewer than the target are
+/// in the network. The conservative bound sends one for one, the slow start bound one more.
 #[test]
 fn after_heavy_loss_progress_decides_how_fast_the_network_fills() {
     let mut careful = Prr::begin(20 * MSS);
@@ -48,10 +48,10 @@ fn never_beyond_the_threshold() {
 }
 
 proptest! {
-    /// RFC 6937, 3: while more than ssthresh is in the network, no more is sent in all than the
-    /// share of what was delivered, and below it no more in all than was delivered, plus one
-    /// segment for each acknowledgement with progress; and what may be sent never lifts what is in
-    /// the network above ssthresh. The first segment is always allowed.
+    /// RFC 6937, 3: while more than ssthresh is in the network, the bytes sent never exceed the
+    /// proportional share of the bytes delivered. Below ssthresh they never exceed the bytes
+    /// delivered, plus one segment for each acknowledgement with progress, and sending never lifts
+    /// the bytes in the network above ssthresh. The first segment is always allowed.
     #[test]
     fn no_more_than_the_rfc_allows(
         flight in 4u64..200,

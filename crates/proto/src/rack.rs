@@ -1,68 +1,69 @@
-//! RACK (RFC 8985, section 6): a segment is lost if one that was sent sufficiently later has
-//! arrived.
+//! RACK (RFC 8985, section 6): a segment is lost if another segment that was sent sufficiently
+//! later has arrived.
 //!
 //! Not here: the marks ([`crate::scoreboard`]), the reordering timer itself and the tail loss probe
 //! ([`crate::tlp`]).
 
-use crate::scoreboard::{Delivery, Entry, Verdict};
+use crate::scoreboard::{Delivery, SentRange, Verdict};
 use crate::time::{Duration, Instant};
 
 /// Recoveries after which a reordering window that D-SACK had widened falls back (RFC 8985, 6.2
 /// step 4).
 const PERSIST: u32 = 16;
-/// Where the widening stops: Linux's `tcp_rack_update_reo_wnd` keeps it in eight bits.
+/// The largest multiple: Linux's `tcp_rack_update_reo_wnd` keeps it in eight bits.
 const MULTIPLE_MAX: u64 = 255;
 
-/// What RACK knows: the segment that was sent last of all that have arrived, and how much
-/// reordering to allow.
+/// RACK's state: the segment sent last among those that have arrived ("the RACK segment"), and the
+/// reordering window.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rack {
-    /// When that segment was sent.
+    /// The time when the RACK segment was sent.
     sent: Instant,
-    /// Its place in the order of sending, and its end, which decide between segments sent at the
-    /// same time.
+    /// The RACK segment's place in the order of sending, and its end, which decide between segments
+    /// sent at the same time.
     order: u64,
     end: u64,
-    /// How long it took.
+    /// The RACK segment's round-trip time.
     rtt: Duration,
-    /// Whether anything was delivered since [`Rack::take_advanced`].
+    /// True if a segment was delivered since the last [`Rack::take_advanced`].
     advanced: bool,
-    /// Whether anything was ever delivered.
+    /// True once a segment was delivered.
     known: bool,
     reordering_seen: bool,
     /// The reordering window in quarters of the least round-trip time.
     multiple: u64,
     /// Recoveries left until `multiple` is 1 again.
     persist: u32,
-    /// The round trip in which D-SACK last widened the window ends with this position.
+    /// The position that ends the round trip in which D-SACK last widened the window.
     dsack_round: Option<u64>,
 }
 
 impl Rack {
-    /// Nothing known yet.
+    /// Creates the state of a connection of which nothing is known.
     pub fn new() -> Rack {
         Rack { multiple: 1, ..Rack::default() }
     }
 
-    /// Whether reordering was ever seen.
+    /// Returns true if reordering was ever seen.
     pub fn reordering_seen(&self) -> bool {
         self.reordering_seen
     }
 
-    /// What was deemed lost had only been overtaken: a reduction turned out needless. RFC 8985 sees
-    /// reordering only in what was sent once; Linux takes this for it as well
-    /// (`tcp_try_undo_partial`, D-SACK in `tcp_sacktag_one`).
+    /// Notes reordering: segments deemed lost had only been overtaken, and a reduction turned out
+    /// needless. RFC 8985 detects reordering only by segments sent once; Linux counts this case as
+    /// well (`tcp_try_undo_partial`, D-SACK in `tcp_sacktag_one`).
     pub fn on_needless(&mut self) {
         self.reordering_seen = true;
     }
 
-    /// A part of the row was delivered (steps 1 to 3). `min_rtt` tells an acknowledgement of the
-    /// first transmission from one of the second.
+    /// Processes the delivery of an entry or a part of one (steps 1 to 3). `min_rtt` tells an
+    /// acknowledgement of the first transmission from one of the retransmission.
     pub fn on_delivered(&mut self, now: Instant, delivery: &Delivery, min_rtt: Option<Duration>) {
         let entry = &delivery.entry;
         let rtt = now.since(entry.sent_first);
         if entry.again {
-            // Too soon to be the answer to the retransmission.
+            // Step 2: a time below the least round-trip time means that the first transmission is
+            // acknowledged, not the retransmission.
             if min_rtt.is_some_and(|min| rtt < min) {
                 return;
             }
@@ -78,8 +79,8 @@ impl Rack {
         self.known = true;
     }
 
-    /// A D-SACK block arrived: the window may have been too small (step 4). Once in a round trip it
-    /// grows by a quarter of the least round-trip time.
+    /// Widens the reordering window, which may have been too small because a D-SACK block arrived
+    /// (step 4): by a quarter of the least round-trip time, at most once in a round trip.
     pub fn on_dsack(&mut self, una: u64, nxt: u64) {
         if self.dsack_round.is_none_or(|end| una >= end) {
             self.dsack_round = Some(nxt);
@@ -88,7 +89,7 @@ impl Rack {
         }
     }
 
-    /// A recovery ended.
+    /// Tells that a recovery ended; after sixteen of them the window falls back.
     pub fn on_recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {
@@ -96,9 +97,10 @@ impl Rack {
         }
     }
 
-    /// How much later than another a segment must have been sent, and have arrived, for the other
-    /// to be lost. `eager`: in recovery, or enough was reported above the gap for three duplicate
-    /// acknowledgements; then none while no reordering was seen.
+    /// Returns the reordering window (step 4): the time by which a delivered segment must have been
+    /// sent later than another for the other to be lost. `eager` is true in recovery, or if as much
+    /// was reported above the gap as by three duplicate acknowledgements; the window is then zero
+    /// while no reordering was seen.
     pub fn window(
         &self,
         eager: bool,
@@ -112,22 +114,24 @@ impl Rack {
         quarter.times(self.multiple).min(srtt.unwrap_or(Duration::MAX))
     }
 
-    /// The marks were taken away: judge again even if nothing new arrives.
+    /// Makes the next [`Rack::take_advanced`] true, because marks were taken away and all entries
+    /// must be judged again.
     pub fn reconsider(&mut self) {
         self.advanced = self.known;
     }
 
-    /// Whether anything arrived since this was asked last; then the row is to be judged again.
+    /// Returns true if a segment arrived since the last call; then the entries have to be judged
+    /// again.
     pub fn take_advanced(&mut self) -> bool {
         core::mem::take(&mut self.advanced)
     }
 
-    /// Judges an entry (step 5), and keeps in `wait` how long it takes at most until one that may
-    /// yet arrive is lost.
+    /// Judges an entry (step 5). Raises `wait` to the time after which an entry that may yet arrive
+    /// counts as lost.
     pub fn judge(
         &self,
         now: Instant,
-        entry: &Entry,
+        entry: &SentRange,
         window: Duration,
         wait: &mut Option<Duration>,
     ) -> Verdict {
@@ -146,9 +150,9 @@ impl Rack {
         Verdict::Wait
     }
 
-    /// Whether an entry is old enough to be deemed lost when the retransmission timer ran out
-    /// (section 6.3).
-    pub fn is_old(&self, now: Instant, entry: &Entry, window: Duration) -> bool {
+    /// Returns true if an entry is old enough to be deemed lost when the retransmission timer
+    /// expires (section 6.3).
+    pub fn is_old(&self, now: Instant, entry: &SentRange, window: Duration) -> bool {
         entry.sent_last + self.rtt + window <= now
     }
 }

@@ -10,9 +10,9 @@ fn span_ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn entry(start: u64, sent: Instant, again: bool) -> Entry {
+fn entry(start: u64, sent: Instant, again: bool) -> SentRange {
     let mark = if again { Mark::Resent } else { Mark::Sent };
-    Entry {
+    SentRange {
         span: Span::new(start, start + 100),
         sent_first: sent,
         sent_last: sent,
@@ -22,7 +22,7 @@ fn entry(start: u64, sent: Instant, again: bool) -> Entry {
     }
 }
 
-fn delivery(entry: Entry, late: bool) -> Delivery {
+fn delivery(entry: SentRange, late: bool) -> Delivery {
     Delivery { entry, selective: true, late }
 }
 
@@ -36,7 +36,7 @@ fn seen() -> Rack {
 fn judge(
     rack: &Rack,
     now: Instant,
-    entry: &Entry,
+    entry: &SentRange,
     window: Duration,
 ) -> (Verdict, Option<Duration>) {
     let mut wait = None;
@@ -60,7 +60,7 @@ fn what_was_sent_later_says_nothing() {
         judge(&seen(), ms(900), &entry(2_000, ms(101), false), Duration::ZERO).0,
         Verdict::Later
     );
-    // Sent at the same time: the position decides.
+    // For segments sent at the same time the position decides.
     assert_eq!(
         judge(&seen(), ms(900), &entry(900, ms(100), false), Duration::ZERO).0,
         Verdict::Lost
@@ -74,13 +74,14 @@ fn what_was_sent_later_says_nothing() {
 #[test]
 fn of_what_was_sent_at_the_same_time_the_order_decides() {
     let rack = seen();
-    let before = Entry { order: 1, ..entry(0, ms(100), true) };
-    // Sent again after the one that arrived, in the same microsecond: its answer is yet to come.
+    let before = SentRange { order: 1, ..entry(0, ms(100), true) };
+    // This segment was sent again after the delivered one, in the same microsecond, so its answer
+    // is yet to come.
     assert_eq!(judge(&rack, ms(900), &before, Duration::ZERO).0, Verdict::Later);
 }
 
-/// Step 2: what was sent twice and is acknowledged faster than any round trip answers the first
-/// transmission.
+/// Step 2: an acknowledgement of a retransmitted segment that comes faster than any round trip
+/// answers the first transmission.
 #[test]
 fn a_too_early_answer_to_a_retransmission_is_for_the_original() {
     let mut rack = seen();

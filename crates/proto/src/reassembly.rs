@@ -1,13 +1,12 @@
-//! Which bytes beyond the next expected one have arrived: the ranges of the receive ring that are
-//! already filled, and the SACK blocks that tell the peer of them.
+//! The ranges of received bytes beyond the next expected position, and the SACK blocks that report
+//! them to the peer.
 //!
-//! Not here: the bytes (the connection copies each segment to its place in the receive ring before
-//! or after asking) and the window (the caller passes only what lies within it). Read
-//! [`crate::position`] first.
+//! Not here: the bytes (the connection copies each segment into the receive ring itself) and the
+//! window (the caller passes only bytes within it). Read [`crate::position`] first.
 //!
-//! The number of ranges is fixed when the assembler is made. A segment that would need one more is
-//! refused and comes again later; a segment that joins ranges or extends one is always taken. So a
-//! peer that sends every second byte costs a bounded amount of memory, and of time.
+//! The number of ranges is fixed when the assembler is created. A segment that would need one more
+//! range is refused, and the peer retransmits it later; a segment that joins ranges or extends a
+//! range is always taken. So a peer that sends every second byte costs bounded memory and time.
 
 use alloc::vec::Vec;
 
@@ -17,29 +16,29 @@ use crate::position::Span;
 /// 3).
 pub const SACK_BLOCKS_MAX: usize = 4;
 
-/// What became of a segment.
+/// The outcome for a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
-    /// The next expected position is now this one: the bytes before it can be read.
+    /// The new next expected position: the bytes before it can be read.
     Advanced(u64),
     /// The bytes are kept for later; a gap is before them.
     Kept,
-    /// All of the bytes were here before. A duplicate acknowledgement with a D-SACK block is owed
+    /// All of the bytes had arrived before. A duplicate acknowledgement with a D-SACK block is owed
     /// (RFC 2883).
     Duplicate,
-    /// There is no room for another range: the bytes are as good as lost, and must not be counted
-    /// as here.
+    /// There is no room for another range. The caller must treat the bytes as lost.
     Full,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Range {
     span: Span,
-    /// When it last grew, counted in segments, so that the latest is reported first (RFC 2018, 4).
+    /// The number of the segment that last extended the range: the latest range is reported first
+    /// (RFC 2018, 4).
     touched: u64,
 }
 
-/// The ranges beyond the next expected position: disjoint, not even touching, in order.
+/// The ranges beyond the next expected position: disjoint, not adjacent, in order.
 #[derive(Debug)]
 pub struct Assembler {
     ranges: Vec<Range>,
@@ -49,48 +48,48 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// An assembler that keeps up to `capacity` ranges (at least one). This allocates; nothing
-    /// after it does.
+    /// Creates an assembler for up to `capacity` ranges (at least one). Later calls do not
+    /// allocate.
     pub fn new(capacity: usize) -> Assembler {
         let capacity = capacity.max(1);
         Assembler { ranges: Vec::with_capacity(capacity), capacity, count: 0, duplicate: None }
     }
 
-    /// Whether nothing waits behind a gap.
+    /// Returns true if no bytes wait behind a gap.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// How many ranges wait.
+    /// Returns the number of ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Bytes that wait behind a gap.
+    /// Returns the number of bytes that wait behind a gap.
     pub fn bytes(&self) -> u64 {
         self.ranges.iter().map(|range| range.span.len()).sum()
     }
 
-    /// The ranges that wait, in order.
+    /// Returns the ranges in order.
     pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
         self.ranges.iter().map(|range| range.span)
     }
 
-    /// The end of the highest range: nothing beyond it has arrived.
+    /// Returns the end of the highest range: nothing beyond it has arrived.
     pub fn highest(&self) -> Option<u64> {
         self.ranges.last().map(|range| range.span.end)
     }
 
-    /// Forgets everything: what waited has to be sent again (the receiver may do this, RFC 2018,
-    /// 8).
+    /// Drops all ranges; the peer has to send their bytes again. RFC 2018, 8 allows a receiver to
+    /// do so.
     pub fn clear(&mut self) {
         self.ranges.clear();
         self.duplicate = None;
     }
 
-    /// Takes note of a segment's bytes, `next` being the next expected position and `segment` what
-    /// of the segment lies inside the window, not cut at `next`. Any part that was here before is
-    /// remembered for the D-SACK block of the next acknowledgement.
+    /// Notes the arrival of a segment. `next` is the next expected position, and `segment` the part
+    /// of the segment inside the window, not cut at `next`. A part that had arrived before is kept
+    /// for the D-SACK block of the next acknowledgement.
     pub fn insert(&mut self, next: u64, segment: Span) -> Inserted {
         self.note_duplicate(next, segment);
         let fresh = Span::new(segment.start.max(next), segment.end);
@@ -122,9 +121,9 @@ impl Assembler {
         if known { Inserted::Duplicate } else { Inserted::Kept }
     }
 
-    /// Writes the blocks that an acknowledgement of `next` should carry, and gives their number: a
-    /// D-SACK block first if one is owed (RFC 2883, 4; told once), then the range that grew last,
-    /// then the others, the latest before the earlier (RFC 2018, 4).
+    /// Writes the SACK blocks for an acknowledgement of `next` and returns their number: first a
+    /// D-SACK block if one is owed (RFC 2883, 4; reported once), then the ranges in the order of
+    /// their last growth, the latest first (RFC 2018, 4).
     pub fn sack_blocks(&mut self, next: u64, blocks: &mut [Span]) -> usize {
         let mut written = 0;
         if let Some(duplicate) = self.duplicate.take()
@@ -159,13 +158,13 @@ impl Assembler {
         written
     }
 
-    /// Whether the next acknowledgement has a D-SACK block to tell.
+    /// Returns true if the next acknowledgement owes a D-SACK block.
     pub fn duplicate_is_owed(&self) -> bool {
         self.duplicate.is_some()
     }
 
-    /// The part of `segment` that was here before: what is below `next`, or else the first part of
-    /// a waiting range.
+    /// Keeps the part of `segment` that had arrived before: the part below `next`, or else the part
+    /// in the first waiting range that the segment meets.
     fn note_duplicate(&mut self, next: u64, segment: Span) {
         let below = Span::new(segment.start, segment.end.min(next));
         if !below.is_empty() {
@@ -181,7 +180,8 @@ impl Assembler {
         }
     }
 
-    /// The stream now reaches `end`; whatever range that meets is part of it.
+    /// Advances the next expected position to `end`, and beyond the ranges that `end` reaches.
+    /// Returns the new position.
     fn advance(&mut self, mut end: u64) -> u64 {
         let passed = self.ranges.partition_point(|range| range.span.start <= end);
         if let Some(range) = passed.checked_sub(1).and_then(|last| self.ranges.get(last)) {

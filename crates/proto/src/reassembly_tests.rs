@@ -51,7 +51,7 @@ fn rfc_2018_every_second_segment_dropped() {
     assert_eq!(blocks(&mut assembler, 7_500), [(8_000, 8_500)]);
 }
 
-/// RFC 2883, 4.1.1: a duplicate of what was acknowledged.
+/// RFC 2883, 4.1.1: a duplicate of acknowledged bytes.
 #[test]
 fn rfc_2883_a_duplicate_below_the_acknowledgement() {
     let mut assembler = Assembler::new(8);
@@ -70,7 +70,7 @@ fn rfc_2883_a_duplicate_below_and_a_range_above() {
     assert_eq!(blocks(&mut assembler, 4_000), [(3_000, 3_500), (4_500, 5_000)]);
 }
 
-/// RFC 2883, 4.1.3: a duplicate of something that waits is followed by the range it is in.
+/// RFC 2883, 4.1.3: a duplicate of waiting bytes is followed by the range that contains it.
 #[test]
 fn rfc_2883_a_duplicate_within_a_range() {
     let mut assembler = Assembler::new(8);
@@ -103,8 +103,8 @@ fn without_room_only_what_joins_is_taken() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Against a flag for every byte; with enough room nothing is refused, with too little the
-    /// flags of what is refused stay unset.
+    /// Compares with a flag for every byte. With enough room nothing is refused; with too little
+    /// the flags of refused bytes stay unset.
     #[test]
     fn the_ranges_are_the_bitmap(
         segments in prop::collection::vec((0u64..300, 1u64..40), 1..150),
@@ -142,8 +142,8 @@ proptest! {
             if inserted == Inserted::Kept {
                 prop_assert!(told[first..count].iter().any(|block| block.covers(segment)));
             }
-            // What waits is what is set beyond the next expected byte, and a gap is on either side
-            // of each range.
+            // The waiting ranges are the bytes set beyond the next expected one, with a gap on
+            // either side of each.
             let waiting = bitmap[next as usize..].iter().filter(|bit| **bit).count() as u64;
             prop_assert_eq!(assembler.bytes(), waiting);
             for range in &assembler.ranges {

@@ -1,12 +1,11 @@
-//! A session record: everything that must cross over when a session changes its home, as a value
-//! and as bytes.
+//! A session record: the complete state of a session that changes its home, as a value and as
+//! bytes.
 //!
-//! Whoever holds a session makes a record of it (the server from a kernel socket, the engine from a
-//! connection), whoever takes it over imports it. A record is complete in itself: times in it are
-//! spans, not instants, because the two homes need not share a clock. This file is the envelope;
-//! `record_tcp` and `record_udp` are what is in it, `record_codec` the encoding, `record_error` why
-//! bytes are none. The bytes are
-//! drawn in `docs/reference/session-record.md`.
+//! The old home makes the record (the server from a kernel socket, the engine from a connection),
+//! and the new home imports it. A record is complete in itself: times in it are spans, not
+//! instants, because the two homes need not share a clock. This file is the envelope; `record_tcp`
+//! and `record_udp` are its contents, `record_codec` the encoding, `record_error` the errors. The
+//! bytes are drawn in `docs/reference/session-record.md`.
 
 use crate::record_codec::{Field, Reader, record};
 pub use crate::record_error::{RecordError, VERSION};
@@ -29,9 +28,9 @@ pub const HEADER_LEN: usize = 20;
 pub struct SessionRecord {
     /// This end.
     pub local: SocketAddr,
-    /// The other end; none for a UDP socket that is not connected. Of the same family as `local`.
+    /// The other end, of the same family as `local`; `None` for a UDP socket that is not connected.
     pub remote: Option<SocketAddr>,
-    /// What the session's packets carry in their IP headers.
+    /// The values for the IP headers of the session's packets.
     pub ip: IpOptions,
     /// The protocol's state.
     pub kind: Kind,
@@ -55,12 +54,12 @@ record! {
         pub traffic_class: u8,
         /// `IP_TTL` or `IPV6_UNICAST_HOPS` in effect.
         pub hop_limit: u8,
-        /// Whether IPv4 packets carry "don't fragment" (`IP_MTU_DISCOVER` other than
+        /// True if IPv4 packets carry "don't fragment" (`IP_MTU_DISCOVER` other than
         /// `IP_PMTUDISC_DONT`).
         pub dont_fragment: bool,
         /// IPv6 flow label of outgoing packets, 20 bits.
         pub flow_label: u32,
-        /// `SO_PRIORITY`; which queue of an interface takes the packets.
+        /// `SO_PRIORITY`, which selects the interface's queue.
         pub priority: u32,
     }
 }
@@ -106,8 +105,8 @@ impl SessionRecord {
     /// Reads a record that takes up all of `bytes`.
     ///
     /// # Errors
-    /// Every way in which the bytes are not a usable record of this version, see [`RecordError`].
-    /// What is returned without error has passed [`SessionRecord::check`].
+    /// [`RecordError`] if the bytes are not a usable record of this version. A record that is
+    /// returned has passed [`SessionRecord::check`].
     pub fn decode(bytes: &[u8]) -> Result<SessionRecord, RecordError> {
         let mut reader = Reader::new(bytes);
         let magic: [u8; 4] = reader.array()?;
@@ -146,7 +145,7 @@ impl SessionRecord {
         Ok(record)
     }
 
-    /// Whether the fields can be true together; `decode` and every import ask.
+    /// Checks that the fields do not contradict each other. `decode` and every import call this.
     ///
     /// # Errors
     /// [`RecordError::Value`] or [`RecordError::Inconsistent`] with the first contradiction found.
@@ -174,9 +173,9 @@ impl SessionRecord {
     }
 }
 
-/// Finds accidents, not attacks: FNV-1a over little-endian words of eight bytes (the last padded
-/// with zeros), with a rotation so that high bits matter too. Fast enough for megabytes of queued
-/// data within a move.
+/// Returns a checksum that detects accidents, not attacks: FNV-1a over little-endian words of eight
+/// bytes (the last padded with zeros), with a rotation so that high bits matter too. Fast enough
+/// for megabytes of queued data within a move.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let mut sum: u64 = 0xcbf2_9ce4_8422_2325;

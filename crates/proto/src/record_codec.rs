@@ -1,8 +1,8 @@
-//! How the values of a session record become bytes and come back: little-endian, no padding, in the
-//! order of declaration.
+//! The encoding of a session record's values: little-endian, without padding, in the order of
+//! declaration.
 //!
 //! The `record!` macro declares a structure and its encoding in one place, so that the two cannot
-//! disagree. What the fields mean is in `record`, `record_tcp` and `record_udp`;
+//! disagree. Not here: the meaning of the fields (`record`, `record_tcp`, `record_udp`).
 //! `docs/reference/session-record.md` draws the bytes.
 
 use crate::record_error::RecordError;
@@ -13,15 +13,15 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// The most bytes that one queue of a record may hold.
 pub(crate) const QUEUE_MAX: usize = 64 << 20;
 
-/// A value that knows its bytes.
+/// A value with an encoding.
 pub(crate) trait Field: Sized {
     /// Appends the value.
     fn put(&self, out: &mut Vec<u8>);
-    /// Reads the value from the front of what is left.
+    /// Reads the value from the front of the remaining bytes.
     fn take(reader: &mut Reader<'_>) -> Result<Self, RecordError>;
 }
 
-/// What is left of the bytes being decoded.
+/// The remaining bytes of a record that is being decoded.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// The next `count` bytes.
+    /// Returns the next `count` bytes.
     pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], RecordError> {
         let (front, rest) = self.rest.split_at_checked(count).ok_or(RecordError::Truncated)?;
         self.rest = rest;
@@ -44,7 +44,7 @@ impl<'a> Reader<'a> {
         Ok(array)
     }
 
-    /// Fails if anything is left.
+    /// Fails if bytes remain.
     pub(crate) fn finish(self) -> Result<(), RecordError> {
         if self.rest.is_empty() { Ok(()) } else { Err(RecordError::Excess) }
     }
@@ -115,8 +115,8 @@ impl Field for Vec<u8> {
     }
 }
 
-/// A list: its length in 32 bits, then its items. Each item takes at least a byte, so a length
-/// cannot ask for more memory than there are bytes.
+/// Appends a list: its length in 32 bits, then its items. Each item takes at least a byte, so a
+/// forged length cannot cause more memory to be used than there are bytes.
 pub(crate) fn put_list<T: Field>(list: &[T], out: &mut Vec<u8>) {
     (list.len() as u32).put(out);
     for item in list {
@@ -124,7 +124,7 @@ pub(crate) fn put_list<T: Field>(list: &[T], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what `put_list` wrote.
+/// Reads a list that `put_list` wrote.
 pub(crate) fn take_list<T: Field>(reader: &mut Reader<'_>) -> Result<Vec<T>, RecordError> {
     let count = u32::take(reader)?;
     let mut list = Vec::new();
@@ -134,8 +134,8 @@ pub(crate) fn take_list<T: Field>(reader: &mut Reader<'_>) -> Result<Vec<T>, Rec
     Ok(list)
 }
 
-/// An endpoint: family (4 or 6), port, flow information, scope, 16 bytes of address of which IPv4
-/// uses the first four.
+/// An endpoint is encoded as family (4 or 6), port, flow information, scope, and 16 bytes of
+/// address of which IPv4 uses the first four.
 impl Field for SocketAddr {
     fn put(&self, out: &mut Vec<u8>) {
         let (family, address, flow, scope) = match self {
@@ -176,7 +176,7 @@ impl Field for SocketAddr {
     }
 }
 
-/// An address: family (4 or 6), 16 bytes of which IPv4 uses the first four.
+/// An address is encoded as family (4 or 6) and 16 bytes of which IPv4 uses the first four.
 impl Field for IpAddr {
     fn put(&self, out: &mut Vec<u8>) {
         let (family, address) = match self {
@@ -204,7 +204,7 @@ impl Field for IpAddr {
     }
 }
 
-/// Absent is one byte 0; present is 1 and the value.
+/// `None` is encoded as a byte 0, `Some` as a byte 1 and the value.
 impl<T: Field> Field for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.is_some().put(out);

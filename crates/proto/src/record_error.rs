@@ -1,16 +1,16 @@
-//! Why bytes are not a session record, in words.
+//! The reasons why bytes are not a usable session record, with their texts.
 
 use core::fmt;
 
 /// The version that `encode` writes and `decode` accepts; any other is refused.
 pub const VERSION: u16 = 1;
 
-/// Why bytes are not a record that can be used.
+/// The reason why bytes are not a usable record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
     /// The first bytes are not `MAGIC`.
     NotARecord,
-    /// Written by another version of the format, which is given.
+    /// The record has another version of the format, which is given.
     Version(u16),
     /// The bytes end before the record does.
     Truncated,
@@ -18,9 +18,9 @@ pub enum RecordError {
     Excess,
     /// The checksum does not fit the bytes.
     Damaged,
-    /// A field has a value that it cannot have; the text says which.
+    /// A field has an impossible value; the text names it.
     Value(&'static str),
-    /// Every field is possible, but not together; the text says which.
+    /// Fields contradict each other; the text names them.
     Inconsistent(&'static str),
 }
 

@@ -1,7 +1,7 @@
 //! The TCP part of a session record: sequence numbers, windows, estimates, queues.
 //!
-//! Field names are RFC 9293's, 7323's and 6298's; where Linux has a word for it (`tcp(7)`, `struct
-//! tcp_info`), the comment gives that. Options of the program and settings of the system are in
+//! Field names are RFC 9293's, 7323's and 6298's; where Linux has another name (`tcp(7)`, `struct
+//! tcp_info`), the comment gives it. Options of the program and settings of the system are in
 //! `record_tcp_options`, the envelope in `record`.
 
 use crate::record_codec::{Field, QUEUE_MAX, Reader, put_list, record, record_enum, take_list};
@@ -21,25 +21,25 @@ record_enum! {
     pub enum TcpState, "the TCP state is not one that moves" {
         /// Data flows both ways.
         Established = 1,
-        /// We closed; our FIN waits behind data, or is sent, and is not acknowledged.
+        /// This end closed; its FIN waits behind data or is sent, and is not acknowledged.
         FinWait1 = 4,
-        /// We closed and the peer knows; it may still send.
+        /// This end closed and the peer acknowledged the FIN; the peer may still send.
         FinWait2 = 5,
-        /// Both closed; only old segments can still arrive.
+        /// Both ends closed; only old segments can still arrive.
         TimeWait = 6,
-        /// Over: reset, timed out or both closed and forgotten.
+        /// The connection is over: reset, timed out, or both ends closed and TIME-WAIT has passed.
         Closed = 7,
-        /// The peer closed; we may still send.
+        /// The peer closed; this end may still send.
         CloseWait = 8,
-        /// Both closed, the peer first; our FIN is not acknowledged.
+        /// Both ends closed, the peer first; this end's FIN is not acknowledged.
         LastAck = 9,
-        /// Both closed at once; our FIN is not acknowledged.
+        /// Both ends closed at once; this end's FIN is not acknowledged.
         Closing = 11,
     }
 }
 
 impl TcpState {
-    /// Whether the peer's FIN was received; `rcv_nxt` then counts it.
+    /// Returns true if the peer's FIN was received; `rcv_nxt` then counts the FIN.
     pub const fn peer_closed(self) -> bool {
         matches!(
             self,
@@ -47,28 +47,28 @@ impl TcpState {
         )
     }
 
-    /// Whether this end has closed its direction, with or without having sent the FIN.
+    /// Returns true if this end has closed its direction, even if its FIN is not sent yet.
     pub const fn locally_closed(self) -> bool {
         !matches!(self, TcpState::Established | TcpState::CloseWait)
     }
 }
 
 record_enum! {
-    /// Why a connection ended otherwise than by two FINs.
+    /// The reason why a connection ended without two FINs.
     pub enum CloseReason, "the reason of closing is unknown" {
         /// The peer sent RST (`ECONNRESET`).
         Reset = 1,
-        /// Nothing came back for too long (`ETIMEDOUT`).
+        /// The peer did not answer for too long (`ETIMEDOUT`).
         TimedOut = 2,
         /// This end gave up and sent RST (`ECONNABORTED`).
         Aborted = 3,
-        /// The peer reset a connection on which its FIN had come before (`EPIPE`).
+        /// The peer sent RST after its FIN (`EPIPE`).
         BrokenPipe = 4,
     }
 }
 
 record_enum! {
-    /// What one tick of the timestamp clock is (RFC 7323, 4; microseconds: Linux 6.7,
+    /// The length of a tick of the timestamp clock (RFC 7323, 4; microseconds: Linux 6.7,
     /// `TCP_RTO_MIN_US` routes).
     pub enum TimestampUnit, "the unit of timestamps is unknown" {
         /// One millisecond.
@@ -82,17 +82,17 @@ record! {
     /// Timestamps option in use (RFC 7323, 3).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct TimestampsRecord {
-        /// What one tick is.
+        /// The length of a tick.
         pub unit: TimestampUnit,
-        /// What this end would send as `TSval` now (`TCP_TIMESTAMP`, without its lowest bit that
-        /// Linux uses for the unit).
+        /// The value that this end would send as `TSval` now (`TCP_TIMESTAMP`, without its lowest
+        /// bit that Linux uses for the unit).
         pub value: u32,
-        /// `TS.Recent`: what is to be echoed.
+        /// `TS.Recent`: the value to be echoed.
         pub recent: u32,
-        /// How long ago `recent` was taken. When it cannot be known: zero.
+        /// The time since `recent` was taken; zero if it is not known.
         pub recent_age: Duration,
-        /// Whether `recent` has ever been taken; if not, the next acceptable segment's is taken
-        /// without a check.
+        /// True if `recent` has been taken from a segment. If false, the value of the next
+        /// acceptable segment is taken without a check.
         pub recent_valid: bool,
     }
 }
@@ -101,18 +101,18 @@ record! {
     /// Explicit congestion notification (RFC 3168).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct EcnRecord {
-        /// Both ends agreed to use it.
+        /// Both ends agreed to use ECN.
         pub negotiated: bool,
         /// A mark was received and the peer's CWR was not: acknowledgements carry ECE.
         pub echo: bool,
-        /// The window was reduced, for whatever reason: the next data carries CWR.
+        /// The window was reduced for any reason: the next new data carries CWR.
         pub reduced: bool,
     }
 }
 
 record! {
-    /// Bytes that arrived beyond a gap. The kernel's repair interface cannot take these; they are
-    /// dropped on the way there.
+    /// Bytes that arrived beyond a gap. The kernel's repair interface cannot take such bytes, so a
+    /// move to the kernel drops them and the peer sends them again.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct OutOfOrder {
         /// Sequence number of the first byte.
@@ -127,55 +127,56 @@ record! {
 pub struct TcpRecord {
     /// State of the connection.
     pub state: TcpState,
-    /// Why it ended, if it did otherwise than by two FINs; state is then `Closed`.
+    /// The reason why the connection ended without two FINs; `state` is then `Closed`.
     pub closed: Option<CloseReason>,
     /// The program has shut down receiving (`SHUT_RD`).
     pub receive_shutdown: bool,
     /// An acknowledgement is owed to the peer.
     pub ack_pending: bool,
-    /// Oldest sequence number not acknowledged; where `send_queue` begins.
+    /// Oldest sequence number not acknowledged, at which `send_queue` begins.
     pub snd_una: u32,
-    /// Next sequence number to send. Counts our FIN once that was sent.
+    /// Next sequence number to send. Counts this end's FIN once the FIN was sent.
     pub snd_nxt: u32,
     /// The peer's window in bytes, from `snd_una`.
     pub snd_wnd: u32,
     /// Sequence number of the segment that last set `snd_wnd` (`snd_wl1`).
     pub snd_wl1: u32,
-    /// Acknowledgement number of that segment. Linux has none: give `snd_una`.
+    /// Acknowledgement number of that segment (`snd_wl2`). Linux does not keep it; a record made
+    /// from a socket has `snd_una` here.
     pub snd_wl2: u32,
     /// The largest window that the peer ever offered, bytes.
     pub max_window: u32,
-    /// Next sequence number expected. Counts the peer's FIN once that was received.
+    /// Next sequence number expected. Counts the peer's FIN once the FIN was received.
     pub rcv_nxt: u32,
-    /// The window last told to the peer, in bytes from `rcv_wup`.
+    /// The window last announced to the peer, in bytes from `rcv_wup`.
     pub rcv_wnd: u32,
-    /// `rcv_nxt` at the time the window was last told.
+    /// `rcv_nxt` when the window was last announced.
     pub rcv_wup: u32,
-    /// The most payload per segment that the peer told, options not deducted (RFC 9293, 3.7.1).
+    /// The maximum segment size that the peer announced, options not deducted (RFC 9293, 3.7.1).
     pub peer_mss: u16,
-    /// What we told (`tcpi_advmss`).
+    /// The maximum segment size that this end announced (`tcpi_advmss`).
     pub advertised_mss: u16,
     /// `TCP_MAXSEG` set by the program; 0 if not.
     pub user_mss: u16,
-    /// Largest IP packet that the path takes, bytes (`tcpi_pmtu`).
+    /// Path MTU in bytes (`tcpi_pmtu`).
     pub path_mtu: u32,
-    /// Whether window scaling was agreed; if not, both shifts are 0.
+    /// True if window scaling was agreed; if not, both shifts are 0.
     pub window_scaling: bool,
-    /// Shift of windows that we receive (`tcpi_snd_wscale`).
+    /// Shift of the peer's windows (`tcpi_snd_wscale`).
     pub snd_wscale: u8,
-    /// Shift of windows that we send (`tcpi_rcv_wscale`).
+    /// Shift of this end's windows (`tcpi_rcv_wscale`).
     pub rcv_wscale: u8,
     /// Selective acknowledgements were agreed (RFC 2018).
     pub sack: bool,
     /// Timestamps, if they were agreed.
     pub timestamps: Option<TimestampsRecord>,
-    /// Congestion marks.
+    /// The state of explicit congestion notification.
     pub ecn: EcnRecord,
     /// Smoothed round-trip time; zero if there was no sample (`tcpi_rtt`).
     pub srtt: Duration,
-    /// Its mean deviation (`tcpi_rttvar`).
+    /// Mean deviation of the round-trip time (`tcpi_rttvar`).
     pub rttvar: Duration,
-    /// The smallest sample of late; zero if none (`tcpi_min_rtt`).
+    /// The smallest sample in the recent time window; zero if there was none (`tcpi_min_rtt`).
     pub min_rtt: Duration,
     /// Congestion window in bytes (`tcpi_snd_cwnd` times the segment size).
     pub cwnd: u32,
@@ -186,26 +187,26 @@ pub struct TcpRecord {
     pub w_max: u32,
     /// Reordering seen, in segments; 3 at first (`tcpi_reordering`).
     pub reordering: u32,
-    /// How often the retransmission timer has doubled (`tcpi_backoff`). For information: the new
-    /// home begins undoubled, as the kernel does, since it may reach the peer where the old one did
-    /// not.
+    /// The number of doublings of the retransmission timeout (`tcpi_backoff`). For information: the
+    /// new home begins without doubling, as the kernel does, since it may reach the peer although
+    /// the old home did not.
     pub backoff: u8,
     /// Window or keepalive probes sent without an answer (`tcpi_probes`).
     pub probes: u8,
-    /// Time since the peer was last heard (`tcpi_last_ack_recv`).
+    /// Time since the last segment of the peer (`tcpi_last_ack_recv`).
     pub idle: Duration,
     /// Time since the oldest unanswered transmission; zero if nothing is outstanding. The user
-    /// timeout counts from there.
+    /// timeout counts from that transmission.
     pub stalled: Duration,
-    /// What the program has set.
+    /// The program's socket options.
     pub options: TcpOptions,
-    /// What the system or the namespace has set.
+    /// The settings of the system or the network namespace.
     pub tuning: TcpTuning,
-    /// What was counted so far.
+    /// The counters so far.
     pub counters: TcpCounters,
-    /// Bytes received in order and not read; they end at `rcv_nxt`, less the FIN.
+    /// Bytes received in order and not read. They end at `rcv_nxt`, or before the FIN.
     pub receive_queue: Vec<u8>,
-    /// Bytes received beyond a gap, in order and not touching.
+    /// Blocks of bytes received beyond a gap, in order and not adjacent.
     pub out_of_order: Vec<OutOfOrder>,
     /// Bytes from `snd_una` on: first those sent and not acknowledged, then those not sent. See
     /// [`TcpRecord::sent`].
@@ -262,12 +263,12 @@ impl Default for TcpRecord {
 }
 
 impl TcpRecord {
-    /// How many bytes of `send_queue` have been sent.
+    /// Returns the number of bytes of `send_queue` that have been sent.
     pub fn sent(&self) -> usize {
         (self.snd_nxt.wrapping_sub(self.snd_una) as usize).min(self.send_queue.len())
     }
 
-    /// See [`SessionRecord::check`](crate::record::SessionRecord::check).
+    /// Checks the TCP part for [`SessionRecord::check`](crate::record::SessionRecord::check).
     pub(crate) fn check(&self, ipv4: bool) -> Result<(), RecordError> {
         self.check_sizes(ipv4)?;
         self.check_sending()?;

@@ -1,9 +1,9 @@
-//! What governs a TCP session beside its protocol state: options that the program set, settings of
-//! the system, and counts.
+//! The options of the program, the settings of the system, and the counters of a TCP session.
 //!
-//! Each field names the socket option of `tcp(7)` and `socket(7)` or the setting of
-//! `Documentation/networking/ip-sysctl` that it is. The defaults are Linux 6.18's. Times are in
-//! microseconds here, whatever the kernel's interface has.
+//! Not here: the protocol's state (`record_tcp`). Each field names its socket option of `tcp(7)` or
+//! `socket(7)`, or its setting of `Documentation/networking/ip-sysctl`. The defaults are Linux
+//! 6.18's. Times are in microseconds here, although some of the kernel's interfaces use other
+//! units.
 
 use crate::record_codec::{record, record_enum};
 use crate::record_error::RecordError;
@@ -13,8 +13,8 @@ use crate::time::Duration;
 pub type CongestionName = [u8; 16];
 
 record_enum! {
-    /// The congestion controls that the engine runs. A session whose socket has another gets the
-    /// nearest.
+    /// The congestion controls that the engine runs. A session whose socket has another control
+    /// gets the nearest.
     pub enum ControllerKind, "the congestion control is unknown" {
         /// RFC 5681.
         Reno = 0,
@@ -41,15 +41,15 @@ record! {
         pub keepalive_interval: Duration,
         /// `TCP_KEEPCNT`.
         pub keepalive_count: u8,
-        /// `TCP_USER_TIMEOUT`; zero for the system's way.
+        /// `TCP_USER_TIMEOUT`; zero for the system's default behaviour.
         pub user_timeout: Duration,
         /// `SO_SNDBUF` as `getsockopt` gives it, bytes.
         pub sndbuf: u32,
         /// `SO_RCVBUF` as `getsockopt` gives it, bytes.
         pub rcvbuf: u32,
-        /// The program set `SO_SNDBUF`: it does not grow.
+        /// The program set `SO_SNDBUF`, so the buffer does not grow.
         pub sndbuf_locked: bool,
-        /// The program set `SO_RCVBUF`: it does not grow.
+        /// The program set `SO_RCVBUF`, so the buffer does not grow.
         pub rcvbuf_locked: bool,
         /// `SO_RCVLOWAT`, bytes.
         pub rcvlowat: u32,
@@ -59,7 +59,7 @@ record! {
         pub window_clamp: u32,
         /// `SO_MAX_PACING_RATE`, bytes per second; `u64::MAX` for none.
         pub max_pacing_rate: u64,
-        /// `TCP_LINGER2`: how long FIN-WAIT-2 lasts without a program.
+        /// `TCP_LINGER2`: the length of FIN-WAIT-2 without a program.
         pub fin_timeout: Duration,
         /// The controller that the engine runs.
         pub controller: ControllerKind,
@@ -108,9 +108,9 @@ record! {
     /// unless the comment says otherwise.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct TcpTuning {
-        /// `dsack`: duplicate SACKs are told (RFC 2883).
+        /// `dsack`: duplicates are reported by D-SACK (RFC 2883).
         pub dsack: bool,
-        /// `frto`: spurious timeouts are looked for (RFC 5682).
+        /// `frto`: spurious timeouts are detected by F-RTO (RFC 5682).
         pub frto: bool,
         /// `recovery`, bits: 1 RACK, 2 its static window, 4 no duplicate-ACK threshold.
         pub recovery: u8,
@@ -128,20 +128,20 @@ record! {
         pub max_reordering: u32,
         /// `retries2`: timeouts in a row before the connection is given up.
         pub retries2: u32,
-        /// `orphan_retries`: the same once no program holds it; 0 means 8.
+        /// `orphan_retries`: `retries2` for a connection that no program holds any more; 0 means 8.
         pub orphan_retries: u32,
         /// `rto_min_us` or the route's `rto_min`.
         pub rto_min: Duration,
         /// `rto_max_ms`.
         pub rto_max: Duration,
-        /// The longest an acknowledgement is delayed; a constant in Linux (200 ms).
+        /// The longest delay of an acknowledgement; a constant in Linux (200 ms, `TCP_DELACK_MAX`).
         pub delayed_ack_max: Duration,
-        /// The shortest; a constant in Linux (40 ms).
+        /// The shortest delay of an acknowledgement; a constant in Linux (40 ms, `TCP_DELACK_MIN`).
         pub delayed_ack_min: Duration,
         /// `pingpong_thresh`: answers in a row after which a session counts as interactive.
         pub pingpong_thresh: u8,
         /// `challenge_ack_limit`: challenge acknowledgements per second (RFC 5961); `i32::MAX` is
-        /// none.
+        /// no limit.
         pub challenge_ack_limit: u32,
         /// `invalid_ratelimit`: at most one answer to unacceptable segments in this time.
         pub invalid_ratelimit: Duration,
@@ -157,7 +157,7 @@ record! {
         pub wmem_default: u32,
         /// `wmem`: largest.
         pub wmem_max: u32,
-        /// `limit_output_bytes`: how much may wait in the interface's queue.
+        /// `limit_output_bytes`: bytes that may wait in the interface's queue.
         pub limit_output_bytes: u32,
         /// `min_tso_segs`.
         pub min_tso_segs: u32,
@@ -167,23 +167,23 @@ record! {
         pub pacing_ss_ratio: u32,
         /// `pacing_ca_ratio`: the same otherwise.
         pub pacing_ca_ratio: u32,
-        /// `min_rtt_wlen`: how long the smallest round-trip time is remembered.
+        /// `min_rtt_wlen`: the time window of the smallest round-trip time.
         pub min_rtt_window: Duration,
         /// `fin_timeout`.
         pub fin_timeout: Duration,
-        /// How long TIME-WAIT lasts; a constant in Linux (60 s).
+        /// The length of TIME-WAIT; a constant in Linux (60 s, `TCP_TIMEWAIT_LEN`).
         pub time_wait: Duration,
         /// `min_snd_mss`.
         pub min_snd_mss: u32,
         /// `thin_linear_timeouts`.
         pub thin_linear_timeouts: bool,
-        /// `shrink_window`: a window that was told may be taken back.
+        /// `shrink_window`: an announced window may be taken back.
         pub shrink_window: bool,
         /// `workaround_signed_windows`.
         pub workaround_signed_windows: bool,
         /// `rfc1337`: RST does not end TIME-WAIT.
         pub rfc1337: bool,
-        /// Pacing is asked for although no option limits the rate (the queue discipline is `fq`, or
+        /// Pacing is wanted although no option limits the rate (the queue discipline is `fq`, or
         /// the controller needs it).
         pub pacing: bool,
     }
@@ -250,8 +250,8 @@ impl TcpTuning {
 }
 
 record! {
-    /// What was counted over the session's life, for `struct tcp_info`; field names are its,
-    /// without `tcpi_`.
+    /// The counters of the session's life. Field names are those of `struct tcp_info` without
+    /// `tcpi_`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct TcpCounters {
         /// Payload bytes that the peer acknowledged.
@@ -274,7 +274,7 @@ record! {
         pub total_retrans: u64,
         /// Segments delivered to the peer, as far as acknowledgements tell.
         pub delivered: u64,
-        /// The same with an echo of a congestion mark.
+        /// Segments delivered whose acknowledgement echoes a congestion mark.
         pub delivered_ce: u64,
         /// Duplicate SACKs received.
         pub dsack_dups: u64,
@@ -290,8 +290,8 @@ record! {
 }
 
 impl TcpCounters {
-    /// The counters, or none if one is so high that it could overflow: they inform, and are no
-    /// reason to refuse a session.
+    /// Returns the counters, or zeros if one is so high that it could overflow. Counters are for
+    /// information only, so they are no reason to refuse a session.
     pub(crate) fn plausible(self) -> TcpCounters {
         let all = [
             self.bytes_acked,

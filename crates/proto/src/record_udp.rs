@@ -11,7 +11,8 @@ use core::net::{IpAddr, SocketAddr};
 pub struct UdpRecord {
     /// Options of `udp(7)` and `socket(7)`.
     pub options: UdpOptions,
-    /// The number of the interface by which the engine gets its datagrams; 0 if that is not known.
+    /// The index of the interface by which the engine receives the session's datagrams; 0 if it is
+    /// not known.
     pub interface: u32,
     /// Datagrams received and not yet read, oldest first.
     pub receive_queue: Vec<Datagram>,
@@ -21,15 +22,16 @@ record! {
     /// Socket options of a UDP session.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct UdpOptions {
-        /// `UDP_SEGMENT`: bytes of payload per datagram when one send makes many; 0 is off.
+        /// `UDP_SEGMENT`: bytes of payload per datagram when one send makes several; 0 if that is
+        /// off.
         pub gso_size: u16,
-        /// `UDP_GRO`: whether the program takes merged datagrams.
+        /// `UDP_GRO`: the program takes merged datagrams.
         pub gro: bool,
         /// `SO_NO_CHECK`: IPv4 datagrams leave without checksum.
         pub no_checksum: bool,
         /// `SO_BROADCAST`.
         pub broadcast: bool,
-        /// Largest IP packet that the path takes, in bytes.
+        /// Path MTU in bytes.
         pub path_mtu: u32,
         /// `SO_RCVBUF` as `getsockopt` gives it, bytes.
         pub rcvbuf: u32,
@@ -56,17 +58,17 @@ record! {
     /// A datagram waiting to be read.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Datagram {
-        /// Who sent it.
+        /// The sender.
         pub source: SocketAddr,
-        /// The address that it was sent to.
+        /// The local address to which the datagram was sent.
         pub target: IpAddr,
-        /// Differentiated services and congestion bits that it came with.
+        /// The traffic class of the IP header: differentiated services and congestion bits.
         pub traffic_class: u8,
-        /// Hops that it had left.
+        /// The hop limit of the IP header.
         pub hop_limit: u8,
         /// Size of each merged datagram in `payload`; 0 if it is a single one.
         pub segment_size: u16,
-        /// Its payload.
+        /// The payload.
         pub payload: Vec<u8>,
     }
 }
@@ -85,7 +87,7 @@ impl Field for UdpRecord {
 }
 
 impl UdpRecord {
-    /// See [`SessionRecord::check`](crate::record::SessionRecord::check).
+    /// Checks the UDP part for [`SessionRecord::check`](crate::record::SessionRecord::check).
     pub(crate) fn check(&self) -> Result<(), RecordError> {
         if self.receive_queue.iter().any(|datagram| datagram.payload.len() > 65_535) {
             return Err(RecordError::Value("a datagram is longer than 65535 bytes"));

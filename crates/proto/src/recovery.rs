@@ -1,23 +1,22 @@
-//! The sending side's judgement: what was delivered, what is lost, what may be sent now, and when
-//! to wake up for it.
+//! The sending side's loss recovery: which bytes were delivered, which are lost, how many may be
+//! sent now, and when the next timer is due.
 //!
-//! [`Recovery`] puts the parts together that each know one thing: the scoreboard, round-trip times,
-//! RACK and the tail loss probe, F-RTO, PRR, the congestion controller and pacing. A connection
-//! talks to this one only. Not here: bytes, segments, the peer's window, zero-window probes,
-//! keepalive, delayed acknowledgements; they are the connection's. Positions are
-//! [`crate::position`]'s.
+//! [`Recovery`] joins the parts that each know one thing: the scoreboard, round-trip times, RACK
+//! and the tail loss probe, F-RTO, PRR, the congestion controller and pacing. A connection calls
+//! [`Recovery`] only. Not here: bytes, segments, the peer's window, zero-window probes, keepalive,
+//! delayed acknowledgements; they are the connection's. Positions are [`crate::position`]'s.
 //!
 //! # How to call it
 //! * [`Recovery::on_ack`] for every acceptable segment with an acknowledgement that is in order or
-//!   tells something by SACK.
+//!   has news in its SACK blocks.
 //! * Then, and after anything else that could allow sending, the output loop:
-//!   1. [`Recovery::retransmission`] while it gives a span: send it (or its first part), tell
+//!   1. [`Recovery::retransmission`] while it returns a span: send the span (or its first part),
+//!      then call [`Recovery::on_transmit`].
+//!   2. [`Recovery::budget`] bytes of new data, as the peer's window allows: send them, then call
 //!      [`Recovery::on_transmit`].
-//!   2. [`Recovery::budget`] bytes of new data, as the peer's window allows: send, tell
-//!      [`Recovery::on_transmit`].
-//!   3. [`Recovery::on_output_done`] with what stopped the loop.
-//! * [`Recovery::next_timeout`] is one of the connection's timers; when it is due,
-//!   [`Recovery::on_timeout`] says why, and the output loop runs again. If that was
+//!   3. [`Recovery::on_output_done`] with the reason why the loop stopped.
+//! * [`Recovery::next_timeout`] is one of the connection's timers; when the timer is due,
+//!   [`Recovery::on_timeout`] returns its cause, and the output loop runs again. If the cause was
 //!   [`Expired::Probe`], a tail loss probe is due: see [`Recovery::probe`].
 
 mod ack;
@@ -41,7 +40,7 @@ use crate::time::Instant;
 use crate::tlp::TailLossProbe;
 use reduction::Undo;
 
-/// The judge of one connection's sending side.
+/// Loss recovery and congestion control of one connection's sending side.
 #[derive(Debug)]
 pub struct Recovery {
     config: Config,
@@ -56,21 +55,21 @@ pub struct Recovery {
     usage: Usage,
     pacing: Pacing,
     state: State,
-    /// The state ends when this position is acknowledged (`high_seq` in Linux).
+    /// The position whose acknowledgement ends the state (`high_seq` in Linux).
     point: u64,
     undo: Option<Undo>,
-    /// The window was reduced, and the peer was not told by CWR.
+    /// The window was reduced, and no CWR has told the peer yet.
     cwr_due: bool,
-    /// When the first of the bytes that were sent twice, and of which some are outstanding, was
-    /// sent again.
+    /// The time of the first retransmission since the last moment without outstanding retransmitted
+    /// bytes.
     again_since: Option<Instant>,
-    /// Acknowledgements since the last progress that told of something beyond a gap, which is a
-    /// segment each at least.
+    /// Acknowledgements since the last progress that reported bytes beyond a gap; each stands for
+    /// at least one segment.
     repeats: u32,
     rto_at: Option<Instant>,
     probe_at: Option<Instant>,
     reordering_at: Option<Instant>,
-    /// When the output loop is to run again although nothing else happens.
+    /// The time at which the output loop is to run again even without another event.
     resume_at: Option<Instant>,
     /// Retransmission timeouts in a row.
     timeouts: u32,
@@ -79,15 +78,15 @@ pub struct Recovery {
     /// F-RTO wants new data, and nothing again, until the next acknowledgement.
     only_new: bool,
     last_sent: Instant,
-    /// Something was sent since the output loop last ended.
+    /// A segment was sent since the output loop last ended.
     sent: bool,
     stopped: Stopped,
     statistics: Statistics,
 }
 
 impl Recovery {
-    /// Begins where a session record ended. This allocates the scoreboard; nothing after it
-    /// allocates.
+    /// Creates the state from a session record's values. Allocates the scoreboard; later calls do
+    /// not allocate.
     pub fn new(config: Config, start: Start, now: Instant) -> Recovery {
         let mss = u64::from(config.mss.max(1));
         let mut window = Window { cwnd: 0, ssthresh: start.ssthresh, mss, max: config.window_max };
@@ -139,8 +138,8 @@ impl Recovery {
         }
     }
 
-    /// The next span to send again, if there is one and it may go now. Any first part of it may be
-    /// sent; the whole fits the budget.
+    /// Returns the next span to retransmit, if there is one and it may be sent now. The whole span
+    /// fits the budget; the caller may send any first part of it.
     pub fn retransmission(&mut self, now: Instant) -> Option<Span> {
         if self.only_new || self.board.lost() == 0 {
             return None;
@@ -149,7 +148,7 @@ impl Recovery {
         if room == 0 { None } else { self.board.next_lost(room) }
     }
 
-    /// Bytes of new data that may be sent now: a multiple of a full segment, or nothing.
+    /// Returns the bytes of new data that may be sent now: a multiple of a full segment, or 0.
     pub fn budget(&mut self, now: Instant) -> u64 {
         if self.board.is_empty() && self.config.slow_start_after_idle {
             self.restart_after_idle(now);
@@ -157,10 +156,11 @@ impl Recovery {
         if !self.board.has_room() { 0 } else { self.room(now) }
     }
 
-    /// The tail loss probe that is due, if one is: the span of the last segment, to be sent again
-    /// with [`Transmission::Again`] unless there is new data that the peer's window allows, of
-    /// which one segment is then sent with [`Transmission::New`], whatever the budget is. What is
-    /// transmitted next counts as the probe.
+    /// Returns the span of the last segment, if a tail loss probe is due. If there is new data that
+    /// the peer's window allows, the caller sends one segment of it as the probe
+    /// ([`Transmission::New`]), even beyond the budget; otherwise the caller sends the returned
+    /// span again ([`Transmission::Again`]). The next transmission counts as the probe (RFC 8985,
+    /// 7.3).
     pub fn probe(&self) -> Option<Span> {
         let tail = self.board.tail().filter(|_| self.probe_due)?;
         let start = tail.span.end.saturating_sub(self.window.mss).max(tail.span.start);
@@ -191,20 +191,20 @@ impl Recovery {
     pub fn on_output_done(&mut self, now: Instant, stopped: Stopped) {
         self.stopped = stopped;
         self.resume_at = None;
-        // Whoever waits for the window to be worth a burst is limited by it as well
-        // (`tcp_tso_should_defer`).
+        // A sender that waits until the window has room for a whole burst is limited by the window
+        // as well (`tcp_tso_should_defer`).
         let paced = self.pacing.release(now);
         let used_up = self.window_room() < self.window.mss;
         let wanted = stopped == Stopped::Window || self.board.lost() > 0;
         let full = wanted && (used_up || (stopped == Stopped::Window && paced.is_none()));
-        // As in Linux only what is sent, or kept from it by the window, says how much of the window
-        // is used.
+        // As in Linux (`tcp_cwnd_validate`) the use of the window is judged only after bytes were
+        // sent or were held back by the window.
         if core::mem::take(&mut self.sent) || full {
             self.note_usage(now, full);
         }
         if self.only_new && stopped != Stopped::Window && self.board.lost() > 0 {
-            // There was nothing new to send after all: F-RTO cannot tell, so send again what is
-            // lost.
+            // There was no new data to send: F-RTO cannot decide, so the lost bytes are
+            // retransmitted.
             self.only_new = false;
             self.resume_at = Some(now);
         } else if wanted && !used_up {
@@ -212,9 +212,9 @@ impl Recovery {
         }
     }
 
-    /// The size of a full segment changed. If it became smaller because the path said so
-    /// (`too_big`), all that is outstanding is sent again without a reduction of the window
-    /// (Linux's `tcp_simple_retransmit`).
+    /// Sets the size of a full segment. If the size shrinks because the path MTU did (`too_big`),
+    /// all outstanding bytes are marked lost and sent again without a reduction of the window,
+    /// since there was no congestion (Linux's `tcp_simple_retransmit`).
     pub fn set_mss(&mut self, now: Instant, mss: u32, too_big: bool) {
         self.window.mss = u64::from(mss.max(1));
         self.window.set(self.window.cwnd);
@@ -231,29 +231,29 @@ impl Recovery {
         self.resume_at = Some(now);
     }
 
-    /// Retransmission timeouts in a row, for `tcp_retries2`.
+    /// Returns the number of retransmission timeouts in a row, for `tcp_retries2`.
     pub fn timeouts(&self) -> u32 {
         self.timeouts
     }
 
-    /// Whether the window was reduced, for whatever reason, so that on a connection with ECN the
-    /// next new data carries CWR (RFC 3168, 6.1.2).
+    /// Returns true if the window was reduced for any reason and the next new data on a connection
+    /// with ECN must carry CWR (RFC 3168, 6.1.2).
     pub fn cwr_due(&self) -> bool {
         self.cwr_due
     }
 
-    /// As [`Recovery::cwr_due`], and takes it as told.
+    /// Returns [`Recovery::cwr_due`] and clears it, when CWR is being sent.
     pub fn take_cwr(&mut self) -> bool {
         core::mem::take(&mut self.cwr_due)
     }
 
-    /// Bytes believed to be in the network (RFC 6675's pipe).
+    /// Returns the bytes estimated to be in the network (RFC 6675's pipe).
     pub fn in_flight(&self) -> u64 {
         self.board.in_flight()
     }
 
-    /// The congestion window in bytes, to be put into a record: during a recovery what it will be
-    /// after it.
+    /// Returns the congestion window in bytes for a session record: during a recovery the window
+    /// that will apply when the recovery ends.
     pub fn cwnd(&self) -> u64 {
         if self.is_reducing() {
             self.window.ssthresh.min(self.window.max)
@@ -262,37 +262,37 @@ impl Recovery {
         }
     }
 
-    /// The slow start threshold in bytes; `u64::MAX` if there is none yet.
+    /// Returns the slow start threshold in bytes; `u64::MAX` if there is none yet.
     pub fn ssthresh(&self) -> u64 {
         self.window.ssthresh
     }
 
-    /// CUBIC's `W_max` in bytes; 0 if there is none.
+    /// Returns CUBIC's `W_max` in bytes; 0 if there is none.
     pub fn w_max(&self) -> u64 {
         self.controller.w_max()
     }
 
-    /// The congestion state.
+    /// Returns the congestion state.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// The round-trip times.
+    /// Returns the round-trip time estimator.
     pub fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
 
-    /// What was sent and is not acknowledged.
+    /// Returns the scoreboard of the outstanding bytes.
     pub fn scoreboard(&self) -> &Scoreboard {
         &self.board
     }
 
-    /// Bytes a second, if pacing is on.
+    /// Returns the pacing rate in bytes a second, if pacing is on.
     pub fn pacing_rate(&self) -> Option<u64> {
         self.pacing.rate()
     }
 
-    /// Counters and marks, for information.
+    /// Returns counters and marks, for information only.
     pub fn statistics(&self) -> Statistics {
         Statistics {
             sacked: self.board.sacked(),
@@ -343,12 +343,13 @@ impl Recovery {
         );
     }
 
-    /// The window less what is in flight.
+    /// Returns the window less the bytes in flight.
     fn window_room(&self) -> u64 {
         self.window.cwnd.saturating_sub(self.board.in_flight())
     }
 
-    /// What window and pacing allow, in full segments; one at least if nothing is in flight.
+    /// Returns the bytes that window and pacing allow, in full segments. If nothing is in flight,
+    /// the window allows at least one segment.
     fn room(&self, now: Instant) -> u64 {
         let mss = self.window.mss;
         let room = if self.board.in_flight() == 0 {
@@ -360,7 +361,7 @@ impl Recovery {
         room - room % mss
     }
 
-    /// Whether PRR sets the window.
+    /// Returns true while PRR sets the window.
     fn is_reducing(&self) -> bool {
         matches!(self.state, State::Reduced | State::Recovery)
     }

@@ -1,9 +1,9 @@
-//! A ring of bytes addressed by stream positions: the memory of one direction of a connection, or
-//! of a queue.
+//! A ring buffer addressed by stream positions: the memory of one direction of a connection, or of
+//! a queue of datagrams.
 //!
-//! The ring knows neither what is in it nor where that begins and ends; its owner does, and never
-//! lets two positions that are in use lie further apart than the capacity. Made once, of a fixed
-//! size; nothing here allocates after that.
+//! The ring does not know which positions are in use. Its owner does, and keeps positions in use
+//! within the capacity of each other. The size is fixed when the ring is created; later calls do
+//! not allocate.
 
 use crate::position::Span;
 use alloc::boxed::Box;
@@ -18,19 +18,19 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring of at least `capacity` bytes: the next power of two. `base` is the first position
-    /// that will be used.
+    /// Creates a ring of at least `capacity` bytes: the next power of two. `base` is the first
+    /// position that will be used.
     pub(crate) fn new(capacity: usize, base: u64) -> Ring {
         Ring { bytes: vec![0; capacity.next_power_of_two()].into_boxed_slice(), base }
     }
 
-    /// Bytes that fit.
+    /// Returns the size in bytes.
     pub(crate) fn capacity(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    /// Says that nothing is in the ring and that `position` comes next: it will lie at the front,
-    /// so that a ring that is often empty touches little memory.
+    /// Puts `position`, the next one to be used, at the front of an empty ring, so that a ring that
+    /// is often empty touches little memory.
     pub(crate) fn rewind(&mut self, position: u64) {
         self.base = position;
     }
@@ -39,8 +39,8 @@ impl Ring {
         (position.wrapping_sub(self.base) & (self.capacity() - 1)) as usize
     }
 
-    /// Copies `source` to where `position` is. What does not fit a whole round is left out; the
-    /// owner never lets that happen.
+    /// Copies `source` to `position`. Bytes beyond the capacity are left out; the owner never
+    /// passes so many.
     pub(crate) fn write(&mut self, position: u64, source: &[u8]) {
         let index = self.index(position);
         let count = source.len().min(self.bytes.len());
@@ -49,7 +49,8 @@ impl Ring {
         self.bytes[..count - front].copy_from_slice(&source[front..count]);
     }
 
-    /// The bytes of `span`, in up to two parts.
+    /// Returns the bytes of `span` in two parts, since the span may wrap; the second part may be
+    /// empty.
     pub(crate) fn slices(&self, span: Span) -> [&[u8]; 2] {
         let index = self.index(span.start);
         let count = (span.len() as usize).min(self.bytes.len());

@@ -1,19 +1,19 @@
-//! Round-trip times and the retransmission timeout that follows from them (RFC 6298), with Linux's
+//! Round-trip times and the retransmission timeout computed from them (RFC 6298), with Linux's
 //! bounds.
 //!
-//! Not here: which segment's time counts (Karn's rule is the scoreboard's), and the timer itself
-//! ([`crate::recovery`]).
+//! Not here: the choice of the segments whose times count (Karn's rule; [`crate::scoreboard`]), and
+//! the timer itself ([`crate::recovery`]).
 
 use crate::time::{Duration, Instant};
 
-/// Length of the window over which the least round-trip time is kept (Linux: `tcp_min_rtt_wlen`).
+/// Length of the time window of the least round-trip time (Linux: `tcp_min_rtt_wlen`).
 const MIN_WINDOW: Duration = Duration::from_secs(300);
 /// The timeout before anything was measured (RFC 6298, 2.1).
 const RTO_INITIAL: Duration = Duration::from_secs(1);
 
 /// Smoothed round-trip time, its deviation, the timeout, and the least round-trip time of the last
 /// minutes. As in Linux the smoothed values are kept in eighths and quarters of a microsecond, so
-/// that rounding does not hold them fast on short paths.
+/// that rounding does not stop their convergence on short paths.
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
     rto_min: u64,
@@ -24,16 +24,16 @@ pub struct RttEstimator {
     deviation4: u64,
     /// The largest `deviation4` of this round trip, `rto_min` at least.
     deviation4_max: u64,
-    /// What the timeout adds to the smoothed time: four deviations, `rto_min` at least.
+    /// The part of the timeout beyond the smoothed time: four deviations, `rto_min` at least.
     margin: u64,
-    /// A round trip ends when this position is acknowledged.
+    /// The position whose acknowledgement ends the round trip.
     round_end: u64,
     backoff: u32,
     min: MinFilter,
 }
 
 impl RttEstimator {
-    /// Nothing measured yet.
+    /// Creates an estimator without samples.
     pub fn new(rto_min: Duration, rto_max: Duration) -> RttEstimator {
         let rto_min = rto_min.as_micros();
         RttEstimator {
@@ -49,7 +49,8 @@ impl RttEstimator {
         }
     }
 
-    /// What a record tells: `srtt` and `rttvar` as `TCP_INFO` has them (`tcpi_rtt`, `tcpi_rttvar`).
+    /// Restores the values of a session record: `srtt` and `rttvar` as `TCP_INFO` has them
+    /// (`tcpi_rtt`, `tcpi_rttvar`).
     pub fn restore(
         &mut self,
         now: Instant,
@@ -66,10 +67,11 @@ impl RttEstimator {
         }
     }
 
-    /// Takes in the round-trip time of a segment that was sent once, and `latest`, that of the
-    /// segment sent last of those that the acknowledgement told of, which has less of the
-    /// receiver's delay in it. `una` is the first unacknowledged position after that
-    /// acknowledgement, `nxt` the next one to send: the margin falls at most once in a round trip.
+    /// Processes a sample: `rtt` is the round-trip time of the oldest newly acknowledged segment
+    /// that was sent once, `latest` that of the segment sent last, which includes less of the
+    /// receiver's delay. `una` is the first unacknowledged position after the acknowledgement and
+    /// `nxt` the next position to send; they delimit round trips, because the margin falls at most
+    /// once in each.
     pub fn sample(&mut self, now: Instant, rtt: Duration, latest: Duration, una: u64, nxt: u64) {
         self.min.update(now, latest.max(Duration::from_micros(1)));
         let rtt = scaled(rtt).max(1);
@@ -84,8 +86,8 @@ impl RttEstimator {
         }
         let old = self.srtt8 / 8;
         let (off, deviation) = (old.abs_diff(rtt), self.deviation4 / 4);
-        // A much smaller sample is no reason to expect larger ones: the deviation then grows eight
-        // times slower (Linux, after Eifel).
+        // A much smaller sample is no reason to expect larger ones, so the deviation grows eight
+        // times slower (Linux's `tcp_rtt_estimator`, after Eifel).
         let part = if rtt < old && off > deviation { 8 } else { 1 };
         self.deviation4 = if off > deviation {
             self.deviation4 + (off - deviation) / part
@@ -96,7 +98,7 @@ impl RttEstimator {
         self.widen(una, nxt);
     }
 
-    /// The margin rises at once, and falls by a quarter of the difference once in a round trip.
+    /// Raises the margin at once, or lowers it by a quarter of the difference once in a round trip.
     fn widen(&mut self, una: u64, nxt: u64) {
         self.deviation4_max = self.deviation4_max.max(self.deviation4);
         self.margin = self.margin.max(self.deviation4_max);
@@ -107,7 +109,7 @@ impl RttEstimator {
         }
     }
 
-    /// The retransmission timeout, doubled for every timeout in a row (RFC 6298, 5.5).
+    /// Returns the retransmission timeout, doubled for every timeout in a row (RFC 6298, 5.5).
     pub fn rto(&self) -> Duration {
         let base = self.base().as_micros();
         let shifted =
@@ -115,7 +117,7 @@ impl RttEstimator {
         Duration::from_micros(shifted).min(self.rto_max)
     }
 
-    /// The timeout without doubling.
+    /// Returns the timeout without doubling.
     pub fn base(&self) -> Duration {
         if self.srtt8 == 0 {
             return RTO_INITIAL.max(Duration::from_micros(self.rto_min)).min(self.rto_max);
@@ -123,44 +125,45 @@ impl RttEstimator {
         Duration::from_micros(self.srtt8 / 8 + self.margin).min(self.rto_max)
     }
 
-    /// A timeout happened: the next one waits twice as long.
+    /// Doubles the next timeout after a timeout happened.
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(32);
     }
 
-    /// Something new was acknowledged: the next timeout is not doubled.
+    /// Ends the doubling after new bytes were acknowledged.
     pub fn reset_backoff(&mut self) {
         self.backoff = 0;
     }
 
-    /// How often the timeout was doubled.
+    /// Returns the number of doublings.
     pub fn backoff(&self) -> u32 {
         self.backoff
     }
 
-    /// The smoothed round-trip time.
+    /// Returns the smoothed round-trip time.
     pub fn srtt(&self) -> Option<Duration> {
         (self.srtt8 > 0).then(|| Duration::from_micros(self.srtt8 / 8))
     }
 
-    /// The mean deviation (`tcpi_rttvar`).
+    /// Returns the mean deviation (`tcpi_rttvar`).
     pub fn rttvar(&self) -> Duration {
         Duration::from_micros(self.deviation4 / 4)
     }
 
-    /// The least round-trip time of the last five minutes.
+    /// Returns the least round-trip time of the last five minutes.
     pub fn min(&self) -> Option<Duration> {
         self.min.least()
     }
 }
 
-/// Microseconds, no more than can be scaled.
+/// Returns microseconds, limited so that scaling by eight does not overflow.
 fn scaled(span: Duration) -> u64 {
     span.as_micros().min(1 << 40)
 }
 
-/// The least value of a sliding window of time, by keeping the best, the second best after it, and
-/// the third best after that (Kathleen Nichols' filter, as in Linux's `lib/minmax.c`).
+/// The least value in a sliding window of time, by Kathleen Nichols' filter as in Linux's
+/// `lib/minmax.c`: the filter keeps the best value, the best value after the first, and the best
+/// value after the second.
 #[derive(Clone, Debug, Default)]
 struct MinFilter {
     best: Option<[(Instant, Duration); 3]>,
@@ -190,8 +193,9 @@ impl MinFilter {
         Self::age(best, new);
     }
 
-    /// Lets the best go when it left the window, and looks for younger second and third ones in its
-    /// quarters.
+    /// Drops the best value when it has left the window, and takes `new` as second or third value
+    /// when a quarter or half of the window has passed without a better one
+    /// (`minmax_subwin_update`).
     fn age(best: &mut [(Instant, Duration); 3], new: (Instant, Duration)) {
         let age = new.0.since(best[0].0);
         if age > MIN_WINDOW {

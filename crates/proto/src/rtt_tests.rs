@@ -13,7 +13,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Samples one round trip after the other, each a window of its own.
+/// Processes the samples one round trip after the other, each in a window of its own.
 fn feed(rtt: &mut RttEstimator, samples: &[Duration]) {
     for (round, sample) in samples.iter().enumerate() {
         let una = 1_000 * (round as u64 + 1);
@@ -109,8 +109,8 @@ fn the_least_is_forgotten_after_five_minutes() {
 }
 
 proptest! {
-    /// The filter never gives less than the true least of the window, and never more than the
-    /// latest value.
+    /// The filter never returns less than the true least value of the window, and never more than
+    /// the latest value.
     #[test]
     fn the_filter_stays_between_the_true_least_and_the_latest(
         steps in prop::collection::vec((0u64..120, 1u64..1_000), 1..200),
@@ -128,7 +128,7 @@ proptest! {
         }
     }
 
-    /// Whatever comes, the timeout is the smoothed time and 200 ms at least, and bounded.
+    /// With any samples the timeout is at least the smoothed time and 200 ms, and bounded.
     #[test]
     fn the_timeout_is_bounded(samples in prop::collection::vec(0u64..200_000_000, 1..100)) {
         let mut rtt = estimator();

@@ -1,17 +1,18 @@
-//! What was sent, when, and what is known to have become of it: the memory of loss recovery.
+//! The scoreboard of outstanding bytes: when they were sent, and which of them are known to have
+//! arrived, are deemed lost or were sent again.
 //!
-//! Not here: the bytes themselves, and any judgement about loss; [`crate::rack`] judges, this file
+//! Not here: the bytes themselves, and the detection of loss; [`crate::rack`] judges, this file
 //! keeps the marks and the sums. Read [`crate::position`] first.
 //!
 //! # Theory of operation
-//! What is outstanding is a row of entries without gaps, from the first unacknowledged position to
-//! the next one to send. An entry is a range of bytes with one mark and one time of sending;
-//! neighbours that are alike are one entry, so a burst of segments costs one, and so does a run of
-//! bytes that were reported by SACK. The row's memory is allocated once. When it is nearly used up,
-//! neighbours with the same mark become one even if they were sent at different times, and the
-//! entry keeps the first and the last time: whoever judges takes the one that makes him wait. When
-//! even that does not help, a SACK block counts only as far as it fits, which RFC 2018 (8) allows,
-//! since SACK only advises.
+//! The outstanding bytes are a row of entries without gaps, from the first unacknowledged position
+//! to the next one to send. An entry is a range of bytes with one mark and one time of sending;
+//! equal neighbours are merged, so a burst of segments costs one entry, and so does a run of bytes
+//! that SACK reported. The row's memory is allocated once. When the memory is nearly used up,
+//! neighbours with the same mark are merged even if they were sent at different times, and the
+//! entry keeps the first and the last time; RACK uses the one that makes it wait longer. When
+//! merging does not free an entry, a SACK block counts only as far as it fits. RFC 2018 (8) allows
+//! that, since SACK is advisory.
 
 mod row;
 
@@ -20,76 +21,76 @@ use alloc::collections::VecDeque;
 use crate::position::Span;
 use crate::time::Instant;
 
-/// What is known of an entry.
+/// The state of an entry's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Sent, and nothing heard.
+    /// Sent, without any report since.
     Sent,
     /// Deemed lost, and not sent again since.
     Lost,
-    /// Sent again, and nothing heard.
+    /// Sent again, without any report since.
     Resent,
     /// Reported by SACK.
     Sacked,
 }
 
-/// A range of outstanding bytes that are alike.
+/// A range of outstanding bytes in the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct SentRange {
     /// The bytes.
     pub span: Span,
-    /// When the first of them was sent last.
+    /// The earliest time of the bytes' last transmissions.
     pub sent_first: Instant,
-    /// When the last of them was sent last.
+    /// The latest time of the bytes' last transmissions.
     pub sent_last: Instant,
-    /// Which of several things sent at that time went first: it counts how often sending went back
-    /// to an earlier position.
+    /// The order among transmissions at the same time: the number of times that sending had gone
+    /// back to an earlier position.
     pub order: u64,
-    /// What is known.
+    /// The state of the bytes.
     pub mark: Mark,
-    /// Whether any were ever sent twice: then an acknowledgement does not say which time it is for
-    /// (Karn).
+    /// True if any of the bytes were ever retransmitted. An acknowledgement then does not tell
+    /// which transmission it answers (Karn).
     pub again: bool,
 }
 
 /// Bytes that are newly known to have arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
-    /// The entry, or the part of it, as it was before.
-    pub entry: Entry,
-    /// Whether SACK told, not the acknowledgement number.
+    /// The entry, or the delivered part of it, as it was before the acknowledgement.
+    pub entry: SentRange,
+    /// True if SACK reported the bytes, false if the acknowledgement number did.
     pub selective: bool,
-    /// Whether something that was sent after it had been reported before.
+    /// True if bytes at a higher position had been reported before.
     pub late: bool,
 }
 
-/// What to do with an entry that [`Scoreboard::judge`] shows.
+/// The judgement of an entry in [`Scoreboard::judge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is lost.
+    /// The entry is lost.
     Lost,
-    /// It may yet arrive.
+    /// The entry may yet arrive.
     Wait,
-    /// It may yet arrive, and so may all that was sent later than it.
+    /// The entry may yet arrive, and so may all entries sent later.
     Later,
 }
 
 /// The row of outstanding entries and the sums over their marks, in bytes.
 #[derive(Debug)]
 pub struct Scoreboard {
-    entries: VecDeque<Entry>,
-    /// Above this many entries neighbours are joined more readily, and SACK may not split any more.
-    /// The memory is for twice as many, so that sending again, which makes one more entry of a lost
-    /// one at most, always finds room.
+    entries: VecDeque<SentRange>,
+    /// The number of entries above which neighbours with different times are joined. Up to one and
+    /// a half times as many, SACK may split entries. The memory is for twice as many, so that a
+    /// retransmission, which makes at most one more entry, always finds room.
     limit: usize,
     una: u64,
     nxt: u64,
     sacked: u64,
     lost: u64,
     resent: u64,
-    /// Duplicate acknowledgements in bytes, when there is no SACK.
+    /// Duplicate acknowledgements in bytes, on a connection without SACK.
     duplicates: u64,
-    /// The end of the highest entry that was ever reported, or `una`.
+    /// The end of the highest entry that SACK ever reported, or `una`.
     fack: u64,
     /// No entry before this position is lost.
     lost_from: u64,
@@ -101,8 +102,8 @@ pub struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// Nothing outstanding; the next position to send is `nxt`. Allocates memory for twice `limit`
-    /// entries, and never again.
+    /// Creates an empty scoreboard; the next position to send is `nxt`. Allocates memory for twice
+    /// `limit` entries; later calls do not allocate.
     pub fn new(nxt: u64, limit: usize) -> Scoreboard {
         let limit = limit.max(8);
         Scoreboard {
@@ -122,79 +123,80 @@ impl Scoreboard {
         }
     }
 
-    /// The first unacknowledged position.
+    /// Returns the first unacknowledged position.
     pub fn una(&self) -> u64 {
         self.una
     }
 
-    /// The next position to send for the first time.
+    /// Returns the next position to send for the first time.
     pub fn nxt(&self) -> u64 {
         self.nxt
     }
 
-    /// Bytes sent and not acknowledged by number.
+    /// Returns the bytes sent and not acknowledged by number.
     pub fn outstanding(&self) -> u64 {
         self.nxt - self.una
     }
 
-    /// Bytes reported by SACK, or by duplicate acknowledgements where there is no SACK.
+    /// Returns the bytes reported by SACK, or by duplicate acknowledgements without SACK.
     pub fn sacked(&self) -> u64 {
         self.sacked + self.duplicates
     }
 
-    /// Bytes deemed lost and not sent again since.
+    /// Returns the bytes deemed lost and not sent again since.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Bytes sent again and not heard of since.
+    /// Returns the bytes sent again and not reported since.
     pub fn resent(&self) -> u64 {
         self.resent
     }
 
-    /// Bytes believed to be in the network (`pipe` of RFC 6675).
+    /// Returns the bytes estimated to be in the network (`pipe` of RFC 6675).
     pub fn in_flight(&self) -> u64 {
         self.outstanding().saturating_sub(self.sacked + self.lost + self.duplicates)
     }
 
-    /// The end of the highest bytes that were reported.
+    /// Returns the end of the highest bytes that SACK reported.
     pub fn fack(&self) -> u64 {
         self.fack
     }
 
-    /// The end of the highest bytes that were ever sent twice, or the first unacknowledged
-    /// position.
+    /// Returns the end of the highest bytes that were ever retransmitted, or the first
+    /// unacknowledged position if that is higher.
     pub fn again_to(&self) -> u64 {
         self.again_to
     }
 
-    /// Whether nothing is outstanding.
+    /// Returns true if nothing is outstanding.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entries, for tests and for looking at them.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    /// Returns the entries in order of position, for tests and inspection.
+    pub fn entries(&self) -> impl Iterator<Item = &SentRange> {
         self.entries.iter()
     }
 
-    /// The first outstanding entry.
-    pub fn head(&self) -> Option<&Entry> {
+    /// Returns the first outstanding entry.
+    pub fn head(&self) -> Option<&SentRange> {
         self.entries.front()
     }
 
-    /// The last outstanding entry.
-    pub fn tail(&self) -> Option<&Entry> {
+    /// Returns the last outstanding entry.
+    pub fn tail(&self) -> Option<&SentRange> {
         self.entries.back()
     }
 
-    /// Whether new data can be noted. If not, acknowledgements will make room.
+    /// Returns true if there is room to note new data. If not, later acknowledgements make room.
     pub fn has_room(&self) -> bool {
         self.entries.len() < self.limit
             || self.entries.back().is_some_and(|entry| entry.mark == Mark::Sent)
     }
 
-    /// `length` bytes count as sent, once or more often, nobody knows when: an imported session's.
+    /// Notes `length` bytes of an imported session as sent now, and possibly more than once, since
+    /// the record does not tell.
     pub fn restore(&mut self, now: Instant, length: u64) {
         self.push(now, length);
         if let Some(last) = self.entries.back_mut() {
@@ -203,7 +205,7 @@ impl Scoreboard {
         self.again_to = self.nxt;
     }
 
-    /// `length` bytes were sent for the first time.
+    /// Notes that `length` bytes were sent for the first time.
     pub fn push(&mut self, now: Instant, length: u64) {
         if length == 0 {
             return;
@@ -221,7 +223,7 @@ impl Scoreboard {
             (last.sent_last, last.order) = (now, order);
             return;
         }
-        self.entries.push_back(Entry {
+        self.entries.push_back(SentRange {
             span,
             sent_first: now,
             sent_last: now,
@@ -231,8 +233,8 @@ impl Scoreboard {
         });
     }
 
-    /// All before `una` has arrived. Calls `delivered` for every entry, or part of one, of which
-    /// that is news.
+    /// Processes the acknowledgement number: all bytes before `una` have arrived. Calls `delivered`
+    /// for every entry, or part of one, that was not reported before.
     pub fn acknowledge(&mut self, una: u64, mut delivered: impl FnMut(&Delivery)) {
         let una = una.min(self.nxt);
         while let Some(&entry) = self.entries.front() {
@@ -243,7 +245,7 @@ impl Scoreboard {
             self.uncount(entry.mark, part.len());
             if entry.mark != Mark::Sacked {
                 let late = part.end < self.fack;
-                let entry = Entry { span: part, ..entry };
+                let entry = SentRange { span: part, ..entry };
                 delivered(&Delivery { entry, selective: false, late });
             }
             if part.end == entry.span.end {
@@ -258,9 +260,9 @@ impl Scoreboard {
         self.again_to = self.again_to.max(self.una);
     }
 
-    /// The peer reports `block`; what of it is not outstanding does not count. `fack` is what
-    /// [`Scoreboard::fack`] was before the acknowledgement that carries the block. Calls
-    /// `delivered` as [`Scoreboard::acknowledge`] does.
+    /// Processes a SACK block; the part of `block` that is not outstanding does not count. `fack`
+    /// is the value of [`Scoreboard::fack`] before the acknowledgement that carries the block.
+    /// Calls `delivered` as [`Scoreboard::acknowledge`] does.
     pub fn sack(&mut self, block: Span, fack: u64, mut delivered: impl FnMut(&Delivery)) {
         let block = block.common(Span::new(self.una, self.nxt));
         if block.is_empty() {
@@ -284,7 +286,7 @@ impl Scoreboard {
         }
     }
 
-    /// `span` was sent again. What of it was reported meanwhile keeps its mark.
+    /// Notes that `span` was sent again. The parts that SACK reported meanwhile keep their mark.
     pub fn resend(&mut self, now: Instant, span: Span) {
         let span = span.common(Span::new(self.una, self.nxt));
         if span.is_empty() {
@@ -315,7 +317,7 @@ impl Scoreboard {
         }
     }
 
-    /// The first bytes that are lost and were not sent again: `length` of them at most.
+    /// Returns the first lost bytes that were not sent again, at most `length` of them.
     pub fn next_lost(&self, length: u64) -> Option<Span> {
         if self.lost == 0 {
             return None;
@@ -325,10 +327,10 @@ impl Scoreboard {
         Some(entry.span.first(length))
     }
 
-    /// Shows every entry that is in the network to `verdict`, in order of position, and marks those
-    /// lost that it condemns. Stops at the first one that may yet arrive from where on all was sent
-    /// in order. Gives the bytes newly lost.
-    pub fn judge(&mut self, mut verdict: impl FnMut(&Entry) -> Verdict) -> u64 {
+    /// Calls `verdict` for every entry in the network, in order of position, and marks the lost
+    /// entries. Stops at the first [`Verdict::Later`] beyond all retransmissions, because from
+    /// there on positions were sent in order. Returns the bytes newly lost.
+    pub fn judge(&mut self, mut verdict: impl FnMut(&SentRange) -> Verdict) -> u64 {
         let before = self.lost;
         let mut at = 0;
         while at < self.entries.len() {
@@ -349,8 +351,8 @@ impl Scoreboard {
         self.lost - before
     }
 
-    /// Marks the first `length` bytes lost, unless they were sent again already (NewReno, where
-    /// there is no SACK).
+    /// Marks the first `length` bytes lost, unless they were sent again already (NewReno, without
+    /// SACK). Returns the length of the first entry.
     pub fn lose_head(&mut self, length: u64) -> u64 {
         let Some(&head) = self.entries.front() else { return 0 };
         if head.mark != Mark::Sent {
@@ -364,7 +366,7 @@ impl Scoreboard {
         self.entries[0].span.len()
     }
 
-    /// Takes all marks of loss away: nothing was lost after all.
+    /// Clears all marks of loss, because nothing was lost after all.
     pub fn absolve(&mut self) {
         for at in 0..self.entries.len() {
             if self.entries[at].mark == Mark::Lost {
@@ -375,8 +377,8 @@ impl Scoreboard {
         self.lost_from = self.nxt;
     }
 
-    /// The peer threw away what it had reported (RFC 2018, 8): all that was reported counts as sent
-    /// only.
+    /// Clears all marks of SACK reports, because the peer reneged: it discarded bytes that it had
+    /// reported (RFC 2018, 8).
     pub fn renege(&mut self) {
         for at in 0..self.entries.len() {
             if self.entries[at].mark == Mark::Sacked {
@@ -388,8 +390,8 @@ impl Scoreboard {
         self.fack = self.una;
     }
 
-    /// One more duplicate acknowledgement on a connection without SACK: a segment of `mss` bytes
-    /// left the network.
+    /// Counts a duplicate acknowledgement on a connection without SACK: a segment of `mss` bytes
+    /// left the network (Linux's `tcp_add_reno_sack`).
     pub fn add_duplicate(&mut self, mss: u64) {
         // At least one segment is missing, or there would be no duplicates.
         let missing = (self.lost + self.resent).max(mss);
@@ -402,8 +404,9 @@ impl Scoreboard {
         self.duplicates = 0;
     }
 
-    /// `advanced` bytes were acknowledged on a connection without SACK: one segment filled the gap,
-    /// the others had been counted as duplicates.
+    /// Takes duplicates away after `advanced` bytes were acknowledged on a connection without SACK:
+    /// one segment filled the gap, and the others had been counted as duplicates (Linux's
+    /// `tcp_remove_reno_sacks`).
     pub fn remove_duplicates(&mut self, advanced: u64, mss: u64) {
         self.duplicates = self.duplicates.saturating_sub(advanced.saturating_sub(mss));
         self.limit_duplicates();

@@ -178,7 +178,7 @@ fn a_full_board_takes_what_it_can_without_allocating() {
     assert_eq!(board.in_flight() + board.sacked(), 100_000);
 }
 
-/// The same in the plainest way: a mark for every byte.
+/// A model of the scoreboard that has a mark for every byte.
 struct Model {
     una: u64,
     marks: Vec<(Mark, bool)>,
@@ -326,8 +326,8 @@ proptest! {
         }
     }
 
-    /// With too little memory marks may be missing, but the row stays whole, the sums stay right,
-    /// and memory stays as it is.
+    /// With too little memory marks may be missing, but the row stays complete, the sums stay
+    /// right, and the memory does not grow.
     #[test]
     fn a_crowded_board_stays_whole(actions in prop::collection::vec(action(), 1..200)) {
         let mut board = Scoreboard::new(BASE, 8);

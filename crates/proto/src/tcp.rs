@@ -4,28 +4,29 @@
 //! handshakes and listening (every session is born in the kernel), routes, sockets, readiness.
 //!
 //! # How to embed it
-//! 1. [`Connection::on_segment`] for each segment that came for it. Its [`Disposition`] says what
-//!    became of it.
-//! 2. [`Connection::poll_transmit`] until it gives nothing; each [`Transmit`] is one frame, cut
-//!    into segments by whoever sends it.
+//! 1. [`Connection::on_segment`] for each segment that arrives for the connection. The returned
+//!    [`Disposition`] says whether the segment was accepted, and if not, why.
+//! 2. [`Connection::poll_transmit`] until it returns `None`. Each [`Transmit`] is one frame, which
+//!    the embedder's interface cuts into segments.
 //! 3. Call [`Connection::on_timeout`] at [`Connection::next_timeout`], which step 2 may have
 //!    changed, then step 2 again.
 //! 4. [`Connection::send`], [`Connection::recv`], `shutdown` and setters at any time, each followed
 //!    by step 2.
 //!
-//! Time is an argument and must never go back. All memory is taken at import; nothing is allocated
-//! afterwards.
+//! Time is an argument and must never go back. All memory is allocated at import.
 //!
 //! # Theory of operation
 //! The stream of each direction is counted in positions ([`crate::position`]) that do not wrap.
 //! `snd.una <= snd.nxt <= snd.end (+ 1 for a FIN)`; the send ring holds `[snd.una, snd.end)`. The
-//! receive ring holds `[rcv.read, rcv.nxt)` in order and, beyond gaps, what the assembler says, up
-//! to the window's edge. `recovery` judges what of `[una, nxt)` is lost and how much may be sent;
-//! this module knows the peer's window, Nagle's rule and probes, and puts segments together.
+//! receive ring holds `[rcv.read, rcv.nxt)` in order and, beyond gaps, the ranges that the
+//! assembler lists, up to the window's edge. `recovery` decides which bytes of `[una, nxt)` are
+//! lost and how many may be sent; this module knows the peer's window, Nagle's rule and probes, and
+//! builds segments.
 //!
-//! Files: `connection` (the structure; what a program calls), `import` and `export`, `input`
-//! (segments; `input_ack`, `input_data`), `output` (what to send; `segment` how), `timeouts`, and
-//! parts without knowledge of a connection: `window`, `acks`, `timestamps`.
+//! Files: `connection` (the structure), `program` (the program's calls), `import` and `export`,
+//! `input` (arriving segments; `input_ack`, `input_data`), `output` (the choice of segments;
+//! `segment` builds them), `timeouts`, and parts without knowledge of a connection: `window`,
+//! `acks`, `timestamps`.
 
 mod acks;
 mod connection;

@@ -1,8 +1,8 @@
 //! Points in time and spans of time, in microseconds, as plain numbers.
 //!
-//! Nothing here reads a clock: whoever embeds the engine passes the time in and owes only that it
-//! never goes back. The origin is the embedder's choice. All arithmetic saturates, so that a far
-//! timer is far and never wraps to now.
+//! Nothing here reads a clock: the embedder of the engine passes the time in, which must never go
+//! back. The origin is the embedder's choice. All arithmetic saturates, so that a timer in the far
+//! future never wraps to the present.
 
 use core::ops::{Add, AddAssign, Sub};
 
@@ -18,22 +18,22 @@ impl Instant {
     /// The origin.
     pub const ZERO: Instant = Instant(0);
 
-    /// The point `us` microseconds after the origin.
+    /// Returns the point `us` microseconds after the origin.
     pub const fn from_micros(us: u64) -> Instant {
         Instant(us)
     }
 
-    /// The point `ms` milliseconds after the origin.
+    /// Returns the point `ms` milliseconds after the origin.
     pub const fn from_millis(ms: u64) -> Instant {
         Instant(ms.saturating_mul(1_000))
     }
 
-    /// Microseconds since the origin.
+    /// Returns the microseconds since the origin.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to this point; nothing if `earlier` is later.
+    /// Returns the time from `earlier` to this point; zero if `earlier` is later.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
@@ -42,50 +42,50 @@ impl Instant {
 impl Duration {
     /// No time.
     pub const ZERO: Duration = Duration(0);
-    /// Longer than anything that is waited for.
+    /// The longest span, longer than any timer.
     pub const MAX: Duration = Duration(u64::MAX);
 
-    /// A span of `us` microseconds.
+    /// Returns a span of `us` microseconds.
     pub const fn from_micros(us: u64) -> Duration {
         Duration(us)
     }
 
-    /// A span of `ms` milliseconds.
+    /// Returns a span of `ms` milliseconds.
     pub const fn from_millis(ms: u64) -> Duration {
         Duration(ms.saturating_mul(1_000))
     }
 
-    /// A span of `seconds` seconds.
+    /// Returns a span of `seconds` seconds.
     pub const fn from_secs(seconds: u64) -> Duration {
         Duration(seconds.saturating_mul(1_000_000))
     }
 
-    /// The span in microseconds.
+    /// Returns the span in microseconds.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// The span in whole milliseconds, rounded down.
+    /// Returns the span in whole milliseconds, rounded down.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// Whether the span is empty.
+    /// Returns true if the span is empty.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// `factor` times the span.
+    /// Returns `factor` times the span.
     pub const fn times(self, factor: u64) -> Duration {
         Duration(self.0.saturating_mul(factor))
     }
 
-    /// The `divisor`-th part of the span; a divisor of 0 counts as 1.
+    /// Returns the span divided by `divisor`; a divisor of 0 counts as 1.
     pub const fn divided_by(self, divisor: u64) -> Duration {
         Duration(self.0 / if divisor == 0 { 1 } else { divisor })
     }
 
-    /// The span less `other`, nothing at least.
+    /// Returns the span less `other`; zero if `other` is longer.
     pub const fn saturating_sub(self, other: Duration) -> Duration {
         Duration(self.0.saturating_sub(other.0))
     }

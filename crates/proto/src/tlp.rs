@@ -1,19 +1,20 @@
 //! The tail loss probe (RFC 8985, section 7): when the last segments of a burst stay
-//! unacknowledged, one is sent again early, so that the answer to it shows what is missing before
-//! the retransmission timer runs out.
+//! unacknowledged, a probe segment is sent early, so that its acknowledgement shows a loss before
+//! the retransmission timer expires.
 //!
 //! Not here: the timer and the probe's transmission ([`crate::recovery`]).
 
 use crate::time::Duration;
 
-/// Most that a receiver may delay an acknowledgement, as Linux assumes it for a lone segment
-/// (`TCP_RTO_MIN`).
+/// The longest delay of an acknowledgement that Linux assumes for a lone segment (`TCP_RTO_MIN`;
+/// `tcp_schedule_loss_probe`).
 const DELAYED_ACK_MAX: Duration = Duration::from_millis(200);
-/// Added otherwise, for the granularity of timers (Linux: `TCP_TIMEOUT_MIN`).
+/// The delay added for more than one segment, for the granularity of timers (Linux:
+/// `TCP_TIMEOUT_MIN`).
 const SLACK: Duration = Duration::from_millis(2);
 
-/// How long to wait for an acknowledgement before probing (section 7.2). `lone`: no more than one
-/// segment is outstanding.
+/// Returns the time to wait for an acknowledgement before a probe is sent (section 7.2). `lone` is
+/// true if no more than one segment is outstanding.
 pub fn timeout(srtt: Option<Duration>, lone: bool) -> Duration {
     match srtt {
         Some(srtt) if lone => srtt.times(2) + DELAYED_ACK_MAX,
@@ -25,9 +26,10 @@ pub fn timeout(srtt: Option<Duration>, lone: bool) -> Duration {
 /// A probe that was sent and not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Probe {
-    /// What was the next position to send after it.
+    /// The next position to send when the probe had been sent (`TLP.end_seq`).
     end: u64,
-    /// Whether it repeated a segment, so that the answer may hide that one was lost.
+    /// True if the probe was a retransmission, which may have repaired a loss unnoticed
+    /// (`TLP.is_retrans`).
     again: bool,
 }
 
@@ -37,10 +39,10 @@ pub struct TailLossProbe {
     sent: Option<Probe>,
 }
 
-/// What an acknowledgement says of the probe (section 7.4).
+/// The conclusion from an acknowledgement about the probe (section 7.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing, or there was none.
+    /// No conclusion yet, or no probe was sent.
     None,
     /// The segment had arrived before, or the probe was new data: nothing was lost.
     Needless,
@@ -49,28 +51,29 @@ pub enum Answer {
 }
 
 impl TailLossProbe {
-    /// Whether a probe was sent that is not answered yet: no second one meanwhile.
+    /// Returns true if a probe is not answered yet; no second probe is sent meanwhile.
     pub fn is_pending(&self) -> bool {
         self.sent.is_some()
     }
 
-    /// Whether a D-SACK block that ends here is about the probe, not about reordering.
+    /// Returns true if a D-SACK block that ends at `end` answers the probe, and so says nothing
+    /// about reordering.
     pub fn ends_at(&self, end: u64) -> bool {
         self.sent.is_some_and(|probe| probe.end == end)
     }
 
-    /// A probe was sent; `nxt` is the next position to send now.
+    /// Notes that a probe was sent; `nxt` is the next position to send now.
     pub fn on_sent(&mut self, nxt: u64, again: bool) {
         self.sent = Some(Probe { end: nxt, again });
     }
 
-    /// Recovery began, or a timeout: the probe does not matter any more.
+    /// Forgets the probe, because recovery began or the retransmission timer expired.
     pub fn forget(&mut self) {
         self.sent = None;
     }
 
-    /// An acknowledgement came. `dsack`: it has a D-SACK block. `plain`: it is a pure duplicate,
-    /// without SACK block, data or change of the window.
+    /// Processes an acknowledgement. `dsack` is true if its D-SACK block answers the probe. `plain`
+    /// is true for a pure duplicate, without SACK block, data or change of the window.
     pub fn on_ack(&mut self, una: u64, dsack: bool, plain: bool) -> Answer {
         let Some(probe) = self.sent else { return Answer::None };
         if una < probe.end {
@@ -84,8 +87,8 @@ impl TailLossProbe {
             self.sent = None;
             return Answer::Repaired;
         }
-        // Exactly the probe's end: the acknowledgement of the segment itself or of the probe; a
-        // second one tells.
+        // An acknowledgement of exactly the probe's end may answer the original or the probe. A
+        // second one shows that both arrived.
         if plain {
             self.sent = None;
             return Answer::Needless;

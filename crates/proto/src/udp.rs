@@ -1,10 +1,10 @@
-//! A UDP socket's session (RFC 768): datagrams that wait to be read, and what may be sent past the
-//! kernel.
+//! A UDP socket's session (RFC 768): datagrams that wait to be read, and the check of datagrams
+//! that are sent past the kernel.
 //!
-//! Sending keeps nothing: [`Socket::prepare`] says how a payload leaves, and the embedding sends it
-//! from where it lies. What the fast path does not do is not an error: [`Detour`] names it, and the
-//! datagram goes through the kernel's socket, which stays usable beside. Not here: ICMP errors
-//! (they appear on the kernel's socket), fragments, multicast.
+//! Sending keeps no bytes: [`Socket::prepare`] returns the headers' values, and the embedder sends
+//! the payload from the program's memory. A datagram that the fast path cannot send is not an
+//! error: [`Detour`] names the reason, and the datagram goes through the kernel's socket, which
+//! stays usable. Not here: ICMP errors (they appear on the kernel's socket), fragments, multicast.
 
 mod queue;
 mod send;

@@ -1,10 +1,9 @@
-//! The one law that everything rests on: what one end writes is what the other reads, in order,
-//! once, whatever the link does.
+//! The basic property of a byte stream: the other end reads exactly the written bytes, in order and
+//! once, on any link.
 //!
-//! Two connections, a link that loses, doubles, delays and reorders segments as a seed says,
-//! programs that write and read in pieces, moves (export and import) in the middle, bytes kept by
-//! the connection or by its embedding. Throughput and fairness are the simulation's to look at, not
-//! this test's.
+//! The test has two connections; a link that loses, duplicates, delays and reorders segments by a
+//! seed; programs that write and read in pieces; moves (export and import) in the middle; and bytes
+//! kept by the connection or by its embedder. Not here: throughput and fairness (`simulation`).
 
 use proptest::prelude::*;
 use sojourn_proto::record::*;
@@ -14,7 +13,7 @@ use sojourn_wire::tcp::{Flags, Header};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// A sequence of numbers that a seed determines (xorshift).
+/// A sequence of numbers determined by a seed (xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -54,7 +53,7 @@ struct Setting {
     ecn: bool,
     starts: (u32, u32),
     bytes: [usize; 2],
-    /// The embedding keeps what is written, and takes what arrives as it comes.
+    /// The embedder keeps written bytes and takes arriving bytes directly.
     embeds: [bool; 2],
 }
 
@@ -79,13 +78,13 @@ struct End {
 }
 
 impl End {
-    /// How many bytes the other end has acknowledged.
+    /// Returns the number of bytes that the other end has acknowledged.
     fn acknowledged(&self) -> usize {
         let outq = self.connection.siocoutq();
         self.written - outq.saturating_sub(usize::from(self.is_shut && outq > 0))
     }
 
-    /// What an embedding finds for a transmit.
+    /// Returns the payload that an embedder finds for a transmit.
     fn find(&self, index: usize, offset: u64, length: usize, seq: u32) -> Vec<u8> {
         if length == 0 {
             return Vec::new();
@@ -96,7 +95,7 @@ impl End {
         (from..from + length).map(|place| byte(index, place)).collect()
     }
 
-    /// Takes a segment, and of what the connection leaves to us a part at once.
+    /// Hands a segment to the connection, and reads a part of the lent payload at once.
     fn take(&mut self, index: usize, now: Instant, arrival: &Arrival<'_>, part: u64) {
         if !self.embeds {
             self.connection.on_segment(now, arrival);
@@ -165,7 +164,7 @@ fn record(setting: &Setting, end: usize) -> SessionRecord {
     if setting.reno {
         tcp.options.controller = ControllerKind::Reno;
     }
-    // The weather may be so bad that Linux would give up.
+    // The link may be so bad that Linux would give up.
     tcp.tuning.retries2 = 1_000;
     tcp.tuning.rmem_max = 400_000;
     tcp.tuning.wmem_max = 400_000;
@@ -220,7 +219,7 @@ impl World {
         }
     }
 
-    /// Cuts what segmentation offload would cut, and puts the pieces on the link.
+    /// Cuts frames as segmentation offload does, and puts the segments on the link.
     fn transmit(&mut self, from: usize) {
         for _ in 0..100_000 {
             let Some(transmit) = self.ends[from].connection.poll_transmit(self.now) else { return };
@@ -269,7 +268,7 @@ impl World {
         }
     }
 
-    /// The next packet, with those after it merged as receive offload would do.
+    /// Returns the next packet, merged with later ones as receive offload does.
     fn next_packet(&mut self) -> Option<(usize, Packet)> {
         let ((at, _), (to, mut packet)) = self.link.pop_first()?;
         self.now = self.now.max(at);
@@ -299,7 +298,7 @@ impl World {
         Some((to, packet))
     }
 
-    /// A program that does something or nothing.
+    /// Runs the program, which acts at random.
     fn run_program(&mut self, index: usize) {
         let end = &mut self.ends[index];
         let wanted = (self.dice.roll(9_000) as usize).min(end.to_write - end.written);
@@ -326,7 +325,7 @@ impl World {
     }
 
     fn maybe_move(&mut self, index: usize) {
-        // A move restarts timers: who never stops moving never sees one run out.
+        // A move restarts timers, so a session that never stops moving never sees a timeout.
         if self.moved == 15 || !self.dice.chance(self.weather.moves) {
             return;
         }

@@ -1,9 +1,9 @@
-//! Dialogues with a virtual clock: what a peer sends, what a program does, and what the connection
-//! must answer, at which time.
+//! Scripted dialogues with a virtual clock: the peer's segments, the program's calls, and the
+//! connection's expected answers with their times.
 //!
-//! The scripts are in `tests/scripts`, a file per group of rules; `tests/scripts/README.md` says
-//! how they read. Each case runs with several initial sequence numbers, two of them about to wrap.
-//! Not here: whole transfers (`byte_stream`), networks with two ends.
+//! The scripts are in `tests/scripts`, a file per group of rules; `tests/scripts/README.md`
+//! describes the language. Each case runs with several initial sequence numbers, two of them about
+//! to wrap. Not here: whole transfers (`byte_stream`), networks with two ends.
 
 #[path = "dialogue/line.rs"]
 mod line;
@@ -22,7 +22,7 @@ const STARTS: [(u32, u32); 4] = [
     (1 << 31, (1 << 31) - 900),
 ];
 
-/// Plays one case; the text is what did not fit.
+/// Plays one case; the error text describes the first difference.
 fn play(lines: &[(usize, &str)], starts: (u32, u32)) -> Result<(), String> {
     let mut player = Player::new(starts);
     for (number, text) in lines {

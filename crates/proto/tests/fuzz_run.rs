@@ -1,6 +1,6 @@
-//! The fuzz targets of this crate, run for a moment with bytes that are the same every time.
+//! A short run of this crate's fuzz targets with the same bytes every time.
 //!
-//! `cargo xtask fuzz proto_segments` (and `proto_record`) goes on from there.
+//! `cargo xtask fuzz proto_segments` (and `proto_record`) runs them for longer.
 #![cfg(debug_assertions)]
 
 use sojourn_proto::fuzz;
@@ -9,7 +9,7 @@ use sojourn_proto::record::{
 };
 use sojourn_proto::time::Duration;
 
-/// A small generator, so that every run is the same (splitmix64).
+/// A small deterministic generator (splitmix64).
 struct Random(u64);
 
 impl Random {

@@ -1,5 +1,5 @@
-//! A connection takes its memory at import and none after it, whatever is sent, received, lost or
-//! out of order.
+//! A connection allocates its memory at import and none later, even for lost and reordered
+//! segments.
 //!
 //! Alone in its file, and without the test harness: the counting allocator counts for the whole
 //! process, and the harness has a thread that may allocate at any moment.
@@ -26,8 +26,8 @@ fn session(kind: Kind) -> SessionRecord {
     }
 }
 
-/// A peer that loses every seventh segment, and sends every fifth of its own twice and every third
-/// late.
+/// Exchanges data with a peer that loses every seventh segment, and sends every fifth of its own
+/// twice and every third late.
 fn converse(connection: &mut Connection, payload: &[u8], buffer: &mut [u8]) {
     let mut now = Instant::ZERO + Duration::from_secs(10);
     let (mut sent, mut acked) = (0u32, 0u32);

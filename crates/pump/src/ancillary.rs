@@ -1,11 +1,10 @@
-//! What a UDP socket's program has asked to be told with each datagram, as control messages: those
-//! of the kernel, in its order.
+//! The control messages that a UDP socket's program has asked for with each datagram, as the kernel
+//! makes them and in its order.
 //!
-//! For datagrams that came past the kernel; with the others the kernel has put its own. The flags
-//! are read from the socket, whoever has set them, when the library begins to carry it and whenever
-//! the program sets one of them. Not here: where the messages go (`sojourn-preload`), which other
-//! options keep a socket in the kernel (the session server). ip(7), ipv6(7), socket(7), udp(7),
-//! cmsg(3).
+//! They are for datagrams that came past the kernel; the others have the kernel's own. The flags
+//! are read from the socket when the library begins to carry it, and whenever the program sets one
+//! of them. Not here: the program's control buffer (`sojourn-preload`), and options that keep a
+//! socket in the kernel (the session server). Read ip(7), ipv6(7), socket(7), udp(7), cmsg(3).
 
 use rustix::fd::BorrowedFd;
 use rustix::time::{ClockId, clock_gettime};
@@ -13,15 +12,15 @@ use sojourn_proto::udp::Envelope;
 use sojourn_shm::descriptor::option_number;
 use std::net::IpAddr;
 
-/// Bits: what is to be told. The lowest eight are for others.
+/// Bits for the messages that a program wants. The lowest eight bits are left to others.
 pub mod wants {
     /// `SO_TIMESTAMP`.
     pub const TIME: u32 = 1 << 8;
-    /// Its form with times of 64 bits everywhere.
+    /// `SO_TIMESTAMP_NEW`: times of 64 bits on every machine.
     pub const TIME_NEW: u32 = 1 << 9;
     /// `SO_TIMESTAMPNS`.
     pub const NANOSECONDS: u32 = 1 << 10;
-    /// Its form with times of 64 bits everywhere.
+    /// `SO_TIMESTAMPNS_NEW`: times of 64 bits on every machine.
     pub const NANOSECONDS_NEW: u32 = 1 << 11;
     /// `IP_PKTINFO`.
     pub const TARGET: u32 = 1 << 12;
@@ -37,13 +36,13 @@ pub mod wants {
     pub const CLASS: u32 = 1 << 17;
 }
 
-/// `asm-generic/socket.h`: options of times, which are the types of their messages as well.
+/// Options for times (`asm-generic/socket.h`), which are the types of their messages as well.
 const SO_TIMESTAMP_NEW: i32 = 63;
 const SO_TIMESTAMPNS_NEW: i32 = 64;
 /// `linux/udp.h`.
 const UDP_GRO: i32 = 104;
 
-/// By which option each is asked for.
+/// The option that asks for each message.
 const OPTIONS: [(i32, i32, u32); 10] = [
     (libc::SOL_SOCKET, libc::SO_TIMESTAMP, wants::TIME),
     (libc::SOL_SOCKET, SO_TIMESTAMP_NEW, wants::TIME_NEW),
@@ -57,32 +56,34 @@ const OPTIONS: [(i32, i32, u32); 10] = [
     (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, wants::CLASS),
 ];
 
-/// What the socket's program wants to be told. An IPv6 socket has options for IPv4 of its own.
+/// Returns the messages that the socket's program wants. An IPv6 socket has separate options for
+/// IPv4.
 pub fn wanted(socket: BorrowedFd<'_>) -> u32 {
     let is_set = |level, name| option_number(socket, level, name).is_ok_and(|value| value != 0);
     let bits = OPTIONS.iter().filter(|(level, name, _)| is_set(*level, *name));
     let bits = bits.fold(0, |all, (_, _, bit)| all | bit);
-    // Of the option of 64 bits the kernel says that it is set when its finer sister is.
+    // The kernel says that SO_TIMESTAMP_NEW is set when SO_TIMESTAMPNS_NEW is (`sk_getsockopt`),
+    // and sends only the finer one.
     if bits & wants::NANOSECONDS_NEW == 0 { bits } else { bits & !wants::TIME_NEW }
 }
 
-/// What is told with one datagram.
+/// The values for the messages with one datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
     /// Bits of [`wants`].
     pub wants: u32,
-    /// What came with it.
+    /// The fields that came with the datagram.
     pub envelope: Envelope,
-    /// The number of the interface by which it came.
+    /// The index of the interface by which it came.
     pub interface: u32,
-    /// Of several merged ones the size of each but the last; 0 for a single one.
+    /// The size of each of several merged datagrams but the last; 0 for a single one.
     pub segment_size: u16,
 }
 
-/// What became of the messages.
+/// The outcome of writing the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes of room that they took.
+    /// Bytes of the room that they took.
     pub len: usize,
     /// There was not room for all (`MSG_CTRUNC`).
     pub is_cut: bool,
@@ -92,14 +93,14 @@ impl Told {
     /// Bytes that all messages together take at most.
     pub const LEN_MAX: usize = 256;
 
-    /// Whether there is anything to be told.
+    /// Returns true if there is a message to write.
     #[inline]
     pub fn is_any(&self) -> bool {
         self.wants != 0 || self.segment_size > 0
     }
 
-    /// Puts the messages one after another into `room` bytes: `put` copies a part of them to its
-    /// place. Padding is left as it is.
+    /// Writes the messages one after another into `room` bytes: `put` copies a part of them to its
+    /// offset. Padding is left as it is.
     pub fn write(&self, room: usize, put: impl FnMut(usize, &[u8])) -> Written {
         if !self.is_any() {
             return Written::default();
@@ -119,7 +120,7 @@ impl Told {
     }
 }
 
-/// Room that is being filled.
+/// The room that is being filled.
 struct Messages<P> {
     put: P,
     room: usize,
@@ -127,7 +128,7 @@ struct Messages<P> {
 }
 
 impl<P: FnMut(usize, &[u8])> Messages<P> {
-    /// One more, as much of it as there is room for (`put_cmsg` in the kernel's `net/core/scm.c`).
+    /// Writes one more message, as much of it as there is room for (`put_cmsg`, net/core/scm.c).
     fn put(&mut self, level: i32, kind: i32, data: &[u8]) {
         /// `struct cmsghdr`: length, level, type.
         const HEAD: usize = size_of::<usize>() + 8;
@@ -155,15 +156,16 @@ impl<P: FnMut(usize, &[u8])> Messages<P> {
             bits if bits & wants::TIME != 0 => (libc::SO_TIMESTAMP, false),
             _ => return,
         };
-        // Where nobody knows it is now, as in the kernel.
+        // A datagram without a time gets the current one, as in the kernel.
         let ns = if time_ns == 0 { now_ns() } else { time_ns };
         let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
         let rest = if is_fine { rest } else { rest / 1_000 };
-        // On machines of 64 bits all four are two numbers of 64 bits.
+        // On machines of 64 bits all four messages are two numbers of 64 bits.
         self.put(libc::SOL_SOCKET, kind, [seconds, rest].map(u64::to_ne_bytes).as_flattened());
     }
 
-    /// `struct in6_pktinfo`: address, interface. Told of IPv4 datagrams as well.
+    /// Writes `struct in6_pktinfo`: address, interface. Programs get it with IPv4 datagrams as
+    /// well.
     fn target_v6(&mut self, told: &Told) {
         if told.wants & wants::TARGET_V6 == 0 {
             return;
@@ -181,8 +183,8 @@ impl<P: FnMut(usize, &[u8])> Messages<P> {
     fn v4(&mut self, told: &Told) {
         let Envelope { target, traffic_class, hop_limit, .. } = told.envelope;
         if let (IpAddr::V4(ip), true) = (target, told.wants & wants::TARGET != 0) {
-            // `struct in_pktinfo`: interface, this host's address, the packet's, which for such
-            // datagrams are one.
+            // `struct in_pktinfo`: the interface, the local address, and the packet's target
+            // address, which are the same for a unicast datagram.
             let parts = [told.interface.to_ne_bytes(), ip.octets(), ip.octets()];
             self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, parts.as_flattened());
         }

@@ -6,10 +6,11 @@ use rustix::fd::AsFd;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-/// What padding is filled with before.
+/// The byte with which the room is filled before, to find padding.
 const FILL: u8 = 0xa5;
 
-/// What the kernel puts into so many bytes of room, its length and flags. The datagram stays.
+/// Returns the data that the kernel puts into so many bytes of room, its length, and if it was
+/// truncated. The datagram stays.
 fn of_kernel(socket: &UdpSocket, room: usize) -> (Vec<u8>, usize, bool) {
     let mut control = [FILL; Told::LEN_MAX];
     // SAFETY: zeroes are an empty header; the buffers live long enough.
@@ -59,7 +60,8 @@ fn received(local: &str, to: &str, options: &[(i32, i32)]) -> Option<UdpSocket> 
     Some(socket)
 }
 
-/// What the library would know of it. The time is the kernel's, of the message that begins there.
+/// Returns the library's data for the same datagram. The time is the kernel's, of the message that
+/// begins there.
 fn told(socket: &UdpSocket, to: &str, time_at: Option<usize>) -> Told {
     let (control, ..) = of_kernel(socket, Told::LEN_MAX);
     let word = |at: usize| u64::from_ne_bytes(control[at..at + 8].try_into().unwrap());
@@ -84,7 +86,8 @@ const V6: [(i32, i32); 3] = [
     (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
 ];
 
-/// Where it is bound, where it is sent to, what is set.
+/// The address to which the socket is bound, the address to which it is sent, and the options that
+/// are set.
 type Case<'c> = (&'c str, &'c str, &'c [(i32, i32)]);
 
 #[test]

@@ -1,54 +1,54 @@
-//! Whether a bulk transfer with another host does better in the kernel: decided by measurement,
-//! without flapping.
+//! The decision whether a bulk transfer with another host does better in the kernel, by measurement
+//! and without flapping.
 //!
-//! Pure: time and bytes come in as arguments. Who measures is in `carried` and in the library; what
-//! is done with a verdict there as well.
+//! The code is pure: times and byte counts come in as arguments. Not here: the measuring, and the
+//! moves that follow (`carried`, and the library's `policy::bulk`).
 //!
 //! # Theory of operation
 //! Time is cut into slices of a tenth of a second. A slice is one of **bulk** if the session moved
 //! at least [`FLOOR`], or had more to send than its own windows allowed. In the kernel the mean of
 //! several such slices is the session's **baseline** ([`Kernel`]). Away, ten bulk slices in a row
-//! that are each clearly slower than the baseline are a verdict ([`Judge`]): noise does not make
-//! ten in a row, and a pause begins anew. A session that has gone home so is not offered again for
-//! a while, which doubles each time ([`History`]); in that while its baseline is measured again.
+//! that are each clearly slower than the baseline make a verdict ([`Judge`]): noise does not make
+//! ten in a row, and a pause starts the count again. A session that has gone home for that is not
+//! offered again for a while, which doubles each time ([`History`]); meanwhile its baseline is
+//! measured again.
 //!
-//! A fast transfer is away long before it could be measured in the kernel. So one that has lasted
-//! for a while without a baseline goes home once, for a **trial** of about a second.
+//! A fast transfer is away long before it could be measured in the kernel. So a transfer that has
+//! lasted for a while without a baseline goes home once, for a **trial** of about a second.
 
 use sojourn_proto::time::{Duration, Instant};
 
-/// Bytes a second below which nothing counts as bulk.
+/// The rate (bytes a second) below which nothing counts as bulk.
 pub const FLOOR: u64 = 1 << 20;
-/// A slice of the kernel's measurement lasts so long, one that lasts longer than the second had a
-/// pause in it.
+/// The length of a slice in the kernel, and the length beyond which a slice had a pause in it.
 const SLICE: Duration = Duration::from_millis(100);
 const SLICE_MAX: Duration = Duration::from_millis(300);
 /// Slices that make a baseline.
 const ENOUGH: u32 = 8;
-/// Slices in a row that are clearly slower.
+/// Clearly slower slices in a row that make a verdict.
 const SLOWER: u32 = 10;
-/// Bulk without a baseline after which there is a trial, and how long that may last.
+/// The length of bulk without a baseline after which there is a trial, and the longest trial.
 const TRIAL_AFTER: Duration = Duration::from_secs(5);
 const TRIAL_MAX: Duration = Duration::from_secs(3);
 /// How long a session that does better in the kernel stays there at first, and at most.
 const HOLD_FIRST: Duration = Duration::from_secs(2);
 const HOLD_MAX: Duration = Duration::from_secs(3600);
 
-/// Why a session is to go home.
+/// The reason why a session is to go home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does better there.
+    /// The session does better in the kernel.
     Slower,
-    /// To be measured there.
+    /// The session is to be measured in the kernel.
     Trial,
 }
 
-/// Bytes a second; 0 for no time.
+/// Returns the rate (bytes a second); 0 if no time has passed.
 fn rate(bytes: u64, time: Duration) -> u64 {
     bytes.saturating_mul(1_000_000).checked_div(time.as_micros()).unwrap_or(0)
 }
 
-/// A session's bulk rate in the kernel.
+/// Measures a session's bulk rate in the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kernel {
     since: Option<Instant>,
@@ -58,7 +58,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// So many bytes more have gone through by now.
+    /// Counts `bytes` that have gone through the kernel since the last call.
     pub fn count(&mut self, now: Instant, bytes: u64) {
         let Some(since) = self.since else {
             self.since = Some(now);
@@ -71,7 +71,7 @@ impl Kernel {
         }
         let rate = rate(self.bytes, time);
         if time <= SLICE_MAX && rate >= FLOOR {
-            // A plain mean of the first, a sliding one of those that follow.
+            // The first sixteen slices make a plain mean, later ones a sliding one.
             let weight = u64::from(self.slices.min(15)) + 1;
             self.mean = self.mean / weight * (weight - 1) + rate / weight;
             self.slices += 1;
@@ -79,7 +79,7 @@ impl Kernel {
         (self.since, self.bytes) = (Some(now), 0);
     }
 
-    /// Bytes a second, if enough was measured.
+    /// Returns the baseline (bytes a second), if there were enough slices.
     pub fn baseline(&self) -> Option<u64> {
         (self.slices >= ENOUGH).then_some(self.mean)
     }
@@ -89,7 +89,7 @@ impl Kernel {
 #[derive(Clone, Copy, Debug)]
 pub struct Judge {
     baseline: Option<u64>,
-    /// `None`: there are no trials.
+    /// `None` means that there are no trials.
     trial_after: Option<Duration>,
     last: Option<(Instant, u64)>,
     slower: u32,
@@ -97,12 +97,13 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// One that never has a verdict.
+    /// A judge that never has a verdict.
     pub const NONE: Self =
         Self { baseline: None, trial_after: None, last: None, slower: 0, bulk_since: None };
 
-    /// About a tenth of a second has passed since the last time. `total`: bytes until now, both
-    /// ways. `has_more`: there was more to send than its own windows let go, with room at the peer.
+    /// Takes a sample, about a tenth of a second after the last one. `total`: bytes so far, both
+    /// ways. `has_more`: the session had more to send than its own windows allowed, with room at
+    /// the peer.
     pub fn sample(&mut self, now: Instant, total: u64, has_more: bool) -> Option<Verdict> {
         let (then, before) = self.last.replace((now, total))?;
         let time = now.since(then);
@@ -113,6 +114,7 @@ impl Judge {
         }
         match self.baseline {
             Some(baseline) => {
+                // Slower by a tenth or more (dividing first avoids an overflow).
                 let is_slower = rate / 9 < baseline / 10;
                 self.slower = if is_slower { self.slower + 1 } else { 0 };
                 (self.slower >= SLOWER).then_some(Verdict::Slower)
@@ -126,11 +128,11 @@ impl Judge {
     }
 }
 
-/// What is remembered of a session between its moves.
+/// The state of a session's measurements, kept between its moves.
 #[derive(Clone, Copy, Debug)]
 pub struct History {
     kernel: Kernel,
-    /// It is not offered before; how long the next time.
+    /// The session is not offered before `until`; `hold` is the length of the next stay.
     until: Instant,
     hold: Duration,
     is_trial: bool,
@@ -150,8 +152,10 @@ impl Default for History {
 }
 
 impl History {
-    /// It goes home for that.
+    /// Notes that the session goes home for `verdict`.
     pub fn goes_home(&mut self, now: Instant, verdict: Verdict) {
+        // The session's stay in the kernel measures the baseline again: the old one may not hold
+        // any more.
         self.kernel = Kernel::default();
         match verdict {
             Verdict::Trial => {
@@ -166,14 +170,15 @@ impl History {
         self.is_trial = verdict == Verdict::Trial;
     }
 
-    /// So many bytes have gone through the kernel since the last time. Whether it may be offered.
+    /// Counts `bytes` that have gone through the kernel since the last call. Returns true if the
+    /// session may be offered.
     pub fn count(&mut self, now: Instant, bytes: u64) -> bool {
         self.kernel.count(now, bytes);
         let is_tried = self.is_trial && self.kernel.baseline().is_some();
         is_tried || now >= self.until
     }
 
-    /// It is away from now on.
+    /// Makes the judge for the time away that begins now.
     pub fn judge(&self) -> Judge {
         let (baseline, trial_after) = (self.kernel.baseline(), Some(self.trial_after));
         Judge { baseline, trial_after, ..Judge::NONE }

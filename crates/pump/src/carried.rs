@@ -1,17 +1,19 @@
-//! One carried session: a stream on one side, a protocol connection on the other, and bytes between
-//! them.
+//! One carried session: a stream on one side, a protocol connection on the other, and the movement
+//! of bytes between them.
 //!
-//! Does no more than that: it never waits, knows no clock and no other session. What goes out is
-//! handed to the interface that it is given. Bytes that the program has written stay in its ring
-//! until the peer has acknowledged them: should the process die, they are there. Read
-//! `docs/understand/moves.md`.
+//! A session never waits, and knows no clock and no other session. Outgoing frames go to the
+//! interface that the caller passes. Bytes that the program has written stay in its ring until the
+//! peer has acknowledged them, so they survive the process. Not here: arriving segments
+//! (`arriving`), and the program's options (`options`). Read `docs/understand/moves.md`.
 
 mod arriving;
+pub(crate) mod options;
 
 use crate::bulk::{Judge, Verdict};
 use crate::figures::{Beat, Figures};
-use crate::hop::{Hop, header_for};
+use crate::link_hop::{LinkHop, header_for};
 use crate::position;
+use crate::timing::Leaving;
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord};
 use sojourn_proto::tcp::{Connection, Limits, ReceiveEnd, Transmit};
@@ -22,22 +24,23 @@ use sojourn_wire::ip::Ecn;
 use sojourn_wire::{FlowKey, Protocol};
 use std::io::IoSlice;
 
-/// While so many bytes are under way the end of what was written, less than a segment, may wait a
+/// Bytes under way from which on the end of a write, if it is less than a segment, may wait a
 /// moment for more.
 const BULK: usize = 32 * 1024;
 
-/// Why a session cannot stay here.
+/// The reason why a session cannot stay here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// The program's side has frozen the stream, or broken its rules.
+    /// The program's side has frozen the stream, or has broken its rules.
     Program,
-    /// The peer closes or resets: what that means to the program the kernel knows best.
+    /// The peer closes or resets the connection: the kernel knows best what that means to the
+    /// program.
     Peer,
-    /// The connection gave up.
+    /// The connection has timed out.
     TimedOut,
-    /// Urgent data, or a segment that only the kernel understands.
+    /// There is urgent data, or a segment that only the kernel understands.
     Unusual,
-    /// It does better in the kernel, or is to be measured there.
+    /// The session does better in the kernel, or is to be measured there.
     Bulk,
 }
 
@@ -47,32 +50,34 @@ pub struct Carried {
     stream: Stream,
     connection: Connection,
     header: Header,
-    hop: Hop,
+    hop: LinkHop,
     /// Bytes of the program's ring that the connection knows of and the peer has not acknowledged.
     handed: usize,
-    /// Something was left to be sent in a moment, by a round that may not leave anything.
-    is_late: bool,
+    /// A round that was allowed to left something to be sent in a moment.
+    is_postponed: bool,
     identification: u16,
-    /// The peer's FIN has come, right behind the last byte.
+    /// The peer's FIN has come right behind the last byte.
     has_ended: bool,
     beat: Beat,
     judge: Judge,
     verdict: Option<Verdict>,
+    /// A message whose first segment the packet interface has, while times are wanted.
+    leaving: Option<Leaving>,
 }
 
-/// Addresses and ports of the frames that a connection sends.
+/// Returns addresses and ports of the frames that a connection sends.
 fn flow_of(connection: &Connection) -> FlowKey {
     let (source, target) = (connection.local(), connection.remote());
     FlowKey { protocol: Protocol::Tcp, source, target }
 }
 
 impl Carried {
-    /// Goes on with the session that the record describes, whose send queue is empty. `None`: the
-    /// engine does not take it.
+    /// Goes on with the session that the record describes; its send queue must be empty. `None`
+    /// means that the engine does not take the session.
     pub fn new(
         stream: Stream,
         record: &SessionRecord,
-        hop: &Hop,
+        hop: &LinkHop,
         limits: &Limits,
         now: Instant,
     ) -> Option<Self> {
@@ -83,11 +88,10 @@ impl Carried {
         }
         let header = header_for(flow_of(&connection), connection.ip(), hop)?;
         connection.set_path_mtu(now, hop.mtu, false);
-        // The ledger says nothing before the session is claimed: until then it stands where the
-        // record says.
+        // The ledger says nothing before the session is claimed: until then the record counts.
         let (handed, identification, has_ended) = (0, 0, false);
         let hop = *hop;
-        let (beat, is_late) = (Beat::default(), false);
+        let (beat, is_postponed) = (Beat::default(), false);
         stream.ledger().tell_figures(&Figures::of(&connection, now).words());
         Some(Self {
             stream,
@@ -95,39 +99,44 @@ impl Carried {
             header,
             hop,
             handed,
-            is_late,
+            is_postponed,
             identification,
             has_ended,
             beat,
             judge: Judge::NONE,
             verdict: None,
+            leaving: None,
         })
     }
 
-    /// Addresses and ports of the frames that it sends.
+    /// Returns addresses and ports of the frames that the session sends.
     pub fn flow(&self) -> FlowKey {
         flow_of(&self.connection)
     }
 
-    /// Its stream, on which it is the other side.
+    /// Returns the stream, seen from this side.
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// Who decides whether it does better in the kernel; before, nobody does.
+    /// Sets the judge of the question whether the session does better in the kernel; without this
+    /// call there is none.
     pub fn watch_bulk(&mut self, judge: Judge) {
         self.judge = judge;
     }
 
-    /// What was decided, if it is to go home for that.
+    /// Returns the judge's verdict, if the session is to go home for it.
     pub fn verdict(&self) -> Option<Verdict> {
         self.verdict
     }
 
-    /// A while has passed.
+    /// Writes the figures to the ledger, and takes a sample for the judge; a while has passed.
     fn on_beat(&mut self, now: Instant) {
         let figures = Figures::of(&self.connection, now);
         self.stream.ledger().tell_figures(&figures.words());
+        self.stream.ledger().expire_times(now.as_micros() / 1_000_000);
+        // The peer's window or the program, not the congestion window, may be the limit: such a
+        // slice says nothing about this home.
         let (mss, under_way) = (figures.mss, figures.unacked.saturating_mul(figures.mss));
         let peer_has_room = figures.snd_wnd.saturating_sub(under_way) >= mss;
         let has_more = peer_has_room && self.unsent_bytes() > 0;
@@ -142,12 +151,12 @@ impl Carried {
         &mut self.connection
     }
 
-    /// Bytes of the program's ring that the connection has not taken yet.
+    /// Counts bytes of the program's ring that the connection has not taken yet.
     pub(crate) fn waiting(&self) -> usize {
         self.stream.available().unwrap_or(0).saturating_sub(self.handed)
     }
 
-    /// What goes into the IP headers of its packets has changed.
+    /// Changes the options that go into the IP headers of the session's packets.
     pub(crate) fn set_ip(&mut self, ip: IpOptions) {
         self.connection.set_ip(ip);
         if let Some(header) = header_for(self.flow(), self.connection.ip(), &self.hop) {
@@ -155,13 +164,13 @@ impl Carried {
         }
     }
 
-    /// Whether the peer's FIN has come right behind the last byte: the record of [`Carried::leave`]
-    /// does not have it.
+    /// Returns true if the peer's FIN has come right behind the last byte; the record of
+    /// [`Carried::leave`] does not contain it.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Time has come for a timer.
+    /// Runs the timers that have expired.
     pub(crate) fn timeout(&mut self, now: Instant) {
         self.connection.on_timeout(now);
     }
@@ -170,10 +179,10 @@ impl Carried {
         [self.connection.next_timeout(), self.beat.next()].into_iter().flatten().min()
     }
 
-    /// The way has changed. If it takes only shorter packets now, what is under way may have been
-    /// too long for it, and goes again in shorter ones: who says so is a router that has dropped
-    /// some of it, or an interface, where that costs little.
-    pub(crate) fn rerouted(&mut self, hop: &Hop, now: Instant) {
+    /// Takes over a new way. If it takes only shorter packets, those under way may have been too
+    /// long, and are sent again in shorter ones: either a router has dropped some of them (RFC
+    /// 1191, RFC 8201), or an interface has changed, and then sending them again costs little.
+    pub(crate) fn rerouted(&mut self, hop: &LinkHop, now: Instant) {
         let too_big = !hop.is_cut && hop.mtu < self.hop.mtu;
         self.hop = *hop;
         if let Some(header) = header_for(self.flow(), self.connection.ip(), hop) {
@@ -182,9 +191,8 @@ impl Carried {
         self.connection.set_path_mtu(now, hop.mtu, too_big);
     }
 
-    /// Moves what can be moved, in both directions, and sends what is to be sent. `may_wait`: there
-    /// will be another round in a moment, and it may be better to send a part then
-    /// ([`Carried::is_late`]).
+    /// Moves bytes in both directions, and sends what is due. `may_wait`: another round follows in
+    /// a moment, and may do better with a part of it ([`Carried::is_postponed`]).
     pub(crate) fn pump(
         &mut self,
         out: &mut dyn Interface,
@@ -212,25 +220,26 @@ impl Carried {
         }
     }
 
-    /// Whether another round is needed soon.
-    pub(crate) fn is_late(&self) -> bool {
-        self.is_late
+    /// Returns true if another round is needed soon.
+    pub(crate) fn is_postponed(&self) -> bool {
+        self.is_postponed
     }
 
-    /// The session cannot stay here: its program sends it home.
+    /// Freezes the stream, because the session cannot stay here: the program's library sends it
+    /// home.
     pub(crate) fn give_up(&self) {
         self.stream.freeze();
         self.stream.attention();
-        self.stream.ring_peer();
+        self.stream.notify_peer();
     }
 
-    /// For whoever must go on without us.
+    /// Writes the connection's state to the ledger, for the server if this process dies.
     fn tell(&self, now: Instant) {
         let words = position::words(&self.connection.position(now));
         self.stream.ledger().tell(&words);
     }
 
-    /// From the connection into the stream.
+    /// Moves received bytes from the connection to the stream.
     fn deliver(&mut self) -> Result<(), Ending> {
         loop {
             let parts = self.connection.readable();
@@ -240,6 +249,8 @@ impl Carried {
             match self.stream.write(&parts.map(IoSlice::new), 0) {
                 Ok(done) => self.connection.consume(done),
                 Err(Stop::Full) => {
+                    // The wish is announced before the second look: otherwise room made in between
+                    // would not be reported.
                     self.stream.ledger().want_room();
                     if self.stream.room() == Ok(0) {
                         return Ok(());
@@ -250,8 +261,8 @@ impl Carried {
         }
     }
 
-    /// The connection hears of what the program has written. The bytes stay where they are until
-    /// the peer has them.
+    /// Tells the connection of bytes that the program has written. They stay in the ring until the
+    /// peer has acknowledged them.
     fn collect(&mut self, may_wait: bool) -> Result<(), Ending> {
         let stop = |_| Ending::Program;
         let acknowledged = self.handed.saturating_sub(self.connection.siocoutq());
@@ -261,21 +272,21 @@ impl Carried {
         }
         let written = match self.stream.available() {
             Ok(available) => available.saturating_sub(self.handed),
-            // The program's side has not switched yet.
-            Err(Stop::NotRinging) => 0,
+            // The program's side has not switched to the ring yet.
+            Err(Stop::NotOnRing) => 0,
             Err(_) => return Err(Ending::Program),
         };
-        // A writer of much writes again soon: then the end of this write is in the middle of a
-        // segment, and no segment of its own.
+        // A writer of much writes again soon. Then the end of this write lies in the middle of a
+        // segment, and needs none of its own.
         let under_way = self.connection.siocoutq() - self.connection.siocoutqnsd();
         let waits = may_wait && under_way >= BULK;
         self.handed += self.connection.send_elsewhere(written, waits);
-        self.is_late = waits && self.connection.siocoutqnsd() > 0;
+        self.is_postponed = waits && self.connection.siocoutqnsd() > 0;
         Ok(())
     }
 
-    /// Sends what is to be sent. Whether that was anything: then the ledger has been told all that
-    /// this was.
+    /// Sends the segments that are due. Returns true if there were any: then the ledger is up to
+    /// date.
     fn transmit(
         &mut self,
         out: &mut dyn Interface,
@@ -283,6 +294,7 @@ impl Carried {
         now: Instant,
     ) -> Result<bool, Ending> {
         let mut is_told = false;
+        let mut leaving = Leaving::begin(&self.stream);
         let offloads = out.properties().checksum_offload;
         let mut bytes = [0; HEADERS_BYTES_MAX];
         loop {
@@ -292,6 +304,10 @@ impl Carried {
                 self.connection.poll_transmit(now)
             };
             let Some(transmit) = next else { break };
+            if let Some(leaving) = leaving.as_mut().filter(|_| transmit.length > 0) {
+                leaving.made();
+            }
+            // Without a route frames are lost, as the kernel's would be.
             if self.hop.is_cut {
                 continue;
             }
@@ -311,45 +327,63 @@ impl Carried {
             let header = &transmit.header;
             let emitted = self.header.emit_tcp(header, &payload, ecn, number, offload, &mut bytes);
             let Ok(emitted) = emitted else { continue };
+            if let Some(leaving) = &mut leaving {
+                leaving.headed();
+            }
             let [first, second] = payload;
             let frame =
                 Outgoing { vnet: emitted.vnet, parts: [&bytes[..emitted.len], first, second] };
-            // Before the peer can know: a process that is killed between the two has sent nothing
-            // that nobody knows of.
+            // The ledger is written before the peer can know: a process that is killed in between
+            // has sent nothing that the ledger does not show.
             self.tell(now);
             is_told = true;
-            // What is not taken is as good as lost on the way, and sent again.
+            // A frame that finds no room is lost like one on the way, and is sent again.
             if out.send(&frame) == Err(SendError::Full) {
                 let _ = out.flush();
                 let _ = out.send(&frame);
             }
         }
-        self.is_late |= may_wait && self.connection.is_ack_due();
+        self.is_postponed |= may_wait && self.connection.is_ack_due();
+        self.leaving = leaving.filter(Leaving::is_sent);
         Ok(is_told)
     }
 
-    /// Nobody can go on with the session, which has left with this record: the peer is told so, as
-    /// well as can be.
+    /// Returns true if a message is timed whose segment the packet interface has.
+    #[inline]
+    pub(crate) fn is_timed(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    /// The packet interface was flushed.
+    #[cold]
+    pub(crate) fn flushed(&mut self) {
+        if let Some(leaving) = self.leaving.take() {
+            leaving.finish(&self.stream);
+        }
+    }
+
+    /// Resets the connection, as well as that can be done, for a session that has left with this
+    /// record and that nobody can go on with.
     pub(crate) fn reset(&mut self, record: &SessionRecord, out: &mut dyn Interface, now: Instant) {
         if let Ok(connection) = Connection::import(record, &Limits::default(), now) {
             self.connection = connection;
             self.connection.abort();
-            // Of a segment without payload nothing is taken from the stream.
+            // A segment without payload takes nothing from the stream, which is frozen.
             let _ = self.transmit(out, false, now);
             let _ = out.flush();
         }
     }
 
-    /// The record with which the frozen session goes on in its socket: bytes that the program has
-    /// not read come before those that it was never shown, those that are not acknowledged before
-    /// those that were never sent.
+    /// Makes the record with which the frozen session goes on in its socket. The receive queue has
+    /// the bytes that the program has not read, then those that it was never shown. The send queue
+    /// has the bytes that are not acknowledged, then those that were never sent.
     pub fn leave(&mut self, now: Instant) -> Option<SessionRecord> {
         self.stream.freeze();
         let mut record = self.connection.export(now)?;
         if let Kind::Tcp(tcp) = &mut record.kind {
             let unread = unread(&self.stream);
             tcp.receive_queue.splice(0..0, unread);
-            // What was acknowledged last may be in the ring still.
+            // The ring may still have bytes that were acknowledged last.
             let acknowledged = self.handed.saturating_sub(self.connection.siocoutq());
             tcp.send_queue = unsent(&self.stream, acknowledged);
         }
@@ -357,13 +391,14 @@ impl Carried {
     }
 }
 
-/// What the program has not read, of a frozen stream of which this is the carrying side.
+/// Copies the bytes that the program has not read, of a frozen stream of which this is the carrying
+/// side.
 pub fn unread(stream: &Stream) -> Vec<u8> {
     let len = stream.own_leftover().unwrap_or(0);
     copied(len, &|skip, buf| stream.copy_own_leftover(skip, buf))
 }
 
-/// What it has written from byte `skip` of its ring on.
+/// Copies the bytes that the program has written, from byte `skip` of its ring on.
 pub fn unsent(stream: &Stream, skip: usize) -> Vec<u8> {
     let len = stream.peer_leftover().unwrap_or(0).saturating_sub(skip);
     copied(len, &|done, buf| stream.copy_unflushed(skip + done, buf))

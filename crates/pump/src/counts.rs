@@ -1,29 +1,29 @@
-//! How much a UDP socket has sent and received past the kernel, for people.
+//! The counts of a UDP socket's traffic past the kernel, for people.
 //!
-//! The pump tells it in the ledger, a tenth of a second after something has happened (as TCP's
-//! `figures`), and once more when the socket goes home. Who reads it takes it for whatever the
-//! program's process wrote there. What went through the kernel's socket
-//! (`docs/understand/moves.md`, "UDP") nobody counts.
+//! The pump writes them to the ledger a tenth of a second after something has happened (like TCP's
+//! `figures`), and once more when the socket goes home. The reader trusts them no more than the
+//! program's process, which may write anything there. Datagrams through the kernel's socket are not
+//! counted (`docs/understand/moves.md`, "UDP"). Not here: the ledger (`sojourn_stream`).
 
 use sojourn_stream::LEDGER_WORDS;
 
-/// What is told.
+/// The counts of one socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Bytes of payload that were sent.
+    /// Bytes of payload sent.
     pub sent_bytes: u64,
-    /// Datagrams that were sent.
+    /// Datagrams sent.
     pub sent: u64,
     /// Bytes of payload that came and found room.
     pub received_bytes: u64,
     /// Datagrams that came and found room.
     pub received: u64,
-    /// Datagrams that came and found none.
+    /// Datagrams that came and found no room.
     pub dropped: u64,
 }
 
 impl Counts {
-    /// As words of the ledger.
+    /// Encodes the counts as words of the ledger.
     pub fn words(&self) -> [u32; LEDGER_WORDS] {
         let all = [self.sent_bytes, self.sent, self.received_bytes, self.received, self.dropped];
         let mut words = [0; LEDGER_WORDS];
@@ -33,7 +33,7 @@ impl Counts {
         words
     }
 
-    /// What words of a ledger say.
+    /// Decodes the counts from words of a ledger.
     pub fn told(words: &[u32; LEDGER_WORDS]) -> Self {
         let count = |at: usize| u64::from(words[at]) | u64::from(words[at + 1]) << 32;
         let [sent_bytes, sent, received_bytes, received, dropped] = [0, 2, 4, 6, 8].map(count);

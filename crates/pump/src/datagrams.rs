@@ -1,16 +1,16 @@
 //! UDP sockets whose datagrams to and from other hosts this process carries.
 //!
-//! There is nothing to be kept up for a datagram: what arrives waits in the socket's queue, what is
-//! sent goes out at once. A destination needs a *way*, which somebody else finds out
-//! ([`Sent::Ask`]); until it is known, and for everything that is not plain, the answer is that the
-//! kernel's socket has to send. Receiving does not come here: the queue has a lock of its own,
-//! which nobody holds longer than a copy takes. Read `docs/understand/moves.md`, "UDP", then
-//! `sojourn_proto::udp`.
+//! A datagram needs no state: an arriving one waits in the socket's queue, an outgoing one is sent
+//! at once. A destination needs a *way*, which the caller finds out ([`Sent::Ask`]). Until a way is
+//! known, and for every datagram that is not plain, the answer is that the kernel's socket has to
+//! send. Receiving does not come here: the queue has a lock of its own, which no thread holds
+//! longer than a copy takes. Not here: building the frames (`outgoing`). Read
+//! `docs/understand/moves.md`, "UDP", then `sojourn_proto::udp`.
 
 use crate::counts::Counts;
 use crate::figures::BEAT;
 use crate::hash::Words;
-use crate::hop::{Hop, LinkId, header_for};
+use crate::link_hop::{LinkHop, LinkId, header_for};
 use sojourn_proto::record::{IpOptions, SessionRecord};
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::{Envelope, Socket};
@@ -22,69 +22,71 @@ use std::hash::BuildHasherDefault;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Destinations of a socket whose ways are remembered. One more, and all are asked for again.
+/// Destinations of a socket whose ways are remembered. With one more, all are forgotten and asked
+/// for again.
 const WAYS_MAX: usize = 256;
-/// A way that is in use is asked for again after so long (microseconds): the kernel may have
-/// learned of a smaller packet size.
+/// The age at which a way in use is asked for again (microseconds): the kernel may have learned of
+/// a smaller packet size.
 const WAY_LASTS_US: u64 = 2_000_000;
 
 /// A socket's queue, which its calls read and the pump fills.
 pub type Waiting = Arc<Mutex<Socket>>;
 
-/// How datagrams get to a destination.
+/// The way of datagrams to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The address of this host that they come from.
+    /// The address of this host from which they come.
     pub from: IpAddr,
-    /// What of the way is in frames.
-    pub hop: Hop,
+    /// The part of the next hop that is in frames.
+    pub hop: LinkHop,
 }
 
-/// What is known of a destination.
+/// The pump's knowledge of a destination.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
-    /// When it was asked for last.
+    /// The time of the last question.
     asked: Instant,
-    /// `None`: the kernel sends.
+    /// `None` means that the kernel sends there.
     pub(crate) way: Option<Source>,
 }
 
-/// What became of a datagram that was to be sent.
+/// The outcome of sending a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It is on its way, or lost as on any way; the way is to be asked for again if one is named.
+    /// The datagram is on its way, or lost as on any way. If an address is named, the caller asks
+    /// for the way to it again.
     Done(Option<IpAddr>),
-    /// The kernel's socket has to send it, and gives whatever error there is.
+    /// The kernel's socket has to send it, and returns the error if there is one.
     Kernel,
-    /// The same; and the way to there is to be asked for.
+    /// The kernel's socket has to send it, and the caller asks for the way to that address.
     Ask(IpAddr),
 }
 
-/// One socket.
+/// One UDP socket.
 #[derive(Debug)]
 pub struct Datagrams {
     pub(crate) socket: Waiting,
-    /// The other side of its stream: its bell.
+    /// The other side of the socket's stream, of which only the bells are used.
     pub(crate) stream: Stream,
     local: SocketAddr,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) link: LinkId,
     pub(crate) ways: HashMap<IpAddr, Known>,
-    /// The headers of the last datagram that was sent, and until when its way counts.
+    /// The target and the headers of the last datagram that was sent.
     pub(crate) last: Option<(SocketAddr, Header)>,
     pub(crate) identification: u16,
-    /// Its readers are to be rung.
+    /// The socket's readers are to be rung.
     is_rung: bool,
     /// Datagrams that were sent, and their bytes.
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
-    /// It is among those whose counts are to be told.
+    /// The socket is in the list of those whose counts are to be written.
     has_beat: bool,
 }
 
 impl Datagrams {
-    /// A socket on an interface; `stream` is the other side of its stream, of which only the bells
-    /// are used.
+    /// Makes a socket on an interface; `stream` is the other side of its stream, of which only the
+    /// bells are used.
     pub fn new(socket: Waiting, stream: Stream, link: LinkId) -> Self {
         let (local, peer) = {
             let socket = lock(&socket);
@@ -107,13 +109,14 @@ impl Datagrams {
         }
     }
 
-    /// What the program has not read; none if that was taken before. The last counts are told.
+    /// Returns the datagrams that the program has not read; `None` if they were taken before.
+    /// Writes the last counts.
     pub fn leave(&self) -> Option<SessionRecord> {
         self.tell();
         lock(&self.socket).export()
     }
 
-    /// How much it was until now.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         let tally = lock(&self.socket).tally();
         Counts {
@@ -129,7 +132,7 @@ impl Datagrams {
         self.stream.ledger().tell(&self.counts().words());
     }
 
-    /// Whether what came for this host's endpoint from there is its own.
+    /// Returns true if datagrams from `from` to this host's address `to` are this socket's.
     fn takes(&self, to: SocketAddr, from: SocketAddr) -> bool {
         let is_local = self.local.ip().is_unspecified() || self.local.ip() == to.ip();
         let is_family = to.is_ipv4() == self.local.is_ipv4() || self.local.ip().is_unspecified();
@@ -139,7 +142,7 @@ impl Datagrams {
             && self.peer.is_none_or(|peer| peer == from)
     }
 
-    /// The way to there as it is known, and whether it is to be asked for.
+    /// Returns the known way to an address, and whether the caller has to ask for it.
     pub(crate) fn way(&mut self, to: IpAddr, at: Instant) -> (Option<Source>, bool) {
         if let Some(known) = self.ways.get_mut(&to) {
             let is_old = at.since(known.asked).as_micros() >= WAY_LASTS_US;
@@ -151,6 +154,8 @@ impl Datagrams {
         if self.ways.len() >= WAYS_MAX {
             self.ways.clear();
         }
+        // The question counts as asked: until the answer comes the kernel sends, and nobody asks
+        // again.
         self.ways.insert(to, Known { asked: at, way: None });
         (None, true)
     }
@@ -178,19 +183,19 @@ impl Datagrams {
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
     pub(crate) all: HashMap<u32, Datagrams, BuildHasherDefault<Words>>,
-    /// Connected ones, by what their own frames say.
+    /// Connected sockets, by the flow of their own frames.
     connected: HashMap<FlowKey, u32, BuildHasherDefault<Words>>,
-    /// The others, by their ports.
+    /// The other sockets, by their ports.
     others: HashMap<u16, Vec<u32>, BuildHasherDefault<Words>>,
     rung: Vec<u32>,
-    /// Those whose counts are to be told, and when: the first comes first.
+    /// The times of the next writes of counts, in order, and the sockets.
     pub(crate) beats: VecDeque<(Instant, u32)>,
-    /// Datagrams that came before their socket, the oldest first: the filter is told a moment
-    /// earlier.
+    /// Datagrams that came before their socket, oldest first: the filter learns of a socket a
+    /// moment before the pump does.
     early: VecDeque<Early>,
 }
 
-/// See [`Sockets::early`].
+/// A datagram that came before its socket.
 #[derive(Debug)]
 struct Early {
     key: FlowKey,
@@ -200,7 +205,8 @@ struct Early {
     at: Instant,
 }
 
-/// So many are kept, and so long (microseconds): a later socket of the same port is another.
+/// How many early datagrams are kept, and how long (microseconds): a later socket of the same port
+/// is another one.
 const EARLY_MAX: usize = 256;
 const EARLY_LASTS_US: u64 = 500_000;
 
@@ -216,7 +222,7 @@ impl Sockets {
             None => self.others.entry(one.local.port()).or_default().push(number),
         }
         self.all.insert(number, one);
-        // So that neither ringing nor a beat allocates.
+        // The room is reserved here, so that neither ringing nor a write of counts allocates.
         self.rung.reserve(self.all.len() - self.rung.len());
         self.beats.reserve(self.all.len() - self.beats.len());
         for _ in 0..self.early.len() {
@@ -246,15 +252,16 @@ impl Sockets {
         Some(one)
     }
 
-    /// Whose it is.
+    /// Finds the socket of a datagram.
     fn find(&self, key: &FlowKey) -> Option<u32> {
         let (from, to) = (key.source, key.target);
         let is_its = |number: &u32| self.all.get(number).is_some_and(|one| one.takes(to, from));
+        // A connected socket goes before the others, as in the kernel (`compute_score` in `udp.c`).
         let exact = self.connected.get(&key.reversed()).copied();
         exact.or_else(|| self.others.get(&to.port())?.iter().copied().find(is_its))
     }
 
-    /// A datagram, or several merged ones, has arrived.
+    /// Takes in a datagram, or several merged ones.
     pub(crate) fn arrived(
         &mut self,
         key: FlowKey,
@@ -280,7 +287,7 @@ impl Sockets {
         }
     }
 
-    /// Tells the counts that are due.
+    /// Writes the counts that are due.
     pub(crate) fn tell_due(&mut self, at: Instant) {
         while let Some(&(_, number)) = self.beats.front().filter(|(due, _)| *due <= at) {
             self.beats.pop_front();
@@ -291,24 +298,24 @@ impl Sockets {
         }
     }
 
-    /// When there are counts to be told.
+    /// Returns the time of the next write of counts.
     pub(crate) fn next_beat(&self) -> Option<Instant> {
         self.beats.front().map(|(due, _)| *due)
     }
 
-    /// Wakes those who wait for what has arrived.
+    /// Wakes the threads that wait for arrived datagrams.
     pub(crate) fn ring(&mut self) {
         let Self { all, rung, .. } = self;
         for number in rung.drain(..) {
             if let Some(one) = all.get_mut(&number) {
                 one.is_rung = false;
-                one.stream.ring_peer();
+                one.stream.notify_peer();
             }
         }
     }
 }
 
-/// Something has happened: it will be told, unless it will be anyhow.
+/// Plans a write of the socket's counts, unless one is planned already.
 pub(crate) fn begin_beat(
     beats: &mut VecDeque<(Instant, u32)>,
     number: u32,
@@ -322,6 +329,6 @@ pub(crate) fn begin_beat(
 }
 
 pub(crate) fn lock(socket: &Mutex<Socket>) -> MutexGuard<'_, Socket> {
-    // Nothing is left half done under it.
+    // No user of the lock leaves anything half done.
     socket.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,9 @@
-//! UDP sockets of two pumps at the ends of a link in memory: what is sent, what is told of it and
-//! when.
+//! UDP sockets of two pumps at the ends of a link in memory: the datagrams that are sent, the data
+//! that come with each, and the time.
 
 use crate::datagrams::lock;
 use crate::figures::BEAT;
-use crate::{Counts, Datagrams, Hop, LinkId, Pump, Sent, Source, Waiting};
+use crate::{Counts, Datagrams, LinkHop, LinkId, Pump, Sent, Source, Waiting};
 use rustix::event::{EventfdFlags, eventfd};
 use sojourn_netif::sim;
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord, UdpOptions, UdpRecord};
@@ -69,13 +69,14 @@ fn at(us: u64) -> Instant {
 
 /// Two ends; the first knows the way to the second.
 fn ends() -> [End; 2] {
-    let options = sim::Options { link: sojourn_wire::frame::Link::Raw, ..sim::Options::default() };
+    let options =
+        sim::Options { link: sojourn_wire::frame::LinkType::Raw, ..sim::Options::default() };
     let (one, other, _) = sim::pair(&options);
     let addresses = ["192.0.2.1:1000", "192.0.2.2:2000"];
     let mut one = End::new(one, addresses[0], addresses[1]);
     let other = End::new(other, addresses[1], addresses[0]);
     assert_eq!(one.send(b"lost", None, 0), Sent::Ask(other.local.ip()));
-    let hop = Hop { link: None, mtu: 1500, is_cut: false };
+    let hop = LinkHop { link: None, mtu: 1500, is_cut: false };
     one.pump.set_way(NUMBER, other.local.ip(), Some(Source { from: one.local.ip(), hop }));
     [one, other]
 }

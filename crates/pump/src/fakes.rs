@@ -1,7 +1,7 @@
 //! For tests: a session between two ends in this process, and an interface of which both sides are
 //! in the test's hands.
 
-use crate::{Carried, Hop};
+use crate::{Carried, LinkHop};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::BorrowedFd;
 use sojourn_netif::{
@@ -12,14 +12,14 @@ use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
-use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Link, Offload};
+use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, LinkType, Offload};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{self, Flags, Options, SeqNum};
 use sojourn_wire::{FlowKey, Protocol, vnet};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-/// What the frames of a session say whose own port this is.
+/// Returns the flow of a session whose own port is this, as its frames show it.
 pub(crate) fn flow(port: u16) -> FlowKey {
     let (source, target) = (([192, 0, 2, 1], port).into(), ([192, 0, 2, 2], 80).into());
     FlowKey { protocol: Protocol::Tcp, source, target }
@@ -30,7 +30,7 @@ pub(crate) fn packet(flow: FlowKey, seq: u32, payload: &[u8], offload: Offload) 
     acknowledging(flow, 0, seq, payload, offload)
 }
 
-/// The same, and it acknowledges what comes before `ack`.
+/// Makes a frame that also acknowledges all bytes before `ack`.
 pub(crate) fn acknowledging(
     flow: FlowKey,
     ack: u32,
@@ -83,7 +83,7 @@ pub(crate) fn streams() -> [Stream; 2] {
     });
     for stream in &both {
         stream.consent();
-        stream.start_ring();
+        stream.use_ring();
     }
     both
 }
@@ -98,21 +98,21 @@ pub(crate) fn session(port: u16) -> (Stream, Carried) {
         ip: IpOptions::default(),
         kind: Kind::Tcp(TcpRecord::default()),
     };
-    let hop = Hop { link: None, mtu: 1500, is_cut: false };
+    let hop = LinkHop { link: None, mtu: 1500, is_cut: false };
     // Each segment is a frame.
     let limits = Limits { gso_max_segments: 1, ..Limits::default() };
     let carried = Carried::new(carrying, &record, &hop, &limits, Instant::ZERO);
     (program, carried.unwrap())
 }
 
-/// What an interface does with a frame that is sent: its bytes.
+/// The action of an interface for the bytes of a frame that is sent.
 type Sent = Box<dyn FnMut(&[u8]) + Send>;
 
 /// See the head of this file.
 pub(crate) struct Wire {
     pub(crate) arriving: Arc<Mutex<VecDeque<Vec<u8>>>>,
     pub(crate) sent: Sent,
-    /// Of longer frames whoever takes them sees the beginning first, as with a mapped ring.
+    /// The bytes of a longer frame that its taker sees first, as with a mapped ring.
     pub(crate) slot_len: usize,
     /// Frames of which something has gone to a place of its own.
     pub(crate) placed: Arc<Mutex<usize>>,
@@ -122,7 +122,7 @@ pub(crate) struct Wire {
 impl Wire {
     /// One on which nothing arrives, whatever is sent.
     pub(crate) fn new() -> Self {
-        let (index, mtu, link) = (0, 1500, Link::Raw);
+        let (index, mtu, link) = (0, 1500, LinkType::Raw);
         let properties =
             Properties { index, mtu, link, address: None, checksum_offload: false, gso_max: 0 };
         let (slot_len, placed) = (usize::MAX, Arc::default());

@@ -1,28 +1,27 @@
-//! Figures of a carried session, for people: how its windows, its round-trip time and its losses
-//! are now.
+//! Figures of a carried session, for people: its windows, its round-trip time and its losses.
 //!
-//! The pump tells them in the ledger, a tenth of a second apart at most while something moves;
-//! never in each round. Who reads them (the session server, for `sojourn ss`) takes them for
-//! whatever the program's process wrote there. Not here: what must be known to go on after a death
-//! (`position`).
+//! The pump writes them to the ledger, a tenth of a second apart at most while something moves, and
+//! not in each round. The reader (the session server, for `sojourn ss`) trusts them no more than
+//! the program's process, which may write anything there. Not here: the state that another process
+//! needs to go on after a death (`position`).
 
 use sojourn_proto::tcp::Connection;
 use sojourn_proto::time::{Duration, Instant};
 use sojourn_stream::FIGURES_WORDS;
 
-/// How far apart they are told.
+/// The time between two writes.
 pub(crate) const BEAT: Duration = Duration::from_millis(100);
 
-/// What is told.
+/// The figures of one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// `TcpState`'s number, which is Linux's.
     pub state: u8,
-    /// Bytes of a full segment.
+    /// Payload of a full segment (bytes).
     pub mss: u32,
-    /// Bytes that the peer lets come.
+    /// The peer's window (bytes).
     pub snd_wnd: u32,
-    /// Bytes that this end lets come.
+    /// This end's window (bytes).
     pub rcv_wnd: u32,
     /// Congestion window in segments.
     pub cwnd: u32,
@@ -36,12 +35,12 @@ pub struct Figures {
     pub unacked: u32,
     /// Segments sent again, over the session's life.
     pub retransmissions: u32,
-    /// Times that it took something for lost since it is away: fast recoveries and time-outs.
+    /// Losses detected since the session is away: fast recoveries and time-outs.
     pub loss_events: u32,
 }
 
 impl Figures {
-    /// A connection's.
+    /// Takes the figures of a connection.
     pub fn of(connection: &Connection, now: Instant) -> Self {
         let info = connection.info(now);
         let statistics = connection.recovery().statistics();
@@ -61,7 +60,7 @@ impl Figures {
         }
     }
 
-    /// As words of the ledger.
+    /// Encodes the figures as words of the ledger.
     pub fn words(&self) -> [u32; FIGURES_WORDS] {
         let told = [
             1,
@@ -82,7 +81,7 @@ impl Figures {
         words
     }
 
-    /// What words of a ledger say; `None`: nothing yet.
+    /// Decodes the figures from words of a ledger; `None` if none were written yet.
     pub fn told(words: &[u32; FIGURES_WORDS]) -> Option<Self> {
         (words[0] != 0).then(|| Self {
             state: u8::try_from(words[1]).unwrap_or(0),
@@ -100,15 +99,15 @@ impl Figures {
     }
 }
 
-/// When the figures are due: a while after something has happened, so that an idle session costs
-/// nothing and what is told last is how it came to rest.
+/// The times of the writes: a while after something has happened, so that an idle session costs
+/// nothing and the last write shows how it came to rest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beat {
     due: Option<Instant>,
 }
 
 impl Beat {
-    /// Something has happened, or time has come. Whether figures are due now.
+    /// Notes that something has happened, or that time has passed. Returns true if a write is due.
     #[inline]
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         match self.due {
@@ -124,7 +123,7 @@ impl Beat {
         }
     }
 
-    /// When to look again, whatever happens.
+    /// Returns the time of the next write.
     #[inline]
     pub(crate) fn next(&self) -> Option<Instant> {
         self.due

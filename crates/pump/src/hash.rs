@@ -1,8 +1,8 @@
 //! A hash for tables whose keys only this process chooses: session numbers, and addresses of
 //! sessions that it has.
 //!
-//! Not for keys that a stranger can put into a table. He can choose what is looked for, but not
-//! what is found there.
+//! Not for keys that a stranger can put into a table. A stranger chooses what is looked up, but not
+//! what is stored.
 
 use std::hash::Hasher;
 
@@ -11,7 +11,8 @@ use std::hash::Hasher;
 pub(crate) struct Words(u64);
 
 impl Hasher for Words {
-    /// Tables take their places from the low bits and their marks from the high ones.
+    /// Returns the hash; hash tables take their places from its low bits and their tags from its
+    /// high ones.
     fn finish(&self) -> u64 {
         self.0 ^ self.0 >> 32
     }
@@ -36,8 +37,8 @@ impl Hasher for Words {
         self.write_u64(word.into());
     }
 
-    /// A rotation keeps the order of words apart, a multiplication by a number with bits all over
-    /// spreads each bit upwards.
+    /// Mixes in one word: the rotation makes the order of words count, and the multiplication by a
+    /// number with bits all over spreads each bit upwards.
     fn write_u64(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }

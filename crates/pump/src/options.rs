@@ -1,10 +1,9 @@
-//! What a program has set on its socket, as the engine obeys it: read from the kernel's socket,
-//! whoever set it there.
+//! The options of a program's socket that the engine obeys, read from the kernel's socket.
 //!
-//! The carrier reads all of it when it takes a session out, the library what has changed when the
-//! program sets an option of a session that is away. So both mean the same. Which options there
-//! are: tcp(7), socket(7), ip(7), ipv6(7). What the engine cannot obey is the session server's to
-//! refuse, and the library's to go home for.
+//! The carrier reads all of them when it takes a session out. The library reads those that have
+//! changed when the program sets an option of a session that is away. So both understand them
+//! alike. The options are described in tcp(7), socket(7), ip(7), ipv6(7). Not here: options that
+//! the engine cannot obey, which the session server refuses and for which the library goes home.
 
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -14,13 +13,14 @@ use sojourn_proto::time::Duration;
 use sojourn_shm::descriptor::{option, option_number};
 use std::net::SocketAddr;
 
-/// `asm-generic/socket.h`: bits say which of the two sizes was set; 1 is the one for sending.
+/// `SO_BUF_LOCK` (`asm-generic/socket.h`): the program has set the send size (1), the receive size
+/// (2).
 const SO_BUF_LOCK: i32 = 72;
 
-/// The options of a socket.
+/// Reads the options of a TCP socket.
 ///
 /// # Errors
-/// The kernel's.
+/// Those of `getsockopt(2)`.
 pub fn read(socket: BorrowedFd<'_>) -> Result<TcpOptions, Errno> {
     let tcp = |name| option_number(socket, libc::IPPROTO_TCP, name);
     let level = |name| option_number(socket, libc::SOL_SOCKET, name);
@@ -29,7 +29,7 @@ pub fn read(socket: BorrowedFd<'_>) -> Result<TcpOptions, Errno> {
     option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut congestion)?;
     let mut rate = [0xff; 8];
     option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)?;
-    // A kernel that does not tell has sizes that grow.
+    // A kernel without this option (before 5.14) is taken to have sizes that grow.
     let locks = level(SO_BUF_LOCK).unwrap_or(0);
     Ok(TcpOptions {
         nodelay: tcp(libc::TCP_NODELAY)? != 0,
@@ -51,7 +51,7 @@ pub fn read(socket: BorrowedFd<'_>) -> Result<TcpOptions, Errno> {
     })
 }
 
-/// The options of a UDP socket.
+/// Reads the options of a UDP socket.
 pub fn read_udp(socket: BorrowedFd<'_>) -> UdpOptions {
     /// `asm-generic/socket.h`, `linux/udp.h`.
     const SO_NO_CHECK: i32 = 11;
@@ -70,15 +70,16 @@ pub fn read_udp(socket: BorrowedFd<'_>) -> UdpOptions {
     }
 }
 
-/// The nearest that the engine has.
+/// Returns the engine's controller that comes nearest to the kernel's.
 fn controller(name: &[u8]) -> ControllerKind {
     if name.starts_with(b"reno\0") { ControllerKind::Reno } else { ControllerKind::Cubic }
 }
 
-/// What goes into the IP headers of a socket's packets; `local` as it goes over the wire: an IPv4
-/// session may be in an IPv6 socket.
+/// Reads the options for the IP headers of a socket's packets. `local` is the address on the wire:
+/// an IPv4 session may be in an IPv6 socket.
 pub fn read_ip(socket: BorrowedFd<'_>, local: SocketAddr) -> IpOptions {
-    /// `linux/in.h`: path MTU discovery by the route, or always; 3 has the path's size ignored.
+    /// `IP_MTU_DISCOVER` values with the DF bit (`linux/in.h`): `WANT`, `DO`, and `PROBE`, which
+    /// ignores the path's MTU.
     const WITH_DF: core::ops::RangeInclusive<i32> = 1..=3;
     let mut options = IpOptions::default();
     let (class, ttl) = if local.is_ipv4() {

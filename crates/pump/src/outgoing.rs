@@ -1,8 +1,7 @@
-//! Datagrams of one send on their way out: one frame, one that the interface cuts, or one frame for
-//! each.
+//! The datagrams of one send call on their way out: as one frame, as one frame that the interface
+//! splits, or as one frame for each.
 //!
-//! Not here: whose they are and where they may go (`datagrams`), what a header is
-//! (`sojourn_wire::frame`).
+//! Not here: the sockets and their ways (`datagrams`), and the headers (`sojourn_wire::frame`).
 
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_shm::copy::slice;
@@ -11,10 +10,10 @@ use sojourn_wire::ip::Ecn;
 use sojourn_wire::udp::HEADER_BYTES;
 use std::io::IoSlice;
 
-/// Where the checksum is in a UDP header.
+/// Offset of the checksum in a UDP header (RFC 768).
 const CHECKSUM_AT: usize = 6;
 
-/// The payload in two slices: from where it lies, if it lies in no more.
+/// Returns the payload in two slices, without a copy if it has no more than two parts.
 pub(crate) fn gather<'p>(parts: &'p [IoSlice<'_>], scratch: &'p mut [u8]) -> Option<[&'p [u8]; 2]> {
     match parts {
         [] => Some([&[], &[]]),
@@ -31,17 +30,17 @@ pub(crate) fn gather<'p>(parts: &'p [IoSlice<'_>], scratch: &'p mut [u8]) -> Opt
     }
 }
 
-/// Datagrams of one send on their way out.
+/// The datagrams of one send call on their way out.
 pub(crate) struct Frames<'a> {
     pub(crate) header: Header,
-    /// Congestion bits.
+    /// The congestion bits.
     pub(crate) ecn: Ecn,
     pub(crate) has_checksum: bool,
     pub(crate) out: &'a mut dyn Interface,
 }
 
 impl Frames<'_> {
-    /// Whether they went out; if not none did.
+    /// Sends them. Returns false if none went out, so that the kernel has to send.
     pub(crate) fn send(
         mut self,
         payload: [&[u8]; 2],
@@ -63,7 +62,8 @@ impl Frames<'_> {
         let mut is_first = true;
         for from in (0..length).step_by(size) {
             let part = between(payload, from, (from + size).min(length));
-            // After the first the rest is as good as sent: the kernel would send all again.
+            // Once the first has gone the others count as sent: the kernel would send all of them
+            // again.
             if !self.send_one(part, Offload::Nothing, identification) && is_first {
                 return false;
             }
@@ -83,6 +83,7 @@ impl Frames<'_> {
         let mut bytes = [0; HEADERS_BYTES_MAX];
         let emitted = header.emit_udp(&payload, *ecn, *identification, offload, &mut bytes);
         let Ok(emitted) = emitted else { return false };
+        // A checksum of zero says that there is none (RFC 768), as SO_NO_CHECK asks for.
         if !*has_checksum {
             let at = header.transport_at() + CHECKSUM_AT;
             bytes[at..at + 2].fill(0);
@@ -94,7 +95,7 @@ impl Frames<'_> {
             let _ = out.flush();
             sent = out.send(&frame);
         }
-        // What finds no room is lost, as in a queue of the kernel's.
+        // A frame that finds no room is lost, as in a queue of the kernel's.
         matches!(sent, Ok(()) | Err(SendError::Full | SendError::Dropped))
     }
 }

@@ -1,13 +1,13 @@
-//! The words of a carried session's ledger: where its connection stands.
+//! The words of a carried session's ledger: the state of its connection.
 //!
-//! Not what is in the rings: the bytes that the peer has not acknowledged are in the program's ring
-//! until it has. Read `sojourn_stream::Ledger`.
+//! Not here: the bytes. Those that the peer has not acknowledged stay in the program's ring. Read
+//! `sojourn_stream::Ledger`.
 
 use sojourn_proto::record::{TcpRecord, TimestampsRecord};
 use sojourn_stream::LEDGER_WORDS;
 use sojourn_wire::SeqNum;
 
-/// The words for a connection that stands there.
+/// Encodes the state of a connection.
 pub fn words(tcp: &TcpRecord) -> [u32; LEDGER_WORDS] {
     let stamps = tcp
         .timestamps
@@ -32,18 +32,18 @@ pub fn words(tcp: &TcpRecord) -> [u32; LEDGER_WORDS] {
     words
 }
 
-/// What is under way as the words say: the first byte that the peer has not acknowledged, and the
-/// next that will be sent. `None`: they say nothing yet.
+/// Returns the first byte that the peer has not acknowledged, and the next one to be sent (SND.UNA
+/// and SND.NXT of RFC 9293). `None` if nothing was written yet.
 pub fn under_way(words: &[u32; LEDGER_WORDS]) -> Option<(SeqNum, SeqNum)> {
     (words[0] != 0).then(|| (SeqNum(words[1]), SeqNum(words[2])))
 }
 
-/// The byte that is to be received next as the words say. `None`: they say nothing yet.
+/// Returns the next byte to be received (RCV.NXT). `None` if nothing was written yet.
 pub fn received_up_to(words: &[u32; LEDGER_WORDS]) -> Option<u32> {
     (words[0] != 0).then_some(words[7])
 }
 
-/// Sets the numbers of `record` to what the words say. False: they say nothing yet.
+/// Sets the numbers of `record` to those of the words. Returns false if nothing was written yet.
 pub fn apply(words: &[u32; LEDGER_WORDS], record: &mut TcpRecord) -> bool {
     if words[0] == 0 {
         return false;

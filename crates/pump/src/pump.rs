@@ -1,15 +1,17 @@
-//! All carried sessions of a process and the interfaces that they go over, turned round by round.
+//! All carried sessions of a process and the interfaces that their frames use, turned round by
+//! round.
 //!
-//! One party at a time, by its owner's lock; no call waits. Read the head of the crate first.
+//! The owner's lock admits one thread at a time, and no call waits. Not here: one session
+//! (`carried`), and one look at the interfaces (`round`). Read the head of the crate first.
 
 mod datagrams;
 
 use crate::carried::{Carried, Ending};
 use crate::datagrams::Sockets;
-use crate::entry::{Entries, Entry, Flows, Timers};
-use crate::hop::{Hop, LinkId};
-use crate::landing::Landing;
-use crate::late::{Late, Strays};
+use crate::driven::{DrivenSession, DrivenSessions, Flows, Timers};
+use crate::in_transit::{InTransit, Unclaimed};
+use crate::link_hop::{LinkHop, LinkId};
+use crate::placement::Placement;
 use crate::round::Round;
 use sojourn_netif::Interface;
 use sojourn_proto::record::SessionRecord;
@@ -17,56 +19,60 @@ use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
 use std::collections::{BTreeSet, HashMap};
 
-/// Frames taken from one interface in a round.
+/// Frames taken from one interface in a round, at most.
 const BUDGET: usize = 64;
 
-/// Rounds in which it is looked for what has come late, at most.
+/// Rounds that [`Pump::take_all`] makes at most.
 const LATE_ROUNDS: usize = 64;
-/// What may wait for a moment waits so long (microseconds) while calls look: the program's answer,
+/// How long segments that may wait do wait while calls look (microseconds): the program's answer,
 /// or its next write, comes sooner or not soon.
 const MOMENT_US: u64 = 10;
 
-/// Of so many looks one is a turn: at the rate of a call that waits, once in half a microsecond.
+/// One look in so many is a turn: at the rate of a call that waits, once in half a microsecond.
 const LOOKS_PER_TURN: u32 = 16;
 
-/// An interface without sessions is kept for so long (microseconds), for the next: longer than the
+/// How long an interface without sessions is kept for the next one (microseconds): longer than the
 /// server keeps its own end of it.
 const LINGER_US: u64 = 10_000_000;
 
-/// No datagram is longer.
+/// The largest datagram (bytes).
 const DATAGRAM_BYTES_MAX: usize = 1 << 16;
 
-pub(crate) struct Link {
+pub(crate) struct AttachedInterface {
     pub(crate) id: LinkId,
     pub(crate) packets: Box<dyn Interface + Send>,
     pub(crate) sessions: usize,
-    /// When the last of them left.
+    /// The time at which the last session left.
     idle_since: Instant,
 }
 
-/// See the head of this file. Sessions have the numbers that their owner gives them.
+/// All carried sessions of a process. The owner gives the sessions their numbers.
 pub struct Pump {
-    pub(crate) links: Vec<Link>,
-    /// Those of UDP sockets.
+    pub(crate) links: Vec<AttachedInterface>,
+    /// The UDP sockets.
     pub(crate) sockets: Sockets,
-    entries: Entries,
+    entries: DrivenSessions,
     flows: Flows,
-    /// What has come for sessions that are on their way here, or home.
-    strays: Strays,
+    /// Segments for sessions that are on their way here, or home.
+    unclaimed: Unclaimed,
     timers: Timers,
-    /// Sessions that something has happened to.
+    /// Sessions to which something has happened.
     dirty: Vec<u32>,
     /// Sessions that have left something to be sent in a moment.
-    late: Vec<u32>,
-    /// When the first of them did.
-    late_since: Instant,
-    /// Looks since the last that was a turn whatever it would find.
+    postponed: Vec<u32>,
+    /// The time since which `postponed` is not empty.
+    postponed_since: Instant,
+    /// Looks since the last one that was a turn in any case.
     looks: u32,
-    /// Room to gather a datagram of many parts.
+    /// Times of a session's layers were wanted when it was served last: packets are stamped.
+    is_timed: bool,
+    /// A session with a timed message whose segment the packet interface has.
+    timed: Option<u32>,
+    /// Memory in which a datagram of many parts is gathered.
     pub(crate) scratch: Box<[u8]>,
 }
 
-impl Link {
+impl AttachedInterface {
     fn idle_until(&self) -> Instant {
         Instant::from_micros(self.idle_since.as_micros() + LINGER_US)
     }
@@ -78,7 +84,7 @@ impl core::fmt::Debug for Pump {
     }
 }
 
-/// The time, as sessions count it: of `CLOCK_MONOTONIC`.
+/// Returns the time by which sessions count: that of `CLOCK_MONOTONIC`.
 pub fn now() -> Instant {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -92,57 +98,59 @@ impl Default for Pump {
             sockets: Sockets::default(),
             entries: HashMap::default(),
             flows: HashMap::default(),
-            strays: Strays::default(),
+            unclaimed: Unclaimed::default(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
-            late: Vec::new(),
-            late_since: Instant::from_micros(0),
+            postponed: Vec::new(),
+            postponed_since: Instant::from_micros(0),
             looks: 0,
+            is_timed: false,
+            timed: None,
             scratch: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
         }
     }
 }
 
 impl Pump {
-    /// Whether there is an interface of that name.
+    /// Returns true if there is an interface of that name.
     pub fn has_link(&self, id: LinkId) -> bool {
         self.links.iter().any(|link| link.id == id)
     }
 
-    /// One more interface.
+    /// Adds an interface.
     pub fn add_link(&mut self, id: LinkId, packets: Box<dyn Interface + Send>, at: Instant) {
-        self.links.push(Link { id, packets, sessions: 0, idle_since: at });
+        self.links.push(AttachedInterface { id, packets, sessions: 0, idle_since: at });
     }
 
-    /// An interface that no session has used for a while: it is for the caller to drop.
+    /// Takes out an interface that no session has used for a while; the caller drops it.
     pub fn take_idle_link(&mut self, at: Instant) -> Option<Box<dyn Interface + Send>> {
-        let is_over = |link: &Link| link.sessions == 0 && at >= link.idle_until();
+        let is_over = |link: &AttachedInterface| link.sessions == 0 && at >= link.idle_until();
         let found = self.links.iter().position(is_over)?;
         Some(self.links.swap_remove(found).packets)
     }
 
-    /// When there is one, unless it is used again.
+    /// Returns the time at which the next interface will be idle for that long.
     pub fn next_idle_link(&self) -> Option<Instant> {
-        self.links.iter().filter(|link| link.sessions == 0).map(Link::idle_until).min()
+        self.links.iter().filter(|link| link.sessions == 0).map(AttachedInterface::idle_until).min()
     }
 
-    /// One more session, under a number that no other has. It gets first what has come for it while
+    /// Adds a session, under a number that no other has. It gets first the segments that came while
     /// it was on its way here.
     pub fn insert(&mut self, number: u32, link: LinkId, carried: Carried, at: Instant) {
         let flow = carried.flow();
-        let early = self.strays.take(&flow, at);
+        let early = self.unclaimed.take(&flow, at);
         self.flows.insert(flow, number);
         if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
             link.sessions += 1;
         }
-        let mut entry = Entry {
+        let mut entry = DrivenSession {
             carried,
             link,
             flow,
             due: None,
             timer: None,
             is_dirty: false,
-            is_late: false,
+            is_postponed: false,
             is_ending: false,
         };
         if let Some(early) = early {
@@ -152,8 +160,8 @@ impl Pump {
         self.mark(number);
     }
 
-    /// Nobody can go on with a session of that interface, which was removed and has left with this
-    /// record: its peer is told so.
+    /// Resets a session that nobody can go on with: tells its peer that the connection is over. The
+    /// session was removed from that interface, and has left with `record`.
     pub fn reset(
         &mut self,
         link: LinkId,
@@ -166,15 +174,15 @@ impl Pump {
         }
     }
 
-    /// What has come for a session, by what its own frames say, since it was removed: its packets
-    /// are the kernel's again.
-    pub fn take_late(&mut self, flow: &FlowKey, at: Instant) -> Option<Late> {
-        // What came before they were, and what nobody has looked at yet.
+    /// Takes the segments that have come for a session since it was removed; its packets are the
+    /// kernel's again. `flow` is that of the session's own frames.
+    pub fn take_in_transit(&mut self, flow: &FlowKey, at: Instant) -> Option<InTransit> {
+        // Segments from before the packets went back to the kernel may still wait in the interface.
         self.take_all(at);
-        self.strays.take(flow, at)
+        self.unclaimed.take(flow, at)
     }
 
-    /// Takes whatever has arrived, however many rounds that is.
+    /// Takes in all frames that have arrived, in several rounds if need be.
     pub(crate) fn take_all(&mut self, at: Instant) {
         for _ in 0..LATE_ROUNDS {
             if !self.receive(None, at) {
@@ -184,7 +192,7 @@ impl Pump {
         self.serve(false, at);
     }
 
-    /// A session less. What still comes for it is kept for [`Pump::take_late`].
+    /// Removes a session. Segments that still come for it are kept for [`Pump::take_in_transit`].
     pub fn remove(&mut self, number: u32, at: Instant) -> Option<Carried> {
         let entry = self.entries.remove(&number)?;
         if let Some(when) = entry.timer {
@@ -195,7 +203,7 @@ impl Pump {
         Some(entry.carried)
     }
 
-    /// A session less on an interface.
+    /// Counts one session less on an interface.
     pub(crate) fn leave_link(&mut self, id: LinkId, at: Instant) {
         if let Some(link) = self.links.iter_mut().find(|link| link.id == id) {
             link.sessions -= 1;
@@ -203,86 +211,91 @@ impl Pump {
         }
     }
 
-    /// Something has happened to a session: bytes were written, or room was made.
+    /// Notes that something has happened to a session: bytes were written, or room was made.
     pub fn mark(&mut self, number: u32) {
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.mark(number, &mut self.dirty);
         }
     }
 
-    /// A session, to be asked or told something; [marked](Self::mark) if it is told.
+    /// Returns a session, for questions and changes; after a change the caller [marks](Self::mark)
+    /// it.
     pub fn session(&mut self, number: u32) -> Option<&mut Carried> {
         self.entries.get_mut(&number).map(|entry| &mut entry.carried)
     }
 
-    /// The way to a session's peer has changed.
-    pub fn reroute(&mut self, number: u32, hop: &Hop, at: Instant) {
+    /// Takes over a new way to a session's peer.
+    pub fn reroute(&mut self, number: u32, hop: &LinkHop, at: Instant) {
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.carried.rerouted(hop, at);
             self.mark(number);
         }
     }
 
-    /// Takes what has arrived, and does what there is to do. `may_wait`: there will be another turn
-    /// in a moment. What was left by earlier ones is sent if it has waited for `MOMENT_US`, or may
-    /// not wait any more. Whether frames were taken.
+    /// Takes in arrived frames, and does all work that is due. `may_wait`: another turn follows in
+    /// a moment. Segments that earlier turns have left are sent once they have waited for
+    /// `MOMENT_US`, or if this turn may leave nothing. Returns true if frames were taken.
     pub fn turn(&mut self, may_wait: bool, at: Instant) -> bool {
         self.turn_for(None, may_wait, at)
     }
 
-    /// As [`Pump::turn`], on behalf of a call that takes bytes of its session where it wants them.
+    /// Turns the pump like [`Pump::turn`], for a call that wants bytes of its session in its own
+    /// buffer.
     pub fn turn_for(
         &mut self,
-        landing: Option<&mut Landing<'_>>,
+        placement: Option<&mut Placement<'_>>,
         may_wait: bool,
         at: Instant,
     ) -> bool {
-        let arrived = self.receive(landing, at);
+        let arrived = self.receive(placement, at);
         self.expire(at);
-        if !self.late.is_empty()
-            && (!may_wait || at.since(self.late_since).as_micros() >= MOMENT_US)
+        if !self.postponed.is_empty()
+            && (!may_wait || at.since(self.postponed_since).as_micros() >= MOMENT_US)
         {
-            self.serve_late(at);
+            self.serve_postponed(at);
         }
         self.serve(may_wait, at);
         arrived
     }
 
-    /// Sends what was left for later, unless it has gone since with something else.
-    fn serve_late(&mut self, at: Instant) {
-        let mut late = core::mem::take(&mut self.late);
-        for number in late.drain(..) {
+    /// Sends what was left for later, unless it has gone with something else since.
+    fn serve_postponed(&mut self, at: Instant) {
+        let mut postponed = core::mem::take(&mut self.postponed);
+        for number in postponed.drain(..) {
             let Some(entry) = self.entries.get_mut(&number) else { continue };
-            entry.is_late = false;
-            if entry.carried.is_late() {
+            entry.is_postponed = false;
+            if entry.carried.is_postponed() {
                 self.serve_one(number, false, at);
             }
         }
-        // Nothing was left meanwhile: they might not.
-        self.late = late;
+        // Nothing was added meanwhile, because `serve_one` was not allowed to postpone.
+        self.postponed = postponed;
     }
 
-    /// Whether a turn would find nothing, as far as can be seen without the clock. Now and then it
-    /// says no all the same: for a look at the clock.
+    /// Returns true if a turn would find nothing, as far as that shows without the clock. Now and
+    /// then it returns false in any case, so that somebody looks at the clock.
     #[inline]
     pub fn is_quiet(&mut self) -> bool {
         self.looks = (self.looks + 1) % LOOKS_PER_TURN;
         self.looks != 0
             && self.dirty.is_empty()
-            && self.late.is_empty()
+            && self.postponed.is_empty()
             && self.links.iter().all(|link| link.packets.has_nothing())
     }
 
-    /// When a timer is due next, or was to be: then there is nothing to do.
+    /// Returns the time of the next timer. The timer may have been put off: then a turn finds
+    /// nothing.
     pub fn next_timeout(&self) -> Option<Instant> {
         let first = self.timers.first().map(|(when, _)| *when);
         [first, self.sockets.next_beat()].into_iter().flatten().min()
     }
 
-    fn receive(&mut self, landing: Option<&mut Landing<'_>>, at: Instant) -> bool {
-        let Self { links, flows, entries, dirty, sockets, strays, .. } = self;
+    fn receive(&mut self, placement: Option<&mut Placement<'_>>, at: Instant) -> bool {
+        let Self { links, flows, entries, dirty, sockets, unclaimed, .. } = self;
+        let is_timed = self.is_timed;
         let mut any = false;
-        let mut round = Round::new(flows, entries, dirty, sockets, strays, landing, at);
+        let mut round = Round::new(flows, entries, dirty, sockets, unclaimed, placement, at);
+        round.is_timed = is_timed;
         for link in links {
             round.link = link.packets.properties().link;
             any |= link.packets.receive_to(BUDGET, &mut round).is_ok_and(|count| count > 0);
@@ -302,13 +315,14 @@ impl Pump {
                     entry.carried.timeout(at);
                     self.mark(number);
                 }
+                // A timer that was put off stands at its old time: see `DrivenSession::set_timer`.
                 later => entry.set_timer(number, later, &mut self.timers),
             }
         }
     }
 
-    /// Does what there is to do for sessions that were marked, without a look at the interfaces.
-    /// `may_wait`: see [`Pump::turn`].
+    /// Serves the sessions that were marked, without a look at the interfaces. `may_wait`: see
+    /// [`Pump::turn`].
     pub fn serve(&mut self, may_wait: bool, at: Instant) {
         let mut dirty = core::mem::take(&mut self.dirty);
         for number in dirty.drain(..) {
@@ -316,32 +330,43 @@ impl Pump {
                 self.serve_one(number, may_wait, at);
             }
         }
-        // Nothing is marked meanwhile.
+        // Nothing was marked meanwhile, so this only gives the allocation back.
         self.dirty = dirty;
         for link in &mut self.links {
             let _ = link.packets.flush();
         }
+        if let Some(number) = self.timed.take()
+            && let Some(entry) = self.entries.get_mut(&number)
+        {
+            entry.carried.flushed();
+        }
     }
 
     fn serve_one(&mut self, number: u32, may_wait: bool, at: Instant) {
-        let Self { links, entries, late, late_since, timers, .. } = self;
+        let Self { links, entries, postponed, postponed_since, timers, is_timed, timed, .. } = self;
         let Some(entry) = entries.get_mut(&number) else { return };
         entry.is_dirty = false;
         let Some(link) = links.iter_mut().find(|link| link.id == entry.link) else { return };
         let when = match entry.carried.pump(&mut *link.packets, may_wait, at) {
             Ok(()) if !entry.is_ending => entry.carried.next_timeout(),
+            // The program's side has frozen the stream, and knows.
             Err(Ending::Program) => None,
             _ => {
                 entry.carried.give_up();
                 None
             }
         };
-        if entry.carried.is_late() && !entry.is_late {
-            entry.is_late = true;
-            if late.is_empty() {
-                *late_since = at;
+        // Of several sessions in one round one is timed: messages are a sample in any case.
+        if entry.carried.is_timed() {
+            *timed = Some(number);
+        }
+        *is_timed = entry.carried.stream().ledger().times().is_some();
+        if entry.carried.is_postponed() && !entry.is_postponed {
+            entry.is_postponed = true;
+            if postponed.is_empty() {
+                *postponed_since = at;
             }
-            late.push(number);
+            postponed.push(number);
         }
         entry.set_timer(number, when, timers);
     }

@@ -1,12 +1,12 @@
 //! The pump between a program's side and an interface that are both in the test's hands.
 
 use crate::fakes::{Wire, acknowledging, flagged, flow, packet, session};
-use crate::late;
-use crate::{Carried, Hop, Pump};
+use crate::in_transit;
+use crate::{Carried, LinkHop, Pump};
 use sojourn_proto::record::Kind;
 use sojourn_proto::time::Instant;
 use sojourn_stream::Stream;
-use sojourn_wire::frame::{self, Link, Offload};
+use sojourn_wire::frame::{self, LinkType, Offload};
 use sojourn_wire::tcp::Flags;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -17,7 +17,7 @@ const LINK: u64 = 1;
 const WHOLE: usize = 2 * 1460;
 const AT: Instant = Instant::ZERO;
 
-/// A pump with one interface, and what arrives there.
+/// Returns a pump with one interface, and the queue of frames that arrive there.
 fn pump() -> (Pump, Arc<Mutex<VecDeque<Vec<u8>>>>) {
     let wire = Wire::new();
     let arriving = Arc::clone(&wire.arriving);
@@ -51,8 +51,8 @@ fn what_comes_before_its_session_the_session_gets_first() {
     arrive(&arriving, 1, 8, b"three");
     pump.turn(false, AT);
     assert_eq!(read(&program), b"one two three");
-    assert!(pump.take_late(&flow(1), AT).is_none());
-    assert!(pump.take_late(&flow(2), AT).is_some());
+    assert!(pump.take_in_transit(&flow(1), AT).is_none());
+    assert!(pump.take_in_transit(&flow(2), AT).is_some());
 }
 
 #[test]
@@ -69,16 +69,16 @@ fn what_comes_after_its_session_has_left_is_kept_for_the_kernel() {
     arrive(&arriving, 1, 2, b"seen by a turn");
     pump.turn(false, AT);
     arrive(&arriving, 1, 16, b"seen by nobody");
-    let late = pump.take_late(&flow(1), AT).unwrap();
-    let packets = late::all_in(late.pack().unwrap(), &flow(1));
+    let kept = pump.take_in_transit(&flow(1), AT).unwrap();
+    let packets = in_transit::all_in(kept.pack().unwrap(), &flow(1));
     let found = packets.iter().map(|packet| {
-        let frame = frame::parse(packet, Link::Raw).unwrap();
+        let frame = frame::parse(packet, LinkType::Raw).unwrap();
         let segment = frame.segment().unwrap();
         (segment.header().seq.0, segment.payload().to_vec())
     });
     let found: Vec<_> = found.collect();
     assert_eq!(found, [(2, b"seen by a turn".to_vec()), (16, b"seen by nobody".to_vec())]);
-    assert!(pump.take_late(&flow(1), AT).is_none());
+    assert!(pump.take_in_transit(&flow(1), AT).is_none());
 }
 
 fn arrive_flagged(at: &Mutex<VecDeque<Vec<u8>>>, flags: Flags, seq: u32, payload: &[u8]) {
@@ -102,9 +102,10 @@ fn a_reset_is_kept_for_the_kernel_and_one_that_is_not_exact_is_challenged() {
     pump.turn(false, AT);
     assert!(program.is_frozen());
     pump.remove(7, AT).unwrap().leave(AT).unwrap();
-    let packets = late::all_in(pump.take_late(&flow(1), AT).unwrap().pack().unwrap(), &flow(1));
+    let packets =
+        in_transit::all_in(pump.take_in_transit(&flow(1), AT).unwrap().pack().unwrap(), &flow(1));
     let found = packets.iter().map(|packet| {
-        let header = frame::parse(packet, Link::Raw).unwrap().segment().unwrap().header();
+        let header = frame::parse(packet, LinkType::Raw).unwrap().segment().unwrap().header();
         (header.seq.0, header.flags)
     });
     assert_eq!(found.collect::<Vec<_>>(), [(2, Flags::RST | Flags::ACK)]);
@@ -137,14 +138,14 @@ fn only_the_peer_s_own_end_sends_a_session_home() {
 #[test]
 fn the_ledger_is_told_before_a_frame_is_sent() {
     let (program, carried) = session(1);
-    // The same ledger, as whoever finds the process dead sees it.
+    // The same ledger, as another process sees it that finds the program dead.
     let program = Arc::new(program);
     let told = Arc::clone(&program);
     let ends = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&ends);
     let mut wire = Wire::new();
     wire.sent = Box::new(move |bytes| {
-        let frame = frame::parse(bytes, Link::Raw).unwrap();
+        let frame = frame::parse(bytes, LinkType::Raw).unwrap();
         let segment = frame.segment().unwrap();
         let end = segment.header().seq.0 + segment.payload().len() as u32;
         let [_, snd_una, snd_nxt, ..] = told.ledger().told();
@@ -175,7 +176,7 @@ fn what_counts_as_sent_was_sent_though_the_stream_was_frozen_meanwhile() {
     let seen = Arc::clone(&count);
     let mut wire = Wire::new();
     wire.sent = Box::new(move |bytes| {
-        let frame = frame::parse(bytes, Link::Raw).unwrap();
+        let frame = frame::parse(bytes, LinkType::Raw).unwrap();
         *seen.lock().unwrap() += frame.segment().unwrap().payload().len();
         freezing.freeze();
     });
@@ -220,8 +221,8 @@ fn a_timer_that_was_put_off_is_neither_late_nor_does_it_anything_early() {
         }
     };
     for round in 0..40 {
-        // The answer acknowledges the question, which puts off what was to happen if there were
-        // none.
+        // The answer acknowledges the question, which puts off the timer for a question without an
+        // answer.
         let at = Instant::from_micros(u64::from(round) * 15_000);
         let question = acknowledging(flow(1).reversed(), round, round, b"?", Offload::Nothing);
         arriving.lock().unwrap().push_back(question);
@@ -267,7 +268,7 @@ fn what_is_under_way_goes_again_shorter_when_the_path_has_become_narrow() {
     let seen = Arc::clone(&frames);
     let mut wire = Wire::new();
     wire.sent = Box::new(move |bytes| {
-        let frame = frame::parse(bytes, Link::Raw).unwrap();
+        let frame = frame::parse(bytes, LinkType::Raw).unwrap();
         let segment = frame.segment().unwrap();
         let (seq, len) = (segment.header().seq.0, segment.payload().len() as u32);
         seen.lock().unwrap().push((seq, len, bytes.len() as u32));
@@ -278,7 +279,7 @@ fn what_is_under_way_goes_again_shorter_when_the_path_has_become_narrow() {
     pump.insert(7, LINK, carried, AT);
     program.write(&[IoSlice::new(&[1; WHOLE])], 1).unwrap();
     let mut sent_after = |mtu, is_cut| {
-        pump.reroute(7, &Hop { link: None, mtu, is_cut }, AT);
+        pump.reroute(7, &LinkHop { link: None, mtu, is_cut }, AT);
         pump.turn(false, AT);
         core::mem::take(&mut *frames.lock().unwrap())
     };

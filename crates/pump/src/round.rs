@@ -1,24 +1,27 @@
-//! One look at the interfaces: whose each frame is, and where its payload goes.
+//! One look at the interfaces: the session of each frame, and the place of its payload.
 //!
-//! Most frames are handed over whole, and their session copies what is new into its stream. Two
-//! ways save copies. A frame too long for a slot of a mapped ring waits in its socket's queue, and
-//! its slot shows the headers: if it is just what its session expects next, the kernel copies it to
-//! where it belongs, at once. And where that is may be the memory that a call wants it in
-//! ([`Landing`]), if nothing that came before is left to be read. Not here: what the protocol makes
-//! of a segment (`carried`).
+//! Not here: the protocol's reaction to a segment (`carried`).
+//!
+//! # Theory of operation
+//! Most frames are handed over whole, and their session copies new bytes into its stream. Two ways
+//! save copies. A frame too long for a slot of a mapped ring waits in its socket's queue, and its
+//! slot shows the headers: if the frame is the one that its session expects next, the kernel copies
+//! it straight to its place. And that place may be the buffer of a call ([`Placement`]), if nothing
+//! older is left to be read.
 
 use crate::datagrams::Sockets;
-use crate::entry::{Entries, Flows};
-use crate::landing::{Landing, Marks, Sizes};
-use crate::late::Strays;
-use sojourn_netif::{Accept, Link, Place, Received};
+use crate::driven::{DrivenSessions, Flows};
+use crate::in_transit::Unclaimed;
+use crate::placement::{Marks, Placement, Sizes};
+use crate::timing::Coming;
+use sojourn_netif::{Accept, LinkType, Received, Scatter};
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::Envelope;
 use sojourn_wire::frame::{self, Frame};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{self, Flags};
 
-/// The frame for which a place was named: of which session, and what its headers say.
+/// A frame for which a place was given: its session, its headers' values, and the parts.
 struct Expected {
     number: u32,
     header: tcp::Header,
@@ -26,16 +29,18 @@ struct Expected {
     sizes: Sizes,
 }
 
-/// See the head of this file.
+/// One look at the interfaces.
 pub(crate) struct Round<'p, 'l, 'b> {
-    /// What the frames begin with.
-    pub(crate) link: Link,
+    /// The link type of the current interface's frames.
+    pub(crate) link: LinkType,
+    /// Packets are stamped, because times of a session's layers are wanted.
+    pub(crate) is_timed: bool,
     flows: &'p Flows,
-    entries: &'p mut Entries,
+    entries: &'p mut DrivenSessions,
     dirty: &'p mut Vec<u32>,
     sockets: &'p mut Sockets,
-    strays: &'p mut Strays,
-    landing: Option<&'l mut Landing<'b>>,
+    unclaimed: &'p mut Unclaimed,
+    placement: Option<&'l mut Placement<'b>>,
     at: Instant,
     expected: Option<Expected>,
 }
@@ -43,21 +48,22 @@ pub(crate) struct Round<'p, 'l, 'b> {
 impl<'p, 'l, 'b> Round<'p, 'l, 'b> {
     pub(crate) fn new(
         flows: &'p Flows,
-        entries: &'p mut Entries,
+        entries: &'p mut DrivenSessions,
         dirty: &'p mut Vec<u32>,
         sockets: &'p mut Sockets,
-        strays: &'p mut Strays,
-        landing: Option<&'l mut Landing<'b>>,
+        unclaimed: &'p mut Unclaimed,
+        placement: Option<&'l mut Placement<'b>>,
         at: Instant,
     ) -> Self {
-        let (link, expected) = (Link::default(), None);
-        Self { link, flows, entries, dirty, sockets, strays, landing, at, expected }
+        let (link, is_timed, expected) = (LinkType::default(), false, None);
+        Self { link, is_timed, flows, entries, dirty, sockets, unclaimed, placement, at, expected }
     }
 }
 
 impl Accept for Round<'_, '_, '_> {
     #[inline]
     fn accept(&mut self, received: Received<'_>) {
+        let mut coming = self.is_timed.then(|| Coming::begin(received.time_ns));
         let Some(frame) = parse(&received, self.link) else { return };
         let size = received.vnet.segments.map_or(0, |segments| segments.size);
         if let Some(datagram) = frame.datagram() {
@@ -70,21 +76,32 @@ impl Accept for Round<'_, '_, '_> {
             let payload = datagram.payload();
             return self.sockets.arrived(frame.key, &envelope, payload, size, self.at);
         }
+        // A frame that no session has, and that is TCP's, may be for a session on its way here or
+        // home.
         let Some(&number) = self.flows.get(&frame.key.reversed()) else {
-            return self.strays.keep(&frame, size, self.at);
+            return self.unclaimed.keep(&frame, size, self.at);
         };
         let Some(entry) = self.entries.get_mut(&number) else { return };
-        let landing = self.landing.as_deref_mut().filter(|landing| landing.number == number);
-        entry.arrived(&frame, size, landing, self.at);
+        let placement =
+            self.placement.as_deref_mut().filter(|placement| placement.number == number);
+        if let Some(coming) = &mut coming {
+            coming.parsed();
+        }
+        entry.arrived(&frame, size, placement, self.at);
+        // What brings no bytes only acknowledges.
+        if let Some(coming) = coming.filter(|_| !frame.payload().is_empty()) {
+            coming.finish(entry.carried.stream());
+        }
         entry.mark(number, self.dirty);
         if entry.is_ending && is_reset(&frame) {
-            // The kernel is to hear it: whoever has sent it may never say it again.
-            self.strays.keep(&frame, size, self.at);
+            // The kernel has to hear of a reset, and the peer may never send it again.
+            self.unclaimed.keep(&frame, size, self.at);
         }
     }
 
-    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Place<'_>> {
+    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Scatter<'_>> {
         self.expected = None;
+        // A checksum over bytes that are still in the kernel cannot be verified here.
         if start.vnet.must_verify() {
             return None;
         }
@@ -93,28 +110,31 @@ impl Accept for Round<'_, '_, '_> {
         let header = frame.segment()?.header();
         let number = *self.flows.get(&frame.key.reversed())?;
         let entry = self.entries.get_mut(&number).filter(|entry| !entry.is_ending)?;
-        let landing = self.landing.as_deref_mut().filter(|landing| landing.number == number);
+        let placement =
+            self.placement.as_deref_mut().filter(|placement| placement.number == number);
         let len = frame.payload().len() + missing;
-        let (parts, sizes) = entry.carried.place(&header, len, landing)?;
+        let (parts, sizes) = entry.carried.place(&header, len, placement)?;
         let segment_size = start.vnet.segments.map_or(0, |segments| segments.size);
         let congestion = frame.traffic_class.ecn() == Ecn::Congestion;
         let marks = Marks { segment_size, congestion };
         self.expected = Some(Expected { number, header, marks, sizes });
-        Some(Place { at: frame.payload_at, parts })
+        Some(Scatter { at: frame.payload_at, parts })
     }
 
     fn placed(&mut self) {
         let Some(expected) = self.expected.take() else { return };
         let Expected { number, header, marks, sizes } = expected;
         let Some(entry) = self.entries.get_mut(&number) else { return };
-        let landing = self.landing.as_deref_mut().filter(|landing| landing.number == number);
-        entry.carried.placed(&header, marks, sizes, landing, self.at);
+        let placement =
+            self.placement.as_deref_mut().filter(|placement| placement.number == number);
+        entry.carried.placed(&header, marks, sizes, placement, self.at);
         entry.mark(number, self.dirty);
     }
 
-    /// So that the call can have what came, before the next segment has to be put elsewhere.
+    /// Ends the look early, so that the call gets its bytes before the next segment would have to
+    /// go elsewhere.
     fn has_enough(&self) -> bool {
-        self.landing.as_ref().is_some_and(|landing| landing.has_little_room())
+        self.placement.as_ref().is_some_and(|placement| placement.has_little_room())
     }
 }
 
@@ -122,8 +142,8 @@ fn is_reset(frame: &Frame<'_>) -> bool {
     frame.segment().is_some_and(|segment| segment.flags().contains(Flags::RST))
 }
 
-/// The frame that was received, if it is one of a session's.
-fn parse<'f>(received: &Received<'f>, link: Link) -> Option<Frame<'f>> {
+/// Parses a received frame; `None` if it is damaged or of another protocol.
+fn parse<'f>(received: &Received<'f>, link: LinkType) -> Option<Frame<'f>> {
     let frame = frame::parse(received.frame, link).ok()?;
     let is_right = !received.vnet.must_verify() || frame.checksum_is_right();
     is_right.then_some(frame)

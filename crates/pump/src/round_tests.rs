@@ -1,8 +1,8 @@
-//! Where payload lands: in the ring, in a call's memory, or nowhere. The interface shows the
+//! Where payload is placed: in the ring, in a call's memory, or nowhere. The interface shows the
 //! beginnings of long frames first.
 
 use crate::fakes::{Wire, flow, packet, session};
-use crate::{Landing, Pump};
+use crate::{Placement, Pump};
 use proptest::prelude::*;
 use sojourn_proto::record::Kind;
 use sojourn_proto::time::Instant;
@@ -49,18 +49,18 @@ impl World {
         self.arriving.lock().unwrap().push_back(packet);
     }
 
-    /// What a call with room for `len` bytes gets by turning the pump.
-    fn land(&mut self, len: usize) -> Vec<u8> {
+    /// Returns the bytes that a call with room for `len` bytes gets by turning the pump.
+    fn place(&mut self, len: usize) -> Vec<u8> {
         let mut room = vec![0xee; len];
-        let mut landing = Landing::new(7, &mut room);
-        self.pump.turn_for(Some(&mut landing), false, AT);
-        let done = landing.done();
+        let mut placement = Placement::new(7, &mut room);
+        self.pump.turn_for(Some(&mut placement), false, AT);
+        let done = placement.done();
         self.program.got_beside(done);
         room.truncate(done);
         room
     }
 
-    /// What is in the ring.
+    /// Returns the bytes in the ring.
     fn read(&self, len: usize) -> Vec<u8> {
         let mut room = vec![0; len];
         let len = self.program.read(&mut [IoSliceMut::new(&mut room)], false).unwrap_or(0);
@@ -90,7 +90,7 @@ fn a_call_gets_what_comes_next_and_the_ring_what_is_beyond_its_room() {
     world.arrive(0, 1000);
     world.arrive(1000, 100);
     world.arrive(1100, 1000);
-    assert_eq!(world.land(2000), bytes(0, 2000), "copied by whoever, and by us");
+    assert_eq!(world.place(2000), bytes(0, 2000), "copied by whoever, and by us");
     assert_eq!(world.read(RING), bytes(2000, 100));
     assert_eq!(world.placed(), 2);
     assert_eq!(world.program.totals().1, 2100);
@@ -100,9 +100,9 @@ fn a_call_gets_what_comes_next_and_the_ring_what_is_beyond_its_room() {
 fn a_call_that_has_enough_leaves_the_next_segment_where_it_is() {
     let mut world = World::new();
     (0..4).for_each(|number| world.arrive(number * 1000, 1000));
-    assert_eq!(world.land(2500), bytes(0, 2000));
+    assert_eq!(world.place(2500), bytes(0, 2000));
     assert_eq!(world.arriving.lock().unwrap().len(), 2);
-    assert_eq!(world.land(2500), bytes(2000, 2000));
+    assert_eq!(world.place(2500), bytes(2000, 2000));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn nothing_overtakes_what_is_left_to_be_read() {
     world.pump.turn(false, AT);
     world.arrive(10, 1000);
     world.arrive(1010, 20);
-    assert_eq!(world.land(5000), b"");
+    assert_eq!(world.place(5000), b"");
     assert_eq!(world.read(RING), bytes(0, 1030));
     assert_eq!(world.placed(), 1, "in the ring");
 }
@@ -121,9 +121,9 @@ fn nothing_overtakes_what_is_left_to_be_read() {
 fn beyond_a_gap_nothing_lands() {
     let mut world = World::new();
     world.arrive(1000, 1000);
-    assert_eq!(world.land(5000), b"");
+    assert_eq!(world.place(5000), b"");
     world.arrive(0, 1000);
-    assert_eq!((world.land(5000), world.placed()), (vec![], 0));
+    assert_eq!((world.place(5000), world.placed()), (vec![], 0));
     assert_eq!(world.read(RING), bytes(0, 2000));
 }
 
@@ -131,10 +131,10 @@ fn beyond_a_gap_nothing_lands() {
 fn a_session_that_goes_home_takes_along_what_has_not_landed() {
     let mut world = World::new();
     world.arrive(0, 1000);
-    assert_eq!(world.land(5000), bytes(0, 1000));
+    assert_eq!(world.place(5000), bytes(0, 1000));
     world.arrive(1000, 1000);
     world.program.freeze();
-    assert_eq!(world.land(5000), b"");
+    assert_eq!(world.place(5000), b"");
     let record = world.pump.remove(7, AT).unwrap().leave(AT).unwrap();
     let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
     assert_eq!((tcp.rcv_nxt, &tcp.receive_queue), (2000, &bytes(1000, 1000)));
@@ -153,12 +153,12 @@ fn a_segment_longer_than_the_ring_has_room_waits_with_the_connection() {
     assert_eq!(world.read(RING), bytes(RING, 6000 - RING));
 }
 
-/// What a peer and a program do.
+/// A step of a peer or a program.
 #[derive(Clone, Debug)]
 enum Step {
     /// A segment of that many bytes, so far behind or beyond what comes next.
     Arrive(i32, usize),
-    Land(usize),
+    Place(usize),
     Turn,
     Read(usize),
 }
@@ -167,20 +167,20 @@ fn step() -> impl Strategy<Value = Step> {
     let away = prop_oneof![4 => Just(0), 1 => -1500..1500i32];
     prop_oneof![
         4 => (away, 1..2000usize).prop_map(|(away, len)| Step::Arrive(away, len)),
-        3 => (0..3000usize).prop_map(Step::Land),
+        3 => (0..3000usize).prop_map(Step::Place),
         1 => Just(Step::Turn),
         2 => (0..5000usize).prop_map(Step::Read),
     ]
 }
 
 proptest! {
-    /// Whatever comes in whatever order, and wherever it lands, the program gets the peer's bytes,
-    /// each once.
+    /// Whatever comes in whatever order, and wherever it is placed, the program gets the peer's
+    /// bytes, each once.
     #[test]
     fn the_stream_is_whole(steps in proptest::collection::vec(step(), 1..60)) {
         let mut world = World::new();
         let (mut got, mut sent): (Vec<u8>, usize) = Default::default();
-        let finish = [Step::Arrive(0, 1), Step::Land(9000), Step::Turn, Step::Read(RING)];
+        let finish = [Step::Arrive(0, 1), Step::Place(9000), Step::Turn, Step::Read(RING)];
         for step in steps.into_iter().chain(finish.iter().cycle().take(40).cloned()) {
             match step {
                 Step::Arrive(away, len) => {
@@ -190,13 +190,13 @@ proptest! {
                         sent = sent.max(from + len);
                     }
                 }
-                // As a call does: it lands only when the ring has nothing.
-                Step::Land(len) if world.program.available() == Ok(0) => {
-                    let landed = world.land(len);
-                    prop_assert!(landed.len() <= len);
-                    got.extend(landed);
+                // As a call does: it is placed only when the ring has nothing.
+                Step::Place(len) if world.program.available() == Ok(0) => {
+                    let placed = world.place(len);
+                    prop_assert!(placed.len() <= len);
+                    got.extend(placed);
                 }
-                Step::Land(_) | Step::Turn => {
+                Step::Place(_) | Step::Turn => {
                     world.pump.mark(7);
                     world.pump.turn(false, AT);
                 }

@@ -1,12 +1,12 @@
-//! The bytes of Linux's `struct tcp_info` (`include/uapi/linux/tcp.h`), read and written by place.
+//! The bytes of Linux's `struct tcp_info` (`include/uapi/linux/tcp.h`), read and written by offset.
 //!
-//! Its fields have not moved since they were added, and each kernel fills as many as it knows:
-//! bytes that are not there are read as 0 and not written. What the engine does not know is left as
-//! it is. The names are those of [`TcpInfo`]; read that first.
+//! Its fields have never moved, and each kernel fills as many as it knows: missing bytes are read
+//! as 0 and are not written. Fields that the engine does not know keep the kernel's values. The
+//! names are those of [`TcpInfo`], which is to be read first.
 
 use sojourn_proto::tcp::TcpInfo;
 
-/// Bytes of the structure as far as it is known here.
+/// The length of the structure as far as it is known here (bytes).
 pub const LEN: usize = 248;
 
 /// `tcpi_options`: TCP timestamps.
@@ -20,9 +20,9 @@ pub const ECN: u8 = 8;
 /// `tcpi_options`: timestamps in microseconds.
 pub const MICROSECONDS: u8 = 64;
 
-/// Where the two shifts are, four bits each: the peer's in the lower ones.
+/// Offset of the two window scales, four bits each: the peer's in the lower ones.
 const SCALES: usize = 6;
-/// Two counts of 16 bits.
+/// Offsets of two counts of 16 bits.
 const TIMEOUTS: usize = 240;
 const TIMEOUT_RECOVERIES: usize = 242;
 
@@ -39,7 +39,7 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 
 macro_rules! fields {
     ($($name:ident: $kind:ty = $at:literal;)+) => {
-        /// What the kernel's bytes say.
+        /// Reads the kernel's bytes.
         pub fn read(bytes: &[u8]) -> TcpInfo {
             let word = |at| u32::from(u16::from_ne_bytes(take(bytes, at)));
             let [scales] = take(bytes, SCALES);
@@ -52,10 +52,9 @@ macro_rules! fields {
             }
         }
 
-        /// Puts what the engine knows over what the kernel has answered; `bytes` are as many as it
-        /// has.
+        /// Puts the engine's values over the kernel's answer; `bytes` is as long as the answer.
         pub fn overlay(info: &TcpInfo, bytes: &mut [u8]) {
-            // What the engine has not measured itself the kernel may have.
+            // The kernel may have measured values that the engine has not.
             let before = read(bytes);
             let unknown = |own: u32, kernels| if own == 0 { kernels } else { own };
             let info = TcpInfo {

@@ -1,38 +1,40 @@
-//! Whether the server's threads make progress: what its watchdog looks at.
+//! The progress of the server's threads, which its watchdog looks at.
 //!
-//! Each thread that others depend on has a [`Beat`] and says when it begins with something and when
-//! it is done. Every such thing takes microseconds, or a moment. One that takes seconds is a thread
-//! that is lost, and then the service manager is told nothing more, so that it starts the server
-//! anew (sd_notify(3), `WatchdogSec=`). Not here: what the threads do.
+//! Each thread on which others depend has a [`Beat`], and notes when it begins with a piece of work
+//! and when it is done. Each piece takes microseconds, or a moment. A thread that takes seconds is
+//! lost; from then on the service manager hears nothing more, so that it starts the server anew
+//! (sd_notify(3), `WatchdogSec=`). Of a server of several processes the parent hears the beats of
+//! all others (`apart`). Not here: the work of the threads, the messages (`notify`).
 
 use crate::log::{self, Level};
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use crate::notify::{notify, wanted};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Longer than this nothing takes that is done at once (ms).
+/// The time after which a thread that has not finished its piece of work counts as lost (ms).
 const LATE_MS: u64 = 10_000;
 
 /// A thread's name, and [`Beat::since`].
 type Watched = (&'static str, Arc<AtomicU64>);
 
-/// The threads that are looked at.
+/// The threads that the watchdog looks at.
 #[derive(Clone, Debug)]
 pub(crate) struct Beats {
     begun: Instant,
     all: Arc<Mutex<Vec<Watched>>>,
 }
 
-/// One thread's.
+/// The beat of one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Beat {
     begun: Instant,
-    /// When it began with what it is doing (ms, and one more); 0 when it waits for something to do.
+    /// The time at which the thread began with its work (ms, and one more); 0 while it waits for
+    /// work.
     since: Arc<AtomicU64>,
 }
 
-/// While this is there its thread is at work.
+/// A guard: while it is there its thread is at work.
 #[derive(Debug)]
 pub(crate) struct Busy<'b>(&'b Beat);
 
@@ -48,7 +50,7 @@ impl Beats {
         Beat { begun: self.begun, since }
     }
 
-    /// A thread that has been at one thing for too long.
+    /// Returns the name of a thread that has been at one piece of work for too long.
     fn late(&self, now_ms: u64) -> Option<&'static str> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let is_late = |since: &AtomicU64| {
@@ -58,8 +60,13 @@ impl Beats {
         all.iter().find(|(_, since)| is_late(since)).map(|(name, _)| *name)
     }
 
-    /// Tells the service manager that the server is ready, and from then on that all is well as
-    /// long as it is.
+    /// Returns the name of a thread that makes no progress now, if there is one.
+    pub(crate) fn late_now(&self) -> Option<&'static str> {
+        self.late(self.begun.elapsed().as_millis() as u64)
+    }
+
+    /// Tells the service manager that the server is ready, and from then on, at intervals, that it
+    /// is well, as long as no thread is lost.
     pub(crate) fn watch(&self) {
         notify("READY=1");
         let Some(every) = wanted() else { return };
@@ -67,9 +74,10 @@ impl Beats {
         let watch = move || {
             let mut was_late = None;
             loop {
-                let late = beats.late(beats.begun.elapsed().as_millis() as u64);
+                let late = beats.late_now();
                 match late {
                     None => notify("WATCHDOG=1"),
+                    // Reported once, and not at every look.
                     Some(name) if was_late != late => {
                         log::say(Level::Error, format_args!("no progress: {name}"));
                     }
@@ -89,7 +97,7 @@ impl Beat {
         Busy(self)
     }
 
-    /// Its thread is at work from now on, or waits for something to do.
+    /// Notes that the thread is at work from now on, or that it waits for work.
     pub(crate) fn set(&self, is_busy: bool) {
         let now_ms = self.begun.elapsed().as_millis() as u64;
         self.since.store(if is_busy { now_ms + 1 } else { 0 }, Ordering::Relaxed);
@@ -99,29 +107,6 @@ impl Beat {
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.set(false);
-    }
-}
-
-/// How often the service manager wants to hear of this process: half of what it allows.
-fn wanted() -> Option<Duration> {
-    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
-    let is_ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
-    let limit = number("WATCHDOG_USEC").filter(|limit| is_ours && *limit > 0)?;
-    Some(Duration::from_micros(limit / 2))
-}
-
-/// Says something to the service manager, if there is one: sd_notify(3).
-fn notify(text: &str) {
-    let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    let place = place.as_encoded_bytes();
-    let address = match place.split_first() {
-        Some((b'@', name)) => SocketAddrUnix::new_abstract_name(name),
-        _ => SocketAddrUnix::new(place),
-    };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
-    if let (Ok(address), Ok(socket)) = (address, socket) {
-        let _ = rustix::net::sendto(&socket, text.as_bytes(), SendFlags::NOSIGNAL, &address);
     }
 }
 

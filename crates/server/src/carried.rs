@@ -1,75 +1,93 @@
-//! The carrier's place in the server: a client without a connection, in this process.
+//! The carrier's place in a server of one process: a client without a connection.
 //!
-//! Not here: carrying (`sojourn_carrier`), who is paired with whom (`registry`).
+//! Not here: carrying (`sojourn_carrier`), pairing (`registry`), the place of a carrier that is a
+//! process of its own (`apart`).
 
 use crate::beat::Beat;
+use crate::identity::{self, Diag};
 use crate::log::{self, Level};
+use crate::looked::Looked;
+use crate::network::Network;
 use crate::registry::{CARRIER, Carried, Who};
-use crate::run::Network;
 use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
-use sojourn_carrier::{Adopted, Carrier, Door, Sessions, door};
+use sojourn_carrier::{
+    Adopted, Carrier, CommandSender, Place, Sessions, command_channel, start_keeper,
+};
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
 use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, SessionServer, WayT};
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The server as its carrier sees it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ServerSide {
     server: Weak<Sojournd>,
     caller: Caller,
     network: Network,
     respects_firewalls: bool,
     beat: Beat,
+    /// For looks at the carrier's sockets. These may be a program's, so a look may wait, and
+    /// nothing but the carrier may wait with it.
+    diag: Mutex<Diag>,
 }
 
-impl Place {
-    /// Makes the carrier known, with its bell. `None`: it is already, or there are no descriptors.
+impl ServerSide {
+    /// Makes the carrier known to the server, with its bell. Returns `None` if it is known already,
+    /// or if there are no descriptors left.
     pub(crate) fn new(
         server: &Arc<Sojournd>,
-        door: &Door,
+        commands: &CommandSender,
         network: Network,
         respects_firewalls: bool,
     ) -> Option<Self> {
-        let pid = getpid();
-        let who = Who {
-            pid: u32::try_from(pid.as_raw_nonzero().get()).ok()?,
-            uid: rustix::process::geteuid().as_raw(),
-            program: "sojournd".into(),
-            process: pidfd_open(pid, PidfdFlags::empty()).ok()?.into(),
-            doorbell: rustix::io::fcntl_dupfd_cloexec(door.bell(), 0).ok()?.into(),
-        };
-        server.introduce_carrier(who).ok()?;
-        let credentials = Credentials { pid: pid.as_raw_nonzero().get(), ..Credentials::default() };
+        introduce(server, commands)?;
+        let credentials =
+            Credentials { pid: getpid().as_raw_nonzero().get(), ..Credentials::default() };
         let caller = Caller { client: CARRIER, badge: 0, credentials };
         let beat = server.beats().beat("carrier");
         let server = Arc::downgrade(server);
-        Some(Self { server, caller, network, respects_firewalls, beat })
+        let diag = Mutex::new(Diag::new(true).ok()?);
+        Some(Self { server, caller, network, respects_firewalls, beat, diag })
     }
 }
 
-/// Starts the carrier of a server. It has adopted what an earlier server has left with a keeper
-/// when this returns. Without the rights that it takes there is none, and sessions with other hosts
-/// stay in the kernel.
+/// Makes a carrier known to the server, with its bell. Returns `None` if one is known already, or
+/// if there are no descriptors left. To programs at the other sides of streams the carrier's
+/// process is the server's, which does not outlive its carrier.
+pub(crate) fn introduce(server: &Arc<Sojournd>, commands: &CommandSender) -> Option<()> {
+    let pid = getpid();
+    let who = Who {
+        pid: u32::try_from(pid.as_raw_nonzero().get()).ok()?,
+        uid: rustix::process::geteuid().as_raw(),
+        program: "sojournd".into(),
+        process: pidfd_open(pid, PidfdFlags::empty()).ok()?.into(),
+        doorbell: rustix::io::fcntl_dupfd_cloexec(commands.bell(), 0).ok()?.into(),
+    };
+    server.introduce_carrier(who).ok()
+}
+
+/// Starts the carrier of a server. When this returns, the carrier has adopted the sessions that an
+/// earlier server has left with a keeper. Without the capabilities that it needs there is no
+/// carrier, and sessions with other hosts stay in the kernel.
 ///
 /// # Errors
-/// What is missing, for people.
+/// The missing thing, for people.
 pub(crate) fn start(
     server: &Arc<Sojournd>,
     network: Network,
     respects_firewalls: bool,
     keeper: Option<PathBuf>,
 ) -> Result<(), String> {
-    let (door, gate) = door().map_err(|error| error.to_string())?;
-    let place =
-        Place::new(server, &door, network, respects_firewalls).ok_or("no descriptors left")?;
-    server.expect_carried();
+    let (commands, receiver) = command_channel().map_err(|error| error.to_string())?;
+    let place = ServerSide::new(server, &commands, network, respects_firewalls)
+        .ok_or("no descriptors left")?;
     let (tell, told) = channel();
-    let carry = move || match Carrier::new(Box::new(place), gate, keeper) {
+    let keeper = keeper.map(|path| Place { path, start: Box::new(start_keeper) });
+    let carry = move || match Carrier::new(Box::new(place), Box::new(receiver), keeper) {
         Ok(carrier) => {
             let _ = tell.send(Ok(()));
             carrier.run();
@@ -79,11 +97,15 @@ pub(crate) fn start(
     let thread = std::thread::Builder::new().name("sojourn-carrier".into());
     thread.spawn(carry).map_err(|error| error.to_string())?;
     told.recv().map_err(|_| "its thread has ended")??;
-    server.open_door(door);
+    server.set_commands(commands);
     Ok(())
 }
 
-impl Place {
+impl ServerSide {
+    fn look(&self, end: BorrowedFd<'_>) -> Looked {
+        Looked::beside(end, &mut self.diag.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn tell(&self, local: u64, what: Carried) {
         if let Some(server) = self.server.upgrade() {
             server.tell_carried(local, what);
@@ -91,27 +113,27 @@ impl Place {
     }
 }
 
-impl Sessions for Place {
+impl Sessions for ServerSide {
     fn offer(&self, end: BorrowedFd<'_>, what: &OfferT) {
         if let Some(server) = self.server.upgrade() {
-            server.offer_carried(end, what);
+            server.offer_carried(self.look(end), what);
         }
     }
 
     fn decline(&self, end: BorrowedFd<'_>, reason: ReasonT) {
         if let Some(server) = self.server.upgrade() {
-            server.decline_carried(end, reason);
+            server.decline_carried(self.look(end), reason);
         }
     }
 
     fn next(&self) -> EventT {
         let event = self.server.upgrade().and_then(|server| server.next(&self.caller).ok());
-        event.unwrap_or(EventT::Case0)
+        event.unwrap_or(EventT::None)
     }
 
     fn may_have_packets(&self, process: &Descriptor) -> bool {
         let server = self.server.upgrade().filter(|_| self.network != Network::Ports);
-        server.is_some_and(|server| server.has_packets(process))
+        server.is_some_and(|server| server.program(process).1)
     }
 
     fn has_rings(&self) -> bool {
@@ -136,12 +158,18 @@ impl Sessions for Place {
 
     fn adopt(&self, local: u64, what: Adopted<'_>, stream: u64, side: u8, region: Descriptor) {
         if let Some(server) = self.server.upgrade() {
-            server.adopt_carried(local, what, stream, side, region);
+            let looked = match what {
+                Adopted::Socket(socket) => self.look(socket),
+                Adopted::Datagrams { cookie, local, remote } => {
+                    Looked::known(Ok(identity::of_datagrams(cookie, local, remote)))
+                }
+            };
+            server.adopt_carried(local, looked, stream, side, region);
         }
     }
 
-    fn lend(&self, local: u64, lent: LendT) {
-        self.tell(local, Carried::Lend(lent));
+    fn delegate(&self, local: u64, terms: LendT) {
+        self.tell(local, Carried::Delegate(terms));
     }
 
     fn reroute(&self, local: u64, hop: HopT) {

@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory as _, Parser};
 use sojourn_server::log::Level;
-use sojourn_server::run::Network;
+use sojourn_server::network::Network;
 
 /// The session server of Sojourn: pairs the ends of sessions so that programs of this host can talk
 /// through shared memory.
@@ -29,7 +29,7 @@ pub(crate) struct Flags {
     /// of its own); with =rights those that show a packet socket of their own get one on the
     /// interface. See docs/understand/moves.md.
     #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "ports")]
-    pub(crate) network: Option<Way>,
+    pub(crate) network: Option<NetworkArgument>,
     /// What becomes of sessions with other hosts about whose packets the host's packet filters
     /// (nftables, iptables) or IPsec policies could say something: respect leaves them in the
     /// kernel, ignore carries them past it.
@@ -61,7 +61,7 @@ pub(crate) enum Filtered {
 
 /// What `--network` says.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(crate) enum Way {
+pub(crate) enum NetworkArgument {
     /// A port for everybody.
     Ports,
     /// A packet socket on the interface for programs with CAP_NET_RAW, a port for others.
@@ -70,12 +70,12 @@ pub(crate) enum Way {
     Messages,
 }
 
-impl From<Way> for Network {
-    fn from(way: Way) -> Self {
+impl From<NetworkArgument> for Network {
+    fn from(way: NetworkArgument) -> Self {
         match way {
-            Way::Rights => Self::Rights,
-            Way::Ports => Self::Ports,
-            Way::Messages => Self::Messages,
+            NetworkArgument::Rights => Self::Rights,
+            NetworkArgument::Ports => Self::Ports,
+            NetworkArgument::Messages => Self::Messages,
         }
     }
 }

@@ -2,11 +2,12 @@
 //! from several processes of several users, which come and go.
 //!
 //! The bytes are a little program; its messages are well-formed, mutated, or nothing but bytes.
-//! What must hold: no panic, no wait, who breaks the interface is found out, an honest process is
-//! served all the same, and when all have gone nothing of them is left. Debug and fuzzing builds
-//! only; not a part of the interface of this crate. Used by `tests/fuzz_run.rs` (deterministic, in
-//! every test run) and `fuzz/fuzz_targets/session_server.rs`. Not here: messages that break the
-//! rules of the IPC itself (`sojourn_ipc::fuzz`).
+//! These properties must hold: there is no panic and no wait; a process that breaks the interface
+//! is found out; an honest process is served all the same; when all have gone nothing of them is
+//! left. Debug and fuzzing builds only; not a part of the interface of this crate. Used by
+//! `tests/fuzz_run.rs` (deterministic, in every test run) and
+//! `fuzz/fuzz_targets/session_server.rs`. Not here: messages that break the rules of the IPC itself
+//! (`sojourn_ipc::fuzz`).
 #![allow(clippy::unwrap_used, reason = "what fails here is what is looked for")]
 
 use crate::service::Sojournd;
@@ -18,19 +19,23 @@ use sojourn_ipc::rt::{
     Ready, Request, Router, Served, ServerTransport, answer, mailbox,
 };
 use sojourn_session::{
-    AdminServer, AdminService, OfferT, ReasonT, SessionServer, SessionService, WhereT, admin_wire,
-    session_wire,
+    AdminServer, AdminService, CarryService, OfferT, ReasonT, SessionServer, SessionService,
+    WhereT, admin_wire, carry_wire, session_wire,
 };
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// Steps of one program at most.
+/// The most steps of one program.
 const STEPS_MAX: usize = 64;
-/// Processes that send messages, and one more that is honest.
+/// The number of processes that send messages; one more is honest.
 const CLIENTS: u32 = 4;
-/// Operations of the session interface; those of the admin interface follow.
+/// The number of operations of the session interface; those of the admin interface follow.
 const SESSION_OPS: u16 = 8;
-const ADMIN_OPS: u16 = 7;
+const ADMIN_OPS: u16 = 9;
+/// The operations of the interface for libraries that carry sessions come last.
+const CARRY_OPS: u16 = 2;
+/// The number of all operations: a step of a program chooses one by its remainder.
+pub const OPERATIONS: u8 = (SESSION_OPS + ADMIN_OPS + CARRY_OPS) as u8;
 
 /// The bytes of a program, taken from the front; zeros when there are no more.
 struct Program<'b>(&'b [u8]);
@@ -46,7 +51,7 @@ impl Program<'_> {
         (0..8).fold(0, |word, _| word << 8 | u64::from(self.byte()))
     }
 
-    /// Mostly small, sometimes anything.
+    /// Returns a number that is mostly small, and sometimes any.
     fn number(&mut self) -> u64 {
         match self.byte() {
             255 => self.word(),
@@ -55,7 +60,8 @@ impl Program<'_> {
     }
 }
 
-/// Stands for the server's end: nothing arrives at it, the requests are handed over.
+/// Stands for the server's end of the transport: nothing arrives at it, because the requests are
+/// handed over.
 struct Nowhere;
 
 impl ServerTransport for Nowhere {
@@ -104,7 +110,7 @@ impl Request for Handed {
     }
 }
 
-/// The server and those who talk to it.
+/// The server and its clients.
 struct World {
     server: Arc<Sojournd>,
     router: Router<Nowhere>,
@@ -118,12 +124,13 @@ impl World {
         let mut router = Router::new();
         router.add(SessionService::<Sojournd>::new(Arc::clone(&server))).ok()?;
         router.add(AdminService::<Sojournd>::new(Arc::clone(&server))).ok()?;
+        router.add(CarryService::<Sojournd>::new(Arc::clone(&server))).ok()?;
         let generations = [1; CLIENTS as usize + 1];
         Some(Self { server, router, generations, ends: stock()? })
     }
 
-    /// Who that is: we ourselves, our parent, init, and one whom the server cannot see; of several
-    /// users.
+    /// Returns the credentials of a process: this one, its parent, init, and one that the server
+    /// cannot see; of several users.
     fn caller(&self, index: u32) -> Caller {
         let own = std::process::id() as i32;
         let uid = rustix::process::geteuid().as_raw();
@@ -154,9 +161,9 @@ impl World {
                 let _ = Ready::send(ready);
                 assert!(!oneway && mailbox.wait(Deadline::NOW).is_ok_or_fault());
             }
-            // What is answered later has been, for it is looked at at once here.
+            // A deferred answer has come by now, because this server looks at objects at once.
             Served::Done => assert!(oneway || mailbox.wait(Deadline::NOW).is_ok_or_fault()),
-            // As the real server: it is disconnected.
+            // Like the real server, this disconnects the client.
             Served::Violation(client, _) => {
                 assert_eq!(client, self.caller(index).client);
                 self.gone(index);
@@ -164,7 +171,7 @@ impl World {
         }
     }
 
-    /// A stream that somebody is in.
+    /// Returns a stream in which one of the processes is.
     fn stream(&self, which: u64) -> u64 {
         let listed = AdminServer::list(&*self.server, &self.caller(CLIENTS), 0);
         let all = listed.ok().and_then(|listed| listed.sessions).unwrap_or_default();
@@ -172,7 +179,7 @@ impl World {
     }
 }
 
-/// An answer or a fault, not a loss.
+/// Checks that a reply is an answer or a fault, and not a loss.
 trait Answered {
     fn is_ok_or_fault(&self) -> bool;
 }
@@ -183,7 +190,8 @@ impl<R> Answered for Result<R, sojourn_ipc::CallError> {
     }
 }
 
-/// What may be sent along: both ends of sessions of each kind, and what is none.
+/// Makes the descriptors that may be sent along: both ends of sessions of each kind, and others
+/// that are no ends.
 fn stock() -> Option<Vec<OwnedFd>> {
     let mut ends = Vec::new();
     for _ in 0..2 {
@@ -200,7 +208,7 @@ fn stock() -> Option<Vec<OwnedFd>> {
     Some(ends)
 }
 
-/// A message of operation `op`, well-formed.
+/// Encodes a well-formed message of operation `op`.
 fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message> {
     let which = program.byte();
     let end = world.ends.get(usize::from(which) % (world.ends.len() + 1)).map(AsFd::as_fd);
@@ -245,6 +253,20 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             })
             .ok()
         }
+        7 => {
+            let size = session_wire::show_packets_request_size(Forms::BODY, end).ok()?;
+            build(size, |writer| session_wire::put_show_packets_request(writer, end)).ok()
+        }
+        8 | 10 | 11 | 14 | 16 => admin(world, program, op, which),
+        12 | 13 | 15 => page(op, program.number()),
+        17 | 18 => carry(program, op, which, end),
+        _ => Some(Message::default()),
+    }
+}
+
+/// Encodes a message of the admin interface.
+fn admin(world: &World, program: &mut Program<'_>, op: u16, which: u8) -> Option<Message> {
+    match op {
         10 => {
             let stream = world.stream(program.number());
             let size = admin_wire::recall_stream_request_size(Forms::BODY, stream).ok()?;
@@ -265,11 +287,52 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             let size = admin_wire::move_in_request_size(Forms::BODY, pid, inode).ok()?;
             build(size, |writer| admin_wire::put_move_in_request(writer, pid, inode)).ok()
         }
-        7 => {
-            let size = session_wire::show_packets_request_size(Forms::BODY, end).ok()?;
-            build(size, |writer| session_wire::put_show_packets_request(writer, end)).ok()
+        16 => {
+            let (stream, seconds) = (world.stream(program.number()), u32::from(which));
+            let size = admin_wire::stream_times_request_size(Forms::BODY, stream, seconds).ok()?;
+            build(size, |writer| admin_wire::put_stream_times_request(writer, stream, seconds)).ok()
         }
-        _ => Some(Message::default()),
+        _ => None,
+    }
+}
+
+/// Encodes a message about a session with another host.
+fn carry(
+    program: &mut Program<'_>,
+    op: u16,
+    which: u8,
+    end: Option<BorrowedFd<'_>>,
+) -> Option<Message> {
+    match op {
+        17 => {
+            let (token, ended) = (program.number(), which & 1 == 1);
+            let size = carry_wire::give_back_request_size(Forms::BODY, token, ended, end).ok()?;
+            build(size, |writer| carry_wire::put_give_back_request(writer, token, ended, end)).ok()
+        }
+        18 => {
+            let token = program.number();
+            let size = carry_wire::give_late_request_size(Forms::BODY, token, end).ok()?;
+            build(size, |writer| carry_wire::put_give_late_request(writer, token, end)).ok()
+        }
+        _ => None,
+    }
+}
+
+/// Encodes the question for a page of a list.
+fn page(op: u16, after: u64) -> Option<Message> {
+    match op {
+        12 => {
+            let size = admin_wire::refused_request_size(Forms::BODY, after).ok()?;
+            build(size, |writer| admin_wire::put_refused_request(writer, after)).ok()
+        }
+        13 => {
+            let size = admin_wire::connections_request_size(Forms::BODY, after).ok()?;
+            build(size, |writer| admin_wire::put_connections_request(writer, after)).ok()
+        }
+        _ => {
+            let size = admin_wire::processes_request_size(Forms::BODY, after).ok()?;
+            build(size, |writer| admin_wire::put_processes_request(writer, after)).ok()
+        }
     }
 }
 
@@ -299,7 +362,8 @@ fn mutate(world: &World, program: &mut Program<'_>, message: &mut Message) {
     }
 }
 
-/// A server whose clients send what `bytes` say. How many streams came of it.
+/// Runs a server whose clients send what `bytes` say. Returns the number of streams that were
+/// joined.
 pub fn messages(bytes: &[u8]) -> u64 {
     let Some(mut world) = World::new() else { return 0 };
     let mut program = Program(bytes);
@@ -319,7 +383,7 @@ pub fn messages(bytes: &[u8]) -> u64 {
                 world.send(index, op, false, body);
             }
             step => {
-                let op = u16::from(step) % (SESSION_OPS + ADMIN_OPS);
+                let op = u16::from(step % OPERATIONS);
                 let Some(mut message) = message(&world, &mut program, op) else { continue };
                 let how = program.byte();
                 if how & 3 == 0 {
@@ -341,7 +405,7 @@ pub fn messages(bytes: &[u8]) -> u64 {
     stats.counters.joins
 }
 
-/// Whatever the others have done.
+/// Checks the honest process, whatever the others have done.
 fn assert_honest_one_is_served(world: &mut World) {
     let caller = world.caller(CLIENTS);
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);

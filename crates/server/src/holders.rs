@@ -1,18 +1,19 @@
-//! Who else holds an end: a look through `/proc`.
+//! The other holders of an end, found by a look through `/proc`.
 //!
-//! A process holds an end if its table of descriptors has it; how many descriptors it has of it
-//! does not matter, the library knows its own duplicates. One look serves any number of questions.
-//! What cannot be seen: descriptors on their way in a Unix socket (a library never offers again
-//! what it has passed on), and threads with a table of their own.
+//! A process holds an end if its table of descriptors has it. The number of its descriptors does
+//! not matter: the library knows its own duplicates. One look serves any number of questions. A
+//! look cannot see descriptors on their way in a Unix socket (a library never offers again an end
+//! that it has passed on), and threads with a table of their own (unshare(2), `CLONE_FILES`).
 //!
 //! # Processes that may not be inspected
-//! Those of other users, and programs that gained privileges. Descriptors are inherited by `fork`,
-//! so only kin of the asker could hold its end. Such a process **matters** if it, or one of its
-//! living forebears, is the asker or is in the asker's session (setsid(2)); if one that matters may
-//! not be inspected, the answer is [`ReasonT::HoldersUnknown`]. Age does not help: the kernel does
-//! not tell when a socket was made. What this rule does not see is kin whose whole line back to the
-//! asker's session has ended. Where `/proc` hides processes (`hidepid`) and this is not root's
-//! server, every answer is `HoldersUnknown`.
+//! Processes of other users, and programs that gained privileges, may not be inspected (ptrace(2),
+//! "Ptrace access mode checking"). Descriptors are inherited by `fork`, so only kin of the asker
+//! could hold its end. Such a process **matters** if it, or one of its living forebears, is the
+//! asker or is in the asker's session (setsid(2)); if one that matters may not be inspected, the
+//! answer is [`ReasonT::HoldersUnknown`]. Age does not help: the kernel does not tell when a socket
+//! was made. The rule does not see kin whose whole line back to the asker's session has ended.
+//! Where `/proc` hides processes (`hidepid`, proc(5)) and this is not root's server, every answer
+//! is `HoldersUnknown`.
 //!
 //! Not here: the thread that looks (`scanner`).
 
@@ -20,10 +21,11 @@ use core::mem::MaybeUninit;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, openat, statat};
 use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities};
 use sojourn_session::ReasonT;
 use std::collections::HashMap;
 
-/// What to look for.
+/// The object of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Object {
     /// The socket with this inode.
@@ -40,26 +42,28 @@ pub enum Object {
     },
 }
 
-/// Who asks about what.
+/// A question: is this process the only holder of the object?
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
-    /// The process that should be the only holder. Whoever asks makes sure that the number was
-    /// still this process's after the look (`service::counted`); the numbers of the others are only
+    /// The process that should be the only holder. The asker makes sure that the number was still
+    /// this process's after the look (`service::counted`); the numbers of the others are only
     /// compared with each other, within one look.
     pub pid: u32,
-    /// Of this.
+    /// The object that it should hold.
     pub object: Object,
 }
 
-/// Forebears that are looked at before a process is taken to have none that matters.
+/// The number of forebears after which a process counts as one that does not matter.
 const FOREBEARS_MAX: usize = 64;
-/// Longer than `socket:[N]` and `pipe:[N]` are.
+/// More bytes than `socket:[N]` and `pipe:[N]` have.
 const LINK_MAX: usize = 64;
 
-/// Answers all questions with one look: nothing else holds the end, or why that cannot be said.
+/// Answers all questions with one look: `Ok` if no other process holds the end, else the reason why
+/// the end cannot be joined. `servers`: processes of the server's beside this one, which hold what
+/// programs have sent.
 #[must_use]
-pub fn look(questions: &[Question]) -> Vec<Result<(), ReasonT>> {
-    let mut scan = Scan::default();
+pub fn look(questions: &[Question], servers: &[u32]) -> Vec<Result<(), ReasonT>> {
+    let mut scan = Scan { servers: servers.to_vec(), ..Scan::default() };
     for question in questions {
         scan.holders.entry(question.object).or_default();
         scan.note_kin(question.pid);
@@ -70,18 +74,19 @@ pub fn look(questions: &[Question]) -> Vec<Result<(), ReasonT>> {
     questions.iter().map(|question| scan.verdict(*question)).collect()
 }
 
-/// The user that a process runs as now; none if it has ended, or `/proc` does not show it.
+/// Returns the user as which a process runs now; `None` if it has ended, or `/proc` does not show
+/// it.
 #[must_use]
 pub fn user_of(pid: u32) -> Option<u32> {
     let text = std::fs::read(format!("/proc/{pid}/status")).ok()?;
     let text = String::from_utf8_lossy(&text);
-    // Real, effective, saved, that of files. (The folder's owner is root for programs that have
-    // changed their user.)
+    // The line has the real, effective, saved and file system user; the second counts. (The owner
+    // of the process's directory is no help: it is root for programs that have changed their user.)
     let users = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     users.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// A process as far as its kin goes.
+/// The parent and session of a process.
 #[derive(Clone, Copy, Debug)]
 struct Kin {
     parent: u32,
@@ -90,16 +95,18 @@ struct Kin {
 
 #[derive(Debug, Default)]
 struct Scan {
-    /// Who holds what is asked about. A number appears once.
+    /// The holders of the objects in question. A number appears once.
     holders: HashMap<Object, Vec<u32>>,
-    /// Who asks, who may not be inspected, and their forebears.
+    /// The askers, the processes that may not be inspected, and the forebears of both.
     kin: HashMap<u32, Kin>,
     /// Processes that may not be inspected.
     closed: Vec<u32>,
+    /// Processes that are passed over.
+    servers: Vec<u32>,
 }
 
-/// Room for the names of a directory, which most have in one piece: each further piece is a system
-/// call.
+/// Room for the names of a directory. Most directories fit, and take one system call; the others
+/// take one for each piece.
 #[derive(Debug, Default)]
 struct Names(Vec<u8>);
 
@@ -128,12 +135,12 @@ impl Scan {
         while let Some(entry) = list.next() {
             let entry = entry?;
             let Some(pid) = number(entry.file_name().to_bytes()) else { continue };
-            // The server's own duplicates last as long as the look at an offer.
-            if pid == own {
+            // The server's own duplicates last no longer than the look at an offer.
+            if pid == own || self.servers.contains(&pid) {
                 continue;
             }
             match self.inspect(&proc, pid, &mut entries) {
-                // It has ended meanwhile.
+                // The process has ended meanwhile.
                 Ok(()) | Err(Errno::NOENT | Errno::SRCH) => {}
                 Err(_) => {
                     self.closed.push(pid);
@@ -144,8 +151,8 @@ impl Scan {
         Ok(())
     }
 
-    /// Reading of a process whose kin it is costs as much as looking at its descriptors: only of
-    /// those whose kin matters.
+    /// Reads the kin of a process. That costs as much as a look at its descriptors, so it is done
+    /// only for processes whose kin matters.
     fn note_kin(&mut self, pid: u32) {
         let mut pid = pid;
         while pid > 1
@@ -183,6 +190,7 @@ impl Scan {
     }
 
     fn found(&mut self, object: Object, pid: u32) {
+        // The descriptors of one process are read in a row, so its number can only be the last one.
         if let Some(holders) = self.holders.get_mut(&object)
             && holders.last() != Some(&pid)
         {
@@ -190,14 +198,15 @@ impl Scan {
         }
     }
 
-    /// Which ends it is the mode of the link tells: readable, writable or both.
+    /// Finds the ends that a descriptor of a pipe is, by the mode of its link: readable, writable
+    /// or both (proc(5), `/proc/pid/fd`).
     fn found_pipe(&mut self, directory: &OwnedFd, name: &std::ffi::CStr, inode: u64, pid: u32) {
         let ends = [false, true].map(|writes| Object::Pipe { inode, writes });
         if !ends.iter().any(|end| self.holders.contains_key(end)) {
             return;
         }
         let mode = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(|found| found.st_mode);
-        // Closed meanwhile: not a holder any more.
+        // The descriptor was closed meanwhile: it holds nothing any more.
         let Ok(mode) = mode else { return };
         for (end, bit) in ends.into_iter().zip([0o400, 0o200]) {
             if mode & bit != 0 {
@@ -218,7 +227,8 @@ impl Scan {
         }
     }
 
-    /// The rule at the head of this file.
+    /// Returns true if the process matters, by the rule at the head of this file. An asker without
+    /// known kin has ended, or is hidden; then every process could matter.
     fn matters(&self, pid: u32, asker: u32) -> bool {
         let Some(session) = self.kin.get(&asker).map(|kin| kin.session) else { return true };
         let in_session = |pid: u32| self.kin.get(&pid).is_some_and(|kin| kin.session == session);
@@ -229,7 +239,7 @@ impl Scan {
             }
             match self.kin.get(&pid) {
                 Some(kin) if kin.parent > 1 => pid = kin.parent,
-                // It had ended before it could be asked, or it is at the root.
+                // The process had ended before its kin was read, or the line ends at the root.
                 _ => return false,
             }
         }
@@ -237,11 +247,11 @@ impl Scan {
     }
 }
 
-/// Parent and session of a process. `None` if it has ended.
+/// Returns parent and session of a process; `None` if it has ended.
 fn kin_of(pid: u32) -> Option<Kin> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // After the name, which may contain anything but ends at the last bracket: state, parent,
-    // group, session.
+    // The fields after the name, which may contain any byte but ends at the last bracket: state,
+    // parent, group, session (proc(5), `/proc/pid/stat`).
     let after = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let mut fields = stat[after..].split(|byte| *byte == b' ').filter(|field| !field.is_empty());
     let parent = number(fields.nth(1)?)?;
@@ -249,12 +259,14 @@ fn kin_of(pid: u32) -> Option<Kin> {
     Some(Kin { parent, session })
 }
 
-/// Whether `/proc` shows only a user's own processes, and we are not root.
+/// Returns true if `/proc` shows only a user's own processes, and this process may not look into
+/// all of them: neither is it root's, nor does it have `CAP_SYS_PTRACE` (proc(5), `hidepid`).
 fn hides_processes() -> bool {
-    if rustix::process::geteuid().is_root() {
+    let looks = |held: CapabilitySets| held.effective.contains(CapabilitySet::SYS_PTRACE);
+    if rustix::process::geteuid().is_root() || capabilities(None).is_ok_and(looks) {
         return false;
     }
-    // One that belongs to root and is always there.
+    // Process 1 belongs to root and always exists.
     std::fs::read("/proc/1/stat").is_err()
 }
 
@@ -311,13 +323,13 @@ mod tests {
         questions: &[Question],
         wanted: &[Result<(), ReasonT>],
     ) -> Vec<Result<(), ReasonT>> {
-        let mut verdicts = look(questions);
+        let mut verdicts = look(questions, &[]);
         for _ in 0..100 {
             if verdicts == wanted {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
-            verdicts = look(questions);
+            verdicts = look(questions, &[]);
         }
         verdicts
     }
@@ -383,6 +395,7 @@ mod tests {
         let kin = tree.map(|(pid, parent, session)| (pid, Kin { parent, session }));
         let object = Object::Socket { inode: 7 };
         let scan = |closed: &[u32]| Scan {
+            servers: Vec::new(),
             holders: HashMap::from([(object, vec![11])]),
             kin: HashMap::from(kin),
             closed: closed.to_vec(),

@@ -1,20 +1,20 @@
-//! What a descriptor is: the server's own look at the ends that libraries offer.
+//! The identity of a descriptor: the server's own look at the ends that libraries offer.
 //!
-//! Nothing a library says about an end is believed. A socket is named by its cookie and its peer's
-//! cookie; the peer is found with `sock_diag` (TCP by the mirrored addresses, Unix sockets by the
-//! peer's inode). Cookies are given out once in the life of a kernel, so a key cannot come to mean
-//! another connection, as addresses can. A pipe is seen by inode and which end it is; the kernel
-//! gives a number out again after four thousand million others, so the server does not pair by it
-//! (`pins`).
+//! The server believes nothing that a library says about an end. A socket is named by its cookie
+//! and its peer's cookie; the peer is found with `sock_diag` (TCP by the mirrored addresses, Unix
+//! sockets by the peer's inode). Cookies are given out once in the life of a kernel, so a key
+//! cannot come to mean another connection, as addresses can. A pipe is named here by its inode and
+//! by which end it is; the kernel gives a number out again after four thousand million others, so
+//! the server does not pair by it (`pins`).
 //!
-//! What could not be done away from the kernel is refused with its reason, listed in [`look`]. Not
-//! here: who else holds the end (`holders`), pairing (`registry`).
+//! Ends that could not be served away from the kernel are refused with their reason, listed in
+//! [`look`]. Not here: other holders of the end (`holders`), pairing (`registry`).
 
-mod afar;
+mod addresses;
 mod datagram;
 mod diag;
-
 mod packets;
+mod remote;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -22,10 +22,14 @@ mod usual;
 
 pub use datagram::of_datagrams;
 pub use diag::Diag;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub use diag::fuzz_answers;
 pub use packets::is_packets;
 
-use crate::errand;
 use crate::holders::Object;
+use crate::key::Key;
+use crate::notifier;
 use crate::registry::Identity;
 use rustix::fd::BorrowedFd;
 use rustix::fs::OFlags;
@@ -40,7 +44,7 @@ use sojourn_session::{KindT, ReasonT};
 /// connection is not in this network name space), [`ReasonT::Namespace`] (an end in one that cannot
 /// be looked into), [`ReasonT::Resources`].
 pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
-    // Nothing is asked that a file system would have to answer: one in user space may never do so.
+    // No call here makes a file system answer: one in user space may never do so.
     let flags = rustix::fs::fcntl_getfl(end).map_err(|_| ReasonT::Closed)?;
     if flags.contains(OFlags::PATH) {
         return Err(ReasonT::Kind);
@@ -49,18 +53,19 @@ pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
         let found = rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?;
         return socket::look(end, found.st_ino, diag);
     }
-    // A pipe with a name has a path here.
-    match errand::name_of(end) {
+    // The link of a pipe with a name is its path.
+    match notifier::name_of(end) {
         Some(name) if name.starts_with(b"pipe:[") => pipe(end, flags),
         _ => Err(ReasonT::Kind),
     }
 }
 
-/// The inode of a socket or pipe without a name; 0 for anything else, and where it cannot be had.
+/// Returns the inode of a socket or pipe without a name; 0 for anything else, and if it cannot be
+/// had.
 pub fn inode(end: BorrowedFd<'_>) -> u64 {
-    // As in `look`: of anything else nothing is asked.
+    // As in `look`, nothing is asked of other objects.
     let is_ours = rustix::net::sockopt::socket_domain(end).is_ok()
-        || errand::name_of(end).is_some_and(|name| name.starts_with(b"pipe:["));
+        || notifier::name_of(end).is_some_and(|name| name.starts_with(b"pipe:["));
     let found = if is_ours { rustix::fs::fstat(end).ok() } else { None };
     found.map_or(0, |found| found.st_ino)
 }
@@ -70,17 +75,20 @@ fn pipe(end: BorrowedFd<'_>, flags: OFlags) -> Result<Identity, ReasonT> {
     let writes = match flags & OFlags::RWMODE {
         OFlags::RDONLY => false,
         OFlags::WRONLY => true,
-        // Opened anew through /proc for both.
+        // The pipe was opened anew through /proc for both directions.
         _ => return Err(ReasonT::Kind),
     };
+    // In packet mode (`O_DIRECT`, pipe(2)) each write is a message, which a ring does not keep
+    // apart.
     if flags.contains(OFlags::DIRECT) {
         return Err(ReasonT::Option);
     }
     let capacity = rustix::pipe::fcntl_getpipe_size(end).map_err(|_| ReasonT::Closed)?;
     let holds = [u32::try_from(capacity).unwrap_or(u32::MAX), 0];
     let name = format!("pipe:[{}]", found.st_ino);
-    // Its own for as long as it is open: the server puts one in its place that lasts.
-    let key = crate::registry::Key::Pipe { object: found.st_ino, writes };
+    // The inode is the pipe's own only while it is open; the server puts a lasting number in its
+    // place (`pins`).
+    let key = Key::Pipe { object: found.st_ino, writes };
     let object = Object::Pipe { inode: found.st_ino, writes };
     let kind = KindT::Pipe;
     Ok(Identity { key, kind, from: name.clone(), to: name, holds, object, pin: None })

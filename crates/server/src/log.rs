@@ -1,7 +1,7 @@
-//! What the server says on its standard error, by importance.
+//! The server's messages on its standard error, by importance.
 //!
-//! One line for each event of note; nothing on the way of an offer that goes well below `debug`.
-//! Not here: what users want to know of sessions; that is the `admin` interface.
+//! There is one line for each event of note. An offer that goes well is mentioned at `debug` only.
+//! Not here: the users' view of sessions, which is the `admin` interface.
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -37,12 +37,12 @@ impl std::str::FromStr for Level {
     }
 }
 
-/// Says nothing less important than `level` from now on.
+/// Suppresses messages that are less important than `level`, from now on.
 pub fn set(level: Level) {
     MOST.store(level as u8, Ordering::Relaxed);
 }
 
-/// Says something.
+/// Writes a message.
 pub fn say(level: Level, what: Arguments<'_>) {
     if level as u8 > MOST.load(Ordering::Relaxed) {
         return;
@@ -53,7 +53,8 @@ pub fn say(level: Level, what: Arguments<'_>) {
         Level::Info => "info",
         Level::Debug => "debug",
     };
-    // In one piece, so that lines of several threads do not mix. Nobody to tell if nobody reads it.
+    // In one piece, so that lines of several threads do not mix. If nobody reads the line, there is
+    // nobody to tell that either.
     let line = format!("sojournd: {word}: {what}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -1,39 +1,39 @@
-//! What was found out of an end that a library offers, and how that goes from a proxy to the
-//! server.
+//! The result of a look at an end that a library offers, and its way from a proxy to the server.
 //!
-//! The server reads this from a process of its own, so it is checked for sense only: a proxy that
-//! was killed half-way has said nothing. Not here: looking (`identity`), the proxy (`proxy`),
-//! asking it (`looks`).
+//! The server reads this from a process of its own, a proxy or the carrier: it checks that the
+//! bytes make sense, and believes of them what that process may say (`service`). Not here: looking
+//! (`identity`), the proxy (`proxy`), asking it (`looks`).
 
 use crate::holders::Object;
 use crate::identity::{self, Diag};
-use crate::registry::{Identity, Key};
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use crate::key::Key;
+use crate::registry::Identity;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use sojourn_session::{KindT, ReasonT};
 
-/// An end, as it was seen.
+/// The result of a look at an end.
 #[derive(Debug)]
 pub(crate) struct Looked {
-    /// What it is, or why it cannot move.
+    /// Its identity, or the reason why it cannot move.
     pub(crate) seen: Result<Identity, ReasonT>,
-    /// Of the socket or pipe; 0 for anything else.
+    /// The inode of the socket or pipe; 0 for anything else.
     pub(crate) inode: u64,
-    /// It shows that its program may have packets.
+    /// The object shows that its program may have packets.
     pub(crate) is_packets: bool,
-    /// What the server keeps of it: of a socket whose peer is on another host the socket, for the
-    /// carrier; of a pipe its name, which is neither reader nor writer.
+    /// The part that the server keeps: of a socket whose peer is on another host the socket itself,
+    /// for the carrier; of a pipe its name, which is neither reader nor writer.
     pub(crate) kept: Option<OwnedFd>,
     /// To be closed when the answer is given: closing a packet socket takes the kernel a while.
     _slow: Option<OwnedFd>,
 }
 
-/// Bytes of an answer, at most: two names of sockets beside numbers.
+/// The most bytes of an answer: two names of sockets beside numbers.
 pub(crate) const LOOKED_MAX: usize = 1024;
 const NAME_MAX: usize = 400;
 
 impl Looked {
-    /// Looks at an end, and closes it but for what is kept.
+    /// Looks at an end, and closes it except for the part that is kept.
     pub(crate) fn at(end: OwnedFd, diag: &mut Diag) -> Self {
         let seen = identity::look(end.as_fd(), diag);
         let inode = identity::inode(end.as_fd());
@@ -49,12 +49,23 @@ impl Looked {
         Self { seen, inode, is_packets, kept, _slow: slow }
     }
 
-    /// What is told without looking.
-    pub(crate) fn refused(reason: ReasonT) -> Self {
-        Self { seen: Err(reason), inode: 0, is_packets: false, kept: None, _slow: None }
+    /// Looks at an end that the caller keeps.
+    pub(crate) fn beside(end: BorrowedFd<'_>, diag: &mut Diag) -> Self {
+        let seen = identity::look(end, diag);
+        Self { inode: identity::inode(end), ..Self::known(seen) }
     }
 
-    /// As it travels; [`Self::kept`] beside it.
+    /// Returns the result for an end whose identity is known.
+    pub(crate) fn known(seen: Result<Identity, ReasonT>) -> Self {
+        Self { seen, inode: 0, is_packets: false, kept: None, _slow: None }
+    }
+
+    /// Returns the result for an end that was not looked at.
+    pub(crate) fn refused(reason: ReasonT) -> Self {
+        Self::known(Err(reason))
+    }
+
+    /// Encodes the result for its way to the server; [`Self::kept`] goes beside it.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.inode.to_ne_bytes().to_vec();
         bytes.push(u8::from(self.is_packets));
@@ -75,6 +86,7 @@ impl Looked {
         words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
         holds.iter().for_each(|held| bytes.extend(held.to_ne_bytes()));
         for text in [from, to] {
+            // Cut between characters, because the reader takes nothing but UTF-8.
             let mut len = text.len().min(NAME_MAX);
             while !text.is_char_boundary(len) {
                 len -= 1;
@@ -85,7 +97,7 @@ impl Looked {
         bytes
     }
 
-    /// What has travelled.
+    /// Decodes a result; `None` if the bytes make no sense.
     pub(crate) fn read(bytes: &[u8], kept: Option<OwnedFd>) -> Option<Self> {
         let mut rest = Rest(bytes);
         let (inode, is_packets) = (rest.number()?, rest.byte()? != 0);
@@ -110,13 +122,13 @@ impl Looked {
     }
 }
 
-/// A descriptor that only names what `end` is: see open(2), `O_PATH`.
+/// Opens a descriptor that only names the object of `end`: see open(2), `O_PATH`.
 fn name(end: &OwnedFd) -> Option<OwnedFd> {
     let path = format!("/proc/self/fd/{}", end.as_raw_fd());
     openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
-/// What has not been read yet.
+/// The bytes that have not been read yet.
 struct Rest<'b>(&'b [u8]);
 
 impl Rest<'_> {
@@ -154,7 +166,7 @@ mod tests {
     fn what_was_seen_travels() {
         let (reader, writer) = std::io::pipe().unwrap();
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let mut diag = Diag::new().unwrap();
+        let mut diag = Diag::new(false).unwrap();
         for end in [OwnedFd::from(reader), writer.into(), socket.into()] {
             let looked = Looked::at(end, &mut diag);
             let bytes = looked.to_bytes();

@@ -1,9 +1,9 @@
-//! What proxies are asked, and their answers: no thread that serves anybody waits for one.
+//! Questions to proxies, and their answers: no thread that serves clients waits for an answer.
 //!
-//! A question goes over its ticket, and a thread of its own takes the answers as they come. One
-//! that does not come in time is none: then the program holds what it offered, or is stopped in the
-//! middle of using it, and the server has lost nothing but the ticket. Not here: the other side
-//! (`proxy`), what is done with an answer (`service`).
+//! A question goes over its ticket, and a thread of its own takes the answers as they come. An
+//! answer that does not come in time is none: then the program holds the lock of the object that it
+//! offered, or is stopped in the middle of using it, and the server has lost nothing but the
+//! ticket. Not here: the other side (`proxy`), the use of an answer (`service`).
 
 use crate::beat::Beat;
 use crate::looked::{LOOKED_MAX, Looked};
@@ -19,13 +19,13 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long an answer may take.
+/// The time that an answer may take.
 const LIMIT: Duration = Duration::from_secs(3);
-/// How often it is looked whose time is up, while anything is asked.
+/// The interval at which late questions are looked for, while there are questions.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 const EVENTS: usize = 64;
 
-/// What is to be done with an answer; `None`: there is none.
+/// The continuation for an answer; `None`: there is no answer.
 pub(crate) type Then = Box<dyn FnOnce(Option<Looked>) + Send>;
 
 struct Asked {
@@ -35,8 +35,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// Lets the ticket go, before anybody hears of the answer. Nobody else has it, so the set
-    /// forgets it, too.
+    /// Closes the ticket before the answer is used. No other process has this end of it, so the
+    /// epoll set forgets it, too (epoll(7), Questions and answers).
     fn close(self) -> Then {
         drop(self.ticket);
         self.then
@@ -53,7 +53,7 @@ struct Questions {
 /// The questions that have no answer yet.
 pub(crate) struct Looks {
     set: OwnedFd,
-    /// Says that there is something asked where there was nothing.
+    /// Rung for the first question after a time without any, so that the thread waits with a limit.
     bell: OwnedFd,
     questions: Mutex<Questions>,
 }
@@ -65,6 +65,8 @@ impl core::fmt::Debug for Looks {
 }
 
 impl Looks {
+    /// Starts the thread that takes the answers.
+    ///
     /// # Errors
     /// No descriptors left, or no thread.
     pub(crate) fn start(beat: Beat) -> std::io::Result<Arc<Self>> {
@@ -84,16 +86,17 @@ impl Looks {
         self.questions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks what was sent, of which this is the ticket. `then` is called by another thread, or by
-    /// this one if there is nobody to ask.
+    /// Asks for a look at the object of which this is the ticket. Another thread calls `then`, or
+    /// this one does if nobody can be asked.
     pub(crate) fn ask(&self, ticket: OwnedFd, then: Then) {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match rustix::net::send(&ticket, &[0], flags) {
             Ok(_) => {}
-            // An event descriptor or memory, of which there are no tickets.
+            // Event descriptors and memory come without a ticket: they are sent themselves.
             Err(Errno::NOTSOCK) => return then(Some(Looked::refused(ReasonT::Kind))),
             Err(_) => return then(None),
         }
+        // The lock is held until the question is listed, because its answer may come at once.
         let mut questions = self.lock();
         questions.last += 1;
         let number = questions.last;
@@ -118,9 +121,10 @@ impl Looks {
             events.clear();
             let spare = rustix::buffer::spare_capacity(&mut events);
             let is_idle = self.lock().asked.is_empty();
-            // An error leaves it empty.
+            // An error leaves `events` empty.
             let _ = epoll::wait(&self.set, spare, (!is_idle).then_some(&LOOK_EVERY));
             let _busy = beat.busy();
+            // A bell that is not emptied would end the next wait at once.
             let _ = rustix::io::read(&self.bell, &mut [0; 8]);
             for event in &events {
                 let number = event.data.u64();
@@ -146,7 +150,7 @@ impl Looks {
     }
 }
 
-/// The answer over a ticket.
+/// Receives the answer over a ticket.
 fn receive(ticket: &OwnedFd) -> Result<Option<Looked>, Errno> {
     let mut bytes = [0; LOOKED_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

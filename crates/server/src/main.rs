@@ -1,15 +1,17 @@
-//! `sojournd`, the session server: from its flags to the library of this package, which is the
-//! rest.
+//! `sojournd`, the session server: from the flags of the command line to the library of this
+//! package, which does the rest.
 
 mod flags;
 
 use clap::Parser;
 use flags::{Filtered, Flags};
 use sojourn_server::log::{self, Level};
-use sojourn_server::run::{Network, Options, Place, run};
+use sojourn_server::network::Network;
+use sojourn_server::run::{Location, Options, run};
 use sojourn_server::seccomp::{self, Part};
 use sojourn_server::service::Rules;
-use sojourn_server::{privileges, proxy};
+use sojourn_server::{apart, privileges, proxy};
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,49 +26,65 @@ fn main() -> ExitCode {
         Ok(Some(text)) => return print(&text),
         Err(error) => return failed(&error),
     }
-    log::set(flags.log);
-    let rules =
-        Rules { is_public: flags.system, joins_within: flags.same_process, ..Rules::default() };
-    let place = match (flags.address, flags.system) {
-        (Some(address), _) => Place::At(absolute(address)),
-        (None, true) => Place::System,
-        (None, false) => Place::User,
-    };
-    let idle_exit = match flags.idle_exit.map(Duration::try_from_secs_f64).transpose() {
-        Ok(idle_exit) => idle_exit,
+    let options = match options(flags) {
+        Ok(options) => options,
         Err(error) => {
-            log::say(Level::Error, format_args!("--idle-exit: {error}"));
+            log::say(Level::Error, format_args!("{error}"));
             return ExitCode::from(2);
         }
     };
-    if idle_exit.is_some() {
-        // Not to be interrupted with the program that needed it, nor to keep a file system busy.
+    if options.idle_exit.is_some() {
+        // The server outlives the program that started it: a Ctrl-C for that program's process
+        // group must not end it, and its working directory must not keep a file system from being
+        // unmounted.
         let _ = rustix::process::setsid();
         let _ = rustix::process::chdir("/");
     }
-    // Whoever starts a server reads this line: from then on there is one, this one or another.
+    // The starter reads this line: from then on there is a server, this one or another.
     let ready = |address: &str| {
         let mut out = std::io::stdout();
         let _ = writeln!(out, "ready {address}").and_then(|()| out.flush());
     };
-    let network = flags.network.map(Network::from);
-    let respects_firewalls = flags.firewall == Filtered::Respect;
-    let proxies = true;
-    let options = Options { place, idle_exit, network, respects_firewalls, rules, proxies };
-    match run(&options, ready) {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let is_apart = options.is_apart && options.rules.is_public && privileges::may_serve_everybody();
+    let served = match is_apart {
+        true => apart::run(&options, &words, ready),
+        false => run(&options, ready),
+    };
+    match served {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }
 }
 
-/// Is one of the server's other processes, if this program was run as one. Nobody's to use but the
-/// server's own.
+/// Returns the options that a command line means.
+fn options(flags: Flags) -> Result<Options, String> {
+    log::set(flags.log);
+    let rules =
+        Rules { is_public: flags.system, joins_within: flags.same_process, ..Rules::default() };
+    let place = match (flags.address, flags.system) {
+        (Some(address), _) => Location::At(absolute(address)),
+        (None, true) => Location::System,
+        (None, false) => Location::User,
+    };
+    let idle_exit = flags.idle_exit.map(Duration::try_from_secs_f64).transpose();
+    let idle_exit = idle_exit.map_err(|error| format!("--idle-exit: {error}"))?;
+    let network = flags.network.map(Network::from);
+    let respects_firewalls = flags.firewall == Filtered::Respect;
+    Ok(Options { place, idle_exit, network, respects_firewalls, rules, is_apart: true })
+}
+
+/// Runs one of the server's other processes, if this program was started as one; only the server
+/// itself starts them.
 fn be_part() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     let (word, next) = (words.next()?, words.next());
+    if [apart::FRONT, apart::PROBER, apart::CARRIER].iter().any(|part| word == *part) {
+        return Some(be_child(word.to_str()?, &next?, words));
+    }
     let is_done = if word == proxy::ARGUMENT {
         let carries = next.is_some_and(|word| word == proxy::CARRIES);
-        // In the order of what takes what: a filter forbids to give up capabilities.
+        // The order matters: the filter forbids to give up capabilities.
         privileges::keep_only_proxys().is_ok()
             && is_confined(Part::Proxy)
             && proxy::run(carries).is_ok()
@@ -78,7 +96,35 @@ fn be_part() -> Option<ExitCode> {
     Some(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A process without its filter is none that the server may rely on: it ends instead.
+/// Runs a process of a generation (`apart`): the command line is that of the server behind two
+/// words more.
+fn be_child(word: &str, argument: &OsStr, words: impl Iterator<Item = OsString>) -> ExitCode {
+    let options = match options(Flags::parse_from(std::iter::once("sojournd".into()).chain(words)))
+    {
+        Ok(options) => options,
+        Err(error) => return failed(&error),
+    };
+    let argument = argument.to_string_lossy();
+    let ended = match word {
+        apart::FRONT => apart::front(&options, &argument).map_err(|error| error.to_string()),
+        apart::PROBER => apart::probe(&argument).map_err(|error| format!("the prober: {error}")),
+        _ => match apart::carry(&options, &argument) {
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                let text = format_args!("sessions with other hosts stay in the kernel: {error}");
+                log::say(Level::Error, text);
+                return ExitCode::from(apart::CANNOT);
+            }
+            ended => ended.map_err(|error| format!("the carrier: {error}")),
+        },
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+/// Returns true if the process has its filter. The server must not rely on a process without one:
+/// it ends instead.
 fn is_confined(part: Part) -> bool {
     seccomp::confine(part).is_ok()
 }
@@ -95,7 +141,7 @@ fn failed(error: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A path that stays the same when the working directory changes.
+/// Returns a path that stays valid when the working directory changes.
 fn absolute(address: String) -> String {
     if address.starts_with('@') || address.starts_with("fd:") {
         return address;

@@ -1,7 +1,7 @@
 //! The memory and descriptors that the server makes for the two sides of a stream.
 //!
-//! Nothing of it is mapped here: the server keeps descriptors, to give them out and to read the
-//! counters of bytes. Not here: the layout (`sojourn-stream`).
+//! None of the memory is mapped here: the server keeps descriptors, to give them out and to read
+//! the counters of bytes. Not here: the layout (`sojourn-stream`).
 
 use crate::registry::Maker;
 use rustix::event::{EventfdFlags, eventfd};
@@ -10,14 +10,15 @@ use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
 use sojourn_shm::{Access, Segment, fault};
 use sojourn_stream::{
-    CONTROL_BYTES, Inbox, Layout, figures_in_header, told_in_header, totals_in_header,
+    CONTROL_BYTES, Inbox, Layout, TIMES_WISH_AT, TimesTold, figures_in_header, times_in_header,
+    told_in_header, totals_in_header,
 };
 use std::os::fd::AsRawFd;
 
 /// Slots of an inbox.
 pub const SLOTS: u32 = Inbox::SLOTS;
 
-/// Descriptors kept free for clients to come and for what they send.
+/// Descriptors kept free for clients to come and for the descriptors that they send.
 pub(crate) const RESERVE: u64 = 128;
 
 /// Makes regions and inboxes.
@@ -47,6 +48,12 @@ impl Maker for Memory {
     fn figures(&self, region: &Descriptor) -> Option<Figures> {
         Figures::told(&figures_in_header(&header(region)?)?)
     }
+
+    fn times(&self, region: &Descriptor, until_s: u32) -> Option<TimesTold> {
+        // The word is the session's program's to read; nothing of the server's depends on it.
+        rustix::io::pwrite(region.as_fd()?, &until_s.to_ne_bytes(), TIMES_WISH_AT).ok()?;
+        times_in_header(&header(region)?)
+    }
 }
 
 /// A copy of a region's control page.
@@ -58,9 +65,9 @@ fn header(region: &Descriptor) -> Option<[u8; CONTROL_BYTES]> {
 
 fn segment(name: &str, len: usize) -> Option<Descriptor> {
     let (segment, _mapping) = Segment::create(name, len, Access::ReadWrite).ok()?;
-    // The segment keeps its descriptor for itself; ours is a duplicate.
+    // The segment keeps its descriptor for itself, so the stream gets a duplicate.
     let fd = rustix::io::fcntl_dupfd_cloexec(&segment, 0).ok()?;
-    // Numbers are given out from the lowest, so this one tells how many are taken.
+    // The kernel gives out the lowest free number, so this number tells how many are taken.
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let is_reserve = most.is_some_and(|most| fd.as_raw_fd() as u64 + RESERVE > most);
     (!is_reserve).then(|| Descriptor::from(fd))

@@ -1,18 +1,19 @@
-//! Pipes by name: which two descriptors are ends of one pipe, for as long as anybody asks.
+//! Names for pipes: they say which two descriptors are ends of one pipe, as long as one of the ends
+//! is known here.
 //!
 //! # Theory of operation
 //! Inode numbers of pipes come again after 2³² others, and the kernel does not look whether one is
 //! still in use: neither an offer that waits nor an open descriptor keeps a number from being
-//! another pipe's as well. What is never two objects is a watch of inotify(7): asked for a watch of
-//! an object that has one, the kernel answers that one's number, and while it is there the object
-//! is, even if all its ends are closed. So a pipe is called by its watch in the server's one set of
-//! watches. A watch is no end: readers and writers are told of each other as if it were not there.
-//! It is not told of anything either.
+//! another pipe's as well. A watch of inotify(7) never belongs to two objects. If an object has a
+//! watch already, inotify_add_watch(2) returns the number of that watch. While the watch is there
+//! the object is there too, even if all ends of the pipe are closed. So the name of a pipe is the
+//! number of its watch in the server's one set of watches. A watch is no end: readers and writers
+//! notice each other's end as if it were not there. It reports nothing of the traffic either.
 //!
 //! A watch takes the right to read the pipe: of pipes that another user made only root's server can
-//! have one. Not here: who asks (`service::ends`).
+//! have one. Not here: the offers (`service::ends`).
 
-use crate::registry::Key;
+use crate::key::Key;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
@@ -26,15 +27,21 @@ struct Shared {
     counts: Mutex<HashMap<i32, usize>>,
 }
 
-/// The pipes that are known.
+/// The pipes that the server knows.
 #[derive(Clone, Debug)]
 pub struct Pins(Arc<Shared>);
 
-/// While there is one, no other pipe has this one's key.
+/// The keeper of a set of watches.
+pub(crate) trait Holder: Send + Sync + core::fmt::Debug {
+    /// Lets go of one pin on the pipe of that watch.
+    fn release(&self, watch: i32);
+}
+
+/// A pin on a pipe: while there is one, no other pipe has this one's key.
 #[derive(Debug)]
 pub struct Pin {
     watch: i32,
-    shared: Arc<Shared>,
+    holder: Arc<dyn Holder>,
 }
 
 impl Shared {
@@ -42,7 +49,7 @@ impl Shared {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the kernel tells of watches that have ended is of no use.
+    /// Empties the queue of events: those of watches that have ended are of no use.
     fn forget_events(&self) {
         let mut bytes = [0; 1024];
         while matches!(rustix::io::read(&self.set, &mut bytes), Ok(1..)) {}
@@ -60,19 +67,29 @@ impl Pins {
     /// Pins the pipe that `name`, opened with `O_PATH`, names.
     ///
     /// # Errors
-    /// `EACCES`: somebody else's; others: no room for another one.
+    /// `EACCES`: the pipe is another user's; others: there is no room for another watch.
     pub fn pin(&self, name: BorrowedFd<'_>) -> Result<Pin, Errno> {
         let path = format!("/proc/self/fd/{}", name.as_raw_fd());
-        // Held meanwhile, so that nobody ends the watch that is found.
+        // Locked meanwhile, so that no other thread ends the watch that is found.
         let mut counts = self.0.lock();
         let watch = inotify::add_watch(&self.0.set, path, WatchFlags::DELETE_SELF)?;
         *counts.entry(watch).or_default() += 1;
-        Ok(Pin { watch, shared: Arc::clone(&self.0) })
+        Ok(Pin::held(watch, Arc::clone(&self.0) as Arc<dyn Holder>))
     }
 }
 
 impl Pin {
-    /// The key of one end of its pipe.
+    /// Returns the pin on the pipe of that watch, which `holder` has made.
+    pub(crate) fn held(watch: i32, holder: Arc<dyn Holder>) -> Self {
+        Self { watch, holder }
+    }
+
+    /// Returns the number of the watch.
+    pub(crate) fn watch(&self) -> i32 {
+        self.watch
+    }
+
+    /// Returns the key of one end of the pipe.
     #[must_use]
     pub fn key(&self, writes: bool) -> Key {
         Key::Pipe { object: self.watch.unsigned_abs().into(), writes }
@@ -81,13 +98,19 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        let mut counts = self.shared.lock();
-        let Some(count) = counts.get_mut(&self.watch) else { return };
+        self.holder.release(self.watch);
+    }
+}
+
+impl Holder for Shared {
+    fn release(&self, watch: i32) {
+        let mut counts = self.lock();
+        let Some(count) = counts.get_mut(&watch) else { return };
         *count -= 1;
         if *count == 0 {
-            counts.remove(&self.watch);
-            let _ = inotify::remove_watch(&self.shared.set, self.watch);
-            self.shared.forget_events();
+            counts.remove(&watch);
+            let _ = inotify::remove_watch(&self.set, watch);
+            self.forget_events();
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What the server may do after its start: no more than its work takes, whatever it was started
-//! with.
+//! The privileges of the server after its start: no more than its work needs, whatever it was
+//! started with.
 //!
 //! Capabilities belong to threads, so they are given up before the first other thread is made. See
-//! capabilities(7). Not here: what a system service may be given at most
+//! capabilities(7). Not here: the most that a system service may be given
 //! (`systemd/sojournd.service`).
 //!
 //! | for | it takes |
@@ -13,32 +13,38 @@
 //! | the same, in a user's proxy | `CAP_NET_ADMIN`, `CAP_SYS_ADMIN`, and nothing else |
 //! | a socket in somebody else's directory | `CAP_DAC_OVERRIDE`: its name is removed at the end |
 //!
+//! A server of several processes (`apart`) shares these out: the prober has the first row, the
+//! carrier the third, the front process nothing. The parent has all of them to give. Root's parent
+//! also has `CAP_SETUID`, `CAP_SETGID`, `CAP_SETPCAP` and `CAP_KILL`, to confine and to end
+//! children of another user.
+//!
 //! `CAP_SYS_ADMIN` also lifts the limit on descriptors on their way in sockets, which a server of
-//! many programs would reach.
+//! many programs would reach (unix(7), `ETOOMANYREFS`).
 
 use rustix::fs::stat;
 use rustix::io::Errno;
-use rustix::process::geteuid;
+use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
+    set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 use std::path::Path;
 
-/// What a server does that takes capabilities.
+/// The parts of a server's work that need capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work<'p> {
-    /// It is root's, and looks at processes of every user: those may hold what root's programs
-    /// have.
+    /// The server is root's, and looks at processes of every user: those may hold the ends of
+    /// root's programs.
     pub is_roots: bool,
-    /// It carries sessions with other hosts.
+    /// The server carries sessions with other hosts.
     pub network: bool,
-    /// Its socket, where that has a name in the file system.
+    /// The server's socket, if that has a name in the file system.
     pub socket: Option<&'p Path>,
 }
 
 impl Work<'_> {
-    /// The capabilities that it takes.
+    /// Returns the capabilities that the work needs.
     #[must_use]
     pub fn capabilities(&self) -> CapabilitySet {
         let mut taken = CapabilitySet::empty();
@@ -58,7 +64,7 @@ impl Work<'_> {
     }
 }
 
-/// Whether the socket is in a directory in which only another user may remove names.
+/// Returns true if the socket is in a directory in which only another user may remove names.
 fn is_elsewhere(socket: &Path) -> bool {
     const WRITABLE: u32 = 0o002;
     let found = socket.parent().map(stat);
@@ -66,8 +72,8 @@ fn is_elsewhere(socket: &Path) -> bool {
         if found.st_uid != geteuid().as_raw() && found.st_mode & WRITABLE == 0)
 }
 
-/// Gives up, for this thread and those that it makes, every capability that `work` does not take,
-/// and for ever the chance to gain one by running a program.
+/// Gives up, for this thread and those that it makes, every capability that `work` does not need,
+/// and for ever the chance to gain one by running a program (`PR_SET_NO_NEW_PRIVS`).
 ///
 /// # Errors
 /// The kernel's; giving up is always allowed.
@@ -77,18 +83,19 @@ pub fn keep_only(work: &Work<'_>) -> Result<(), Errno> {
     let held = capabilities(None)?;
     let looks = CapabilitySet::SYS_PTRACE;
     if taken.contains(looks) && !held.permitted.contains(looks) {
-        // Without it, only who may do all that another process may looks into that process
-        // (ptrace(2)): nothing can be spared.
+        // Without CAP_SYS_PTRACE, a process may look into another one only if it has all
+        // capabilities of that one (ptrace(2)): every capability that is given up would hide
+        // processes from `holders`.
         return Ok(());
     }
     keep(taken, held)
 }
 
-/// What a proxy does that takes capabilities: it asks who is at the other end of a connection in
-/// another network name space.
+/// The capabilities of a proxy: it asks for the peer of a connection in another network name space.
 const PROXYS: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::SYS_ADMIN);
 
-/// Gives up every capability that a proxy does not take: it has what programs send.
+/// Gives up every capability that a proxy does not need, because it has the descriptors that
+/// programs send.
 ///
 /// # Errors
 /// The kernel's; giving up is always allowed.
@@ -97,15 +104,125 @@ pub fn keep_only_proxys() -> Result<(), Errno> {
     keep(PROXYS, capabilities(None)?)
 }
 
-fn keep(taken: CapabilitySet, held: CapabilitySets) -> Result<(), Errno> {
-    // Needs CAP_SETPCAP, so it comes first; whoever lacks it cannot gain anything any more either.
+/// The capabilities of a prober: it looks at the descriptors of all processes, and pins pipes of
+/// all users.
+const PROBERS: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
+
+/// What root's parent needs to start, confine and end children of another user.
+const ROOTS_PARENTS: CapabilitySet = CapabilitySet::SETUID
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETPCAP)
+    .union(CapabilitySet::KILL);
+
+/// The user and group of the front process if root starts the server and there is no user
+/// `sojourn`. The number is in a range that neither distributions nor systemd give out.
+const FRONT_USER: u32 = 60_992;
+
+/// Returns true if this process may look into the processes of every user.
+#[must_use]
+pub fn may_serve_everybody() -> bool {
+    let looks = |held: CapabilitySets| held.permitted.contains(CapabilitySet::SYS_PTRACE);
+    geteuid().is_root() || capabilities(None).is_ok_and(looks)
+}
+
+/// Gives up what no process of the server needs. What is left goes on to the processes that this
+/// one starts, also if it is not root's (capabilities(7), "Ambient").
+///
+/// # Errors
+/// The kernel's; giving up is always allowed.
+pub(crate) fn keep_for_others(work: &Work<'_>) -> Result<(), Errno> {
+    set_no_new_privs(true)?;
+    let held = capabilities(None)?;
+    if !held.permitted.contains(CapabilitySet::SYS_PTRACE) {
+        // As in `keep_only`: the prober can then only look into processes that may do less.
+        return Ok(());
+    }
+    if geteuid().is_root() {
+        return keep(work.capabilities() | ROOTS_PARENTS, held);
+    }
+    keep(work.capabilities(), held)?;
+    let given = held.permitted & work.capabilities();
+    let sets = CapabilitySets { effective: given, permitted: given, inheritable: given };
+    set_capabilities(None, sets)?;
+    given.iter().try_for_each(|one| configure_capability_in_ambient_set(one, true))
+}
+
+/// Gives up everything that a prober does not need.
+///
+/// # Errors
+/// The kernel's; giving up is always allowed.
+pub(crate) fn keep_only_probers() -> Result<(), Errno> {
+    let held = capabilities(None)?;
+    match held.permitted.contains(CapabilitySet::SYS_PTRACE) {
+        true => keep(PROBERS, held),
+        // As in `keep_only`.
+        false => set_no_new_privs(true),
+    }
+}
+
+/// Gives up everything that a carrier does not need whose keepers listen beside `socket`.
+///
+/// # Errors
+/// The kernel's; giving up is always allowed.
+pub(crate) fn keep_only_carriers(socket: Option<&Path>) -> Result<(), Errno> {
+    let work = Work { is_roots: false, network: true, socket };
+    keep(work.capabilities(), capabilities(None)?)
+}
+
+/// Gives up every capability, and becomes a user of its own if this process is root's. Returns that
+/// user; `None` if the process stays what it is, because it is not root's, or because this user
+/// name space has no such user.
+///
+/// # Errors
+/// The kernel's; giving up is always allowed.
+pub(crate) fn become_front() -> Result<Option<u32>, Errno> {
+    set_no_new_privs(true)?;
+    drop_bounds(CapabilitySet::empty());
+    let user = if geteuid().is_root() { become_user(front_user()) } else { None };
+    keep(CapabilitySet::empty(), capabilities(None)?)?;
+    Ok(user)
+}
+
+/// Becomes that user; `None` if that is not possible.
+fn become_user((user, group): (u32, u32)) -> Option<u32> {
+    let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(group));
+    // In this order: the first two take rights that the third gives up. A process of a user name
+    // space may not be allowed to drop groups, and then has none that matter outside.
+    let _ = set_thread_groups(&[]);
+    set_thread_res_gid(gid, gid, gid).ok()?;
+    set_thread_res_uid(uid, uid, uid).ok()?;
+    Some(user)
+}
+
+/// Returns the user and group of the front process: those of the user `sojourn`, if there is one.
+fn front_user() -> (u32, u32) {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    named(&users, "sojourn").filter(|(user, _)| *user != 0).unwrap_or((FRONT_USER, FRONT_USER))
+}
+
+/// Finds user and group of that name in the text of passwd(5).
+fn named(users: &str, name: &str) -> Option<(u32, u32)> {
+    let mut lines = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let line = lines.find(|line| line.first() == Some(&name))?;
+    Some((line.get(2)?.parse().ok()?, line.get(3)?.parse().ok()?))
+}
+
+/// Dropping from the bounding set needs CAP_SETPCAP. A process that lacks it cannot gain anything
+/// any more either.
+fn drop_bounds(taken: CapabilitySet) {
     for number in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << number);
         if !taken.contains(one) && remove_capability_from_bounding_set(one).is_err() {
             break;
         }
     }
-    // Kernels before 4.3 have no such set.
+}
+
+fn keep(taken: CapabilitySet, held: CapabilitySets) -> Result<(), Errno> {
+    set_no_new_privs(true)?;
+    // First, as it takes a capability that may be given up below.
+    drop_bounds(taken);
+    // Kernels before 4.3 have no ambient set.
     let _ = clear_ambient_capability_set();
     let permitted = held.permitted & taken;
     let inheritable = CapabilitySet::empty();
@@ -136,12 +253,22 @@ mod tests {
     #[test]
     fn the_unit_allows_what_the_work_takes_and_no_more() {
         let unit = include_str!("../systemd/sojournd.service");
-        let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
         let one =
             |name: &str| CapabilitySet::from_name(name.strip_prefix("CAP_").unwrap()).unwrap();
-        let allowed: CapabilitySet = line.unwrap().split_whitespace().map(one).collect();
         let work = Work { is_roots: true, network: true, socket: None };
-        assert_eq!(allowed, work.capabilities());
+        for name in ["CapabilityBoundingSet=", "AmbientCapabilities="] {
+            let line = unit.lines().find_map(|line| line.strip_prefix(name));
+            let allowed: CapabilitySet = line.unwrap().split_whitespace().map(one).collect();
+            assert_eq!(allowed, work.capabilities(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_user_is_found_by_its_whole_name() {
+        let users = "root:x:0:0::/root:/bin/sh\nsojourner:x:7:8::/:\nsojourn:x:101:102::/:\n";
+        assert_eq!(named(users, "sojourn"), Some((101, 102)));
+        assert_eq!(named(users, "nobody"), None);
+        assert_eq!(named("sojourn:x:many:1", "sojourn"), None);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! One proxy for each user who has clients: started when it is needed, given up when it is not, and
-//! not started for ever.
+//! not started again and again.
 //!
-//! Not here: what a proxy does (`proxy`).
+//! The parent starts them (`apart`). Not here: the work of a proxy (`proxy`).
 
+use crate::apart::Spawner;
 use crate::log::{self, Level};
-use crate::proxy::{ARGUMENT, CARRIES, CLIENT};
+use crate::proxy::CLIENT;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{
@@ -14,8 +16,6 @@ use rustix::net::{
 use sojourn_ipc::proxy::{self, ClientSocket};
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Processes of one user's at one time: the one in use, and those that have not ended. With more
@@ -23,16 +23,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const OF_USER_MAX: usize = 5;
 /// Users that are served at one time.
 const USERS_MAX: usize = 1024;
-/// Sockets of users who are not served, kept rather than closed: they may have things in their
-/// queues.
+/// The most sockets of users who are not served that are kept. Closing them could wait for the
+/// objects in their queues.
 const STRANDED_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 struct User {
-    /// Of the proxy in use.
+    /// The control socket of the proxy in use.
     control: Option<OwnedFd>,
-    /// All that have not ended.
-    children: Vec<Child>,
+    /// The processes of all proxies of the user that have not ended.
+    processes: Vec<OwnedFd>,
 }
 
 #[derive(Debug, Default)]
@@ -42,58 +42,51 @@ struct Users {
 }
 
 /// The proxies of a server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Proxies {
     users: Mutex<Users>,
-    carries: AtomicBool,
+    spawner: Spawner,
 }
 
 impl Proxies {
+    /// Makes the set of proxies, which that spawner starts.
+    pub(crate) fn new(spawner: Spawner) -> Self {
+        Self { users: Mutex::default(), spawner }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Users> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that are started from now on know that there is a carrier.
-    pub(crate) fn carry(&self) {
-        self.carries.store(true, Ordering::Relaxed);
-    }
-
-    /// Lets the proxies of users go who have no processes here: each ends with its last client.
-    /// Whether any is about to end.
+    /// Gives up the proxies of users who have no processes here: each ends with its last client.
+    /// Returns true if one is about to end.
     pub(crate) fn keep(&self, has_clients: impl Fn(u32) -> bool) -> bool {
         let mut users = self.lock();
         users.by_uid.retain(|uid, user| {
-            user.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+            user.processes.retain(|process| !has_ended(process));
             if !has_clients(*uid) {
                 user.control = None;
             }
-            user.control.is_some() || !user.children.is_empty()
+            user.control.is_some() || !user.processes.is_empty()
         });
         users.by_uid.values().any(|user| user.control.is_none())
     }
 }
 
 impl User {
-    fn start(&mut self, carries: bool) -> Result<(), Errno> {
-        self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-        if self.children.len() >= OF_USER_MAX {
+    fn start(&mut self, spawner: &Spawner) -> Result<(), Errno> {
+        self.processes.retain(|process| !has_ended(process));
+        if self.processes.len() >= OF_USER_MAX {
             return Err(Errno::BUSY);
         }
         let (control, theirs) = pair()?;
-        // That of this very program, whatever has been put in its place.
-        let mut command = Command::new("/proc/self/exe");
-        command.arg(ARGUMENT).args(carries.then_some(CARRIES)).env_clear();
-        command.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command
-            .spawn()
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
-        self.children.push(child);
+        self.processes.push(spawner.spawn(&[theirs.as_fd()])?);
         self.control = Some(control);
         Ok(())
     }
 
-    /// Hands the proxy a share of the socket; our end of the line. An error: there is no such
-    /// process.
+    /// Hands the proxy a share of the socket; returns the server's end of the line. An error means
+    /// that there is no such process.
     fn hand(&self, socket: &OwnedFd) -> Result<OwnedFd, Errno> {
         let control = self.control.as_ref().ok_or(Errno::PIPE)?;
         let (line, theirs) = pair()?;
@@ -107,6 +100,12 @@ impl User {
     }
 }
 
+/// Returns true if a process has ended (pidfd_open(2): it is readable then).
+fn has_ended(process: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)) != Ok(0)
+}
+
 fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -114,14 +113,14 @@ fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
 
 impl proxy::Proxies for Proxies {
     fn share(&self, socket: OwnedFd, uid: u32) -> Option<ClientSocket> {
-        let carries = self.carries.load(Ordering::Relaxed);
         let Users { by_uid, stranded } = &mut *self.lock();
         let is_known = by_uid.contains_key(&uid);
         let mut made = Err(Errno::BUSY);
         if is_known || by_uid.len() < USERS_MAX {
             let user = by_uid.entry(uid).or_default();
+            // The user may have no proxy yet, or its proxy has ended.
             made = user.hand(&socket).or_else(|_| {
-                user.start(carries)?;
+                user.start(&self.spawner)?;
                 user.hand(&socket)
             });
         }

@@ -1,27 +1,26 @@
-//! A process that has what one user's programs send: it receives their descriptors, and looks what
-//! they are.
+//! A process that takes the descriptors which one user's programs send, and looks at them.
 //!
 //! # Theory of operation
-//! A question to a kernel object waits for whoever holds the object's lock, and a program can hold
+//! A question to a kernel object waits for the holder of the object's lock, and a program can hold
 //! the lock of a pipe or of a TCP socket for ever: it writes from a page that never comes
 //! (userfaultfd(2), a file system in user space). Closing the last descriptor of such a pipe waits
 //! as well, and so does closing a file of such a file system. Nothing ends that wait, not even
 //! `SIGKILL`. So no descriptor that a client may have chosen comes into the server's table. One
 //! proxy for each user receives them ([`sojourn_ipc::proxy`]), keeps sockets and pipes, and hands
-//! the server **tickets** in their place: one end of a socket pair, over which the server asks what
-//! the thing is (`looks`). Event descriptors and memory go to the server themselves: the kernel
-//! makes nobody wait for these.
+//! the server **tickets** in their place: one end of a socket pair, over which the server asks for
+//! a look at the object (`looks`). Event descriptors and memory go to the server themselves: the
+//! kernel makes nobody wait for these.
 //!
-//! The first thread waits for nothing but the server. Looking and closing is done by a few others,
-//! each of which may be lost. When all are, the process ends, as far as it can, and the server
+//! The first thread waits for nothing but the server. A few other threads look and close, and each
+//! of them may be lost. When all are lost, the process ends, as far as it can, and the server
 //! starts another for that user, but not very often.
 //!
-//! Not here: when a proxy is started and given up (`proxies`), what is seen of an end (`identity`).
+//! Not here: starting and giving up proxies (`proxies`), the look at an end (`identity`).
 
 mod pool;
 
-use crate::errand::{is_event, name_of};
 use crate::looked::Looked;
+use crate::notifier::{is_event, name_of};
 use pool::{Job, Pool};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -38,28 +37,28 @@ use std::collections::HashMap;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 
-/// What this program is run with to be a proxy; the server's end is standard input. [`CARRIES`] may
-/// follow.
+/// The argument that makes this program a proxy; the server's end is standard input. [`CARRIES`]
+/// may follow.
 pub const ARGUMENT: &str = "--proxy";
 /// There is a carrier: a socket's peer may be on another host.
 pub const CARRIES: &str = "carries";
 
-/// The server's word that a client's socket and its line follow.
+/// The server's message that a client's socket and its line follow.
 pub(crate) const CLIENT: u8 = b'C';
 /// Bytes of the largest memory that goes to the server: a session's record
-/// (`sojourn_pump::parcel`).
+/// (`sojourn_pump::sealed`).
 const MEMORY_MAX: u64 = 96 << 20;
 const CONTROL: u64 = u64::MAX;
 const EVENTS: usize = 64;
-/// How often it is looked whether all threads are lost.
+/// The interval at which the first thread looks whether all others are lost.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// What the process waits for, beside its control socket.
+/// A descriptor for which the process waits, beside its control socket.
 #[derive(Debug)]
 enum Watched {
-    /// A client's socket, and the line over which the server asks for what comes there.
+    /// A client's socket, and the line over which the server asks for the client's messages.
     Line { client: OwnedFd, line: OwnedFd },
-    /// Something that a client sent, and our end of its ticket.
+    /// An object that a client sent, and the proxy's end of its ticket.
     Ticket { held: Option<OwnedFd>, ticket: OwnedFd },
 }
 
@@ -72,12 +71,13 @@ struct Proxy {
     pool: Pool,
 }
 
-/// What the process does that was run with [`ARGUMENT`].
+/// Runs a proxy: the program was started with [`ARGUMENT`]. Does not return after it has begun.
 ///
 /// # Errors
 /// The kernel's, before it has begun.
 pub fn run(carries: bool) -> std::io::Result<()> {
-    // Not to be interrupted with its server, nor to keep a file system busy.
+    // A Ctrl-C for the process group of the server must not end the proxy, and its working
+    // directory must not keep a file system from being unmounted.
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");
     let _ = rustix::thread::set_name(c"sojourn-proxy");
@@ -88,13 +88,13 @@ pub fn run(carries: bool) -> std::io::Result<()> {
     let mut proxy = Proxy { control: Some(control), set, watched: HashMap::new(), last: 0, pool };
     proxy.serve();
     drop(proxy);
-    // At once: threads that are lost, and what they have, are not waited for.
+    // `exit_group(2)` ends at once, without waiting for lost threads and their objects.
     std::process::exit(0)
 }
 
 impl Drop for Proxy {
-    /// Says that it ends: as long as a thread is lost, nothing that this process has is closed by
-    /// its end.
+    /// Shuts down all sockets, so that their peers notice the end: as long as a thread is lost, the
+    /// end of this process closes no descriptor.
     fn drop(&mut self) {
         let of = |what: &Watched| match what {
             Watched::Line { client, line } => {
@@ -107,7 +107,7 @@ impl Drop for Proxy {
         if let Some(control) = &self.control {
             let _ = shutdown(control, Shutdown::Both);
         }
-        // Closing it is what cannot be waited for.
+        // Closing the clients' objects could wait for ever, see the head of this file.
         std::mem::forget(std::mem::take(&mut self.watched));
     }
 }
@@ -118,19 +118,20 @@ impl Proxy {
         while !self.is_over() {
             events.clear();
             let spare = rustix::buffer::spare_capacity(&mut events);
-            // An error leaves it empty.
+            // An error leaves `events` empty.
             let limit = (!self.pool.is_idle()).then_some(&LOOK_EVERY);
             let _ = epoll::wait(&self.set, spare, limit);
             for event in &events {
                 match event.data.u64() {
                     CONTROL => self.told(),
-                    key => self.stirred(key),
+                    key => self.serve_readable(key),
                 }
             }
         }
     }
 
-    /// The server wants no more of it and all clients have gone, or it can do nothing any more.
+    /// Returns true if the server wants no more of the proxy and all clients have gone, or if all
+    /// threads are lost.
     fn is_over(&mut self) -> bool {
         let is_idle = self.control.is_none() && self.watched.is_empty() && self.pool.is_idle();
         is_idle || self.pool.is_lost()
@@ -149,13 +150,13 @@ impl Proxy {
         }
     }
 
-    /// Lets go of something without waiting for it.
+    /// Lets go of an object without waiting for it.
     fn close(&mut self, what: Watched) {
-        // The line or the ticket is ours and the server's, and closes at once.
+        // Only proxy and server have the line or the ticket, so closing it does not wait.
         match what {
             Watched::Line { client, line } => {
                 let _ = epoll::delete(&self.set, &line);
-                // The client is to know, whenever it is closed.
+                // The client notices now, whenever a thread of the pool comes to close the socket.
                 let _ = shutdown(&client, Shutdown::Both);
                 self.pool.give(Job::Close(client));
             }
@@ -166,7 +167,7 @@ impl Proxy {
         }
     }
 
-    /// Something came from the server, or it has gone.
+    /// Receives a message of the server, or notices that it has gone.
     fn told(&mut self) {
         let Some(control) = &self.control else { return };
         match receive(control.as_fd()) {
@@ -180,7 +181,7 @@ impl Proxy {
         }
     }
 
-    fn stirred(&mut self, key: u64) {
+    fn serve_readable(&mut self, key: u64) {
         match self.watched.remove(&key) {
             None => {}
             Some(Watched::Line { client, line }) => {
@@ -205,7 +206,7 @@ impl Proxy {
         }
     }
 
-    /// What the server gets in place of something that a client sent.
+    /// Returns the descriptor that the server gets in place of the one that a client sent.
     fn replace(&mut self, fd: OwnedFd) -> Option<OwnedFd> {
         if is_event(&fd) || is_memory(fd.as_fd()) {
             return Some(fd);
@@ -227,15 +228,15 @@ impl Proxy {
     }
 }
 
-/// A socket, or a pipe without a name: `/proc` calls files by their paths, which begin with a
-/// slash.
+/// Returns true for a socket, or a pipe without a name: `/proc` calls files by their paths, which
+/// begin with a slash.
 fn is_end(fd: BorrowedFd<'_>) -> bool {
     let prefixes: [&[u8]; 2] = [b"socket:[", b"pipe:["];
     name_of(fd).is_some_and(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
 }
 
-/// A file in memory that nobody can change any more, and not so large that letting it go takes
-/// long. No others than files in memory have seals (fcntl(2)), and neither question waits for
+/// Returns true for a file in memory that nobody can change any more, and that is small enough to
+/// be released quickly. Only files in memory have seals (fcntl(2)), and neither question waits for
 /// anybody.
 fn is_memory(fd: BorrowedFd<'_>) -> bool {
     let fixed = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
@@ -243,7 +244,7 @@ fn is_memory(fd: BorrowedFd<'_>) -> bool {
         && fstat(fd).is_ok_and(|found| u64::try_from(found.st_size).is_ok_and(|n| n <= MEMORY_MAX))
 }
 
-/// A message of the server's and its descriptors; `None` at the end.
+/// Receives a message of the server and its descriptors; `None` at the end.
 fn receive(control: BorrowedFd<'_>) -> Result<Option<(u8, Vec<OwnedFd>)>, Errno> {
     let mut byte = [0; 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];

@@ -1,5 +1,7 @@
 //! The system calls for which there is no safe wrapper: socket options by number, and the network
 //! name space of a socket.
+//!
+//! Not here: signal masks (`signals`).
 #![allow(unsafe_code, reason = "system calls that rustix does not have")]
 
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -15,7 +17,7 @@ fn last_error() -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// An option of a socket. Answers the length that the kernel tells (bytes, for most options).
+/// Reads an option of a socket. Returns the length that the kernel tells (bytes, for most options).
 ///
 /// # Errors
 /// The kernel's.
@@ -34,7 +36,7 @@ pub(crate) fn getsockopt(
     if status == 0 { Ok(len as usize) } else { Err(last_error()) }
 }
 
-/// The number of a socket's network name space, never given out twice.
+/// Returns the number of a socket's network name space, which the kernel never gives out twice.
 ///
 /// # Errors
 /// The kernel's.
@@ -46,7 +48,7 @@ pub(crate) fn netns_cookie(fd: impl AsFd) -> Result<u64, Errno> {
     }
 }
 
-/// Whether a packet socket is bound to no protocol and no interface (packet(7)).
+/// Returns true if a packet socket is bound to no protocol and no interface (packet(7)).
 pub(crate) fn is_unbound_packets(fd: impl AsFd) -> bool {
     // SAFETY: zeroes are a valid address, and the kernel writes `len` bytes of it at most.
     unsafe {
@@ -60,7 +62,7 @@ pub(crate) fn is_unbound_packets(fd: impl AsFd) -> bool {
     }
 }
 
-/// A socket's network name space, to be entered.
+/// Opens the network name space of a socket, to be entered.
 ///
 /// # Errors
 /// The kernel's: `EPERM` without `CAP_NET_ADMIN` there.

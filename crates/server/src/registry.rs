@@ -1,26 +1,31 @@
-//! Who is there, what they have offered, what is joined: the server's knowledge and its decisions.
+//! The processes, the ends they have offered, and the joined streams: the server's knowledge and
+//! its decisions.
 //!
 //! Pure: it makes no system call. Time is an argument; memory and descriptors come from a [`Maker`]
 //! and are only kept and given out. So all of it can be tested without a socket (`tests`, `laws`).
 //!
 //! # Theory of operation
 //! An **end** is one offered or joined session of one process, known by the library's number
-//! (`local`) and by its [`Key`], what the server saw of the kernel object. A key names one object:
-//! a socket by its cookie and its peer's, which the kernel never gives out again; a pipe by what
-//! the end itself keeps it by ([`crate::pins`]). So an offer that has become stale (its process
-//! closed the descriptor and did not say `left`) can never be paired with a later connection of the
-//! same addresses, or a pipe of the same number. An end that is offered pairs with the end that has
-//! the mirrored key, if that waits. What the server has to say is queued as events, which a process
-//! collects. A **stream** is two joined ends; it is forgotten when both sides have left. Only then
-//! are its slots used again, so nobody rings a slot that means something else by now.
+//! (`local`) and by its [`Key`], the server's view of the kernel object. A key names one object: a
+//! socket by its own cookie and its peer's, which the kernel never gives out again; a pipe by a
+//! number that the end itself keeps from being another pipe's ([`crate::pins`]). So an offer that
+//! has become stale (its process closed the descriptor and did not say `left`) can never be paired
+//! with a later connection of the same addresses, or a pipe of the same number. An offered end
+//! pairs with the end that has the mirrored key, if that waits. The server's messages to a process
+//! are queued as events, which the process collects. A **stream** is two joined ends; it is
+//! forgotten when both sides have left. Only then are its slots used again, so nobody rings a slot
+//! that means something else by now.
 //!
 //! Not here: looking at descriptors (`identity`), counting holders (`holders`), IPC (`service`).
 
 mod adopt;
+mod delivery;
+mod end;
 mod events;
 mod inbox;
 mod pairing;
 mod process;
+mod processes;
 mod shares;
 mod view;
 
@@ -29,11 +34,13 @@ mod laws;
 #[cfg(test)]
 mod tests;
 
-pub use events::{Carried, Delivery, InboxOut, JoinOut};
+pub use delivery::{Carried, Delivery, InboxOut, JoinOut};
+pub use end::Identity;
 pub use process::Who;
 
 use crate::holders::Object;
-use crate::pins::Pin;
+use crate::key::Key;
+use end::End;
 use inbox::Inboxes;
 use process::Process;
 use shares::Shares;
@@ -42,143 +49,81 @@ use sojourn_ipc::rt::Descriptor;
 use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
 use sojourn_session::{KindT, ReasonT};
+use sojourn_stream::TimesTold;
 use std::collections::HashMap;
-use std::sync::Arc;
 
-/// A kernel object as the server saw it, and which end of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Key {
-    /// A connected socket: its cookie and its peer's. 0 for an end that is on another host: its
-    /// place is taken by the carrier.
-    Socket {
-        /// This end's.
-        own: u64,
-        /// The other end's.
-        peer: u64,
-    },
-    /// An end of a pipe.
-    Pipe {
-        /// Both ends have the same, and no other pipe has: see [`crate::pins`]. What looks at an
-        /// end only knows its inode.
-        object: u64,
-        /// The end that writes.
-        writes: bool,
-    },
-}
-
-impl Key {
-    /// The key of the other end.
-    #[must_use]
-    pub fn mirror(self) -> Self {
-        match self {
-            Self::Socket { own, peer } => Self::Socket { own: peer, peer: own },
-            Self::Pipe { object, writes } => Self::Pipe { object, writes: !writes },
-        }
-    }
-
-    /// Whether one end is on another host.
-    #[must_use]
-    pub fn is_carried(self) -> bool {
-        matches!(self, Self::Socket { own, peer } if own == 0 || peer == 0)
-    }
-}
-
-/// The client that is the server's own carrier: it offers the other ends of connections to other
-/// hosts.
+/// The client that stands for the server's own carrier: it offers the other ends of connections to
+/// other hosts.
 pub const CARRIER: ClientId = ClientId { index: u32::MAX, generation: u32::MAX };
 
-/// What the server saw of an end.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// Which object and end.
-    pub key: Key,
-    /// Its kind.
-    pub kind: KindT,
-    /// This end's address, for people.
-    pub from: String,
-    /// The other end's.
-    pub to: String,
-    /// Bytes that the kernel holds without the reader's help: of what is written here, and beside
-    /// that of what is read here.
-    pub holds: [u32; 2],
-    /// How its holders are found.
-    pub object: Object,
-    /// What keeps a pipe's key its own.
-    pub pin: Option<Arc<Pin>>,
-}
-
-impl Identity {
-    /// The same connection seen from its other end.
-    #[must_use]
-    pub fn mirrored(self) -> Self {
-        Self { key: self.key.mirror(), from: self.to, to: self.from, ..self }
-    }
-}
-
-/// What a library says along with an offer.
+/// The arguments of a library's offer.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     /// The library's number.
     pub local: u64,
-    /// Which set, 0 for none.
+    /// The number of the epoll set, 0 for none.
     pub set: u32,
     /// Ring bytes wanted for each direction.
     pub ring_bytes: u32,
-    /// Nobody else holds the end.
+    /// No other process holds the end.
     pub is_sole: bool,
     /// The end's inode, for administrators; 0 if it has none of its own.
     pub inode: u64,
 }
 
-/// What became of an offer.
+/// The result of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// An event says.
+    /// It is decided; an event tells the process.
     Decided,
-    /// Its peer has not offered yet.
+    /// The peer of the end has not offered yet.
     Waits,
-    /// Its holders must be counted; [`Registry::counted`] goes on, under this number.
+    /// The end's holders must be counted; [`Registry::counted`] goes on, under this number.
     Count(u64),
 }
 
 /// A caller broke the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// Not a process that said hello, or one that was dropped.
+    /// The client has not said hello, or was dropped.
     #[error("no hello from this client, or it was dropped")]
     NoHello,
     /// The caller's user has as many processes here as it may have.
     #[error("no room for another process of that user")]
     Quota,
-    /// A number in use, a side that cannot be.
+    /// A number is in use, or a side is impossible.
     #[error("arguments that contradict the rules")]
     Argument,
 }
 
-/// Makes what two sides share.
+/// Makes the memory and descriptors that two sides share, and reads that memory.
 pub trait Maker {
-    /// A sealed region for rings of these sizes.
+    /// Makes a sealed region for rings of these sizes.
     fn region(&mut self, ring_bytes: [u32; 2]) -> Option<Descriptor>;
-    /// An inbox: memory, ready, attention.
+    /// Makes an inbox: memory, ready event, attention event.
     fn inbox(&mut self) -> Option<[Descriptor; 3]>;
-    /// Bytes written in each direction so far, as the sides say.
+    /// Returns the bytes written in each direction so far, by the sides' word.
     fn totals(&self, region: &Descriptor) -> [u64; 2];
-    /// What has gone past the kernel of a UDP socket's session, as its program tells.
+    /// Returns the traffic of a UDP socket's session that has gone past the kernel, by its
+    /// program's word.
     fn counts(&self, region: &Descriptor) -> Counts;
-    /// How a session with another host is, as its program tells, if it does.
+    /// Returns the state of a session with another host, by its program's word, if it gives one.
     fn figures(&self, region: &Descriptor) -> Option<Figures>;
+    /// Has the program of a session with another host time its layers until that second of the
+    /// monotonic clock (0: no longer), and returns the times so far, by the program's word.
+    fn times(&self, region: &Descriptor, until_s: u32) -> Option<TimesTold>;
 }
 
-/// What the server allows.
+/// The server's limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Ends one process may have.
+    /// Ends that one process may have.
     pub ends: usize,
-    /// Ends that all processes may have, each user its share: see `shares`.
+    /// Ends that all processes may have together; each user has a share (`shares`).
     pub all_ends: usize,
-    /// Descriptors that there may be, each user its share.
+    /// Descriptors that the server may keep; each user has a share.
     pub descriptors: usize,
-    /// The user who may have all of that, as root may.
+    /// The user who may have all of that, like root.
     pub own_user: u32,
     /// Slots of an inbox.
     pub slots: u32,
@@ -192,57 +137,27 @@ pub struct Limits {
 /// once.
 const EVENTS_SOME: usize = 256;
 const EVENTS_MAX: usize = 2 * sojourn_session::ENDS_MAX as usize;
-/// How late (ms).
+/// The age of the oldest uncollected event from which on a process is late (ms).
 const LATE_MS: u64 = 10_000;
 /// The smallest ring (bytes).
 pub const RING_MIN: u32 = 4 << 10;
 /// The largest ring that can be wanted (bytes).
 pub const RING_MAX: u32 = 16 << 20;
-/// The largest one that is made, with what the kernel would hold.
+/// The largest ring that is made, with room for the bytes that the kernel would hold.
 const RING_MOST: u32 = 64 << 20;
-/// Faster than memory (bytes a millisecond): what a side says to have written beyond that is not
-/// believed.
+/// A rate faster than memory (bytes a millisecond): the server does not believe a side that claims
+/// more.
 const RATE_MAX: u64 = 200_000_000;
-
-/// An offered or joined session of one process.
-#[derive(Debug)]
-struct End {
-    identity: Identity,
-    ring_bytes: u32,
-    set: u32,
-    inode: u64,
-    /// Where it stands in lists.
-    serial: u64,
-    since_ms: u64,
-    /// The server has found that nobody else holds it. Else its library has said so.
-    is_counted: bool,
-    state: State,
-}
-
-impl End {
-    fn is_offered(&self) -> bool {
-        !matches!(self.state, State::Joined { .. })
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Its holders are being counted, under this number.
-    Counting(u64),
-    /// Waits for its mirror image.
-    Waiting,
-    /// One side of a stream; `is_known`: the process has collected the join.
-    Joined { stream: u64, side: u8, is_known: bool },
-}
 
 /// Two joined ends.
 #[derive(Debug)]
 struct Stream {
     kind: KindT,
     ring_bytes: [u32; 2],
-    /// None if it was adopted.
+    /// None if the stream was adopted.
     region: Descriptor,
-    /// Process and its number for the session; `None` once it has left (or has not adopted yet).
+    /// The process and its number for the session; `None` once the side has left (or has not
+    /// adopted yet).
     sides: [Option<(ClientId, u64)>; 2],
     /// Each side's place: inbox and slot.
     places: [Option<(u64, u32)>; 2],
@@ -253,7 +168,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Bytes that went each way, as its ends tell.
+    /// Returns the bytes that went each way, by its ends' word.
     fn totals(&self, maker: &dyn Maker) -> [u64; 2] {
         if self.kind == KindT::Udp {
             let counts = maker.counts(&self.region);
@@ -262,7 +177,7 @@ impl Stream {
         maker.totals(&self.region)
     }
 
-    /// More bytes cannot have gone through by now.
+    /// Returns a number of bytes that cannot have gone through yet, whatever the ends say.
     fn bytes_max(&self, now_ms: u64) -> u64 {
         let age_ms = now_ms.saturating_sub(self.since_ms).saturating_add(1);
         age_ms.saturating_mul(RATE_MAX)
@@ -296,10 +211,10 @@ pub struct Registry {
     inboxes: Inboxes,
     /// Streams of each user.
     users: HashMap<u32, usize>,
-    /// Ends of each user, and descriptors that are kept for it.
+    /// Ends of each user, and descriptors that the server keeps for each.
     ends: Shares,
     descriptors: Shares,
-    /// Numbers of streams, inboxes and counts are given out from here.
+    /// The last number given out, for streams, inboxes and counts.
     last: u64,
     to_ring: Vec<ClientId>,
     to_drop: Vec<ClientId>,
@@ -308,8 +223,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Nobody there. Numbers begin above `seed`, a random one, so that those of a server that was
-    /// here before do not come again.
+    /// Makes a registry without processes. Numbers begin above `seed`, a random number, so that
+    /// those of an earlier server do not come again.
     #[must_use]
     pub fn new(limits: Limits, seed: u32) -> Self {
         Self {
@@ -339,7 +254,7 @@ impl Registry {
     fn fresh(&mut self) -> u64 {
         loop {
             self.last += 1;
-            // Adopted streams have numbers of a server before this one.
+            // Adopted streams keep the numbers that an earlier server has given them.
             if !self.streams.contains_key(&self.last) {
                 return self.last;
             }
@@ -354,7 +269,7 @@ impl Registry {
         self.processes.get_mut(&process)?.ends.get_mut(&local)
     }
 
-    /// Forgets an end, whatever its state; its stream, if any, is the caller's to care for.
+    /// Forgets an end in any state; the caller takes care of its stream, if it has one.
     fn take_end(&mut self, process: ClientId, local: u64) -> Option<End> {
         let owner = self.processes.get_mut(&process)?;
         let end = owner.ends.remove(&local)?;
@@ -365,59 +280,39 @@ impl Registry {
         Some(end)
     }
 
-    /// The carrier does not want to be this other end of what a program has offered.
-    pub fn decline_carried(&mut self, other: &Identity, reason: ReasonT, now_ms: u64) {
-        self.drop_mirror(other.key, reason, now_ms);
-    }
-
-    /// An offer for which there is no other end any more is refused: a carrier's is for one
-    /// program's only.
-    fn drop_mirror(&mut self, of: Key, reason: ReasonT, now_ms: u64) {
-        if let Some(&(process, local)) = self.keys.get(&of.mirror())
-            && of.is_carried()
-            && self.end(process, local).is_some_and(End::is_offered)
-        {
-            let end = self.take_end(process, local);
-            self.counters.refusals += 1;
-            if let Some(end) = end {
-                self.note_refusal(process, end.inode, reason, now_ms);
-            }
-            self.push(process, events::Event::Refused { local, reason }, now_ms);
-        }
-    }
-
-    /// Counters, and how many processes and streams there are.
+    /// Returns the counters, the number of processes, and the number of streams.
     #[must_use]
     pub fn counters(&self) -> (&Counters, usize, usize) {
         let carriers = usize::from(self.processes.contains_key(&CARRIER));
         (&self.counters, self.processes.len() - carriers, self.streams.len())
     }
 
-    /// One more look through the system's processes.
+    /// Counts one more look through the system's processes.
     pub fn count_scan(&mut self) {
         self.counters.scans += 1;
     }
 
-    /// Ends whose holders must be counted as well, beside what [`Registry::offer`] answers: of
-    /// which process, by which number of the library's, under which number.
+    /// Takes the ends whose holders must be counted, beside those that [`Registry::offer`] has
+    /// answered with [`Offered::Count`]: the process, the library's number, and the number for the
+    /// answer.
     pub fn take_counts(&mut self) -> Vec<(ClientId, u64, u64)> {
         core::mem::take(&mut self.to_count)
     }
 
-    /// How the holders of an end are found, and whose it is.
+    /// Returns the process of an end and the object by which its holders are found.
     #[must_use]
     pub fn object(&self, process: ClientId, local: u64) -> Option<(u32, Object)> {
         let object = self.end(process, local)?.identity.object;
         Some((self.processes.get(&process)?.who.pid, object))
     }
 
-    /// Processes whose doorbells are to be rung.
+    /// Takes the processes whose doorbells are to be rung.
     pub fn take_rings(&mut self) -> Vec<ClientId> {
         core::mem::take(&mut self.to_ring)
     }
 
-    /// Processes that do not collect their events: to be disconnected and then said to be
-    /// [gone](Self::gone).
+    /// Takes the processes that do not collect their events: they are to be disconnected and then
+    /// reported [gone](Self::gone).
     pub fn take_late(&mut self, now_ms: u64) -> Vec<ClientId> {
         for (id, process) in &self.processes {
             let first = process.events.front().map_or(now_ms, |(_, at_ms)| *at_ms);
@@ -428,14 +323,15 @@ impl Registry {
         core::mem::take(&mut self.to_drop)
     }
 
-    /// Whether a user has processes here.
+    /// Returns true if a user has processes here.
     #[must_use]
     pub fn has_user(&self, uid: u32) -> bool {
         let mut processes = self.processes.iter();
         processes.any(|(id, process)| *id != CARRIER && process.who.uid == uid)
     }
 
-    /// Whether anybody has events to collect, so that it is worth while to look who is late.
+    /// Returns true if a process has events to collect, so that a look for late ones is worth
+    /// while.
     #[must_use]
     pub fn has_events(&self) -> bool {
         self.processes.values().any(|process| !process.events.is_empty())

@@ -1,51 +1,37 @@
 //! The thread that counts holders, so that offers do not wait for each other's looks through
 //! `/proc`.
 //!
-//! What was asked during one look is answered by the next. Not here: the look itself (`holders`).
+//! Questions that come during one look are answered by the next. Not here: the look itself
+//! (`prober`, `holders`).
 
 use crate::beat::Beat;
-use crate::holders::{self, Object, Question};
+use crate::holders::Question;
+use crate::jobs::Job;
+use crate::prober::Prober;
 use crate::service::Sojournd;
-use sojourn_ipc::ClientId;
 use std::sync::Weak;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-
-/// An end whose holders are to be counted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Job {
-    pub(crate) process: ClientId,
-    pub(crate) local: u64,
-    /// The count's number, from the registry.
-    pub(crate) number: u64,
-    pub(crate) pid: u32,
-    pub(crate) object: Object,
-}
 
 /// The longest pause between two looks.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// Where jobs go, and where they come from.
-pub(crate) fn queue() -> (Sender<Job>, Receiver<Job>) {
-    channel()
-}
-
 /// Works until the server is gone.
-pub(crate) fn work(jobs: &Receiver<Job>, server: &Weak<Sojournd>, beat: &Beat) {
+pub(crate) fn work(jobs: &Receiver<Job>, server: &Weak<Sojournd>, prober: &Prober, beat: &Beat) {
     while let Ok(first) = jobs.recv() {
         let busy = beat.busy();
         let jobs: Vec<Job> = std::iter::once(first).chain(jobs.try_iter()).collect();
         let question = |job: &Job| Question { pid: job.pid, object: job.object };
         let questions: Vec<Question> = jobs.iter().map(question).collect();
         let begun = Instant::now();
-        let verdicts = holders::look(&questions);
+        let verdicts = prober.look(&questions);
         let took = begun.elapsed();
         let Some(server) = server.upgrade() else { return };
         server.counted(&jobs, &verdicts);
         drop(server);
         drop(busy);
-        // At most half of a processor, whatever clients do; what comes meanwhile shares the next
-        // look.
+        // At most half of a processor, however many offers clients make; questions that come
+        // meanwhile share the next look.
         std::thread::sleep(took.min(PAUSE_MAX));
     }
 }

@@ -1,9 +1,9 @@
-//! The system calls that the server's other processes may make: seccomp(2) filters.
+//! The system calls that each of the server's processes may make: seccomp(2) filters.
 //!
-//! A proxy has what one user's programs send, and a keeper outlives its server. Neither runs
-//! programs or loads anything into the kernel, so neither may. Every other call than those listed
-//! here fails with `EPERM`: a newer C library that tries one and does without goes on. The server
-//! itself is limited by its unit (`systemd/sojournd.service`).
+//! Only the parent runs programs, only the carrier loads anything into the kernel, and only the
+//! front and the carrier make memory that programs share. Every call that is not listed here fails
+//! with `EPERM`: a newer C library that tries a call and can do without it goes on. A server of one
+//! process has no filter but its unit's (`systemd/sojournd.service`).
 //!
 //! Not here: capabilities (`privileges`).
 
@@ -15,16 +15,24 @@ use std::collections::BTreeMap;
 /// A process of the server's that has a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Receives and looks at what one user's programs send (`proxy`).
+    /// Starts and watches the others (`apart`).
+    Parent,
+    /// Speaks with clients.
+    Front,
+    /// Looks into other users' processes.
+    Prober,
+    /// Carries sessions with other hosts.
+    Carrier,
+    /// Receives and looks at the objects that one user's programs send (`proxy`).
     Proxy,
-    /// Holds what the next server needs (`sojourn_carrier::keep`).
+    /// Holds the sockets and records that the next server needs (`sojourn_carrier::keep`).
     Keeper,
 }
 
-/// Why a process has no filter.
+/// The reason why a process has no filter.
 #[derive(Debug, thiserror::Error)]
 pub enum SeccompError {
-    /// There is none for this kind of processor.
+    /// There is no filter for this kind of processor.
     #[error("no seccomp filter: {0}")]
     Made(#[from] BackendError),
     /// The kernel refused it.
@@ -32,7 +40,8 @@ pub enum SeccompError {
     Refused(#[from] seccompiler::Error),
 }
 
-/// What the C library and the Rust standard library do in every process: memory, locks, the end.
+/// The calls that the C library and the Rust standard library make in every process: memory, locks,
+/// the end.
 const EVERY: [i64; 21] = [
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -57,8 +66,163 @@ const EVERY: [i64; 21] = [
     libc::SYS_sigaltstack,
 ];
 
-/// A proxy's: threads, questions to descriptors and to `sock_diag` (in other network name spaces,
-/// too), and files of `/proc`.
+/// The calls of every process with threads and lines: waiting, sending, receiving.
+const LINES: [i64; 26] = [
+    libc::SYS_getcpu,
+    libc::SYS_preadv2,
+    libc::SYS_writev,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_dup,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_fstatfs,
+    libc::SYS_futex_waitv,
+    libc::SYS_getrandom,
+    libc::SYS_getsockopt,
+    libc::SYS_ppoll,
+    libc::SYS_read,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_rseq,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_set_robust_list,
+    libc::SYS_shutdown,
+    libc::SYS_write,
+];
+
+/// The front's calls: clients, their memory and events. It opens no file and makes no socket but
+/// pairs.
+const FRONT: [i64; 21] = [
+    libc::SYS_accept4,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_eventfd2,
+    libc::SYS_fstat,
+    libc::SYS_ftruncate,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_geteuid,
+    libc::SYS_ioctl,
+    libc::SYS_memfd_create,
+    libc::SYS_nanosleep,
+    libc::SYS_pidfd_open,
+    libc::SYS_pread64,
+    libc::SYS_prlimit64,
+    libc::SYS_pwrite64,
+    libc::SYS_readlinkat,
+    libc::SYS_fallocate,
+    libc::SYS_setsockopt,
+    libc::SYS_socketpair,
+    libc::SYS_statx,
+    libc::SYS_membarrier,
+];
+
+/// The prober's calls: files of `/proc`, and watches.
+const PROBER: [i64; 13] = [
+    libc::SYS_capget,
+    libc::SYS_fstat,
+    libc::SYS_getdents64,
+    libc::SYS_geteuid,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_init1,
+    libc::SYS_inotify_rm_watch,
+    libc::SYS_lseek,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_readlinkat,
+    libc::SYS_statx,
+    libc::SYS_pread64,
+];
+
+/// The carrier's calls: sockets of all kinds, interfaces, programs of the kernel's filter, and name
+/// spaces of ports.
+const CARRIER: [i64; 41] = [
+    libc::SYS_fchmodat,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_accept4,
+    libc::SYS_bind,
+    libc::SYS_bpf,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_connect,
+    libc::SYS_eventfd2,
+    libc::SYS_fallocate,
+    libc::SYS_fchmod,
+    libc::SYS_fstat,
+    libc::SYS_ftruncate,
+    libc::SYS_getdents64,
+    libc::SYS_geteuid,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_ioctl,
+    libc::SYS_listen,
+    libc::SYS_lseek,
+    libc::SYS_membarrier,
+    libc::SYS_memfd_create,
+    libc::SYS_nanosleep,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_perf_event_open,
+    libc::SYS_pidfd_open,
+    libc::SYS_pread64,
+    libc::SYS_prlimit64,
+    libc::SYS_pwrite64,
+    libc::SYS_readlinkat,
+    libc::SYS_setns,
+    libc::SYS_setsockopt,
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_statx,
+    libc::SYS_umask,
+    libc::SYS_uname,
+    libc::SYS_unlinkat,
+    libc::SYS_unshare,
+    libc::SYS_waitid,
+    libc::SYS_capget,
+];
+
+/// The parent's calls beside those of all others, which have its filter, too: starting and ending
+/// processes, and giving up rights.
+const PARENT: [i64; 31] = [
+    libc::SYS_capset,
+    libc::SYS_chdir,
+    libc::SYS_dup3,
+    libc::SYS_execve,
+    libc::SYS_exit,
+    libc::SYS_getegid,
+    libc::SYS_getgid,
+    libc::SYS_getppid,
+    libc::SYS_getuid,
+    libc::SYS_kill,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_pipe2,
+    libc::SYS_prlimit64,
+    libc::SYS_seccomp,
+    libc::SYS_set_tid_address,
+    libc::SYS_setgroups,
+    libc::SYS_setresgid,
+    libc::SYS_setresuid,
+    libc::SYS_signalfd4,
+    libc::SYS_tgkill,
+    libc::SYS_umask,
+    libc::SYS_unlinkat,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    libc::SYS_faccessat2,
+    libc::SYS_fchdir,
+    libc::SYS_flock,
+    libc::SYS_getcwd,
+    libc::SYS_pidfd_open,
+    libc::SYS_dup,
+    libc::SYS_faccessat,
+];
+
+/// A proxy's calls: threads, questions to descriptors and to `sock_diag` (in other network name
+/// spaces, too), and files of `/proc`.
 const PROXY: [i64; 34] = [
     libc::SYS_bind,
     libc::SYS_chdir,
@@ -96,8 +260,8 @@ const PROXY: [i64; 34] = [
     libc::SYS_statx,
 ];
 
-/// A keeper's: one server at a time, descriptors, and the name of its socket. `connect` ends the
-/// connection of a socket that nobody has taken over.
+/// A keeper's calls: one server at a time, descriptors, and the name of its socket. `connect` ends
+/// the connection of a socket that nobody has taken over.
 const KEEPER: [i64; 13] = [
     libc::SYS_accept4,
     libc::SYS_capset,
@@ -114,39 +278,59 @@ const KEEPER: [i64; 13] = [
     libc::SYS_capget,
 ];
 
-/// Calls that only older kinds of processors have: what the libraries make there in place of those
-/// above.
+/// Calls that only older kinds of processors have: the libraries make them there in place of those
+/// above. First those for every process, then those for files.
 #[cfg(target_arch = "x86_64")]
-const OLDER: [i64; 7] = [
-    libc::SYS_epoll_wait,
-    libc::SYS_lstat,
-    libc::SYS_open,
-    libc::SYS_poll,
-    libc::SYS_readlink,
-    libc::SYS_stat,
-    libc::SYS_unlink,
-];
+const OLDER: [i64; 3] = [libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_readlink];
+#[cfg(target_arch = "x86_64")]
+const OLDER_FILES: [i64; 5] =
+    [libc::SYS_chmod, libc::SYS_lstat, libc::SYS_open, libc::SYS_stat, libc::SYS_unlink];
+#[cfg(target_arch = "x86_64")]
+const OLDER_PARENT: [i64; 5] =
+    [libc::SYS_access, libc::SYS_arch_prctl, libc::SYS_dup2, libc::SYS_fork, libc::SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: [i64; 0] = [];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER_FILES: [i64; 0] = [];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER_PARENT: [i64; 0] = [];
 
 impl Part {
-    fn calls(self) -> &'static [i64] {
-        match self {
-            Self::Proxy => &PROXY,
-            Self::Keeper => &KEEPER,
-        }
+    /// Returns all calls that the process may make.
+    fn calls(self) -> Vec<i64> {
+        let all: [&[i64]; 9] = [
+            &PARENT,
+            &OLDER_PARENT,
+            &OLDER_FILES,
+            &LINES,
+            &FRONT,
+            &PROBER,
+            &CARRIER,
+            &PROXY,
+            &KEEPER,
+        ];
+        let own: &[&[i64]] = match self {
+            Self::Parent => &all,
+            Self::Front => &[&LINES, &FRONT],
+            Self::Prober => &[&OLDER_FILES, &LINES, &PROBER],
+            Self::Carrier => &[&OLDER_FILES, &LINES, &CARRIER],
+            Self::Proxy => &[&OLDER_FILES, &PROXY],
+            Self::Keeper => &[&OLDER_FILES, &KEEPER],
+        };
+        let own = own.iter().copied().flatten();
+        EVERY.iter().chain(&OLDER).chain(own).copied().collect()
     }
 
     fn filter(self) -> Result<BpfProgram, BackendError> {
-        let calls = EVERY.iter().chain(&OLDER).chain(self.calls());
-        let rules: BTreeMap<_, _> = calls.map(|call| (*call, Vec::new())).collect();
+        let rules: BTreeMap<_, _> =
+            self.calls().into_iter().map(|call| (call, Vec::new())).collect();
         let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
         let architecture = std::env::consts::ARCH.try_into()?;
         SeccompFilter::new(rules, refused, SeccompAction::Allow, architecture)?.try_into()
     }
 }
 
-/// From now on this process and its threads make no other calls than those of `part`.
+/// Limits this process and its threads to the calls of `part`, from now on.
 ///
 /// # Errors
 /// [`SeccompError`]; then there is no filter.
@@ -158,19 +342,59 @@ pub fn confine(part: Part) -> Result<(), SeccompError> {
 mod tests {
     use super::*;
 
+    const CHILDREN: [Part; 5] =
+        [Part::Front, Part::Prober, Part::Carrier, Part::Proxy, Part::Keeper];
+
     #[test]
-    fn neither_runs_programs_nor_loads_anything_into_the_kernel() {
-        for part in [Part::Proxy, Part::Keeper] {
+    fn only_the_parent_runs_programs_and_only_the_carrier_loads_anything_into_the_kernel() {
+        for part in CHILDREN {
             assert!(part.filter().is_ok());
-            for call in [libc::SYS_execve, libc::SYS_bpf, libc::SYS_ptrace, libc::SYS_mount] {
-                assert!(!EVERY.iter().chain(&OLDER).chain(part.calls()).any(|one| *one == call));
+            for call in [libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace, libc::SYS_mount] {
+                assert!(!part.calls().contains(&call), "{part:?}: {call}");
             }
+            assert_eq!(part.calls().contains(&libc::SYS_bpf), part == Part::Carrier, "{part:?}");
+        }
+        assert!(!Part::Parent.calls().contains(&libc::SYS_ptrace));
+    }
+
+    #[test]
+    fn who_speaks_with_clients_opens_no_files_and_connects_to_nobody() {
+        let calls = Part::Front.calls();
+        let forbidden = [
+            libc::SYS_openat,
+            libc::SYS_openat2,
+            libc::SYS_unlinkat,
+            libc::SYS_socket,
+            libc::SYS_bind,
+            libc::SYS_connect,
+            libc::SYS_setns,
+            libc::SYS_unshare,
+            libc::SYS_kill,
+            libc::SYS_pidfd_send_signal,
+            libc::SYS_pidfd_getfd,
+            libc::SYS_process_vm_readv,
+            libc::SYS_setresuid,
+            libc::SYS_capset,
+        ];
+        assert!(!calls.iter().any(|call| forbidden.contains(call)));
+        #[cfg(target_arch = "x86_64")]
+        assert!(!calls.contains(&libc::SYS_open));
+    }
+
+    #[test]
+    fn the_parents_filter_allows_what_the_others_allow_since_they_have_it_too() {
+        let parents = Part::Parent.calls();
+        for part in CHILDREN {
+            assert!(part.calls().iter().all(|call| parents.contains(call)), "{part:?}");
         }
     }
 
     #[test]
-    fn only_a_proxy_makes_sockets() {
-        assert!(!KEEPER.contains(&libc::SYS_socket) && PROXY.contains(&libc::SYS_socket));
+    fn only_who_asks_of_networks_makes_sockets() {
+        for part in CHILDREN {
+            let makes = part.calls().contains(&libc::SYS_socket);
+            assert_eq!(makes, matches!(part, Part::Carrier | Part::Proxy), "{part:?}");
+        }
     }
 
     #[test]

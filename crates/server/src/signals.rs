@@ -1,8 +1,8 @@
-//! An orderly end when the system or a user asks for it: `SIGTERM` and `SIGINT`.
+//! An orderly end when the system or a user asks for it by `SIGTERM` or `SIGINT`.
 //!
-//! A thread of its own waits for them, and then says to the serving thread what `sojourn server
-//! stop --force` says: over the server's own socket, for that is what the serving thread sleeps at.
-//! A second signal ends the process at once. Not here: what is done before the end (`run`).
+//! A thread of its own waits for the signals. Then it sends the serving thread the same message as
+//! `sojourn server stop --force`, over the server's own socket, because the serving thread sleeps
+//! there. A second signal ends the process at once. Not here: the steps of the end (`run`).
 #![allow(unsafe_code, reason = "signal masks, which rustix does not have")]
 
 use crate::service::Sojournd;
@@ -11,7 +11,7 @@ use sojourn_session::{AdminClient, admin_connect_options};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the serving thread may take to answer.
+/// The time that the serving thread may take to answer.
 const LIMIT: Duration = Duration::from_secs(2);
 
 fn both() -> libc::sigset_t {
@@ -25,14 +25,25 @@ fn both() -> libc::sigset_t {
     }
 }
 
-/// The signals wait from now on, for this thread and those that it makes.
+/// Blocks the signals from now on, for this thread and those that it makes: sigwait(3) needs that.
 pub(crate) fn block() {
     let set = both();
     // SAFETY: the kernel reads `set`.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, core::ptr::null_mut()) };
 }
 
-/// They are let through as if nobody had waited for them.
+/// Blocks the same signals and that of a child's end, and returns them: signalfd(2) needs that.
+pub(crate) fn block_for_parent() -> libc::sigset_t {
+    let mut set = both();
+    // SAFETY: both calls use `set`, which lives until they return.
+    unsafe {
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, core::ptr::null_mut());
+    }
+    set
+}
+
+/// Unblocks the signals for this thread: the next one ends the process.
 fn unblock() {
     let set = both();
     // SAFETY: the kernel reads `set`.
@@ -46,8 +57,8 @@ fn wait() {
     while unsafe { libc::sigwait(&raw const set, &raw mut signal) } != 0 {}
 }
 
-/// From now on the server that serves `address` ends in order when it is told to. Without a thread
-/// it ends at once.
+/// Makes the server that serves `address` end in order when a signal asks for it. If no thread can
+/// be made, a signal ends it at once.
 pub(crate) fn heed(server: &Arc<Sojournd>, address: &str) {
     let (server, address) = (Arc::clone(server), address.to_owned());
     let work = move || {
@@ -56,7 +67,7 @@ pub(crate) fn heed(server: &Arc<Sojournd>, address: &str) {
         if wake(&address).is_none() {
             end(&server);
         }
-        // Whoever asks twice does not want to wait.
+        // A user who asks twice does not want to wait.
         unblock();
         loop {
             std::thread::park();
@@ -67,10 +78,11 @@ pub(crate) fn heed(server: &Arc<Sojournd>, address: &str) {
     }
 }
 
-/// Has the serving thread look at what is wanted; `None` where it cannot be reached.
+/// Wakes the serving thread, so that it looks whether it is to end; `None` if it cannot be reached.
 fn wake(address: &str) -> Option<()> {
     if address.starts_with("fd:") {
-        // That is the listening one here.
+        // The descriptor of this address is the listening socket itself, so there is nothing to
+        // connect to.
         return None;
     }
     let address = Address::parse(address).ok()?;
@@ -79,7 +91,8 @@ fn wake(address: &str) -> Option<()> {
     client.with_deadline(Deadline::after(LIMIT)).stop(true).ok()
 }
 
-/// The end without the serving thread.
+/// Ends the process without the serving thread, after its carried sessions are home or the time is
+/// up.
 fn end(server: &Sojournd) -> ! {
     server.leave_all();
     let begun = Instant::now();

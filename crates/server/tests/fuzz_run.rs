@@ -30,11 +30,13 @@ impl Random {
 
 /// Two processes say hello, offer the two ends of a connection, and collect.
 fn pair_up(ends: [u8; 2]) -> Vec<u8> {
-    // A step is the process and the operation (15: hello, 16: offer, 17: next); then which
-    // descriptor, set, local, what is special to the operation, and how it is changed: not at all.
-    let hello = |process: u8| vec![process << 6 | 15, 1, 0, 0, 3, 1];
-    let offer = |process: u8, end| vec![process << 6 | 16, end, 0, 1, 1];
-    let next = |process: u8| vec![process << 6 | 17, 0, 0, 0, 1];
+    // A step is the process and the operation (the first ones are hello, offer and next; small
+    // numbers mean something else, so that all operations are added); then the descriptor, set,
+    // local, the operation's special bytes, and the way in which it is changed: not at all.
+    let step = |process: u8, operation| process << 6 | (fuzz::OPERATIONS + operation);
+    let hello = |process: u8| vec![step(process, 0), 1, 0, 0, 3, 1];
+    let offer = |process: u8, end| vec![step(process, 1), end, 0, 1, 1];
+    let next = |process: u8| vec![step(process, 2), 0, 0, 0, 1];
     [hello(0), hello(1), offer(0, ends[0]), offer(1, ends[1]), next(0), next(1)].concat()
 }
 

@@ -1,4 +1,5 @@
-//! A program that holds the locks of what it sends: it keeps itself waiting, and nobody else.
+//! A program that holds the locks of the objects that it sends: it keeps itself waiting, and nobody
+//! else.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 mod common;
@@ -14,7 +15,7 @@ fn fake() {
     be_fake();
 }
 
-/// Users that are not the one who runs the tests.
+/// Users other than the one who runs the tests.
 const HOSTILE: u32 = 65_533;
 const HONEST: u32 = 65_534;
 
@@ -68,7 +69,7 @@ fn who_holds_what_it_offers_holds_up_itself_only() {
     assert_eq!(hostile.tell("offer-held 0 close", None), ["error"]);
     assert_eq!(hostile.tell("offer-held 2 close", None), ["error"]);
     assert_serves(&folder.server(), HONEST);
-    // Nor is its user kept from what else it does, unless it goes on.
+    // The server serves the same user's other calls, unless the program goes on.
     assert_serves(&folder.server(), HOSTILE);
     assert_can_be_killed(server, &folder);
     drop(hostile);

@@ -94,8 +94,8 @@ fn calls_out_of_order_are_answered_with_faults() {
     assert_eq!(code(client.adopt(Some(end.as_fd()), &what, 1, 0).map(drop)), argument);
 }
 
-/// A program may connect as root and give up that right: what has its connection afterwards is no
-/// administrator.
+/// A program may connect as root and give up that right: the process that has its connection
+/// afterwards is no administrator.
 #[test]
 fn a_librarys_connection_is_no_administrators() {
     let folder = Folder::new();
@@ -134,9 +134,9 @@ fn who_connected_and_has_ended_says_no_hello() {
     let Ok(socket) = rustix::process::pidfd_getfd(&process, number, flags) else {
         return eprintln!("skipped: descriptors of others cannot be had here");
     };
-    // Its number is still its own, but it is not who has the connection.
+    // The number is still the program's own, but the program does not have the connection.
     program.child.kill().unwrap();
-    assert!(common::stirs(process.as_fd()));
+    assert!(common::is_readable(process.as_fd()));
     let connection = Connection::connect(Address::Descriptor(socket), &session_connect_options());
     let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
     let mut client = SessionClient::bind(connection.unwrap()).unwrap();
@@ -194,8 +194,8 @@ fn clients_that_come_as_a_server_ends_find_the_next_one() {
     let folder = Folder::new();
     let client = Program::start(&folder.server());
     for _ in 0..20 {
-        // As whoever starts programs does it: see that there is a server, then connect; if it was
-        // just ending, once more.
+        // Like a program's starter: see that there is a server, then connect; if it was just
+        // ending, once more.
         let mut servers = Vec::new();
         until("a client is served", || {
             servers.push(Server::start(&folder.server(), &["--idle-exit", "0"]));
@@ -208,7 +208,7 @@ fn clients_that_come_as_a_server_ends_find_the_next_one() {
     }
 }
 
-/// Users that are not the one who runs the tests.
+/// Users other than the one who runs the tests.
 const USERS: [u32; 2] = [65_533, 65_534];
 
 /// A name that every user can connect to.
@@ -264,7 +264,8 @@ fn roots_server_is_for_root_unless_it_is_started_for_all() {
     }
 }
 
-/// Whether this process may look into those of other users: root may be without that right, too.
+/// Returns true if this process may look into those of other users: root may be without that right,
+/// too.
 fn sees_others() -> bool {
     let held = rustix::thread::capabilities(None).unwrap().effective;
     held.contains(rustix::thread::CapabilitySet::SYS_PTRACE)
@@ -345,7 +346,7 @@ fn another_users_word_that_it_is_sole_is_not_taken() {
         liar.offer(local, ends.1, true);
         assert_eq!(liar.told(), ("refused".into(), local, ReasonT::SeveralHolders));
     }
-    // Of what really is its own the word is checked, and true.
+    // The word about an end that really is the honest one's own is checked, and true.
     let (reader, writer) = pipe();
     assert!(honest.offer(7, reader, true));
     liar.offer(7, writer, true);

@@ -69,7 +69,7 @@ fn ends_of_every_kind_are_joined_by_the_same_memory() {
         // The pipe's reader was offered first.
         let is_pipe = kind == KindT::Pipe;
         assert_eq!((a.side, b.side), if is_pipe { (1, 0) } else { (0, 1) });
-        // What is wished for, and beside it what the kernel would hold: see
+        // The ring of the wish, and beside it the bytes that the kernel would hold: see
         // `registry::pairing::ring_bytes`.
         let whole = match kind {
             KindT::Tcp => 8 << 20,

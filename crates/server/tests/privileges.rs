@@ -1,4 +1,4 @@
-//! What the server may do once it serves: looked up in `/proc`, in every thread.
+//! The privileges of the server once it serves: looked up in `/proc`, in every thread.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 mod common;
@@ -61,7 +61,7 @@ fn check(flags: &[&str], wanted: CapabilitySet) {
     }
 }
 
-/// What the server of everybody needs to look at everybody.
+/// The capabilities that the server of everybody needs to look at everybody.
 const EVERYBODY: [CapabilitySet; 4] = [
     CapabilitySet::SYS_PTRACE,
     CapabilitySet::DAC_READ_SEARCH,

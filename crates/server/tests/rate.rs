@@ -1,5 +1,5 @@
-//! What an offer and a join cost the server. A measurement, not a check: run it by
-//! `cargo test --release -p sojourn-server --test rate -- --ignored --nocapture`.
+//! The cost of an offer and of a join for the server. A measurement, not a check: run it by `cargo
+//! test --release -p sojourn-server --test rate -- --ignored --nocapture`.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the measurement")]
 
 mod common;

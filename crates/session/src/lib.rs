@@ -1,8 +1,7 @@
-//! The control interface between the protocol library of a program and the session server,
-//! generated from `idl/session.idl`; reasons in words; the configuration that both read; where a
-//! server is.
+//! Control interface between the protocol library in a program and the session server (generated
+//! from `idl/session.idl`), the texts of reasons, the configuration, and the server's address.
 //!
-//! Not here: how either side works. Read `docs/understand/streams.md` first.
+//! Not here: the implementation of either side. Read `docs/understand/streams.md` first.
 
 #[allow(
     missing_docs,

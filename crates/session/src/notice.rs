@@ -1,61 +1,67 @@
-//! A notice that a program's library gives to whoever looks at the process from outside: nothing
-//! moves in it any more, and why.
+//! Notice that the library in a program gives to observers of the process: no session of this
+//! process moves any more, and why.
 //!
-//! Not here: putting it up (`sojourn-preload`, `notice`), and what else is seen from outside
-//! (`sojourn ss`).
+//! Not here: putting up the notice (`sojourn-preload`, `notice`), and the other observations from
+//! outside (`sojourn ss`).
 //!
 //! # Theory of operation
-//! A library that has stood down can tell nobody: it may have neither thread nor descriptor, and
-//! system calls may be forbidden to it. What every observer who may look into a process sees are
-//! its mappings (`/proc/PID/maps`, proc(5)), with their rights. So the library has a few pages for
-//! nothing else, right behind its own data, and takes the right to read from as many as the
-//! notice's number says: pages that can be written and not read, `-w-p`, nobody else makes. A
-//! `fork` child has the same memory and the same state, `exec` ends both.
+//! A library that has stood down cannot report its state: it may have neither a thread nor a
+//! descriptor, and system calls may be forbidden to it. But every observer with the right to
+//! inspect a process sees its mappings and their access rights in `/proc/PID/maps` (proc(5)). So
+//! the library reserves a few pages right behind its data for this purpose alone, and removes the
+//! right to read from as many of them as the number of the notice. The resulting rights `-w-p`
+//! (writable, not readable) are used by nothing else. A `fork` child has the same memory and the
+//! same state, so it shows the same notice; `exec` ends both.
 
 use crate::ReasonT;
+use core::ops::Range;
 
-/// What a notice can say; how many pages, beginning with one.
+/// Reasons that a notice can give. The number of a reason's pages is its place here, counted from
+/// one.
 const SAID: [ReasonT; 3] = [ReasonT::Sandbox, ReasonT::Prohibited, ReasonT::StoodDown];
 
-/// Pages that the library needs for any notice.
+/// Number of pages that the library must reserve for any notice.
 pub const PAGES: usize = SAID.len();
 
-/// The rights of the pages that count.
+/// Access rights by which the pages of a notice are recognized.
 const RIGHTS: &str = "-w-p";
 
-/// How many pages say so; none for what no notice can say.
+/// Returns the number of pages that show `reason`, or 0 if no notice can give that reason.
 #[must_use]
 pub fn pages(reason: ReasonT) -> usize {
     SAID.iter().position(|said| *said == reason).map_or(0, |at| at + 1)
 }
 
-/// The notice among a process's mappings, as `/proc/PID/maps` has them. `is_library`: whether a
-/// line's file is the library.
+/// Returns the notice among a process's mappings, given as the text of `/proc/PID/maps`.
+///
+/// `page` is the size of a page (bytes). `is_library` returns true for a line whose file is the
+/// library.
 #[must_use]
 pub fn find(maps: &str, page: u64, is_library: impl Fn(&str) -> bool) -> Option<ReasonT> {
-    // Where the library's mappings and those without a file behind them end so far.
+    // End of the library's mappings so far, with the mappings without a file right behind them (the
+    // library's `.bss` is one).
     let mut end = None;
     for line in maps.lines() {
-        let mut fields = line.split_ascii_whitespace();
-        let (Some((from, to)), Some(rights)) =
-            (fields.next().and_then(|range| range.split_once('-')), fields.next())
-        else {
-            continue;
-        };
-        let (Ok(from), Ok(to)) = (u64::from_str_radix(from, 16), u64::from_str_radix(to, 16))
-        else {
-            continue;
-        };
-        let is_behind = end == Some(from);
+        let Some((range, rights)) = mapping(line) else { continue };
+        let is_behind = end == Some(range.start);
         if is_behind && rights == RIGHTS {
-            let count = usize::try_from((to - from) / page.max(1)).ok()?;
+            let count = usize::try_from(range.end.checked_sub(range.start)? / page.max(1)).ok()?;
             return SAID.get(count.checked_sub(1)?).copied();
         }
-        let has_file = fields.nth(3).is_some();
+        let has_file = line.split_ascii_whitespace().nth(5).is_some();
         let goes_on = is_library(line) || (is_behind && !has_file);
-        end = goes_on.then_some(to);
+        end = goes_on.then_some(range.end);
     }
     None
+}
+
+/// Reads the range and the access rights from a line of `/proc/PID/maps` (proc(5)).
+#[must_use]
+pub fn mapping(line: &str) -> Option<(Range<u64>, &str)> {
+    let mut fields = line.split_ascii_whitespace();
+    let (from, to) = fields.next()?.split_once('-')?;
+    let address = |digits| u64::from_str_radix(digits, 16).ok();
+    Some((address(from)?..address(to)?, fields.next()?))
 }
 
 #[cfg(test)]
@@ -86,6 +92,13 @@ mod tests {
             assert_eq!(of(&[CODE, DATA, &at_once]), Some(reason), "nothing between");
         }
         assert_eq!(pages(ReasonT::Fork), 0);
+    }
+
+    #[test]
+    fn a_line_of_mappings_is_read() {
+        let line = "7f0ea6a22000-7f0ea6a23000 r--p 00001000 08:01 77    /lib/libc.so.6";
+        assert_eq!(mapping(line), Some((0x7f0e_a6a2_2000..0x7f0e_a6a2_3000, "r--p")));
+        assert_eq!(mapping("nothing"), None);
     }
 
     #[test]

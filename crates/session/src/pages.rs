@@ -1,13 +1,16 @@
-//! Whole lists of the `admin` interface, which come in pages.
+//! Complete lists of the `admin` interface, which the server returns in pages.
 //!
-//! What comes to be while pages are asked for may be in it or not; nothing is in it twice.
+//! An entry that comes into being while pages are read may be in the list or not. No entry is in
+//! the list twice.
 
 use crate::{AdminClient, ConnectionInfoT, RefusedInfoT, SessionInfoT};
 use core::cmp::Reverse;
 use sojourn_ipc::CallError;
 
-/// All rows of a list. `page` asks for those behind a number, and answers with what to ask for
-/// next; 0: that was all.
+/// Returns all rows of a list.
+///
+/// `page` returns the rows that follow a row number, and the number to continue with. The number 0
+/// marks the last page.
 fn whole<R>(
     mut page: impl FnMut(u64) -> Result<(Option<Vec<R>>, u64), CallError>,
 ) -> Result<Vec<R>, CallError> {
@@ -22,30 +25,30 @@ fn whole<R>(
     }
 }
 
-/// All sessions, in order of process and age.
+/// Returns all sessions that the caller may see, ordered by process, oldest first.
 ///
 /// # Errors
-/// Those of the calls.
+/// The error of the first call that fails.
 pub fn sessions(client: &mut AdminClient) -> Result<Vec<SessionInfoT>, CallError> {
     let mut all = whole(|after| client.list(after).map(|page| (page.sessions, page.last)))?;
     all.sort_by_key(|row| (row.pid, Reverse(row.age_ms), row.stream));
     Ok(all)
 }
 
-/// All refusals, in order of process and age.
+/// Returns all refusals that the caller may see, ordered by process, oldest first.
 ///
 /// # Errors
-/// Those of the calls.
+/// The error of the first call that fails.
 pub fn refused(client: &mut AdminClient) -> Result<Vec<RefusedInfoT>, CallError> {
     let mut all = whole(|after| client.refused(after).map(|page| (page.refusals, page.last)))?;
     all.sort_by_key(|row| (row.pid, Reverse(row.age_ms), row.inode));
     Ok(all)
 }
 
-/// How all sessions with other hosts are, in order of process.
+/// Returns the state of all sessions with other hosts that the caller may see, ordered by process.
 ///
 /// # Errors
-/// Those of the calls.
+/// The error of the first call that fails.
 pub fn connections(client: &mut AdminClient) -> Result<Vec<ConnectionInfoT>, CallError> {
     let mut all =
         whole(|after| client.connections(after).map(|page| (page.connections, page.last)))?;
@@ -53,10 +56,11 @@ pub fn connections(client: &mut AdminClient) -> Result<Vec<ConnectionInfoT>, Cal
     Ok(all)
 }
 
-/// The numbers of all processes that have found the server, in order.
+/// Returns the process IDs of all processes that have made themselves known to the server and that
+/// the caller may see, in order.
 ///
 /// # Errors
-/// Those of the calls.
+/// The error of the first call that fails.
 pub fn processes(client: &mut AdminClient) -> Result<Vec<u32>, CallError> {
     whole(|after| client.processes(after).map(|page| (page.pids, page.last)))
 }

@@ -1,50 +1,63 @@
-//! Where a session server is found, and in which order a client looks.
+//! Address of the session server, and the order in which a client tries addresses.
 //!
-//! There is one place for the whole system and one for each user. A user's place lies in a
-//! directory that must be that user's alone: whoever could put a socket there would be given
-//! descriptors. Not here: connecting (`sojourn-ipc`), starting a server.
+//! There is one address for the whole system and one for each user. A user's socket is in a
+//! directory that must be that user's alone, because a program that could put a socket there would
+//! be handed descriptors. Not here: connecting (`sojourn-ipc`), and starting a server.
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
-/// Where the system's server is, which serves everybody.
+/// Path of the socket of the system's server, which serves all users.
 pub const SYSTEM: &str = "/run/sojourn/server";
-/// The directory of root's own server, which serves root only.
+/// Directory of root's own server, which serves only root.
 const ROOTS: &str = "/run/sojourn-root";
 
-/// Why a place cannot be used.
+/// Returns true if this is the address of the system's server, as seen from here or in the root
+/// folder of another process (`/proc/PID/root`). Only root can put anything there, so root has
+/// chosen as whom that server runs.
+#[must_use]
+pub fn is_systems(address: &str) -> bool {
+    let inside = |rest: &str| {
+        let (pid, path) = rest.split_once('/')?;
+        let is_number = pid.bytes().all(|byte| byte.is_ascii_digit()) && !pid.is_empty();
+        path.strip_prefix("root").filter(|_| is_number).map(|path| path == SYSTEM)
+    };
+    address == SYSTEM || address.strip_prefix("/proc/").and_then(inside) == Some(true)
+}
+
+/// Reason for which the address of a server cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
-    /// The directory is another user's.
+    /// The directory belongs to another user.
     #[error(
         "{path} belongs to user {owner}, not to user {user}: it is not used. {}",
         instead_of(.path, *.user)
     )]
     Foreign {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// Whose it is.
+        /// User that owns the directory.
         owner: u32,
-        /// Whose it should be.
+        /// User that should own the directory.
         user: u32,
     },
-    /// Others may enter or change the directory.
+    /// Other users may enter or change the directory.
     #[error("{0} is open to other users: chmod 700 it, or remove it")]
     Open(PathBuf),
-    /// Not a directory.
+    /// The path is not a directory.
     #[error("{0} is not a directory (or a symbolic link to one): remove it")]
     NotADirectory(PathBuf),
-    /// The kernel refused.
+    /// The kernel refused a system call.
     #[error("{path}: {error}. {advice}", path = .0.display(), error = .1, advice = instead_of_refused(.0, *.1))]
     System(PathBuf, Errno),
 }
 
-/// What to do where the kernel refuses a directory.
+/// Returns the advice for a directory that the kernel refuses.
 fn instead_of_refused(directory: &Path, error: Errno) -> &'static str {
     let is_the_systems = Path::new(SYSTEM).parent() == Some(directory);
     match error {
-        // Only in a user namespace is root refused that.
+        // Root of the initial user namespace is never refused root's own directory.
         Errno::ACCESS | Errno::PERM if directory == Path::new(ROOTS) => {
             "Root of a user namespace is another user outside of it: name another place, such as SOJOURN_SERVER=DIR/server (sojournd --address DIR/server)"
         }
@@ -57,12 +70,12 @@ fn instead_of_refused(directory: &Path, error: Errno) -> &'static str {
     }
 }
 
-/// What to do where a directory is another user's.
+/// Returns the advice for a directory that belongs to another user.
 fn instead_of(directory: &Path, user: u32) -> &'static str {
     let is_roots = user == 0 && directory == Path::new(ROOTS);
     match is_roots || Path::new(SYSTEM).parent() == Some(directory) {
         false => "Unset XDG_RUNTIME_DIR if it is another user's",
-        // Only in a user namespace is it not root's own.
+        // Both directories belong to root, unless root is that of another user namespace.
         true if user == 0 => {
             "Root of a user namespace is another user outside of it: name another place, such as SOJOURN_SERVER=DIR/server"
         }
@@ -70,25 +83,27 @@ fn instead_of(directory: &Path, user: u32) -> &'static str {
     }
 }
 
-/// What decides where a server is, so that tests can say it.
+/// Parts of the environment that determine the server's address, as values so that tests can set
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// `SOJOURN_SERVER` or the setting `server`.
+    /// Value of `SOJOURN_SERVER` or of the setting `server`.
     pub server: Option<String>,
-    /// `XDG_RUNTIME_DIR`.
+    /// Value of `XDG_RUNTIME_DIR`.
     pub runtime: Option<PathBuf>,
-    /// The effective user.
+    /// Effective user ID.
     pub user: u32,
-    /// Normally [`SYSTEM`].
+    /// Path of the system's server, normally [`SYSTEM`].
     pub system: PathBuf,
-    /// Where users without a `runtime` have theirs; normally `/tmp`.
+    /// Directory for the servers of users without `runtime`, normally `/tmp`.
     pub temporary: PathBuf,
-    /// The directory of root's own.
+    /// Directory of root's own server.
     roots: PathBuf,
 }
 
 impl Surroundings {
-    /// Those of this process; `server` is what the configuration says, empty for nothing.
+    /// Returns the environment of this process. `server` is the configured address, or empty for
+    /// none.
     #[must_use]
     pub fn of_this_process(server: &str) -> Self {
         let filled = |text: &std::ffi::OsString| !text.is_empty();
@@ -102,7 +117,8 @@ impl Surroundings {
         }
     }
 
-    /// Those of another process, as seen from here: it has `root` for its root folder.
+    /// Returns the environment of another process, with paths as this process sees them. `root` is
+    /// the other process's root directory.
     #[must_use]
     pub fn of_other(root: &Path, server: &str, runtime: Option<&Path>, user: u32) -> Self {
         let inside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
@@ -117,7 +133,7 @@ impl Surroundings {
         }
     }
 
-    /// Where this user's own server is, whether it is there or not.
+    /// Returns the path of this user's own server; the server need not exist.
     #[must_use]
     pub fn own(&self) -> PathBuf {
         self.user_directory().join("server")
@@ -125,7 +141,8 @@ impl Surroundings {
 
     fn user_directory(&self) -> PathBuf {
         if self.user == 0 {
-            // What the environment of a root says, that may be of whoever became root.
+            // `su` and `sudo` may keep the environment of the calling user, so root does not trust
+            // `XDG_RUNTIME_DIR`.
             return self.roots.clone();
         }
         match self.runtime.as_ref().filter(|path| path.is_absolute()) {
@@ -134,12 +151,14 @@ impl Surroundings {
         }
     }
 
-    /// The server a client is to connect to: the one named, else the system's if it is there, else
-    /// the user's own. Text for `sojourn_ipc::Address::parse`; whether anybody listens there is
-    /// another matter.
+    /// Returns the address of the server for a client, in the form that
+    /// `sojourn_ipc::Address::parse` reads.
+    ///
+    /// The configured address comes first, then the system's server if its socket exists, then the
+    /// user's own. A server need not listen at the returned address.
     ///
     /// # Errors
-    /// [`PlaceError`] if the user's own directory is there and cannot be trusted.
+    /// [`PlaceError`] if the user's own directory exists and cannot be trusted.
     pub fn for_client(&self) -> Result<String, PlaceError> {
         if let Some(server) = &self.server {
             return Ok(server.clone());
@@ -156,10 +175,10 @@ impl Surroundings {
         Ok(self.system.to_string_lossy().into_owned())
     }
 
-    /// Makes ready the directory of the user's own server and answers the server's address.
+    /// Makes the directory of the user's own server and returns the path for the server's socket.
     ///
     /// # Errors
-    /// [`PlaceError`].
+    /// [`PlaceError`] if the directory cannot be made or cannot be trusted.
     pub fn prepare_own(&self) -> Result<PathBuf, PlaceError> {
         let directory = self.user_directory();
         make(&directory, Mode::RWXU)?;
@@ -167,10 +186,10 @@ impl Surroundings {
         Ok(self.own())
     }
 
-    /// Makes ready the directory of the system's server.
+    /// Makes the directory of the system's server and returns the path for the server's socket.
     ///
     /// # Errors
-    /// [`PlaceError`].
+    /// [`PlaceError`] if the directory cannot be made or cannot be trusted.
     pub fn prepare_system(&self) -> Result<PathBuf, PlaceError> {
         let directory = self.system.parent().unwrap_or(Path::new("/"));
         let everybody = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
@@ -188,7 +207,7 @@ impl Surroundings {
 
 fn make(directory: &Path, mode: Mode) -> Result<(), PlaceError> {
     match rustix::fs::mkdir(directory, mode) {
-        // The mask of the process may have taken bits away.
+        // The umask of the process may have removed bits from the mode (mkdir(2)).
         Ok(()) => rustix::fs::chmod(directory, mode)
             .map_err(|error| PlaceError::System(directory.into(), error)),
         Err(Errno::EXIST) => Ok(()),
@@ -196,7 +215,7 @@ fn make(directory: &Path, mode: Mode) -> Result<(), PlaceError> {
     }
 }
 
-/// Looks at the directory itself, not at what a symbolic link names.
+/// Returns the metadata of the directory itself; a symbolic link is not followed.
 fn look(directory: &Path) -> Result<rustix::fs::Stat, PlaceError> {
     let system = |error| PlaceError::System(directory.into(), error);
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -219,8 +238,11 @@ fn check(directory: &Path, user: u32) -> Result<(), PlaceError> {
     Ok(())
 }
 
-/// Whether the socket is this user's or root's, in a directory of either in which others may put
-/// things but neither remove nor rename it (mode 1777, as a folder that containers share has).
+/// Returns true if the socket belongs to this user or to root and no other user can replace it.
+///
+/// Its directory must belong to one of the two. If others may write there, the directory must have
+/// the sticky bit, so that they can neither remove nor rename the socket (unlink(2)). A directory
+/// that containers share has such a mode, 1777.
 fn is_kept(socket: &Path, user: u32) -> bool {
     const STICKY: u32 = 0o1000;
     const WRITABLE: u32 = 0o022;
@@ -265,7 +287,7 @@ mod tests {
         }
     }
 
-    /// A user other than root, even if root runs the tests: files made here are `owner`'s.
+    /// Returns an environment within the scratch directory, for the user that runs the tests.
     fn surroundings(scratch: &Scratch) -> Surroundings {
         Surroundings {
             server: None,
@@ -273,8 +295,26 @@ mod tests {
             user: rustix::process::geteuid().as_raw(),
             system: scratch.0.join("run/server"),
             temporary: "/tmp".into(),
-            // Where others' would be.
+            // Root gets the directory that any other user would have, so that the tests expect the
+            // same path for both.
             roots: scratch.0.join("sojourn"),
+        }
+    }
+
+    #[test]
+    fn the_systems_place_is_one_by_its_whole_name() {
+        assert!(is_systems("/run/sojourn/server"));
+        assert!(is_systems("/proc/4711/root/run/sojourn/server"));
+        for other in [
+            "/tmp/run/sojourn/server",
+            "/run/sojourn/server2",
+            "/proc/self/../root/run/sojourn/server",
+            "/proc//root/run/sojourn/server",
+            "/proc/4711/cwd/run/sojourn/server",
+            "/proc/4711/root/tmp/run/sojourn/server",
+            "@/run/sojourn/server",
+        ] {
+            assert!(!is_systems(other), "{other}");
         }
     }
 

@@ -1,17 +1,18 @@
-//! Reasons in words: a short one that programs can rely on, and a sentence for people.
+//! Texts of the reasons: a short code on which programs can rely, and a sentence for people.
 //!
-//! Not here: who gives which reason when; see `docs/understand/streams.md` and `idl/session.idl`.
+//! Not here: the conditions for each reason; see `docs/understand/streams.md` and
+//! `idl/session.idl`.
 
 use crate::ReasonT;
 
-/// One reason in words.
+/// Texts of one reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Words {
     /// The reason.
     pub reason: ReasonT,
-    /// Lower case with hyphens, the same for ever: for JSON, filters and tests.
+    /// Code in lower case with hyphens, which never changes: for JSON, filters and tests.
     pub word: &'static str,
-    /// What it means, and what to do about it where something can be done.
+    /// The meaning of the reason, and the remedy if there is one.
     pub sentence: &'static str,
 }
 
@@ -19,13 +20,13 @@ const fn words(reason: ReasonT, word: &'static str, sentence: &'static str) -> W
     Words { reason, word, sentence }
 }
 
-/// Every reason, by number.
-pub const ALL: [Words; 42] = [
+/// Texts of every reason, indexed by its number.
+pub const ALL: [Words; 43] = [
     words(ReasonT::None, "none", "The session is away from the kernel."),
     words(
         ReasonT::NotHot,
         "not-hot",
-        "Too little has gone through the session so far, as far as can be seen: what the C library's stdio moves cannot. To move earlier, lower move_after_calls or move_after_bytes.",
+        "Too little has gone through the session so far, as far as can be seen. To move earlier, lower move_after_calls or move_after_bytes.",
     ),
     words(
         ReasonT::NoPeer,
@@ -61,7 +62,7 @@ pub const ALL: [Words; 42] = [
     words(
         ReasonT::Stdio,
         "stdio",
-        "The program uses it through the C library's stdio, whose system calls cannot be seen.",
+        "Calls on it happen inside the C library where they cannot be seen: it is standard error, aio_read or dprintf has used it, or a FILE of a program with threads has come to it.",
     ),
     words(
         ReasonT::Set,
@@ -161,7 +162,7 @@ pub const ALL: [Words; 42] = [
     words(
         ReasonT::LostLibrary,
         "lost-library",
-        "A program under Sojourn started this one, but with an environment that does not have the library any more (env -i, sudo, an exec with variables of its own). Let LD_PRELOAD and the variables SOJOURN_* through, or start it with `sojourn run` there.",
+        "A program under Sojourn started this one, but with an environment that does not have the library any more (env -i, sudo, an exec with variables of its own). Set follow to same-user or on, let LD_PRELOAD and the variables SOJOURN_* through, or start it with `sojourn run` there.",
     ),
     words(
         ReasonT::NotLoaded,
@@ -201,37 +202,49 @@ pub const ALL: [Words; 42] = [
     words(
         ReasonT::Firewall,
         "firewall",
-        "A rule of the host (nftables, iptables) or an IPsec policy could say something about its packets, and only the kernel asks them. The server's log names it. Let established connections pass first (ct state established accept), or start the server with --firewall=ignore.",
+        "A rule of the host (nftables, iptables, tc), an IPsec policy or an eBPF program of its control group could say something about its packets, and only the kernel asks them. The server's log names it. Let established connections pass first (ct state established accept), or start the server with --firewall=ignore.",
+    ),
+    words(
+        ReasonT::Route,
+        "route",
+        "Its packets have another way than before, which the kernel follows better: by another interface, in fragments, or past the packet filter. It moves again while it is hot.",
     ),
 ];
 
-/// A reason in words.
+/// Returns the texts of a reason.
 #[must_use]
 pub fn words_of(reason: ReasonT) -> &'static Words {
-    // Members are numbered from 0 without gaps; a test holds that.
+    // Reasons are numbered from 0 without gaps, which a test checks.
     ALL.get(reason as usize).unwrap_or(&ALL[0])
 }
 
 impl ReasonT {
-    /// The short, lasting word.
+    /// Returns the short code, which never changes.
     #[must_use]
     pub fn word(self) -> &'static str {
         words_of(self).word
     }
 
-    /// The sentence for people.
+    /// Returns the sentence for people.
     #[must_use]
     pub fn sentence(self) -> &'static str {
         words_of(self).sentence
     }
 
-    /// The reason with that short word.
+    /// Returns the reason with that short code.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         ALL.iter().find(|words| words.word == word).map(|words| words.reason)
     }
 
-    /// How many reasons there are: their numbers are below it.
+    /// Returns the reason with that number; `None` for 0 and for a number of none.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        let reason = Self::try_from(i32::try_from(number).ok()?).ok();
+        reason.filter(|reason| *reason != Self::None)
+    }
+
+    /// Number of reasons; all their numbers are below it.
     pub const COUNT: usize = ALL.len();
 }
 

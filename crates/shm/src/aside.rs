@@ -1,9 +1,9 @@
-//! A thread with a table of descriptors of its own, and calls that are made there.
+//! A thread with a descriptor table of its own, and calls that run on it.
 //!
-//! Whatever such a thread opens or receives has no number in the table that the process's other
-//! threads share, not for a moment: a library uses it in a program whose numbers are none of its
-//! business. Descriptors cross from the shared table to the thread's in messages of a socket. Not
-//! here: what is done there.
+//! A descriptor that such a thread opens or receives never has a number in the table that the
+//! process's other threads share. A library uses the thread in a program whose descriptor numbers
+//! it must not disturb. Descriptors cross from the shared table to the thread's in messages of a
+//! socket (`SCM_RIGHTS`, unix(7)). Not here: the work of the thread.
 
 use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::io::Errno;
@@ -12,19 +12,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 type Work<'a, S> = Box<dyn FnOnce(&mut S) + Send + 'a>;
 
-/// What the two threads have agreed on so far.
+/// The state of the exchange between the two threads.
 enum Turn<S> {
-    /// Nothing to do.
+    /// There is no work.
     Idle,
-    /// To be done.
+    /// Work that the other thread has not taken yet.
     Work(Work<'static, S>),
-    /// It is being done.
+    /// The other thread is doing the work.
     Busy,
-    /// It has been done.
+    /// The work is done.
     Done,
-    /// The thread is to end.
+    /// The thread must end.
     End,
-    /// It has ended, or never was.
+    /// The thread has ended or was never started.
     Over,
 }
 
@@ -52,7 +52,7 @@ impl<S> Shared<S> {
     }
 }
 
-/// One who has things done by the other thread, with what that has there (`S`).
+/// The calling side: runs work on the other thread, which owns a state `S`.
 pub struct Aside<S> {
     shared: Arc<Shared<S>>,
 }
@@ -74,16 +74,16 @@ impl<S> core::fmt::Debug for Worker<S> {
     }
 }
 
-/// The two sides.
+/// Creates the two sides.
 pub fn pair<S>() -> (Aside<S>, Worker<S>) {
     let shared = Arc::new(Shared { turn: Mutex::new(Turn::Idle), turned: Condvar::new() });
     (Aside { shared: Arc::clone(&shared) }, Worker { shared })
 }
 
 impl<S> Aside<S> {
-    /// Has `work` done by the other thread, and waits for it. `None`: there is none, or it has
-    /// ended. What is answered must not be, or have, a descriptor: its number would mean another
-    /// one here.
+    /// Runs `work` on the other thread and waits for its result. Returns `None` if the thread was
+    /// not started or has ended. The result must not contain a descriptor, because its number would
+    /// mean another file in this thread's table.
     pub fn call<R: Send>(&mut self, work: impl FnOnce(&mut S) -> R + Send) -> Option<R> {
         let mut answer = None;
         let place = &mut answer;
@@ -109,7 +109,7 @@ impl<S> Aside<S> {
 }
 
 impl<S> Drop for Aside<S> {
-    /// The other thread ends, and lets go of what it has there.
+    /// Ends the other thread, which drops its state, and waits for that.
     fn drop(&mut self) {
         let mut turn = self.shared.turn();
         if matches!(*turn, Turn::Idle) {
@@ -122,7 +122,8 @@ impl<S> Drop for Aside<S> {
 }
 
 impl<S> Worker<S> {
-    /// Does what is asked for, with what `make` makes, until the other side has gone.
+    /// Runs the other side's work on the state that `make` returns, until the other side is
+    /// dropped.
     pub fn serve(self, make: impl FnOnce() -> Option<S>) {
         let Some(mut state) = make() else { return };
         loop {
@@ -137,24 +138,25 @@ impl<S> Worker<S> {
 }
 
 impl<S> Drop for Worker<S> {
-    /// Also if the thread was never started, or what it did has failed.
+    /// Tells the other side that the thread is over, even if the thread was never started or its
+    /// work panicked.
     fn drop(&mut self) {
         self.shared.set(Turn::Over);
     }
 }
 
-/// Gives this thread a table of descriptors of its own, in which is what the shared one has at
-/// `number`, and nothing else.
+/// Gives this thread a descriptor table of its own that has only one descriptor: the shared table's
+/// at `number` (close_range(2), unshare(2)).
 ///
 /// # Errors
-/// The kernel's, if it gives no such table.
+/// The kernel's error if the table cannot be unshared or `number` is not open.
 pub fn keep_only(number: i32) -> Result<OwnedFd, Errno> {
     let kept = u32::try_from(number).map_err(|_| Errno::BADF)?;
-    // What this copies it closes in the same call, so that a close by another thread comes late by
-    // a few microseconds at most.
+    // The call closes the copies at once, so that a file closed by another thread stays open by a
+    // copy for a few microseconds at most.
     let below = close_range(0, kept.saturating_sub(1), libc::CLOSE_RANGE_UNSHARE);
     if kept == 0 || below.is_err() {
-        // Before Linux 5.9, or forbidden by somebody who does not know it.
+        // `close_range` fails before Linux 5.9, and under system call filters that do not know it.
         // SAFETY: no descriptor is in use by this thread alone.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES)? };
         (0..kept).for_each(close);
@@ -168,7 +170,7 @@ pub fn keep_only(number: i32) -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
-/// Numbers that are closed one by one, where the kernel has no call for it.
+/// The limit of the numbers that are closed one by one if the kernel has no `close_range`.
 const MOST: u32 = 1 << 16;
 
 fn close(number: u32) {
@@ -189,7 +191,8 @@ mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
 
-    /// Numbers open in the calling thread's table, but for that of the look itself.
+    /// Returns the numbers open in the calling thread's table, including that of the directory
+    /// being read.
     fn numbers() -> Vec<i32> {
         let all = std::fs::read_dir("/proc/thread-self/fd").unwrap().flatten();
         let names = all.map(|found| found.file_name().into_string().unwrap().parse().unwrap());

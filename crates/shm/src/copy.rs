@@ -1,16 +1,16 @@
 //! Copies between private memory and memory that a peer may be writing at the same time.
 //!
-//! Such a copy is a data race by intent: the bytes may be any mixture of old and new, and whoever
-//! copies checks the private copy. Rust's memory model has no word for it, so the bytes are moved
-//! by volatile accesses or by assembly, which the compiler cannot assume anything about: it can
-//! neither invent a second load nor turn the copy into a reference. A byte near an end may be
+//! Such a copy is an intended data race: the bytes may be any mixture of old and new, and the
+//! caller checks the private copy. Rust's memory model does not define such races, so the bytes are
+//! moved by volatile accesses or by assembly, about which the compiler cannot assume anything: it
+//! can neither invent a second load nor turn the copy into a reference. A byte near an end may be
 //! loaded twice.
 //!
 //! Private memory is copied by the same code ([`slice()`]): the C library's `memcpy` and the
 //! processor's string instruction (`rep movsb`) are up to thirty times slower than vector moves on
-//! some processors where the target lies a few bytes ahead of the source within a page. How many
-//! bytes a vector has is chosen once per process ([`Way`]). `cargo xtask bench copies` shows what
-//! each way costs. Not here: bounds; see [`crate::Span`].
+//! some processors where the target lies a few bytes ahead of the source within a page. The size of
+//! the vectors is chosen once per process ([`Routine`]). `cargo xtask bench copies` measures each
+//! routine. Not here: bounds; see [`crate::Span`].
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -26,10 +26,10 @@ use portable as processor;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as processor;
 
-pub use processor::Way;
+pub use processor::Routine;
 
-/// From this many bytes on a copy goes the way that the processor is best at; below, the choice
-/// would cost more than it saves.
+/// The length from which a copy uses the processor's best routine; below it the choice of a routine
+/// costs more than the routine saves.
 const BULK_MIN: usize = 256;
 
 /// Copies `len` bytes from `source` to `target`, either of which a peer may be writing.
@@ -48,9 +48,9 @@ pub unsafe fn racy(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// As [`racy`], to memory that another processor has read or written last: the cache lines are
-/// asked for a little ahead of the copy, for writing. Between processors that saves a twentieth; to
-/// memory that is in this processor's caches it costs a tenth.
+/// Copies like [`racy`] to memory that another processor accessed last: the target's cache lines
+/// are prefetched for writing a little ahead of the copy. Between processors that saves a twentieth
+/// of the time; if the target is in this processor's caches it costs a tenth.
 ///
 /// # Safety
 /// As for [`racy`].
@@ -60,7 +60,7 @@ pub unsafe fn racy_to_far(source: *const u8, target: *mut u8, len: usize) {
     let mut at = 0;
     while at < len {
         let part = AHEAD.min(len - at);
-        // The first part is asked for as well: it is then under way as a whole.
+        // The first part is prefetched too, so that its lines arrive together.
         let from = if at == 0 { 0 } else { at + AHEAD };
         for line in (from..(at + 2 * AHEAD).min(len)).step_by(64) {
             // SAFETY: within the target.
@@ -72,8 +72,8 @@ pub unsafe fn racy_to_far(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// Copies the first bytes of `source` to those of `target`, all of it private memory; answers how
-/// many: the shorter length.
+/// Copies the first bytes of `source` to `target`, both private memory, and returns their number:
+/// the shorter length.
 #[inline]
 pub fn slice(source: &[u8], target: &mut [u8]) -> usize {
     let len = source.len().min(target.len());
@@ -82,24 +82,24 @@ pub fn slice(source: &[u8], target: &mut [u8]) -> usize {
     len
 }
 
-/// Copies in one given way, for tests and benchmarks.
+/// Copies with a given routine, for tests and benchmarks.
 ///
 /// # Safety
-/// As for [`racy`]; the processor must have `way` ([`Way::is_there`]).
+/// As for [`racy`]; the processor must have `routine` ([`Routine::is_there`]).
 #[doc(hidden)]
-pub unsafe fn racy_by(way: Way, source: *const u8, target: *mut u8, len: usize) {
+pub unsafe fn racy_by(routine: Routine, source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller's contract.
     unsafe {
         if len < BULK_MIN {
             racy(source, target, len);
         } else {
-            processor::bulk_by(way, source, target, len);
+            processor::bulk_by(routine, source, target, len);
         }
     }
 }
 
-/// Fewer than 16 bytes: words where both sides are aligned, bytes otherwise, but for what the
-/// processor does better.
+/// Copies fewer than 16 bytes: by the processor's routine for words if there is one, else by
+/// aligned words or bytes.
 #[inline]
 unsafe fn few(source: *const u8, target: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -111,7 +111,7 @@ unsafe fn few(source: *const u8, target: *mut u8, len: usize) {
     unsafe { word_move(source, target, len) }
 }
 
-/// For any processor: words where both sides are aligned, bytes otherwise.
+/// Copies on any processor: by words if both sides are aligned, by bytes otherwise.
 unsafe fn word_move(source: *const u8, target: *mut u8, len: usize) {
     let mut at = 0;
     if (source as usize | target as usize) & 7 == 0 {

@@ -1,7 +1,8 @@
-//! Descriptor numbers of the program that this code lives in.
+//! Operations on descriptor numbers of the program in whose process this code runs.
 //!
-//! A library that serves a program's calls is handed plain numbers and must use them as the kernel
-//! would: whatever is open there now, or `EBADF`. That is all this function says.
+//! A library that serves a program's calls gets plain numbers and must use them as the kernel
+//! would: the file that is open there now, or `EBADF`. Not here: descriptors that the library owns
+//! ([`crate::Held`]).
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::IoSlice;
@@ -10,21 +11,20 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 /// `SIOCOUTQ` is the same number (`linux/sockios.h`).
 const TIOCOUTQ: Opcode = 0x5411;
 
-/// Whatever the program has open at `number`; `None` for numbers that cannot be descriptors.
-/// Nothing keeps it open: the program may close it at any time, and the call made with it then
-/// answers `EBADF`, as for any caller.
+/// Returns the descriptor that the program has open at `number`; `None` for negative numbers.
+/// Nothing keeps the descriptor open: the program may close it at any time, and a call with it then
+/// fails with `EBADF`, as for any caller.
 #[inline]
 pub fn of_program(number: i32) -> Option<BorrowedFd<'static>> {
     if number < 0 {
         return None;
     }
-    // SAFETY: not -1, as checked. Who closes the number is the program's affair; no memory depends
-    // on it.
+    // SAFETY: not -1, as checked. The program may close the number; no memory depends on it.
     Some(unsafe { BorrowedFd::borrow_raw(number) })
 }
 
-/// Bytes that a TCP socket has sent and the peer has not acknowledged, or not sent yet: `SIOCOUTQ`,
-/// tcp(7).
+/// Returns the number of bytes written to a TCP socket that the peer has not acknowledged:
+/// `SIOCOUTQ`, tcp(7).
 ///
 /// # Errors
 /// Those of ioctl(2).
@@ -34,8 +34,8 @@ pub fn output_queue(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     Ok(u64::try_from(len).unwrap_or(0))
 }
 
-/// A socket option's bytes (getsockopt(2)): `value` is filled as far as the kernel has them. How
-/// many that are.
+/// Reads a socket option (getsockopt(2)) into `value` and returns the number of bytes that the
+/// kernel wrote.
 ///
 /// # Errors
 /// The kernel's.
@@ -58,7 +58,7 @@ pub fn option(
     Ok(len as usize)
 }
 
-/// A socket option that is one number.
+/// Reads a socket option that is one number.
 ///
 /// # Errors
 /// The kernel's.
@@ -68,7 +68,8 @@ pub fn option_number(socket: BorrowedFd<'_>, level: i32, name: i32) -> rustix::i
     Ok(i32::from_ne_bytes(value))
 }
 
-/// Reads from a file straight into shared memory, at `offset` or where the file stands. Bytes read.
+/// Reads from a file straight into shared memory, at `offset` or at the file's position. Returns
+/// the number of bytes read.
 ///
 /// # Errors
 /// Those of pread(2).
@@ -92,8 +93,8 @@ pub fn read_into(
     Ok(read)
 }
 
-/// Sends straight from shared memory, all parts at once, without waiting and without a signal.
-/// Bytes sent.
+/// Sends all parts straight from shared memory, without waiting and without `SIGPIPE`. Returns the
+/// number of bytes sent.
 ///
 /// # Errors
 /// Those of sendmsg(2).
@@ -106,7 +107,7 @@ pub fn send_from<const PARTS: usize>(
     rustix::net::sendmsg(socket, &source.map(as_slice), &mut ancillary, flags)
 }
 
-/// Writes straight from shared memory, all parts at once. Bytes written.
+/// Writes all parts straight from shared memory. Returns the number of bytes written.
 ///
 /// # Errors
 /// Those of writev(2).
@@ -117,7 +118,7 @@ pub fn write_from<const PARTS: usize>(
     rustix::io::writev(file, &source.map(as_slice))
 }
 
-/// For a system call that reads the bytes.
+/// Returns a slice of the bytes for a system call that reads them.
 fn as_slice<'a>(span: Option<crate::Span<'a>>) -> IoSlice<'a> {
     // SAFETY: as in `read_into`; the slice goes to the kernel, nothing here looks at its bytes.
     let bytes =

@@ -1,15 +1,15 @@
-//! Labelled points at which a test can let this process die, as if by `kill -9`.
+//! Labelled points at which a test can kill this process, as by `kill -9`.
 //!
-//! Debug builds only; in a release build a point is nothing at all. The environment variable
-//! `SOJOURN_FAULT_POINT` names the label and, after a colon, how often it is passed before. Labels
-//! begin with the part they are in: `client.` and `server.` (the IPC), `stream.`, `library.`,
-//! `sojournd.`. The tests that use them: `tests/death.rs` of `sojourn-ipc`, `tests/deaths.rs` of
-//! `sojourn-library`.
+//! The points exist in debug builds only; in a release build a point does nothing. The environment
+//! variable `SOJOURN_FAULT_POINT` names the label and, after a colon, the number of times that the
+//! point is passed before the process dies. Labels begin with the name of their part: `client.` and
+//! `server.` (the IPC), `stream.`, `library.`, `sojournd.`. The tests that use them:
+//! `tests/death.rs` of `sojourn-ipc`, `tests/deaths.rs` of `sojourn-library`.
 //!
-//! `SOJOURN_WITHOUT` names a facility of the kernel that this process is to do without, as on an
-//! older one: `futex_waitv`; the test is `tests/features.rs` of `sojourn-ipc`.
+//! `SOJOURN_WITHOUT` names a facility of the kernel that this process must not use, as on an older
+//! kernel: `futex_waitv`; the test is `tests/features.rs` of `sojourn-ipc`.
 
-/// Dies here if that is wanted.
+/// Kills the process if the test wants that at this label.
 #[inline(always)]
 pub fn point(label: &str) {
     #[cfg(debug_assertions)]
@@ -35,14 +35,15 @@ fn pass(label: &str) {
     {
         let ourselves = rustix::process::getpid();
         let _ = rustix::process::kill_process(ourselves, rustix::process::Signal::KILL);
-        // The signal comes on the way out of the call, at the latest.
+        // The signal is delivered at the latest on return from the system call; nothing may run
+        // until then.
         loop {
             std::thread::park();
         }
     }
 }
 
-/// Whether this process is to do without a facility of the kernel.
+/// Returns true if this process must not use a facility of the kernel.
 pub fn is_without(facility: &str) -> bool {
     cfg!(debug_assertions) && std::env::var("SOJOURN_WITHOUT").is_ok_and(|name| name == facility)
 }

@@ -1,7 +1,7 @@
 //! Futex waits and wakes across processes: a thin, typed layer over the system calls.
 //!
-//! Waits return for any reason (woken, value differs, signal, time out): the caller looks again, as
-//! it must anyhow. See futex(2) and futex_waitv(2) (Linux 5.16).
+//! Waits return for any reason (woken, value differs, signal, time out), so the caller must check
+//! its condition again. See futex(2) and futex_waitv(2) (Linux 5.16).
 
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
@@ -10,10 +10,10 @@ use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec};
 use std::sync::OnceLock;
 
-/// What [`WaitSet::wait_any`] can wait on at once (`FUTEX_WAITV_MAX`).
+/// The largest number of words for [`WaitSet::wait_any`] (`FUTEX_WAITV_MAX`).
 pub const WAIT_ANY_MAX: usize = 128;
 
-/// Why a wait ended.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// Woken, interrupted, or the word no longer had the expected value.
@@ -39,45 +39,47 @@ pub fn wake(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
-/// Wakes everybody who sleeps on `word`.
+/// Wakes all threads that sleep on `word`.
 #[inline]
 pub fn wake_all(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
 }
 
-/// Whether the kernel has futex_waitv(2): Linux 5.16, unless a system call filter forbids it.
-/// Without it [`WaitSet::wait_any`] returns at once. Found out once per process.
+/// Returns true if the kernel has futex_waitv(2): since Linux 5.16, unless a system call filter
+/// forbids it. Without the call [`WaitSet::wait_any`] returns at once. The check is made once per
+/// process.
 pub fn can_wait_any() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
-    // No words to wait on is an error that only a kernel that knows the call can give.
+    // An empty set of words gives `EINVAL` only on a kernel that has the call.
     *CAN.get_or_init(|| {
         let flags = futex::WaitvFlags::empty();
         futex::waitv(&[], flags, None, ClockId::Monotonic) == Err(Errno::INVAL)
     })
 }
 
-/// The waiters of one [`WaitSet::wait_any`]; kept by the caller so that a wait allocates nothing.
+/// The words of a [`WaitSet::wait_any`]. The caller keeps the set, so that a wait does not
+/// allocate.
 #[derive(Debug)]
 pub struct WaitSet {
     waits: Vec<futex::Wait>,
 }
 
-// SAFETY: the raw pointers in a wait set are only handed to the kernel during `wait_any`, by
-// whoever holds the set; the set itself is plain data.
+// SAFETY: the raw pointers in a wait set are only handed to the kernel during `wait_any`, by the
+// owner of the set; the set itself is plain data.
 unsafe impl Send for WaitSet {}
 
 impl WaitSet {
-    /// An empty set with room for every word that can be waited on.
+    /// Creates an empty set with room for [`WAIT_ANY_MAX`] words.
     pub fn new() -> Self {
         Self { waits: Vec::with_capacity(WAIT_ANY_MAX) }
     }
 
-    /// Forgets all words.
+    /// Removes all words.
     pub fn clear(&mut self) {
         self.waits.clear();
     }
 
-    /// Adds a word; answers false when the set is full.
+    /// Adds a word; returns false if the set is full.
     ///
     /// # Safety
     /// `word` must stay mapped until the set is cleared or waited on for the last time.

@@ -1,31 +1,30 @@
-//! A descriptor at a number that may have to change, in a table that belongs to somebody else.
+//! A descriptor whose number may have to change, in a descriptor table that belongs to the program.
 //!
-//! A library inside a program keeps a few descriptors in the program's table. If the program puts
-//! something of its own on such a number, which it may, the library's moves to another one, under
-//! all who use it. Not here: who chooses numbers, and who keeps the program's own calls away from
-//! them.
+//! A library inside a program keeps a few descriptors in the program's table. If the program opens
+//! a file of its own at such a number (dup2(2)), the library's descriptor moves to another number,
+//! and all its users see the new one. Not here: the choice of numbers, and the interception of the
+//! program's calls on them (`sojourn-preload`).
 
 use crate::descriptor::of_program;
 use core::sync::atomic::{AtomicI32, Ordering};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// No descriptor has this number: calls on it answer `EBADF`.
+/// A number that no descriptor has: calls on it fail with `EBADF`.
 const GONE: i32 = i32::MAX;
 
-/// Where a [`Held`] is now; its owner keeps a copy to find it by.
+/// The current number of a [`Held`], shared with the code that moves it.
 #[derive(Clone, Debug)]
-pub struct Place(Arc<AtomicI32>);
+pub struct HeldNumber(Arc<AtomicI32>);
 
-impl Place {
-    /// The number.
+impl HeldNumber {
+    /// Returns the number.
     #[inline]
     pub fn number(&self) -> i32 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The descriptor has another number from now on, or none. The old number is no longer closed
-    /// by anybody here.
+    /// Gives the descriptor another number, or none. The old number is not closed.
     pub fn move_to(&self, number: Option<OwnedFd>) {
         self.0.store(number.map_or(GONE, IntoRawFd::into_raw_fd), Ordering::SeqCst);
     }
@@ -34,32 +33,32 @@ impl Place {
 /// A descriptor, closed when this is dropped.
 #[derive(Debug)]
 pub struct Held {
-    place: Place,
-    /// Told before the number is closed.
+    place: HeldNumber,
+    /// Called with the number just before it is closed.
     closing: fn(i32),
 }
 
 impl Held {
-    /// `closing` is told of the number just before it is closed.
+    /// Takes `fd`. `closing` is called with the number just before the descriptor is closed.
     pub fn new(fd: OwnedFd, closing: fn(i32)) -> Self {
-        Self { place: Place(Arc::new(AtomicI32::new(fd.into_raw_fd()))), closing }
+        Self { place: HeldNumber(Arc::new(AtomicI32::new(fd.into_raw_fd()))), closing }
     }
 
-    /// Where it is.
-    pub fn place(&self) -> Place {
+    /// Returns the shared number.
+    pub fn place(&self) -> HeldNumber {
         self.place.clone()
     }
 
-    /// The descriptor itself. Its place says its number still, until whoever keeps places forgets
-    /// it.
+    /// Returns the descriptor, which the caller owns from now on. Copies of [`Held::place`] keep
+    /// the number.
     pub fn into_owned(mut self) -> OwnedFd {
         let number = self.number();
-        self.place = Place(Arc::new(AtomicI32::new(GONE)));
+        self.place = HeldNumber(Arc::new(AtomicI32::new(GONE)));
         // SAFETY: the number came from an `OwnedFd`, and this does not close it any more.
         unsafe { OwnedFd::from_raw_fd(number) }
     }
 
-    /// Its number now.
+    /// Returns the current number.
     #[inline]
     pub fn number(&self) -> i32 {
         self.place.number()
@@ -84,8 +83,8 @@ impl Drop for Held {
         let number = self.place.0.swap(GONE, Ordering::SeqCst);
         if number != GONE {
             (self.closing)(number);
-            // SAFETY: the number came from an `OwnedFd`, here or in `Place::move_to`, and nobody
-            // else closes it: it was taken out of its place.
+            // SAFETY: the number came from an `OwnedFd`, here or in `HeldNumber::move_to`, and
+            // nobody else closes it: it was taken out of its place.
             drop(unsafe { OwnedFd::from_raw_fd(number) });
         }
     }

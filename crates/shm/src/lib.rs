@@ -1,10 +1,10 @@
 //! Memory shared with a peer that may be hostile, and the two protocols that run over it.
 //!
-//! What is here: sealed anonymous segments and their mapping ([`Segment`], [`Mapping`]), checked
-//! spans and the copies in and out of them ([`Span`], [`copy`]), futexes ([`futex`]), the line of
-//! words that carries a message ([`Line`]), the order of messages ([`ring`]), the parking protocol
-//! ([`park`]), and how long to spin before parking ([`wait`], [`Deadline`]). What is not: messages,
-//! sockets, protocols; whoever maps a segment decides what its bytes mean.
+//! Here are sealed anonymous segments and their mapping ([`Segment`], [`Mapping`]), checked spans
+//! and the copies in and out of them ([`Span`], [`copy`]), futexes ([`futex`]), the line of words
+//! that carries a message ([`Line`]), the order of messages ([`ring`]), the parking protocol
+//! ([`park`]), and the choice between spinning and parking ([`wait`], [`Deadline`]). Not here:
+//! messages, sockets, protocols; the code that maps a segment gives its bytes their meaning.
 //!
 //! Two rules hold everywhere: no Rust reference other than to an atomic ever points into memory
 //! that a peer can write, and every offset and length is checked against the *mapped* size before
@@ -44,7 +44,7 @@ pub mod wait;
 #[cfg(not(loom))]
 pub use deadline::Deadline;
 #[cfg(not(loom))]
-pub use held::{Held, Place};
+pub use held::{Held, HeldNumber};
 #[cfg(not(loom))]
 pub use mapping::{Access, Mapping, Span};
 #[cfg(not(loom))]

@@ -2,9 +2,9 @@
 //!
 //! A line is two cache lines of 64 bytes. The writer stores words 1.. and then the tag with
 //! release; the reader that sees the new tag sees the words. A short message needs words 1..8 only,
-//! which lie in the tag's own cache line: one transfer brings flag and payload. Not here: who may
-//! write when; that is the business of the ring that is made of lines (`docs/understand/ipc.md`,
-//! "The call line").
+//! which lie in the tag's own cache line: one transfer brings flag and payload. Not here: the times
+//! at which each side may write; the ring made of lines defines them ([`crate::ring`];
+//! `docs/understand/ipc.md`, "The call line").
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -19,17 +19,17 @@ pub struct Line {
 }
 
 impl Line {
-    /// An empty line with tag 0.
+    /// Creates an empty line with tag 0.
     pub fn new() -> Self {
         Self { words: core::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
     /// Stores `first` and `rest` in the words after the tag's and then publishes them with `tag`.
-    /// What of `rest` does not fit the line is ignored.
+    /// Words of `rest` that do not fit the line are ignored.
     ///
-    /// The stores follow one another with nothing between: a peer that polls the tag takes the
-    /// cache line away whenever it gets to it, and each time it does so before the tag is stored
-    /// costs another transfer both ways.
+    /// The stores follow one another with nothing between: a peer that polls the tag may take the
+    /// cache line away at any time, and each time before the tag is stored costs another transfer
+    /// in both directions.
     #[inline(always)]
     pub fn publish(&self, tag: u64, first: u64, rest: &[u64]) {
         self.words[1].store(first, Ordering::Relaxed);
@@ -40,7 +40,7 @@ impl Line {
         self.words[0].store(tag, Ordering::Release);
     }
 
-    /// The tag, with everything that was stored before it was published.
+    /// Loads the tag; all words stored before its publication are visible afterwards.
     #[inline(always)]
     pub fn tag(&self) -> u64 {
         // SYNC: acquire; pairs with the release store in `publish`.

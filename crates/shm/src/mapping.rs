@@ -13,7 +13,7 @@ use rustix::fd::AsFd;
 use rustix::io;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// What a mapping allows.
+/// The accesses that a mapping allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Loads only.
@@ -58,8 +58,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Fresh zeroed memory of `len` bytes, shared with the children that `fork` makes later, and
-    /// with nobody else.
+    /// Maps fresh zeroed memory of `len` bytes that is shared only with children that `fork` makes
+    /// later.
     ///
     /// # Errors
     /// Those of mmap(2).
@@ -67,7 +67,7 @@ impl Mapping {
         Self::anonymous(len, MapFlags::SHARED)
     }
 
-    /// Fresh zeroed memory of `len` bytes for this process alone, past its heap.
+    /// Maps fresh zeroed memory of `len` bytes for this process alone, outside its heap.
     ///
     /// # Errors
     /// Those of mmap(2).
@@ -83,8 +83,8 @@ impl Mapping {
         Ok(Self { base, len, access: Access::ReadWrite })
     }
 
-    /// Gives the memory behind these bytes back, if that can be: they are zero then. Whole pages of
-    /// shared memory only.
+    /// Frees the memory behind these bytes if possible (`MADV_REMOVE`); they are zero afterwards.
+    /// Works for whole pages of shared memory only.
     pub fn discard(&self, offset: usize, len: usize) {
         if self.checked::<u8>(offset, len).is_some() && self.access == Access::ReadWrite {
             // SAFETY: within the mapping, whose bytes may change at any time.
@@ -95,22 +95,22 @@ impl Mapping {
         }
     }
 
-    /// Bytes mapped.
+    /// Returns the number of bytes mapped.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never: a mapping has at least one byte.
+    /// Returns false always, since a mapping has at least one byte.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What the mapping allows.
+    /// Returns the accesses that the mapping allows.
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// The span of `len` bytes at `offset`, if it lies within the mapping.
+    /// Returns the span of `len` bytes at `offset`, if it lies within the mapping.
     #[inline]
     pub fn span(&self, offset: usize, len: usize) -> Option<Span<'_>> {
         self.checked::<u8>(offset, len)?;
@@ -119,22 +119,26 @@ impl Mapping {
         Some(Span { base, len, access: self.access, mapping: PhantomData })
     }
 
-    /// The 32-bit word at `offset`, if it lies within the mapping, aligned, and may be written.
+    /// Returns the 32-bit word at `offset`, if it lies within the mapping, aligned, and may be
+    /// written.
     pub fn word32(&self, offset: usize) -> Option<&AtomicU32> {
         self.shared(offset)
     }
 
-    /// The 64-bit word at `offset`, if it lies within the mapping, aligned, and may be written.
+    /// Returns the 64-bit word at `offset`, if it lies within the mapping, aligned, and may be
+    /// written.
     pub fn word64(&self, offset: usize) -> Option<&AtomicU64> {
         self.shared(offset)
     }
 
-    /// The message line at `offset`, if it lies within the mapping, aligned, and may be written.
+    /// Returns the message line at `offset`, if it lies within the mapping, aligned, and may be
+    /// written.
     pub fn line(&self, offset: usize) -> Option<&Line> {
         self.shared(offset)
     }
 
-    /// `T` is an atomic or made of atomics: any bytes are a valid one and a peer may write them.
+    /// Returns a reference to `T`, which is an atomic or made of atomics: any bytes are a valid
+    /// value, and a peer may write them.
     fn shared<T>(&self, offset: usize) -> Option<&T> {
         let at = self.checked::<T>(offset, size_of::<T>())?;
         if self.access == Access::Read {
@@ -157,7 +161,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range is ours, and every span and word borrowed from `self`. A failure would
-        // mean that it is not mapped, which is what is wanted.
+        // mean that the range is not mapped, which is the wanted state.
         let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len) };
     }
 }
@@ -177,18 +181,18 @@ unsafe impl Send for Span<'_> {}
 unsafe impl Sync for Span<'_> {}
 
 impl<'m> Span<'m> {
-    /// Bytes in the span.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Returns true if the span has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The part of `len` bytes at `offset`, if it lies within the span.
+    /// Returns the part of `len` bytes at `offset`, if it lies within the span.
     #[inline]
     pub fn part(&self, offset: usize, len: usize) -> Option<Span<'m>> {
         if offset.checked_add(len)? > self.len {
@@ -198,7 +202,7 @@ impl<'m> Span<'m> {
         Some(Span { base: unsafe { self.base.add(offset) }, len, ..*self })
     }
 
-    /// Copies the first bytes of the span to `target`; answers how many: the shorter length.
+    /// Copies the first bytes of the span to `target` and returns their number: the shorter length.
     #[inline]
     pub fn copy_to(&self, target: &mut [u8]) -> usize {
         let len = self.len.min(target.len());
@@ -207,8 +211,8 @@ impl<'m> Span<'m> {
         len
     }
 
-    /// The eight bytes at `offset`, loaded once; `None` if they are not within the span. The next
-    /// load may give others.
+    /// Loads the eight bytes at `offset` once; `None` if they are not within the span. The next
+    /// load may return other bytes, since a peer may write them.
     #[inline]
     pub fn load(&self, offset: usize) -> Option<u64> {
         let part = self.part(offset, 8)?;
@@ -221,8 +225,8 @@ impl<'m> Span<'m> {
         Some(u64::from_ne_bytes(bytes))
     }
 
-    /// Copies `source` to the first bytes of the span; answers how many: the shorter length, or
-    /// none in a read-only mapping.
+    /// Copies `source` to the first bytes of the span and returns their number: the shorter length,
+    /// or 0 in a read-only mapping.
     #[inline]
     pub fn copy_from(&self, source: &[u8]) -> usize {
         if self.access == Access::Read {
@@ -234,7 +238,7 @@ impl<'m> Span<'m> {
         len
     }
 
-    /// As [`Self::copy_from`], where the peer on another processor has looked at the span last.
+    /// Copies like [`Self::copy_from`], if the peer on another processor accessed the span last.
     #[inline]
     pub fn copy_from_for_far(&self, source: &[u8]) -> usize {
         if self.access == Access::Read {
@@ -256,7 +260,7 @@ impl<'m> Span<'m> {
         unsafe { core::slice::from_raw_parts(self.base, self.len) }
     }
 
-    /// The bytes, where they lie, to be written.
+    /// Returns the bytes in place, to be written.
     ///
     /// # Safety
     /// The mapping is writable, and nobody else reads or writes them while the answer is in use, in
@@ -267,7 +271,8 @@ impl<'m> Span<'m> {
         unsafe { core::slice::from_raw_parts_mut(self.base, self.len) }
     }
 
-    /// The first byte, for code that writes or copies by itself under the rules of this crate.
+    /// Returns the address of the first byte, for code that copies by itself under the rules of
+    /// this crate.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.base

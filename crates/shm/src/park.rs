@@ -1,7 +1,9 @@
-//! Parking: how a waiter sleeps and how whoever publishes something wakes it, losing no wake-up.
+//! Parking: the protocol by which a waiter sleeps and a publisher wakes it, without losing a
+//! wake-up.
 //!
 //! # Theory of operation
-//! The waiter owns a word, the *bell*, in memory both sides can write. It is Dekker's problem:
+//! The waiter owns a word, the *bell*, in memory both sides can write. The two sides solve Dekker's
+//! mutual-exclusion problem:
 //!
 //! | publisher ([`ring`]) | waiter ([`announce`]) |
 //! |---|---|
@@ -10,25 +12,25 @@
 //! | bell asleep? then bell := [`AWAKE`] and wake | published after all? then [`withdraw`] |
 //! | | sleep while bell is still as announced |
 //!
-//! Whatever the order of the four middle steps, either the waiter sees what was published or the
-//! publisher sees the bell. The publisher changes the bell *before* it wakes, so a waiter that has
-//! not gone to sleep yet does not go any more (a futex wait compares first). The models are
+//! In every order of the four middle steps, either the waiter sees the publication or the publisher
+//! sees the bell. The publisher changes the bell *before* it wakes the waiter, so a waiter that is
+//! not asleep yet does not fall asleep (a futex wait compares first). The models are
 //! `tests/loom_park.rs` and `tests/loom_ring.rs`. Not here: the sleeping itself; see
 //! [`crate::futex`].
 //!
-//! A hostile peer can store anything in the bell. All it gains is that its own messages are noticed
-//! late, or that the waiter wakes and finds nothing.
+//! A hostile peer can store any value in the bell. The only effects are that its own messages are
+//! noticed late, or that the waiter wakes and finds nothing.
 
 use crate::sync::{AtomicBool, AtomicU32, Ordering, fence};
 
-/// Nobody sleeps: publishing is enough.
+/// The waiter does not sleep: publishing is enough.
 pub const AWAKE: u32 = 0;
 /// The waiter sleeps on the bell itself, in a futex wait.
 pub const ON_FUTEX: u32 = 1;
 /// The waiter sleeps in a poll on the control socket.
 pub const ON_SOCKET: u32 = 2;
 
-/// The waiter says how it is going to sleep. It must look once more for what it waits for
+/// Announces how the waiter is going to sleep. The waiter must check its condition once more
 /// *after* this call and before it sleeps.
 #[inline]
 pub fn announce(bell: &AtomicU32, how: u32) {
@@ -37,14 +39,14 @@ pub fn announce(bell: &AtomicU32, how: u32) {
     fence(Ordering::SeqCst);
 }
 
-/// The waiter is awake again, or has seen that it need not sleep.
+/// Withdraws the announcement, when the waiter is awake again or need not sleep.
 #[inline]
 pub fn withdraw(bell: &AtomicU32) {
     bell.store(AWAKE, Ordering::Relaxed);
 }
 
-/// The publisher, having published, learns how the waiter must be woken: [`AWAKE`] for not at all.
-/// The bell is [`AWAKE`] afterwards, so that one sleep costs one wake-up.
+/// Returns how the publisher, having published, must wake the waiter; [`AWAKE`] if no wake-up is
+/// needed. The bell is [`AWAKE`] afterwards, so that one sleep costs one wake-up.
 #[inline(always)]
 pub fn ring(bell: &AtomicU32) -> u32 {
     // SYNC: full fence; pairs with the one in `announce`.
@@ -60,39 +62,42 @@ fn take(bell: &AtomicU32) -> u32 {
     bell.swap(AWAKE, Ordering::Relaxed)
 }
 
-/// A waiter with a third party that sleeps for it: one that reads the socket for many.
+/// A waiter on whose behalf another thread sleeps: a thread that reads the sockets of many waiters.
 ///
-/// The waiter that falls asleep on the socket is *cold*. Whoever reads its socket learns from
-/// [`Cold::rang`] whether a packet is the wake-up it asked for; then it must tell the waiter, by
-/// other means, which must call [`Cold::end`] and look.
+/// A waiter that sleeps on the socket is *cold*. The thread that reads the socket learns from
+/// [`Cold::rang`] if a packet is the wake-up of a cold waiter; if so, the thread must notify the
+/// waiter by other means, and the waiter must call [`Cold::end`] and check its condition.
 #[derive(Debug)]
 pub struct Cold {
     is_cold: AtomicBool,
 }
 
 impl Cold {
-    /// A waiter that is awake.
+    /// Creates the state of a waiter that is awake.
     pub fn new() -> Self {
         Self { is_cold: AtomicBool::new(false) }
     }
 
-    /// The waiter falls asleep on the socket. As after [`announce`], it must look once more.
+    /// Announces that the waiter sleeps on the socket. As after [`announce`], the waiter must check
+    /// its condition once more.
     #[inline]
     pub fn begin(&self, bell: &AtomicU32) {
-        // Before the bell: who rings it sends a packet, and that must find us asleep.
+        // `is_cold` is set before the bell, because the packet of a publisher that sees the bell
+        // must find the waiter cold.
         // SYNC: release; pairs with the acquire swap in `rang`.
         self.is_cold.store(true, Ordering::Release);
         announce(bell, ON_SOCKET);
     }
 
-    /// The waiter is awake.
+    /// Notes that the waiter is awake.
     #[inline]
     pub fn end(&self, bell: &AtomicU32) {
         self.is_cold.store(false, Ordering::Release);
         withdraw(bell);
     }
 
-    /// A packet came: whether the waiter must be told. Once for each sleep.
+    /// Called when a packet came. Returns true, once for each sleep, if the waiter must be
+    /// notified.
     #[inline]
     pub fn rang(&self) -> bool {
         self.is_cold.swap(false, Ordering::AcqRel)

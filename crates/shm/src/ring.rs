@@ -1,36 +1,37 @@
-//! The order of requests: numbers, and what a receiver takes next.
+//! The order of requests: their numbers, and the receiver's choice of the next request.
 //!
 //! # Theory of operation
 //! A sender has one *call line*, where a call waits for its answer in place, and a ring of *slots*.
-//! Both count their requests, the call line with the bit [`DIRECT`]. The tag of a line holds number
-//! and kind. A call says, in the top byte of its meta word, after which slot's request it was
-//! published; so the receiver takes all requests in the order in which they were made, whichever
-//! line they came on. A slot is free again when the receiver has counted it as consumed. The models
-//! are `tests/loom_ring.rs`. Not here: what a request means, or who sleeps; see [`crate::park`].
+//! Both number their requests, the call line with the bit [`DIRECT`]. The tag of a line holds
+//! number and kind. The top byte of a call's meta word names the slot's request after which the
+//! call was published, so the receiver takes all requests in the order in which they were made, on
+//! both kinds of line. A slot is free again when the receiver has counted it as consumed. The
+//! models are `tests/loom_ring.rs`. Not here: the meaning of a request, and sleeping
+//! ([`crate::park`]).
 
 use crate::Line;
 use crate::sync::{AtomicU32, Ordering};
 
-/// Numbers of requests on the call line have this bit, those in slots do not.
+/// Numbers of requests on the call line have this bit; numbers of requests in slots do not.
 pub const DIRECT: u32 = 1 << 31;
-/// Kind, in a tag, of a request that wants an answer.
+/// The kind, in a tag, of a request that wants an answer.
 pub const KIND_CALL: u8 = 1;
 /// The least kind that is an answer.
 pub const KIND_ANSWER: u8 = 6;
 
-/// The number after `seq` among its kind.
+/// Returns the number after `seq` on the same kind of line.
 #[inline(always)]
 pub fn next_seq(seq: u32) -> u32 {
     (seq.wrapping_add(1) & !DIRECT) | (seq & DIRECT)
 }
 
-/// How many slots' requests lie between `from` and `to`.
+/// Returns the number of slots' requests between `from` and `to`.
 #[inline(always)]
 pub fn distance(from: u32, to: u32) -> u32 {
     to.wrapping_sub(from) & !DIRECT
 }
 
-/// Number in a tag.
+/// Returns the number in a tag.
 #[inline(always)]
 pub fn tag_seq(tag: u64) -> u32 {
     tag as u32
@@ -41,40 +42,40 @@ fn tag_kind(tag: u64) -> u8 {
     (tag >> 48) as u8
 }
 
-/// Whether a tag is the answer to call `seq`.
+/// Returns true if a tag is the answer to call `seq`.
 #[inline(always)]
 pub fn is_answer(tag: u64, seq: u32) -> bool {
     tag_seq(tag) == seq && tag_kind(tag) >= KIND_ANSWER
 }
 
-/// Whether a tag is call `seq`.
+/// Returns true if a tag is call `seq`.
 #[inline(always)]
 pub fn is_call(tag: u64, seq: u32) -> bool {
     tag_seq(tag) == seq && tag_kind(tag) == KIND_CALL
 }
 
-/// What a meta word says in its top byte, for a call published after request `last` of the slots.
+/// Returns the top byte of the meta word of a call published after request `last` of the slots.
 #[inline(always)]
 pub fn after(last: u32) -> u8 {
     last as u8
 }
 
-/// What the receiver of a ring expects.
+/// The receiver's expectations.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
-    /// Next number on the call line and in the slots.
+    /// Next number on the call line.
     pub call: u32,
-    /// As above.
+    /// Next number in the slots.
     pub seq: u32,
-    /// Slots there are, a power of two.
+    /// The number of slots, a power of two.
     pub slots: u32,
-    /// The slots are used for the first time: an old tag is 0.
+    /// True while the slots are used for the first time: an old tag is 0 then.
     pub is_first_round: bool,
-    /// A call may be taken: no request is there of which pieces are missing.
+    /// True if a call may be taken: no request in the slots is incomplete.
     pub may_call: bool,
 }
 
-/// What comes next.
+/// The next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing yet.
@@ -83,14 +84,15 @@ pub enum Next {
     Slot(u64),
     /// The call on the call line, with that tag.
     Call(u64),
-    /// A number that cannot be.
+    /// The sender broke the protocol: a number is impossible.
     Wrong,
 }
 
-/// Looks at the call line and at the slot that is next.
+/// Checks the call line and the next slot, and returns the next request.
 #[inline(always)]
 pub fn next(call_line: &Line, slot: &Line, expected: Expected) -> Next {
-    // Before the call line, so that a call is seen before what was published in a slot after it.
+    // The slot is loaded before the call line, so that a call is not overtaken by a request
+    // published after it.
     let slot_tag = slot.tag();
     let call_tag = call_line.tag();
     if is_call(call_tag, expected.call) && expected.may_call {
@@ -101,14 +103,15 @@ pub fn next(call_line: &Line, slot: &Line, expected: Expected) -> Next {
     }
     let old = expected.seq.wrapping_sub(expected.slots) & !DIRECT;
     let is_old = if expected.is_first_round { slot_tag == 0 } else { tag_seq(slot_tag) == old };
-    // Calls with another number are none of ours; answers are our own.
+    // A call with a number other than the last and the next one is impossible; other kinds are this
+    // side's own answers.
     let is_wrong = tag_kind(call_tag) == KIND_CALL
         && tag_seq(call_tag) != expected.call
         && next_seq(tag_seq(call_tag)) != expected.call;
     if is_wrong || !is_old { Next::Wrong } else { Next::Nothing }
 }
 
-/// A call is there: it, or what was published in slots before it.
+/// Returns the call on the call line, or the slot's request that was published before it.
 #[inline(always)]
 fn due(call_tag: u64, call_line: &Line, slot: &Line, expected: Expected) -> Next {
     let mut meta = [0];
@@ -116,32 +119,31 @@ fn due(call_tag: u64, call_line: &Line, slot: &Line, expected: Expected) -> Next
     if (meta[0] >> 56) as u8 == after(expected.seq.wrapping_sub(1)) {
         return Next::Call(call_tag);
     }
-    // Published before the call that we see, so it is here by now.
+    // The slot's request was published before the visible call, so it must be visible too.
     let slot_tag = slot.tag();
     if tag_seq(slot_tag) == expected.seq { Next::Slot(slot_tag) } else { Next::Wrong }
 }
 
-/// The receiver has copied slots' requests up to number `seq`. Answers whether the sender is to be
-/// rung: it may wait for room.
+/// Notes that the receiver has copied the slots' requests up to number `seq`. Returns true if the
+/// sender must be rung, because it may wait for room.
 #[inline(always)]
 pub fn consume(consumed: &AtomicU32, want: &AtomicU32, seq: u32) -> bool {
     // SYNC: release; pairs with the acquire load in `has_room`: our copies out of the slot are done
     // before the sender may use it again.
     consumed.store(seq, Ordering::Release);
-    // No fence: what is wanted only grows, so an old value can only make us ring, and it is
-    // `park::ring` whose fence decides whether the sender sleeps.
+    // No fence is needed: `want` only grows, so an old value can only cause a needless ring, and
+    // the fence in `park::ring` decides whether the sender sleeps.
     distance(want.load(Ordering::Relaxed), seq) < DIRECT / 2
 }
 
-/// Whether a sender that has published `seq` requests in slots has room for one more.
+/// Returns true if a sender that has published `seq` requests in slots has room for one more.
 #[inline(always)]
 pub fn has_room(consumed: &AtomicU32, seq: u32, slots: u32) -> bool {
     // SYNC: acquire; pairs with the release store in `consume`.
     distance(consumed.load(Ordering::Acquire), seq) < slots
 }
 
-/// The sender is about to wait for room: says when to ring it, which is when half the slots are
-/// free.
+/// Notes that the sender is about to wait for room: it is rung when half the slots are free.
 #[inline(always)]
 pub fn want_room(want: &AtomicU32, seq: u32, slots: u32) {
     want.store(seq.wrapping_sub(slots / 2) & !DIRECT, Ordering::Relaxed);
@@ -176,7 +178,7 @@ mod tests {
         assert_eq!(next(&call_line, &slot, expected), Next::Nothing);
         let call = tag(DIRECT | 1, KIND_CALL);
         call_line.publish(call, 255 << 56, &[]);
-        // It was published after 255, which cannot be missing then.
+        // The call was published after request 255, which cannot be missing then.
         assert_eq!(next(&call_line, &slot, expected), Next::Wrong);
         slot.publish(tag(255, 2), 0, &[]);
         assert_eq!(next(&call_line, &slot, expected), Next::Slot(tag(255, 2)));

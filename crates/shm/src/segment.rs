@@ -1,7 +1,8 @@
 //! Anonymous memory that can be handed to another process: created, sealed, and checked on receipt.
 //!
-//! A segment is a memfd whose size is sealed, so that no holder can make another's access fault by
-//! truncating it, and which has no name to clean up. See memfd_create(2), fcntl(2) `F_ADD_SEALS`.
+//! A segment is a memfd whose size is sealed, so that no holder can cause faults in another by
+//! truncating it. A memfd has no name that must be cleaned up. See memfd_create(2), fcntl(2)
+//! `F_ADD_SEALS`.
 
 use crate::mapping::{Access, Mapping};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,10 +16,10 @@ use rustix::io::Errno;
 /// another file system, and touching one of their pages can fault when the pool is empty.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// What a received segment must be sealed against.
+/// The seals that a received segment must have.
 const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// A segment could not be made, or one that was received cannot be trusted.
+/// The reason why a segment could not be made, or why a received segment cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum SegmentError {
     /// The kernel refused.
@@ -27,15 +28,15 @@ pub enum SegmentError {
     /// Not a memfd on ordinary pages.
     #[error("the descriptor is not anonymous shared memory with ordinary pages")]
     Kind,
-    /// Its size can still change.
+    /// The size can still change.
     #[error("the shared memory is not sealed against resizing")]
     NotSealed,
-    /// Its size is not what was agreed.
+    /// The size is not the agreed one.
     #[error("the shared memory has {found} bytes, expected {expected}")]
     Size {
-        /// Bytes it has.
+        /// The actual size in bytes.
         found: u64,
-        /// Bytes it should have.
+        /// The agreed size in bytes.
         expected: u64,
     },
 }
@@ -49,8 +50,8 @@ pub struct Segment {
 
 impl Segment {
     /// Makes a zeroed segment of `len` bytes, maps it for writing and seals it. With
-    /// [`Access::Read`] nobody can map it for writing afterwards: only the mapping returned can
-    /// write.
+    /// [`Access::Read`] the segment cannot be mapped for writing afterwards
+    /// (`F_SEAL_FUTURE_WRITE`): only the returned mapping can write.
     ///
     /// # Errors
     /// [`SegmentError::System`].
@@ -60,7 +61,7 @@ impl Segment {
         for_others: Access,
     ) -> Result<(Self, Mapping), SegmentError> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Kernels before 6.3 do not know the flag that forbids execution; it is only a hardening.
+        // Kernels before 6.3 refuse `MFD_NOEXEC_SEAL`, which is only a hardening.
         let fd = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| memfd_create(name, flags))?;
         ftruncate(&fd, len as u64)?;
@@ -73,11 +74,11 @@ impl Segment {
         Ok((Self { fd, len }, mapping))
     }
 
-    /// Takes a segment from a peer: it must be a memfd on ordinary pages, sealed against resizing,
-    /// of exactly `len` bytes.
+    /// Checks a segment received from a peer: it must be a memfd on ordinary pages, sealed against
+    /// resizing, of exactly `len` bytes.
     ///
     /// # Errors
-    /// Each condition has its own.
+    /// Each condition has its own [`SegmentError`].
     pub fn accept(fd: OwnedFd, len: usize) -> Result<Self, SegmentError> {
         let seals = fcntl_get_seals(&fd).map_err(|_| SegmentError::Kind)?;
         #[allow(clippy::unnecessary_cast, reason = "the width of f_type depends on the platform")]
@@ -97,17 +98,18 @@ impl Segment {
     /// Maps the whole segment.
     ///
     /// # Errors
-    /// [`SegmentError::System`]: for writing `EPERM` where the segment is sealed against it.
+    /// [`SegmentError::System`]; `EPERM` for a writable mapping of a segment that is sealed against
+    /// writing.
     pub fn map(&self, access: Access) -> Result<Mapping, SegmentError> {
         Ok(Mapping::new(&self.fd, self.len, access)?)
     }
 
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never true for a segment that could be mapped.
+    /// Returns true if the size is 0; such a segment cannot be mapped.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,7 +1,7 @@
 //! The atomics facade: the real types, or loom's when a model is checked (`--cfg loom`).
 //!
-//! Everything that two address spaces touch goes through these names, so that the models under
-//! `tests/` run the very code that ships.
+//! All code that accesses shared words uses these names, so that the models under `tests/` run the
+//! code that ships.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::AtomicBool;
@@ -34,37 +34,37 @@ mod modelled {
     pub struct AtomicU32(loom::sync::atomic::AtomicU32);
 
     impl AtomicU32 {
-        /// A word with that value.
+        /// Creates a word with `value`.
         pub fn new(value: u32) -> Self {
             Self(loom::sync::atomic::AtomicU32::new(value))
         }
 
-        /// Loads it.
+        /// Loads the value.
         pub fn load(&self, ordering: Ordering) -> u32 {
             self.0.load(ordering)
         }
 
-        /// Stores to it.
+        /// Stores a value.
         pub fn store(&self, value: u32, ordering: Ordering) {
             self.0.swap(value, ordering);
         }
 
-        /// Exchanges its value.
+        /// Stores a value and returns the old one.
         pub fn swap(&self, value: u32, ordering: Ordering) -> u32 {
             self.0.swap(value, ordering)
         }
 
-        /// Adds to it; answers what it was.
+        /// Adds to the value and returns the old one.
         pub fn fetch_add(&self, value: u32, ordering: Ordering) -> u32 {
             self.0.fetch_add(value, ordering)
         }
 
-        /// Sets bits; answers what it was.
+        /// Sets bits and returns the old value.
         pub fn fetch_or(&self, bits: u32, ordering: Ordering) -> u32 {
             self.0.fetch_or(bits, ordering)
         }
 
-        /// Keeps only the bits of `mask`; answers what it was.
+        /// Keeps only the bits of `mask` and returns the old value.
         pub fn fetch_and(&self, mask: u32, ordering: Ordering) -> u32 {
             self.0.fetch_and(mask, ordering)
         }

@@ -1,10 +1,10 @@
-//! How long to spin before sleeping.
+//! The waiting policy: the time to spin before sleeping.
 //!
 //! The rule (`docs/understand/ipc.md`, "Waiting"): spinning pays while it costs less processor time
-//! than the sleep and the wake-up that it saves (`cost`), and while what is waited for mostly comes
-//! within that (`pace`). It never pays when the peer ran on this very processor last, for then it
-//! cannot run while we spin, nor when more threads want to run than there are processors (`load`).
-//! Not here: the sleeping; who waits does that, each in its own way.
+//! than the sleep and the wake-up that it saves (`cost`), and while the awaited event mostly comes
+//! within that time (`pace`). Spinning never pays if the peer last ran on this processor, because
+//! the peer cannot run while this thread spins, nor if more threads want to run than there are
+//! processors (`load`). Not here: the sleeping, which each caller does in its own way.
 
 mod cost;
 mod load;
@@ -22,64 +22,66 @@ use pace::{Pace, Spin};
 /// How a side waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
-    /// Spin for the processor time that a sleep and its wake-up cost on this machine, where that
-    /// can pay; then sleep.
+    /// Spin for the processor time that a sleep and its wake-up cost on this machine, if that can
+    /// pay; then sleep.
     #[default]
     Adaptive,
-    /// Spin; with a limit, sleep after it.
+    /// Spin; with a limit, sleep afterwards.
     Spin(Option<Duration>),
     /// Sleep at once.
     Park,
-    /// Spin, and let other threads that want this processor go first: for more spinners than there
-    /// are processors, each of which waits for another of them.
+    /// Spin, and yield the processor to other threads: for more spinning threads than processors,
+    /// which wait for each other.
     Yield,
 }
 
-/// How often a processor number is used before it is asked for again.
+/// The number of uses of a processor number before it is read again.
 const CPU_USES: u32 = 256;
-/// Iterations without a pause instruction: an answer that is on its way is met at once.
+/// Iterations without a pause instruction, so that an answer that is about to arrive is seen at
+/// once.
 const EAGER: u32 = 1000;
-/// The same where waits have been long lately.
+/// Iterations without a pause instruction if recent waits were long.
 const EAGER_WHERE_SLOW: u32 = 30;
 
-/// A pure spinner spins so long at once.
+/// The longest uninterrupted spin of a pure spinner, in nanoseconds.
 const AIR_NS: u64 = 1_000_000;
-/// Looks between two offers of the processor to others.
+/// Looks between two yields of the processor.
 const TURN_LOOKS: u32 = 20;
-/// Looks at another host between two at the clock.
+/// Looks for packets of another host between two readings of the clock.
 const FAR_LOOKS: u32 = 16;
-/// How long to spin for another host, in costs of a sleep.
+/// The time to spin for another host, in costs of a sleep.
 const FAR_COSTS: u64 = 4;
 
-/// The waiting policy of one connection or server thread, with what it learnt.
+/// The waiting policy of one connection or server thread, with the state that it has learnt.
 #[derive(Debug)]
 pub struct Policy {
     wait: Wait,
     pace: Pace,
     given_up: GivenUp,
-    /// The processor we ran on when last asked, and how often it may still be answered unasked:
-    /// threads mostly move while they sleep, and asking costs as much as a cache miss.
+    /// The processor on which this thread ran at the last reading, and the number of uses left
+    /// until the next one. Threads mostly migrate while they sleep, and a reading costs as much as
+    /// a cache miss.
     cpu: u16,
     cpu_uses: u32,
     quiet: Quiet,
 }
 
-/// How one spin ended.
+/// The result of a spin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spun {
-    /// What was waited for is there.
+    /// The awaited event has come.
     Ready,
-    /// It is not, and spinning on does not pay: sleep.
+    /// The event has not come, and spinning on does not pay: the caller must sleep.
     GaveUp,
 }
 
-/// How long not to look after something was published.
+/// The time for which a waiter does not look at the line after it has published a request.
 ///
-/// A look at a cache line that the peer is about to write makes both share it, and the peer has to
-/// ask for it back before it can write: that costs more than a whole one-way transfer. So a waiter
-/// first leaves the line alone for about as long as the answer has taken lately. The length is
-/// learnt: a look that came too early makes it longer by a step, one that was in time now and then
-/// shorter.
+/// A look at a cache line that the peer is about to write makes both processors share the line, and
+/// the peer must get it back exclusively before it can write: that costs more than a whole one-way
+/// transfer. So a waiter first leaves the line alone for about the time that recent answers took.
+/// The time is learnt: a look that came too early makes it longer by a step, and several looks in
+/// time make it shorter.
 #[derive(Clone, Copy, Debug, Default)]
 struct Quiet {
     steps: u32,
@@ -87,14 +89,15 @@ struct Quiet {
 }
 
 impl Quiet {
-    /// Steps at most: beyond, what an early look costs is little beside the wait.
+    /// The largest number of steps; for longer waits the cost of an early look is small beside the
+    /// wait.
     const STEPS_MAX: u32 = 64;
-    /// Looks in time before a shorter wait is tried.
+    /// Looks in time before a shorter quiet time is tried.
     const IN_TIME_MAX: u32 = 6;
-    /// Looks after which an answer is one that took long for another reason.
+    /// Looks from which on the answer was late for another reason.
     const EARLY_MAX: u32 = 400;
 
-    /// Lets the time pass: about six nanoseconds a step, on the registers alone.
+    /// Waits for the quiet time, about six nanoseconds a step, without accessing memory.
     #[inline(always)]
     fn keep(self) {
         let mut number = u64::from(self.steps);
@@ -103,7 +106,7 @@ impl Quiet {
         }
     }
 
-    /// Learns from how many looks it took.
+    /// Learns from the number of looks until the answer came.
     #[inline(always)]
     fn learn(&mut self, looks: u32) {
         if looks == 0 {
@@ -122,8 +125,8 @@ impl Quiet {
 }
 
 impl Policy {
-    /// A policy that has learnt nothing yet. Adaptive ones measure what a sleep costs, once per
-    /// process.
+    /// Creates a policy that has learnt nothing yet. The first adaptive policy of a process
+    /// measures the cost of a sleep.
     pub fn new(wait: Wait) -> Self {
         if wait == Wait::Adaptive {
             sleep_cost_ns();
@@ -132,22 +135,22 @@ impl Policy {
         Self { wait, pace, given_up, cpu: 0, cpu_uses: 0, quiet }
     }
 
-    /// Waits in another way from now on, keeping what was learnt; answers the way before.
+    /// Changes the way of waiting, keeps the learnt state, and returns the old way.
     #[inline]
     pub fn set_wait(&mut self, wait: Wait) -> Wait {
         if wait == Wait::Adaptive {
-            // As in `new`: not in the middle of the first wait.
+            // Measured here, as in `new`, and not in the middle of the first wait.
             sleep_cost_ns();
         }
         core::mem::replace(&mut self.wait, wait)
     }
 
-    /// How this side waits.
+    /// Returns the way of waiting.
     pub fn wait(&self) -> Wait {
         self.wait
     }
 
-    /// The processor we run on, plus one.
+    /// Returns the number of the current processor plus one.
     #[inline]
     pub fn cpu(&mut self) -> u16 {
         if self.cpu_uses == 0 {
@@ -158,12 +161,12 @@ impl Policy {
         self.cpu
     }
 
-    /// We slept, and may have woken elsewhere.
+    /// Notes that the thread slept, after which it may run on another processor.
     pub fn slept(&mut self) {
         self.cpu_uses = 0;
     }
 
-    /// Spins until `ready`, as long as this policy allows for a peer that was last seen on
+    /// Spins until `ready` returns true, as long as this policy allows for a peer last seen on
     /// processor `peer_cpu` (as in a header), and not beyond `deadline`.
     #[inline]
     pub fn spin(
@@ -182,7 +185,7 @@ impl Policy {
             Wait::Adaptive if peer_cpu != 0 && peer_cpu == cpu => return Spun::GaveUp,
             Wait::Spin(None) => Some(u64::MAX),
             Wait::Spin(Some(limit)) => Some(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)),
-            // Not even a short spin: whoever is to answer may be waiting for this processor.
+            // Not even a short spin pays, because the peer may be waiting for this processor.
             Wait::Adaptive if is_known_crowd() && is_oversubscribed() => return Spun::GaveUp,
             Wait::Adaptive => None,
         };
@@ -206,7 +209,7 @@ impl Policy {
         }
     }
 
-    /// Spins as long as it has paid lately.
+    /// Spins for the time that has paid lately.
     #[inline(never)]
     fn spin_adaptively(&mut self, deadline: Deadline, ready: &mut dyn FnMut() -> bool) -> Spun {
         let cost_ns = sleep_cost_ns();
@@ -226,14 +229,15 @@ impl Policy {
         Spun::GaveUp
     }
 
-    /// Spins for so long, and says how long it did.
+    /// Spins for up to `budget` nanoseconds and returns the result with the time spent.
     fn spin_for(
         &self,
         budget: u64,
         deadline: Deadline,
         ready: &mut dyn FnMut() -> bool,
     ) -> (Spun, u64) {
-        // A pure spinner comes up for air now and then, to look whether its peer is still there.
+        // A pure spinner returns now and then, so that the caller can check that the peer still
+        // exists.
         let (start, budget) = (now_ns(), budget.min(AIR_NS));
         loop {
             let is_ready = (0..16).any(|_| {
@@ -250,11 +254,11 @@ impl Policy {
         }
     }
 
-    /// As [`Policy::spin`], for what comes from another host: each look takes packets and costs as
-    /// much as twenty at a cache line, and nobody has to be left the processor for. `has_asked`:
-    /// what is waited for is an answer. What comes unasked, and room, come when they come: if that
-    /// takes longer than a wake-up costs, spinning for it did not pay, and the next waits sleep at
-    /// once, as after a spin in vain.
+    /// Spins like [`Policy::spin`] for packets of another host: each look receives packets and
+    /// costs as much as twenty looks at a cache line, and no local peer needs the processor.
+    /// `has_asked` is true if an answer is awaited. Unasked data and room come at any time: if they
+    /// take longer than a wake-up costs, spinning did not pay, and the next waits sleep at once, as
+    /// after a failed spin.
     pub fn spin_far(
         &mut self,
         has_asked: bool,
@@ -269,7 +273,8 @@ impl Policy {
             Wait::Adaptive if is_known_crowd() && is_oversubscribed() => return Spun::GaveUp,
             Wait::Adaptive => match self.adaptive_budget(sleep_cost_ns()) {
                 0 => return Spun::GaveUp,
-                // Waiting for packets asleep costs more than for a bell, and takes longer.
+                // Sleeping until packets arrive costs more, and takes longer, than sleeping on a
+                // bell.
                 _ => FAR_COSTS * sleep_cost_ns(),
             },
         };
@@ -289,12 +294,12 @@ impl Policy {
         Spun::GaveUp
     }
 
-    /// Where spinning did not pay it is less likely to pay the next times.
+    /// Notes a success or a failure; after a failure the next waits are less likely to spin.
     fn learn_far(&mut self, has_failed: bool) {
         if has_failed { self.pace.failed() } else { self.pace.met() }
     }
 
-    /// How long to spin, where a sleep costs `cost_ns`; 0: not at all.
+    /// Returns the time to spin, if a sleep costs `cost_ns`; 0 for no spin.
     fn adaptive_budget(&mut self, cost_ns: u64) -> u64 {
         match self.pace.next() {
             Spin::No => 0,
@@ -304,13 +309,13 @@ impl Policy {
         }
     }
 
-    /// Whether this side sleeps at all.
+    /// Returns true if this side may sleep.
     pub fn parks(&self) -> bool {
         !matches!(self.wait, Wait::Spin(None) | Wait::Yield)
     }
 }
 
-/// Spins with other threads by turns, for as long as a pure spinner does at once.
+/// Spins and yields to other threads by turns, at most for [`AIR_NS`].
 fn spin_by_turns(deadline: Deadline, ready: &mut dyn FnMut() -> bool) -> Spun {
     let start = now_ns();
     loop {
@@ -324,13 +329,13 @@ fn spin_by_turns(deadline: Deadline, ready: &mut dyn FnMut() -> bool) -> Spun {
     }
 }
 
-/// Whether what came from another host after a spin of `spun_ns` was not worth that spin, where a
+/// Returns true if data from another host came so late that the spin of `spun_ns` did not pay, if a
 /// wake-up costs `cost_ns`.
 fn is_late(has_asked: bool, spun_ns: u64, cost_ns: u64) -> bool {
     !has_asked && spun_ns > cost_ns
 }
 
-/// The processor we run on, plus one, as it goes into headers.
+/// Returns the number of the current processor plus one, the form for headers; 0 if it is unknown.
 #[inline(always)]
 pub fn cpu() -> u16 {
     // SAFETY: no arguments; answers -1 where it cannot know.
@@ -365,14 +370,15 @@ mod tests {
         assert!(is_late(false, 11, 10));
         assert!(!is_late(false, 10, 10), "sleeping would not have been sooner");
         assert!(!is_late(true, 1000, 10), "an answer is always waited for");
-        // What was learnt holds whoever waits, and for few waits: the next is tried again.
+        // The learnt state holds in every way of waiting, and only for a few waits; then a spin is
+        // tried again.
         let mut policy = Policy::new(Wait::Park);
         policy.learn_far(true);
         policy.learn_far(true);
         let skipped = (0..1000).take_while(|_| policy.adaptive_budget(10) == 0).count();
         assert!((1..1000).contains(&skipped) || is_known_crowd(), "{skipped}");
         assert_eq!(policy.spin_far(true, Deadline::NEVER, || true), Spun::GaveUp);
-        // Who only spins does not learn to sleep.
+        // A pure spinner does not learn to sleep.
         policy.set_wait(Wait::Spin(None));
         policy.learn_far(true);
         assert_eq!(policy.spin_far(false, Deadline::NEVER, || true), Spun::Ready);
@@ -394,7 +400,7 @@ mod tests {
     #[test]
     fn a_peer_on_this_processor_is_not_spun_for() {
         let mut adaptive = Policy::new(Wait::Adaptive);
-        // The scheduler may move us between the two calls; one of a few tries will not be moved.
+        // The scheduler may migrate the thread between the two calls, but not in all of many tries.
         let gave_up =
             (0..100).any(|_| adaptive.spin(cpu(), Deadline::NEVER, || true) == Spun::GaveUp);
         assert!(gave_up);

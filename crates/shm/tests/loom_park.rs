@@ -87,7 +87,7 @@ fn call_and_reply_never_both_sleep() {
     });
 }
 
-/// Two sources ring one bell (replies and notifications): neither may eat the other's wake-up.
+/// Two sources ring one bell (replies and notifications): neither may consume the other's wake-up.
 #[test]
 fn two_sources_one_bell() {
     let mut model = loom::model::Builder::new();

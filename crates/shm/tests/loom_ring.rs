@@ -1,6 +1,6 @@
-//! Models of the request ring, the call line, and the hand-over of a cold lane: whatever the
-//! interleaving, every request is taken once, whole and in order, no answer is taken for another's,
-//! and nobody sleeps for ever.
+//! Models of the request ring, the call line, and the hand-over of a cold lane: in every
+//! interleaving each request is taken once, whole and in order, no answer is taken for another
+//! call's, and no thread sleeps for ever.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p sojourn-shm --release --test loom_ring`. Numbers,
 //! decisions and fences are the code that ships (`ring`, `park`, `Line`); the kernel's parts, futex
@@ -57,7 +57,7 @@ impl Sleep {
     }
 }
 
-/// A region, and where its two sides sleep.
+/// A region, and the objects on which its two sides sleep.
 struct Region {
     slots: [Line; SLOTS as usize],
     call_line: Line,
@@ -99,7 +99,7 @@ impl Region {
         }
     }
 
-    /// The client sleeps until `ready`.
+    /// Lets the client sleep until `ready` returns true.
     fn await_client(&self, ready: impl Fn(&Self) -> bool) {
         while !ready(self) {
             park::announce(&self.client_bell, park::ON_FUTEX);
@@ -127,7 +127,7 @@ impl Region {
     }
 }
 
-/// The server's side: what it has taken, in order.
+/// The server's side, with the requests that it has taken, in order.
 struct Lane {
     call: u32,
     seq: u32,
@@ -150,7 +150,7 @@ impl Lane {
         ring::next(&region.call_line, region.slot(self.seq), expected)
     }
 
-    /// Takes what there is; false if that is nothing.
+    /// Takes the available requests; returns false if there are none.
     fn look(&mut self, region: &Region) -> bool {
         let mut words = [0; 2];
         match self.next(region) {
@@ -238,8 +238,8 @@ fn requests_are_taken_in_the_order_they_were_made() {
     });
 }
 
-/// The client gives its first call up; the line is used again only when the late answer has come,
-/// and that is never taken for the second call's.
+/// The client gives its first call up. The line is used again only when the late answer has come,
+/// and that answer is never taken for the second call's.
 #[test]
 fn a_late_answer_is_not_taken_for_anothers() {
     check(3, || {
@@ -256,7 +256,7 @@ fn a_late_answer_is_not_taken_for_anothers() {
             })
         };
         region.call(DIRECT | 1, 0);
-        // Given up at once; then the line is wanted again.
+        // The call is given up at once; then the line is needed again.
         region.await_client(|region| ring::is_answer(region.call_line.tag(), DIRECT | 1));
         region.call(DIRECT | 2, 0);
         assert!(!ring::is_answer(region.call_line.tag(), DIRECT | 1));
@@ -279,7 +279,8 @@ fn a_cold_lane_is_always_warmed() {
             let (cold, socket, notes) =
                 (Arc::clone(&cold), Arc::clone(&socket), Arc::clone(&notes));
             thread::spawn(move || {
-                // One packet at most: there is one message. The last is the model's own, to end.
+                // There is at most one packet, since there is one message. The last one is the
+                // model's own, to end the thread.
                 socket.receive();
                 if cold.rang() {
                     notes.send();
@@ -311,7 +312,7 @@ fn a_cold_lane_is_always_warmed() {
     });
 }
 
-/// Bits that are set while the receiver takes others come once, and none is lost.
+/// Bits that are set while the receiver takes others arrive once, and none is lost.
 #[test]
 fn notification_bits_are_neither_lost_nor_doubled() {
     check(3, || {

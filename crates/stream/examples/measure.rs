@@ -1,4 +1,4 @@
-//! What a stream costs, beside what the machine can do: a byte there and back against a bare cache
+//! The costs of a stream, beside those of the machine: a byte there and back against a bare cache
 //! line, and long writes one way against a pipe. Two threads on two processors; nothing here is a
 //! test.
 //!
@@ -93,10 +93,10 @@ fn bare_lines() -> (f64, f64) {
 fn switched(ring_bytes: [u32; 2]) -> [Stream; 2] {
     let [a, b] = common::pair(ring_bytes);
     b.consent();
-    a.start_ring();
+    a.use_ring();
     if ring_bytes[1] != 0 {
         a.consent();
-        b.start_ring();
+        b.use_ring();
     }
     [a, b]
 }

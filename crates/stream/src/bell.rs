@@ -1,28 +1,29 @@
-//! Bells: how a side says that it sleeps, and how the other side wakes it.
+//! Bells: how a side announces that it sleeps, and how the other side wakes it.
 //!
-//! As `sojourn_shm::park` (read that first), for a side of which several threads may sleep at once,
-//! each in its own way. A bell is flags and a count of rings:
+//! A bell follows `sojourn_shm::park` (read that first), for a side of which several threads may
+//! sleep at once, each in its own way. It is flags and a count of rings:
 //!
 //! * a sleeper sets its flag ([`Sleepers::announce`]), looks again, and sleeps while the *whole*
-//!   word is as it was;
-//! * a ringer that finds a flag first counts, then takes all flags, then wakes all whose flag it
-//!   took.
+//!   word is unchanged;
+//! * a ringer that finds a flag first counts, then takes all flags, then wakes all sleepers whose
+//!   flag it took.
 //!
-//! The count is what a thread that has announced but not yet fallen asleep notices when another
+//! A thread that has announced and does not sleep yet notices a ring by the count, if another
 //! thread sets the same flag again after the ring. Not here: the sleeping. Model:
 //! `tests/loom_bell.rs`.
 
 use crate::sync::{Mutex, fence_after_update, lock};
 use sojourn_shm::{AtomicU32, AtomicU64, Ordering};
 
-/// How somebody sleeps.
+/// The way in which a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bell {
-    /// Not at all.
+    /// It does not sleep.
     Awake,
-    /// On the bell itself, in a futex wait.
+    /// It sleeps on the bell itself, in a futex wait.
     OnFutex,
-    /// In a wait for many, of which the inbox is a part. Stays announced until it is rung.
+    /// It sleeps in a wait for many, of which the inbox is a part. The flag stays set until the
+    /// bell rings.
     OnInbox,
 }
 
@@ -39,23 +40,23 @@ const COUNT_ONE: u32 = 4;
 pub struct BellWord(AtomicU32);
 
 impl BellWord {
-    /// A bell nobody sleeps on.
+    /// Makes a bell without sleepers.
     pub fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
-    /// The word, to sleep on.
+    /// Returns the word, to sleep on.
     pub fn word(&self) -> &AtomicU32 {
         &self.0
     }
 
-    /// As [`BellWord::has_sleepers`], after anything else than a read-modify-write.
+    /// Returns true if anybody sleeps, after publishing by anything but a read-modify-write.
     pub fn has_sleepers_after_store(&self) -> bool {
         sojourn_shm::fence(Ordering::SeqCst);
         self.has_sleepers()
     }
 
-    /// The ringer has published with a read-modify-write: whether anybody sleeps. Nearly free.
+    /// Returns true if anybody sleeps, after publishing by a read-modify-write. Nearly free.
     #[inline(always)]
     pub fn has_sleepers(&self) -> bool {
         // SYNC: full fence; pairs with the one in `announce`.
@@ -63,7 +64,7 @@ impl BellWord {
         self.0.load(Ordering::Acquire) & FLAGS != 0
     }
 
-    /// Takes the flags ([`FUTEX`], [`INBOX`]) of all who sleep; the caller wakes them.
+    /// Takes the flags ([`FUTEX`], [`INBOX`]) of all sleepers; the caller wakes these.
     #[cold]
     pub fn take(&self) -> u32 {
         self.0.fetch_add(COUNT_ONE, Ordering::AcqRel);
@@ -77,7 +78,7 @@ impl Default for BellWord {
     }
 }
 
-/// One side's own sleepers on one bell: private to the process.
+/// One side's own sleepers on one bell, private to the process.
 #[derive(Debug, Default)]
 pub struct Sleepers {
     state: Mutex<State>,
@@ -92,15 +93,15 @@ struct State {
 }
 
 impl Sleepers {
-    /// A thread is about to sleep. It must look once more *after* this call, and sleep while the
-    /// bell has the value answered.
+    /// Announces that a thread is about to sleep. It looks once more *after* this call, and sleeps
+    /// while the bell has the returned value.
     pub fn announce(&self, bell: &BellWord, how: Bell) -> u32 {
         let mut state = lock(&self.state);
         announce_locked(&mut state, bell, how)
     }
 
-    /// As [`Sleepers::announce`], for a writer that wants to be rung from position `want` of the
-    /// head on. Of several wishes the smallest counts.
+    /// Announces a writer that wants to be rung from position `want` of the head on, like
+    /// [`Sleepers::announce`]. Of several wishes the smallest counts.
     pub fn announce_want(&self, bell: &BellWord, how: Bell, word: &AtomicU64, want: u64) -> u32 {
         let mut state = lock(&self.state);
         // Flags are set under this lock only; a ringer can only take them away meanwhile.
@@ -110,11 +111,11 @@ impl Sleepers {
         announce_locked(&mut state, bell, how)
     }
 
-    /// For the sleepers' own process: as [`BellWord::take`], but answers also the flags that the
-    /// other side has taken. It can have died before it woke anybody.
+    /// Takes the flags for the sleepers' own process, like [`BellWord::take`], and includes flags
+    /// that the other side has taken: it may have died before it woke anybody.
     pub fn take(&self, bell: &BellWord) -> u32 {
-        // What we are woken for is published before; sleepers that announce after this lock is let
-        // go look again.
+        // The reason for the wake-up is published before; sleepers that announce after this lock is
+        // let go of look again.
         let mut state = lock(&self.state);
         let futex = if state.on_futex > 0 { FUTEX } else { 0 };
         let inbox = if core::mem::take(&mut state.on_inbox) { INBOX } else { 0 };
@@ -125,7 +126,7 @@ impl Sleepers {
         futex | inbox
     }
 
-    /// A thread that had announced [`Bell::OnFutex`] is awake. An inbox stays announced.
+    /// Takes back an announcement of [`Bell::OnFutex`]. An inbox stays announced.
     pub fn withdraw(&self, bell: &BellWord) {
         let mut state = lock(&self.state);
         state.on_futex = state.on_futex.saturating_sub(1);

@@ -1,11 +1,12 @@
-//! The bitmaps of an inbox: 65,536 bits with two levels of summary, so that looking costs by what
-//! is set.
+//! The bitmaps of an inbox: 65,536 bits with two levels of summary, so that the cost of a look
+//! grows with the number of bits that are set.
 //!
 //! A poster sets the bit, then the bit of its word in the summary, then the bit of that word in the
-//! top word, skipping what is set already, with a full fence before each look. The taker clears
-//! from the top down. So a poster that finds a level set knows that it is cleared, and what is
-//! below looked at, only later. A poster that dies half-way leaves nothing that a later poster
-//! would rely on. Model: `tests/loom_inbox.rs`.
+//! top word. It skips bits that are set already, with a full fence before each look. The taker
+//! clears from the top down. So a poster that finds a level set knows that the taker will clear it,
+//! and look at the levels below, only later. A poster that dies half-way leaves nothing on which a
+//! later poster would rely. Not here: the times of posts (`arrivals`), and the event (`doorbell`).
+//! Model: `tests/loom_inbox.rs`.
 
 use crate::sync::fence_after_update;
 use sojourn_shm::{AtomicU64, Ordering, fence};
@@ -29,7 +30,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Nothing set.
+    /// Makes a bitmap with no bit set.
     pub fn new() -> Self {
         Self {
             top: AtomicU64::new(0),
@@ -39,8 +40,7 @@ impl Bits {
         }
     }
 
-    /// Sets the bit of `slot`; answers whether it was clear. Other slots than [`SLOTS`] are
-    /// ignored.
+    /// Sets the bit of `slot`; returns true if it was clear. Slots beyond [`SLOTS`] are ignored.
     pub fn post(&self, slot: u32) -> bool {
         let slot = slot as usize;
         let Some(word) = self.words.get(slot / RADIX) else { return false };
@@ -50,7 +50,7 @@ impl Bits {
         was_clear
     }
 
-    /// Whether anything is set: one load.
+    /// Returns true if a bit is set, by one load.
     #[inline]
     pub fn has_any(&self) -> bool {
         self.top.load(Ordering::Acquire) != 0
@@ -62,14 +62,15 @@ impl Bits {
             return;
         }
         // The swaps need no fences between them: a poster's update of a lower word that comes after
-        // our swap of it sees that swap, and with it that the upper words were cleared. A peer can
-        // set bits of the top word that mean nothing.
+        // the swap of that word sees the swap, and with it that the upper words were cleared. A
+        // peer can set bits of the top word that mean nothing.
         each(self.top.swap(0, Ordering::AcqRel) & ((1 << SUMMARY) - 1), |high| {
             each(self.summary[high].swap(0, Ordering::AcqRel), |middle| {
                 let word = high * RADIX + middle;
                 let bits = self.words[word].swap(0, Ordering::AcqRel);
                 // SYNC: full fence; pairs with those in `set`: a poster that found its bit set, and
-                // left it at that, has published what the bit stands for before we look at that.
+                // left it at that, has published what the bit stands for before the taker looks at
+                // that.
                 fence_after_update();
                 each(bits, |low| found((word * RADIX + low) as u32));
             });
@@ -83,7 +84,7 @@ impl Default for Bits {
     }
 }
 
-/// Sets a bit unless it is set; whether it was clear.
+/// Sets a bit unless it is set; returns true if it was clear.
 fn set(word: &AtomicU64, bit: usize) -> bool {
     // SYNC: full fence; pairs with those in `take`.
     fence(Ordering::SeqCst);

@@ -1,11 +1,11 @@
 //! Entry points for fuzzing: arbitrary bytes as the peer's half of a stream and of an inbox.
 //!
-//! The bytes are a little program: some steps write into the shared memory as only a hostile peer
-//! would, before and in the middle of the others, which are the honest side's operations. What must
-//! hold: no panic, no wait without end, no access outside the region (run it under a sanitizer), no
-//! write into the other side's ring, and every answer within its bounds. Debug and fuzzing builds
-//! only; not a part of the interface of this crate. Used by `tests/fuzz_run.rs` (deterministic, in
-//! every test run) and `fuzz/fuzz_targets/stream_*.rs`.
+//! The bytes are a little program. Some steps write into the shared memory as only a hostile peer
+//! would; the others are the honest side's operations. These properties must hold: no panic, no
+//! wait without end, no access outside the region (run it under a sanitizer), no write into the
+//! other side's ring, and every answer within its bounds. Debug and fuzzing builds only; not a part
+//! of the interface of this crate. Used by `tests/fuzz_run.rs` (deterministic, in every test run)
+//! and `fuzz/fuzz_targets/stream_*.rs`.
 #![allow(clippy::unwrap_used, reason = "what fails here is what is looked for")]
 
 use crate::ring::Ring;
@@ -190,7 +190,7 @@ fn rest(stream: &Stream, peer: &Peer, program: &mut Program<'_>, step: u8, buf: 
         27 => {
             stream.announce_reader(Bell::OnInbox);
             stream.announce_writer(Bell::OnInbox, len);
-            stream.ring_peer();
+            stream.notify_peer();
             assert!(
                 stream.wake_reader() && stream.wake_writer(),
                 "own sleepers are known without the peer"
@@ -202,7 +202,7 @@ fn rest(stream: &Stream, peer: &Peer, program: &mut Program<'_>, step: u8, buf: 
         }
         29 => {
             stream.consent();
-            stream.start_ring();
+            stream.use_ring();
         }
         30 => {
             stream.freeze();
@@ -229,12 +229,12 @@ pub fn way_home(bytes: &[u8]) {
     let Some(stream) = Stream::new(ours, layout, 0, Arc::new(inbox.0), 0) else { return };
     stream.set_near([0, 1024][usize::from(program.byte() & 1)]);
     stream.consent();
-    stream.start_ring();
+    stream.use_ring();
     // Until then it has kept to the rules.
     let Ok(theirs) = segment.map(Access::ReadWrite) else { return };
     let Some(inbox) = make_inbox() else { return };
     let Some(theirs) = Stream::new(theirs, layout, 1, Arc::new(inbox.0), 0) else { return };
-    theirs.start_ring();
+    theirs.use_ring();
     let _ = theirs.write(&[IoSlice::new(&[HONEST; RING][..program.len() / 2])], 0);
     let mut written = 0;
     for _ in 0..program.byte() & 31 {

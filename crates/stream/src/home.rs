@@ -1,32 +1,34 @@
-//! The way home: freezing, and what is left in the rings (`docs/understand/streams.md`, "Going
+//! The way home: freezing, and the leftovers of the rings (`docs/understand/streams.md`, "Going
 //! home").
 //!
-//! Not here: sending it (the caller does), and the words themselves ([`crate::ring`]).
+//! Not here: sending the leftovers (the caller does), and the words themselves ([`crate::ring`]).
 //!
 //! # What a hostile peer can do
-//! Every shared word may change after the freeze as before it. So what is left over is decided
-//! once, from one look at the peer's position and from our own private one, and kept in private
-//! memory ([`Left`]): a leftover has a length, and whoever goes through it ends. If the peer's
-//! position cannot be, its own bytes are those that were seen before, which we may have told our
-//! program of, and we owe it none.
+//! Every shared word may change after the freeze as before it. So a leftover is decided once, from
+//! one look at the peer's position and from the own private one, and kept in private memory
+//! ([`Left`]): a leftover has a length, and a walk through it ends. If the peer's position is
+//! impossible, its leftover is the bytes that were seen before, of which the program may have been
+//! told, and nothing is owed to it.
 
 use crate::ring::{BEGUN, FLUSH_BITS, FLUSHED, FLUSHING, Stop, used};
 use crate::stream::{DONE, LIVES, Left, SEEN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
 
-/// Each part of a ring, the near and the far one, has bytes up to its end and from its beginning.
+/// Parts of a leftover: each part of a ring, the near and the far one, has bytes up to its end and
+/// from its beginning.
 pub const LEFTOVER_PARTS: usize = 4;
 
-/// Where a leftover lies, in its order.
+/// The memory of a leftover, in its order.
 pub type Leftover<'a> = [Option<Span<'a>>; LEFTOVER_PARTS];
 
 impl Stream {
-    /// Ends all progress in both rings. Any side, any thread, any number of times; wakes nobody
-    /// ([`Stream::ring_peer`], [`Stream::wake_reader`], [`Stream::wake_writer`]).
+    /// Ends all progress in both rings. Any side may call this, from any thread, any number of
+    /// times. It wakes nobody ([`Stream::notify_peer`], [`Stream::wake_reader`],
+    /// [`Stream::wake_writer`]).
     ///
-    /// Whoever gets [`Stop::Frozen`] calls this too before it looks at a leftover: the peer may
-    /// have died half-way.
+    /// A side that gets [`Stop::Frozen`] calls this, too, before it looks at a leftover: the peer
+    /// may have died half-way.
     pub fn freeze(&self) {
         self.out_ring().freeze();
         fault::point("stream.freezing");
@@ -36,7 +38,7 @@ impl Stream {
         fault::point("stream.frozen");
     }
 
-    /// Whether a freeze has at least begun. Once it has it always has.
+    /// Returns true if a freeze has at least begun, and then for ever.
     pub fn is_frozen(&self) -> bool {
         if self.end.load(Ordering::Relaxed) != LIVES {
             return true;
@@ -53,26 +55,27 @@ impl Stream {
         self.end.fetch_max(SEEN, Ordering::Relaxed);
     }
 
-    /// Whether the freeze is over: what is left is decided.
+    /// Returns true if the freeze is complete, so that leftovers can be decided.
     fn is_settled(&self) -> bool {
         // SYNC: acquire; pairs with the release in `freeze`.
         self.end.load(Ordering::Acquire) == DONE
     }
 
-    /// This process carries the session of this stream from now on, as [`crate::Ledger::claim`] has
-    /// it; but not one that is called home already. Whoever freezes it and must know whether it is
-    /// carried asks under the lock that this is called under, afterwards.
+    /// Claims the session of this stream for this process, by [`crate::Ledger::claim`], unless it
+    /// is called home already. The caller holds a lock. A thread that freezes the stream, and must
+    /// know whether the session is carried, asks under the same lock afterwards.
     pub fn claim(&self) -> bool {
         !self.is_frozen() && self.ledger().claim()
     }
 
-    /// What the peer has not read of the own ring.
+    /// Decides the bytes of the own ring that the peer has not read.
     fn own_left(&self) -> Result<Left, Stop> {
         let seen = &self.writing;
         if let Some(left) = seen.left.get() {
             return *left;
         }
         let (ring, bytes) = (self.out_ring(), self.out_bytes());
+        // A freeze that the peer has begun may be half done: then `positions` fails.
         if !self.is_settled() {
             ring.positions()?;
         }
@@ -91,13 +94,14 @@ impl Stream {
         *seen.left.get_or_init(|| left)
     }
 
-    /// What this side has not read of the other ring.
+    /// Decides the bytes of the other ring that this side has not read.
     fn peer_left(&self) -> Result<Left, Stop> {
         let seen = &self.reading;
         if let Some(left) = seen.left.get() {
             return *left;
         }
         let (ring, bytes) = (self.in_ring(), self.in_bytes());
+        // As in `own_left`, a freeze that the peer has begun may be half done.
         if !self.is_settled() {
             ring.positions()?;
         }
@@ -110,7 +114,7 @@ impl Stream {
         let left = match used(tail, from, bytes) {
             Ok(len) if tail >= known => Ok(Left { from, len, place, is_broken: false }),
             _ if self.is_told => Err(Stop::Violation),
-            // As many as there were when somebody last looked: they have been told of.
+            // These are the bytes seen by the last look, of which the program may have been told.
             _ => {
                 let len = known.saturating_sub(from) as usize;
                 Ok(Left { from, len, place, is_broken: true })
@@ -119,9 +123,9 @@ impl Stream {
         *seen.left.get_or_init(|| left)
     }
 
-    /// Bytes of the frozen own ring that the peer has not read: they belong into the kernel, before
-    /// anything else is written there. Always the same answer. Writer lock, at the first time at
-    /// least.
+    /// Returns the number of bytes of the frozen own ring that the peer has not read: they belong
+    /// into the kernel, before any other byte. The answer is always the same. Writer lock, at the
+    /// first time at least.
     ///
     /// # Errors
     /// [`Stop::NotFrozen`], [`Stop::Violation`].
@@ -129,8 +133,8 @@ impl Stream {
         Ok(self.own_left()?.len)
     }
 
-    /// Where the own leftover lies from its byte `skip` on, `max` bytes at most. `None` behind its
-    /// end.
+    /// Returns the memory of the own leftover from its byte `skip` on, `max` bytes at most; nothing
+    /// behind its end.
     pub fn own_leftover_at(&self, skip: usize, max: usize) -> Leftover<'_> {
         fault::point("stream.flushing");
         let mut parts = [None; LEFTOVER_PARTS];
@@ -148,42 +152,43 @@ impl Stream {
         parts
     }
 
-    /// Copies the own leftover from its byte `skip` on; answers how many bytes, 0 at its end.
+    /// Copies the own leftover from its byte `skip` on; returns the number of bytes, 0 at its end.
     pub fn copy_own_leftover(&self, skip: usize, buf: &mut [u8]) -> usize {
         fault::point("stream.flushing");
         self.own_left().map_or(0, |left| self.copy_left(self.side, left, skip, buf))
     }
 
-    /// From now on this side puts its leftover into the kernel. How many of its bytes the peer has
-    /// taken from the ring by itself before that: they count as done.
+    /// Begins the flush: from now on this side puts its leftover into the kernel. Returns the
+    /// number of bytes that the peer has taken from the ring before that: they count as done.
     pub fn begin_flush(&self) -> usize {
         let taken = self.out_ring().begin_flush();
         usize::try_from(taken).unwrap_or(usize::MAX).min(self.own_leftover().unwrap_or(0))
     }
 
-    /// The first `bytes` of the own leftover are in the kernel. The peer takes it as done when that
-    /// is all of it, so also an empty leftover must be told.
+    /// Tells the peer that the first `bytes` of the own leftover are in the kernel, and that no
+    /// more follow. An empty leftover must be told, too.
     pub fn set_flushed(&self, bytes: usize) {
         // SYNC: release, so that who sees it finds the bytes in the kernel; pairs with `said`.
         self.out_ring().writer.flushed.store(bytes as u64 | FLUSHED, Ordering::Release);
         fault::point("stream.flushed");
     }
 
-    /// Whether this side has told so, by whichever view of it.
+    /// Returns true if this side has told so, through whichever view of it.
     pub fn has_flushed(&self) -> bool {
         // SYNC: acquire, as in `said`.
         self.out_ring().writer.flushed.load(Ordering::Acquire) & FLUSHED != 0
     }
 
-    /// The first `bytes` of the own leftover are in the kernel, and the rest follows as there is
-    /// room: nothing else is written there before. The caller rings the peer next.
+    /// Tells the peer that the first `bytes` of the own leftover are in the kernel, and that the
+    /// rest follows as there is room: nothing else is written there before. The caller rings the
+    /// peer next.
     pub fn set_flushing(&self, bytes: usize) {
         // SYNC: release, as in `set_flushed`; pairs with `said`.
         self.out_ring().writer.flushed.store(bytes as u64 | FLUSHING, Ordering::Release);
     }
 
-    /// What the peer says of its flush: the furthest that it has ever said. So who waits for news
-    /// waits for less and less.
+    /// Returns the peer's state of its flush: the furthest that it has ever written. So a wait for
+    /// news ends at last, whatever the peer writes.
     fn said(&self) -> u64 {
         // SYNC: acquire; pairs with the releases in `set_flushed` and `set_flushing`.
         let says = self.in_ring().writer.flushed.load(Ordering::Acquire);
@@ -193,7 +198,7 @@ impl Stream {
         self.said.fetch_max(says, Ordering::Relaxed).max(says)
     }
 
-    /// How many bytes of its leftover that is, of what the peer has said.
+    /// Decodes the number of bytes in a state of the peer's flush.
     fn count_said(&self, said: u64) -> usize {
         let most = match self.reading.left.get() {
             Some(left) => left.map_or(0, |left| left.len),
@@ -202,16 +207,16 @@ impl Stream {
         usize::try_from(said & !FLUSH_BITS).unwrap_or(usize::MAX).min(most)
     }
 
-    /// How much of its leftover the peer has put into the kernel so far, if it said that the rest
-    /// follows.
+    /// Returns how much of its leftover the peer has put into the kernel so far, if it has said
+    /// that the rest follows.
     pub fn peer_flushing(&self) -> Option<usize> {
         let said = self.said();
         let follows = self.is_frozen() && said & (FLUSHED | FLUSHING) == FLUSHING;
         follows.then(|| self.count_said(said))
     }
 
-    /// How much of its leftover the peer says it has put into the kernel, `None` if it has not said
-    /// anything. None of it, of one that has broken the rules.
+    /// Returns how much of its leftover the peer says it has put into the kernel; `None` if it has
+    /// not said anything, and 0 if it has broken the rules.
     pub fn peer_flushed(&self) -> Option<usize> {
         if self.reading.left.get().is_some_and(|left| left.is_ok_and(|left| left.is_broken)) {
             return Some(0);
@@ -220,19 +225,19 @@ impl Stream {
         (self.is_frozen() && said & FLUSHED != 0).then(|| self.count_said(said))
     }
 
-    /// Whether the peer has begun to flush, or has said something else that this side can take
-    /// nothing from the ring any more for.
+    /// Returns true if the peer has begun to flush, or has written another state in which this side
+    /// can take nothing from the ring any more.
     pub fn peer_flushes(&self) -> bool {
         self.said() & (FLUSHED | FLUSHING | BEGUN) != 0
     }
 
-    /// A number that changes whenever the peer says something new of its flush.
+    /// Returns a number that changes whenever the peer writes a new state of its flush.
     pub fn flush_news(&self) -> u64 {
         self.said()
     }
 
-    /// Bytes of the frozen other ring that this side had not read: they come through the kernel.
-    /// Always the same answer. Reader lock, at the first time at least.
+    /// Returns the number of bytes of the frozen other ring that this side had not read: they come
+    /// through the kernel. The answer is always the same. Reader lock, at the first time at least.
     ///
     /// # Errors
     /// [`Stop::NotFrozen`], [`Stop::Violation`].
@@ -240,8 +245,8 @@ impl Stream {
         Ok(self.peer_left()?.len)
     }
 
-    /// Bytes that this side has read, as the frozen other ring says: for somebody who has not read
-    /// them himself.
+    /// Returns the number of bytes that this side has read, by the frozen other ring's words: for a
+    /// process that has not read them itself.
     ///
     /// # Errors
     /// [`Stop::NotFrozen`], [`Stop::Violation`].
@@ -249,13 +254,15 @@ impl Stream {
         Ok(self.peer_left()?.from)
     }
 
-    /// Copies the peer's leftover from its byte `skip` on: what it could not flush because it died.
+    /// Copies the peer's leftover from its byte `skip` on, which the peer could not flush because
+    /// it died.
     pub fn copy_unflushed(&self, skip: usize, buf: &mut [u8]) -> usize {
         self.peer_left().map_or(0, |left| self.copy_left(1 - self.side, left, skip, buf))
     }
 
-    /// The `len` bytes of the peer's leftover from `skip` on, which were copied, are read: they do
-    /// not come through the kernel. Reader lock. False: the peer has begun to flush, and they do.
+    /// Takes the `len` bytes of the peer's leftover from `skip` on, which were copied: they do not
+    /// come through the kernel. Returns false if the peer has begun to flush: then they do. Reader
+    /// lock.
     pub fn take_unflushed(&self, skip: usize, len: usize) -> bool {
         self.in_ring().take_left(skip as u64, (skip + len) as u64)
     }

@@ -1,13 +1,14 @@
-//! The inbox: where the peers of many streams leave word for one waiter.
+//! The inbox: the place where the peers of many streams post for one waiter.
 //!
-//! A bitmap of *ready* slots with the time at which each was posted, a bitmap of slots that want
-//! *attention*, and for each bitmap an event descriptor. The owner's threads take the bits; peers
-//! post them. One type for both, as both map the same region.
+//! It has a bitmap of *ready* slots with the time of each post, a bitmap of slots that want
+//! *attention*, and an event descriptor for each bitmap. The owner's threads take the bits; peers
+//! post them. One type serves both, as both map the same region. Not here: the steps on the bitmaps
+//! (`bits`) and on the words of an event (`doorbell`).
 //!
 //! # Contract of the owner's threads
 //! Any number of them may sleep. [`Inbox::take_ready`] and [`Inbox::clear_event`] are for one
-//! thread at a time, under the lock of the set, which also guards the list of what was taken and
-//! not yet dealt with. A thread that waits:
+//! thread at a time, under the lock of the set, which also guards the list of slots taken and not
+//! yet dealt with. A thread that waits:
 //!
 //! 1. locks; takes the bits to the list; if the list has something for it, takes that and is done;
 //! 2. else calls [`Inbox::clear_event`], unlocks, and calls [`Inbox::announce`];
@@ -22,7 +23,7 @@
 
 use crate::arrivals::Arrivals;
 use crate::bits::{Bits, SLOTS};
-use crate::door::{Door, Within};
+use crate::doorbell::{Doorbell, Within};
 use core::ptr::NonNull;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -30,14 +31,14 @@ use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 use sojourn_shm::deadline::now_ns;
 use sojourn_shm::{Access, Held, Mapping, fault};
 
-/// The region.
+/// The shared memory of an inbox.
 #[repr(C)]
 #[derive(Debug)]
 struct Region {
-    door: Door,
+    doorbell: Doorbell,
     ready: Bits,
     attention: Bits,
-    /// Of ready slots. Pages of slots that are never used are never touched.
+    /// The times of ready slots. Pages of slots that are never used are never touched.
     arrivals: Arrivals,
 }
 
@@ -60,11 +61,12 @@ unsafe impl Sync for Inbox {}
 impl Inbox {
     /// Slots of an inbox.
     pub const SLOTS: u32 = SLOTS;
-    /// Bytes of its region: whole pages.
+    /// Bytes of its region, in whole pages.
     pub const LEN: usize = size_of::<Region>().next_multiple_of(4096);
 
-    /// A view of a region of [`Inbox::LEN`] bytes with its two event descriptors, which do not
-    /// block (`EFD_NONBLOCK`). `None`: the mapping is too small or cannot be written.
+    /// Makes a view of a region of [`Inbox::LEN`] bytes with its two event descriptors, which do
+    /// not block (`EFD_NONBLOCK`, eventfd(2)). Returns `None` if the mapping is too small or cannot
+    /// be written.
     pub fn new(
         mapping: Mapping,
         ready: impl Into<Held>,
@@ -84,32 +86,32 @@ impl Inbox {
         unsafe { self.region.as_ref() }
     }
 
-    /// A peer's: marks `slot` as ready and wakes the owner if it sleeps; whether it did. Slots that
-    /// do not exist are ignored.
+    /// Marks `slot` as ready and wakes the owner if it sleeps; called by a peer. Returns true if it
+    /// had to wake the owner. Slots that do not exist are ignored.
     pub fn post_ready(&self, slot: u32) -> bool {
         let (region, now_ns) = (self.region(), now_ns());
         region.arrivals.note(slot, now_ns);
         region.ready.post(slot);
         fault::point("stream.posted");
-        let rings = region.door.must_ring();
+        let rings = region.doorbell.must_ring();
         if rings {
             fault::point("stream.ringing");
-            region.door.rings_for(now_ns);
+            region.doorbell.rings_for(now_ns);
             signal(&self.ready);
         }
         rings
     }
 
-    /// The owner's own: as [`Inbox::post_ready`], but relies on no peer's word that the event is
-    /// written. A peer can die between that word and the deed.
+    /// Marks `slot` as ready, like [`Inbox::post_ready`]; called by the owner. It does not rely on
+    /// a peer's word that the event is written: the peer can die between that word and the write.
     pub fn post_own(&self, slot: u32) {
         self.region().arrivals.note(slot, now_ns());
         self.region().ready.post(slot);
-        self.region().door.force();
+        self.region().doorbell.force();
         signal(&self.ready);
     }
 
-    /// A peer's: marks `slot` as wanting attention, and tells the owner if that is news.
+    /// Marks `slot` as wanting attention, and tells the owner if that is news; called by a peer.
     pub fn post_attention(&self, slot: u32) {
         if self.region().attention.post(slot) {
             fault::point("stream.attention");
@@ -117,85 +119,88 @@ impl Inbox {
         }
     }
 
-    /// The owner's: whether any slot may be ready. One load of one word.
+    /// Returns true if a slot may be ready, by one load of one word; called by the owner.
     #[inline]
     pub fn has_ready(&self) -> bool {
         self.region().ready.has_any()
     }
 
-    /// The owner's: calls `f` with each ready slot and when it was posted, and makes it not ready.
-    /// One thread at a time.
+    /// Calls `f` with each ready slot and the time of its post, and makes it not ready; called by
+    /// the owner, by one thread at a time.
     ///
-    /// The time is nanoseconds of `CLOCK_MONOTONIC` as the peer says them, or
-    /// [`crate::arrivals::NO_TIME`]. Slots come in no order that means anything. A slot that was
-    /// posted before another is missing only if the other was posted while this ran: then it is
-    /// there now.
+    /// The time is nanoseconds of `CLOCK_MONOTONIC` by the peer's word, or
+    /// [`crate::arrivals::NO_TIME`]. The order of slots means nothing. A slot that was posted
+    /// before another is missing only if the other was posted while this ran: then it is there now.
     pub fn take_ready(&self, f: &mut dyn FnMut(u32, u64)) {
         let Region { ready, arrivals, .. } = self.region();
         ready.take(&mut |slot| f(slot, arrivals.take(slot)));
     }
 
-    /// The owner's: when, as the peer says, the slot was posted for which the ready event was last
-    /// written. What was posted until then came before whatever the kernel lists behind that event.
+    /// Returns the time, by the peer's word, of the post for which the ready event was last
+    /// written; called by the owner. Posts until then are older than events that the kernel lists
+    /// behind that event.
     pub fn rung_ns(&self) -> u64 {
-        self.region().door.rung_ns()
+        self.region().doorbell.rung_ns()
     }
 
-    /// The owner's: `slot` has a new peer, which has posted nothing yet.
+    /// Forgets the time of `slot`, which has a new peer that has posted nothing yet; called by the
+    /// owner.
     pub fn forget(&self, slot: u32) {
         self.region().arrivals.take(slot);
     }
 
-    /// The owner's: as [`Inbox::take_ready`], for attention; empties the attention event first.
+    /// Takes the slots that want attention, after emptying the attention event; called by the
+    /// owner.
     pub fn take_attention(&self, f: &mut dyn FnMut(u32)) {
         drain(&self.attention);
         self.region().attention.take(f);
     }
 
-    /// The owner's: this thread is about to sleep. It must look once more after this.
+    /// Announces that this thread is about to sleep; called by the owner. The thread looks once
+    /// more after this.
     pub fn announce(&self) {
-        self.region().door.announce(&self.within);
+        self.region().doorbell.announce(&self.within);
     }
 
-    /// The owner's: this thread is awake.
+    /// Takes back the announcement of this thread, which is awake; called by the owner.
     pub fn withdraw(&self) {
-        self.region().door.withdraw(&self.within);
+        self.region().doorbell.withdraw(&self.within);
     }
 
-    /// Readable when a bit was posted while a thread slept.
+    /// Returns the event that is readable when a bit was posted while a thread slept.
     pub fn ready_fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
 
-    /// Readable when attention was asked for.
+    /// Returns the event that is readable when attention was asked for.
     pub fn attention_fd(&self) -> BorrowedFd<'_> {
         self.attention.as_fd()
     }
 
-    /// The owner's: the event is dealt with. Only by a thread that has found no ready bit, under
-    /// the lock under which bits are taken; if bits came meanwhile, the event is raised again.
+    /// Clears the ready event; called by a thread of the owner that has found no ready bit, under
+    /// the lock under which bits are taken. If bits came meanwhile, the event is written again.
     pub fn clear_event(&self) {
         drain(&self.ready);
-        let door = &self.region().door;
-        door.cleared();
-        if self.has_ready() && door.ring() {
+        let doorbell = &self.region().doorbell;
+        doorbell.cleared();
+        if self.has_ready() && doorbell.ring() {
             signal(&self.ready);
         }
     }
 }
 
-/// Adds one to an event. It does not block; if it cannot be added to, it is readable anyhow.
+/// Adds one to an event. The write does not block; a full event is readable anyhow.
 fn signal(event: &Held) {
     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
-/// Whether the event blocks is a flag that everybody who has it can change: this does not.
+/// Empties an event without blocking: everybody who has the event can change its flag `O_NONBLOCK`.
 fn drain(event: &Held) {
     let mut count = [0; 8];
     let buf = &mut [IoSliceMut::new(&mut count)];
     let done = rustix::io::preadv2(event, buf, u64::MAX, ReadWriteFlags::NOWAIT);
-    // Kernels whose events do not know the flag. Only the owner reads: what a poll promises is
-    // still there.
+    // The kernel's events do not know RWF_NOWAIT. Only the owner reads, so a count that a poll
+    // finds is still there.
     if matches!(done, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         if poll(&mut [PollFd::new(event, PollFlags::IN)], Some(&now)) == Ok(1) {

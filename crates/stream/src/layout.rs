@@ -1,10 +1,12 @@
-//! Where things lie in a stream's region: a control page, then ring 0, then ring 1.
+//! The places of things in a stream's region: a control page, then ring 0, then ring 1.
 //!
-//! The sizes of the rings are told by whoever made the region; nothing about the layout is read
-//! from it.
+//! The process that made the region tells the others the sizes of the rings. Nothing about the
+//! layout is read from the region, which the peer can write. Not here: the words of the control
+//! page (`ring`, `ledger`).
 
 use crate::ledger::{FIGURES_WORDS, LEDGER_WORDS, Ledger};
 use crate::ring::{FROZEN, HeadLine, Ring};
+use crate::times::TimesTold;
 
 /// Bytes of the control page.
 pub const CONTROL_BYTES: usize = 4096;
@@ -13,37 +15,37 @@ const RING_MAX: u32 = 64 << 20;
 
 const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES);
 
-/// Sizes of the two rings and what follows from them.
+/// The sizes of the two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     ring_bytes: [u32; 2],
 }
 
 impl Layout {
-    /// Sizes in bytes: powers of two from 4 KiB to 64 MiB; 0 for ring 1 where there is none
-    /// (pipes).
+    /// Makes a layout from sizes in bytes: powers of two from 4 KiB to 64 MiB, or 0 for ring 1 of a
+    /// pipe, which has none. Returns `None` for other sizes.
     pub fn new(ring_bytes: [u32; 2]) -> Option<Self> {
         let fits = |bytes: u32| bytes.is_power_of_two() && (RING_MIN..=RING_MAX).contains(&bytes);
         (fits(ring_bytes[0]) && (ring_bytes[1] == 0 || fits(ring_bytes[1])))
             .then_some(Self { ring_bytes })
     }
 
-    /// Bytes of the region.
+    /// Returns the size of the region in bytes.
     pub fn len(&self) -> usize {
         CONTROL_BYTES + self.ring_bytes[0] as usize + self.ring_bytes[1] as usize
     }
 
-    /// Never: there is a control page.
+    /// Returns false: there is always a control page.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Bytes of ring `ring` (0 or 1); 0 where there is none.
+    /// Returns the bytes of ring `ring` (0 or 1); 0 if there is none.
     pub fn ring_bytes(&self, ring: usize) -> u32 {
         self.ring_bytes.get(ring).copied().unwrap_or(0)
     }
 
-    /// Where the bytes of ring `ring` begin.
+    /// Returns the offset of the bytes of ring `ring`.
     pub(crate) fn ring_offset(&self, ring: usize) -> usize {
         CONTROL_BYTES + if ring == 0 { 0 } else { self.ring_bytes[0] as usize }
     }
@@ -57,11 +59,11 @@ pub(crate) struct Control {
     pub(crate) ledger: Ledger,
 }
 
-/// Bytes that have gone through ring 0 and ring 1 so far, or past it, from a copy of a region's
-/// control page: for somebody who does not map the region. The numbers are whatever the two ends
-/// wrote there: show them, do not rely on them.
+/// Returns the bytes that have gone through ring 0 and ring 1 so far, or past them, from a copy of
+/// a region's control page: for a process that does not map the region. The two ends can write any
+/// number there: it is good for showing only.
 ///
-/// `None`: the copy is too short.
+/// Returns `None` if the copy is too short.
 pub fn totals_in_header(header: &[u8]) -> Option<[u64; 2]> {
     let word = |ring: usize, at: usize| {
         let at = core::mem::offset_of!(Control, rings) + ring * size_of::<Ring>() + at;
@@ -75,16 +77,16 @@ pub fn totals_in_header(header: &[u8]) -> Option<[u64; 2]> {
     Some([total(0)?, total(1)?])
 }
 
-/// The words of a stream's ledger, in the same way.
+/// Returns the words of a stream's ledger, from a copy like that of [`totals_in_header`].
 ///
-/// `None`: the copy is too short.
+/// Returns `None` if the copy is too short.
 pub fn told_in_header(header: &[u8]) -> Option<[u32; LEDGER_WORDS]> {
     Ledger::told_in(header.get(core::mem::offset_of!(Control, ledger)..)?)
 }
 
-/// The figures of a stream's ledger, in the same way.
+/// Returns the figures of a stream's ledger, from a copy like that of [`totals_in_header`].
 ///
-/// `None`: the copy is too short.
+/// Returns `None` if the copy is too short.
 pub fn figures_in_header(header: &[u8]) -> Option<[u32; FIGURES_WORDS]> {
     let at = core::mem::offset_of!(Control, ledger) + Ledger::FIGURES_OFFSET;
     let mut words = [0; FIGURES_WORDS];
@@ -93,4 +95,17 @@ pub fn figures_in_header(header: &[u8]) -> Option<[u32; FIGURES_WORDS]> {
         *word = u32::from_ne_bytes(header.get(at..at + size_of::<u32>())?.try_into().ok()?);
     }
     Some(words)
+}
+
+/// The place of the wish for times in a region (bytes from its beginning): a native 32-bit number,
+/// the second of the monotonic clock at which the wish ends; 0: there is none.
+pub const TIMES_WISH_AT: u64 =
+    (core::mem::offset_of!(Control, ledger) + Ledger::TIMES_OFFSETS[0]) as u64;
+
+/// Returns the times of a stream's layers, from a copy like that of [`totals_in_header`].
+///
+/// Returns `None` if the copy is too short.
+pub fn times_in_header(header: &[u8]) -> Option<TimesTold> {
+    let at = core::mem::offset_of!(Control, ledger) + Ledger::TIMES_OFFSETS[1];
+    TimesTold::told_in(header.get(at..)?)
 }

@@ -1,21 +1,22 @@
-//! What the side that carries a session to another host says of it in the control page, for whoever
-//! must go on if its process dies.
+//! The ledger of a session that is carried to another host: words in the control page, written by
+//! the side that carries it, for the process that must go on if that side's process dies.
 //!
-//! The **claim** decides who has the session: the kernel, until the carrier has begun to take it
-//! out; then the program, if it has taken it up; or nobody because it was called home before that.
-//! If the server dies before the carrier has begun, the program keeps it in the kernel. Each step
-//! is one exchange of one word, so both sides agree, whoever dies when. The **words** are what the
-//! carrying side knows that the rings do not tell, written after each round; what they mean is the
-//! carrier's and the engine's to agree on (`sojourn-pump`). Two copies take turns, so that a death
-//! in the middle of one leaves the other whole. The **figures** are for people only: told now and
-//! then, in one copy, so that what is read may be a mixture of two. Not used by streams between two
-//! programs.
+//! The **claim** decides where the session is: in the kernel, until the carrier has begun to take
+//! it out; then with the program, once that has claimed it; or with nobody, because it was called
+//! home before that. If the server dies before the carrier has begun, the program keeps the session
+//! in the kernel. Each step is one exchange of one word, so both sides agree, whichever of them
+//! dies when. The **words** are the carrying side's state that the rings do not show, written after
+//! each round; their meaning is `sojourn-pump`'s. Two copies take turns, so that a death in the
+//! middle of one leaves the other whole. The **figures** are for people only: they are written now
+//! and then, in one copy, so that a reader may see a mixture of two. Streams between two programs
+//! use none of this.
 
+use crate::times::{Times, Wish};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Words that can be told.
+/// The number of words.
 pub const LEDGER_WORDS: usize = 16;
-/// Words of the figures.
+/// The number of figures.
 pub const FIGURES_WORDS: usize = 16;
 
 const FREE: u32 = 0;
@@ -25,94 +26,116 @@ const LOST: u32 = 3;
 const TAKEN: u32 = 4;
 const KEPT: u32 = 5;
 
-/// See the head of this file. Any bytes are a ledger.
+/// The ledger. Any bytes are a valid one.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Ledger {
     claim: AtomicU32,
     /// Not 0: the carrying side has bytes for which there was no room.
     wants_room: AtomicU32,
-    /// Which copy counts: its lowest bit.
+    /// The lowest bit selects the copy that counts.
     version: AtomicU32,
+    /// Beside words that each round looks at anyhow.
+    wish: Wish,
     copies: [[AtomicU32; LEDGER_WORDS]; 2],
     figures: [AtomicU32; FIGURES_WORDS],
     /// Not 0: the program reads from the kernel no more.
     has_given_up: AtomicU32,
+    /// The carrier's reason for calling the session home; 0 if it has not told one.
+    reason: AtomicU32,
+    times: Times,
 }
 
 impl Ledger {
-    /// A ledger as it lies in a zeroed region.
+    /// Makes a ledger as it lies in a zeroed region.
     pub fn new() -> Self {
         Self {
             claim: AtomicU32::new(FREE),
             wants_room: AtomicU32::new(0),
             version: AtomicU32::new(0),
+            wish: Wish::new(),
             copies: [const { [const { AtomicU32::new(0) }; LEDGER_WORDS] }; 2],
             figures: [const { AtomicU32::new(0) }; FIGURES_WORDS],
             has_given_up: AtomicU32::new(0),
+            reason: AtomicU32::new(0),
+            times: Times::new(),
         }
     }
 
-    /// The program reads from the ring only: what is in the kernel is the carrier's to take.
+    /// Tells the program the reason for which the carrier calls the session home, before it freezes
+    /// the stream. People are told of it; nothing is decided by it.
+    pub fn tell_reason(&self, reason: u32) {
+        self.reason.store(reason, Ordering::Relaxed);
+    }
+
+    /// Returns the reason that the carrier has told; 0 if it has not.
+    pub fn reason(&self) -> u32 {
+        self.reason.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the program reads from the ring only: the carrier takes bytes that are in the
+    /// kernel.
     pub fn give_up_kernel(&self) {
         // SYNC: release; pairs with the acquire in `has_given_up`.
         self.has_given_up.store(1, Ordering::Release);
     }
 
-    /// Whether that is so.
+    /// Returns true if the program has given up the kernel.
     pub fn has_given_up(&self) -> bool {
         // SYNC: acquire; pairs with the release in `give_up_kernel`.
         self.has_given_up.load(Ordering::Acquire) != 0
     }
 
-    /// The carrier begins to take the session out of its socket. False: it is somebody's already.
+    /// Takes the session for the carrier, which begins to take it out of its socket. Returns false
+    /// if it is decided already.
     pub fn take(&self) -> bool {
         self.decide(FREE, TAKEN)
     }
 
-    /// The carrier has not taken it out after all.
+    /// Puts the session down again: the carrier has not taken it out after all.
     pub fn put_down(&self) -> bool {
         self.decide(TAKEN, FREE)
     }
 
-    /// This process carries the session from now on. False: it was revoked, or somebody does
-    /// already.
+    /// Claims the session for this process, which carries it from now on. Returns false if it was
+    /// revoked, or is claimed already.
     pub fn claim(&self) -> bool {
         self.decide(TAKEN, CLAIMED)
     }
 
-    /// Nobody carries the session any more, unless somebody does already. For the carrier.
+    /// Revokes the session for the carrier, unless a process has claimed it.
     pub fn revoke(&self) -> bool {
         self.decide(TAKEN, REVOKED)
     }
 
-    /// Nobody takes the session out any more, unless somebody has begun to. For the carrier, which
-    /// then puts the program's bytes into the socket.
+    /// Closes the session for the carrier, which then puts the program's bytes into the socket;
+    /// nobody takes the session out any more. Returns false if that has begun.
     pub fn close(&self) -> bool {
         self.decide(FREE, REVOKED)
     }
 
-    /// The same for the program, whose carrier is gone: it puts its bytes into the socket itself.
+    /// Keeps the session for the program, whose carrier is gone: the program puts its bytes into
+    /// the socket itself. Returns false if the carrier has begun.
     pub fn keep(&self) -> bool {
         self.decide(FREE, KEPT)
     }
 
-    /// Whether the program has kept it.
+    /// Returns true if the program has kept the session.
     pub fn is_kept(&self) -> bool {
         self.claim.load(Ordering::SeqCst) == KEPT
     }
 
-    /// Whether a program carries it, or has.
+    /// Returns true if a program carries the session, or has.
     pub fn is_claimed(&self) -> bool {
         self.claim.load(Ordering::SeqCst) == CLAIMED
     }
 
-    /// Nobody knows any more where the session stands, or it is over.
+    /// Notes that nobody knows the state of the session any more, or that it is over.
     pub fn lose(&self) {
         self.claim.store(LOST, Ordering::SeqCst);
     }
 
-    /// Whether that is so.
+    /// Returns true if the session is lost.
     pub fn is_lost(&self) -> bool {
         self.claim.load(Ordering::SeqCst) == LOST
     }
@@ -121,7 +144,7 @@ impl Ledger {
         self.claim.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Tells the words. One thread at a time.
+    /// Writes the words. One thread at a time.
     pub fn tell(&self, words: &[u32; LEDGER_WORDS]) {
         let version = self.version.load(Ordering::Relaxed).wrapping_add(1);
         for (place, word) in self.copies[(version & 1) as usize].iter().zip(words) {
@@ -131,16 +154,16 @@ impl Ledger {
         self.version.store(version, Ordering::Release);
     }
 
-    /// The words as they were last told: exactly so if whoever told them is dead, else perhaps a
-    /// mixture of two.
+    /// Reads the words as they were last written: exactly, if the writer is dead, and else perhaps
+    /// a mixture of two.
     pub fn told(&self) -> [u32; LEDGER_WORDS] {
         // SYNC: acquire; pairs with the release in `tell`.
         let version = self.version.load(Ordering::Acquire);
         core::array::from_fn(|at| self.copies[(version & 1) as usize][at].load(Ordering::Relaxed))
     }
 
-    /// The words as [`Ledger::told`] says them, of a copy of the ledger's bytes. `None`: it is too
-    /// short.
+    /// Reads the words, like [`Ledger::told`], from a copy of the ledger's bytes. Returns `None` if
+    /// the copy is too short.
     pub(crate) fn told_in(bytes: &[u8]) -> Option<[u32; LEDGER_WORDS]> {
         let word = |at: usize| {
             let bytes = bytes.get(at..at + size_of::<u32>())?;
@@ -155,23 +178,39 @@ impl Ledger {
         Some(words)
     }
 
-    /// Where the figures are, from the ledger's beginning (bytes).
+    /// The offset of the figures from the ledger's beginning (bytes).
     pub(crate) const FIGURES_OFFSET: usize = core::mem::offset_of!(Self, figures);
 
-    /// Tells the figures.
+    /// Writes the figures.
     pub fn tell_figures(&self, words: &[u32; FIGURES_WORDS]) {
         for (place, word) in self.figures.iter().zip(words) {
             place.store(*word, Ordering::Relaxed);
         }
     }
 
-    /// The carrying side wants to know when there is room. It looks again after this.
+    /// The offsets of the wish for times and of the times, from the ledger's beginning (bytes).
+    pub(crate) const TIMES_OFFSETS: [usize; 2] =
+        [core::mem::offset_of!(Self, wish), core::mem::offset_of!(Self, times)];
+
+    /// Returns the times of the layers, if somebody wants them now.
+    #[inline]
+    pub fn times(&self) -> Option<&Times> {
+        self.wish.is_there().then_some(&self.times)
+    }
+
+    /// Ends a wish for times that is over; `now_s`: the monotonic clock.
+    pub fn expire_times(&self, now_s: u64) {
+        self.wish.expire(now_s);
+    }
+
+    /// Notes that the carrying side wants to hear of room. It looks again after this.
     pub fn want_room(&self) {
         // SYNC: full order with the reader, which makes room and then looks here (`takes_want`).
         self.wants_room.store(1, Ordering::SeqCst);
     }
 
-    /// After having made room: whether the carrying side wants to know. It is asked once.
+    /// Returns true if the carrying side wants to hear of room, which the caller has just made. It
+    /// hears once.
     #[inline]
     pub fn takes_want(&self) -> bool {
         // SYNC: pairs with `want_room`: room is made before this look.

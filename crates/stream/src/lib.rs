@@ -1,18 +1,20 @@
 //! A byte stream between two processes, in memory that both can write.
 //!
-//! What is here: the stream ([`Stream`]), the region's layout ([`Layout`]), and the inbox that
-//! tells one waiter which of many streams stirred ([`Inbox`]). What is not: sockets, sessions, who
-//! the ends are, how long to spin (`sojourn_shm::wait`), and the locks that keep a side's writers
-//! and its readers apart: the caller has them. Read `docs/understand/streams.md` first.
+//! The crate has the stream ([`Stream`]), the region's layout ([`Layout`]), and the inbox that
+//! tells one waiter which of many streams had an event ([`Inbox`]). It has no sockets and no
+//! sessions, and does not know its ends. The caller decides how long to spin (`sojourn_shm::wait`),
+//! and has the locks that keep a side's writers apart, and its readers. Read
+//! `docs/understand/streams.md` first.
 //!
-//! [`ring`], [`bell`], [`bits`], [`arrivals`] and [`door`] are the parts that touch shared words,
-//! without mapping or system call, so that the models under `tests/` run the code that ships.
+//! [`ring`], [`bell`], [`bits`], [`arrivals`] and [`doorbell`] are the parts that touch shared
+//! words, without mapping or system call, so that the models under `tests/` run the code that
+//! ships.
 #![allow(unsafe_code, reason = "the control page is a structure of atomics in mapped memory")]
 
 pub mod arrivals;
 pub mod bell;
 pub mod bits;
-pub mod door;
+pub mod doorbell;
 pub mod ring;
 mod sync;
 
@@ -32,6 +34,8 @@ mod read;
 #[cfg(not(loom))]
 mod stream;
 #[cfg(not(loom))]
+mod times;
+#[cfg(not(loom))]
 mod write;
 
 pub use bell::Bell;
@@ -40,9 +44,14 @@ pub use home::{LEFTOVER_PARTS, Leftover};
 #[cfg(not(loom))]
 pub use inbox::Inbox;
 #[cfg(not(loom))]
-pub use layout::{CONTROL_BYTES, Layout, figures_in_header, told_in_header, totals_in_header};
+pub use layout::{
+    CONTROL_BYTES, Layout, TIMES_WISH_AT, figures_in_header, times_in_header, told_in_header,
+    totals_in_header,
+};
 #[cfg(not(loom))]
 pub use ledger::{FIGURES_WORDS, LEDGER_WORDS, Ledger};
 pub use ring::Stop;
 #[cfg(not(loom))]
 pub use stream::Stream;
+#[cfg(not(loom))]
+pub use times::{Arrived, LAYERS, Layer, Times, TimesTold};

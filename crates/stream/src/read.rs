@@ -1,4 +1,6 @@
-//! Reading: the ring of the peer. All of it under the caller's reader lock.
+//! Reading the peer's ring, under the caller's reader lock.
+//!
+//! Not here: the ring's words (`ring`), and waiting (`stream`).
 
 use crate::ring::{SHORT_MAX, Stop, used};
 use crate::stream::Stream;
@@ -7,11 +9,11 @@ use core::sync::atomic::Ordering;
 use sojourn_shm::fault;
 use std::io::IoSliceMut;
 
-/// A read of less than this does not look again for more.
+/// A read of fewer bytes than this does not look again for more.
 const AGAIN_MIN: usize = 4096;
 
 impl Stream {
-    /// Consents: this side's reader looks at ring and kernel both from now on.
+    /// Consents: from now on this side's reader looks at ring and kernel both.
     pub fn consent(&self) {
         if self.in_bytes() != 0 {
             self.reading.consents.store(true, Ordering::Relaxed);
@@ -20,41 +22,41 @@ impl Stream {
         }
     }
 
-    /// Whether this side has consented.
+    /// Returns true if this side has consented.
     pub fn has_consented(&self) -> bool {
         self.reading.consents.load(Ordering::Relaxed)
     }
 
-    /// Whether the peer writes to the ring. Who has seen it reads the kernel until that is empty,
-    /// and from then on the ring only.
-    pub fn peer_rings(&self) -> bool {
-        if self.reading.rings.load(Ordering::Relaxed) {
+    /// Returns true if the peer writes to the ring. A reader that has seen this reads the kernel
+    /// until that is empty, and from then on the ring only.
+    pub fn peer_uses_ring(&self) -> bool {
+        if self.reading.uses_ring.load(Ordering::Relaxed) {
             return true;
         }
-        let rings = self.in_bytes() != 0 && self.in_ring().rings();
-        if rings {
-            self.reading.rings.store(true, Ordering::Relaxed);
+        let uses_ring = self.in_bytes() != 0 && self.in_ring().is_used();
+        if uses_ring {
+            self.reading.uses_ring.store(true, Ordering::Relaxed);
         }
-        rings
+        uses_ring
     }
 
-    /// Bytes that can be read now; 0 for none. Those that it has answered stay readable, whatever
-    /// the peer does. Reader lock.
+    /// Returns the number of bytes that can be read now. Bytes once counted here stay readable,
+    /// whatever the peer does. Reader lock.
     ///
     /// # Errors
-    /// [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
+    /// [`Stop::NotOnRing`], [`Stop::Frozen`], [`Stop::Violation`].
     #[inline]
     pub fn available(&self) -> Result<usize, Stop> {
-        if !self.peer_rings() {
-            return Err(Stop::NotRinging);
+        if !self.peer_uses_ring() {
+            return Err(Stop::NotOnRing);
         }
         let seen = &self.reading;
-        // SYNC: acquire: who has seen more looks again, and sees as much; pairs with the update in
-        // `may_read`.
+        // SYNC: acquire: a thread that has seen more looks again, and sees as much; pairs with the
+        // update in `may_read`.
         let sighted = seen.sighted.load(Ordering::Acquire);
         let tail = self.in_ring().tail()?;
         let available = used(tail, seen.own.load(Ordering::Relaxed), self.in_bytes())?;
-        // What has been published cannot be taken back.
+        // A published byte cannot be taken back.
         if tail < seen.peer.load(Ordering::Relaxed).max(sighted) {
             return Err(Stop::Violation);
         }
@@ -62,14 +64,14 @@ impl Stream {
         Ok(available)
     }
 
-    /// Whether a read is worth while: there are bytes, or something has ended. For a thread that
-    /// waits, without any lock. What it has seen once a read finds: a peer that takes it back
-    /// breaks the rules of the ring.
+    /// Returns true if a read may have a result: there are bytes, or something has ended. For a
+    /// thread that waits, without any lock. A read finds what this has seen once: a peer that takes
+    /// it back breaks the rules of the ring.
     pub fn may_read(&self) -> bool {
-        if !self.peer_rings() {
+        if !self.peer_uses_ring() {
             return false;
         }
-        // Before the look: it only grows.
+        // Loaded before the tail, because it only grows.
         let own = self.reading.own.load(Ordering::Relaxed);
         match self.in_ring().tail() {
             Ok(tail) if tail == own => false,
@@ -85,12 +87,12 @@ impl Stream {
         }
     }
 
-    /// Copies what there is to `bufs`, up to their length, and consumes it unless `peek`; rings a
-    /// writer that waits for room. Answers the bytes copied. Reader lock.
+    /// Copies bytes to `bufs`, up to their length, and consumes them unless `peek`; rings a writer
+    /// that waits for room. Returns the number of bytes copied. Reader lock.
     ///
     /// # Errors
-    /// [`Stop::Empty`], [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was
-    /// consumed, and what may have been copied does not count.
+    /// [`Stop::Empty`], [`Stop::NotOnRing`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was
+    /// consumed, and bytes that were copied do not count.
     #[inline]
     pub fn read(&self, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Stop> {
         let head = self.reading.own.load(Ordering::Relaxed);
@@ -109,23 +111,24 @@ impl Stream {
         self.read_pieces(head, available, &mut Target::new(bufs))
     }
 
-    /// Bytes that can be read from byte `skip` on, `len` at most, where they lie: in up to two
-    /// parts. They stay there: the writer finds no room for more until [`Stream::release`]. So it
-    /// is in a frozen stream, too: whoever has begun to send them finishes. Reader lock.
+    /// Returns the bytes that can be read from byte `skip` on, `len` at most, in place, in up to
+    /// two parts. They stay there: the writer finds no room for more until [`Stream::release`].
+    /// This holds in a frozen stream, too, so that a thread that has begun to send them can finish.
+    /// Reader lock.
     ///
     /// # Errors
-    /// [`Stop::NotRinging`], [`Stop::Violation`].
+    /// [`Stop::NotOnRing`], [`Stop::Violation`].
     ///
     /// # Safety
     /// While the answer is in use nobody writes to bytes of this ring that are published and not
-    /// released: its writer is trusted, as one in the same process is.
+    /// released: its writer is trusted, like one in the same process.
     pub unsafe fn ahead(&self, skip: usize, len: usize) -> Result<[&[u8]; 2], Stop> {
-        if !self.peer_rings() {
-            return Err(Stop::NotRinging);
+        if !self.peer_uses_ring() {
+            return Err(Stop::NotOnRing);
         }
         let head = self.reading.own.load(Ordering::Relaxed);
         let there = used(self.in_ring().last_tail(), head, self.in_bytes())?;
-        // After there were bytes.
+        // The place is read after bytes were seen, see `Ring::place`.
         let place = self.in_ring().place(self.in_bytes());
         let (from, len) = (head + skip as u64, there.saturating_sub(skip).min(len));
         let part = |at: usize| {
@@ -146,15 +149,15 @@ impl Stream {
         self.consume(self.reading.own.load(Ordering::Relaxed), len)
     }
 
-    /// The reader has got `len` bytes past the empty ring, from a writer in its own process. Reader
-    /// lock.
+    /// Counts `len` bytes that the reader has got past the empty ring, from a writer in its own
+    /// process. Reader lock.
     pub fn got_beside(&self, len: usize) {
         let beside = &self.in_ring().head.beside;
         beside.store(beside.load(Ordering::Relaxed).wrapping_add(len as u64), Ordering::Relaxed);
     }
 
-    /// Bytes there are to read at `head`. If those seen before fill `bufs`, the writer's line is
-    /// left alone.
+    /// Returns the number of bytes that can be read at `head`. If those seen before fill `bufs`,
+    /// the writer's line is left alone.
     #[inline]
     fn available_for(&self, head: u64, bufs: &[IoSliceMut<'_>]) -> Result<usize, Stop> {
         let known = self.reading.peer.load(Ordering::Relaxed).saturating_sub(head) as usize;
@@ -166,8 +169,8 @@ impl Stream {
         if available > 0 { Ok(available) } else { Err(Stop::Empty) }
     }
 
-    /// Copies and consumes piece by piece, so that the writer finds room while we copy, and goes on
-    /// with what is published meanwhile.
+    /// Copies and consumes piece by piece, so that the writer finds room during the copy, and goes
+    /// on with bytes that are published meanwhile.
     fn read_pieces(
         &self,
         mut head: u64,
@@ -202,7 +205,7 @@ impl Stream {
 
     fn copy_out(&self, head: u64, len: usize, target: &mut Target<'_, '_>) -> usize {
         let mut copied = 0;
-        // Who calls has seen that there are bytes.
+        // The caller has seen that there are bytes.
         let place = self.in_ring().place(self.in_bytes());
         while copied < len {
             let Some(buf) = target.rest() else { break };
@@ -231,7 +234,7 @@ impl Stream {
     }
 }
 
-/// What is left of the buffers to read to.
+/// The rest of the buffers to read to.
 struct Target<'b, 'd> {
     bufs: &'b mut [IoSliceMut<'d>],
     first: usize,
@@ -243,7 +246,7 @@ impl<'b, 'd> Target<'b, 'd> {
         Self { bufs, first: 0, at: 0 }
     }
 
-    /// What is left of the first buffer that is not full.
+    /// Returns the rest of the first buffer that is not full.
     fn rest(&mut self) -> Option<&mut [u8]> {
         while self.bufs.get(self.first)?.len() == self.at {
             (self.first, self.at) = (self.first + 1, 0);

@@ -2,8 +2,8 @@
 //!
 //! Positions count bytes since the beginning and never wrap in practice (2^63 bytes). Bit 63 is
 //! [`FROZEN`]: once it is set no compare-exchange succeeds, so the bytes that count are exactly
-//! those between the two frozen positions. Not here: the bytes, and who sleeps ([`crate::bell`]).
-//! The models are `tests/loom_freeze.rs` and `tests/loom_rewind.rs`.
+//! those between the two frozen positions. Not here: the bytes, and sleeping ([`crate::bell`]). The
+//! models are `tests/loom_freeze.rs` and `tests/loom_rewind.rs`.
 //!
 //! # Where a position lies
 //! A ring has a *near* part, at its beginning, and behind that a *far* part, which is used only
@@ -13,28 +13,29 @@
 //! pages again and again.
 //!
 //! A writer that finds the near part full may *turn*: bytes from that position on lie in the far
-//! part, the first at its beginning. It does so once; only when the ring is empty it begins in the
-//! near part again. So memory that holds unread bytes is where the reader looks for them: it takes
-//! the skew and the turn after it has seen bytes, and while there are some the skew cannot change,
-//! as the reader's own head says that the ring is not empty, and a turn can only begin behind them.
+//! part, the first at its beginning. It does so once; when the ring is empty, and not before, the
+//! next bytes lie in the near part again. So memory that holds unread bytes is where the reader
+//! looks for them. The reader takes the skew and the turn after it has seen bytes. While there are
+//! some the skew cannot change, as the reader's own head says that the ring is not empty, and a
+//! turn can only begin behind them.
 
 use crate::bell::BellWord;
 use sojourn_shm::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The bit of a position that ends all progress.
 pub const FROZEN: u64 = 1 << 63;
-/// The bit of `flushed` that says that the count is valid.
+/// The bit of `flushed` that says that the count is final.
 pub const FLUSHED: u64 = 1 << 63;
-/// The bit of `flushed` that says that the count is valid and will grow.
+/// The bit of `flushed` that says that the count will grow.
 pub const FLUSHING: u64 = 1 << 62;
 /// The bit of `flushed` that says that the writer has begun to put the leftover into the kernel,
-/// from the byte on that the count says.
+/// beginning at the byte of the count.
 pub const BEGUN: u64 = 1 << 61;
-/// The bits of `flushed` that say something; the count is below them.
+/// The bits of `flushed` that are flags; the count is below them.
 pub const FLUSH_BITS: u64 = FLUSHED | FLUSHING | BEGUN;
 
-/// The bit of `rings` that says that the writer has switched.
-const RINGS: u32 = 1;
+/// The bit of `state` that says that the writer has switched.
+const IN_USE: u32 = 1;
 /// The bit beside it that says that the writer has turned.
 const TURNED: u32 = 2;
 /// Above them the near part's size, as a power of two (0: the whole ring), and the skew, which is
@@ -45,46 +46,47 @@ const SKEW_SHIFT: u32 = 8;
 /// The largest near part.
 pub const NEAR_MAX: u32 = 1 << (u32::BITS - SKEW_SHIFT);
 
-/// No short message lies there: also what a fresh region says.
+/// The mark of no short message, as in a fresh region.
 const NO_MARK: u64 = 0;
 const SHORT_WORDS: usize = 5;
-/// Bytes of a short message: what is left of a cache line of 64 bytes.
+/// Bytes of a short message: the rest of a cache line of 64 bytes.
 pub const SHORT_MAX: usize = 8 * SHORT_WORDS;
 
-/// What somebody who waits does, or what stopped an operation.
+/// The reason why an operation stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
-    /// Nothing to read.
+    /// There is nothing to read.
     #[error("the ring is empty")]
     Empty,
-    /// Not enough room to write.
+    /// There is not enough room to write.
     #[error("the ring is full")]
     Full,
-    /// The writer has not switched to this ring, or the ring does not exist: use the kernel.
+    /// The writer has not switched to this ring, or the ring does not exist: the caller uses the
+    /// kernel.
     #[error("the writer has not switched to the ring")]
-    NotRinging,
+    NotOnRing,
     /// The stream goes home.
     #[error("the stream is frozen")]
     Frozen,
     /// A leftover was asked for before [`crate::Stream::freeze`] was called.
     #[error("the stream is not frozen")]
     NotFrozen,
-    /// The peer wrote a position that cannot be.
+    /// The peer wrote a position that is impossible.
     #[error("the peer broke the rules of the ring")]
     Violation,
 }
 
-/// What the writer publishes with: on a line of its own, which the reader polls.
+/// The writer's words for publishing, on a line of its own, which the reader polls.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct TailLine {
     /// Bytes published, and [`FROZEN`].
     pub tail: AtomicU64,
-    /// [`RINGS`]: the writer has switched; [`TURNED`]; and where the near part's bytes lie.
-    rings: AtomicU32,
+    /// [`IN_USE`]: the writer has switched; [`TURNED`]; and the place of the near part's bytes.
+    state: AtomicU32,
     /// The processor the writer was last seen on, plus one.
     pub cpu: AtomicU32,
-    /// Which bytes the last short message is ([`mark`]); [`NO_MARK`] while it is put down.
+    /// Position and length of the last short message ([`mark`]); [`NO_MARK`] while it is written.
     mark: AtomicU64,
     /// A second copy of the last short message, on the line that the reader polls anyhow.
     short: [AtomicU64; SHORT_WORDS],
@@ -92,20 +94,20 @@ pub struct TailLine {
     turn: AtomicU64,
 }
 
-/// Where the bytes of a ring lie: see the head of this file.
+/// The place of a ring's bytes: see the head of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Of the near part.
+pub struct Geometry {
+    /// The skew of the near part.
     pub skew: u32,
-    /// Bytes of the near part: a power of two, the whole ring if it has no far part.
+    /// The bytes of the near part: a power of two, or the whole ring if it has no far part.
     pub near: u32,
-    /// From which position on bytes lie in the far part.
+    /// The position from which on bytes lie in the far part.
     pub turn: Option<u64>,
 }
 
-impl Place {
-    /// Where in a ring of `bytes` bytes that position lies, and how many bytes from there on follow
-    /// one another.
+impl Geometry {
+    /// Returns the offset of that position in a ring of `bytes` bytes, and the number of bytes that
+    /// follow one another from there on.
     #[inline]
     pub fn of(&self, position: u64, bytes: u32) -> (usize, usize) {
         let far = u64::from(bytes.saturating_sub(self.near));
@@ -124,7 +126,7 @@ impl Place {
     }
 }
 
-/// What the reader publishes with; the writer looks only when it is short of room.
+/// The reader's words for consuming; the writer looks at them only when it is short of room.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct HeadLine {
@@ -134,27 +136,27 @@ pub struct HeadLine {
     pub beside: AtomicU64,
 }
 
-/// What the reader says rarely.
+/// The reader's words that change rarely.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct ReaderLine {
     /// How the reader sleeps.
     pub bell: BellWord,
-    /// Not 0: the reader looks at the ring from now on (`CONSENT`).
+    /// Not 0: the reader looks at the ring (`CONSENT`).
     consents: AtomicU32,
     /// The processor the reader was last seen on, plus one.
     pub cpu: AtomicU32,
 }
 
-/// What the writer says rarely.
+/// The writer's words that change rarely.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct WriterLine {
     /// How the writer sleeps.
     pub bell: BellWord,
-    /// The position of `head` from which on it wants to be rung.
+    /// The position of `head` from which on the writer wants to be rung.
     pub want: AtomicU64,
-    /// Who has the leftover. No bit: the reader, which has taken so many of its bytes from the
+    /// The owner of the leftover. No bit: the reader, which has taken so many of its bytes from the
     /// ring. [`BEGUN`], [`FLUSHING`] or [`FLUSHED`]: the writer, which has that many in the kernel,
     /// those that the reader had taken among them.
     pub flushed: AtomicU64,
@@ -164,9 +166,9 @@ pub struct WriterLine {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Ring {
-    /// Polled by the reader.
+    /// The reader polls this line.
     pub tail: TailLine,
-    /// Polled by a writer that is short of room.
+    /// A writer that is short of room polls this line.
     pub head: HeadLine,
     /// The reader's.
     pub reader: ReaderLine,
@@ -175,12 +177,12 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring as it lies in a zeroed region.
+    /// Makes a ring as it lies in a zeroed region.
     pub fn new() -> Self {
         Self {
             tail: TailLine {
                 tail: AtomicU64::new(0),
-                rings: AtomicU32::new(0),
+                state: AtomicU32::new(0),
                 cpu: AtomicU32::new(0),
                 mark: AtomicU64::new(0),
                 short: core::array::from_fn(|_| AtomicU64::new(0)),
@@ -200,65 +202,64 @@ impl Ring {
         }
     }
 
-    /// The reader looks at the ring from now on.
+    /// Consents: the reader looks at the ring from now on.
     pub fn consent(&self) {
         // SYNC: release; pairs with the acquire in `has_consent`.
         self.reader.consents.store(1, Ordering::Release);
     }
 
-    /// Whether the reader has consented.
+    /// Returns true if the reader has consented.
     pub fn has_consent(&self) -> bool {
         // SYNC: acquire; pairs with the release in `consent`.
         self.reader.consents.load(Ordering::Acquire) != 0
     }
 
-    /// The writer writes here from now on, to a near part of `near` bytes ([`NEAR_MAX`] at most).
-    /// Once.
+    /// Switches: from now on the writer writes here, to a near part of `near` bytes ([`NEAR_MAX`]
+    /// at most). Called once.
     pub fn start(&self, near: u32) {
-        // SYNC: release: what went to the kernel before is found there; pairs with the acquire in
-        // `rings`.
-        self.tail.rings.store(RINGS | near.ilog2() << NEAR_SHIFT, Ordering::Release);
+        // SYNC: release: the bytes that went to the kernel before are found there; pairs with the
+        // acquire in `is_used`.
+        self.tail.state.store(IN_USE | near.ilog2() << NEAR_SHIFT, Ordering::Release);
     }
 
-    /// Whether the writer has switched.
-    pub fn rings(&self) -> bool {
+    /// Returns true if the writer has switched.
+    pub fn is_used(&self) -> bool {
         // SYNC: acquire; pairs with the release in `start`.
-        self.tail.rings.load(Ordering::Acquire) & RINGS != 0
+        self.tail.state.load(Ordering::Acquire) & IN_USE != 0
     }
 
-    /// Where bytes lie in a ring of `bytes` bytes. For the reader after [`Ring::tail`] has shown
-    /// some, or of a frozen ring; for the writer at any time.
+    /// Returns where bytes lie in a ring of `bytes` bytes. The reader may call this after
+    /// [`Ring::tail`] has shown some, or for a frozen ring; the writer at any time.
     #[inline]
-    pub fn place(&self, bytes: u32) -> Place {
-        // SYNC: acquire, so that who sees that the writer has turned sees where; pairs with the
-        // release in `set_turn`. What has shown the bytes was an acquire load, too, which pairs
+    pub fn place(&self, bytes: u32) -> Geometry {
+        // SYNC: acquire, so that a reader that sees the turn sees its position; pairs with the
+        // release in `set_turn`. The load that has shown the bytes was an acquire, too, which pairs
         // with the release in `publish` after `set_near`.
-        let rings = self.tail.rings.load(Ordering::Acquire);
-        let near = 1u32.checked_shl(rings >> NEAR_SHIFT & NEAR_MASK).filter(|near| *near > 1);
-        let turn = (rings & TURNED != 0).then(|| self.tail.turn.load(Ordering::Relaxed));
+        let state = self.tail.state.load(Ordering::Acquire);
+        let near = 1u32.checked_shl(state >> NEAR_SHIFT & NEAR_MASK).filter(|near| *near > 1);
+        let turn = (state & TURNED != 0).then(|| self.tail.turn.load(Ordering::Relaxed));
         let near = near.filter(|near| *near <= bytes).unwrap_or(bytes.min(NEAR_MAX));
-        Place { skew: rings >> SKEW_SHIFT, near, turn }
+        Geometry { skew: state >> SKEW_SHIFT, near, turn }
     }
 
-    /// The ring is empty: [`Ring::head`] said so to its writer, which alone calls this. What is
-    /// written from now on lies in the near part, of `near` bytes ([`NEAR_MAX`] at most), by the
-    /// new skew.
+    /// Puts later bytes into the near part, of `near` bytes ([`NEAR_MAX`] at most), by the new
+    /// skew. Only the writer calls this, after [`Ring::head`] has shown that the ring is empty.
     pub fn set_near(&self, near: u32, skew: u32) {
-        let rings = RINGS | near.ilog2() << NEAR_SHIFT | skew << SKEW_SHIFT;
-        // SYNC: release, as in `start`: who sees the switch here first finds the same; pairs with
-        // the acquire in `rings`.
-        self.tail.rings.store(rings, Ordering::Release);
+        let state = IN_USE | near.ilog2() << NEAR_SHIFT | skew << SKEW_SHIFT;
+        // SYNC: release, as in `start`: a reader that sees the switch here first finds the same;
+        // pairs with the acquire in `is_used`.
+        self.tail.state.store(state, Ordering::Release);
     }
 
-    /// What is written from `turn` on, which is the tail, lies in the far part. The writer, if it
-    /// has not turned since the ring was empty.
+    /// Puts bytes from `turn` on, which is the tail, into the far part. Only the writer calls this,
+    /// once until the ring is empty.
     pub fn set_turn(&self, turn: u64) {
         self.tail.turn.store(turn, Ordering::Relaxed);
         // SYNC: release; pairs with the acquire in `place`.
-        self.tail.rings.fetch_or(TURNED, Ordering::Release);
+        self.tail.state.fetch_or(TURNED, Ordering::Release);
     }
 
-    /// What is published, and the bytes with it.
+    /// Returns the position up to which bytes are published, and makes them visible.
     ///
     /// # Errors
     /// [`Stop::Frozen`].
@@ -268,22 +269,22 @@ impl Ring {
         live(self.tail.tail.load(Ordering::Acquire))
     }
 
-    /// The same of a ring that may be frozen: nothing is published any more then, and what was is
-    /// still there.
+    /// Returns the same for a ring that may be frozen: nothing is published any more then, and
+    /// published bytes are still there.
     #[inline]
     pub fn last_tail(&self) -> u64 {
         // SYNC: acquire; pairs with the compare-exchange in `publish`.
         self.tail.tail.load(Ordering::Acquire) & !FROZEN
     }
 
-    /// The same of what is consumed.
+    /// Returns the consumed position of a ring that may be frozen.
     #[inline]
     pub fn last_head(&self) -> u64 {
         // SYNC: acquire; pairs with the compare-exchange in `consume`.
         self.head.head.load(Ordering::Acquire) & !FROZEN
     }
 
-    /// What is consumed: the bytes before it may be overwritten.
+    /// Returns the position up to which bytes are consumed: those before it may be overwritten.
     ///
     /// # Errors
     /// [`Stop::Frozen`].
@@ -296,7 +297,7 @@ impl Ring {
     /// Publishes the bytes from `tail` to `to`. The caller rings the reader's bell next.
     ///
     /// # Errors
-    /// [`Stop::Frozen`]: nothing was published. [`Stop::Violation`]: somebody else moved the tail.
+    /// [`Stop::Frozen`]: nothing was published. [`Stop::Violation`]: the peer has moved the tail.
     #[inline]
     pub fn publish(&self, tail: u64, to: u64) -> Result<(), Stop> {
         // SYNC: release; pairs with the acquire load in `tail`.
@@ -304,16 +305,16 @@ impl Ring {
     }
 
     /// Puts a second copy of the `len` bytes from `tail` on, which are about to be published,
-    /// beside the tail: a reader that finds them there need not fetch the line they really lie on.
-    /// `words` has them; `len` is from 1 to [`SHORT_MAX`].
+    /// beside the tail: a reader that finds them there need not fetch the line on which they really
+    /// lie. `words` has them; `len` is from 1 to [`SHORT_MAX`].
     ///
     /// The stores follow one another with nothing between, as in `sojourn_shm::Line::publish`.
     #[inline(always)]
     pub fn put_short(&self, tail: u64, len: usize, words: &[u64]) {
         let line = &self.tail;
         line.mark.store(NO_MARK, Ordering::Relaxed);
-        // SYNC: release fence; pairs with the acquire fence in `copy_short`: who sees a word of
-        // this message sees that the last one is gone.
+        // SYNC: release fence; pairs with the acquire fence in `copy_short`: a reader that sees a
+        // word of this message sees that the last one is gone.
         fence(Ordering::Release);
         for (short, word) in line.short.iter().zip(words) {
             short.store(*word, Ordering::Relaxed);
@@ -322,8 +323,8 @@ impl Ring {
         line.mark.store(mark(tail, len), Ordering::Release);
     }
 
-    /// The `len` bytes from `head` on, if just these are the last short message. The caller has
-    /// seen that they are published.
+    /// Returns the `len` bytes from `head` on, if exactly these are the last short message. The
+    /// caller has seen that they are published.
     #[inline(always)]
     pub fn copy_short(&self, head: u64, len: usize) -> Option<[u8; SHORT_MAX]> {
         let line = &self.tail;
@@ -341,31 +342,31 @@ impl Ring {
         (line.mark.load(Ordering::Relaxed) == wanted).then_some(bytes)
     }
 
-    /// Consumes the bytes from `head` to `to`: they have been copied out. The caller rings the
+    /// Consumes the bytes from `head` to `to`, which have been copied out. The caller rings the
     /// writer next.
     ///
     /// # Errors
-    /// [`Stop::Frozen`]: nothing was consumed, the copy does not count. [`Stop::Violation`] as
-    /// above.
+    /// [`Stop::Frozen`]: nothing was consumed, and the copy does not count. [`Stop::Violation`]:
+    /// the peer has moved the head.
     #[inline]
     pub fn consume(&self, head: u64, to: u64) -> Result<(), Stop> {
         // SYNC: release; pairs with the acquire load in `head`.
         advance(&self.head.head, head, to)
     }
 
-    /// Ends all progress; the tail first, which is what readers poll.
+    /// Ends all progress, at the tail first, because readers poll that.
     pub fn freeze(&self) {
         self.tail.tail.fetch_or(FROZEN, Ordering::AcqRel);
         self.head.head.fetch_or(FROZEN, Ordering::AcqRel);
     }
 
-    /// Whether a freeze has at least begun.
+    /// Returns true if a freeze has at least begun.
     pub fn is_frozen(&self) -> bool {
         (self.tail.tail.load(Ordering::Acquire) | self.head.head.load(Ordering::Acquire)) & FROZEN
             != 0
     }
 
-    /// Tail and head of the frozen ring, each looked at once.
+    /// Returns tail and head of the frozen ring, each by one look.
     ///
     /// # Errors
     /// [`Stop::NotFrozen`].
@@ -379,18 +380,18 @@ impl Ring {
         Ok((tail & !FROZEN, head & !FROZEN))
     }
 
-    /// The writer puts what is left of the leftover into the kernel from now on. How many of its
-    /// bytes the reader has taken from the ring before that; it takes no more. One exchange:
-    /// whatever the other side writes there meanwhile, this ends.
+    /// Begins the flush: from now on the writer puts the leftover into the kernel. Returns the
+    /// number of its bytes that the reader has taken from the ring before; the reader takes no
+    /// more. This is one exchange, so it ends whatever the other side writes there meanwhile.
     pub fn begin_flush(&self) -> u64 {
         // SYNC: acquire and release; pairs with the exchange in `take_left`.
         let before = self.writer.flushed.fetch_or(BEGUN, Ordering::AcqRel);
         before & !FLUSH_BITS
     }
 
-    /// The reader takes the leftover's bytes from `from` to `to` from the ring, having copied them.
-    /// Everything before it had taken already. False: the writer has begun to flush; they come
-    /// through the kernel.
+    /// Takes the leftover's bytes from `from` to `to` from the ring for the reader, which has
+    /// copied them, and has taken all bytes before. Returns false if the writer has begun to flush:
+    /// then they come through the kernel.
     pub fn take_left(&self, from: u64, to: u64) -> bool {
         let word = &self.writer.flushed;
         // SYNC: acquire and release; pairs with the update in `begin_flush`.
@@ -404,10 +405,10 @@ impl Default for Ring {
     }
 }
 
-/// Bytes between two positions.
+/// Returns the number of bytes between two positions.
 ///
 /// # Errors
-/// [`Stop::Violation`]: they cannot be true.
+/// [`Stop::Violation`]: the positions are impossible.
 #[inline]
 pub fn used(tail: u64, head: u64, ring_bytes: u32) -> Result<usize, Stop> {
     match tail.checked_sub(head) {
@@ -416,7 +417,8 @@ pub fn used(tail: u64, head: u64, ring_bytes: u32) -> Result<usize, Stop> {
     }
 }
 
-/// Position and length of a short message in one word. Of the position the low 58 bits do.
+/// Packs position and length of a short message into one word. The low 58 bits of the position are
+/// enough.
 #[inline(always)]
 fn mark(position: u64, len: usize) -> u64 {
     position << 6 | len as u64

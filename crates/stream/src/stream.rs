@@ -1,12 +1,12 @@
-//! One side's view of a stream: what it maps, what it remembers, and its bells.
+//! One side's view of a stream: its mapping, its private memory of positions, and its bells.
 //!
-//! Writing is in `write`, reading in `read`, the way home in `home`.
+//! Not here: writing (`write`), reading (`read`), the way home (`home`).
 
 use crate::bell::{self, Bell, BellWord, Sleepers};
 use crate::inbox::Inbox;
 use crate::layout::{Control, Layout};
 use crate::ledger::Ledger;
-use crate::ring::{NEAR_MAX, Place, Ring, Stop};
+use crate::ring::{Geometry, NEAR_MAX, Ring, Stop};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -14,57 +14,58 @@ use sojourn_shm::futex::{self, Woken};
 use sojourn_shm::{Access, Mapping, fault};
 use std::sync::{Arc, OnceLock};
 
-/// In [`Seen::turn`].
+/// The value of [`Seen::turn`] while the ring has no turn.
 pub(crate) const NO_TURN: u64 = u64::MAX;
 
-/// What a side remembers of one ring, so that it need not look at the peer's line, nor trust its
-/// own: the peer can write every shared word at any time. What is one's own is never read back from
-/// there, and what the peer has once been seen to say it cannot unsay.
+/// A side's private memory of one ring. It saves looks at the peer's line, and trust in shared
+/// words, which the peer can write at any time. A side never reads back from there what is its own,
+/// and the peer cannot unsay what it was once seen to say.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Our own position in this ring.
+    /// The own position in this ring.
     pub(crate) own: AtomicU64,
-    /// The peer's, as last seen under the direction's lock: possible, and never less than before.
+    /// The peer's position, as last seen under the direction's lock: possible, and never less than
+    /// before.
     pub(crate) peer: AtomicU64,
-    /// The peer's, as a thread of ours has seen it that waited without that lock: not looked at
-    /// closely.
+    /// The peer's position, as last seen without that lock by a thread of this side that waited. It
+    /// was not checked.
     pub(crate) sighted: AtomicU64,
-    /// Whether this direction has switched to the ring, as far as we know.
-    pub(crate) rings: AtomicBool,
-    /// As reader: whether we have consented.
+    /// This direction has switched to the ring, as far as this side knows.
+    pub(crate) uses_ring: AtomicBool,
+    /// As reader: this side has consented.
     pub(crate) consents: AtomicBool,
-    /// As writer: where our bytes lie, and from which position on to look whether the ring can be
-    /// rewound.
+    /// As writer: the place of this side's bytes, and the position from which on the writer looks
+    /// whether the ring can be rewound.
     pub(crate) skew: AtomicU32,
     pub(crate) near: AtomicU32,
-    /// [`NO_TURN`] if they lie in the near part.
+    /// [`NO_TURN`] if the bytes lie in the near part.
     pub(crate) turn: AtomicU64,
     pub(crate) rewinds_at: AtomicU64,
-    /// The processor as last told to the peer.
+    /// The processor that the peer was last told.
     pub(crate) told_cpu: AtomicU32,
-    /// Our sleepers.
+    /// This side's sleepers.
     pub(crate) sleepers: Sleepers,
-    /// What was left over in the frozen ring, copied once.
+    /// The leftover of the frozen ring, decided once.
     pub(crate) left: OnceLock<Result<Left, Stop>>,
 }
 
-/// What is left over in a frozen ring.
+/// The leftover of a frozen ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
     /// The position of its first byte.
     pub(crate) from: u64,
     pub(crate) len: usize,
-    pub(crate) place: Place,
-    /// The writer has said what cannot be: it is not relied on to flush anything.
+    pub(crate) place: Geometry,
+    /// The writer has written positions that are impossible: it is not relied on to flush anything.
     pub(crate) is_broken: bool,
 }
 
-/// Values of [`Stream::end`]: the stream lives as far as we know.
+/// A value of [`Stream::end`]: the stream lives as far as this side knows.
 pub(crate) const LIVES: u32 = 0;
-/// Somebody was seen to have frozen it.
+/// A value of [`Stream::end`]: the stream was seen frozen.
 pub(crate) const SEEN: u32 = 1;
-/// We have frozen it ourselves.
+/// A value of [`Stream::end`]: this side has frozen the stream completely.
 pub(crate) const DONE: u32 = 2;
 
 /// One side's view of a stream: it writes ring `side` and reads ring `1 - side`.
@@ -81,13 +82,13 @@ pub struct Stream {
     pub(crate) writing: Seen,
     pub(crate) reading: Seen,
     pub(crate) cpu: AtomicU32,
-    /// How the stream ends, as far as we know: it never comes back to life for us.
+    /// The end of the stream, as far as this side knows: it never comes back to life here.
     pub(crate) end: AtomicU32,
-    /// The furthest that the peer has said of its flush.
+    /// The furthest state of its flush that the peer has written.
     pub(crate) said: AtomicU64,
-    /// It is somebody else who reads and writes on this side: the positions are what the rings say.
+    /// Another process reads and writes on this side: the positions are those in the rings.
     pub(crate) is_told: bool,
-    /// How often the peer had to be woken, since [`Stream::has_rung`] last said yes.
+    /// Wake-ups of the peer since [`Stream::has_rung`] last returned true.
     rung: AtomicU32,
     pub(crate) peer_inbox: Arc<Inbox>,
     pub(crate) peer_slot: u32,
@@ -100,12 +101,13 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// The view of side `side` (0 or 1) on a region of that layout. Its sleepers that are
-    /// [`Bell::OnInbox`] are woken by the peer; those of the peer through `peer_slot` of
-    /// `peer_inbox`.
+    /// Makes the view of side `side` (0 or 1) on a region of that layout. The peer wakes this
+    /// side's sleepers that are [`Bell::OnInbox`]; this side wakes the peer's through `peer_slot`
+    /// of `peer_inbox`.
     ///
-    /// The region is fresh: nothing has been read or written on this side, whatever the peer may
-    /// have put there. `None`: no such side, or the mapping is too small or cannot be written.
+    /// The region counts as fresh: nothing has been read or written on this side, whatever the peer
+    /// may have put there. Returns `None` for another side, or if the mapping is too small or
+    /// cannot be written.
     pub fn new(
         mapping: Mapping,
         layout: Layout,
@@ -116,8 +118,8 @@ impl Stream {
         Self::on(Arc::new(mapping), layout, side, (peer_inbox, peer_slot))
     }
 
-    /// The view of the side on which another process reads and writes, of a region that may be in
-    /// use. Its positions are what the rings say, which both ends can write.
+    /// Makes the view of the side on which another process reads and writes, of a region that may
+    /// be in use. Its positions are those in the rings, which both ends can write.
     pub fn told(
         mapping: Mapping,
         layout: Layout,
@@ -131,9 +133,9 @@ impl Stream {
         Some(stream)
     }
 
-    /// The view of the other side, of somebody who is both, on the same mapping: what one side has
-    /// touched is then warm for the other, too. As in [`Stream::new`], `inbox` and `slot` are of
-    /// the side that is the new one's peer.
+    /// Makes the view of the other side, on the same mapping, for a process that is both sides:
+    /// memory that one side has touched is then warm for the other, too. As in [`Stream::new`],
+    /// `inbox` and `slot` are those of the new view's peer.
     pub fn other_side(&self, inbox: Arc<Inbox>, slot: u32) -> Option<Self> {
         Self::on(Arc::clone(&self.mapping), self.layout, 1 - self.side, (inbox, slot))
     }
@@ -164,7 +166,7 @@ impl Stream {
             peer_slot,
         };
         let near = stream.out_bytes().min(NEAR_MAX);
-        stream.remember(Place { skew: 0, near, turn: None });
+        stream.remember(Geometry { skew: 0, near, turn: None });
         Some(stream)
     }
 
@@ -175,18 +177,18 @@ impl Stream {
         let head = into.head.head.load(Ordering::Acquire) & !FROZEN;
         self.writing.own.store(tail, Ordering::Relaxed);
         self.reading.own.store(head, Ordering::Relaxed);
-        // Full and empty as far as we know: the first look goes to the peer's line.
+        // The ring counts as full and as empty, so that the first look goes to the peer's line.
         let full = tail.saturating_sub(u64::from(self.layout.ring_bytes(self.side)));
         self.writing.peer.store(full, Ordering::Relaxed);
         self.reading.peer.store(head, Ordering::Relaxed);
-        self.writing.rings.store(out.rings(), Ordering::Relaxed);
+        self.writing.uses_ring.store(out.is_used(), Ordering::Relaxed);
         self.reading.consents.store(into.has_consent(), Ordering::Relaxed);
         self.remember(out.place(self.out_bytes()));
         self.writing.rewinds_at.store(tail, Ordering::Relaxed);
     }
 
-    /// Where our bytes lie.
-    pub(crate) fn remember(&self, place: Place) {
+    /// Remembers where this side's bytes lie.
+    pub(crate) fn remember(&self, place: Geometry) {
         self.writing.skew.store(place.skew, Ordering::Relaxed);
         self.writing.near.store(place.near, Ordering::Relaxed);
         self.writing.turn.store(place.turn.unwrap_or(NO_TURN), Ordering::Relaxed);
@@ -198,59 +200,59 @@ impl Stream {
         unsafe { self.control.as_ref() }
     }
 
-    /// The ring this side writes.
+    /// Returns the ring that this side writes.
     pub(crate) fn out_ring(&self) -> &Ring {
         &self.control().rings[self.side]
     }
 
-    /// The ring this side reads.
+    /// Returns the ring that this side reads.
     pub(crate) fn in_ring(&self) -> &Ring {
         &self.control().rings[1 - self.side]
     }
 
-    /// What is told of a session that is carried to another host.
+    /// Returns the ledger of a session that is carried to another host.
     pub fn ledger(&self) -> &Ledger {
         &self.control().ledger
     }
 
-    /// Bytes of the ring this side writes; 0 if it has none.
+    /// Returns the bytes of the ring that this side writes; 0 if it has none.
     pub fn out_bytes(&self) -> u32 {
         self.layout.ring_bytes(self.side)
     }
 
-    /// Bytes of the ring this side reads; 0 if it has none.
+    /// Returns the bytes of the ring that this side reads; 0 if it has none.
     pub fn in_bytes(&self) -> u32 {
         self.layout.ring_bytes(1 - self.side)
     }
 
-    /// A thread that reads is about to sleep that way. It must call [`Stream::may_read`] once more
-    /// *after* this and before it sleeps. Answers what the bell says now: a futex wait on
-    /// [`Stream::reader_bell`] expects that ([`Stream::sleep_reader`]).
+    /// Announces that a thread which reads is about to sleep in that way. The thread calls
+    /// [`Stream::may_read`] once more *after* this and before it sleeps. Returns the bell's value,
+    /// which a futex wait on [`Stream::reader_bell`] expects ([`Stream::sleep_reader`]).
     pub fn announce_reader(&self, how: Bell) -> u32 {
         self.reading.sleepers.announce(&self.in_ring().reader.bell, how)
     }
 
-    /// A thread that had announced [`Bell::OnFutex`] as reader is awake. To be called once for each
-    /// such announcement; [`Bell::OnInbox`] stays until it is rung and is not withdrawn.
+    /// Takes back an announcement of [`Bell::OnFutex`] as reader, once for each. [`Bell::OnInbox`]
+    /// stays until the bell rings, and is not taken back.
     pub fn withdraw_reader(&self) {
         self.reading.sleepers.withdraw(&self.in_ring().reader.bell);
     }
 
-    /// The own bell as reader.
+    /// Returns the own bell as reader.
     pub fn reader_bell(&self) -> &AtomicU32 {
         self.in_ring().reader.bell.word()
     }
 
-    /// Sleeps as reader, after [`Stream::announce_reader`] has answered `said` and a further look
-    /// has found nothing. Returns for any reason, as [`futex::wait`].
+    /// Sleeps as reader, after [`Stream::announce_reader`] has returned `said` and a further look
+    /// has found nothing. Returns for any reason, like [`futex::wait`].
     pub fn sleep_reader(&self, said: u32, timeout: Option<Duration>) -> Woken {
         fault::point("stream.sleeps");
         futex::wait(self.reader_bell(), said, timeout)
     }
 
-    /// A thread that writes is about to sleep that way, until there are `room` bytes of room. It
-    /// must call [`Stream::may_write`] once more *after* this and before it sleeps. Answers as
-    /// [`Stream::announce_reader`].
+    /// Announces that a thread which writes is about to sleep in that way, until there are `room`
+    /// bytes of room. The thread calls [`Stream::may_write`] once more *after* this and before it
+    /// sleeps. Returns the bell's value.
     pub fn announce_writer(&self, how: Bell, room: usize) -> u32 {
         let ring = self.out_ring();
         let bytes = u64::from(self.part_bytes());
@@ -260,38 +262,37 @@ impl Stream {
         self.writing.sleepers.announce_want(&ring.writer.bell, how, &ring.writer.want, want)
     }
 
-    /// A thread that had announced [`Bell::OnFutex`] as writer is awake; as
-    /// [`Stream::withdraw_reader`].
+    /// Takes back an announcement of [`Bell::OnFutex`] as writer, like [`Stream::withdraw_reader`].
     pub fn withdraw_writer(&self) {
         self.writing.sleepers.withdraw(&self.out_ring().writer.bell);
     }
 
-    /// The own bell as writer.
+    /// Returns the own bell as writer.
     pub fn writer_bell(&self) -> &AtomicU32 {
         self.out_ring().writer.bell.word()
     }
 
-    /// Sleeps as writer; as [`Stream::sleep_reader`].
+    /// Sleeps as writer, like [`Stream::sleep_reader`].
     pub fn sleep_writer(&self, said: u32, timeout: Option<Duration>) -> Woken {
         fault::point("stream.full");
         futex::wait(self.writer_bell(), said, timeout)
     }
 
     /// Wakes this side's own readers, for something that happened elsewhere (the kernel's
-    /// descriptor stirred, the stream went home), also if the peer has taken their flags and died.
-    /// Answers whether some sleep [`Bell::OnInbox`], or have done so since this was last called:
+    /// descriptor had an event, the stream went home), also if the peer has taken their flags and
+    /// has died. Returns true if some sleep [`Bell::OnInbox`], or have done so since the last call:
     /// then the caller posts this session's slot to its own inbox ([`Inbox::post_own`]).
     pub fn wake_reader(&self) -> bool {
         wake_own(&self.reading, &self.in_ring().reader.bell)
     }
 
-    /// Wakes this side's own writers; as [`Stream::wake_reader`].
+    /// Wakes this side's own writers, like [`Stream::wake_reader`].
     pub fn wake_writer(&self) -> bool {
         wake_own(&self.writing, &self.out_ring().writer.bell)
     }
 
-    /// Wakes whoever sleeps on the peer's side, readers and writers.
-    pub fn ring_peer(&self) {
+    /// Wakes the peer's sleepers, readers and writers.
+    pub fn notify_peer(&self) {
         for bell in [&self.out_ring().reader.bell, &self.in_ring().writer.bell] {
             if bell.has_sleepers_after_store() {
                 self.wake_peer(bell);
@@ -314,7 +315,7 @@ impl Stream {
         }
     }
 
-    /// Whether the peer had to be woken that often since this last said yes.
+    /// Returns true if the peer had to be woken `times` times since this last returned true.
     #[inline]
     pub fn has_rung(&self, times: u32) -> bool {
         let has = self.rung.load(Ordering::Relaxed) >= times;
@@ -324,7 +325,7 @@ impl Stream {
         has
     }
 
-    /// Whether this is side 0.
+    /// Returns true for side 0.
     pub fn is_first(&self) -> bool {
         self.side == 0
     }
@@ -334,31 +335,31 @@ impl Stream {
         self.peer_inbox.post_attention(self.peer_slot);
     }
 
-    /// The processor this side runs on, plus one (`wait::Policy::cpu`): told to the peer with the
-    /// next read or write.
+    /// Sets the processor on which this side runs, plus one (`wait::Policy::cpu`); the next read or
+    /// write tells the peer.
     pub fn set_cpu(&self, cpu: u16) {
         if self.cpu.load(Ordering::Relaxed) != u32::from(cpu) {
             self.cpu.store(u32::from(cpu), Ordering::Relaxed);
         }
     }
 
-    /// The processor the peer last wrote from, plus one; 0: unknown.
+    /// Returns the processor from which the peer last wrote, plus one; 0 if it is unknown.
     pub fn peer_cpu_writing(&self) -> u16 {
         self.in_ring().tail.cpu.load(Ordering::Relaxed) as u16
     }
 
-    /// The processor the peer last read from, plus one; 0: unknown.
+    /// Returns the processor from which the peer last read, plus one; 0 if it is unknown.
     pub fn peer_cpu_reading(&self) -> u16 {
         self.out_ring().reader.cpu.load(Ordering::Relaxed) as u16
     }
 
-    /// Whether the peer last wrote from the processor that we run on: then it does not run while we
-    /// do.
+    /// Returns true if the peer last wrote from the processor of this thread: then the peer does
+    /// not run while this thread does.
     pub fn writer_is_near(&self) -> bool {
         self.is_here(self.peer_cpu_writing())
     }
 
-    /// Whether the peer last read on the processor that we run on.
+    /// Returns true if the peer last read on the processor of this thread.
     pub fn reader_is_near(&self) -> bool {
         self.is_here(self.peer_cpu_reading())
     }
@@ -367,7 +368,7 @@ impl Stream {
         cpu != 0 && self.cpu.load(Ordering::Relaxed) == u32::from(cpu)
     }
 
-    /// Tells the peer our processor, if that changed.
+    /// Tells the peer this side's processor, if it has changed.
     #[inline]
     pub(crate) fn tell_cpu(&self, seen: &Seen, word: &AtomicU32) {
         let cpu = self.cpu.load(Ordering::Relaxed);
@@ -377,14 +378,14 @@ impl Stream {
         }
     }
 
-    /// Bytes that both sides have written so far, this one's first, as the rings say: for somebody
-    /// who has not written himself.
+    /// Returns the bytes that both sides have written so far, this one's first, by the words in the
+    /// rings: for a process that has not written itself.
     pub fn totals_told(&self) -> (u64, u64) {
         let told = |ring: &Ring| ring.tail.tail.load(Ordering::Relaxed) & !crate::ring::FROZEN;
         (told(self.out_ring()), told(self.in_ring()))
     }
 
-    /// Bytes sent and received through the rings so far, and past them.
+    /// Returns the bytes sent and received so far, through the rings and past them.
     pub fn totals(&self) -> (u64, u64) {
         let beside = self.in_ring().head.beside.load(Ordering::Relaxed);
         let received = self.reading.own.load(Ordering::Relaxed).saturating_add(beside);

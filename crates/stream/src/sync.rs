@@ -1,5 +1,6 @@
-//! The lock of a process's own threads: the real one, or loom's when a model is checked. And a
-//! fence.
+//! The lock between a process's own threads, which is loom's when a model is checked, and a fence.
+//!
+//! Not here: the atomics that two processes share (`sojourn_shm`).
 
 use sojourn_shm::Ordering;
 
@@ -8,7 +9,8 @@ pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-/// The guard, whether or not another thread has panicked with it.
+/// Locks `mutex`, also if a thread has panicked while it held the lock: the values behind these
+/// locks are consistent between any two statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,15 +1,17 @@
-//! Writing: the ring of the own side. All of it under the caller's writer lock.
+//! Writing the own ring, under the caller's writer lock.
+//!
+//! Not here: the ring's words (`ring`), and waiting (`stream`).
 
-use crate::ring::{NEAR_MAX, Place, SHORT_MAX, Stop, used};
+use crate::ring::{Geometry, NEAR_MAX, SHORT_MAX, Stop, used};
 use crate::stream::{NO_TURN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
 use std::io::IoSlice;
 
-/// Bytes after which a long write publishes, and a long read consumes, what it has done so far: the
-/// peer goes on with them meanwhile. Measured (`examples/measure.rs`): less costs more lines, more
-/// leaves the peer waiting. A peer on this processor (`is_near`) cannot go on meanwhile, and would
-/// take the processor for a piece: it is told when all is done.
+/// Returns the number of bytes after which a long write publishes, and a long read consumes, so
+/// that the peer goes on with them meanwhile. The value was measured (`examples/measure.rs`): less
+/// costs more lines, more leaves the peer waiting. A peer on this processor (`is_near`) cannot go
+/// on meanwhile, and would take the processor for each piece: it gets all at once.
 pub(crate) fn chunk(ring_bytes: u32, is_near: bool) -> usize {
     if is_near { usize::MAX } else { (ring_bytes as usize / 4).clamp(4096, 16 << 10) }
 }
@@ -17,22 +19,22 @@ pub(crate) fn chunk(ring_bytes: u32, is_near: bool) -> usize {
 /// Memory of a far part that is kept once it has been used (bytes).
 const FAR_KEPT: usize = 1 << 20;
 
-/// A writer of less than this looks now and then whether the ring is empty, and begins at its
-/// beginning again. Longer messages walk through the whole ring: they are written where the reader,
-/// on another processor, has read a while ago.
+/// A writer of fewer bytes than this looks now and then whether the ring is empty, and then begins
+/// at the ring's beginning again. Longer messages walk through the whole ring, so that they are
+/// written where the reader, on another processor, has read a while ago.
 const REWIND_BYTES: usize = 4096;
 
 impl Stream {
-    /// Whether the peer's reader has consented: it looks at the ring from then on.
+    /// Returns true if the peer's reader has consented, and looks at the ring.
     pub fn has_consent(&self) -> bool {
         self.out_bytes() != 0 && self.out_ring().has_consent()
     }
 
-    /// Switches: what is written from now on goes to the ring. Only after [`Stream::has_consent`],
-    /// and when every byte written before is where the peer finds it in the kernel. Writer lock.
-    pub fn start_ring(&self) {
-        // Where bytes lie once some have been written is decided by `rewind` and `turn`.
-        if self.out_bytes() == 0 || self.writing.rings.swap(true, Ordering::Relaxed) {
+    /// Switches: from now on writes go to the ring. Only after [`Stream::has_consent`], and when
+    /// every byte written before is where the peer finds it in the kernel. Writer lock.
+    pub fn use_ring(&self) {
+        // `rewind` and `turn` decide where later bytes lie.
+        if self.out_bytes() == 0 || self.writing.uses_ring.swap(true, Ordering::Relaxed) {
             return;
         }
         let ring = self.out_ring();
@@ -43,14 +45,14 @@ impl Stream {
         }
     }
 
-    /// Whether this side writes to the ring.
-    pub fn is_ringing(&self) -> bool {
-        self.writing.rings.load(Ordering::Relaxed)
+    /// Returns true if this side writes to the ring.
+    pub fn uses_ring(&self) -> bool {
+        self.writing.uses_ring.load(Ordering::Relaxed)
     }
 
-    /// The near part of the own ring, which is used while the reader keeps up, is of `bytes` bytes:
-    /// a power of two; the whole ring if that is no larger, or for 0. Before
-    /// [`Stream::start_ring`]. Writer lock.
+    /// Sets the size of the own ring's near part, which is used while the reader keeps up: `bytes`,
+    /// a power of two, or the whole ring if that is no larger, or for 0. Before
+    /// [`Stream::use_ring`]. Writer lock.
     pub fn set_near(&self, bytes: u32) {
         let all = self.out_bytes();
         let is_part = bytes.is_power_of_two() && bytes < all;
@@ -58,7 +60,7 @@ impl Stream {
         self.writing.near.store(near.min(NEAR_MAX), Ordering::Relaxed);
     }
 
-    /// Bytes of the near part of the own ring.
+    /// Returns the bytes of the own ring's near part.
     pub fn near_bytes(&self) -> u32 {
         self.writing.near.load(Ordering::Relaxed)
     }
@@ -67,16 +69,16 @@ impl Stream {
         self.writing.turn.load(Ordering::Relaxed) != NO_TURN
     }
 
-    /// Bytes of the part of the own ring that is written to.
+    /// Returns the bytes of the part of the own ring that is written to.
     pub(crate) fn part_bytes(&self) -> u32 {
         let near = self.near_bytes();
         if self.has_turned() { self.out_bytes() - near } else { near }
     }
 
-    /// Goes on in the far part of the own ring: for a writer to whom the near part is too full, and
-    /// who does not want to wait. Whether that is possible and has not been done yet. Writer lock.
+    /// Goes on in the far part of the own ring, for a writer that finds the near part too full and
+    /// does not want to wait. Returns false if there is none, or it is in use already. Writer lock.
     pub fn turn(&self) -> bool {
-        if !self.may_turn() || !self.is_ringing() {
+        if !self.may_turn() || !self.uses_ring() {
             return false;
         }
         let tail = self.writing.own.load(Ordering::Relaxed);
@@ -89,37 +91,38 @@ impl Stream {
         !self.has_turned() && self.near_bytes() < self.out_bytes()
     }
 
-    /// Bytes that can be written now, if need be in the far part of the ring. Otherwise as
-    /// [`Stream::room`].
+    /// Returns the number of bytes that can be written now, in the far part of the ring if need be.
+    /// Otherwise like [`Stream::room`].
     ///
     /// # Errors
-    /// As [`Stream::room`].
+    /// Those of [`Stream::room`].
     pub fn room_in_all(&self) -> Result<usize, Stop> {
         let room = self.room()?;
         let far = (self.out_bytes() - self.near_bytes()) as usize;
         Ok(if self.may_turn() { room.max(far) } else { room })
     }
 
-    /// Bytes that can be written now, in the part of the ring that is written to. Looks at the
-    /// peer's position. Writer lock.
+    /// Returns the number of bytes that can be written now, in the part of the ring that is written
+    /// to. Looks at the peer's position. Writer lock.
     ///
     /// # Errors
-    /// [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
+    /// [`Stop::NotOnRing`], [`Stop::Frozen`], [`Stop::Violation`].
     pub fn room(&self) -> Result<usize, Stop> {
-        if !self.is_ringing() {
-            return Err(Stop::NotRinging);
+        if !self.uses_ring() {
+            return Err(Stop::NotOnRing);
         }
+        // The tail shows if the ring is frozen.
         self.out_ring().tail()?;
         self.look_for_room(self.writing.own.load(Ordering::Relaxed))
     }
 
     fn look_for_room(&self, tail: u64) -> Result<usize, Stop> {
         let seen = &self.writing;
-        // SYNC: acquire; as in `available`, pairs with the update in `may_write`.
+        // SYNC: acquire, as in `available`; pairs with the update in `may_write`.
         let sighted = seen.sighted.load(Ordering::Acquire);
         let head = self.out_ring().head()?;
         used(tail, head, self.out_bytes())?;
-        // What has been consumed cannot be put back.
+        // A consumed byte cannot be put back.
         if head < seen.peer.load(Ordering::Relaxed).max(sighted) {
             return Err(Stop::Violation);
         }
@@ -127,14 +130,15 @@ impl Stream {
         Ok(self.room_behind(tail, head))
     }
 
-    /// Whether a write is worth while: there are `room` bytes of room, or something has ended. For
-    /// a thread that waits, without any lock; as [`Stream::may_read`].
+    /// Returns true if a write may have a result: there are `room` bytes of room, or something has
+    /// ended. For a thread that waits, without any lock, like [`Stream::may_read`].
     pub fn may_write(&self, room: usize) -> bool {
-        if !self.is_ringing() {
+        if !self.uses_ring() {
             return true;
         }
         let tail = self.writing.own.load(Ordering::Relaxed);
         match self.out_ring().tail().and_then(|_| self.out_ring().head()) {
+            // An impossible position ends the wait, too: the write reports it.
             Ok(head) if head <= tail && self.room_behind(tail, head) < room => false,
             Ok(head) => {
                 // SYNC: release; pairs with the load in `look_for_room`.
@@ -148,16 +152,17 @@ impl Stream {
         }
     }
 
-    /// Room in the part that is written to, where the reader has come to `head`.
+    /// Returns the room in the part that is written to, if the reader has come to `head`.
     #[inline]
     fn room_behind(&self, tail: u64, head: u64) -> usize {
         let turn = self.writing.turn.load(Ordering::Relaxed);
+        // Bytes before the turn lie in the near part, and take no room in the far one.
         let from = if turn == NO_TURN { head } else { head.max(turn) };
         let there = tail.saturating_sub(from);
         u64::from(self.part_bytes()).saturating_sub(there) as usize
     }
 
-    /// Room for `wanted` bytes as far as is known; looks at the peer's position only if that is not
+    /// Returns the known room for `wanted` bytes; looks at the peer's position only if that is not
     /// enough.
     #[inline]
     fn room_for(&self, tail: u64, wanted: usize) -> Result<usize, Stop> {
@@ -166,21 +171,22 @@ impl Stream {
     }
 
     /// Copies as much of `bufs` as there is room for, but nothing unless `at_least` bytes fit (or
-    /// all, if they are fewer), and rings the reader. `at_least` up to 4096 bytes always fit an
-    /// empty ring. They are published at once; what goes beyond, in pieces. Answers the bytes
+    /// all, if they are fewer), and rings the reader. Up to 4096 bytes of `at_least` always fit an
+    /// empty ring. They are published at once, further bytes in pieces. Returns the number of bytes
     /// written. Writer lock.
     ///
     /// # Errors
-    /// [`Stop::Full`], [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was
+    /// [`Stop::Full`], [`Stop::NotOnRing`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was
     /// written.
     #[inline]
     pub fn write(&self, bufs: &[IoSlice<'_>], at_least: usize) -> Result<usize, Stop> {
-        if !self.is_ringing() {
-            return Err(Stop::NotRinging);
+        if !self.uses_ring() {
+            return Err(Stop::NotOnRing);
         }
         let total = bufs.iter().fold(0usize, |sum, buf| sum.saturating_add(buf.len()));
         let mut tail = self.writing.own.load(Ordering::Relaxed);
         let is_due = tail >= self.writing.rewinds_at.load(Ordering::Relaxed);
+        // After a turn every write looks, so that the near part is in use again as soon as may be.
         if (is_due && total < REWIND_BYTES) || self.has_turned() {
             self.rewind(tail);
         }
@@ -193,12 +199,14 @@ impl Stream {
         }
         let mut source = Source { bufs, at: 0 };
         let chunk = chunk(self.out_bytes(), self.reader_is_near());
+        // The first piece has all bytes of `at_least`, which are published at once.
         let (mut written, mut piece) = (0, chunk.max(at_least));
         while written < len {
             let part = piece.min(len - written);
             source.copy(self, tail, part);
             match self.publish(tail, part) {
                 Ok(()) => {}
+                // The pieces before count; the next call reports the reason.
                 Err(_) if written > 0 => break,
                 Err(stop) => return Err(stop),
             }
@@ -207,25 +215,25 @@ impl Stream {
         Ok(written)
     }
 
-    /// If the ring is empty the next bytes lie at its beginning again. In any case it is not looked
-    /// at again for a while.
+    /// Lets the next bytes lie at the ring's beginning again, if the ring is empty. In any case the
+    /// next look comes after a while.
     #[inline(never)]
     fn rewind(&self, tail: u64) {
         self.writing.rewinds_at.store(tail + REWIND_BYTES as u64, Ordering::Relaxed);
-        // All that was written has been copied out: nobody looks at the ring's bytes before there
-        // are more.
+        // All bytes have been copied out: the reader looks at the ring's memory only when there are
+        // more.
         if self.out_bytes() > 0 && self.out_ring().head() == Ok(tail) {
             let near = self.near_bytes();
+            // With this skew the byte at `tail` lies at the beginning of the near part.
             let skew = (tail as u32).wrapping_neg() & (near - 1);
             self.give_back(tail);
-            self.remember(Place { skew, near, turn: None });
+            self.remember(Geometry { skew, near, turn: None });
             self.out_ring().set_near(near, skew);
             self.writing.peer.store(tail, Ordering::Relaxed);
         }
     }
 
-    /// Nothing lies in the far part any more: most of the memory that bytes have lain in is given
-    /// back.
+    /// Gives most of the far part's memory back to the kernel, as no bytes lie there any more.
     fn give_back(&self, tail: u64) {
         let far = (self.out_bytes() - self.near_bytes()) as usize;
         let turn = self.writing.turn.load(Ordering::Relaxed);
@@ -236,7 +244,7 @@ impl Stream {
         }
     }
 
-    /// A message that also fits beside the tail.
+    /// Writes a message that also fits beside the tail.
     #[inline]
     fn write_short(&self, tail: u64, bufs: &[IoSlice<'_>], len: usize) -> Result<usize, Stop> {
         if len == 0 {
@@ -260,18 +268,18 @@ impl Stream {
         Ok(len)
     }
 
-    /// Lets `fill` put bytes straight into the ring (`sendfile`): it is called with one span of at
-    /// most `max` bytes, and answers how many it has filled. Writer lock.
+    /// Lets `fill` put bytes straight into the ring (`sendfile(2)`): `fill` gets one span of at
+    /// most `max` bytes, and returns how many it has filled. Writer lock.
     ///
     /// # Errors
-    /// As [`Stream::write`]; the inner result is that of `fill`.
+    /// Those of [`Stream::write`]; the inner result is that of `fill`.
     pub fn write_with<E>(
         &self,
         max: usize,
         fill: impl FnOnce(Span<'_>) -> Result<usize, E>,
     ) -> Result<Result<usize, E>, Stop> {
-        if !self.is_ringing() {
-            return Err(Stop::NotRinging);
+        if !self.uses_ring() {
+            return Err(Stop::NotOnRing);
         }
         let tail = self.writing.own.load(Ordering::Relaxed);
         if self.has_turned() {
@@ -281,6 +289,7 @@ impl Stream {
         if len == 0 {
             return if max == 0 { Ok(Ok(0)) } else { Err(Stop::Full) };
         }
+        // The tail shows if the ring is frozen: then `fill` must not take bytes from its source.
         self.out_ring().tail()?;
         let Some(span) = self.own_span(tail, len) else { return Err(Stop::Violation) };
         match fill(span) {
@@ -294,15 +303,16 @@ impl Stream {
         }
     }
 
-    /// Where the next `len` bytes will lie, in up to two parts, to be filled and then published
-    /// with [`Stream::publish_filled`]. Nobody reads there before that. Writer lock, until then.
+    /// Returns the place of the next `len` bytes, in up to two parts, to be filled and then
+    /// published with [`Stream::publish_filled`]. The reader does not look there before that.
+    /// Writer lock, until then.
     ///
     /// # Errors
-    /// [`Stop::Full`]: there is not room for all of them. [`Stop::NotRinging`], [`Stop::Frozen`],
+    /// [`Stop::Full`]: there is not room for all of them. [`Stop::NotOnRing`], [`Stop::Frozen`],
     /// [`Stop::Violation`].
     pub fn vacant(&self, len: usize) -> Result<[Option<Span<'_>>; 2], Stop> {
-        if !self.is_ringing() {
-            return Err(Stop::NotRinging);
+        if !self.uses_ring() {
+            return Err(Stop::NotOnRing);
         }
         let tail = self.out_ring().tail()?;
         if tail != self.writing.own.load(Ordering::Relaxed) {
@@ -317,8 +327,8 @@ impl Stream {
         Ok([Some(first), second.flatten()])
     }
 
-    /// Publishes `len` bytes that were filled where [`Stream::vacant`] said, and rings the reader.
-    /// Writer lock.
+    /// Publishes `len` bytes that were filled in the place that [`Stream::vacant`] returned, and
+    /// rings the reader. Writer lock.
     ///
     /// # Errors
     /// [`Stop::Frozen`], [`Stop::Violation`]: nothing was published.
@@ -326,7 +336,8 @@ impl Stream {
         self.publish(self.writing.own.load(Ordering::Relaxed), len)
     }
 
-    /// Bytes written that the peer has not read yet. 0 where that cannot be known.
+    /// Returns the number of bytes written that the peer has not read yet; 0 if that cannot be
+    /// known.
     pub fn pending(&self) -> usize {
         let tail = self.writing.own.load(Ordering::Relaxed);
         let head = self.out_ring().head.head.load(Ordering::Acquire) & !crate::ring::FROZEN;
@@ -347,29 +358,29 @@ impl Stream {
         Ok(())
     }
 
-    /// Where the own ring's bytes lie.
+    /// Returns where the own ring's bytes lie.
     #[inline]
-    pub(crate) fn own_place(&self) -> Place {
+    pub(crate) fn own_place(&self) -> Geometry {
         let turn = self.writing.turn.load(Ordering::Relaxed);
-        Place {
+        Geometry {
             skew: self.writing.skew.load(Ordering::Relaxed),
             near: self.near_bytes(),
             turn: (turn != NO_TURN).then_some(turn),
         }
     }
 
-    /// The bytes of the own ring from `position` on.
+    /// Returns the memory of the own ring's bytes from `position` on.
     fn own_span(&self, position: u64, len: usize) -> Option<Span<'_>> {
         self.span(self.side, position, self.own_place(), len)
     }
 
-    /// The bytes of ring `ring` from `position` on, which lie there, `len` of them or as many as
-    /// follow one another.
+    /// Returns the memory of ring `ring` for the bytes from `position` on: `len` of them, or as
+    /// many as follow one another.
     pub(crate) fn span(
         &self,
         ring: usize,
         position: u64,
-        place: Place,
+        place: Geometry,
         len: usize,
     ) -> Option<Span<'_>> {
         let (at, rest) = place.of(position, self.layout.ring_bytes(ring));
@@ -377,14 +388,14 @@ impl Stream {
     }
 }
 
-/// What is left of the buffers to write.
+/// The rest of the buffers to write.
 struct Source<'b, 'd> {
     bufs: &'b [IoSlice<'d>],
     at: usize,
 }
 
 impl Source<'_, '_> {
-    /// Copies the next `len` bytes to where position `tail` is.
+    /// Copies the next `len` bytes to the place of position `tail`.
     fn copy(&mut self, stream: &Stream, mut tail: u64, mut len: usize) {
         while len > 0 {
             let Some(buf) = self.bufs.first() else { return };

@@ -42,7 +42,7 @@ fn within(answer: Result<usize, Stop>, most: usize) {
     assert!(answer.is_err() || answer.is_ok_and(|bytes| bytes <= most), "{answer:?}");
 }
 
-/// Does one thing; checks what can be checked.
+/// Does one operation, and checks its result as far as it can be checked.
 fn act(stream: &Stream, random: &mut Random) {
     let len = random.below(9000) as usize;
     let mut buf = vec![7; len];
@@ -77,17 +77,17 @@ fn act(stream: &Stream, random: &mut Random) {
             stream.withdraw_writer();
         }
         11 => {
-            stream.ring_peer();
+            stream.notify_peer();
             let _ = (stream.wake_reader(), stream.wake_writer());
         }
         12 => {
             stream.set_cpu(random.next() as u16);
             let _ = (stream.peer_cpu_reading(), stream.peer_cpu_writing(), stream.totals());
-            let _ = (stream.is_frozen(), stream.has_consent(), stream.peer_rings());
+            let _ = (stream.is_frozen(), stream.has_consent(), stream.peer_uses_ring());
         }
         _ => {
             stream.consent();
-            stream.start_ring();
+            stream.use_ring();
             stream.set_flushed(len);
             stream.attention();
         }
@@ -161,7 +161,7 @@ fn random_words_during_the_operations_do_no_harm() {
 #[test]
 fn positions_that_cannot_be_are_a_violation() {
     let (_segment, hostile, stream) = world(0);
-    stream.start_ring();
+    stream.use_ring();
     stream.write(&[IoSlice::new(b"hello")], 1).unwrap();
     // The peer claims to have read more than was written.
     let head = |value: u64| hostile.word64(128).unwrap().store(value, Ordering::Relaxed);

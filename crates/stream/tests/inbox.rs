@@ -88,7 +88,7 @@ fn a_stream_rings_through_the_inbox_once_for_each_announcement() {
     let (ours, theirs) = (inbox(), inbox());
     let peers = [(Arc::clone(&theirs[1]), 70), (Arc::clone(&ours[1]), 5)];
     let [a, b] = pair_with([4096, 4096], peers);
-    a.start_ring();
+    a.use_ring();
     let write = || a.write(&[IoSlice::new(&[1; 1000])], 1).unwrap();
     b.announce_reader(Bell::OnInbox);
     write();
@@ -107,7 +107,7 @@ fn a_stream_rings_through_the_inbox_once_for_each_announcement() {
     a.announce_writer(Bell::OnInbox, 4096);
     a.announce_reader(Bell::OnInbox);
     b.freeze();
-    b.ring_peer();
+    b.notify_peer();
     assert_eq!(ready(&ours[0]), [5]);
     b.attention();
     let mut slots = vec![];
@@ -115,7 +115,7 @@ fn a_stream_rings_through_the_inbox_once_for_each_announcement() {
     assert_eq!(slots, [5]);
 }
 
-/// Everybody who has an event can have it block. The owner that empties it must not.
+/// Every process that has an event can make it block. The owner that empties it must not block.
 #[test]
 fn an_event_that_blocks_holds_nobody_up() {
     let _guard = common::watchdog("an empty event", 20);

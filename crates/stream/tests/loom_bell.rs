@@ -1,5 +1,5 @@
-//! Models of publishing, sleeping and waking on a ring: nobody sleeps while there is what he waits
-//! for.
+//! Models of publishing, sleeping and waking on a ring: no thread sleeps while there is something
+//! that it waits for.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p sojourn-stream --release --tests`. A lost wake-up
 //! shows as a deadlock, which loom reports. The ring's words, bells and fences are the code that

@@ -1,9 +1,9 @@
-//! Model of who gets a frozen ring's leftover: the reader takes bytes from the ring until the
+//! Model of the owner of a frozen ring's leftover: the reader takes bytes from the ring until the
 //! writer begins to put them into the kernel. Every byte comes once and in order, whenever the
 //! writer begins.
 //!
-//! Seen to fail here: a reader that looks whether the writer has begun and then stores how far it
-//! came; a writer that loads how far the reader came and then stores that it has begun.
+//! Seen to fail here: a reader that looks if the writer has begun and then stores its own position;
+//! a writer that loads the reader's position and then stores that it has begun.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -14,7 +14,8 @@ use loom::thread;
 use loom_common::{CELLS, World, check, read_three};
 use sojourn_stream::ring::Stop;
 
-/// What is left over, by somebody who has just frozen the ring while the others still run.
+/// Returns the leftover as seen by a thread that has just frozen the ring while the others still
+/// run.
 fn leftover(world: &World) -> Vec<u64> {
     world.ring.freeze();
     let (tail, head) = world.ring.positions().unwrap();

@@ -1,12 +1,12 @@
-//! Models of an inbox: whoever posts, and however many of the owner's threads sleep, no bit is
-//! lost, none comes twice, nobody sleeps while there is something for him, and what was posted
-//! first is told first.
+//! Models of an inbox: for any posters, and any number of the owner's threads that sleep, no bit is
+//! lost, none comes twice, no thread sleeps while there is something for it, and the first post is
+//! reported first.
 //!
 //! Changes seen to fail here: no fence in `Bits::post` or after `Bits::take`'s last swap, in
-//! `Door::must_ring` or `announce`; `asleep` taken by who rings; `withdraw` that clears it while
-//! others sleep; a cleared event without another look at the bits, or `rung` cleared before it; no
-//! second look at the list; a time noted after the bit, or not left to the first post; no second
-//! take where something came while bits were taken.
+//! `Doorbell::must_ring` or `announce`; `asleep` taken by the ringer; `withdraw` that clears it
+//! while others sleep; a cleared event without another look at the bits, or `rung` cleared before
+//! it; no second look at the list; a time noted after the bit, or not left to the first post; no
+//! second take after a post that came while bits were taken.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,21 +17,21 @@ use loom::thread;
 use loom_common::{Event, check};
 use sojourn_stream::arrivals::Arrivals;
 use sojourn_stream::bits::Bits;
-use sojourn_stream::door::{Door, Within};
+use sojourn_stream::doorbell::{Doorbell, Within};
 
 struct Inbox {
-    door: Door,
+    doorbell: Doorbell,
     bits: Bits,
     event: Event,
     within: Within,
-    /// The lock of the set, and what was taken from the bits and not yet dealt with.
+    /// The lock of the set, and the slots that were taken from the bits and not yet dealt with.
     list: Mutex<Vec<u32>>,
 }
 
 impl Inbox {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            door: Door::new(),
+            doorbell: Doorbell::new(),
             bits: Bits::new(),
             event: Event::new(),
             within: Within::default(),
@@ -41,15 +41,15 @@ impl Inbox {
 
     fn post(&self, slot: u32) {
         self.bits.post(slot);
-        if self.door.must_ring() {
+        if self.doorbell.must_ring() {
             self.event.write();
         }
     }
 
     fn clear_event(&self) {
         self.event.drain();
-        self.door.cleared();
-        if self.bits.has_any() && self.door.ring() {
+        self.doorbell.cleared();
+        if self.bits.has_any() && self.doorbell.ring() {
             self.event.write();
         }
     }
@@ -74,11 +74,11 @@ impl Inbox {
             }
             self.clear_event();
             drop(list);
-            self.door.announce(&self.within);
+            self.doorbell.announce(&self.within);
             if !self.bits.has_any() && self.list.lock().unwrap().is_empty() {
                 self.event.wait();
             }
-            self.door.withdraw(&self.within);
+            self.doorbell.withdraw(&self.within);
         }
     }
 }
@@ -134,8 +134,8 @@ fn two_owners_share_an_event() {
     });
 }
 
-/// A thread that polls and never sleeps takes a bit, finds nothing, clears the event and is gone:
-/// the one that sleeps is still woken for what comes then.
+/// A thread that polls and never sleeps takes a bit, finds nothing, clears the event and is gone: a
+/// thread that sleeps is still woken for later posts.
 #[test]
 fn a_passer_by_leaves_no_sleeper_behind() {
     check(3, || {
@@ -200,9 +200,9 @@ fn take_in_order(bits: &Bits, arrivals: &Arrivals, clock: &Clock) -> Vec<u32> {
     found.into_iter().map(|(_, slot)| slot).collect()
 }
 
-/// What was posted before another by all that anybody could know is told before it, whichever words
-/// their bits are in. The second poster's word of the bitmap has been in use, so that the taker is
-/// on its way there.
+/// A post that is known to be before another is reported before it, whichever words their bits are
+/// in. The second poster's word of the bitmap has been in use, so that the taker is on its way
+/// there.
 #[test]
 fn what_was_posted_first_is_told_first() {
     check(3, || {

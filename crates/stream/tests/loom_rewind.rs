@@ -1,6 +1,6 @@
 //! Model of a ring whose writer begins at its first cell again whenever it finds the ring empty,
 //! and turns to the ring's far part when it finds the near one full: the reader takes every message
-//! from where it was put, and what is left over in a frozen ring lies where the ring says.
+//! from the place where it was put, and the leftover of a frozen ring lies where the ring says.
 //!
 //! Changes seen to fail here: the place taken before the tail is looked at; a rewind without a look
 //! at the head; `publish` relaxed.
@@ -13,7 +13,7 @@ use loom::sync::Arc;
 use loom::thread;
 use loom_common::check;
 use sojourn_shm::{AtomicU64, Ordering};
-use sojourn_stream::ring::{Place, Ring, Stop, used};
+use sojourn_stream::ring::{Geometry, Ring, Stop, used};
 
 /// Cells of the ring, and of its near part.
 const CELLS: u32 = 4;
@@ -31,17 +31,17 @@ impl World {
         Self { ring: Ring::new(), cells: core::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
-    fn cell(&self, position: u64, place: Place) -> &AtomicU64 {
+    fn cell(&self, position: u64, place: Geometry) -> &AtomicU64 {
         &self.cells[place.of(position, CELLS).0]
     }
 
-    /// Writes one number; `place` is what the writer remembers.
-    fn write(&self, tail: u64, place: &mut Place, number: u64) -> Result<(), Stop> {
+    /// Writes one number; `place` is the writer's memory of where bytes lie.
+    fn write(&self, tail: u64, place: &mut Geometry, number: u64) -> Result<(), Stop> {
         let head = self.ring.head()?;
         let used = used(tail, head, CELLS)?;
         if used == 0 {
             let skew = (tail as u32).wrapping_neg() & (NEAR - 1);
-            *place = Place { skew, near: NEAR, turn: None };
+            *place = Geometry { skew, near: NEAR, turn: None };
             self.ring.set_near(NEAR, skew);
         } else if used == NEAR as usize && place.turn.is_none() {
             place.turn = Some(tail);

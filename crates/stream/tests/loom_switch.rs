@@ -1,7 +1,7 @@
-//! Model of the switch in two phases, consent and RING, with the kernel's queue beside the ring:
+//! Model of the switch in two phases, consent and IN_USE, with the kernel's queue beside the ring:
 //! the reader gets every byte once and in order, whenever the writer sees the consent.
 //!
-//! Seen to fail here: a reader that looks for RING only when it has found the kernel empty. The
+//! Seen to fail here: a reader that looks for IN_USE only when it has found the kernel empty. The
 //! orderings of the two flags cannot be shown wrong here, for the modelled kernel's lock orders
 //! everything by itself.
 #![cfg(loom)]
@@ -40,13 +40,13 @@ fn the_switch_keeps_the_order() {
         world.ring.consent();
         let (mut got, mut head, mut only_ring) = (vec![], 0, false);
         while got.len() < 2 {
-            // RING must have been seen before the kernel was found empty.
-            let rings = world.ring.rings();
+            // IN_USE must have been seen before the kernel was found empty.
+            let is_used = world.ring.is_used();
             if !only_ring {
                 let number = kernel.lock().unwrap().pop_front();
                 match number {
                     Some(number) => got.push(number),
-                    None => only_ring = rings,
+                    None => only_ring = is_used,
                 }
             } else if let Ok(number) = world.read(head) {
                 got.push(number);

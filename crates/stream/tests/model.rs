@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// Checks what came of a write and puts the bytes to where they should be.
+    /// Checks the result of a write and puts the bytes to where they should be.
     fn wrote(&mut self, side: usize, bytes: &[u8], at_least: usize, done: Result<usize, Stop>) {
         let (frozen, ring_bytes) = (self.frozen, self.ring_bytes);
         let way = &mut self.ways[side];
@@ -120,14 +120,14 @@ impl World {
             }
             Err(Stop::Full) => assert!(room < at_least.min(bytes.len()) || room == 0),
             Err(Stop::Frozen) => assert!(frozen),
-            Err(Stop::NotRinging) => {
+            Err(Stop::NotOnRing) => {
                 assert!(!way.rings);
                 way.kernel.extend(bytes);
                 way.written += bytes.len() as u64;
             }
             Err(stop) => panic!("{stop}"),
         }
-        // Home: what is written goes to the kernel once the leftover is there.
+        // Home: bytes go to the kernel once the leftover is there.
         let way = &mut self.ways[side];
         if frozen && way.rings && way.flushed == way.ring.len() && done == Err(Stop::Frozen) {
             way.kernel.extend(bytes);
@@ -145,9 +145,9 @@ impl World {
         };
         let (done, stream) = (self.ways[1 - side].read, &self.sides[side]);
         if from_kernel {
-            // What rings is not read from the ring before the kernel is empty.
+            // A side that writes to its ring is not read from it before the kernel is empty.
             if !self.ways[1 - side].rings {
-                assert_eq!(stream.read(&mut bufs, peek), Err(Stop::NotRinging));
+                assert_eq!(stream.read(&mut bufs, peek), Err(Stop::NotOnRing));
             } else if self.frozen {
                 assert_eq!(stream.read(&mut bufs, peek), Err(Stop::Frozen));
             }
@@ -214,7 +214,7 @@ impl World {
             Op::Switch { side } => {
                 assert_eq!(self.sides[*side].has_consent(), self.ways[*side].consents);
                 if self.ways[*side].consents && !self.frozen {
-                    self.sides[*side].start_ring();
+                    self.sides[*side].use_ring();
                     self.ways[*side].rings = true;
                 }
             }

@@ -1,4 +1,4 @@
-//! Both ends of a stream in one process: what is written is read, and how it ends.
+//! Both ends of a stream in one process: bytes that are written are read, and the end.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,13 +11,13 @@ use std::io::{IoSlice, IoSliceMut};
 #[test]
 fn bytes_cross_only_after_consent_and_switch() {
     let [a, b] = pair([4096, 4096]);
-    assert_eq!(a.write(&[IoSlice::new(b"x")], 1), Err(Stop::NotRinging));
+    assert_eq!(a.write(&[IoSlice::new(b"x")], 1), Err(Stop::NotOnRing));
     assert!(!a.has_consent());
     b.consent();
-    assert!(a.has_consent() && b.has_consented() && !b.peer_rings());
-    assert_eq!(b.available(), Err(Stop::NotRinging));
-    a.start_ring();
-    assert!(b.peer_rings());
+    assert!(a.has_consent() && b.has_consented() && !b.peer_uses_ring());
+    assert_eq!(b.available(), Err(Stop::NotOnRing));
+    a.use_ring();
+    assert!(b.peer_uses_ring());
     assert_eq!(b.available(), Ok(0));
     assert_eq!(a.write(&[IoSlice::new(b"hel"), IoSlice::new(b""), IoSlice::new(b"lo")], 1), Ok(5));
     assert_eq!(a.pending(), 5);
@@ -39,7 +39,7 @@ fn bytes(from: usize, len: usize) -> Vec<u8> {
 fn a_writer_that_turns_finds_room_behind_a_full_near_part() {
     let [a, b] = pair([32 << 10, 0]);
     a.set_near(4096);
-    a.start_ring();
+    a.use_ring();
     let (mut written, mut read, mut buf) = (0, 0, vec![0; 64 << 10]);
     for round in 1..20 {
         let mut write = |len: usize| {
@@ -80,8 +80,8 @@ fn a_writer_that_turns_finds_room_behind_a_full_near_part() {
 #[allow(unsafe_code, reason = "it is asked for where bytes will lie")]
 fn bytes_are_filled_in_where_they_will_lie() {
     let [a, b] = pair([4096, 0]);
-    assert_eq!(a.vacant(1).err(), Some(Stop::NotRinging));
-    a.start_ring();
+    assert_eq!(a.vacant(1).err(), Some(Stop::NotOnRing));
+    a.use_ring();
     assert_eq!(a.vacant(4097).err(), Some(Stop::Full));
     let mut room = [0; 4096];
     // The second time they go on at the beginning of the ring's memory.
@@ -109,7 +109,7 @@ fn bytes_are_filled_in_where_they_will_lie() {
 #[test]
 fn a_frozen_stream_leaves_exactly_what_was_not_read() {
     let [a, b] = pair([4096, 0]);
-    a.start_ring();
+    a.use_ring();
     a.write(&[IoSlice::new(b"hello")], 1).unwrap();
     let mut two = [0; 2];
     b.read(&mut [IoSliceMut::new(&mut two)], false).unwrap();
@@ -133,7 +133,7 @@ fn a_frozen_stream_leaves_exactly_what_was_not_read() {
 #[allow(unsafe_code, reason = "it is asked for where bytes lie")]
 fn what_is_being_sent_is_sent_though_the_stream_is_frozen() {
     let [a, b] = pair([4096, 0]);
-    a.start_ring();
+    a.use_ring();
     a.write(&[IoSlice::new(b"hello")], 1).unwrap();
     b.release(1).unwrap();
     // SAFETY: nobody else writes.
@@ -157,15 +157,15 @@ fn what_is_called_home_is_not_claimed() {
     let [a, b] = pair([4096, 4096]);
     assert!(a.ledger().take());
     b.freeze();
-    // Otherwise nobody would put it back: the carrier would wait for who has claimed it, and that
-    // one for the carrier.
+    // Otherwise nobody would put the session back: the carrier would wait for the process that has
+    // claimed it, and that process for the carrier.
     assert!(!b.claim() && a.ledger().revoke());
 }
 
 #[test]
 fn sleepers_are_told_apart() {
     let [a, b] = pair([4096, 4096]);
-    a.start_ring();
+    a.use_ring();
     b.announce_reader(Bell::OnInbox);
     let said = b.announce_reader(Bell::OnFutex);
     b.withdraw_reader();
@@ -179,7 +179,7 @@ fn sleepers_are_told_apart() {
 #[test]
 fn a_fresh_region_has_no_short_message() {
     let [a, b] = pair([4096, 4096]);
-    a.start_ring();
+    a.use_ring();
     let filled = a.write_with(1, |span| Ok::<_, ()>(span.copy_from(b"x")));
     assert_eq!(filled, Ok(Ok(1)));
     let mut one = [0];
@@ -191,7 +191,7 @@ fn a_fresh_region_has_no_short_message() {
 #[test]
 fn a_short_message_ends_where_the_next_bytes_begin() {
     let [a, b] = pair([4096, 4096]);
-    a.start_ring();
+    a.use_ring();
     assert_eq!(a.write(&[IoSlice::new(b"he")], 1), Ok(2));
     let filled = a.write_with(3, |span| Ok::<_, ()>(span.copy_from(b"llo")));
     assert_eq!(filled, Ok(Ok(3)));
@@ -203,7 +203,7 @@ fn a_short_message_ends_where_the_next_bytes_begin() {
 #[test]
 fn the_processor_is_told_with_the_next_read_or_write() {
     let [a, b] = pair([4096, 4096]);
-    a.start_ring();
+    a.use_ring();
     a.set_cpu(3);
     b.set_cpu(2);
     assert_eq!((b.peer_cpu_writing(), a.peer_cpu_reading()), (0, 0));
@@ -217,10 +217,10 @@ fn a_pipe_has_one_ring() {
     let [a, b] = pair([4096, 0]);
     assert_eq!((a.out_bytes(), a.in_bytes(), b.out_bytes()), (4096, 0, 0));
     a.consent();
-    b.start_ring();
-    assert!(!b.has_consent() && !b.is_ringing() && !a.peer_rings());
-    assert_eq!(b.write(&[IoSlice::new(b"x")], 1), Err(Stop::NotRinging));
-    assert_eq!(a.read(&mut [IoSliceMut::new(&mut [0])], false), Err(Stop::NotRinging));
+    b.use_ring();
+    assert!(!b.has_consent() && !b.uses_ring() && !a.peer_uses_ring());
+    assert_eq!(b.write(&[IoSlice::new(b"x")], 1), Err(Stop::NotOnRing));
+    assert_eq!(a.read(&mut [IoSliceMut::new(&mut [0])], false), Err(Stop::NotOnRing));
     a.freeze();
     assert_eq!((a.peer_leftover(), b.own_leftover()), (Ok(0), Ok(0)));
 }
@@ -239,7 +239,7 @@ fn who_is_near_is_known_from_what_both_have_told() {
     let [a, b] = pair([4096, 4096]);
     let is_near =
         || [a.reader_is_near(), a.writer_is_near(), b.reader_is_near(), b.writer_is_near()];
-    a.start_ring();
+    a.use_ring();
     a.set_cpu(3);
     b.set_cpu(3);
     assert_eq!(is_near(), [false; 4], "neither has told the other yet");

@@ -21,20 +21,20 @@ fn byte(position: u64) -> u8 {
 #[derive(Default)]
 struct Kernel {
     bytes: Mutex<VecDeque<u8>>,
-    stirred: Condvar,
+    changed: Condvar,
 }
 
 impl Kernel {
     fn write(&self, bytes: &[u8]) {
         self.bytes.lock().unwrap().extend(bytes);
-        self.stirred.notify_all();
+        self.changed.notify_all();
     }
 
     /// Waits for some, at most `len`.
     fn read(&self, len: usize) -> Vec<u8> {
         let mut bytes = self.bytes.lock().unwrap();
         while bytes.is_empty() {
-            bytes = self.stirred.wait(bytes).unwrap();
+            bytes = self.changed.wait(bytes).unwrap();
         }
         let len = len.min(bytes.len());
         bytes.drain(..len).collect()
@@ -53,7 +53,7 @@ impl Side {
     /// Freezes, and wakes everybody on both sides.
     fn freeze(&self) {
         self.stream.freeze();
-        self.stream.ring_peer();
+        self.stream.notify_peer();
         if self.stream.wake_reader() | self.stream.wake_writer() {
             self.inbox.post_own(SLOT);
         }
@@ -172,7 +172,7 @@ fn both_ways(ring_bytes: [u32; 2], seed: u64) {
         Side { stream, inbox: Arc::clone(&inbox[0]) }
     };
     let sides = [side(a, &inboxes[0]), side(b, &inboxes[1])];
-    sides.iter().for_each(|side| side.stream.start_ring());
+    sides.iter().for_each(|side| side.stream.use_ring());
     let (sides, kernels) = (Arc::new(sides), Arc::new([Kernel::default(), Kernel::default()]));
     let total = 1 + random.below(200_000);
     // Mostly somebody freezes in the middle; else the first writer that is done does.

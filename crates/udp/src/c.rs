@@ -1,7 +1,7 @@
 //! The C interface: `include/sojourn/udp.h` over the Rust one.
 //!
-//! Not here: anything but conversions. What cannot be checked: that pointers given to us point at
-//! what the header says. No panic leaves.
+//! Not here: anything but conversions. Pointers cannot be checked: they have to point to the
+//! objects that the header names. No panic unwinds into C.
 
 #![allow(unsafe_code, reason = "the C interface is given pointers")]
 
@@ -14,18 +14,18 @@ use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Address, ConnectError, Deadline, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `body`; an error number, and a panic, becomes `errno` and `failed`.
+/// Runs `body`. Turns an error number, and a panic, into `errno` and the result `failed`.
 fn guard<T>(failed: T, body: impl FnOnce() -> Result<T, c_int>) -> T {
     let number = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return value,
         Ok(Err(number)) => number,
         Err(panic) => {
-            // Dropping what was thrown could panic once more.
+            // The payload of the panic is leaked, because its drop could panic once more.
             core::mem::forget(panic);
             libc::ENOTRECOVERABLE
         }
     };
-    // SAFETY: the address of this thread's errno, always valid.
+    // SAFETY: the address of this thread's errno is always valid.
     unsafe { *libc::__errno_location() = number };
     failed
 }
@@ -45,12 +45,12 @@ fn number(error: &Error) -> c_int {
     }
 }
 
-/// The endpoint at `address`.
+/// Reads the endpoint at `address`.
 ///
 /// # Safety
-/// Null, or a `sockaddr_in`.
+/// `address` is null, or points to a `sockaddr_in`.
 unsafe fn endpoint(address: *const sockaddr_in) -> Result<SocketAddrV4, c_int> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the contract of this function, which the caller keeps.
     let address = unsafe { address.as_ref() }.ok_or(libc::EINVAL)?;
     if c_int::from(address.sin_family) != libc::AF_INET {
         return Err(libc::EAFNOSUPPORT);
@@ -77,7 +77,7 @@ unsafe extern "C" fn sj_udp_bind(
     guard(core::ptr::null_mut(), || {
         let name = match server.is_null() {
             true => crate::SYSTEM,
-            // SAFETY: not null, so a string, by the header.
+            // SAFETY: not null, and so a string, by the header.
             false => unsafe { CStr::from_ptr(server) }.to_str().map_err(|_| libc::EINVAL)?,
         };
         let address = Address::parse(name).map_err(|_| libc::EINVAL)?;
@@ -93,7 +93,7 @@ unsafe extern "C" fn sj_udp_bind(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sj_udp_local(socket: *const Socket, local: *mut sockaddr_in) -> c_int {
     guard(-1, || {
-        // SAFETY: null or of `sj_udp_bind`, and null or room for an address, by the header.
+        // SAFETY: null or from `sj_udp_bind`, and null or room for an address, by the header.
         let (socket, local) = unsafe { (socket.as_ref(), local.as_mut()) };
         let (Some(socket), Some(local)) = (socket, local) else { return Err(libc::EINVAL) };
         *local = sockaddr(socket.local_addr());
@@ -109,12 +109,12 @@ unsafe extern "C" fn sj_udp_sendto(
     to: *const sockaddr_in,
 ) -> ssize_t {
     guard(-1, || {
-        // SAFETY: null or of `sj_udp_bind`, used by one thread, by the header.
+        // SAFETY: null or from `sj_udp_bind`, used by one thread at a time, by the header.
         let socket = unsafe { socket.as_mut() }.ok_or(libc::EINVAL)?;
         let data = match (data.is_null(), len) {
             (_, 0) => &[],
             (true, _) => return Err(libc::EINVAL),
-            // SAFETY: `len` bytes, by the header.
+            // SAFETY: `len` readable bytes, by the header.
             (false, _) => unsafe { core::slice::from_raw_parts(data, len) },
         };
         // SAFETY: null or an address, by the header.
@@ -132,7 +132,7 @@ unsafe extern "C" fn sj_udp_recvfrom(
     timeout_ns: i64,
 ) -> ssize_t {
     guard(-1, || {
-        // SAFETY: null or of `sj_udp_bind`, used by one thread, by the header.
+        // SAFETY: null or from `sj_udp_bind`, used by one thread at a time, by the header.
         let socket = unsafe { socket.as_mut() }.ok_or(libc::EINVAL)?;
         let buffer = match (data.is_null(), size) {
             (_, 0) => &mut [],
@@ -156,7 +156,7 @@ unsafe extern "C" fn sj_udp_recvfrom(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sj_udp_close(socket: *mut Socket) {
     if !socket.is_null() {
-        // SAFETY: of `sj_udp_bind`, and not used any more, by the header.
+        // SAFETY: from `sj_udp_bind`, and not used any more, by the header.
         let socket = unsafe { Box::from_raw(socket) };
         guard((), move || {
             drop(socket);

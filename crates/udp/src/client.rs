@@ -1,59 +1,61 @@
-//! The client: sockets that are served by `sojourn-udpd`.
+//! The client: sockets that `sojourn-udpd` serves.
 //!
-//! The stubs do what there is to do, but for one thing: a receiver that gives up at its deadline
-//! must not lose the datagram that comes a moment later. So a call of `recvfrom` that was not
-//! answered in time stays outstanding, and the next receiver waits for that one's answer.
+//! The stubs do all the work but one part: a receiver that gives up at its deadline must not lose
+//! the datagram that comes a moment later. So a call of `recvfrom` that was not answered in time
+//! stays outstanding, and the next receiver waits for the answer to that call.
 
 use crate::stubs::client::{DATA_MAX, UDP_ID, UdpClient, udp_wire};
 use core::net::SocketAddrV4;
 use sojourn_ipc::rt::{self, CallError};
 use sojourn_ipc::{Address, ConnectError, ConnectOptions, Connection, Deadline, Pending, Wait};
 
-/// Number of `recvfrom` in the interface.
+/// The number of `recvfrom` in the interface.
 const RECVFROM: u16 = 2;
 
-/// Why a socket did not do what it was asked.
+/// The reason why an operation of a socket failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no server, or it does not take us.
+    /// There is no server, or it refused the connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The server could not be asked, or is gone. [`CallError::Timeout`]: nothing came in time.
+    /// The call to the server failed, or the server is gone. [`CallError::Timeout`]: no answer in
+    /// time.
     #[error("the UDP server: {0}")]
     Call(#[from] CallError),
-    /// Its answer, or what something sent earlier ran into.
+    /// The server's answer, or the error of an earlier datagram: an error number.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Refused(i32),
-    /// Longer than a datagram can be.
+    /// The data is longer than a datagram can be.
     #[error("a datagram has at most {DATA_MAX} bytes")]
     TooLong,
 }
 
-/// What [`Socket::recv_from`] received.
+/// The result of [`Socket::recv_from`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Who sent it.
+    /// The sender.
     pub from: SocketAddrV4,
-    /// Bytes of the datagram; those that the buffer had no room for are lost.
+    /// Bytes of the whole datagram; the bytes for which the buffer had no room are lost.
     pub len: usize,
 }
 
-/// A bound socket. One thread uses it at a time.
+/// A bound socket, used by one thread at a time.
 #[derive(Debug)]
 pub struct Socket {
     udp: UdpClient,
-    /// Number of the interface's first operation.
+    /// The number of the interface's first operation.
     base: u16,
     local: SocketAddrV4,
-    /// The call that waits for the next datagram.
+    /// The outstanding call of `recvfrom`, if there is one.
     receiving: Option<Pending>,
-    /// What it brought.
+    /// The data of the last datagram.
     data: Vec<u8>,
 }
 
 impl Socket {
-    /// A socket of the server at `server`, bound to `local`: address 0.0.0.0 is all of the host's,
-    /// port 0 a free one. It waits as `wait` says.
+    /// Binds a socket of the server at `server` to `local`: address 0.0.0.0 stands for all
+    /// addresses of the host, port 0 for a free port. `wait` says how the socket waits for the
+    /// server.
     ///
     /// # Errors
     /// [`Error`].
@@ -68,14 +70,14 @@ impl Socket {
         Ok(Self { udp, base, local: (&out.bound).into(), receiving: None, data })
     }
 
-    /// Where it is bound.
+    /// Returns the address and port to which the socket is bound.
     pub fn local_addr(&self) -> SocketAddrV4 {
         self.local
     }
 
-    /// Sends a datagram. That it was handed over says as little of its arrival as ever: what it ran
-    /// into on this host the next [`Socket::recv_from`] tells, and that the server is gone at the
-    /// latest a few datagrams on.
+    /// Sends a datagram. Success does not mean that it arrives, as with any datagram: the next
+    /// [`Socket::recv_from`] reports an error on this host, and one of the next calls that the
+    /// server is gone.
     ///
     /// # Errors
     /// [`Error`].
@@ -83,7 +85,7 @@ impl Socket {
         if data.len() > DATA_MAX as usize {
             return Err(Error::TooLong);
         }
-        // Nobody waits for an answer here, so nothing else would tell.
+        // `sendto` has no answer, so a dead server would go unnoticed without this look.
         if let Some(reason) = self.udp.transport().ended() {
             return Err(CallError::Disconnected(reason).into());
         }
@@ -116,7 +118,7 @@ impl Socket {
         Ok(Received { from: (&out.sender).into(), len: out.whole as usize })
     }
 
-    /// Asks for the next datagram, whatever its length.
+    /// Asks for the next datagram, of any length.
     fn submit(&mut self, deadline: Deadline) -> Result<Pending, Error> {
         let size = udp_wire::recvfrom_request_size(rt::Forms::machine(), DATA_MAX);
         let size = size.map_err(CallError::from)?;

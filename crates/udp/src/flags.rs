@@ -1,12 +1,11 @@
-//! The command line of `sojourn-udpd`; its manual page and completions come from this one
-//! definition.
+//! The command line of `sojourn-udpd`; the manual page and the completions are made from it.
 
 use clap::{CommandFactory as _, Parser};
 use core::net::SocketAddrV4;
 use sojourn_ipc::Wait;
 
 /// The UDP server of Sojourn: sends and receives datagrams for programs that ask it to over Sojourn
-/// IPC (crate sojourn-udp, sojourn/udp.h). Takes CAP_NET_RAW.
+/// IPC (crate sojourn-udp, sojourn/udp.h). Needs CAP_NET_RAW.
 #[derive(Debug, Parser)]
 #[command(name = "sojourn-udpd", version)]
 pub(crate) struct Flags {
@@ -19,10 +18,10 @@ pub(crate) struct Flags {
     /// How threads wait for requests.
     #[arg(long, value_name = "HOW", default_value = "adaptive")]
     pub(crate) wait: How,
-    /// Have the threads that wait for packets spin, too: one for each port.
+    /// Let the threads that wait for packets, one for each port, spin too.
     #[arg(long)]
     pub(crate) spin_on_network: bool,
-    /// Send back what comes to this address and port (RFC 862): a program in the server's own
+    /// Send datagrams for this address and port back (RFC 862), by a program in the server's own
     /// process. May be given several times.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) echo: Vec<SocketAddrV4>,
@@ -34,7 +33,7 @@ pub(crate) struct Flags {
     pub(crate) completions: Option<clap_complete::Shell>,
 }
 
-/// What `--wait` says.
+/// The values of `--wait`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum How {
     /// Spin while that pays, then sleep.
@@ -59,7 +58,7 @@ impl From<How> for Wait {
 }
 
 impl Flags {
-    /// What `--man` or `--completions` prints, if one of them was given.
+    /// Returns the text that `--man` or `--completions` prints, if one of them was given.
     pub(crate) fn printed(&self) -> std::io::Result<Option<Vec<u8>>> {
         let (mut command, mut text) = (Self::command(), Vec::new());
         if self.man {

@@ -1,3 +1,4 @@
+//! Tests of the command line.
 use super::*;
 
 #[test]

@@ -1,9 +1,9 @@
 //! A port's inbox: receivers that wait for a datagram, or datagrams that wait for a receiver. Pure.
 //!
-//! A datagram that is waited for is answered with at once, from where it lies. One that is not goes
-//! into the queue with the memory it lies in, and its bringer goes on with memory that was spare:
-//! so it is copied once in either case, into the message of whoever takes it. Nothing is allocated
-//! but at the beginning. Not here: the lock around it; see `port`.
+//! A datagram with a waiting receiver is copied into the receiver's message at once. Another one
+//! goes into the queue together with its memory, and the thread that brought it continues with
+//! spare memory. So every datagram is copied once, into the message of its receiver. Memory is
+//! allocated only at the beginning. Not here: the lock around an inbox (`port`).
 
 use crate::packet::PACKET_MAX;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -11,30 +11,30 @@ use core::ops::Range;
 use sojourn_ipc::Gone;
 use std::collections::VecDeque;
 
-/// Datagrams that wait at most; what comes then is lost, as a datagram may be.
+/// Largest number of datagrams that wait; those that come then are lost.
 pub(crate) const QUEUE_MAX: usize = 32;
 
-/// Somebody who waits for a datagram.
+/// A receiver that waits for a datagram.
 pub(crate) trait Receiver {
-    /// Hands it over, or the error number `status`.
+    /// Hands the receiver a datagram, or the error number `status`.
     ///
     /// # Errors
-    /// [`Gone`] if nobody waits any more: the datagram is the next one's.
+    /// [`Gone`] if the receiver waits no more: the datagram is then the next receiver's.
     fn answer(self, status: u32, from: SocketAddrV4, data: &[u8]) -> Result<(), Gone>;
 }
 
-/// A datagram, in memory that any would fit in.
+/// A datagram, in memory that any datagram fits in.
 #[derive(Clone, Debug)]
 pub(crate) struct Datagram {
     pub(crate) from: SocketAddrV4,
-    /// The packet, and whatever was there before behind it.
+    /// The packet, and behind it the rest of an earlier one.
     pub(crate) bytes: Box<[u8]>,
-    /// Where in it the payload is.
+    /// The range of the payload in `bytes`.
     pub(crate) payload: Range<usize>,
 }
 
 impl Datagram {
-    /// None yet.
+    /// Makes the memory, without a datagram.
     pub(crate) fn empty() -> Self {
         Self { from: NOBODY, bytes: vec![0; PACKET_MAX].into(), payload: 0..0 }
     }
@@ -50,21 +50,21 @@ impl Datagram {
     }
 }
 
-/// Where an error comes from.
+/// The sender of an error.
 const NOBODY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
-/// An inbox. Either nobody waits or the queue is empty.
+/// An inbox. Either no receiver waits or the queue is empty.
 #[derive(Debug)]
 pub(crate) struct Inbox<R> {
     waiting: VecDeque<R>,
     queue: VecDeque<Datagram>,
     spare: Vec<Datagram>,
-    /// What something that was sent ran into, until it is told.
+    /// The error of an earlier datagram, until a receiver gets it.
     error: Option<u32>,
 }
 
 impl<R: Receiver> Inbox<R> {
-    /// An empty one; `waiting_max` receivers wait at a time.
+    /// Makes an empty inbox; at most `waiting_max` receivers wait at a time.
     pub(crate) fn new(waiting_max: usize) -> Self {
         Self {
             waiting: VecDeque::with_capacity(waiting_max),
@@ -74,7 +74,7 @@ impl<R: Receiver> Inbox<R> {
         }
     }
 
-    /// A datagram from the network, in `datagram`: what is there afterwards is free for the next.
+    /// Takes a datagram from the network. Leaves memory for the next one in `datagram`.
     pub(crate) fn arrive(&mut self, datagram: &mut Datagram) {
         if !self.answer(0, datagram.from, datagram.data())
             && let Some(spare) = self.spare.pop()
@@ -83,7 +83,7 @@ impl<R: Receiver> Inbox<R> {
         }
     }
 
-    /// A datagram that somebody here sent.
+    /// Takes a datagram that another client of this server sent.
     pub(crate) fn arrive_from_here(&mut self, from: SocketAddrV4, data: &[u8]) {
         if !self.answer(0, from, data)
             && let Some(mut spare) = self.spare.pop()
@@ -93,14 +93,14 @@ impl<R: Receiver> Inbox<R> {
         }
     }
 
-    /// Something that was sent ran into error `status`.
+    /// Takes the error `status` of an earlier datagram.
     pub(crate) fn fail(&mut self, status: u32) {
         if !self.answer(status, NOBODY, &[]) {
             self.error = Some(status);
         }
     }
 
-    /// Answers the first who still waits; `false` if nobody does.
+    /// Answers the first receiver that still waits; returns `false` if there is none.
     fn answer(&mut self, status: u32, from: SocketAddrV4, data: &[u8]) -> bool {
         while let Some(receiver) = self.waiting.pop_front() {
             if receiver.answer(status, from, data).is_ok() {
@@ -110,7 +110,7 @@ impl<R: Receiver> Inbox<R> {
         false
     }
 
-    /// A receiver: is answered at once if there is something for it.
+    /// Takes a receiver; answers it at once if a datagram or an error waits.
     pub(crate) fn receive(&mut self, receiver: R) {
         if let Some(status) = self.error {
             if receiver.answer(status, NOBODY, &[]).is_ok() {

@@ -1,9 +1,10 @@
+//! Tests of an inbox against a simple model.
 use super::*;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What was handed over: status and data.
+/// The answers of receivers: status and data.
 type Got = Rc<RefCell<Vec<(u32, Vec<u8>)>>>;
 
 struct Double {
@@ -39,7 +40,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..150)
 }
 
-/// What an inbox should do, told in the plainest way.
+/// A simple model of an inbox.
 #[derive(Default)]
 struct Model {
     queue: Vec<(u32, Vec<u8>)>,

@@ -1,4 +1,4 @@
-//! `sojourn-udpd`: from its flags to the server.
+//! `sojourn-udpd`: reads the command line and starts the server.
 
 mod flags;
 
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Serves until killed.
+/// Serves until the process is killed.
 fn serve(flags: &Flags) -> Result<(), Box<dyn Error>> {
     let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP));
     raw.map_err(|error| format!("raw sockets: {error}. They take CAP_NET_RAW: start as root"))?;
@@ -35,7 +35,7 @@ fn serve(flags: &Flags) -> Result<(), Box<dyn Error>> {
     let udp = Udp::new(flags.spin_on_network);
     for local in &flags.echo {
         let echo: Handler = Box::new(|port, from, data| {
-            // Two such ports could go on for ever. What is lost is lost, as a datagram may be.
+            // Two echo ports could answer each other for ever. A failed answer counts as lost.
             if from.port() != port.local().port() {
                 let _ = port.send(from, data);
             }
@@ -47,7 +47,7 @@ fn serve(flags: &Flags) -> Result<(), Box<dyn Error>> {
         let folder = path.parent().unwrap_or(path);
         std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
-    // Who may have which port is decided when it is bound, as by the kernel.
+    // Any user may connect: the server checks rights when a port is bound, as the kernel does.
     let before = rustix::process::umask(rustix::fs::Mode::empty());
     let endpoint = Endpoint::bind(address, ServerOptions { wait, ..Udp::options() });
     rustix::process::umask(before);

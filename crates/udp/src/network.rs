@@ -1,10 +1,10 @@
-//! The network of one port: a raw socket of IPv4 that its receiving thread reads, with the port's
-//! own rule.
+//! The network of one port: a raw socket of IPv4 (raw(7)), with a filter for the port, that the
+//! port's receiving thread reads.
 //!
-//! The kernel does what is below UDP: routes, neighbours, fragments in both directions, firewalls.
-//! So that nobody else takes the port, and the kernel does not refuse its packets as nobody's, one
-//! of the kernel's own UDP sockets is bound to it and lets nothing in. Not here: headers and
-//! checksums; see `packet`.
+//! The kernel does the work below UDP: routes, neighbours, fragments in both directions, firewalls.
+//! One of the kernel's own UDP sockets is bound to the port and drops every packet. It reserves the
+//! port, and keeps the kernel from answering packets with ICMP errors (port unreachable). Not here:
+//! headers and checksums (`packet`).
 
 use crate::packet;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::{Error, ErrorKind, IoSlice, Read as _, Result};
 use std::net::{Shutdown, SocketAddr, UdpSocket};
 
-/// A port's way to other hosts.
+/// The sockets of a port.
 #[derive(Debug)]
 pub(crate) struct Network {
     raw: Socket,
@@ -23,7 +23,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Takes the port of `local`, or a free one for 0. Who `spins` never sleeps in `receive`.
+    /// Takes the port of `local`, or a free one for port 0. If `spins`, `receive` never sleeps.
     pub(crate) fn open(local: SocketAddrV4, spins: bool) -> Result<Self> {
         let reserved = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
         reserved.attach_filter(&packet::nothing())?;
@@ -49,13 +49,13 @@ impl Network {
         let target = SockAddr::from(SocketAddrV4::new(*to.ip(), 0));
         let parts = [IoSlice::new(&head), IoSlice::new(data)];
         match self.raw.send_to_vectored_with_flags(&parts, &target, libc::MSG_DONTWAIT) {
-            // The socket's buffer is full: lost, as a datagram may be.
+            // The socket's buffer is full: the datagram is lost.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             sent => sent.map(drop),
         }
     }
 
-    /// The address that the kernel will send from: the checksum is also over that.
+    /// Returns the address that the kernel will send from, which the checksum covers.
     fn source(&self, to: SocketAddrV4) -> Result<Ipv4Addr> {
         if !self.local.ip().is_unspecified() {
             return Ok(*self.local.ip());
@@ -68,24 +68,25 @@ impl Network {
         }
     }
 
-    /// Waits for a packet for this port, whole and with its IPv4 header; `None` when it is closed.
+    /// Waits for a packet for this port; returns its length, with the IPv4 header. `None` once
+    /// closed.
     pub(crate) fn receive(&self, packet: &mut [u8]) -> Option<usize> {
         while !self.is_closed.load(Ordering::Relaxed) {
             match (&self.raw).read(packet) {
                 Ok(len) if len > 0 => return Some(len),
-                // Closing wakes with nothing.
+                // `close` wakes a read, which then returns 0.
                 Ok(_) => {}
-                // Nothing yet, for who spins; or an error that concerned a packet sent earlier.
+                // Nothing yet, in a spinning thread; or an error of a packet sent earlier.
                 Err(_) => std::thread::yield_now(),
             }
         }
         None
     }
 
-    /// Lets the receiving thread end.
+    /// Makes the receiving thread end.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        // The socket is not connected, which is reported, and its readers wake all the same.
+        // Fails with ENOTCONN, as the socket has no peer, but wakes its readers all the same.
         let _ = self.raw.shutdown(Shutdown::Both);
     }
 }

@@ -1,5 +1,5 @@
-//! Packets: the header of one that is sent, the datagram in one that was received, and the rule by
-//! which the kernel picks out those of a port. Pure. Not here: sockets; see `network`.
+//! Packets: the header of a sent datagram, the datagram in a received packet, and the filter by
+//! which the kernel picks the packets of a port. Pure. Not here: sockets (`network`).
 
 use core::net::SocketAddrV4;
 use core::ops::Range;
@@ -9,10 +9,10 @@ use sojourn_wire::{ipv4, udp};
 
 /// UDP's number in IPv4's header (RFC 768).
 const UDP: u8 = 17;
-/// Longest packet there is (bytes): IPv4's length has 16 bits.
+/// Bytes of the longest packet: IPv4's length field has 16 bits.
 pub(crate) const PACKET_MAX: usize = 65_535;
 
-/// The header of a datagram, with its checksum. `data` has at most `DATA_MAX` bytes.
+/// Writes the header of a datagram, with its checksum. `data` has at most `DATA_MAX` bytes.
 pub(crate) fn head(
     from: SocketAddrV4,
     to: SocketAddrV4,
@@ -32,8 +32,8 @@ fn pseudo(from: SocketAddrV4, to: SocketAddrV4, len: usize) -> Sum {
     pseudo_v4(*from.ip(), *to.ip(), UDP, len as u16)
 }
 
-/// Who sent `packet`, an IPv4 packet with its header, and where in it the payload is; `None` unless
-/// it is a whole, undamaged datagram for `port`.
+/// Returns the sender of `packet`, an IPv4 packet with its header, and the range of its payload;
+/// `None` unless the packet is a whole, undamaged datagram for `port`.
 pub(crate) fn parse(packet: &[u8], port: u16) -> Option<(SocketAddrV4, Range<usize>)> {
     let ip = ipv4::Packet::new(packet).ok()?;
     let datagram = udp::Datagram::new(ip.payload()).ok()?;
@@ -46,18 +46,17 @@ pub(crate) fn parse(packet: &[u8], port: u16) -> Option<(SocketAddrV4, Range<usi
     let pseudo = pseudo(from, to, len);
     let mut sum = pseudo;
     sum.add(&ip.payload()[..len]);
-    // 0: its sender made none. The sum of the pseudo header alone: the kernel left the rest to an
-    // interface that is none (loopback, veth), so that the packet never was where it could be
-    // damaged.
+    // Checksum 0: the sender computed none (RFC 768). The pseudo header's sum alone: the kernel
+    // left the rest to an interface that has no wire (loopback, veth), so nothing could damage the
+    // packet.
     let is_right =
         sum.is_right() || datagram.checksum() == 0 || datagram.checksum() == pseudo.value();
     let begin = ip.header_len() + udp::HEADER_BYTES;
     is_right.then(|| (from, begin..begin + datagram.payload().len()))
 }
 
-/// The rule of a port's receiving thread, in the language of the BSD packet filter (McCanne and
-/// Jacobson 1993): what follows the IPv4 header, whose length is in its first byte, has the port in
-/// its third and fourth.
+/// Returns the filter of a port, in the language of the BSD packet filter (McCanne and Jacobson
+/// 1993): behind the IPv4 header, whose length is in its first byte, bytes 2 and 3 are the port.
 pub(crate) fn rule(port: u16) -> [SockFilter; 5] {
     let word = |code: u32, yes, no, k| SockFilter::new(code as u16, yes, no, k);
     [
@@ -69,7 +68,7 @@ pub(crate) fn rule(port: u16) -> [SockFilter; 5] {
     ]
 }
 
-/// The rule that lets nothing through.
+/// Returns the filter that drops every packet.
 pub(crate) fn nothing() -> [SockFilter; 1] {
     [SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0)]
 }

@@ -1,8 +1,9 @@
+//! Tests of headers, checksums and filters; the kernel runs the filters.
 use super::*;
 use proptest::prelude::*;
 use std::io::{Read as _, Write as _};
 
-/// A packet as the kernel hands it over, with `options` words of options in its header.
+/// Makes a packet as the kernel delivers it, with `options` words of options in its header.
 fn packet(from: SocketAddrV4, to: SocketAddrV4, data: &[u8], options: usize) -> Vec<u8> {
     let mut bytes = vec![0x45 + options as u8, 0];
     let len = 20 + 4 * options + 8 + data.len();
@@ -38,11 +39,11 @@ proptest! {
         bytes[at / 8] ^= 1 << (at % 8);
         let checksum = u16::from_be_bytes([bytes[begin + 6], bytes[begin + 7]]);
         let partial = pseudo(from, to, 8 + data.len()).value();
-        // Other ways to say that there is none.
+        // Values that mean "no checksum".
         prop_assume!(checksum != 0 && checksum != partial);
         prop_assert!(parse(&bytes, to.port()).is_none(), "bit {}", at);
         bytes[at / 8] ^= 1 << (at % 8);
-        // Bytes behind the packet are nobody's.
+        // Bytes behind the packet, as padding of a short frame, are ignored.
         bytes.extend(vec![7; tail]);
         prop_assert!(parse(&bytes, to.port()).is_some());
     }
@@ -63,7 +64,7 @@ proptest! {
         options in 0_usize..=10,
         other in any::<u16>(),
     ) {
-        // The kernel runs a rule on a pair of Unix sockets as on any other.
+        // The kernel runs a filter on a pair of Unix sockets as on any other socket.
         let (near, mut far) =
             socket2::Socket::pair(socket2::Domain::UNIX, socket2::Type::DGRAM, None).unwrap();
         far.set_nonblocking(true).unwrap();

@@ -1,4 +1,4 @@
-//! A port: its network, and who gets what comes for it.
+//! A port: its network, and the owner of its datagrams.
 
 use crate::inbox::{Datagram, Inbox, Receiver};
 use crate::network::Network;
@@ -8,7 +8,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use sojourn_ipc::{ClientId, Gone};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A program in the server's own process: is given each datagram on the thread that brings it.
+/// A program in the server's own process: called with each datagram, in the receiving thread.
 pub type Handler = Box<dyn Fn(&Port, SocketAddrV4, &[u8]) + Send + Sync>;
 
 /// A call of `recvfrom` that has not been answered.
@@ -25,7 +25,7 @@ impl Receiver for Call {
     }
 }
 
-/// Who has a port.
+/// The owner of a port.
 pub(crate) enum Owner {
     Client(ClientId, Mutex<Inbox<Call>>),
     Here(Handler),
@@ -44,12 +44,12 @@ impl fmt::Debug for Port {
 }
 
 impl Port {
-    /// Where it is bound.
+    /// Returns the address and port to which it is bound.
     pub fn local(&self) -> SocketAddrV4 {
         self.network.local()
     }
 
-    /// Sends by the network; never waits.
+    /// Sends a datagram by the network; never waits.
     ///
     /// # Errors
     /// The kernel's.
@@ -57,18 +57,19 @@ impl Port {
         self.network.send(to, data)
     }
 
-    /// Whether what is sent to `address` is certainly for this host's port.
+    /// Returns true if packets to `address` certainly reach this host's port.
     pub(crate) fn is_at(&self, address: Ipv4Addr) -> bool {
         let own = *self.local().ip();
         own == address || own.is_unspecified() && address.is_loopback()
     }
 
-    /// Whether the port is `client`'s, and not that of who had the same index before.
+    /// Returns true if the port is `client`'s, and not that of an earlier client with the same
+    /// index.
     pub(crate) fn is_of(&self, client: ClientId) -> bool {
         matches!(self.owner, Owner::Client(owner, _) if owner == client)
     }
 
-    /// The inbox, if the port is `client`'s.
+    /// Locks and returns the inbox, if the port is `client`'s.
     pub(crate) fn inbox_of(&self, client: ClientId) -> Option<MutexGuard<'_, Inbox<Call>>> {
         match &self.owner {
             Owner::Client(owner, inbox) if *owner == client => Some(lock(inbox)),
@@ -76,7 +77,7 @@ impl Port {
         }
     }
 
-    /// Takes in a datagram from the network: one lock on the way to the client's message.
+    /// Takes a datagram from the network, under one lock on the way to the client's message.
     pub(crate) fn arrive(&self, datagram: &mut Datagram) {
         match &self.owner {
             Owner::Client(_, inbox) => lock(inbox).arrive(datagram),
@@ -84,18 +85,18 @@ impl Port {
         }
     }
 
-    /// Takes in a datagram of another client, if this port is a client's too.
+    /// Takes a datagram of another client; returns false if this port is not a client's.
     pub(crate) fn arrive_from_here(&self, from: SocketAddrV4, data: &[u8]) -> bool {
         match &self.owner {
             Owner::Client(_, inbox) => lock(inbox).arrive_from_here(from, data),
-            // By the network, so that two that answer each other cannot go on within each other.
+            // Goes by the network: two handlers that answer each other would recurse without end.
             Owner::Here(_) => return false,
         }
         true
     }
 }
 
-/// The inbox is whole after every step, whatever thread died.
+/// Locks an inbox, which is consistent between two operations even if a thread panicked.
 fn lock(inbox: &Mutex<Inbox<Call>>) -> MutexGuard<'_, Inbox<Call>> {
     inbox.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,11 @@
-//! The server object: what the operations of the interface do, and the receiving threads.
+//! The server object: the operations of the interface, and the receiving threads.
 //!
 //! # Theory of operation
-//! Serving threads take requests from clients; each port has a receiving thread besides, which
-//! takes its packets from the kernel. None waits for another: whoever has a datagram puts it into
-//! its port's inbox, under that port's lock, which is the only one on the way, and so into the
-//! message of a receiver that waits. Ports are found by number, and clients' ports by client,
-//! without a lock. A client that goes, however, takes its port along.
+//! Serving threads take requests from clients; each port has a receiving thread, which takes
+//! packets from the kernel. No thread waits for another: a thread with a datagram puts it into the
+//! port's inbox, and so into the message of a waiting receiver. The port's lock is the only one on
+//! this way. Ports are found by number, and clients' ports by client, without a lock. A client that
+//! goes takes its port along.
 
 use crate::inbox::{Datagram, Inbox};
 use crate::network::Network;
@@ -20,11 +20,11 @@ use sojourn_ipc::{ClientId, rt};
 use std::io::{self, Error};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Clients at a time.
+/// Largest number of clients at a time.
 const CLIENTS_MAX: u32 = 256;
-/// How many ports there can be.
+/// Number of port numbers.
 const PORTS: usize = 1 << 16;
-/// Where the kernel keeps the first port that everybody may have.
+/// The file with the first port for which no privilege is needed (ip(7)).
 const UNPRIVILEGED: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
 
 type Ports = Box<[ArcSwapOption<Port>]>;
@@ -32,25 +32,25 @@ type Ports = Box<[ArcSwapOption<Port>]>;
 /// The server of UDP.
 #[derive(Debug)]
 pub struct Udp {
-    /// By port number.
+    /// The ports, by port number.
     ports: Ports,
-    /// By the client's index.
+    /// The ports of clients, by the client's index.
     clients: Ports,
-    /// Held while a port is taken; not on the way of a datagram.
+    /// Held while a port is taken, but never on the way of a datagram.
     binding: Mutex<()>,
-    /// Whether receiving threads never sleep.
+    /// True if receiving threads never sleep.
     spins: bool,
 }
 
 impl Udp {
-    /// A server without ports. Its receiving threads spin, or sleep.
+    /// Makes a server without ports. Its receiving threads spin if `spins`.
     pub fn new(spins: bool) -> Self {
         let ports = |count| (0..count).map(|_| ArcSwapOption::empty()).collect();
         let (ports, clients) = (ports(PORTS), ports(CLIENTS_MAX as usize));
         Self { ports, clients, binding: Mutex::new(()), spins }
     }
 
-    /// What an endpoint needs that serves this.
+    /// Returns the options for an endpoint of this server.
     pub fn options() -> sojourn_ipc::ServerOptions {
         sojourn_ipc::ServerOptions { max_clients: CLIENTS_MAX, ..udp_server_options() }
     }
@@ -68,7 +68,7 @@ impl Udp {
         let port = Arc::new(Port { network: Network::open(local, self.spins)?, owner });
         let number = port.local().port();
         let place = &self.ports[usize::from(number)];
-        // Of another address: here a port number is one port's.
+        // The kernel allows one port number for each address, this server only one in all.
         if place.load().is_some() {
             return Err(Error::from_raw_os_error(libc::EADDRINUSE));
         }
@@ -84,12 +84,12 @@ impl Udp {
         port.network.close();
     }
 
-    /// Sends from `port`: to another of this server's clients directly, else by the network.
+    /// Sends from `port`: directly to another of this server's clients, else by the network.
     fn send(&self, port: &Port, to: SocketAddrV4, data: &[u8]) -> io::Result<()> {
         if to.port() == 0 {
             return Err(Error::from_raw_os_error(libc::EINVAL));
         }
-        // To no address is to this host, as it is for the kernel.
+        // A datagram to 0.0.0.0 is for this host, as with the kernel's sockets.
         let ip = if to.ip().is_unspecified() { Ipv4Addr::LOCALHOST } else { *to.ip() };
         let peer = self.ports[usize::from(to.port())].load();
         if let Some(peer) = peer.as_ref().filter(|peer| peer.is_at(ip)) {
@@ -102,13 +102,12 @@ impl Udp {
         port.send(SocketAddrV4::new(ip, to.port()), data)
     }
 
-    /// The place of a client's port; the client's index is below `CLIENTS_MAX`, which the endpoint
-    /// keeps to.
+    /// Returns the place of a client's port. The endpoint keeps indexes below `CLIENTS_MAX`.
     fn place(&self, client: ClientId) -> Option<&ArcSwapOption<Port>> {
         self.clients.get(client.index as usize)
     }
 
-    /// A client's port.
+    /// Returns a client's port, if it has one.
     fn port_of(&self, client: ClientId) -> Option<Guard<Option<Arc<Port>>>> {
         let port = self.place(client)?.load();
         port.as_ref().is_some_and(|port| port.is_of(client)).then_some(port)
@@ -124,7 +123,7 @@ impl Udp {
         }
         let inbox = Mutex::new(Inbox::new(Self::options().max_inflight as usize));
         let port = self.open(local, Owner::Client(caller.client, inbox))?;
-        // Of who had the same index before, if that has not been told of yet.
+        // The port of an earlier client with this index, whose end was not reported yet.
         if let Some(left) = place.swap(Some(Arc::clone(&port))) {
             self.close(&left);
         }
@@ -166,7 +165,7 @@ impl UdpServer for Udp {
             Some(mut inbox) => inbox.receive(Call { size: size as usize, reply }),
             None => {
                 let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0).into();
-                // Who has gone meanwhile needs no answer.
+                // Fails if the caller has gone meanwhile, which needs no answer.
                 let _ = reply.lend(libc::EINVAL.cast_unsigned(), &nobody, 0, &[]);
             }
         }
@@ -181,7 +180,7 @@ impl UdpServer for Udp {
     }
 }
 
-/// A receiving thread: from the kernel to the port, until that is closed.
+/// Runs a receiving thread: from the kernel to the port, until the port is closed.
 fn receive(port: &Port) {
     let mut datagram = Datagram::empty();
     while let Some(len) = port.network.receive(&mut datagram.bytes) {
@@ -198,7 +197,7 @@ fn first_unprivileged() -> u16 {
     text.trim().parse().unwrap_or(1024)
 }
 
-/// The error number of an error of the kernel's.
+/// Returns the error number of an error of the kernel.
 fn number(error: &Error) -> u32 {
     error.raw_os_error().unwrap_or(libc::EIO).cast_unsigned()
 }

@@ -1,6 +1,6 @@
-//! The stubs of both sides, as the build script has them generated.
+//! The stubs of both sides, which the build script generates.
 
-/// Endpoints, as the standard library has them.
+/// Defines conversions between the interface's endpoints and those of the standard library.
 macro_rules! endpoints {
     () => {
         impl From<std::net::SocketAddrV4> for EndpointT {
@@ -17,13 +17,13 @@ macro_rules! endpoints {
     };
 }
 
-/// What a server needs: a receiver is answered later.
+/// The server's stubs: a receiver is answered later.
 pub(crate) mod server {
     include!(concat!(env!("OUT_DIR"), "/server/udp.rs"));
     endpoints!();
 }
 
-/// What a client needs: data goes into its own buffer.
+/// The client's stubs: data goes into the client's own buffer.
 pub(crate) mod client {
     include!(concat!(env!("OUT_DIR"), "/client/udp.rs"));
     endpoints!();

@@ -1,5 +1,5 @@
-//! The C interface as C programs see it: built by plain `cc` with the pkg-config file, run as
-//! processes.
+//! Tests of the C interface from C programs, which plain `cc` builds with the pkg-config file and
+//! which run as processes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A directory laid out as an installation: `lib`, `lib/pkgconfig`, `include`.
+/// Makes a directory laid out as an installation: `lib`, `lib/pkgconfig`, `include`.
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -34,7 +34,8 @@ fn prefix() -> &'static Path {
     })
 }
 
-/// The newest library that was built along with this test; its name may have a hash of cargo's.
+/// Returns the newest library that was built along with this test; cargo may have put a hash into
+/// its name.
 fn built() -> PathBuf {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let entries = std::fs::read_dir(&deps).unwrap().filter_map(|entry| Some(entry.ok()?.path()));

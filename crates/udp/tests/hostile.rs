@@ -1,4 +1,5 @@
-//! Clients that send rubbish, vanish, never receive, or are killed; servers that are killed.
+//! Tests of clients that send invalid messages, disappear, never receive, or are killed, and of
+//! servers that are killed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,10 +13,10 @@ use std::net::{SocketAddrV4, UdpSocket};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-/// What another process does: `ROLE PATH`.
+/// Variable with the role of another process: `ROLE PATH`.
 const ROLE: &str = "SOJOURN_UDP_TEST_ROLE";
 
-/// The honest pair beside which others misbehave.
+/// Makes a pair of honest clients, which must not notice the misbehaviour of others.
 fn honest(server: &Server) -> impl FnMut() + use<> {
     let (mut one, mut other) = (server.bind(HERE), server.bind(HERE));
     move || {
@@ -42,7 +43,7 @@ fn rubbish_ends_its_sender_and_nobody_else() {
     for round in 0..200_u16 {
         let mut connection = Connection::connect(server.address(), &Default::default()).unwrap();
         if round % 2 == 0 {
-            // Bound first, so that there is something to break.
+            // Bound first, so that the invalid messages meet a client with a port.
             let mut draft = connection.start(0, 8);
             draft.encoder().put_bytes(&[127, 0, 0, 1, 0, 0, 0, 0]).unwrap();
             let _ = draft.call(Deadline::after(PATIENCE));
@@ -53,7 +54,8 @@ fn rubbish_ends_its_sender_and_nobody_else() {
             draft.encoder().put_bytes(&bytes).unwrap();
             let _ = match next() % 2 {
                 0 => draft.send(Deadline::after(PATIENCE)),
-                // A call of `recvfrom` that happens to be right waits.
+                // Not waited for: a call of `recvfrom` that happens to be valid would wait for a
+                // datagram.
                 _ => draft.submit(Deadline::after(PATIENCE)).map(drop),
             };
         }
@@ -98,7 +100,11 @@ fn who_never_receives_costs_its_own_queue_alone() {
         }
     }
     still_works();
-    // The oldest are there, as many as the queue has room for.
+    // The datagram to the sender itself comes after all those before it: the queue is full by now.
+    let own = sender.local_addr();
+    sender.send_to(b"last", own).unwrap();
+    assert_eq!(receive(&mut sender, &mut [0; 8]).len, 4);
+    // The queue has the oldest datagrams, as many as it has room for.
     let mut count = 0;
     while lazy.recv_from(&mut [0; 8], Deadline::after(PATIENCE / 40)).is_ok() {
         count += 1;
@@ -130,7 +136,7 @@ fn who_vanishes_leaves_no_port_behind() {
     });
 }
 
-/// Plays the role that the parent process wants; nothing in a plain run of the tests.
+/// Plays the role that the parent process asks for; does nothing in a plain run of the tests.
 #[test]
 fn child_entry() {
     let Ok(words) = std::env::var(ROLE) else { return };
@@ -162,7 +168,7 @@ fn child(role: &str, server: &Server, user: Option<u32>) -> std::process::Child 
     command.spawn().unwrap()
 }
 
-/// What the child says behind `@WORD`.
+/// Returns the text that the child prints behind `@WORD`.
 fn hear(child: &mut std::process::Child, word: &str) -> String {
     use std::io::BufRead as _;
     let mark = format!("@{word} ");
@@ -222,7 +228,7 @@ fn a_killed_server_is_told_of_and_the_next_one_has_its_ports() {
     let error = server.try_bind(local).map(drop).unwrap_err();
     assert!(matches!(error, Error::Connect(_)), "{error}");
     let path = server.path.clone();
-    // Its guard takes the name away; until then nobody can have it.
+    // The guard of the server's name removes it; until then no other server can take it.
     eventually("the name is free", || !path.exists());
     let next = Server::start_at(path, Some(&host), &[]);
     assert_eq!(next.bind(local).local_addr(), local);

@@ -1,5 +1,5 @@
-//! The server with the kernel's own UDP sockets, with another server, and with its own clients, on
-//! hosts of their own.
+//! Tests of the server with the kernel's own UDP sockets, with another server, and with its own
+//! clients, on hosts of the tests' own.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use sojourn_udp::{Deadline, Error};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
-/// Nothing, one line of a message, one packet, fragments, the longest there is.
+/// Lengths: none, within one line of a message, one packet, fragments, the longest possible.
 const LENGTHS: [usize; 8] = [0, 1, 8, 100, 1472, 1473, 9000, 65_507];
 
 fn v4(address: SocketAddr) -> SocketAddrV4 {
@@ -94,7 +94,7 @@ fn server_to_server_needs_no_client() {
 
 #[test]
 fn user_to_user_goes_through_the_server_alone() {
-    // A host on which nothing could arrive by the network: its loopback interface is down.
+    // The loopback interface of this host is down, so no datagram can arrive by the network.
     let Some(host) = host() else { return };
     host.ip(&["link", "set", "lo", "down"]).unwrap();
     let server = Server::start(Some(&host), &[]);
@@ -148,7 +148,7 @@ fn errors_are_the_kernel_s() {
     let taken = v4(taken.local_addr().unwrap());
     let _kernel = host.enter(|| UdpSocket::bind(taken)).unwrap();
     assert_eq!(refused(server.try_bind(taken).map(drop)), libc::EADDRINUSE, "the kernel's");
-    // By the next receiver, whether it waits already or comes later.
+    // The next receiver gets the error, both one that waits already and one that comes later.
     one.send_to(b"x", SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let soon = || Deadline::after(PATIENCE);
     assert_eq!(refused(one.recv_from(&mut [0; 8], soon()).map(drop)), libc::EINVAL);
@@ -177,7 +177,7 @@ fn a_damaged_datagram_is_dropped_and_the_kernel_refuses_none() {
         [0, 99, high, low, 0, 9, checksum[0], checksum[1], b'd']
     };
     let target = socket2::SockAddr::from(SocketAddrV4::new(*to.ip(), 0));
-    // Two of them, as one could be right by chance.
+    // Two damaged datagrams, because the checksum of one could be right by chance.
     raw.send_to(&head([0x12, 0x34]), &target).unwrap();
     raw.send_to(&head([0x43, 0x21]), &target).unwrap();
     raw.send_to(&head([0, 0]), &target).unwrap();
@@ -190,7 +190,7 @@ fn a_damaged_datagram_is_dropped_and_the_kernel_refuses_none() {
     let received = receive(&mut socket, &mut buffer);
     assert_eq!((received.len, received.from, buffer[0]), (1, far, b'e'), "not the damaged ones");
     kernel.set_nonblocking(true).unwrap();
-    // An ICMP error would be this socket's by now: the server answers later than the kernel.
+    // By now an ICMP error of the kernel would have reached this socket.
     socket.send_to(b"f", far).unwrap();
     eventually("the answer", || match kernel.recv(&mut buffer) {
         Ok(len) => len == 1,

@@ -1,6 +1,6 @@
-//! ARP for IPv4 over Ethernet (RFC 826). IPv6 has neighbour discovery, which the kernel keeps.
+//! ARP for IPv4 over Ethernet (RFC 826). IPv6 has neighbour discovery, which stays in the kernel.
 //!
-//! Sojourn resolves no addresses itself; this is for simulated hosts and for reading captures.
+//! Sojourn resolves no addresses itself; this file is for simulated hosts and for reading captures.
 
 use crate::octets::{array_at, put, u16_at};
 use crate::{MacAddress, Malformed, NoRoom};
@@ -9,19 +9,19 @@ use core::net::Ipv4Addr;
 /// Bytes of a message.
 pub const BYTES: usize = 28;
 
-/// What a message wants.
+/// The operation of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Who has the target address?
+    /// Asks for the link address of the target address.
     Request,
-    /// The sender has it.
+    /// Answers with the sender's link address.
     Reply,
 }
 
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
-    /// What it wants.
+    /// The operation.
     pub operation: Operation,
     /// The sender's link address.
     pub source_mac: MacAddress,

@@ -1,21 +1,21 @@
 //! The Internet checksum (RFC 1071): whole, in parts, partial for an interface that completes it,
 //! and incremental (RFC 1624).
 //!
-//! Not here: where a header keeps its checksum (each format's file), and whether one has to be
-//! looked at (`vnet`).
+//! Not here: the position of a header's checksum (each format's file), and the decision to verify
+//! it (`vnet`).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A ones' complement sum on its way: bytes are added in order, in parts of any length.
+/// A ones' complement sum under computation: bytes are added in order, in parts of any length.
 ///
 /// The sum of a packet with a right checksum in it, [`Sum::value`], is `0xffff`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// In the machine's byte order: the sum does not mind (RFC 1071, section 2(B)), and loads stay
-    /// plain.
+    /// The sum in the machine's byte order, of which it is independent (RFC 1071, section 2(B)), so
+    /// that loads need no swap.
     total: u64,
-    /// An odd number of bytes so far: the next part's bytes fall into the other halves of their
-    /// words.
+    /// True after an odd number of bytes: the next part's bytes then fall into the other halves of
+    /// their words.
     is_odd: bool,
 }
 
@@ -27,7 +27,8 @@ const fn fold(mut total: u64) -> u16 {
     total as u16
 }
 
-/// The sum of one part, in the machine's byte order; a last odd byte counts as if a zero followed.
+/// Returns the sum of one part in the machine's byte order; a last odd byte counts as if a zero
+/// followed.
 fn sum_native(bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks::<64>();
     let mut lanes = [0_u64; 16];
@@ -38,7 +39,7 @@ fn sum_native(bytes: &[u8]) -> u64 {
         }
     }
     let (words, rest) = rest.as_chunks::<4>();
-    // No carry is lost below 2³² words, which no packet has.
+    // No carry is lost below 2³² words, more than a packet can have.
     let mut total: u64 = if blocks.is_empty() { 0 } else { lanes.iter().sum() };
     for word in words {
         total += u64::from(u32::from_ne_bytes(*word));
@@ -49,7 +50,7 @@ fn sum_native(bytes: &[u8]) -> u64 {
 }
 
 impl Sum {
-    /// Nothing added yet.
+    /// Creates a sum of no bytes.
     pub const fn new() -> Self {
         Self { total: 0, is_odd: false }
     }
@@ -61,45 +62,45 @@ impl Sum {
         self.is_odd ^= !bytes.len().is_multiple_of(2);
     }
 
-    /// Adds a word, in the host's sense; to be called after an even number of bytes.
+    /// Adds a word in the host's byte order; must be called after an even number of bytes.
     pub const fn add_word(&mut self, word: u16) {
         self.total += word.to_be() as u64;
     }
 
-    /// The folded sum, not complemented: what a *partial* checksum field holds, and `0xffff` for a
-    /// packet that is right.
+    /// Returns the folded sum, not complemented: the value of a *partial* checksum field, and
+    /// `0xffff` for an undamaged packet.
     pub const fn value(self) -> u16 {
         u16::from_be(fold(self.total))
     }
 
-    /// The checksum: what to write into the field (which was zero, or left out, while adding).
+    /// Returns the checksum to write into the field, which must have been zero or left out while
+    /// adding.
     pub const fn finish(self) -> u16 {
         !self.value()
     }
 
-    /// Whether what was added, its checksum included, is undamaged.
+    /// Returns true if the added bytes, including their checksum, are undamaged.
     pub const fn is_right(self) -> bool {
         self.value() == 0xffff
     }
 }
 
-/// The sum of an array of whole words: for headers, without the work of finding out how long they
-/// are.
+/// Returns the sum of an array of whole words: for headers, whose length is known at compile time.
 pub(crate) fn sum_array<const N: usize>(bytes: &[u8; N]) -> Sum {
     const { assert!(N.is_multiple_of(4)) }
     let words = bytes.as_chunks::<4>().0.iter();
     Sum { total: words.map(|word| u64::from(u32::from_ne_bytes(*word))).sum(), is_odd: false }
 }
 
-/// The sum of `bytes`.
+/// Returns the sum of `bytes`.
 pub fn sum(bytes: &[u8]) -> Sum {
     let mut sum = Sum::new();
     sum.add(bytes);
     sum
 }
 
-/// The sum of the IPv4 pseudo header (RFC 9293 section 3.1, RFC 768): `len` bytes of transport
-/// header and payload.
+/// Returns the sum of the IPv4 pseudo header (RFC 9293 section 3.1, RFC 768): `len` bytes of
+/// transport header and payload.
 pub fn pseudo_v4(source: Ipv4Addr, target: Ipv4Addr, protocol: u8, len: u16) -> Sum {
     let mut sum = Sum::new();
     sum.add(&source.octets());
@@ -109,8 +110,8 @@ pub fn pseudo_v4(source: Ipv4Addr, target: Ipv4Addr, protocol: u8, len: u16) -> 
     sum
 }
 
-/// The sum of the IPv6 pseudo header (RFC 8200 section 8.1): `len` bytes of transport header and
-/// payload.
+/// Returns the sum of the IPv6 pseudo header (RFC 8200 section 8.1): `len` bytes of transport
+/// header and payload.
 pub fn pseudo_v6(source: Ipv6Addr, target: Ipv6Addr, protocol: u8, len: u32) -> Sum {
     let mut sum = Sum::new();
     sum.add(&source.octets());
@@ -120,8 +121,8 @@ pub fn pseudo_v6(source: Ipv6Addr, target: Ipv6Addr, protocol: u8, len: u32) -> 
     sum
 }
 
-/// The sum of the pseudo header of either version. Addresses of different versions are the caller's
-/// mistake: the sum is then wrong.
+/// Returns the sum of the pseudo header of either version. The addresses must be of one version;
+/// otherwise the sum is wrong.
 pub fn pseudo(source: IpAddr, target: IpAddr, protocol: u8, len: u32) -> Sum {
     match (source, target) {
         (IpAddr::V4(source), IpAddr::V4(target)) => pseudo_v4(source, target, protocol, len as u16),
@@ -135,20 +136,13 @@ pub fn pseudo(source: IpAddr, target: IpAddr, protocol: u8, len: u32) -> Sum {
     }
 }
 
-/// The checksum after one of the words that it covers changed from `old` to `new` (RFC 1624,
+/// Returns the checksum after one of the covered words changed from `old` to `new` (RFC 1624,
 /// equation 3).
 ///
-/// The same as a full sum, but when everything covered is zero afterwards, which no packet with a
-/// header is.
+/// The result equals a full sum, except if all covered bytes are zero afterwards, which no packet
+/// with a header has.
 pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u64 + !old as u64 + new as u64)
-}
-
-/// [`update`] for several words: `old` and `new` are of the same even length, at an even offset in
-/// what is covered.
-pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
-    debug_assert!(old.len() == new.len() && old.len().is_multiple_of(2));
-    !fold(u64::from(!checksum) + u64::from(!sum(old).value()) + u64::from(sum(new).value()))
 }
 
 #[cfg(test)]

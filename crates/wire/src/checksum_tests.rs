@@ -1,4 +1,4 @@
-//! Tests of `checksum` with numbers from elsewhere; its laws are in `tests/properties.rs`.
+//! Tests of `checksum` with numbers from RFCs; `tests/properties.rs` has its general properties.
 
 use super::*;
 

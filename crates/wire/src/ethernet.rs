@@ -1,7 +1,7 @@
 //! Ethernet's link header, with 802.1Q tags: up to two, the outer one possibly of type 802.1ad.
 //!
-//! Not here: frame check sequences and 802.3 length fields, which packet interfaces do not show or
-//! which are not IP. Read `frame`.
+//! Not here: frame check sequences, which packet interfaces do not show, and 802.3 length fields,
+//! which IP does not use. Read `frame`.
 
 use crate::octets::{array_at, u16_at};
 use crate::{Malformed, NoRoom};
@@ -11,7 +11,7 @@ use core::fmt;
 pub const HEADER_BYTES: usize = 14;
 /// Bytes of a tag.
 pub const TAG_BYTES: usize = 4;
-/// Bytes of the header at most.
+/// The largest length of the header in bytes.
 pub const HEADER_BYTES_MAX: usize = HEADER_BYTES + 2 * TAG_BYTES;
 
 /// A link-layer address.
@@ -19,10 +19,10 @@ pub const HEADER_BYTES_MAX: usize = HEADER_BYTES + 2 * TAG_BYTES;
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// Everybody.
+    /// The broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether it names a group (or everybody) rather than one station.
+    /// Returns true for a group address, including the broadcast address.
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
@@ -41,7 +41,7 @@ impl fmt::Debug for MacAddress {
     }
 }
 
-/// What follows a link header.
+/// The type of the payload of a link header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EtherType(pub u16);
 
@@ -68,17 +68,17 @@ pub struct VlanTag {
 }
 
 impl VlanTag {
-    /// A tag of VLAN `id` with priority 0.
+    /// Creates a tag of VLAN `id` with priority 0.
     pub const fn new(id: u16) -> Self {
         Self { ether_type: EtherType::VLAN, control: id & 0x0fff }
     }
 
-    /// The VLAN identifier; 0 means that the tag is for the priority only.
+    /// Returns the VLAN identifier; 0 means that the tag carries only a priority.
     pub const fn id(self) -> u16 {
         self.control & 0x0fff
     }
 
-    /// The priority.
+    /// Returns the priority.
     pub const fn priority(self) -> u8 {
         (self.control >> 13) as u8
     }
@@ -93,18 +93,18 @@ pub struct Header {
     pub source: MacAddress,
     /// The tags, outermost first.
     pub tags: [Option<VlanTag>; 2],
-    /// What follows.
+    /// The type of the payload.
     pub ether_type: EtherType,
 }
 
 impl Header {
-    /// A header without tags.
+    /// Creates a header without tags.
     pub const fn new(source: MacAddress, target: MacAddress, ether_type: EtherType) -> Self {
         Self { target, source, tags: [None, None], ether_type }
     }
 
-    /// Reads a header; returns it and what follows. A third tag is left as the type of what
-    /// follows.
+    /// Reads a header and returns it with the bytes after it. A third tag is left as the type of
+    /// the payload.
     ///
     /// # Errors
     /// [`Malformed::Short`].
@@ -130,12 +130,12 @@ impl Header {
         Ok((header, rest))
     }
 
-    /// Bytes of the header, tags included.
+    /// Returns the length of the header in bytes, including tags.
     pub fn len(&self) -> usize {
         HEADER_BYTES + TAG_BYTES * self.tags.iter().flatten().count()
     }
 
-    /// Never: there is a fixed part.
+    /// Returns false always, since there is a fixed part.
     pub const fn is_empty(&self) -> bool {
         false
     }

@@ -1,7 +1,7 @@
-//! What names a flow of packets: a transport protocol and two endpoints.
+//! The key of a flow of packets: a transport protocol and two endpoints.
 //!
-//! Not a session: that has a home and a holder. Not the packet filter's key, which is from the
-//! point of view of this host.
+//! A flow key is not a session, which has a home and a holder, and not the packet filter's key,
+//! which is from the point of view of this host.
 
 use core::net::SocketAddr;
 
@@ -16,12 +16,12 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The number in IP headers.
+    /// Returns the number in IP headers.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The protocol of a number in IP headers, if it is one of these.
+    /// Returns the protocol with a number in IP headers, if it is one of these.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             6 => Some(Self::Tcp),
@@ -31,9 +31,9 @@ impl Protocol {
     }
 }
 
-/// Where a packet comes from and where it goes.
+/// The transport protocol, source and target of a packet.
 ///
-/// Both addresses are of one IP version when it comes from a packet; flow label and scope of IPv6
+/// Both addresses of a parsed packet's key are of one IP version; flow label and scope of IPv6
 /// addresses are zero, so that equal packets make equal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKey {
@@ -46,7 +46,7 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
-    /// The key of the answers.
+    /// Returns the key of the packets in the other direction.
     #[must_use]
     pub const fn reversed(self) -> Self {
         Self { protocol: self.protocol, source: self.target, target: self.source }

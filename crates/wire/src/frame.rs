@@ -1,8 +1,8 @@
 //! Whole frames: from the link header to the transport's payload in one pass ([`parse`]), and
 //! headers in front of a payload ([`Header`]).
 //!
-//! Not here: what a frame that is no TCP or UDP packet says (`arp`, `icmp`), and offload headers,
-//! which come before frames (`vnet`).
+//! Not here: the contents of other frames than TCP and UDP (`arp`, `icmp`), and offload headers,
+//! which precede frames (`vnet`).
 
 mod header;
 
@@ -14,13 +14,13 @@ use crate::{FlowKey, Malformed, Protocol, checksum, ipv4, ipv6, tcp, udp};
 use core::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use core::ops::Range;
 
-/// What comes before the IP header on an interface.
+/// The kind of header before the IP header on an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Link {
+pub enum LinkType {
     /// An Ethernet header.
     #[default]
     Ethernet,
-    /// Nothing: tun devices, WireGuard.
+    /// No header, as on tun devices and WireGuard.
     Raw,
 }
 
@@ -33,33 +33,32 @@ pub enum Transport<'b> {
     Udp(udp::Datagram<'b>),
 }
 
-/// A frame with a whole TCP segment or UDP datagram in it. Offsets count from the frame's first
-/// byte.
+/// A frame with a whole TCP segment or UDP datagram. Offsets count from the frame's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'b> {
     bytes: &'b [u8],
-    /// Where it comes from and goes to.
+    /// The key of the frame's flow.
     pub key: FlowKey,
     /// The link header, if there is one.
     pub ethernet: Option<ethernet::Header>,
     /// Differentiated services and congestion bits.
     pub traffic_class: TrafficClass,
-    /// Hops left.
+    /// The hop limit.
     pub hop_limit: u8,
     /// Transport header and payload.
     pub transport: Transport<'b>,
-    /// Where the IP header begins.
+    /// The offset of the IP header.
     pub network_at: usize,
-    /// Where the transport header begins.
+    /// The offset of the transport header.
     pub transport_at: usize,
-    /// Where the payload begins.
+    /// The offset of the payload.
     pub payload_at: usize,
-    /// Where the payload ends. What is behind it is padding.
+    /// The end of the payload. Bytes behind it are padding.
     pub end: usize,
 }
 
 impl<'b> Frame<'b> {
-    /// The payload.
+    /// Returns the payload.
     pub const fn payload(&self) -> &'b [u8] {
         match &self.transport {
             Transport::Tcp(segment) => segment.payload(),
@@ -67,12 +66,12 @@ impl<'b> Frame<'b> {
         }
     }
 
-    /// Where the payload is.
+    /// Returns the range of the payload.
     pub const fn payload_range(&self) -> Range<usize> {
         self.payload_at..self.end
     }
 
-    /// The TCP segment, if it is one.
+    /// Returns the TCP segment, if the frame has one.
     pub const fn segment(&self) -> Option<tcp::Segment<'b>> {
         match self.transport {
             Transport::Tcp(segment) => Some(segment),
@@ -80,7 +79,7 @@ impl<'b> Frame<'b> {
         }
     }
 
-    /// The UDP datagram, if it is one.
+    /// Returns the UDP datagram, if the frame has one.
     pub const fn datagram(&self) -> Option<udp::Datagram<'b>> {
         match self.transport {
             Transport::Tcp(_) => None,
@@ -88,8 +87,8 @@ impl<'b> Frame<'b> {
         }
     }
 
-    /// Whether the transport checksum is right: to be asked when the offload header says so
-    /// (`vnet::Header::must_verify`).
+    /// Returns true if the transport checksum is right. Needed only if the offload header asks for
+    /// it (`vnet::Header::must_verify`).
     ///
     /// A UDP datagram without checksum is right over IPv4 (RFC 768) and wrong over IPv6 (RFC 8200
     /// section 8.1).
@@ -108,7 +107,7 @@ impl<'b> Frame<'b> {
     }
 }
 
-/// What the IP header of either version told.
+/// The fields of an IP header of either version.
 struct Network<'b> {
     source: IpAddr,
     target: IpAddr,
@@ -159,7 +158,7 @@ impl<'b> Network<'b> {
     }
 }
 
-/// An endpoint as keys have it: without flow label and scope.
+/// Returns an endpoint in the form of keys: without flow label and scope.
 pub(crate) const fn endpoint(address: IpAddr, port: u16) -> SocketAddr {
     match address {
         IpAddr::V4(address) => SocketAddr::V4(SocketAddrV4::new(address, port)),
@@ -172,25 +171,26 @@ pub(crate) const fn endpoint(address: IpAddr, port: u16) -> SocketAddr {
 /// ([`Frame::checksum_is_right`]).
 ///
 /// # Errors
-/// Damage; or that the frame is sound and no whole TCP or UDP packet ([`Malformed::is_foreign`]).
+/// [`Malformed`] if the frame is damaged, or is valid but not a whole TCP or UDP packet
+/// ([`Malformed::is_foreign`]).
 #[inline]
-pub fn parse(bytes: &[u8], link: Link) -> Result<Frame<'_>, Malformed> {
+pub fn parse(bytes: &[u8], link: LinkType) -> Result<Frame<'_>, Malformed> {
     parse_start(bytes, link, 0)
 }
 
-/// As [`parse`], of a frame that goes on for `missing` bytes of a TCP segment's payload behind
-/// `bytes`, which have all headers. What the answer says of the payload is meant of the part that
-/// is there.
+/// Reads the beginning of a frame like [`parse`]. `bytes` have all headers, and `missing` bytes of
+/// a TCP segment's payload follow them. The result's payload is the part in `bytes`.
 ///
 /// # Errors
-/// As [`parse`]; and that the frame does not end just there, as one with padding.
-pub fn parse_start(bytes: &[u8], link: Link, missing: usize) -> Result<Frame<'_>, Malformed> {
+/// As for [`parse`]; and if the packet does not end exactly `missing` bytes later, as in a frame
+/// with padding.
+pub fn parse_start(bytes: &[u8], link: LinkType, missing: usize) -> Result<Frame<'_>, Malformed> {
     let (ethernet, packet, ether_type) = match link {
-        Link::Ethernet => {
+        LinkType::Ethernet => {
             let (header, packet) = ethernet::Header::parse(bytes)?;
             (Some(header), packet, header.ether_type)
         }
-        Link::Raw => match bytes.first().ok_or(Malformed::Short)? >> 4 {
+        LinkType::Raw => match bytes.first().ok_or(Malformed::Short)? >> 4 {
             4 => (None, bytes, EtherType::IPV4),
             6 => (None, bytes, EtherType::IPV6),
             _ => return Err(Malformed::Version),

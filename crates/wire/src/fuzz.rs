@@ -1,18 +1,19 @@
-//! Entry points for fuzzing: arbitrary bytes as what an interface delivers.
+//! Entry points for fuzzing: arbitrary bytes as frames from an interface.
 //!
-//! What must hold: no panic; what parses has lengths that agree with the bytes; what is written
-//! from what was read reads the same. Debug and fuzzing builds only; not a part of the interface of
-//! this crate. Used by `tests/fuzz_run.rs` (deterministic, in every test run) and
+//! The invariants: no panic; parsed lengths agree with the bytes; headers that are read, written
+//! and read again are equal. Debug and fuzzing builds only; not a part of the interface of this
+//! crate. Used by `tests/fuzz_run.rs` (deterministic, in every test run) and
 //! `fuzz/fuzz_targets/wire_*.rs`.
 
-use crate::frame::{self, Link, Transport};
+use crate::frame::{self, LinkType, Transport};
 use crate::tcp::{OPTIONS_BYTES_MAX, OptionIter, Options};
 use crate::{arp, ethernet, icmp, ipv4, ipv6, tcp, vnet};
 
-/// The first byte chooses the link, the rest is a frame, or the beginning of a longer one.
+/// Reads a frame. The first byte chooses the link, the rest is a frame or the beginning of a longer
+/// one.
 pub fn frame(bytes: &[u8]) {
     let Some((&choice, bytes)) = bytes.split_first() else { return };
-    let link = if choice & 1 == 0 { Link::Ethernet } else { Link::Raw };
+    let link = if choice & 1 == 0 { LinkType::Ethernet } else { LinkType::Raw };
     if let Ok(start) = frame::parse_start(bytes, link, usize::from(choice) << 8) {
         assert_eq!(bytes.get(start.payload_range()), Some(start.payload()));
     }
@@ -27,7 +28,7 @@ pub fn frame(bytes: &[u8]) {
     }
 }
 
-/// Every header that is no frame's.
+/// Reads all other formats.
 pub fn headers(bytes: &[u8]) {
     let unspecified = core::net::Ipv6Addr::UNSPECIFIED;
     let _ = arp::Message::parse(bytes);
@@ -43,9 +44,9 @@ pub fn headers(bytes: &[u8]) {
     }
 }
 
-/// An option area.
+/// Reads an option area.
 pub fn options(bytes: &[u8]) {
-    // Each step takes a byte at least.
+    // Each step takes at least one byte.
     assert!(OptionIter::new(bytes).count() <= bytes.len());
     same_again(&tcp::Header { options: Options::parse(bytes), ..tcp::Header::default() });
 }

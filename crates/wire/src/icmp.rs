@@ -1,7 +1,7 @@
 //! ICMP errors and the packets that they quote: RFC 792 and RFC 1191 for IPv4, RFC 4443 for IPv6.
 //!
-//! Only what a transport wants to know: which of its packets did not arrive, and why. Echo,
-//! redirects and neighbour discovery are the kernel's.
+//! Here is only the information for a transport: the packet that did not arrive, and the reason.
+//! Echo, redirects and neighbour discovery stay in the kernel.
 
 use crate::ip::number;
 use crate::octets::{put, u16_at, u32_at};
@@ -11,47 +11,47 @@ use core::net::{IpAddr, Ipv6Addr};
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 8;
 
-/// Bytes that a message quotes at most, over IPv4 (RFC 1812 section 4.3.2.3, with the message's own
-/// headers taken off).
+/// The largest number of bytes that a message quotes over IPv4 (RFC 1812 section 4.3.2.3, with the
+/// message's own headers taken off).
 pub const QUOTE_BYTES_MAX_V4: usize = 576 - ipv4::HEADER_BYTES - HEADER_BYTES;
-/// Bytes that a message quotes at most, over IPv6 (RFC 4443 section 2.4(c)).
+/// The largest number of bytes that a message quotes over IPv6 (RFC 4443 section 2.4(c)).
 pub const QUOTE_BYTES_MAX_V6: usize = 1280 - ipv6::HEADER_BYTES - HEADER_BYTES;
 
-/// Why a packet did not arrive.
+/// The reason why a packet did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Nobody there: the code as it is in this version of ICMP.
+    /// The destination is unreachable, with the code of this version of ICMP.
     Unreachable {
         /// Net, host, protocol, port and so on.
         code: u8,
     },
-    /// Longer than a link on the way takes, and not to be fragmented. Over IPv4, 0 says that the
-    /// router is too old to tell.
+    /// The packet is longer than a link of the path allows and must not be fragmented. Over IPv4 an
+    /// MTU of 0 means that the router does not report it (RFC 1191).
     TooBig {
-        /// Bytes that the link takes, IP header included.
+        /// The link's MTU in bytes, including the IP header.
         mtu: u32,
     },
-    /// No hops left (code 0), or parts missing (code 1).
+    /// The hop limit reached 0 (code 0), or fragments are missing (code 1).
     TimeExceeded {
-        /// Which of the two.
+        /// The code.
         code: u8,
     },
-    /// A header that somebody did not like.
+    /// A host or router found a problem in a header.
     ParameterProblem {
-        /// What was wrong with it.
+        /// The code of the problem.
         code: u8,
     },
 }
 
-/// An error about one of somebody's TCP or UDP packets.
+/// An ICMP error about a TCP or UDP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Error {
-    /// What happened to it.
+    /// The reason.
     pub reason: Reason,
-    /// Its flow, as it was sent: the source is who gets the error.
+    /// The flow of the packet as it was sent: the source is the receiver of the error.
     pub flow: FlowKey,
-    /// The sequence number of a TCP segment: whether it was ever sent can be checked (RFC 5927
-    /// section 4.1).
+    /// The sequence number of a TCP segment, by which the receiver can check that the segment was
+    /// sent (RFC 5927 section 4.1).
     pub seq: Option<SeqNum>,
 }
 
@@ -59,9 +59,9 @@ impl Error {
     /// Reads the payload of an IPv4 packet with protocol ICMP.
     ///
     /// # Errors
-    /// [`Malformed::Checksum`], or that the quoted packet is damaged; [`Malformed::NotTransport`]
-    /// if it is no error, or not about TCP or UDP; [`Malformed::Fragment`] if what is quoted has no
-    /// ports.
+    /// [`Malformed::Checksum`], or another value if the quoted packet is damaged;
+    /// [`Malformed::NotTransport`] if the message is not an error, or not about TCP or UDP;
+    /// [`Malformed::Fragment`] if the quoted fragment has no ports.
     pub fn parse_v4(bytes: &[u8]) -> Result<Self, Malformed> {
         let (header, quoted) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Short)?;
         if !checksum::sum(bytes).is_right() {
@@ -86,7 +86,7 @@ impl Error {
     /// Reads the payload of an IPv6 packet from `source` to `target` with protocol ICMPv6.
     ///
     /// # Errors
-    /// As [`Error::parse_v4`].
+    /// As for [`Error::parse_v4`].
     pub fn parse_v6(bytes: &[u8], source: Ipv6Addr, target: Ipv6Addr) -> Result<Self, Malformed> {
         let (header, quoted) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Short)?;
         let mut sum = checksum::pseudo_v6(source, target, number::ICMPV6, bytes.len() as u32);
@@ -111,7 +111,8 @@ impl Error {
         Self::about(reason, addresses, upper.protocol, upper.payload)
     }
 
-    /// The first eight bytes of a transport header are all that must be quoted.
+    /// Builds the error. Only the first eight bytes of a transport header are guaranteed to be
+    /// quoted (RFC 792).
     fn about(
         reason: Reason,
         (source, target): (IpAddr, IpAddr),

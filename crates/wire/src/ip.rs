@@ -1,6 +1,6 @@
-//! What both versions of IP have in common: protocol numbers, the traffic class, congestion marks.
+//! The common part of both versions of IP: protocol numbers, the traffic class, congestion marks.
 //!
-//! The headers are in `ipv4` and `ipv6`.
+//! Not here: the headers (`ipv4`, `ipv6`).
 
 /// Numbers of payloads and of IPv6 extension headers.
 pub mod number {
@@ -28,14 +28,14 @@ pub mod number {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Ecn {
-    /// The transport does not take part.
+    /// The transport is not ECN-capable.
     #[default]
     NotCapable = 0,
-    /// The transport takes part, ECT(1).
+    /// The transport is ECN-capable, ECT(1).
     Capable1 = 1,
-    /// The transport takes part, ECT(0).
+    /// The transport is ECN-capable, ECT(0).
     Capable0 = 2,
-    /// A router is congested.
+    /// A router has experienced congestion, CE.
     Congestion = 3,
 }
 
@@ -45,17 +45,17 @@ pub enum Ecn {
 pub struct TrafficClass(pub u8);
 
 impl TrafficClass {
-    /// Of a differentiated services code point (six bits) and congestion bits.
+    /// Creates the byte from a differentiated services code point (six bits) and congestion bits.
     pub const fn new(dscp: u8, ecn: Ecn) -> Self {
         Self(dscp << 2 | ecn as u8)
     }
 
-    /// The differentiated services code point.
+    /// Returns the differentiated services code point.
     pub const fn dscp(self) -> u8 {
         self.0 >> 2
     }
 
-    /// The congestion bits.
+    /// Returns the congestion bits.
     pub const fn ecn(self) -> Ecn {
         match self.0 & 3 {
             0 => Ecn::NotCapable,

@@ -1,6 +1,6 @@
-//! IPv4 (RFC 791): the header as view and value. Options are passed over, and not sent.
+//! IPv4 (RFC 791): the header as view and value. Received options are skipped, and none are sent.
 //!
-//! Not here: reassembly and routing, which are the kernel's. Read `frame` for a whole packet.
+//! Not here: reassembly and routing, which stay in the kernel. Read `frame` for a whole packet.
 
 use crate::ip::TrafficClass;
 use crate::octets::{array_at, put, u16_at};
@@ -14,7 +14,7 @@ const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 
-/// A packet whose header is whole and whose lengths agree; bytes after the packet (a short frame's
+/// A packet with a complete header and consistent lengths; bytes after the packet (a short frame's
 /// padding) are cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'b> {
@@ -24,7 +24,7 @@ pub struct Packet<'b> {
 }
 
 impl<'b> Packet<'b> {
-    /// The packet at the beginning of `bytes`. The header's checksum is not looked at.
+    /// Reads the packet at the beginning of `bytes`. The header's checksum is not verified.
     ///
     /// # Errors
     /// [`Malformed::Short`], [`Malformed::Version`], [`Malformed::Length`].
@@ -37,11 +37,11 @@ impl<'b> Packet<'b> {
         Ok(Self { payload, ..packet })
     }
 
-    /// The packet at the beginning of `bytes`, which goes on behind them for exactly `missing`
-    /// bytes: its payload is what is there.
+    /// Reads the beginning of a packet that continues for exactly `missing` bytes behind `bytes`.
+    /// The payload is the part in `bytes`.
     ///
     /// # Errors
-    /// As [`Packet::new`]; [`Malformed::Length`] if it ends elsewhere.
+    /// As for [`Packet::new`]; [`Malformed::Length`] if the packet ends elsewhere.
     pub(crate) fn starting(bytes: &'b [u8], missing: usize) -> Result<Self, Malformed> {
         if missing == 0 {
             return Self::new(bytes);
@@ -51,8 +51,7 @@ impl<'b> Packet<'b> {
         if ends_there { Ok(packet) } else { Err(Malformed::Length) }
     }
 
-    /// A packet of which only the beginning may be there, as ICMP quotes it: its payload is what
-    /// there is.
+    /// Reads a packet that may be cut, as quoted by ICMP. The payload is the part in `bytes`.
     pub(crate) fn new_cut(bytes: &'b [u8]) -> Result<Self, Malformed> {
         let (fixed, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Short)?;
         if fixed[0] >> 4 != 4 {
@@ -64,12 +63,12 @@ impl<'b> Packet<'b> {
         Ok(Self { fixed, options, payload })
     }
 
-    /// Bytes of the header, options included.
+    /// Returns the length of the header in bytes, including options.
     pub const fn header_len(&self) -> usize {
         HEADER_BYTES + self.options.len()
     }
 
-    /// Bytes of the packet, as the header says.
+    /// Returns the length of the packet in bytes, from the header.
     pub const fn total_len(&self) -> u16 {
         u16_at::<2, HEADER_BYTES>(self.fixed)
     }
@@ -79,22 +78,22 @@ impl<'b> Packet<'b> {
         TrafficClass(self.fixed[1])
     }
 
-    /// The identification; means something in fragments only (RFC 6864).
+    /// Returns the identification, which has a meaning only in fragments (RFC 6864).
     pub const fn identification(&self) -> u16 {
         u16_at::<4, HEADER_BYTES>(self.fixed)
     }
 
-    /// Whether routers must not fragment it.
+    /// True if routers must not fragment the packet.
     pub const fn dont_fragment(&self) -> bool {
         u16_at::<6, HEADER_BYTES>(self.fixed) & DONT_FRAGMENT != 0
     }
 
-    /// Whether it is a part of a larger packet.
+    /// Returns true if the packet is a fragment.
     pub const fn is_fragment(&self) -> bool {
         u16_at::<6, HEADER_BYTES>(self.fixed) & (MORE_FRAGMENTS | OFFSET) != 0
     }
 
-    /// Whether it is a part of a larger packet, and not the first.
+    /// Returns true if the packet is a fragment other than the first.
     pub(crate) const fn is_later_fragment(&self) -> bool {
         u16_at::<6, HEADER_BYTES>(self.fixed) & OFFSET != 0
     }
@@ -109,7 +108,7 @@ impl<'b> Packet<'b> {
         self.fixed[9]
     }
 
-    /// Whether the header is undamaged.
+    /// Returns true if the header is undamaged.
     pub fn checksum_is_right(&self) -> bool {
         let mut sum = checksum::sum_array(self.fixed);
         if !self.options.is_empty() {
@@ -133,7 +132,7 @@ impl<'b> Packet<'b> {
         self.payload
     }
 
-    /// The header as a value; options are lost.
+    /// Returns the header as a value without options.
     pub fn header(&self) -> Header {
         Header {
             traffic_class: self.traffic_class(),
@@ -152,9 +151,10 @@ impl<'b> Packet<'b> {
 pub struct Header {
     /// Differentiated services and congestion bits.
     pub traffic_class: TrafficClass,
-    /// The identification; anything while the packet must not be fragmented (RFC 6864).
+    /// The identification, which may have any value while the packet must not be fragmented (RFC
+    /// 6864).
     pub identification: u16,
-    /// Whether routers must not fragment it.
+    /// True if routers must not fragment the packet.
     pub dont_fragment: bool,
     /// Time to live: hops left.
     pub ttl: u8,

@@ -1,8 +1,8 @@
 //! IPv6 (RFC 8200): the header as view and value, and the walk over extension headers to the
 //! payload.
 //!
-//! Not here: jumbograms (RFC 2675), what options mean, reassembly and routing. Read `frame` for a
-//! whole packet.
+//! Not here: jumbograms (RFC 2675), the meaning of options, reassembly and routing. Read `frame`
+//! for a whole packet.
 
 use crate::ip::{TrafficClass, number};
 use crate::octets::{array_at, put, u16_at, u32_at};
@@ -12,35 +12,36 @@ use core::net::Ipv6Addr;
 /// Bytes of the header without extensions.
 pub const HEADER_BYTES: usize = 40;
 
-/// Extension headers that are walked over; a packet with more is somebody's joke.
+/// The largest number of extension headers; a packet with more is refused, since no honest host
+/// sends one.
 const EXTENSIONS_MAX: usize = 8;
 
-/// A packet whose header is whole and whose length is right; bytes after the packet (a short
-/// frame's padding) are cut off.
+/// A packet with a complete header and a consistent length; bytes after the packet (a short frame's
+/// padding) are cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'b> {
     fixed: &'b [u8; HEADER_BYTES],
     rest: &'b [u8],
 }
 
-/// What the walk over the extension headers found.
+/// The result of the walk over the extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upper<'b> {
     /// The payload's protocol.
     pub protocol: u8,
     /// Bytes of the extension headers before it.
     pub extensions_len: usize,
-    /// The packet is a part of a larger one: the payload is a piece.
+    /// True if the packet is a fragment, so that the payload is a part.
     pub is_fragment: bool,
-    /// The packet is a part of a larger one, and not the first: the payload does not begin with a
-    /// header.
+    /// True if the packet is a fragment other than the first, so that the payload does not begin
+    /// with a header.
     pub(crate) is_later_fragment: bool,
     /// The payload.
     pub payload: &'b [u8],
 }
 
 impl<'b> Packet<'b> {
-    /// The packet at the beginning of `bytes`.
+    /// Reads the packet at the beginning of `bytes`.
     ///
     /// # Errors
     /// [`Malformed::Short`], [`Malformed::Version`].
@@ -50,11 +51,11 @@ impl<'b> Packet<'b> {
         Ok(Self { rest: packet.rest.get(..len).ok_or(Malformed::Short)?, ..packet })
     }
 
-    /// The packet at the beginning of `bytes`, which goes on behind them for exactly `missing`
-    /// bytes: its payload is what is there.
+    /// Reads the beginning of a packet that continues for exactly `missing` bytes behind `bytes`.
+    /// The payload is the part in `bytes`.
     ///
     /// # Errors
-    /// As [`Packet::new`]; [`Malformed::Length`] if it ends elsewhere.
+    /// As for [`Packet::new`]; [`Malformed::Length`] if the packet ends elsewhere.
     pub(crate) fn starting(bytes: &'b [u8], missing: usize) -> Result<Self, Malformed> {
         if missing == 0 {
             return Self::new(bytes);
@@ -64,7 +65,7 @@ impl<'b> Packet<'b> {
         if ends_there { Ok(packet) } else { Err(Malformed::Length) }
     }
 
-    /// A packet of which only the beginning may be there, as ICMP quotes it.
+    /// Reads a packet that may be cut, as quoted by ICMP.
     pub(crate) fn new_cut(bytes: &'b [u8]) -> Result<Self, Malformed> {
         let (fixed, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Short)?;
         if fixed[0] >> 4 != 6 {
@@ -78,17 +79,17 @@ impl<'b> Packet<'b> {
         TrafficClass((u16_at::<0, HEADER_BYTES>(self.fixed) >> 4) as u8)
     }
 
-    /// The flow label (20 bits, RFC 6437).
+    /// Returns the flow label (20 bits, RFC 6437).
     pub const fn flow_label(&self) -> u32 {
         u32_at::<0, HEADER_BYTES>(self.fixed) & 0x000f_ffff
     }
 
-    /// Bytes after the header, extension headers included, as the header says.
+    /// Returns the number of bytes after the header, including extension headers, from the header.
     pub const fn payload_len(&self) -> u16 {
         u16_at::<4, HEADER_BYTES>(self.fixed)
     }
 
-    /// What follows the header: an extension header or the payload's protocol.
+    /// Returns the type of the next header: an extension header or the payload's protocol.
     pub const fn next_header(&self) -> u8 {
         self.fixed[6]
     }
@@ -108,7 +109,7 @@ impl<'b> Packet<'b> {
         Ipv6Addr::from(array_at::<24, 16, HEADER_BYTES>(self.fixed))
     }
 
-    /// What follows the header: extension headers and payload.
+    /// Returns the bytes after the header: extension headers and payload.
     pub const fn rest(&self) -> &'b [u8] {
         self.rest
     }
@@ -141,7 +142,7 @@ impl<'b> Packet<'b> {
         Err(Malformed::NotTransport)
     }
 
-    /// The header as a value; extension headers are lost.
+    /// Returns the header as a value without extension headers.
     pub fn header(&self) -> Header {
         Header {
             traffic_class: self.traffic_class(),
@@ -155,7 +156,7 @@ impl<'b> Packet<'b> {
 }
 
 impl Upper<'_> {
-    /// Bytes of the options or routing header that comes next.
+    /// Returns the length in bytes of the next options or routing header.
     fn option_len(&self) -> Result<usize, Malformed> {
         let head = self.payload.first_chunk::<8>().ok_or(Malformed::Short)?;
         if self.protocol == number::ROUTING && head[3] != 0 {
@@ -164,7 +165,7 @@ impl Upper<'_> {
         Ok(8 + 8 * usize::from(head[1]))
     }
 
-    /// Bytes of the fragment header that comes next; notes what it says.
+    /// Returns the length in bytes of the next fragment header, and notes its fields.
     fn fragment_len(&mut self) -> Result<usize, Malformed> {
         let head = self.payload.first_chunk::<8>().ok_or(Malformed::Short)?;
         let fragment = u16_at::<2, 8>(head);

@@ -1,8 +1,8 @@
 //! The formats of packets: views over bytes that were checked once, and values that write
 //! themselves into bytes.
 //!
-//! Nothing here keeps state, allocates, does I/O or knows what a packet means to a connection: that
-//! is `sojourn-proto`. Names and numbers are the RFCs'; each file names its own. Read
+//! Nothing here keeps state, allocates, does I/O or interprets a packet for a connection, which
+//! `sojourn-proto` does. Names and numbers are the RFCs'; each file names its own. Read
 //! [ARCHITECTURE.md](../../../ARCHITECTURE.md) first, then:
 //!
 //! * [`frame`]: from the link header to the payload in one pass, and back. This is what the data
@@ -10,12 +10,11 @@
 //! * [`tcp`], [`udp`], [`ipv4`], [`ipv6`], [`ethernet`], [`arp`], [`icmp`]: one format each. A
 //!   *view* (`Segment`, `Datagram`, `Packet`) borrows bytes and cannot be made of bytes that are
 //!   too short or whose lengths contradict each other, so reading it cannot panic. A *value*
-//!   (`Header`) is plain data with `emit`; what was emitted parses to the same value.
-//! * [`checksum`]: the Internet checksum, whole, in parts, partial and incremental; [`vnet`]: what
-//!   an interface was asked to do about checksums and segments.
+//!   (`Header`) is plain data with `emit`; the emitted bytes parse to the same value.
+//! * [`checksum`]: the Internet checksum, whole, in parts, partial and incremental; [`vnet`]: the
+//!   offload header, which describes an interface's work on checksums and segments.
 //!
-//! What comes from the network is damaged or hostile as a matter of course: that is a
-//! [`Malformed`], never a panic.
+//! Bytes from the network may be damaged or hostile: the result is a [`Malformed`], never a panic.
 
 #![no_std]
 #![forbid(unsafe_code)]

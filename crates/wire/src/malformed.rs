@@ -1,11 +1,11 @@
-//! Why bytes are not the packet they were taken for, and why a packet does not fit into bytes.
+//! The reasons why bytes cannot be read as a packet, and the error of a packet that does not fit a
+//! buffer.
 //!
-//! Causes only; what to do (drop, count, leave to the kernel) is the caller's. Read `frame` for who
-//! returns which.
+//! Not here: the reaction (drop, count, leave to the kernel), which is the caller's.
 
 use core::fmt;
 
-/// Why bytes could not be read as what was asked for.
+/// The reason why bytes could not be read as the requested format.
 ///
 /// The first five are damage. The others are well-formed packets of a kind that has no flow here:
 /// see [`Malformed::is_foreign`].
@@ -13,7 +13,7 @@ use core::fmt;
 pub enum Malformed {
     /// Fewer bytes than the header, or than a length in it, says.
     Short,
-    /// A length that cannot be: smaller than its own header.
+    /// A length is impossible: smaller than its own header.
     Length,
     /// The version nibble contradicts the ether type, or is neither 4 nor 6.
     Version,
@@ -26,13 +26,13 @@ pub enum Malformed {
     /// An IP packet whose payload is neither TCP nor UDP, or that is still on its way to another
     /// host (routing header).
     NotTransport,
-    /// A part of a larger IP packet: only the first part has ports.
+    /// A fragment of an IP packet: only the first fragment has ports.
     Fragment,
 }
 
 impl Malformed {
-    /// Whether the packet is sound but none of ours: other protocols and fragments, which are the
-    /// kernel's.
+    /// Returns true if the packet is valid but of a kind that stays in the kernel: other protocols
+    /// and fragments.
     pub const fn is_foreign(self) -> bool {
         matches!(self, Self::NotInternet | Self::NotTransport | Self::Fragment)
     }

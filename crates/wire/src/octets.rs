@@ -1,22 +1,22 @@
-//! Numbers in network byte order at constant places of arrays whose size is known: the compiler
-//! sees that nothing is out of bounds.
+//! Numbers in network byte order at constant offsets of arrays of constant size, so that the
+//! compiler checks the bounds.
 //!
-//! Not a reader with a cursor: headers are fixed, what varies (options, extension headers) walks
-//! slices itself.
+//! This is not a reader with a cursor: headers have fixed fields, and the code for variable parts
+//! (options, extension headers) walks over slices itself.
 
-/// The 16 bits at `AT`.
+/// Returns the 16 bits at `AT`.
 pub(crate) const fn u16_at<const AT: usize, const N: usize>(bytes: &[u8; N]) -> u16 {
     const { assert!(AT + 2 <= N) }
     u16::from_be_bytes([bytes[AT], bytes[AT + 1]])
 }
 
-/// The 32 bits at `AT`.
+/// Returns the 32 bits at `AT`.
 pub(crate) const fn u32_at<const AT: usize, const N: usize>(bytes: &[u8; N]) -> u32 {
     const { assert!(AT + 4 <= N) }
     u32::from_be_bytes([bytes[AT], bytes[AT + 1], bytes[AT + 2], bytes[AT + 3]])
 }
 
-/// The `M` bytes at `AT`.
+/// Returns the `M` bytes at `AT`.
 pub(crate) fn array_at<const AT: usize, const M: usize, const N: usize>(
     bytes: &[u8; N],
 ) -> [u8; M] {

@@ -1,6 +1,7 @@
 //! TCP's segments (RFC 9293 section 3.1) and their options (RFC 7323, RFC 2018).
 //!
-//! [`Segment`] is the view, [`Header`] the value. Not here: what a segment means to a connection.
+//! [`Segment`] is the view, [`Header`] the value. Not here: the processing of a segment by a
+//! connection (`sojourn-proto`).
 
 mod flags;
 mod header;

@@ -1,16 +1,16 @@
 //! UDP's datagrams (RFC 768; over IPv6 RFC 8200 section 8.1).
 //!
-//! Not here: segmentation of long payloads, which is an interface's (`vnet`).
+//! Not here: segmentation of long payloads, which an interface does (`vnet`).
 
 use crate::octets::{put, u16_at};
 use crate::{Malformed, NoRoom};
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 8;
-/// Where in the header the checksum is.
+/// The offset of the checksum in the header.
 pub const CHECKSUM_OFFSET: u16 = 6;
 
-/// A datagram whose header is whole and whose length is right; bytes after it are cut off.
+/// A datagram with a complete header and a consistent length; bytes after it are cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'b> {
     fixed: &'b [u8; HEADER_BYTES],
@@ -18,7 +18,7 @@ pub struct Datagram<'b> {
 }
 
 impl<'b> Datagram<'b> {
-    /// The datagram at the beginning of `bytes`. The checksum is not looked at.
+    /// Reads the datagram at the beginning of `bytes`. The checksum is not verified.
     ///
     /// # Errors
     /// [`Malformed::Short`], [`Malformed::Length`].
@@ -29,7 +29,7 @@ impl<'b> Datagram<'b> {
         Ok(Self { fixed, payload: rest.get(..payload_len).ok_or(Malformed::Short)? })
     }
 
-    /// The sender's port; 0 if there is none to answer to.
+    /// Returns the sender's port; 0 if the sender expects no answer (RFC 768).
     pub const fn source_port(&self) -> u16 {
         u16_at::<0, HEADER_BYTES>(self.fixed)
     }
@@ -39,7 +39,7 @@ impl<'b> Datagram<'b> {
         u16_at::<2, HEADER_BYTES>(self.fixed)
     }
 
-    /// The checksum field; 0 says that the sender made none.
+    /// Returns the checksum field; 0 means that the sender computed none.
     pub const fn checksum(&self) -> u16 {
         u16_at::<6, HEADER_BYTES>(self.fixed)
     }
@@ -81,13 +81,13 @@ impl Header {
     }
 }
 
-/// A computed checksum as it is sent: zero would say that there is none, so its other form is (RFC
-/// 768).
+/// Returns a computed checksum in the form in which it is sent: a zero becomes 0xffff, because zero
+/// means no checksum (RFC 768).
 pub const fn as_sent(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
-/// Writes `checksum` into an emitted header; `false` if `header` is too short to be one.
+/// Writes `checksum` into an emitted header; returns false if `header` is too short.
 pub fn write_checksum(header: &mut [u8], checksum: u16) -> bool {
     let place = header.get_mut(usize::from(CHECKSUM_OFFSET)..usize::from(CHECKSUM_OFFSET) + 2);
     place.map(|place| place.copy_from_slice(&checksum.to_be_bytes())).is_some()

@@ -2,8 +2,9 @@
 //! with `IFF_VNET_HDR`: packet(7), `struct virtio_net_hdr` of `linux/virtio_net.h`, and Virtio 1.3
 //! section 5.1.6.
 //!
-//! It says which checksum is still to be computed and into what the payload is still to be cut; on
-//! the way in, which checksums need no look and which segments were merged. Packet sockets use it
+//! The header of an outgoing frame describes the checksum that the interface must still complete
+//! and the segments into which it must cut the payload. The header of an arriving frame describes
+//! the checksums that need no verification and the segments that were merged. Packet sockets use it
 //! in the machine's byte order.
 
 use crate::octets::{put, u16_at};
@@ -16,35 +17,35 @@ const NEEDS_CSUM: u8 = 1;
 const DATA_VALID: u8 = 2;
 const GSO_ECN: u8 = 0x80;
 
-/// What is left to do, or was done, about the transport checksum.
+/// The state of the transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Checksum {
-    /// Nothing is known: out, it is complete; in, it has to be looked at.
+    /// No information: an outgoing checksum is complete, an arriving one must be verified.
     #[default]
     Unknown,
-    /// In only: somebody has looked at it, and it is right.
+    /// Only for arriving frames: the checksum was verified and is right.
     Valid,
-    /// The field holds the sum of the pseudo header; the rest is added by whoever puts the frame on
-    /// a wire. In, the frame comes from a host whose memory it has not left: there is nothing to
-    /// look at.
+    /// The field holds the sum of the pseudo header, and the interface that puts the frame on a
+    /// wire completes it. An arriving frame with a partial checksum has not left this host's
+    /// memory, so nothing needs to be verified.
     Partial {
-        /// Where the covered bytes begin: the transport header, from the frame's first byte.
+        /// The offset in the frame at which the covered bytes begin: the transport header.
         start: u16,
-        /// Where the field is, from `start`.
+        /// The offset of the field from `start`.
         offset: u16,
     },
 }
 
-/// How a long payload is cut, or was merged: the kinds of generic segmentation offload.
+/// The kind of generic segmentation offload by which a payload is cut or was merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SegmentKind {
     /// TCP over IPv4.
     TcpV4,
     /// TCP over IPv6.
     TcpV6,
-    /// UDP datagrams of one size (`UDP_SEGMENT`), over either.
+    /// UDP datagrams of one size (`UDP_SEGMENT`), over either version.
     Udp,
-    /// Any other: UDP fragments, tunnels.
+    /// Another kind: UDP fragments, tunnels.
     Other(u8),
 }
 
@@ -72,11 +73,12 @@ impl SegmentKind {
 /// Several segments in one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Segments {
-    /// Of what kind they are.
+    /// The kind of the segments.
     pub kind: SegmentKind,
-    /// Payload bytes of each but the last.
+    /// Payload bytes of each segment but the last.
     pub size: u16,
-    /// TCP's first segment carries CWR, the others must not (RFC 3168 section 6.1.2).
+    /// True if the first TCP segment carries CWR, which the others must not (RFC 3168 section
+    /// 6.1.2).
     pub has_cwr: bool,
 }
 
@@ -85,17 +87,18 @@ pub struct Segments {
 pub struct Header {
     /// The transport checksum.
     pub checksum: Checksum,
-    /// Several segments, or none: then the frame is a packet as it is.
+    /// The segments, or `None` if the frame is a single packet.
     pub segments: Option<Segments>,
-    /// Bytes of all headers of the frame; a hint, and 0 is allowed where nothing is to be cut.
+    /// Bytes of all headers of the frame. The value is a hint; 0 is allowed if nothing is to be
+    /// cut.
     pub header_len: u16,
 }
 
 impl Header {
-    /// Nothing left to do, nothing known.
+    /// A header without any work or information.
     pub const NONE: Self = Self { checksum: Checksum::Unknown, segments: None, header_len: 0 };
 
-    /// Whether the receiver has to look at the transport checksum.
+    /// Returns true if the receiver has to verify the transport checksum.
     pub const fn must_verify(&self) -> bool {
         matches!(self.checksum, Checksum::Unknown)
     }
@@ -123,7 +126,7 @@ impl Header {
         Ok(Self { checksum, segments, header_len: native(u16_at::<2, HEADER_BYTES>(bytes)) })
     }
 
-    /// The header's bytes.
+    /// Returns the header's bytes.
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         match self.checksum {

@@ -1,14 +1,14 @@
-//! Frames that lie: each is refused for its reason, and what is only unusual is not.
+//! Damaged frames: each is refused with its reason, and unusual but valid ones are accepted.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
 use common::captures::*;
-use sojourn_wire::frame::{self, Link};
+use sojourn_wire::frame::{self, LinkType};
 use sojourn_wire::icmp::{self, Reason};
 use sojourn_wire::{Malformed, arp, checksum, ipv4};
 
-/// `bytes` with some of them changed, and the IPv4 header's checksum made right again.
+/// Returns `bytes` with some of them changed, and the IPv4 header's checksum corrected.
 fn changed(bytes: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for (at, byte) in changes {
@@ -24,10 +24,10 @@ fn changed(bytes: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
 }
 
 fn refused(bytes: &[u8], changes: &[(usize, u8)]) -> Malformed {
-    frame::parse(&changed(bytes, changes), Link::Ethernet).unwrap_err()
+    frame::parse(&changed(bytes, changes), LinkType::Ethernet).unwrap_err()
 }
 
-/// `packet` (IPv6) with `headers` between the fixed header and the rest.
+/// Returns `packet` (IPv6) with `headers` between the fixed header and the rest.
 fn extended(packet: &[u8], next: u8, headers: &[u8]) -> Vec<u8> {
     let mut bytes = packet[..54].to_vec();
     bytes[20] = next;
@@ -43,7 +43,7 @@ fn every_cut_is_short() {
     for whole in [SYN, DATA, DATAGRAM, DATA_V6, DATAGRAM_V6] {
         for len in 0..whole.len() {
             assert_eq!(
-                frame::parse(&whole[..len], Link::Ethernet),
+                frame::parse(&whole[..len], LinkType::Ethernet),
                 Err(Malformed::Short),
                 "{len} bytes of {whole:x?}"
             );
@@ -57,8 +57,8 @@ fn padding_is_cut_off() {
         let mut padded = whole.to_vec();
         padded.resize(whole.len() + 20, 0xff);
         let (plain, padded) = (
-            frame::parse(whole, Link::Ethernet).unwrap(),
-            frame::parse(&padded, Link::Ethernet).unwrap(),
+            frame::parse(whole, LinkType::Ethernet).unwrap(),
+            frame::parse(&padded, LinkType::Ethernet).unwrap(),
         );
         assert_eq!((plain.payload(), plain.end), (padded.payload(), padded.end));
         assert!(padded.checksum_is_right());
@@ -71,7 +71,7 @@ fn one_wrong_bit_is_seen() {
         for bit in 14 * 8..whole.len() * 8 {
             let mut bytes = whole.to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let is_seen = frame::parse(&bytes, Link::Ethernet)
+            let is_seen = frame::parse(&bytes, LinkType::Ethernet)
                 .map_or(true, |frame| !frame.checksum_is_right());
             assert!(is_seen, "bit {bit}");
         }
@@ -90,7 +90,7 @@ fn lengths_and_versions_that_cannot_be() {
     assert_eq!(refused(DATA_V6, &[(14, 0x45)]), Malformed::Version);
     let mut bytes = DATA.to_vec();
     bytes[24] ^= 1;
-    assert_eq!(frame::parse(&bytes, Link::Ethernet), Err(Malformed::Checksum));
+    assert_eq!(frame::parse(&bytes, LinkType::Ethernet), Err(Malformed::Checksum));
     assert!(!Malformed::Checksum.is_foreign());
 }
 
@@ -102,11 +102,11 @@ fn fragments_are_not_ours() {
     for fragment in [[0, 1], [0, 8]] {
         let header = [6, 0, fragment[0], fragment[1], 1, 2, 3, 4];
         let bytes = extended(DATA_V6, 44, &header);
-        assert_eq!(frame::parse(&bytes, Link::Ethernet), Err(Malformed::Fragment));
+        assert_eq!(frame::parse(&bytes, LinkType::Ethernet), Err(Malformed::Fragment));
     }
     // An atomic fragment (RFC 6946) is whole.
     let bytes = extended(DATA_V6, 44, &[6, 0, 0, 6, 1, 2, 3, 4]);
-    assert_eq!(frame::parse(&bytes, Link::Ethernet).unwrap().payload(), b"hello");
+    assert_eq!(frame::parse(&bytes, LinkType::Ethernet).unwrap().payload(), b"hello");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn options_before_the_transport_are_passed_over() {
     bytes.extend([0x94, 4, 0, 0]);
     bytes.extend(&DATA[34..]);
     let bytes = changed(&bytes, &[(14, 0x46), (17, DATA[17] + 4)]);
-    let frame = frame::parse(&bytes, Link::Ethernet).unwrap();
+    let frame = frame::parse(&bytes, LinkType::Ethernet).unwrap();
     assert_eq!((frame.payload(), frame.transport_at), (&b"hello"[..], 38));
     assert!(frame.checksum_is_right());
     // IPv6: hop-by-hop, destination options of 16 bytes, an empty routing header.
@@ -124,7 +124,7 @@ fn options_before_the_transport_are_passed_over() {
     headers.extend([43, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     headers.extend([6, 0, 0, 0, 0, 0, 0, 0]);
     let bytes = extended(DATA_V6, 0, &headers);
-    let frame = frame::parse(&bytes, Link::Ethernet).unwrap();
+    let frame = frame::parse(&bytes, LinkType::Ethernet).unwrap();
     assert_eq!((frame.payload(), frame.transport_at), (&b"hello"[..], 86));
     assert!(frame.checksum_is_right());
 }
@@ -132,7 +132,7 @@ fn options_before_the_transport_are_passed_over() {
 #[test]
 fn extension_headers_have_an_end() {
     let many = [60, 0, 1, 4, 0, 0, 0, 0].repeat(9);
-    let parse = |bytes: &[u8]| frame::parse(bytes, Link::Ethernet).map(|frame| frame.key);
+    let parse = |bytes: &[u8]| frame::parse(bytes, LinkType::Ethernet).map(|frame| frame.key);
     assert_eq!(parse(&extended(DATA_V6, 60, &many)), Err(Malformed::NotTransport));
     // Still on its way: one hop left in the routing header.
     let routed = extended(DATA_V6, 43, &[6, 0, 0, 1, 0, 0, 0, 0]);
@@ -145,9 +145,9 @@ fn extension_headers_have_an_end() {
 #[test]
 fn datagrams_without_checksum() {
     let v4 = changed(DATAGRAM, &[(40, 0), (41, 0)]);
-    assert!(frame::parse(&v4, Link::Ethernet).unwrap().checksum_is_right());
+    assert!(frame::parse(&v4, LinkType::Ethernet).unwrap().checksum_is_right());
     let v6 = changed(DATAGRAM_V6, &[(60, 0), (61, 0)]);
-    assert!(!frame::parse(&v6, Link::Ethernet).unwrap().checksum_is_right());
+    assert!(!frame::parse(&v6, LinkType::Ethernet).unwrap().checksum_is_right());
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn errors_about_segments() {
     let len = icmp::emit_v4(Reason::TooBig { mtu: 1400 }, original, &mut out).unwrap();
     let error = icmp::Error::parse_v4(&out[..len]).unwrap();
     assert_eq!(error.reason, Reason::TooBig { mtu: 1400 });
-    assert_eq!(error.flow, frame::parse(DATA, Link::Ethernet).unwrap().key);
+    assert_eq!(error.flow, frame::parse(DATA, LinkType::Ethernet).unwrap().key);
     assert_eq!(error.seq.map(|seq| seq.0), Some(0xb85d_98f7));
     // Eight bytes of the transport header must do (RFC 792).
     let len = icmp::emit_v4(Reason::TimeExceeded { code: 0 }, &original[..28], &mut out).unwrap();
@@ -183,7 +183,7 @@ fn errors_about_ipv6_segments() {
     let len = icmp::emit_v6(reason, &original[14..], ends, &mut out).unwrap();
     let error = icmp::Error::parse_v6(&out[..len], ends.0, ends.1).unwrap();
     assert_eq!(error.reason, reason);
-    assert_eq!(error.flow, frame::parse(DATA_V6, Link::Ethernet).unwrap().key);
+    assert_eq!(error.flow, frame::parse(DATA_V6, LinkType::Ethernet).unwrap().key);
     assert_eq!(error.seq.map(|seq| seq.0), Some(0xcd67_0e6f));
     // A later fragment has no ports.
     let piece = extended(DATA_V6, 44, &[6, 0, 0, 8, 0, 0, 0, 0]);

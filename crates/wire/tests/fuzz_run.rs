@@ -1,7 +1,7 @@
-//! The fuzz targets of this crate, run for a moment with bytes that are the same every time:
-//! captured frames, changed a little.
+//! A short run of this crate's fuzz targets with the same bytes every time: captured frames with
+//! small changes.
 //!
-//! `cargo xtask fuzz wire_frame` (and `wire_headers`, `wire_options`) goes on from there.
+//! `cargo xtask fuzz wire_frame` (and `wire_headers`, `wire_options`) runs them for longer.
 #![cfg(debug_assertions)]
 
 mod common;
@@ -9,7 +9,7 @@ mod common;
 use common::captures::*;
 use sojourn_wire::fuzz;
 
-/// A small generator, so that every run is the same (splitmix64).
+/// A small deterministic generator (splitmix64).
 struct Random(u64);
 
 impl Random {

@@ -1,24 +1,23 @@
-//! Captured frames: each is read as what it is, and written again byte by byte as the other host
-//! wrote it.
+//! Captured frames: each is read, checked, and written again byte by byte as Linux wrote it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
 use common::captures::*;
 use sojourn_wire::ethernet::{self, EtherType, VlanTag};
-use sojourn_wire::frame::{self, Fields, Frame, Link, Offload};
+use sojourn_wire::frame::{self, Fields, Frame, LinkType, Offload};
 use sojourn_wire::icmp::{self, Reason};
 use sojourn_wire::tcp::{Flags, Options, SackBlocks, Timestamps};
 use sojourn_wire::{Ecn, MacAddress, Malformed, Protocol, SeqNum, arp, ipv4, ipv6, vnet};
 use std::net::Ipv4Addr;
 
 fn parsed(bytes: &[u8]) -> Frame<'_> {
-    let frame = frame::parse(bytes, Link::Ethernet).unwrap();
+    let frame = frame::parse(bytes, LinkType::Ethernet).unwrap();
     assert!(frame.checksum_is_right());
     frame
 }
 
-/// Headers and payload as `frame` has them, from the values that were read.
+/// Returns headers and payload written from the values of `frame`.
 fn written(frame: &Frame<'_>, bytes: &[u8]) -> Vec<u8> {
     let network = &bytes[frame.network_at..];
     let (flow_label, dont_fragment, identification) = match ipv4::Packet::new(network) {
@@ -156,7 +155,7 @@ fn address_resolution() {
 #[test]
 fn what_is_sound_but_has_no_flow() {
     let foreign = |bytes: &[u8], why| {
-        assert_eq!(frame::parse(bytes, Link::Ethernet), Err(why));
+        assert_eq!(frame::parse(bytes, LinkType::Ethernet), Err(why));
         assert!(why.is_foreign());
     };
     foreign(ARP_REPLY, Malformed::NotInternet);
@@ -170,12 +169,12 @@ fn what_is_sound_but_has_no_flow() {
 #[test]
 fn without_a_link_header_the_same_is_seen() {
     for bytes in [DATA, DATA_V6, DATAGRAM] {
-        let (with, without) = (parsed(bytes), frame::parse(&bytes[14..], Link::Raw).unwrap());
+        let (with, without) = (parsed(bytes), frame::parse(&bytes[14..], LinkType::Raw).unwrap());
         assert_eq!((with.key, with.transport), (without.key, without.transport));
         assert_eq!((with.end, without.ethernet), (without.end + 14, None));
     }
-    assert_eq!(frame::parse(&[], Link::Raw), Err(Malformed::Short));
-    assert_eq!(frame::parse(&[0x50; 60], Link::Raw), Err(Malformed::Version));
+    assert_eq!(frame::parse(&[], LinkType::Raw), Err(Malformed::Short));
+    assert_eq!(frame::parse(&[0x50; 60], LinkType::Raw), Err(Malformed::Version));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Another reader and writer of packets (`etherparse`) beside ours: each reads what the other
-//! wrote, and of random bytes both see the same where both see something.
+//! A comparison with another reader and writer of packets (`etherparse`): each reads the other's
+//! packets, and both read the same from random bytes if both accept them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -10,12 +10,12 @@ use etherparse::{
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sojourn_wire::frame::{self, Frame, HEADERS_BYTES_MAX, Link, Offload};
+use sojourn_wire::frame::{self, Frame, HEADERS_BYTES_MAX, LinkType, Offload};
 use sojourn_wire::tcp::{self, Flags};
 use sojourn_wire::{Ecn, FlowKey, Protocol};
 use std::net::IpAddr;
 
-/// Our frame with these contents.
+/// Writes a frame with these contents by this crate.
 fn ours(
     link: sojourn_wire::ethernet::Header,
     flow: FlowKey,
@@ -34,7 +34,7 @@ fn ours(
     out
 }
 
-/// What both read must be the same; `true` if the other saw a transport.
+/// Compares the readings of both; returns true if the other one found a transport.
 fn agree(frame: &Frame<'_>, other: &SlicedPacket<'_>) -> Result<bool, TestCaseError> {
     if let (Some(LinkSlice::Ethernet2(link)), Some(ethernet)) = (&other.link, frame.ethernet) {
         prop_assert_eq!(link.source(), ethernet.source.0);
@@ -90,7 +90,7 @@ fn agree(frame: &Frame<'_>, other: &SlicedPacket<'_>) -> Result<bool, TestCaseEr
     Ok(true)
 }
 
-/// Checksum and options of a segment as the other has them.
+/// Compares checksum and options of a segment with the other reader's.
 fn check_tcp(other: &SlicedPacket<'_>, header: &tcp::Header) -> Result<(), TestCaseError> {
     let Some(TransportSlice::Tcp(theirs)) = &other.transport else { panic!("{other:?}") };
     let sum = match &other.net {
@@ -133,7 +133,7 @@ proptest! {
     fn it_reads_our_segments(link in link(), flow in flow(Protocol::Tcp), tcp in header(), payload in payload()) {
         let bytes = ours(link, flow, &tcp, &payload);
         let other = SlicedPacket::from_ethernet(&bytes).unwrap();
-        let frame = frame::parse(&bytes, Link::Ethernet).unwrap();
+        let frame = frame::parse(&bytes, LinkType::Ethernet).unwrap();
         prop_assert!(agree(&frame, &other)?);
         check_tcp(&other, &tcp)?;
         let ids: Vec<u16> = other.vlan_ids().iter().map(|id| id.value()).collect();
@@ -145,7 +145,7 @@ proptest! {
     fn it_reads_our_datagrams(link in link(), flow in flow(Protocol::Udp), payload in payload()) {
         let bytes = ours(link, flow, &tcp::Header::default(), &payload);
         let other = SlicedPacket::from_ethernet(&bytes).unwrap();
-        prop_assert!(agree(&frame::parse(&bytes, Link::Ethernet).unwrap(), &other)?);
+        prop_assert!(agree(&frame::parse(&bytes, LinkType::Ethernet).unwrap(), &other)?);
         let Some(TransportSlice::Udp(theirs)) = &other.transport else { panic!("{other:?}") };
         let sum = match (flow.source.ip(), flow.target.ip()) {
             (IpAddr::V4(a), IpAddr::V4(b)) => {
@@ -173,12 +173,12 @@ proptest! {
         let mut bytes = Vec::new();
         let segment = builder().tcp(source_port, target_port, seq, 99).psh();
         segment.write(&mut bytes, &payload).unwrap();
-        let frame = frame::parse(&bytes, Link::Ethernet).unwrap();
+        let frame = frame::parse(&bytes, LinkType::Ethernet).unwrap();
         prop_assert!(frame.checksum_is_right());
         prop_assert!(agree(&frame, &SlicedPacket::from_ethernet(&bytes).unwrap())?);
         bytes.clear();
         builder().udp(source_port, target_port).write(&mut bytes, &payload).unwrap();
-        let frame = frame::parse(&bytes, Link::Ethernet).unwrap();
+        let frame = frame::parse(&bytes, LinkType::Ethernet).unwrap();
         prop_assert!(frame.checksum_is_right());
         prop_assert!(agree(&frame, &SlicedPacket::from_ethernet(&bytes).unwrap())?);
     }
@@ -202,7 +202,7 @@ proptest! {
             bytes[at] = byte;
         }
         if let (Ok(frame), Ok(other)) =
-            (frame::parse(&bytes, Link::Ethernet), SlicedPacket::from_ethernet(&bytes))
+            (frame::parse(&bytes, LinkType::Ethernet), SlicedPacket::from_ethernet(&bytes))
         {
             prop_assert!(agree(&frame, &other)?);
         }

@@ -1,8 +1,9 @@
-//! The server of the demonstration: one calculator, reached in four ways.
+//! Server of the demonstration: a calculator that can be reached in four ways.
 //!
-//! `sojourn-demo adaptive|park @NAME` serves the generated interface over Sojourn IPC;
-//! `sojourn-demo blocking|spinning PATH` serves the same two operations over a Unix socket, framed
-//! by hand as such programs usually are. The client is `client.c`. Started by `cargo xtask demo`.
+//! `sojourn-demo adaptive|park @NAME` serves the generated interface over Sojourn IPC.
+//! `sojourn-demo blocking|spinning PATH` serves two of its operations over a Unix socket, with
+//! hand-written framing, as such programs usually have. The client is `client.c`, and `cargo xtask
+//! demo` starts both.
 
 #[allow(missing_docs, unreachable_pub, reason = "generated from idl/examples/calc.idl")]
 mod calc {
@@ -17,7 +18,7 @@ use sojourn_ipc::{Address, Deadline, Endpoint, ServerOptions, Wait, rt};
 use std::sync::{Arc, Mutex, PoisonError};
 use sum::sum;
 
-/// A calculator with a memory.
+/// Calculator with a memory for one number.
 #[derive(Debug, Default)]
 struct Calculator {
     memory: Mutex<f64>,
@@ -60,7 +61,7 @@ impl CalcServer for Calculator {
 
     fn recall(&self, _caller: &rt::Caller, reply: CalcRecallDeferredReply) {
         let value = *self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        // A client that has gone meanwhile needs no answer.
+        // `send` fails if the client has gone meanwhile; nobody needs the answer then.
         let _ = reply.send(value);
     }
 }

@@ -1,7 +1,7 @@
-//! The same two operations over a Unix stream socket.
+//! The operations `add` and `sum` over a Unix stream socket, for comparison.
 //!
-//! A request is an operation number, a count and as many 32-bit numbers; an answer is one 64-bit
-//! number. Not here: any of Sojourn. This is what the demonstration compares with.
+//! A request consists of an operation number, a count, and that many 32-bit numbers. An answer is
+//! one 64-bit number. Nothing in this file uses Sojourn.
 
 use crate::sum::sum;
 use anyhow::Result;
@@ -10,14 +10,15 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 const TERMS_MAX: usize = 4096;
 
-/// Serves one client after another; with `spinning` reads are tried again instead of waited for.
+/// Serves one client after another. With `spinning` a read that finds no data is repeated at once
+/// instead of waiting in the kernel.
 pub(crate) fn serve(path: &str, spinning: bool) -> Result<()> {
     let listener = UnixListener::bind(path)?;
     println!("ready");
     loop {
         let (stream, _) = listener.accept()?;
         stream.set_nonblocking(spinning)?;
-        // A client that hangs up ends its own service only.
+        // An error ends the service of this client only, as when the client hangs up.
         let _ = serve_one(stream);
     }
 }

@@ -17,6 +17,10 @@ pub mod files {
 pub mod paper {
     include!(concat!(env!("OUT_DIR"), "/paper.rs"));
 }
+/// `crates/idl/tests/c/com.idl`: a file of COM.
+pub mod com {
+    include!(concat!(env!("OUT_DIR"), "/com.rs"));
+}
 /// `idl/local.idl` of this folder: what an ACF can change.
 pub mod local {
     include!(concat!(env!("OUT_DIR"), "/local.rs"));

@@ -25,7 +25,7 @@ connected(0) -> no; connected(N) -> case rpc:call('one@127.0.0.1', erlang, where
 END
 erlc t.erl
 echo "compiled $?"
-# It tells of the connection that only asks whether it listens, with the time.
+# The error output is dropped: epmd logs the probing connection of `await` there, with the time.
 epmd -port "$PORT" 2>/dev/null &
 await connects "$PORT"
 erl -noinput -name one@127.0.0.1 -setcookie c -run t serve >one.log 2>&1 &

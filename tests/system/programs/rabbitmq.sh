@@ -7,7 +7,7 @@ echo '[].' >plugins
 mkdir data log
 /usr/lib/rabbitmq/bin/rabbitmq-server >server.log 2>&1 &
 S=$!
-# It takes longer to start than anything else here.
+# RabbitMQ takes longer to start than one `await` allows.
 for _ in 1 2 3 4 5; do (await connects "$PORT") 2>/dev/null && break; done
 cat >c.py <<'END'
 import hashlib, os, sys, threading, pika

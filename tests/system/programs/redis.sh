@@ -12,7 +12,7 @@ $c -x set bin <bin
 $c strlen bin
 $c --raw get bin | head -c -1 | sum
 { echo multi; for i in $(seq 200); do echo "incr n"; done; echo exec; } | $c | tail -1
-# Before the fork: these sessions move.
+# Before the fork, so that these sessions move.
 redis-benchmark -p "$PORT" -q -n 60000 -c 20 -t get --csv >first
 echo "first $?"
 (for i in $(seq 4000); do echo "incr m"; done | $c | tail -1 >m) &

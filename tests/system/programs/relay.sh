@@ -9,7 +9,7 @@ wait $S
 echo "server $?"
 python3 -c 'import json
 end = json.load(open("client.out"))["end"]
-# What is on its way when the client ends is not counted as received.
+# Bytes in transit when the client ends are not counted as received.
 print(end["sum_sent"]["bytes"] >= 100 << 20, 50 << 20 < end["sum_received"]["bytes"] <= end["sum_sent"]["bytes"])'
 seq 1 3000000 | head -c 20000000 >data
 sum <data

@@ -3,7 +3,7 @@ many bytes each of the two has read, and whether they were the right ones."""
 import os, signal, socket, subprocess, sys, time
 
 PIECE, SENT, FIRST = 4000, 100, 90
-# The first ones come slowly, so that the session has moved when the last ones come.
+# The first pieces are sent slowly, so that the session has moved before the last ones.
 SLOW = 40
 NUMBERS = range(SENT)
 
@@ -47,7 +47,7 @@ def write(fd, end, told):
     if end == "exits":
         sys.exit(0)
     os.write(told, b"x")
-    # Ends when the reader has read all, and closes.
+    # Ends by a signal, once the reader has read everything and closed its end.
     signal.pause()
 
 
@@ -79,7 +79,7 @@ def main(kind, end, how):
     os.close(tells)
     first = read_all(ours, FIRST * PIECE)
     print(kind, end, how, first == b"".join(piece(number) for number in NUMBERS[:FIRST]), flush=True)
-    # One byte, or the end: it has sent all.
+    # A byte or the end of file: either means that the writer has sent everything.
     os.read(hears, 1)
     if end == "closes":
         os.kill(writer, signal.SIGTERM)

@@ -6,7 +6,7 @@ for end in exits closes; do
         done
     done
 done
-# The bytes of a killed program that its kernel knows nothing of can only be had of a pipe.
+# After a kill, only a pipe lets the test obtain the bytes that the kernel has never had.
 for how in fork spawn exec; do
     python3 "$PROGRAMS/rests.py" pipe killed $how
 done

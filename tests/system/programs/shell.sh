@@ -10,7 +10,7 @@ for n in 1 2 3; do
     seq 1 200000 | cat | grep 7 | wc
     cat tree/* | tee >(wc -l >lines) | cat | md5sum
     yes | (sleep 0.05; read -r x; echo "$x")
-    # head closes its input before it writes its output: only one of the two lines is shown.
+    # head closes its input before it writes its output, so only one of the two lines is shown.
     (yes; echo "yes $?" >&2) | head -1 > /dev/null
     echo "${PIPESTATUS[@]}"
     while read -r a b; do echo "$b$a"; done < <(seq 1 3000 | paste - -) | sum

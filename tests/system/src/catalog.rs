@@ -1,28 +1,28 @@
-//! The real programs of `programs/*.sh`: what each script says of itself, in its second line.
+//! The real programs of `programs/*.sh`, as the second line of each script declares them.
 //!
-//! `#: deb=redis-server,redis-tools pip=pyzmq npm=ws limit=60`: what has to be installed, and
-//! seconds after which it hangs. A script without that line is no program of its own, but a part of
-//! the tests. Not here: installing (`xtask`), running (`bin/programs.rs`).
+//! `#: deb=redis-server,redis-tools pip=pyzmq npm=ws limit=60`: the packages to be installed, and
+//! the seconds after which the script counts as hanging. A script without that line is a part of
+//! the tests rather than a program. Not here: installing (`xtask`), running (`bin/programs.rs`).
 
 use crate::world::programs;
 use anyhow::{Context, Result};
 use std::time::Duration;
 
-/// Seconds that a script may take, if it does not say.
+/// Time limit of a script that declares none, in seconds.
 const LIMIT_S: u64 = 60;
 
-/// One script.
+/// A script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The script's name without its ending.
+    /// Name of the script without its ending.
     pub name: String,
-    /// Its first line: what it does.
+    /// The script's first line, which describes it.
     pub about: String,
-    /// After which time it hangs.
+    /// Time after which the script counts as hanging.
     pub limit: Duration,
 }
 
-/// All scripts that say of themselves what they need, by name.
+/// Returns all scripts that declare their needs, ordered by name.
 ///
 /// # Errors
 /// If they cannot be read.

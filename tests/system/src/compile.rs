@@ -1,14 +1,14 @@
-//! The C programs of the tests, `c/`, compiled when a test needs them.
+//! The C programs of the tests (`c/`), which are compiled when a test needs them.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// Has the C compiler (`$CC`, or `cc`) make `program` of `sources`, files below `c/`, with these
-/// options beside `-O1`.
+/// Compiles `sources`, files below `c/`, to `program` with the C compiler (`$CC`, or `cc`), `-O1`
+/// and `options`.
 ///
 /// # Errors
-/// If there is no compiler, or it refuses.
+/// If there is no compiler, or the compilation fails.
 pub fn compile(program: &Path, sources: &[&str], options: &[&str]) -> Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
     let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));

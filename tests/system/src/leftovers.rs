@@ -1,4 +1,5 @@
-//! What a session server leaves behind when it and its sessions have ended: nothing, after a while.
+//! The check that a session server leaves nothing behind some time after it and its sessions have
+//! ended.
 
 use crate::LIMIT;
 use anyhow::{Context, Result};
@@ -7,16 +8,16 @@ use sojourn_lab::net::{End, Link};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long it may take until everything is gone.
+/// Longest time until everything is gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where the keeper of that world's sessions listens.
+/// Returns the path of the socket at which the keeper of a sandbox's sessions listens.
 #[must_use]
 pub fn keeper_path(world: &Sandbox) -> String {
     world.address().to_string_lossy().into_owned() + ".keeper"
 }
 
-/// The keeper that listens at that path.
+/// Finds the keeper that listens at `path`; returns its process number.
 #[must_use]
 pub fn keeper(path: &str) -> Option<u32> {
     let is_it = |pid: &u32| {
@@ -27,7 +28,7 @@ pub fn keeper(path: &str) -> Option<u32> {
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
 }
 
-/// Where is looked after a test: for the keeper, and for hooks on the host's interfaces.
+/// The places that are checked after a test: the keeper, and the hooks on the host's interfaces.
 #[derive(Debug)]
 pub struct Leftovers<'l> {
     link: &'l Link,
@@ -37,7 +38,7 @@ pub struct Leftovers<'l> {
 }
 
 impl<'l> Leftovers<'l> {
-    /// Those of the world at this end of the link.
+    /// Returns the places of the sandbox at this end of the link.
     #[must_use]
     pub fn of(link: &'l Link, end: End, world: &Sandbox) -> Self {
         Self { link, end, path: keeper_path(world), sojourn: world.built().path("sojourn") }
@@ -58,10 +59,10 @@ impl<'l> Leftovers<'l> {
         Ok(found)
     }
 
-    /// Waits until there are none.
+    /// Waits until nothing is left.
     ///
     /// # Panics
-    /// If some stay, or nobody can tell.
+    /// If something stays, or cannot be found out.
     #[track_caller]
     pub fn assert_none(&self) {
         let deadline = Instant::now() + PATIENCE;

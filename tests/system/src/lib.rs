@@ -1,7 +1,8 @@
-//! What the whole-system tests share: the server asked directly, and pairs of peers.
+//! The common parts of the whole-system tests: a client of the server's administration interface,
+//! and pairs of peers.
 //!
-//! The tests are under `tests/`; what they run is `sojourn-lab`'s. They need a release build:
-//! `cargo xtask test` makes it.
+//! The tests are under `tests/`; sandboxes and programs are those of `sojourn-lab`. The tests need
+//! a release build, which `cargo xtask test` makes.
 
 pub mod catalog;
 pub mod compile;
@@ -9,6 +10,7 @@ pub mod leftovers;
 pub mod network;
 pub mod rights;
 pub mod row;
+pub mod torture;
 pub mod world;
 
 use anyhow::{Context, Result};
@@ -20,10 +22,13 @@ use sojourn_session::{
 };
 use std::time::Duration;
 
-/// How long a transfer of a few megabytes may take on a busy machine.
+/// Longest time of a transfer of a few megabytes on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
+/// Longest time of a server's answer on a busy machine.
+const ANSWER: Duration = Duration::from_secs(20);
 
-/// The server of a sandbox, asked over its own interface: quicker than a command each time.
+/// A client of a server's administration interface, which is faster than a command for each
+/// question.
 pub struct Admin {
     client: AdminClient<Connection>,
 }
@@ -38,20 +43,20 @@ impl Admin {
     /// Connects to the sandbox's server.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// If the server does not answer.
     pub fn new(sandbox: &Sandbox) -> Result<Self> {
         let address = Address::parse(&sandbox.address().to_string_lossy())?;
         let connection = Connection::connect(address, &admin_connect_options())?;
-        let client = AdminClient::bind_by(connection, Deadline::after(Duration::from_secs(5)))
+        let client = AdminClient::bind_by(connection, Deadline::after(ANSWER))
             .context("the server does not serve the interface")?;
         Ok(Self { client })
     }
 
     fn client(&mut self) -> &mut AdminClient<Connection> {
-        self.client.with_deadline(Deadline::after(Duration::from_secs(5)))
+        self.client.with_deadline(Deadline::after(ANSWER))
     }
 
-    /// The sessions that are away.
+    /// Returns the sessions that are away.
     ///
     /// # Errors
     /// If the server does not answer.
@@ -61,7 +66,7 @@ impl Admin {
         Ok(all.into_iter().filter(is_away).collect())
     }
 
-    /// How the sessions with other hosts are that are away.
+    /// Returns the connections of the remote sessions that are away.
     ///
     /// # Errors
     /// If the server does not answer.
@@ -69,7 +74,8 @@ impl Admin {
         pages::connections(self.client()).context("connections")
     }
 
-    /// What the server has refused, and what came home and why.
+    /// Returns the sessions that the server has refused, and those that came home, with the
+    /// reasons.
     ///
     /// # Errors
     /// If the server does not answer.
@@ -77,7 +83,8 @@ impl Admin {
         pages::refused(self.client()).context("refused")
     }
 
-    /// Streams made, and sessions that came home, since the server started.
+    /// Returns the numbers of streams made, and of sessions that came home, since the server
+    /// started.
     ///
     /// # Errors
     /// If the server does not answer.
@@ -86,7 +93,7 @@ impl Admin {
         Ok((stats.counters.joins, stats.counters.returns))
     }
 
-    /// Sessions that were offered to the server since it started.
+    /// Returns the number of sessions that were offered to the server since it started.
     ///
     /// # Errors
     /// If the server does not answer.
@@ -94,7 +101,7 @@ impl Admin {
         Ok(self.client().stats().context("stats")?.counters.offers)
     }
 
-    /// The streams that one of these processes has an end of.
+    /// Returns the streams of which one of these processes has an end.
     ///
     /// # Errors
     /// If the server does not answer.
@@ -106,7 +113,7 @@ impl Admin {
             .collect())
     }
 
-    /// Sends the streams of these processes home, or begins to; which they are.
+    /// Begins to recall the streams of these processes; returns the streams.
     ///
     /// # Errors
     /// If the server does not answer.
@@ -120,7 +127,7 @@ impl Admin {
         Ok(streams)
     }
 
-    /// Sends every stream home.
+    /// Begins to recall every stream; returns their number.
     ///
     /// # Errors
     /// If the server does not answer.
@@ -135,7 +142,7 @@ impl Admin {
     }
 }
 
-/// Two `lab-peer`s at the two ends of a session of that kind, both under Sojourn.
+/// Starts two `lab-peer`s at the ends of a session of this kind, both under Sojourn.
 ///
 /// # Errors
 /// If they cannot be started.
@@ -154,8 +161,8 @@ pub fn peers(sandbox: &Sandbox, kind: &str, options: &[&str]) -> Result<Vec<Runn
     }
 }
 
-/// Two `lab-peer`s with a TCP session: one listens at an address, the other calls it by another, or
-/// the same.
+/// Starts two `lab-peer`s with a TCP session: one listens at the address `at`, the other connects
+/// to `by`.
 ///
 /// # Errors
 /// If they cannot be started.
@@ -173,14 +180,15 @@ pub fn tcp_peers(
 
 fn start_peer(sandbox: &Sandbox, words: &[&str], options: &[&str]) -> Result<Running> {
     let peer = sandbox.built().path("lab-peer");
-    // Four threads that wake each other all the time: kernels have been seen that let nobody else
-    // run for a minute. Whoever watches them comes first.
+    // The peers have four threads that wake each other all the time; some kernels then let nothing
+    // else run for a minute. With the idle policy (sched(7)) the test that watches them comes
+    // first.
     let mut command = sandbox.command(Mode::Sojourn, "chrt");
     command.args(["--idle", "0"]).arg(&peer).args(words).args(options);
     Running::start(command)
 }
 
-/// A port nobody listens on.
+/// Returns a port on which nothing listens.
 ///
 /// # Errors
 /// If there is none.

@@ -1,7 +1,7 @@
-//! Two programs on two hosts: a server and what calls it, either of them under Sojourn or not, and
-//! what the caller prints.
+//! Two programs on two hosts: a server, and a caller whose output is compared; each of them plain
+//! or under Sojourn.
 //!
-//! Not the lab (hosts, links, sandboxes are `sojourn-lab`'s), not the tests. Scripts are in
+//! Not here: hosts, links and sandboxes (`sojourn-lab`), and the tests. The scripts are in
 //! `programs/net/`.
 
 use crate::rights;
@@ -14,21 +14,21 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-/// Who of the two is under Sojourn.
+/// The programs that are under Sojourn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Under {
-    /// Neither.
+    /// Neither program.
     Nobody,
     /// The server.
     Server,
-    /// The one who calls it.
+    /// The caller.
     Client,
-    /// Both, each with a server and a carrier of its own.
+    /// Both programs, each with a session server and a carrier of its own.
     Both,
 }
 
 impl Under {
-    /// How the program at an end is run; the server is at A.
+    /// Returns the mode of the program at an end; the server is at A.
     #[must_use]
     pub fn mode(self, end: End) -> Mode {
         match (self, end) {
@@ -40,14 +40,16 @@ impl Under {
     }
 }
 
-/// How long a server may take until it listens.
+/// Longest time until a server listens.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Within which programs tell their counts (`docs/understand/moves.md`), and some.
+/// Time after which the counters of programs are up to date (`docs/understand/moves.md`), with a
+/// margin.
 const COUNTS_LAG: Duration = Duration::from_millis(250);
-/// How often sessions are sent home.
+/// Time between two recalls of all sessions.
 const RECALL_EVERY: Duration = Duration::from_millis(100);
 
-/// Two hosts; `None`, and it is said, where they cannot be had or the packet filter cannot be used.
+/// Makes two hosts. Returns `None`, and prints the reason, where hosts or the packet filter are not
+/// allowed.
 #[must_use]
 pub fn hosts() -> Option<(Host, Host)> {
     let fail = |error: &dyn core::fmt::Display| -> ! { panic!("two hosts: {error}") };
@@ -60,10 +62,10 @@ pub fn hosts() -> Option<(Host, Host)> {
     is_possible().then(|| (host(), host()))
 }
 
-/// Waits until somebody has bound that UDP port on the host.
+/// Waits until a program on the host has bound a UDP port.
 ///
 /// # Errors
-/// If nobody does in time.
+/// If none does in time.
 pub fn await_bound(host: &Host, port: u16) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     let suffix = format!(":{port:04X}");
@@ -82,10 +84,11 @@ pub fn await_bound(host: &Host, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Datagrams that the kernel of that host has received for its programs.
+/// Returns the number of datagrams that the host's kernel has received for programs
+/// (`InDatagrams`).
 ///
 /// # Errors
-/// If it does not tell.
+/// If the counters cannot be read.
 pub fn received_datagrams(host: &Host) -> Result<u64> {
     let [v4, v6] = host.enter(|| {
         ["snmp", "snmp6"].map(|name| {
@@ -100,47 +103,47 @@ pub fn received_datagrams(host: &Host) -> Result<u64> {
     Ok(v4.parse::<u64>()? + v6.context("no counter")?.trim().parse::<u64>()?)
 }
 
-/// Programs on that host that have a port of the packet filter's.
+/// Counts the ports of the packet filter on the host: one for each program that has one.
 ///
 /// # Errors
-/// If its interfaces cannot be listed.
+/// If the host's interfaces cannot be listed.
 pub fn filter_ports(host: &Host) -> Result<usize> {
     let links = host.ip(&["-o", "link"])?;
     let names = links.lines().filter_map(|line| line.split_whitespace().nth(1));
     Ok(names.filter(|name| name.starts_with("sojourn")).count())
 }
 
-/// A port that no other test of this process has used.
+/// Returns a port that no other test of this process has used.
 #[must_use]
 pub fn next_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(6100);
     NEXT.fetch_add(2, Ordering::Relaxed)
 }
 
-/// The folder of what programs are told to do.
+/// Returns the folder of the scripts.
 #[must_use]
 pub fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
 }
 
-/// Two sandboxes at the ends of a link, and a folder that both sides work in.
+/// Two sandboxes at the ends of a link, and a working folder for both sides.
 #[derive(Debug)]
 pub struct Stage {
-    /// At A the server's, at B the caller's.
+    /// The sandboxes: at A the server's, at B the caller's.
     pub worlds: [Sandbox; 2],
-    /// Who is under Sojourn.
+    /// The programs that are under Sojourn.
     pub under: Under,
-    /// Where the server listens.
+    /// The address at which the server listens.
     pub address: String,
-    /// On which port.
+    /// The port on which the server listens.
     pub port: u16,
-    /// Programs under Sojourn have no rights, and each a port of the filter's: see
+    /// True if programs under Sojourn have no rights, and each has a port of the packet filter: see
     /// [`Stage::with_ports`].
     pub has_ports: bool,
 }
 
 impl Stage {
-    /// Sandboxes at the link's ends. The address is the server's, IPv4.
+    /// Makes sandboxes at the link's ends. The address is the server's IPv4 address.
     ///
     /// # Errors
     /// If they cannot be made.
@@ -149,8 +152,8 @@ impl Stage {
         Self::between(hosts, &link.v4(End::A).to_string(), under)
     }
 
-    /// Sandboxes on two hosts, however they are joined. The address is the server's, who is on the
-    /// first.
+    /// Makes sandboxes on two hosts, which may be joined in any way. The server is on the first, at
+    /// `address`.
     ///
     /// # Errors
     /// If they cannot be made.
@@ -158,11 +161,11 @@ impl Stage {
         Self::of([Sandbox::on(hosts[0])?, Sandbox::on(hosts[1])?], address, under)
     }
 
-    /// As [`Stage::new`], but packets reach and leave programs through ports, and those under
-    /// Sojourn have no rights at all.
+    /// Makes a stage as [`Stage::new`] does, whose programs under Sojourn have no rights and send
+    /// and receive packets through ports.
     ///
     /// # Errors
-    /// If they cannot be made.
+    /// If it cannot be made.
     pub fn with_ports(link: &Link, under: Under) -> Result<Self> {
         let world = |end| Sandbox::with_ports(link.host(end));
         let worlds = [world(End::A)?, world(End::B)?];
@@ -176,10 +179,19 @@ impl Stage {
         Ok(stage)
     }
 
-    /// [`Stage::with_ports`] or [`Stage::new`].
+    /// As [`Stage::new`], with ports and with session servers as their unit starts them.
     ///
     /// # Errors
     /// If they cannot be made.
+    pub fn as_unit(link: &Link, under: Under) -> Result<Self> {
+        let world = |end| Sandbox::as_unit(link.host(end));
+        Self::of([world(End::A)?, world(End::B)?], &link.v4(End::A).to_string(), under)
+    }
+
+    /// Makes a stage by [`Stage::with_ports`] or [`Stage::new`].
+    ///
+    /// # Errors
+    /// If it cannot be made.
     pub fn either(link: &Link, under: Under, has_ports: bool) -> Result<Self> {
         if has_ports { Self::with_ports(link, under) } else { Self::new(link, under) }
     }
@@ -193,7 +205,7 @@ impl Stage {
         Ok(Self { worlds, under, address, port, has_ports: false })
     }
 
-    /// A program of the lab's, where those of this stage may run it.
+    /// Returns the path of one of the lab's programs that this stage's programs may run.
     #[must_use]
     pub fn built(&self, end: End, name: &str) -> String {
         let world = &self.worlds[end as usize];
@@ -202,25 +214,25 @@ impl Stage {
         path.to_string_lossy().into_owned()
     }
 
-    /// The folder of what programs are told to do, where those of this stage may read it.
+    /// Returns a folder with the scripts that this stage's programs may read.
     #[must_use]
     pub fn programs(&self) -> PathBuf {
         if self.has_ports { self.worlds[0].folder().to_owned() } else { programs() }
     }
 
-    /// Where both sides work.
+    /// Returns the working folder of both sides.
     #[must_use]
     pub fn work(&self) -> PathBuf {
         self.worlds[0].folder().join("work")
     }
 
-    /// A file that is there when the server is to end.
+    /// Returns the path of the file whose existence ends the server.
     #[must_use]
     pub fn end_file(&self) -> PathBuf {
         self.worlds[0].folder().join("end")
     }
 
-    /// A command at an end, in its mode.
+    /// Returns a command at an end, in the mode of that end.
     #[must_use]
     pub fn command(&self, end: End, program: &str) -> Command {
         let world = &self.worlds[end as usize];
@@ -235,7 +247,7 @@ impl Stage {
         command
     }
 
-    /// Starts a role of a script.
+    /// Starts a script in the role of an end.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -247,10 +259,10 @@ impl Stage {
         Running::start(command)
     }
 
-    /// Waits until somebody listens on that port of the server's host.
+    /// Waits until a program listens on a TCP port of the server's host.
     ///
     /// # Errors
-    /// If nobody does in time.
+    /// If none does in time.
     pub fn await_listener(&self, link: &Link, port: u16) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let suffix = format!(":{port:04X}");
@@ -274,14 +286,14 @@ impl Stage {
         }
     }
 
-    /// The ends that are under Sojourn.
+    /// Returns the ends whose programs are under Sojourn.
     #[must_use]
     pub fn ends_under(&self) -> Vec<End> {
         let is_under = |end: &End| self.under.mode(*end) == Mode::Sojourn;
         [End::A, End::B].into_iter().filter(is_under).collect()
     }
 
-    /// The session servers of the ends that are under Sojourn.
+    /// Connects to the session servers of the ends that are under Sojourn.
     ///
     /// # Errors
     /// If one does not answer.
@@ -290,10 +302,10 @@ impl Stage {
         ends.map(|end| Admin::new(&self.worlds[end as usize])).collect()
     }
 
-    /// Waits for a program's end, and meanwhile sends all sessions home again and again.
+    /// Waits for a program's end, and recalls all sessions again and again meanwhile.
     ///
     /// # Errors
-    /// If it does not end in time, or a server does not answer.
+    /// If the program does not end in time, or a server does not answer.
     pub fn finish_recalling(&self, mut program: Running, limit: Duration) -> Result<Finished> {
         let mut admins = self.admins()?;
         let deadline = Instant::now() + limit;
@@ -306,8 +318,8 @@ impl Stage {
         program.finish(Duration::ZERO)
     }
 
-    /// Datagrams that UDP sockets have received past the kernel that are away now. Programs tell
-    /// them a moment late.
+    /// Returns the number of datagrams that UDP sessions, which are away now, have received past
+    /// the kernel. Waits first, because programs publish these counters with a delay.
     ///
     /// # Errors
     /// If a server does not answer.
@@ -320,7 +332,7 @@ impl Stage {
         Ok(count)
     }
 
-    /// Streams made so far.
+    /// Returns the number of streams made so far.
     ///
     /// # Errors
     /// If a server does not answer.
@@ -328,11 +340,11 @@ impl Stage {
         self.admins()?.iter_mut().map(|admin| Ok(admin.moves()?.0)).sum()
     }
 
-    /// Ends the session servers. What they have warned of is an error: a session that could not be
-    /// put back, an interface that could not be used.
+    /// Ends the session servers. A warning in their output is an error: of a session that could not
+    /// be put back, or an interface that could not be used.
     ///
     /// # Errors
-    /// As said.
+    /// The warnings, or if a server does not end.
     pub fn end(mut self) -> Result<()> {
         for world in &mut self.worlds {
             let said = world.stop_server()?;
@@ -344,21 +356,22 @@ impl Stage {
     }
 }
 
-/// What a script came to.
+/// The result of a script.
 #[derive(Debug)]
 pub struct Ran {
-    /// What the caller printed.
+    /// The caller's output.
     pub said: String,
-    /// Streams that were made.
+    /// Number of streams that were made.
     pub moves: u64,
-    /// Datagrams that UDP sockets received past the kernel which were away when the caller ended.
+    /// Number of datagrams that UDP sessions which were away when the caller ended had received
+    /// past the kernel.
     pub datagrams: u64,
 }
 
 /// Runs both roles of a script.
 ///
 /// # Errors
-/// What was said, if anything fails.
+/// The programs' output, if anything fails.
 pub fn run(link: &Link, script: &str, under: Under, recalls: bool) -> Result<Ran> {
     let started = Instant::now();
     let stage = Stage::new(link, under)?;

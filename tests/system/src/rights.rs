@@ -1,7 +1,7 @@
-//! Programs without any right, under a server that has them: what they need to be able to read, and
-//! how they are started.
+//! Programs without any right, under a server that has rights: files that they can read, and the
+//! start of such a program.
 //!
-//! Not the stage they play on (`network`). Nothing here gives up a right of the test's own.
+//! Not here: the hosts and sandboxes (`network`). The test itself gives up no right.
 
 use anyhow::{Context, Result};
 use rustix::thread::CapabilitySet;
@@ -10,17 +10,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A user that is nobody else's here.
+/// A user that nothing else here runs as.
 const USER: &str = "65531";
 
 /// Lets every user run the sandbox's programs, and write into its folder.
 ///
 /// # Errors
-/// If they cannot be copied.
+/// If the programs cannot be copied.
 pub fn open(world: &Sandbox) -> Result<()> {
     open_folder(world.folder())?;
-    for name in ["sojourn", "libsojourn_preload.so", "lab-peer"] {
-        // Where they were built not everybody may look.
+    for name in ["sojourn", "libsojourn_preload.so", "sojourn-abi", "lab-peer"] {
+        // The build folder may be unreadable for other users.
         let copy = world.folder().join(name);
         std::fs::copy(world.built().path(name), &copy).context(name)?;
         open_folder(&copy)?;
@@ -28,16 +28,16 @@ pub fn open(world: &Sandbox) -> Result<()> {
     Ok(())
 }
 
-/// Lets everybody do everything with that folder or file.
+/// Gives every user all access to a folder or file.
 ///
 /// # Errors
-/// If it is not there.
+/// If it does not exist.
 pub fn open_folder(path: &Path) -> Result<()> {
     let all = PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(path, all).with_context(|| path.display().to_string())
 }
 
-/// Copies the files of a folder to a new one that everybody may read.
+/// Copies the files of a folder to a new one that every user may read.
 ///
 /// # Errors
 /// If they cannot be copied.
@@ -55,9 +55,10 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A program under Sojourn with no right at all: another user's, or where the server may not look
-/// into those (ptrace(2)) of this one. Its sandbox is [`open`]; what is not an absolute path is
-/// looked for in the sandbox's folder, and then where everybody's programs are.
+/// Returns a command for a program under Sojourn without any right. It runs as another user, or,
+/// where the server may not inspect processes of other users (ptrace(2)), as this one. The sandbox
+/// has to be [`open`]. A program that is no absolute path is looked for in the sandbox's folder,
+/// then in the usual folders.
 #[must_use]
 pub fn none(world: &Sandbox, program: &str) -> Command {
     let held = rustix::thread::capabilities(None).map(|sets| sets.effective);

@@ -1,23 +1,23 @@
-//! Two hosts with two routers between them. Not the programs on them: see `network`.
+//! Two hosts with two routers between them. Not here: programs on them (`network`).
 
 use anyhow::Result;
 use sojourn_lab::net::{Conditions, End, Host, Link};
 use std::net::IpAddr;
 
-/// `a` — router — router — `b`, the same in both directions.
+/// `a` — router — router — `b`, with routes in both directions.
 #[derive(Debug)]
 pub struct Row {
-    /// The hosts.
+    /// The two hosts.
     pub ends: [Host; 2],
-    /// From the first host on; the one in the middle can be told what to do to frames.
+    /// The links, from the first host on. The one in the middle has conditions for frames.
     pub links: [Link; 3],
 }
 
 impl Row {
-    /// `mtu`: of the link in the middle.
+    /// Makes the hosts' links; `mtu` is that of the link in the middle.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If they cannot be made.
     pub fn new(a: Host, b: Host, mtu: u32) -> Result<Self> {
         let routers = [Host::router()?, Host::router()?];
         let near = Link::direct(&a, &routers[0], 1500)?;
@@ -36,14 +36,14 @@ impl Row {
         Ok(Self { ends: [a, b], links: [near, middle, far] })
     }
 
-    /// The first host's address.
+    /// Returns the first host's address.
     #[must_use]
     pub fn address(&self, is_v4: bool) -> IpAddr {
         let near = &self.links[0];
         if is_v4 { near.v4(End::A).into() } else { near.v6(End::A).into() }
     }
 
-    /// Forgets what was learnt of paths, at both ends.
+    /// Makes both ends forget the path MTUs that they have learnt (ip-route(8), cache).
     ///
     /// # Errors
     /// If `ip` does not succeed.

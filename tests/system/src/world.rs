@@ -1,8 +1,7 @@
-//! A sandbox for real programs: what was started in it ends with it, and what it leaves behind is
-//! found.
+//! A sandbox for real programs: ends the programs that were started in it, and finds processes that
+//! are left behind.
 //!
-//! Not here: the scripts (`programs/`), and who runs which (`tests/programs.rs`,
-//! `bin/programs.rs`).
+//! Not here: the scripts (`programs/`), and their runs (`tests/programs.rs`, `bin/programs.rs`).
 
 use anyhow::Result;
 use sojourn_lab::{Mode, Sandbox};
@@ -10,35 +9,35 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Where programs are looked for.
+/// The folders in which programs are looked for.
 pub const FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// How long what has been told to end may take.
+/// Longest time for programs to end after they have been told to.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
-/// The folder of the scripts.
+/// Returns the folder of the scripts.
 #[must_use]
 pub fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
 }
 
-/// Where `cargo xtask programs` puts what is not Debian's.
+/// Returns the folder in which `cargo xtask programs` puts programs that are not Debian's.
 #[must_use]
 pub fn tools() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/programs")
 }
 
-/// A sandbox that ends whatever was started in it, however the test ends.
+/// A sandbox whose drop ends every program that was started in it.
 #[derive(Debug)]
 pub struct World {
-    /// Folder, server, settings.
+    /// The folder, server and settings.
     pub sandbox: Sandbox,
-    /// How its programs are run.
+    /// The mode of the programs.
     pub mode: Mode,
 }
 
 impl World {
-    /// A sandbox with an empty folder `work`.
+    /// Makes a sandbox with an empty folder `work`.
     ///
     /// # Errors
     /// As [`Sandbox::new`].
@@ -48,13 +47,13 @@ impl World {
         Ok(Self { sandbox, mode })
     }
 
-    /// Where its programs run.
+    /// Returns the folder in which the programs run.
     #[must_use]
     pub fn work(&self) -> PathBuf {
         self.sandbox.folder().join("work")
     }
 
-    /// A command in that folder.
+    /// Returns a command in the folder `work`.
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
         let mut command = self.sandbox.command(self.mode, program);
@@ -63,8 +62,8 @@ impl World {
         command
     }
 
-    /// A script of [`programs`], behind the prelude, with two ports of its own. Programs that will
-    /// not be root reach server and library.
+    /// Returns a command for a script of [`programs`], behind the prelude, with two ports of its
+    /// own. Programs that change to another user can reach server and library too.
     ///
     /// # Errors
     /// If files or ports cannot be made.
@@ -73,8 +72,11 @@ impl World {
         let everybody = std::fs::Permissions::from_mode(0o666);
         std::fs::set_permissions(self.sandbox.address(), everybody)?;
         let library = self.work().join("libsojourn_preload.so");
-        std::fs::copy(self.sandbox.built().path("libsojourn_preload.so"), &library)?;
-        std::fs::set_permissions(&library, std::fs::Permissions::from_mode(0o755))?;
+        for name in ["libsojourn_preload.so", "sojourn-abi"] {
+            let copy = self.work().join(name);
+            std::fs::copy(self.sandbox.built().path(name), &copy)?;
+            std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755))?;
+        }
         let mut command = self.command("bash");
         command.args(["-c", ". \"$PROGRAMS/prelude.sh\"; . \"$PROGRAMS/$1\"", "-", script]);
         command.env("PORT", crate::free_port("127.0.0.1")?.to_string());
@@ -84,13 +86,15 @@ impl World {
         Ok(command)
     }
 
-    /// Waits until nothing but the server is left; what is after some seconds.
+    /// Waits until only the server is left; returns the processes that are still there after some
+    /// seconds.
     #[must_use]
     pub fn left_behind(&self) -> Vec<(u32, String)> {
         let deadline = Instant::now() + END_WITHIN;
         loop {
             let mut found = processes_of(self.sandbox.folder());
-            found.retain(|(pid, _)| Some(*pid) != self.sandbox.server_pid());
+            let servers = self.sandbox.server_pids();
+            found.retain(|(pid, _)| !servers.contains(pid));
             if found.is_empty() || Instant::now() > deadline {
                 return found;
             }
@@ -110,11 +114,11 @@ impl Drop for World {
     }
 }
 
-/// Processes that have to do with a folder: it is in their environment, words, or current
-/// directory.
+/// Returns the processes that belong to a folder: its name is in their environment, arguments, or
+/// current directory.
 fn processes_of(folder: &Path) -> Vec<(u32, String)> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    // Not ...-1 for ...-10.
+    // The name must not match as a part of a longer one: ...-1 in ...-10.
     let belongs = |text: &str| {
         let mut places = text.match_indices(&name);
         places
@@ -129,7 +133,7 @@ fn processes_of(folder: &Path) -> Vec<(u32, String)> {
         };
         let cwd = std::fs::read_link(entry.path().join("cwd")).unwrap_or_default();
         let ours = [read("environ"), read("cmdline"), cwd.to_string_lossy().into_owned()];
-        // The server's guard, which removes its socket, ends with the server.
+        // The server's guard, which removes the server's socket, ends with the server.
         let is_guard = ours[1].contains("sojourn-guard");
         let is_other = pid != std::process::id() && !is_guard;
         if is_other && ours.iter().any(|text| belongs(text)) {

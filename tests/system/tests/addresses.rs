@@ -1,6 +1,6 @@
-//! TCP sessions within a host by any of its addresses: others of 127.0.0.0/8, those of its
-//! interfaces, IPv4 by IPv6 sockets. They move, and while they are sent home again and again every
-//! byte arrives.
+//! Tests of TCP sessions within a host by any of its addresses: others of 127.0.0.0/8, those of its
+//! interfaces, and IPv4 addresses by IPv6 sockets. The sessions move, and every byte arrives while
+//! they are recalled again and again.
 //!
 //! The peers check every byte. Not here: 127.0.0.1 and ::1 in every way to wait (`churn`).
 
@@ -12,19 +12,19 @@ use sojourn_system::network::hosts;
 use sojourn_system::{Admin, LIMIT, free_port, tcp_peers};
 use std::time::{Duration, Instant};
 
-/// Where is listened, and how that is called.
+/// The address of the listener, and the address to which the peer connects.
 const LOOPBACK: [[&str; 2]; 7] = [
     ["127.0.0.2", "127.0.0.2"],
     ["0.0.0.0", "127.1.2.3"],
-    // An IPv6 socket, whose peer is one of IPv4.
+    // An IPv6 socket whose peer is an IPv4 socket.
     ["127.0.0.1", "[::ffff:127.0.0.1]"],
     ["0.0.0.0", "[::ffff:127.0.0.2]"],
-    // A listener of both families.
+    // A listener for both families.
     ["[::]", "127.0.0.1"],
     ["[::]", "[::ffff:127.0.0.1]"],
     ["[::ffff:127.0.0.1]", "127.0.0.1"],
 ];
-/// Streams to be made before the transfer may end, and how long that may take at most.
+/// Number of streams before the transfer may end, and the longest time for them.
 const MOVES: u64 = 8;
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -64,7 +64,7 @@ fn addresses_of_the_hosts_own_interfaces() {
     let v4 = link.v4(End::A).to_string();
     let [v6, mapped] = [format!("[{}]", link.v6(End::A)), format!("[::ffff:{v4}]")];
     for (number, [at, by]) in [[&v4, &v4], [&v6, &v6], [&v4, &mapped]].into_iter().enumerate() {
-        // Nobody else is on this host.
+        // A fixed port is free, because no other program runs on this host.
         transfer(Sandbox::on(&a).unwrap(), [at, by], 5000 + number as u16);
     }
 }

@@ -1,7 +1,7 @@
-//! Descriptors and credentials that come with messages on a Unix stream session, while the session
-//! is sent home again and again: each comes once, with its byte.
+//! Tests of descriptors and credentials that come with messages on a Unix stream session, while the
+//! session is recalled again and again: each comes once, with its byte.
 //!
-//! The program is `c/beside`, which checks all that itself. Not here: every order of single steps
+//! The program is `c/beside`, which checks this itself. Not here: every order of single steps
 //! (`from_kernel_tests` of the library).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Streams to be made of one session, and how long that may take at most. A session whose messages
-/// carry descriptors moves ever more seldom.
+/// Number of streams of one session, and the longest time for them. The library offers a session
+/// whose messages carry descriptors less and less often.
 const MOVES: u64 = 8;
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -27,7 +27,7 @@ fn program() -> &'static Path {
     })
 }
 
-/// Runs one session until it has moved so many times, and calls it home meanwhile if `recalls`.
+/// Runs one session until it has moved `MOVES` times, and recalls it meanwhile if `recalls`.
 fn talk(kind: &str, every: u32, window: u32, after_calls: u32, recalls: bool) {
     let mut sandbox = Sandbox::new().unwrap();
     sandbox.set("MOVE_AFTER_CALLS", &after_calls.to_string());

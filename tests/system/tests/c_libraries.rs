@@ -1,9 +1,9 @@
-//! Programs of other Debian releases, in root folders with those releases' C libraries: they run
-//! under Sojourn, their sessions move, and every byte is compared.
+//! Tests of programs of other Debian releases, in root folders with those releases' C libraries:
+//! they run under Sojourn, their sessions move, and every byte is compared.
 //!
-//! `cargo xtask test` fetches the releases (`xtask/src/c_libraries.rs`). For root, who alone may
-//! change the root folder. Not here: which symbols the library needs (`linking.rs` of
-//! `sojourn-preload`), C libraries other than glibc (`addresses.rs`).
+//! `cargo xtask test` fetches the releases (`xtask/src/c_libraries.rs`). The tests need root,
+//! because only root may change the root folder. Not here: the symbols that the library needs
+//! (`linking.rs` of `sojourn-preload`), C libraries other than glibc (`addresses.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 const QUESTIONS: &str = "5000";
 
-/// Folders of releases that have been fetched.
+/// Returns the root folders of the releases that have been fetched.
 fn releases() -> Vec<PathBuf> {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/c-libraries");
     let found = fs::read_dir(all).into_iter().flatten().flatten();
@@ -43,7 +43,8 @@ impl Root {
         Self(sandbox)
     }
 
-    /// `echo.pl` with these words, there, in a mount name space that has `/proc` and `/dev/null`.
+    /// Returns a command for `echo.pl` with arguments, in the root folder, in a mount name space
+    /// that has `/proc` and `/dev/null`.
     fn echo(&self, mode: Mode, words: &[&str]) -> Command {
         let mut command = Command::new("unshare");
         let script = "mount -t proc proc \"$0/proc\" && mount --bind /dev/null \"$0/dev/null\" \
@@ -51,7 +52,8 @@ impl Root {
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command.args(["--mount", "sh", "-c", script]).arg(self.0.folder()).arg("/usr/bin/perl");
         if mode == Mode::Sojourn {
-            // Not for the programs before, which are the host's.
+            // Set by the script itself, so that `unshare` and `chroot`, which are the host's
+            // programs, do not load the library.
             let preloaded = "@ENV{qw(LD_PRELOAD SOJOURN_SERVER)} = splice(@ARGV, 0, 2); exec @ARGV";
             command.args(["-e", preloaded, "/preload.so", "/server", "/usr/bin/perl"]);
         }
@@ -59,7 +61,7 @@ impl Root {
         command
     }
 
-    /// What the asking end says in the end.
+    /// Runs both ends; returns the last output of the asking end.
     fn exchange(&self, mode: Mode) -> String {
         let place = self.0.folder().join("socket");
         let _ = fs::remove_file(&place);

@@ -1,12 +1,13 @@
-//! `sojourn capture`: what is in the file is what went over the link, in both directions, while the
-//! session was away. And `sojourn doctor`: what it says is attached meanwhile.
+//! Tests of `sojourn capture`: the file has the packets that went over the link, in both
+//! directions, while the session was away. And of `sojourn doctor`, which lists the objects
+//! attached meanwhile.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use sojourn_lab::net::{End, Host, Link};
 use sojourn_lab::{Mode, Running, Sandbox};
 use sojourn_system::network::hosts;
 use sojourn_system::{Admin, LIMIT};
-use sojourn_wire::frame::{self, Link as Header};
+use sojourn_wire::frame::{self, LinkType as Header};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,9 +16,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// One to which not everybody may bind: sessions come home to such ports, too.
+/// A privileged port (ip(7)): sessions have to come home to such ports too.
 const PORT: u16 = 410;
-/// Answers each line with the line in upper case.
+/// A server that answers each line with the line in upper case.
 const SERVER: &str = "
 import socket, sys
 listener = socket.create_server((sys.argv[1], int(sys.argv[2])), family=socket.AF_INET)
@@ -26,7 +27,7 @@ while line := end.recv(4096):
     end.sendall(line.upper())
 ";
 
-/// A packet of the file.
+/// A packet of the capture file.
 struct Packet {
     interface: String,
     is_out: bool,
@@ -35,7 +36,8 @@ struct Packet {
     frame: Vec<u8>,
 }
 
-/// A reader of the file's format, written from its draft and not from our writer.
+/// Reads a capture file. Written from the draft of the format (pcapng) rather than from the
+/// project's writer, so that an error of the writer is seen.
 fn read(path: &Path) -> Vec<Packet> {
     let file = std::fs::read(path).unwrap();
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
@@ -86,8 +88,8 @@ fn read(path: &Path) -> Vec<Packet> {
     packets
 }
 
-/// The bytes of one direction, from the first that was captured; panics if some are missing
-/// between.
+/// Returns the bytes of one direction, from the first that was captured. Panics if bytes are
+/// missing in between.
 fn stream(packets: &[Packet], is_out: bool) -> String {
     let mut bytes: BTreeMap<u32, u8> = BTreeMap::new();
     let mut first = None;
@@ -104,7 +106,7 @@ fn stream(packets: &[Packet], is_out: bool) -> String {
     String::from_utf8(bytes.into_values().collect()).unwrap()
 }
 
-/// One line there and back.
+/// Sends one line and receives the answer.
 fn ask(peer: &mut BufReader<TcpStream>, number: u32) {
     peer.get_mut().write_all(format!("question {number:06}\n").as_bytes()).unwrap();
     let mut line = String::new();
@@ -130,7 +132,7 @@ fn capture(world: &Sandbox, file: &Path, words: &[&str]) -> Running {
     command.args(["capture", "-w"]).arg(file).args(words);
     let running = Running::start(command).unwrap();
     let deadline = Instant::now() + PATIENCE;
-    // Its first blocks are there once it captures.
+    // The file has its first blocks once the capture runs.
     while std::fs::metadata(file).map_or(0, |found| found.len()) == 0 {
         assert!(Instant::now() < deadline, "no capture");
         std::thread::sleep(Duration::from_millis(5));
@@ -168,7 +170,7 @@ fn both_directions_from_the_move_on() {
         ask(&mut peer, number);
         number += 1;
     }
-    // Joined; it is away when its packets are turned away from the kernel.
+    // The stream is joined. The session is away only when the kernel drops its packets.
     while attached(&world) != ["hook sojourn_ingress"] {
         assert!(Instant::now() < deadline, "the session is not carried");
         (number..number + 20).for_each(|number| ask(&mut peer, number));
@@ -214,7 +216,8 @@ fn both_directions_from_the_move_on() {
     }
 }
 
-/// All these lines are there in both directions, and every packet says whose it is.
+/// Checks that all lines are there in both directions, and that every packet names its program and
+/// interface.
 fn check(packets: &[Packet], interface: &str, numbers: std::ops::Range<u32>) {
     for (is_out, word) in [(false, "question"), (true, "QUESTION")] {
         let bytes = stream(packets, is_out);
@@ -226,12 +229,13 @@ fn check(packets: &[Packet], interface: &str, numbers: std::ops::Range<u32>) {
     let is_named =
         |packet: &Packet| packet.comment.starts_with("python3") && packet.interface == interface;
     assert!(packets.iter().all(is_named), "{}", packets[0].comment);
-    // Two processors may put what they have just stamped into the queue the other way round.
+    // Two processors may queue packets in the other order than they have stamped them.
     let is_later = |two: &[Packet]| two[0].time_ns < two[1].time_ns + 1_000_000;
     assert!(packets.windows(2).all(is_later), "in order of time");
 }
 
-/// What `sojourn doctor` says that the sandbox's server keeps on interfaces.
+/// Checks the output of `sojourn doctor`; returns the objects that the sandbox's server keeps on
+/// interfaces.
 fn attached(world: &Sandbox) -> Vec<String> {
     let mut command = world.command(Mode::Plain, world.built().path("sojourn"));
     command.args(["doctor", "--json"]);
@@ -245,13 +249,14 @@ fn attached(world: &Sandbox) -> Vec<String> {
     {
         assert_eq!(state(name), "ok", "{name}: {told}");
     }
-    let server = u64::from(world.server_pid().unwrap());
+    let carrier = u64::from(world.server_part("carrier").unwrap());
     let on_link = |one: &&serde_json::Value| one["interface"] != "";
     let attached = told["attached"].as_array().unwrap().iter().filter(on_link);
     let words = |one: &serde_json::Value| {
-        // It, or the process that holds them should it die.
+        // The server itself, or the keeper, which holds the objects for the case of the server's
+        // death.
         let keeper = &one["kept_by"][0];
-        assert!(keeper["pid"] == server || keeper["program"] == "sojourn-keeper", "{one}");
+        assert!(keeper["pid"] == carrier || keeper["program"] == "sojourn-keeper", "{one}");
         assert_eq!(one["is_left_over"], false, "{one}");
         format!("{} {}", one["what"].as_str().unwrap(), one["name"].as_str().unwrap())
     };

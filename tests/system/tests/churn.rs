@@ -1,8 +1,8 @@
-//! Sessions that go home and move out again all the time, under load, lose, repeat and reorder
-//! nothing.
+//! Tests that sessions which go home and move out again all the time, under load, lose, repeat and
+//! reorder nothing.
 //!
-//! The peers check every byte. The test fails also if too few moves happened: then it has shown
-//! nothing.
+//! The peers check every byte. A test also fails if too few moves happened, because then it has
+//! shown nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -10,11 +10,11 @@ use sojourn_lab::Sandbox;
 use sojourn_system::{Admin, LIMIT, peers};
 use std::time::{Duration, Instant};
 
-/// Kinds of sessions: names for `peers`.
+/// Kinds of sessions, as `peers` names them; below, the ways of waiting.
 const KINDS: [&str; 5] = ["127.0.0.1", "[::1]", "unix", "socketpair", "pipe"];
 const WAYS: [&str; 5] = ["blocking", "poll", "select", "epoll", "epollet"];
 
-/// Streams to be made before the transfer may end, and how long that may take at most.
+/// Number of streams before the transfer may end, and the longest time for them.
 const MOVES: u64 = 60;
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -35,7 +35,7 @@ fn churn(kind: &str, way: &str, options: &[&str]) -> u64 {
         std::thread::sleep(Duration::from_millis(1));
         moves = admin.moves().unwrap().0;
     }
-    // What keeps it in the kernel, if it does not move any more.
+    // The reasons for staying in the kernel, for the message if the session no longer moves.
     let why: Vec<_> = admin.refused().unwrap().iter().map(|refused| refused.reason).collect();
     std::fs::write(&end, "").unwrap();
     for peer in running {
@@ -46,7 +46,7 @@ fn churn(kind: &str, way: &str, options: &[&str]) -> u64 {
     moves
 }
 
-/// Whether this one is to be done: `CHURN_ONLY="KIND WAY"` leaves out the others.
+/// Returns true if this case is to be run: `CHURN_ONLY="KIND WAY"` chooses a single one.
 fn is_chosen(kind: &str, way: &str) -> bool {
     std::env::var("CHURN_ONLY").map_or(true, |only| only == format!("{kind} {way}"))
 }

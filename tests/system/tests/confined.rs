@@ -1,9 +1,9 @@
-//! Programs that confine themselves before their first hot session move all the same: another root
-//! folder, no more processes, another user.
+//! Tests that programs which confine themselves before their first hot session still move: with
+//! another root folder, without further processes, as another user.
 //!
-//! For root, who alone may do so; skipped with a message otherwise. The programs are `c/why`, which
-//! compare every byte, and vsftpd (also in `programs/vsftpd.sh`). Not here: programs that are
-//! confined already when they start (`why.rs`).
+//! They need root, because only root may do so; skipped with a message otherwise. The programs are
+//! `c/why`, which compares every byte, and vsftpd (also in `programs/vsftpd.sh`). Not here:
+//! programs that are confined before they start (`why.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Nobody else's here, each test's own: the kernel counts a user's processes.
+/// Unused users, one for each test: the kernel counts a user's processes (RLIMIT_NPROC).
 const USERS: [u32; 3] = [65_521, 65_522, 65_523];
 
 fn program() -> &'static Path {
@@ -30,12 +30,12 @@ fn program() -> &'static Path {
     })
 }
 
-/// Both ends are away from the kernel in the end, with these words for the server.
+/// Checks that both ends move, with arguments for the server.
 fn both_move(words: &[&str]) {
     both_are("library", words, &[]);
 }
 
-/// Runs both ends, each with these words before; in the end they are where they should be.
+/// Runs both ends, each with its arguments, and checks the home of their sessions.
 fn both_are(wanted: &str, words: &[&str], callers: &[&str]) {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: not root");
@@ -67,7 +67,8 @@ fn both_are(wanted: &str, words: &[&str], callers: &[&str]) {
             std::thread::sleep(Duration::from_millis(5));
         }
     });
-    // The kernel's list of connections may leave one out while others come and go.
+    // Repeated, because the kernel's list of connections may leave one out while others come and
+    // go.
     loop {
         let list = sandbox.sessions().unwrap();
         let homes = pids.map(|pid| home(&list, pid));
@@ -108,16 +109,16 @@ fn with_all_of_that() {
     both_move(&["limit=0", "chroot=empty", &user]);
 }
 
-/// What the server has sent for the session, which there is no room for, is let go of without a
-/// descriptor of the program's (the caller's is the lowest, as the library's was in a table of its
-/// own).
+/// Tests a caller without room for the server's memory. Bytes that the server has sent into the
+/// ring are given up, without a descriptor of the program (the caller's descriptor is the lowest
+/// number, as the library's was in a table of its own).
 #[test]
 fn with_too_few_addresses_it_stays_and_is_whole() {
     both_are("kernel", &[], &["memory=40000000"]);
 }
 
-/// vsftpd as it is configured by default, but for its filter of system calls: each process of a
-/// session has name spaces, root folder, limits and user of its own.
+/// Tests vsftpd with its default configuration except for its filter of system calls: each process
+/// of a session has name spaces, root folder, limits and user of its own.
 #[test]
 fn vsftpd_with_all_its_walls() {
     if !rustix::process::geteuid().is_root() || !sojourn_lab::net::is_possible() {
@@ -131,8 +132,8 @@ fn vsftpd_with_all_its_walls() {
         return;
     };
     let host = Host::new().unwrap();
-    // vsftpd allows itself 200 MB of addresses: rings are as large as what the kernel would hold,
-    // which Linux leaves at this.
+    // vsftpd limits its address space to 200 MB. Rings are as large as the kernel's buffers may
+    // grow, so the host gets Linux's default.
     host.set("ipv4/tcp_rmem", "4096 131072 6291456").unwrap();
     let sandbox = Sandbox::new().unwrap();
     let folder = sandbox.folder().to_owned();

@@ -1,9 +1,10 @@
-//! Unmodified programs see the same under Sojourn as without it: call by call, answer and `errno`.
+//! Tests that unmodified programs see the same under Sojourn as without it: call by call, result
+//! and `errno`.
 //!
-//! The programs are in `c/conform`; `conform.h` says how they are built. Each runs twice, plain and
-//! under Sojourn with sessions that move at the first call, and the two transcripts must be the
-//! same, line by line. A case whose session had to move and did not says so in its transcript,
-//! which then differs. What differs and may, docs/use/linux-differences.md says.
+//! The programs are in `c/conform`; `conform.h` describes their structure. Each runs twice, plain
+//! and under Sojourn with sessions that move at the first call, and the two transcripts must be the
+//! same, line by line. A case whose session should have moved and did not writes this into its
+//! transcript, which then differs. `docs/use/linux-differences.md` lists the allowed differences.
 //!
 //! `CONFORM_CASE="nonblocking_read tcp4 m"` runs one case (kind and phase may be left out).
 
@@ -21,18 +22,18 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long one program may run with all its cases.
+/// Longest time of one program with all its cases.
 const LIMIT: Duration = Duration::from_secs(180);
 
 fn compiled(out: &Path, options: &[&str], files: &[&str]) {
     let files: Vec<String> = files.iter().map(|file| format!("conform/{file}")).collect();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
-    // Calls that no compiler believes are meant: bad pointers are what is tested.
+    // Without warnings: the tests make calls with bad pointers on purpose.
     let options = [&["-g", "-w", "-pthread"], options].concat();
     compile(out, &files, &options).unwrap();
 }
 
-/// The static program that cases run.
+/// Returns the static program that cases run.
 fn static_program() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -42,8 +43,8 @@ fn static_program() -> &'static Path {
     })
 }
 
-/// What the programs under Sojourn ask for: that their sessions go home, that the server dies or
-/// comes back.
+/// A server for requests of the programs under Sojourn: that their sessions be recalled, or that
+/// the session server die or come back.
 struct Harness {
     sandbox: Mutex<Sandbox>,
     socket: UnixDatagram,
@@ -57,7 +58,7 @@ impl Harness {
         let harness =
             Self { sandbox: Mutex::new(sandbox), socket, is_over: AtomicBool::new(false) };
         let harness = Arc::new(harness);
-        // Several, for recalls wait.
+        // Several threads, because a recall waits.
         let threads = std::iter::repeat_with(|| Arc::clone(&harness)).take(4);
         let threads = threads.map(|harness| std::thread::spawn(move || harness.serve())).collect();
         Serving { harness, threads }
@@ -80,12 +81,12 @@ impl Harness {
                 _ => false,
             };
             let answer: &[u8] = if answer { b"ok" } else { b"no" };
-            // It may have ended meanwhile.
+            // Fails if the program has ended meanwhile.
             let _ = self.socket.send_to_addr(answer, &from);
         }
     }
 
-    /// Sends the sessions of these processes home. `strict`: and waits until they are.
+    /// Recalls the sessions of these processes. With `strict`, waits until they are home.
     fn recall(&self, admin: &mut Option<Admin>, words: &[&str]) -> bool {
         let pids: Vec<u32> = words.iter().filter_map(|word| word.parse().ok()).collect();
         let is_strict = words.last() == Some(&"strict");
@@ -104,7 +105,7 @@ impl Harness {
         }
     }
 
-    /// Asks the server; another one if the first is gone.
+    /// Asks the session server; connects again if the connection's server is gone.
     fn asked<T>(
         &self,
         admin: &mut Option<Admin>,
@@ -123,15 +124,14 @@ impl Harness {
     }
 }
 
-/// A harness and who serves for it. When this is gone nobody does, and the sandbox is gone with its
-/// server.
+/// A harness with its threads. Drop ends the threads, then the sandbox with its server.
 struct Serving {
     harness: Arc<Harness>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Serving {
-    /// The server ends as it does for an administrator, if there is one: cases may have killed it.
+    /// Ends the server as an administrator would, if it runs: cases may have killed it.
     fn end(self) {
         let mut sandbox = self.harness.sandbox.lock().unwrap();
         if sandbox.server_pid().is_some() {
@@ -144,21 +144,22 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.harness.is_over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // What it panicked of has been printed.
+            // The message of a panic has been printed already.
             let _ = thread.join();
         }
     }
 }
 
-/// How a case differs.
+/// The difference of a case.
 struct Difference {
     text: String,
-    /// It hung, crashed or was given a byte that nobody sent: no busy machine explains that.
+    /// True if the case hung, crashed or received a wrong byte, which no load of the machine
+    /// explains.
     is_grave: bool,
 }
 
-/// Whether the line is of a case that hung, was ended by a signal, or got a wrong byte (`EBADMSG`:
-/// its peer did).
+/// Returns true if the line shows that a case hung, was ended by a signal, or got a wrong byte
+/// (`EBADMSG` if its peer got it).
 fn is_grave(line: &str) -> bool {
     line == "HANGS"
         || line.starts_with("ended by signal")
@@ -166,7 +167,7 @@ fn is_grave(line: &str) -> bool {
         || line.ends_with(" EBADMSG")
 }
 
-/// Lines by case, in order of appearance within each.
+/// Groups lines by case, and keeps their order within each.
 fn by_case(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut cases: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in text.lines() {
@@ -195,12 +196,31 @@ fn surround(command: &mut Command, at_once: u32) {
     }
 }
 
-/// Runs the program both ways and compares. What differs must differ twice: on a busy machine
-/// single cases meet the moments that `docs/use/linux-differences.md` lists under known defects,
-/// and these are printed. What is grave fails at once.
+/// Runs the program both ways and compares. A case fails if it differs twice. On a busy machine
+/// single cases meet the short moments that `docs/use/linux-differences.md` lists under known
+/// defects; these are printed. Grave differences fail at once.
 fn conform(name: &str, at_once: u32) {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conform-{name}"));
-    compiled(&program, &[], &["conform.c", "driver.c", &format!("{name}.c")]);
+    conform_linked(name, at_once, Linked::Dynamic);
+}
+
+/// The linking of a program, which decides by which door its calls come to the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Linked {
+    /// The library is preloaded.
+    Dynamic,
+    /// The program makes its own system calls, and the loader loads it.
+    Static,
+}
+
+/// Runs [`conform`] with a program that is linked as `linked` says.
+fn conform_linked(name: &str, at_once: u32, linked: Linked) {
+    let (suffix, options) = match linked {
+        Linked::Dynamic => ("", &[][..]),
+        Linked::Static => ("-static", &["-static"][..]),
+    };
+    let program = format!("conform-{name}{suffix}");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(program);
+    compiled(&program, options, &["conform.c", "driver.c", &format!("{name}.c")]);
     let first = run_both(name, &program, at_once);
     if first.is_empty() {
         return;
@@ -218,7 +238,7 @@ fn text_of<'d>(differences: impl Iterator<Item = &'d Difference>) -> String {
     differences.map(|difference| difference.text.as_str()).collect()
 }
 
-/// Runs the program plain and under Sojourn: the cases that differ, with how.
+/// Runs the program plain and under Sojourn; returns the cases that differ.
 fn run_both(name: &str, program: &Path, at_once: u32) -> BTreeMap<String, Difference> {
     let mut sandbox = Sandbox::new().unwrap();
     sandbox.set("MOVE_AFTER_CALLS", "1");
@@ -226,6 +246,9 @@ fn run_both(name: &str, program: &Path, at_once: u32) -> BTreeMap<String, Differ
     surround(&mut plain, at_once);
     let mut under = sandbox.command(Mode::Sojourn, program);
     surround(&mut under, at_once);
+    if program.to_string_lossy().ends_with("-static") {
+        under.env("SOJOURN_LOAD", "on");
+    }
     under.env("CONFORM_HARNESS", sandbox.folder().join("harness"));
     let serving = Harness::start(sandbox);
     let plain = Running::start(plain).unwrap().finish(LIMIT).unwrap().success("plain").unwrap();
@@ -253,7 +276,7 @@ fn difference(case: &str, plain: &[String], under: &[String]) -> Option<Differen
         let text = format!("{case}\n  does not work without Sojourn: {plain:#?}\n");
         return Some(Difference { text, is_grave: false });
     }
-    // Cases that a signal ends in the plain run, too, are meant so.
+    // A case that a signal also ends in the plain run is meant to end so.
     let is_grave = under.iter().any(|line| is_grave(line) && !plain.contains(line));
     (plain != under).then(|| Difference { text: show(case, plain, under), is_grave })
 }
@@ -293,8 +316,44 @@ fn kernel() {
     conform("kernel", 4);
 }
 
-/// The server dies and comes back: for one case at a time.
+/// Tests with a server that dies and comes back; one case at a time, as all share the server.
 #[test]
 fn server() {
     conform("server", 1);
+}
+
+/// The same tests with the loader: programs whose own system calls are rewritten. `kernel` is left
+/// out, because it tests calls past the C library, and so is `server`, which tests the server.
+mod by_the_loader {
+    use super::{Linked, conform_linked};
+
+    #[test]
+    fn data() {
+        conform_linked("data", 4, Linked::Static);
+    }
+
+    #[test]
+    fn ends() {
+        conform_linked("ends", 4, Linked::Static);
+    }
+
+    #[test]
+    fn descriptors() {
+        conform_linked("descriptors", 4, Linked::Static);
+    }
+
+    #[test]
+    fn process() {
+        conform_linked("process", 4, Linked::Static);
+    }
+
+    #[test]
+    fn signals() {
+        conform_linked("signals", 4, Linked::Static);
+    }
+
+    #[test]
+    fn readiness() {
+        conform_linked("readiness", 4, Linked::Static);
+    }
 }

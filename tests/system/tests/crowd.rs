@@ -1,9 +1,9 @@
-//! Many threads at one session: several read, several write, and one forks, at both ends, while the
-//! session is away, and while it is sent home again and again. Every byte arrives once; records
-//! that pipes and Unix sockets promise to keep whole are whole.
+//! Tests of many threads at one session: several read, several write, and one forks, at both ends,
+//! while the session is away, and while it is recalled again and again. Every byte arrives once;
+//! records that pipes and Unix sockets keep whole (pipe(7)) are whole.
 //!
-//! The program is `c/crowd`, which checks all that itself. Not here: whose bytes came in which
-//! order (`churn`, one thread at each end).
+//! The program is `c/crowd`, which checks this itself. Not here: the order of bytes (`churn`, with
+//! one thread at each end).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -15,10 +15,9 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 const KINDS: [&str; 5] = ["pipe", "pair", "unix", "tcp4", "tcp6"];
-/// As many as each thread may write: other things end it.
+/// Largest number of records of each thread; the tests end the threads earlier.
 const RECORDS_MAX: &str = "2000000";
-/// Streams to be made of one session, bytes to go through one, and how long either may take at
-/// most.
+/// Number of streams of one session, bytes through one stream, and the longest time for either.
 const MOVES: u64 = 15;
 const BYTES: u64 = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,14 +32,14 @@ fn program() -> &'static Path {
     })
 }
 
-/// What is to be seen before the writing ends.
+/// The condition for the end of the writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
-    /// So many bytes went through the rings of one stream.
+    /// `BYTES` bytes have gone through the rings of one stream.
     Bytes,
-    /// So many streams were made: the program itself sends its session home.
+    /// `MOVES` streams were made; the program itself makes its session go home.
     Moves,
-    /// The same: every stream is sent home at once.
+    /// `MOVES` streams were made; the test recalls every stream at once.
     Recalls,
 }
 
@@ -61,7 +60,7 @@ impl Goal {
 fn crowd(kind: &str, words: &[&str], goal: Goal) {
     let mut sandbox = Sandbox::new().unwrap();
     sandbox.set("MOVE_AFTER_CALLS", "4");
-    // Small, so that writers often find no room.
+    // Small rings, so that writers often find no room.
     sandbox.set("RING_BYTES", "16k");
     let mut admin = Admin::new(&sandbox).unwrap();
     let end = sandbox.folder().join("end");

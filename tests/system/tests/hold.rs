@@ -1,9 +1,9 @@
-//! Two programs that both send before either receives: what the kernel takes without the reader's
-//! help, in many calls or by one that does not wait, is taken of a session that is away, too, and
-//! of one that is sent home meanwhile; and what is taken beyond that has a bound.
+//! Tests of two programs that both send before either receives. Bytes that the kernel accepts
+//! before the reader reads are also accepted by a session that is away, and by one that is recalled
+//! meanwhile, in many calls or in one that does not wait; and the accepted amount has a bound.
 //!
-//! The program is `c/hold`; it is run plainly as well. Not here: which bytes come in which order
-//! under load (`churn`).
+//! The program is `c/hold`; it also runs plainly. Not here: the order of bytes under load
+//! (`churn`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -15,15 +15,15 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// How much each of two sends. What a TCP connection holds differs by some 100 KB from run to run.
+/// Bytes that each of two programs sends. The capacity of a TCP connection differs by some 100 KB
+/// from run to run.
 const SIZES: [(&str, &[usize]); 3] = [
     ("unix", &[50_000, 100_000, 150_000, 200_000, 219_264]),
     ("tcp", &[50_000, 300_000, 1_000_000, 2_000_000, 3_500_000]),
     ("pipe", &[4096, 50_000, 65_536]),
 ];
 const MODES: [&str; 4] = ["block", "pieces", "small", "once"];
-/// More than anybody takes by one call (bytes); and how much more than plainly it may be at most
-/// (times).
+/// Bytes beyond the capacity of any session; below, the largest multiple of the plain capacity.
 const ENDLESS: usize = 40 << 20;
 const MORE: usize = 8;
 
@@ -36,16 +36,16 @@ fn program() -> &'static Path {
     })
 }
 
-/// What becomes of the session while the programs run.
+/// The moves of the session while the programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moves {
-    /// It is away.
+    /// The session stays away.
     Away,
-    /// It is called home again and again, and leaves again.
+    /// The session is recalled again and again, and leaves again.
     Home,
 }
 
-/// What one run says: `None` if both wait for each other.
+/// Runs both programs; returns their output, or `None` if both wait for each other.
 fn hold(
     sandbox: &Sandbox,
     mode: Mode,

@@ -1,9 +1,8 @@
-//! A program whose peers write into every word of the memory that they share with it, or are
-//! stopped: it goes on and ends, and is not held up by one after the other.
+//! Tests of a program whose peers write into every word of the memory that they share with it, or
+//! are stopped: the program goes on and ends, and the peers do not delay it one after the other.
 //!
-//! The program is `c/hostile`, which is its own peer. Not here: each call by itself
-//! (`hostile_tests` of `sojourn-library`), and what a region is that anything is written into
-//! (`sojourn-stream`).
+//! The program is `c/hostile`, which is its own peer. Not here: each single call (`hostile_tests`
+//! of `sojourn-library`), and regions with arbitrary content (`sojourn-stream`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long a run may take: twenty sessions that wait for a second each, one after the other, take
+/// Longest time of a run: twenty sessions that each wait for a second, one after the other, take
 /// longer.
 const RUN_LIMIT: Duration = Duration::from_secs(12);
 

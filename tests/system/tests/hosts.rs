@@ -1,5 +1,5 @@
-//! Sandboxes on hosts of their own: the server and the programs have the host's network, and
-//! nothing of another's.
+//! Tests of sandboxes on hosts of their own: the server and the programs have the host's network,
+//! and nothing of another's.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use sojourn_lab::net::{End, Host, Link, is_possible};

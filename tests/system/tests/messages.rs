@@ -1,8 +1,8 @@
-//! What Sojourn says where something is missing: each message names the thing, the true cause and
-//! the next step.
+//! Tests of Sojourn's messages about missing things: each names the thing, the true cause and the
+//! next step.
 //!
-//! Rights, name spaces and `/proc` are taken away for real, which takes root; skipped with a
-//! message otherwise. What needs no rights to try is in `crates/cli/tests/run.rs`.
+//! Rights, name spaces and `/proc` are really taken away, which needs root; skipped with a message
+//! otherwise. `crates/cli/tests/run.rs` has the messages that need no rights to test.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -16,10 +16,10 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 const NOBODY: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
-/// Copies of the programs where everybody can run them, gone when this is dropped.
-struct Place(PathBuf);
+/// A folder with copies of the programs that every user can run; drop removes it.
+struct TestFolder(PathBuf);
 
-impl Place {
+impl TestFolder {
     fn new(name: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !sojourn_lab::net::is_possible() {
             eprintln!("skipped: not root with name spaces");
@@ -37,7 +37,8 @@ impl Place {
         Some(place)
     }
 
-    /// What a shell says that has these programs in `$D`, behind other words; both outputs.
+    /// Returns both outputs of a shell line, which finds the programs in `$D`. The words of
+    /// `before` start the shell.
     fn says(&self, before: &[&str], line: &str) -> String {
         let mut command = Command::new("setsid");
         command.args(before).args(["sh", "-c", line]).current_dir("/");
@@ -48,7 +49,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -60,7 +61,7 @@ fn has(said: &str, all: &[&str]) {
 
 #[test]
 fn without_proc() {
-    let Some(place) = Place::new("proc") else { return };
+    let Some(place) = TestFolder::new("proc") else { return };
     let before = ["unshare", "-m"];
     let said = place.says(&before, "umount -l /proc; $D/sojourn ss");
     has(&said, &["/proc: No such file", "cannot be seen", "mount /proc"]);
@@ -74,7 +75,7 @@ fn without_proc() {
 
 #[test]
 fn root_of_a_user_namespace() {
-    let Some(place) = Place::new("user") else { return };
+    let Some(place) = TestFolder::new("user") else { return };
     let inside: Vec<&str> =
         ["setpriv"].into_iter().chain(NOBODY).chain(["unshare", "-Ur"]).collect();
     let said = place.says(&inside, "$D/sojourn server start; echo $?");
@@ -90,7 +91,7 @@ fn root_of_a_user_namespace() {
 
 #[test]
 fn the_systems_server_without_rights() {
-    let Some(place) = Place::new("system") else { return };
+    let Some(place) = TestFolder::new("system") else { return };
     let nobody: Vec<&str> = ["setpriv"].into_iter().chain(NOBODY).collect();
     let said = place.says(&nobody, "$D/sojournd --system; echo $?");
     has(&said, &["/run/sojourn", "Only root can serve the whole system", "--user", "1\n"]);
@@ -98,7 +99,7 @@ fn the_systems_server_without_rights() {
 
 #[test]
 fn a_root_file_system_that_cannot_be_written() {
-    let Some(place) = Place::new("read") else { return };
+    let Some(place) = TestFolder::new("read") else { return };
     let line = "mount -t tmpfs -o ro none /run && mount -t tmpfs -o ro none /mnt; $D/sojourn server start; echo $?";
     let said = place.says(&["unshare", "-m"], line);
     has(&said, &["/run/sojourn-root: Read-only file system", "SOJOURN_SERVER=DIR/server", "1\n"]);
@@ -107,7 +108,7 @@ fn a_root_file_system_that_cannot_be_written() {
 
 #[test]
 fn a_filter_of_system_calls_is_not_an_old_kernel() {
-    let Some(place) = Place::new("filter") else { return };
+    let Some(place) = TestFolder::new("filter") else { return };
     compile(&place.0.join("why"), &["why/why.c"], &[]).unwrap();
     let said = place.says(&[], "$D/why forbid $D/sojourn doctor");
     has(&said, &["descriptor-tables", "Operation not permitted", "seccomp", "CLOSE_RANGE_UNSHARE"]);

@@ -1,8 +1,8 @@
-//! Sessions with another host: one end under Sojourn or both, the other a plain kernel, while
-//! sessions move out and home.
+//! Tests of remote sessions while they move out and home: one end is under Sojourn, or both; the
+//! other is a plain kernel.
 //!
-//! The peers check every byte. A test fails also if nothing moved: then it has shown nothing. Needs
-//! root and network namespaces, and says so if they cannot be had.
+//! The peers check every byte. A test also fails if nothing moved, because then it has shown
+//! nothing. Needs root and network namespaces; skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -12,7 +12,7 @@ use sojourn_system::network::hosts;
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
-/// Who of the two is under Sojourn.
+/// The ends that are under Sojourn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Under {
     Server,
@@ -20,22 +20,22 @@ enum Under {
     Both,
 }
 
-/// What one test does.
+/// The parameters of a test.
 #[derive(Clone, Copy, Debug)]
 struct Plan<'p> {
     is_v6: bool,
     under: Under,
     way: &'p str,
     options: &'p [&'p str],
-    /// Streams to be made before the transfer may end.
+    /// Number of streams before the transfer may end.
     moves: u64,
-    /// Whether sessions are sent home again and again.
+    /// True if sessions are recalled again and again.
     recalls: bool,
-    /// Whether packet sockets have mapped rings.
+    /// True if packet sockets have mapped rings.
     has_rings: bool,
 }
 
-/// How long the moves may take at most.
+/// Longest time for the moves.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PORT: u16 = 4000;
 
@@ -81,7 +81,8 @@ fn play(link: &Link, plan: Plan<'_>) {
         moves = admin.moves().unwrap().0;
     }
     std::fs::write(&end, "").unwrap();
-    // Both before either is judged: the end of one may only be what came of the other's.
+    // Both ends are collected before either is judged, because the failure of one may be caused by
+    // the other's.
     let ended = running.map(|peer| peer.finish(LIMIT).unwrap());
     let is_well = ended.iter().all(|peer| peer.status == 0);
     assert!(is_well, "{plan:?}: {ended:#?}");
@@ -112,7 +113,7 @@ fn streams_in_both_directions() {
     }
 }
 
-/// Merged segments that are longer than what the program reads at once, and shorter.
+/// Tests merged segments that are longer than the program's reads, and shorter.
 #[test]
 fn long_messages() {
     let Some((a, b)) = hosts() else { return };
@@ -146,15 +147,14 @@ fn without_mapped_rings() {
     }
 }
 
-/// How long what one program leaves behind is kept for the next, and a while.
+/// Time for which the remains of one program are kept for the next, with a margin.
 const LINGER: Duration = Duration::from_millis(1500);
 
-/// How long a conversation may take to come to its end. Where frames do not arrive it takes half a
-/// minute.
+/// Longest time to the end of a conversation. Where frames do not arrive it takes half a minute.
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// Packet sockets on a host: with any session that is away there are the filter's own and a
-/// program's.
+/// Counts the packet sockets on a host. With any session that is away there are at least two: the
+/// filter's and a program's.
 fn packet_sockets(host: &Host) -> usize {
     let read = || std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
     host.enter(read).unwrap().lines().skip(1).count()
@@ -163,12 +163,13 @@ fn packet_sockets(host: &Host) -> usize {
 #[test]
 fn programs_that_follow_another() {
     if std::env::var_os("LAB_PORTS").is_some() {
-        // Their packet sockets are on no interface of the host.
+        // With ports, the programs' packet sockets are on no interface of the host.
         return;
     }
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    // News of the interface have the filter looked at again: there are to be none.
+    // Without IPv6 there is no news of the interface (addresses, routes) that makes the server
+    // check the filter again.
     for host in [&a, &b] {
         host.set("ipv6/conf/all/disable_ipv6", "1").unwrap();
     }
@@ -177,7 +178,7 @@ fn programs_that_follow_another() {
         world.set("MOVE_AFTER_CALLS", "4");
     }
     let mut admins = worlds.each_ref().map(|world| Admin::new(world).unwrap());
-    // The second pair talks while what the first had is let go of.
+    // The second pair talks while the remains of the first pair are released.
     for (pair, length) in [(1, Duration::ZERO), (2, LINGER)] {
         let address = format!("{}:{}", link.v4(End::A), PORT + pair);
         let end = worlds[0].folder().join(format!("end{pair}")).to_string_lossy().into_owned();
@@ -219,7 +220,7 @@ fn over_links_that_are_not_good() {
     }
 }
 
-/// Runs on that host, without Sojourn; its output.
+/// Runs a program on a host, without Sojourn; returns its output.
 fn plainly(host: &Host, program: &str, words: &[&str]) -> String {
     host.run(program, words, LIMIT).unwrap().success(program).unwrap()
 }

@@ -1,7 +1,8 @@
-//! Networks that change and fail under load: every byte is checked, and sessions move meanwhile.
+//! Tests of networks that change and fail under load: every byte is checked, and sessions move
+//! meanwhile.
 //!
 //! Not here: real programs on a network that does not change (`network_programs.rs`). Needs rights
-//! over networks, and says so if they cannot be had.
+//! over networks; skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -11,9 +12,9 @@ use sojourn_system::network::{Stage, Under, filter_ports, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
-/// How long anything that is waited for may take.
+/// Longest wait for any condition.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the transfer goes on between two events.
+/// Time for which the transfer goes on between two events.
 const A_WHILE: Duration = Duration::from_millis(150);
 
 #[track_caller]
@@ -25,7 +26,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A transfer both ways between the ends of a link that goes on until it is told to end.
+/// A transfer in both directions between the ends of a link, which goes on until it is told to end.
 struct Transfer {
     stage: Stage,
     peers: Vec<Running>,
@@ -52,7 +53,8 @@ impl Transfer {
         transfer
     }
 
-    /// Bytes that the sessions which are away have sent and received there.
+    /// Returns the number of bytes that the sessions which are away have sent and received while
+    /// away.
     fn carried(&mut self) -> Option<u64> {
         let mut all = 0;
         for admin in &mut self.admins {
@@ -62,7 +64,7 @@ impl Transfer {
         Some(all)
     }
 
-    /// Waits until every side that can be is away, and has got on there.
+    /// Waits until every end under Sojourn is away and has transferred bytes there.
     fn wait_for_progress(&mut self, what: &str) {
         let mut before = None;
         wait_for(what, || {
@@ -73,7 +75,7 @@ impl Transfer {
             }
             let now = self.carried();
             let got_on = before.is_some_and(|before| now.is_some_and(|now| now > before + 50_000));
-            // A session that has moved meanwhile counts anew.
+            // The counters of a session start anew with each move.
             before = before.filter(|before| now.is_some_and(|now| now >= *before)).or(now);
             got_on
         });
@@ -85,7 +87,7 @@ impl Transfer {
         }
     }
 
-    /// All that was sent has arrived.
+    /// Ends the transfer; all bytes that were sent must have arrived.
     fn finish(self) {
         std::fs::write(self.stage.end_file(), "").unwrap();
         let said: Vec<_> = self
@@ -137,7 +139,7 @@ fn the_next_hop_changes_its_link_address() {
         for number in 0..3 {
             let mac = format!("02:6c:61:77:{round:02x}:{number:02x}");
             there.ip(&["link", "set", "dev", link.interface(), "address", &mac]).unwrap();
-            // As its own announcement would do, at once.
+            // In place of the peer's own announcement (gratuitous ARP), which would take longer.
             let neighbour = link.v4(end.other()).to_string();
             let words = ["neighbour", "replace", &neighbour, "lladdr", &mac, "nud", "reachable"];
             here.ip(&[&words[..], &["dev", link.interface()]].concat()).unwrap();
@@ -147,7 +149,7 @@ fn the_next_hop_changes_its_link_address() {
     }
 }
 
-/// Packets that a host has sent by an interface.
+/// Returns the number of packets that a host has sent on an interface.
 fn sent_by(host: &Host, interface: &str) -> u64 {
     let text =
         host.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev")).unwrap().unwrap();
@@ -155,8 +157,8 @@ fn sent_by(host: &Host, interface: &str) -> u64 {
     line.trim_start_matches(':').split_whitespace().nth(9).unwrap().parse().unwrap()
 }
 
-/// Two links between the hosts, and rules that send what is of one port by the other than its
-/// addresses are of.
+/// Tests two links between the hosts, with rules that route one port's packets over the other link
+/// than the link of its addresses.
 #[test]
 fn a_rule_that_goes_by_ports_is_made() {
     let Some((a, b)) = hosts() else { return };
@@ -180,7 +182,7 @@ fn a_rule_that_goes_by_ports_is_made() {
         let before = links.each_ref().map(|link| sent_by(own, link.interface()));
         transfer.wait_for_progress("and again");
         let after = links.each_ref().map(|link| sent_by(own, link.interface()));
-        // Progress may be a few long segments.
+        // Not more: 50,000 bytes may be a few long segments.
         assert!(after[1] > before[1], "{before:?} {after:?}");
         assert!(after[0] <= before[0] + 5, "by the wrong link: {before:?} {after:?}");
         transfer.finish();
@@ -217,7 +219,8 @@ fn the_link_goes_down_and_up() {
     }
 }
 
-/// Under what a transfer endures the weather.
+/// The conditions of a transfer besides the weather: the end under Sojourn, the family, the packet
+/// interface.
 #[derive(Clone, Copy, Debug)]
 struct Ship {
     under: Under,
@@ -231,7 +234,7 @@ const BOTH: Ship = Ship { under: Under::Both, ..SERVER };
 const BOTH_V6: Ship = Ship { is_v6: true, ..BOTH };
 const PORTS: Ship = Ship { has_ports: true, ..BOTH };
 
-/// What the link does to frames changes under the transfer; sessions are sent home in between.
+/// Changes the conditions of the link under a transfer, and recalls the sessions in between.
 fn weather(ship: Ship, all: &[Conditions]) {
     let Some((a, b)) = hosts() else { return };
     let link = Link::through(&a, &b, 1500, 11, Conditions::default()).unwrap();
@@ -269,7 +272,7 @@ fn packets_are_lost() {
     weather(BOTH_V6, &[loss(0.01)]);
 }
 
-/// Each of them alone.
+/// Bad conditions, each alone.
 const BAD: [Conditions; 5] = {
     let base = Conditions {
         loss: 0.0,
@@ -305,7 +308,7 @@ fn packets_come_late_twice_and_damaged_at_both_ends() {
     weather(BOTH_V6, &BAD);
 }
 
-/// Programs without any right.
+/// Tests programs without any right.
 #[test]
 fn weather_through_ports() {
     weather(PORTS, &BAD);
@@ -353,7 +356,7 @@ fn an_interface_for_a_vlan() {
     }
 }
 
-/// The command does what the tests' own connection to the server does.
+/// Tests that the command moves sessions as the tests' own connection to the server does.
 #[test]
 fn moved_by_hand() {
     let Some((a, b)) = hosts() else { return };
@@ -363,7 +366,7 @@ fn moved_by_hand() {
         let stream = transfer.admins[0].away().unwrap().first().map(|session| session.stream);
         if let Some(stream) = stream {
             let words = ["move", &stream.to_string(), "kernel"];
-            // It may have moved by itself in between.
+            // Fails if the session has moved by itself meanwhile.
             let _: Result<String, _> = transfer.stage.worlds[0].sojourn(&words);
         }
         transfer.wait_for_progress("out again");
@@ -371,8 +374,8 @@ fn moved_by_hand() {
     transfer.finish();
 }
 
-/// Starts the two sides of `programs/net/many.py`: `count` connections, each with questions and
-/// answers until told to end.
+/// Starts both sides of `programs/net/many.py`: `count` connections, each with questions and
+/// answers until it is told to end.
 fn many(stage: &Stage, link: &Link, way: &str, count: usize) -> [Running; 2] {
     let script = sojourn_system::network::programs().join("net/many.py");
     let script = script.to_string_lossy().into_owned();
@@ -394,8 +397,8 @@ fn a_thousand_sessions_at_once() {
     let stage = Stage::new(&link, Under::Server).unwrap();
     let running = many(&stage, &link, "ask", 1000);
     let mut admin = stage.admins().unwrap().remove(0);
-    // Returns tell nothing: an end that is called home before it has heard that it is joined counts
-    // as refused.
+    // The numbers of returns are not used: an end that is recalled before it has learnt of its join
+    // counts as refused.
     let mut are_away = |least| {
         wait_for(&format!("1,000 sessions away, {least} streams"), || {
             admin.moves().unwrap().0 >= least && admin.away().unwrap().len() == 1000
@@ -411,8 +414,8 @@ fn a_thousand_sessions_at_once() {
     stage.end().unwrap();
 }
 
-/// What the two sides of `programs/net/many.py` say that talk until their sessions are away, and
-/// then end that way.
+/// Runs both sides of `programs/net/many.py`, which talk until their sessions are away and then end
+/// in one of the ways `way`. Returns their outputs.
 fn ending(link: &Link, under: Under, way: &str) -> [String; 2] {
     let stage = Stage::new(link, under).unwrap();
     let running = many(&stage, link, way, 1);
@@ -424,11 +427,11 @@ fn ending(link: &Link, under: Under, way: &str) -> [String; 2] {
     said
 }
 
-/// They say with either of them under Sojourn what they say plainly.
+/// Checks that the outputs are the same under Sojourn, at either end or both, as plainly.
 fn ends(ways: &[&str]) {
     let Some((a, b)) = hosts() else { return };
     let link = &Link::direct(&a, &b, 1500).unwrap();
-    // Most of the time they wait.
+    // In parallel, because most of the time the programs wait.
     std::thread::scope(|scope| {
         for way in ways {
             scope.spawn(move || {
@@ -436,8 +439,8 @@ fn ends(ways: &[&str]) {
                 for under in [Under::Server, Under::Client, Under::Both] {
                     let said = ending(link, under, way);
                     if said != plain {
-                        // A known defect (docs/use/linux-differences.md): seldom, and never twice.
-                        // None of programs that are killed.
+                        // A known defect (docs/use/linux-differences.md) is rare, and never occurs
+                        // twice. For programs that are killed there is none.
                         eprintln!("{way} {under:?}: {said:?}");
                         assert_ne!(*way, "killed", "{under:?}: {said:?}, plainly {plain:?}");
                         assert_eq!(plain, ending(link, under, way), "{way} {under:?}, again");

@@ -1,10 +1,12 @@
-//! Hosts with packet filters of their own that track connections: sessions come home through them,
-//! those that they translate stay, and so do those about which a rule could say something.
+//! Tests of hosts with packet filters of their own that track connections: sessions come home
+//! through them; sessions whose addresses they translate stay in the kernel, and so do sessions
+//! that a rule could affect.
 //!
-//! Needs nft(8) and a kernel that tracks, and says so if they cannot be had.
+//! Needs nft(8) and a kernel with connection tracking; skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
+use sojourn_lab::control_group::{ControlGroup, Packets};
 use sojourn_lab::net::{End, Host, Link};
 use sojourn_lab::{Mode, Running, Sandbox};
 use sojourn_system::network::hosts;
@@ -12,8 +14,8 @@ use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 4000;
-/// Nothing is let in but what belongs to a connection, and nothing that the tracking finds no sense
-/// in is let out.
+/// Lets in only packets of known connections, and lets out no packet that connection tracking finds
+/// invalid.
 const STATEFUL: &str = "
 table inet strict {
   chain in {
@@ -28,18 +30,18 @@ table inet strict {
     ct state invalid drop
   }
 }";
-/// Who calls port 81 speaks with the one who listens on 4000.
+/// Redirects connections to port 81 to the listener on 4000.
 const TRANSLATING: &str = "
 table inet translating {
   chain in { type nat hook prerouting priority -100; tcp dport 81 redirect to :4000; }
 }";
 
-/// Drops some packets of the conversation, but none that comes.
+/// Would drop some packets of the conversation, but none that really comes.
 const DOUBTFUL: &str = "
 table inet doubtful {
   chain in { type filter hook input priority 0; tcp dport 4000 tcp flags & urg == urg drop; }
 }";
-/// Drops all that the one who listens on 4000 hears, or says.
+/// Drops all packets to the listener on 4000; below, all packets from it.
 const DEAF: &str = "
 table inet shut {
   chain in { type filter hook input priority 0; tcp dport 4000 drop; }
@@ -48,13 +50,13 @@ const MUTE: &str = "
 table inet shut {
   chain out { type filter hook output priority 0; tcp sport 4000 drop; }
 }";
-/// A rule for others.
+/// A rule for other packets.
 const OTHERS: &str = "
 table inet others {
   chain in { type filter hook input priority 0; tcp dport 22 drop; udp dport 53 drop; }
 }";
 
-/// Gives a host rules. False, and it is said, if it cannot have them.
+/// Gives a host rules. Returns false, and prints the reason, if it cannot have them.
 fn rule(host: &Host, text: &str) -> bool {
     let done = host.run("nft", &[text], LIMIT);
     match done {
@@ -66,13 +68,13 @@ fn rule(host: &Host, text: &str) -> bool {
     }
 }
 
-/// How the listener is called.
+/// The port and the family by which the listener is called.
 struct Called {
     port: u16,
     is_v6: bool,
 }
 
-/// Two programs that talk with each other through `port`, the host at `under` with Sojourn.
+/// Two programs that talk to each other through `port`; the one at `under` is under Sojourn.
 struct Talk {
     worlds: [Sandbox; 2],
     under: End,
@@ -87,7 +89,17 @@ impl Talk {
         Self::within(worlds, link, under, Called { port, is_v6 })
     }
 
-    fn within(mut worlds: [Sandbox; 2], link: &Link, under: End, called: Called) -> Self {
+    fn within(worlds: [Sandbox; 2], link: &Link, under: End, called: Called) -> Self {
+        Self::grouped(worlds, link, under, (called, None))
+    }
+
+    /// The listener's program starts in that control group, if there is one.
+    fn grouped(
+        mut worlds: [Sandbox; 2],
+        link: &Link,
+        under: End,
+        (called, group): (Called, Option<&ControlGroup>),
+    ) -> Self {
         let Called { port, is_v6 } = called;
         for world in &mut worlds {
             world.set("MOVE_AFTER_CALLS", "4");
@@ -99,6 +111,9 @@ impl Talk {
             let mode = if at == under { Mode::Sojourn } else { Mode::Plain };
             let mut command = world.command(mode, world.built().path("lab-peer"));
             command.args([role, "tcp", &format!("{ip}:{port}"), "--until", &end]);
+            if let (End::A, Some(group)) = (at, group) {
+                group.place(&mut command).unwrap();
+            }
             Running::start(command).unwrap()
         };
         let running = [start(End::A, "serve", PORT), start(End::B, "call", port)];
@@ -110,7 +125,7 @@ impl Talk {
         self.admin.moves().unwrap().0
     }
 
-    /// Until the server has told that reason of a session.
+    /// Waits until the server reports this reason for a session.
     fn wait_for_reason(&self, word: &str) {
         let world = &self.worlds[self.under as usize];
         let deadline = Instant::now() + LIMIT;
@@ -132,7 +147,7 @@ impl Talk {
         }
     }
 
-    /// Both go on to the end of the conversation, and find every byte right.
+    /// Ends the conversation; both programs must have found every byte right.
     fn finish(self) {
         std::fs::write(&self.end, "").unwrap();
         let ended = self.running.map(|peer| peer.finish(LIMIT).unwrap());
@@ -155,7 +170,7 @@ fn sessions_come_home_through_a_stateful_firewall() {
             talk.admin.recall_all().unwrap();
             std::thread::sleep(Duration::from_millis(20));
         }
-        // It is over sooner or later: a FIN that is dropped is said again, but nobody answers it.
+        // The end may take a while: a dropped FIN is sent again, but nothing answers it.
         talk.finish();
     }
 }
@@ -164,7 +179,7 @@ fn sessions_come_home_through_a_stateful_firewall() {
 fn a_translated_session_stays_in_the_kernel() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    // The server's own port is not the one on the wire.
+    // The listener's own port differs from the port on the wire.
     if !rule(link.host(End::A), TRANSLATING) {
         return;
     }
@@ -197,7 +212,7 @@ fn a_session_goes_home_when_a_rule_is_added_that_stops_it() {
             return talk.finish();
         }
         talk.wait_until_away(false);
-        // Nothing comes through meanwhile, so that it cannot be hot again.
+        // Nothing comes through meanwhile, so the session cannot become hot again.
         assert!(rule(link.host(End::A), "delete table inet shut"));
         talk.finish();
     }
@@ -241,5 +256,93 @@ fn rules_are_ignored_where_the_administrator_says_so() {
     let worlds = [End::A, End::B].map(|end| Sandbox::past_firewalls(link.host(end)).unwrap());
     let mut talk = Talk::within(worlds, &link, End::A, Called { port: PORT, is_v6: false });
     talk.wait_until_away(true);
+    talk.finish();
+}
+
+/// The listener's programs of a control group; `None`, and a message, if it cannot have any.
+fn group() -> Option<ControlGroup> {
+    let group = ControlGroup::new().and_then(|group| {
+        let program = group.attach(Packets::Incoming, true)?;
+        group.detach(Packets::Incoming, &program)?;
+        Ok(group)
+    });
+    group.map_err(|error| eprintln!("skipped: no control group: {error:#}")).ok()
+}
+
+/// What the kernel's own socket would be subject to, as systemd's `IPAddressDeny=`.
+#[test]
+fn a_session_with_programs_of_its_control_group_stays_in_the_kernel() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for packets in [Packets::Incoming, Packets::Outgoing] {
+        let Some(group) = group() else { return };
+        let _program = group.attach(packets, true).unwrap();
+        let worlds = [End::A, End::B].map(|end| Sandbox::on(link.host(end)).unwrap());
+        let called = Called { port: PORT, is_v6: packets == Packets::Outgoing };
+        let mut talk = Talk::grouped(worlds, &link, End::A, (called, Some(&group)));
+        talk.wait_for_reason("firewall");
+        assert_eq!(talk.moves(), 0);
+        talk.finish();
+    }
+}
+
+#[test]
+fn a_session_goes_home_when_its_control_group_gets_a_program() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let (Some(group), Some(other)) = (group(), group()) else { return };
+    let _program = other.attach(Packets::Incoming, false).unwrap();
+    let worlds = [End::A, End::B].map(|end| Sandbox::on(link.host(end)).unwrap());
+    let called = Called { port: PORT, is_v6: false };
+    let mut talk = Talk::grouped(worlds, &link, End::A, (called, Some(&group)));
+    // Another group's programs are not its own.
+    talk.wait_until_away(true);
+    let program = group.attach(Packets::Incoming, false).unwrap();
+    talk.wait_for_reason("firewall");
+    group.detach(Packets::Incoming, &program).unwrap();
+    talk.finish();
+}
+
+#[test]
+fn a_session_goes_home_when_its_interface_gets_a_traffic_filter() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let host = link.host(End::A);
+    let device = link.interface();
+    let tc = |words: &[&str]| {
+        let done = host.run("tc", words, LIMIT).unwrap();
+        if done.status != 0 {
+            eprintln!("skipped: no traffic filters: {done:?}");
+        }
+        done.status == 0
+    };
+    let mut talk = Talk::start(&link, End::A, PORT, false);
+    talk.wait_until_away(true);
+    let place = ["filter", "add", "dev", device, "ingress", "protocol", "ip"];
+    let filter = ["u32", "match", "ip", "dport", "4000", "0xffff", "flowid", ":1"];
+    if tc(&["qdisc", "add", "dev", device, "clsact"]) && tc(&[&place[..], &filter].concat()) {
+        talk.wait_for_reason("firewall");
+        assert!(tc(&["filter", "del", "dev", device, "ingress"]));
+    }
+    talk.finish();
+}
+
+#[test]
+fn a_session_stays_in_the_kernel_where_ipsec_drops_what_no_policy_selects() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let ip = |words: &[&str]| {
+        let done = link.host(End::A).run("ip", words, LIMIT).unwrap();
+        if done.status != 0 {
+            eprintln!("skipped: no default policies: {done:?}");
+        }
+        done.status == 0
+    };
+    let mut talk = Talk::start(&link, End::A, PORT, false);
+    talk.wait_until_away(true);
+    if ip(&["xfrm", "policy", "setdefault", "in", "block"]) {
+        talk.wait_for_reason("firewall");
+        assert!(ip(&["xfrm", "policy", "setdefault", "in", "accept"]));
+    }
     talk.finish();
 }

@@ -1,9 +1,9 @@
-//! What moves of sessions with another host cost those who talk meanwhile: gauges, with limits so
+//! Tests of the cost of moves for programs that talk meanwhile over remote sessions, with limits so
 //! wide that a busy machine keeps them.
 //!
-//! How long a stream stands still is measured by `sojourn-bench net --row stall`, and asserted
-//! nowhere. Not here: whether every byte arrives (`network`, `network_events`, `network_server`).
-//! Needs rights over networks, and says so if they cannot be had.
+//! `sojourn-bench net --row stall` measures how long a stream stands still; no test asserts it. Not
+//! here: the check that every byte arrives (`network`, `network_events`, `network_server`). Needs
+//! rights over networks; skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -13,31 +13,58 @@ use sojourn_system::LIMIT;
 use sojourn_system::network::{Stage, Under, hosts};
 use std::time::{Duration, Instant};
 
-/// How long questions are asked.
+/// Time for which questions are asked.
 const LENGTH: Duration = Duration::from_secs(4);
-/// Between two commands to send everything home.
+/// Time between two recalls of all sessions.
 const EVERY: Duration = Duration::from_millis(20);
-/// Moves that are to be seen at least: with fewer it has shown nothing.
+/// Smallest number of moves: with fewer a test has shown nothing.
 const MOVES: u64 = 4;
-/// An answer that takes longer was lost on the way, question or answer, and came by a time-out.
+/// Shortest time of an answer that came by a retransmission time-out, because the question or the
+/// answer was lost.
 const TIME_OUT_NS: u64 = 180_000_000;
-/// Descriptors that a process may have more than after its first moves: what lingers for a moment
-/// of each.
+/// Largest number of descriptors that a process may have more than during its first moves. Some
+/// descriptors of each move are closed a moment later.
 const DESCRIPTORS: usize = 40;
 
 fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
-/// What came of questions and answers while their session went to and fro.
+/// Returns the library's descriptors among the low numbers of a program, below the range to which
+/// the library moves its own.
+///
+/// They are recognized by their kind, because a program of TCP sockets makes none of these itself:
+/// Unix sockets beyond the standard streams, event descriptors, memory files.
+fn library_s_at_low_numbers(pid: u32) -> Vec<String> {
+    const HIDDEN_FROM: u32 = 256;
+    let unix = std::fs::read_to_string(format!("/proc/{pid}/net/unix")).unwrap_or_default();
+    let unix: Vec<&str> = unix.lines().filter_map(|line| line.split_whitespace().nth(6)).collect();
+    let is_unix = |to: &str| {
+        let inode = to.strip_prefix("socket:[").and_then(|to| to.strip_suffix(']'));
+        inode.is_some_and(|inode| unix.contains(&inode))
+    };
+    let numbers = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let low = numbers.filter_map(|entry| {
+        let number: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let to = std::fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned();
+        let is_own = is_unix(&to) || to.contains("eventfd") || to.contains("memfd:");
+        ((3..HIDDEN_FROM).contains(&number) && is_own).then(|| format!("{number}: {to}"))
+    });
+    low.collect()
+}
+
+/// The result of questions and answers whose session moved meanwhile.
 struct Found {
     moves: u64,
     answers: u64,
-    /// Of them those that took a time-out.
+    /// Number of answers that took a time-out.
     late: u64,
     longest_ms: u64,
-    /// The most descriptors of the program and its server during the first moves, and later.
-    descriptors: [[usize; 2]; 2],
+    /// Largest numbers of descriptors of the program, and of its server's processes that speak with
+    /// it and carry its sessions: during the first moves, and later.
+    descriptors: [[usize; 3]; 2],
+    /// The library's descriptors that were seen among the program's low numbers.
+    at_low_numbers: Vec<String>,
 }
 
 fn ask(link: &Link, under: Under) -> Found {
@@ -57,16 +84,19 @@ fn ask(link: &Link, under: Under) -> Found {
     let mut admins = stage.admins().unwrap();
     let end = stage.ends_under()[0];
     let program = if end == End::A { server.pid() } else { client.pid() };
-    let watched = [program, stage.worlds[end as usize].server_pid().unwrap()];
-    let mut found = [[0; 2]; 2];
+    let part = |name: &str| stage.worlds[end as usize].server_part(name).unwrap();
+    let watched = [program, part("front"), part("carrier")];
+    let mut found = [[0; 3]; 2];
+    let mut at_low_numbers = Vec::new();
     let deadline = Instant::now() + LIMIT;
     while client.is_running() && Instant::now() < deadline {
         for admin in &mut admins {
             admin.recall_all().unwrap();
         }
+        at_low_numbers.extend(library_s_at_low_numbers(program));
         let now = watched.map(descriptors);
         let which = usize::from(stage.moves().unwrap() >= MOVES);
-        found[which] = [0, 1].map(|at| found[which][at].max(now[at]));
+        found[which] = [0, 1, 2].map(|at| found[which][at].max(now[at]));
         std::thread::sleep(EVERY);
     }
     let moves = stage.moves().unwrap();
@@ -80,7 +110,7 @@ fn ask(link: &Link, under: Under) -> Found {
     let late = times.iter().filter(|(ns, _)| *ns >= TIME_OUT_NS).map(|(_, count)| count).sum();
     let answers = times.iter().map(|(_, count)| count).sum();
     let longest_ms = times.iter().map(|(ns, _)| ns / 1_000_000).max().unwrap();
-    Found { moves, answers, late, longest_ms, descriptors: found }
+    Found { moves, answers, late, longest_ms, descriptors: found, at_low_numbers }
 }
 
 #[test]
@@ -94,8 +124,10 @@ fn those_who_ask_wait_little() {
             "{under:?}: {moves} moves, {answers} answers, {late} late, at most {longest_ms} ms"
         );
         assert!(found.moves >= MOVES, "{under:?}: only {} moves", found.moves);
-        // Of a session whose frames are lost on the way nearly each second move takes one.
+        // Where frames of a moving session are lost, about every second move takes a time-out.
         assert!(2 * found.late <= found.moves, "{under:?}: {} answers came late", found.late);
+        let low = found.at_low_numbers;
+        assert!(low.is_empty(), "{under:?}: {} looks found {:?} first", low.len(), low[0]);
         let [first, later] = found.descriptors;
         let has_grown = (0..2).any(|at| later[at] > first[at] + DESCRIPTORS);
         assert!(!has_grown, "{under:?}: {later:?} descriptors, {first:?} during the first moves");

@@ -1,10 +1,10 @@
-//! Sessions with another host of programs that may not have packets of the interface: each has a
+//! Tests of remote sessions of programs that may not have packets of the interface: each has a
 //! port.
 //!
-//! An unmodified program as an ordinary user on one host, against the plain kernel on another. The
-//! peers check every byte. Not here: what a port lets through, frame by frame
-//! (`crates/filter/tests/ports.rs`). Needs root and network namespaces, and says so if they cannot
-//! be had.
+//! An unmodified program runs as an ordinary user on one host, against the plain kernel on another.
+//! The peers check every byte. Not here: the frames that a port lets through
+//! (`crates/filter/tests/ports.rs`). Needs root and network namespaces; skipped with a message
+//! otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -17,16 +17,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long the moves may take at most.
+/// Longest time for the moves.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Moves of each session.
+/// Number of moves of each session.
 const MOVES: u64 = 20;
 
-/// What one transfer is.
+/// The parameters of a transfer.
 #[derive(Clone, Copy, Debug)]
 struct Plan<'p> {
     is_v6: bool,
-    /// Whether the program under Sojourn is the one that calls.
+    /// True if the program under Sojourn is the caller.
     calls: bool,
     way: &'p str,
     options: &'p [&'p str],
@@ -34,7 +34,7 @@ struct Plan<'p> {
 
 const PLAIN: Plan<'_> = Plan { is_v6: false, calls: false, way: "blocking", options: &[] };
 
-/// A sandbox on the link's end A whose programs every user may run.
+/// Makes a sandbox at the link's end A whose programs every user may run.
 fn world(link: &Link) -> Sandbox {
     let mut world = Sandbox::on(link.host(End::A)).unwrap();
     world.set("MOVE_AFTER_CALLS", "4");
@@ -42,7 +42,7 @@ fn world(link: &Link) -> Sandbox {
     world
 }
 
-/// Both ends of a session: the first under Sojourn, the second plain on the other host.
+/// Starts both ends of a session: the first under Sojourn, the second plain on the other host.
 fn start(link: &Link, world: &Sandbox, plan: Plan<'_>) -> [Running; 2] {
     let port = next_port();
     let end = if plan.calls { End::B } else { End::A };
@@ -68,14 +68,15 @@ fn start(link: &Link, world: &Sandbox, plan: Plan<'_>) -> [Running; 2] {
     }
 }
 
-/// What of the carrier's is to be seen on the host of a sandbox.
+/// The carrier's objects on the host of a sandbox.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Traces {
     /// Programs on interfaces, and ports, as `sojourn doctor` lists them.
     attached: Vec<String>,
-    /// Ports' interfaces, as ip-link(8) lists them.
+    /// Interfaces of ports, as ip-link(8) lists them.
     interfaces: Vec<String>,
-    /// The other network namespaces that its interfaces know, as ip-netns(8) lists them.
+    /// Number of other network namespaces that the host's interfaces refer to, as ip-netns(8) lists
+    /// them.
     namespaces: usize,
 }
 
@@ -104,7 +105,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Until a session is away: more has gone than its ring holds.
+/// Waits until a session is away and has sent more than its ring holds.
 fn wait_until_away(admin: &mut Admin) {
     wait_for("a session that is away", || {
         admin.away().unwrap().iter().any(|session| session.sent > 1_000_000)
@@ -124,7 +125,8 @@ fn play(link: &Link, plan: Plan<'_>) {
         moves = admin.moves().unwrap().0;
     }
     std::fs::write(world.folder().join("end"), "").unwrap();
-    // Both before either is judged: the end of one may only be what came of the other's.
+    // Both ends are collected before either is judged, because the failure of one may be caused by
+    // the other's.
     let ended = running.map(|peer| peer.finish(LIMIT).unwrap());
     let is_well = ended.iter().all(|peer| peer.status == 0);
     assert!(is_well, "{plan:?}: {ended:#?}");
@@ -189,7 +191,7 @@ fn questions_and_answers() {
     }
 }
 
-/// Ways in which a program behind a port, or its server, may end.
+/// The end of a program behind a port, or of its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Exit,
@@ -201,8 +203,8 @@ enum Ending {
 fn nothing_stays() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    // A program that is killed in the middle of a round has sent what it has told nobody: more than
-    // once, for it seldom is.
+    // Several times: a program is seldom killed in the middle of a round, when it has sent bytes
+    // that it has not recorded yet.
     let killed = [Ending::Killed; 6];
     for how in [Ending::Exit, Ending::ServerKilled].into_iter().chain(killed) {
         let mut world = world(&link);
@@ -226,7 +228,8 @@ fn nothing_stays() {
                 program.signal(Signal::KILL);
                 false
             }
-            // The docs say that a session that is away is reset then.
+            // Without a server, a session that is away is reset when its program ends, as
+            // documented.
             Ending::ServerKilled => {
                 world.kill_server();
                 false
@@ -239,7 +242,8 @@ fn nothing_stays() {
     }
 }
 
-/// What becomes of a process by execve(2) has its own port: it knows nothing of the first one's.
+/// Tests a process that becomes another program by execve(2). The new program gets its own port,
+/// because it knows nothing of the first one's.
 #[test]
 fn a_program_that_becomes_another() {
     let Some((a, b)) = hosts() else { return };
@@ -264,7 +268,7 @@ fn a_program_that_becomes_another() {
     for ended in [client, server].map(|one| one.finish(LIMIT).unwrap()) {
         assert_eq!(ended.status, 0, "{ended:?}");
     }
-    // One of those before, and one after.
+    // One move of the first program, and one of the second.
     assert!(admin.moves().unwrap().0 >= 2, "{:?}", admin.moves());
 }
 
@@ -274,7 +278,7 @@ fn wait_for_listener(link: &Link, port: u16) {
     wait_for("a listener", || link.host(End::A).enter(bind).unwrap());
 }
 
-/// Runs `programs/net/hostile.py` in that role, with what it has to know.
+/// Returns a command for `programs/net/hostile.py` in a role, with the addresses that it needs.
 fn hostile(mut command: Command, link: &Link, world: &Sandbox, role: &str) -> Command {
     let mut admin = Admin::new(world).unwrap();
     let victim = admin.away().unwrap().remove(0);
@@ -291,14 +295,13 @@ fn hostile(mut command: Command, link: &Link, world: &Sandbox, role: &str) -> Co
     command
 }
 
-/// A program that has its own session carried, and takes the packet socket for what it should not
-/// do with it.
+/// Tests a program that has its own session delegated, and misuses the packet socket.
 #[test]
 fn a_hostile_program_gets_nothing_through() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let world = world(&link);
-    // Traffic that is not its own: another session of this user behind a port.
+    // Traffic of others: another session of this user behind a port.
     let victims = start(&link, &world, PLAIN);
     let mut admin = Admin::new(&world).unwrap();
     wait_until_away(&mut admin);
@@ -312,7 +315,7 @@ fn a_hostile_program_gets_nothing_through() {
     let program = Running::start(hostile(program, &link, &world, "try")).unwrap();
     wait_for_listener(&link, 7999);
     let peer = on_b("ask");
-    // It ends with the one frame that may pass, which the port takes last.
+    // The tap ends with the one allowed frame, which the port receives last.
     let seen = tap.finish(LIMIT).unwrap();
     std::fs::write(world.folder().join("end"), "").unwrap();
     let said = program.finish(LIMIT).unwrap();
@@ -321,7 +324,7 @@ fn a_hostile_program_gets_nothing_through() {
     assert!(told["seen"].as_u64().unwrap() >= 10, "it sees its own session: {told}");
     assert_eq!(told["foreign"].as_array().unwrap().len(), 0, "it sees what is not its own: {told}");
     assert_eq!(told["sent"].as_array().unwrap().len(), 15, "{told} {}", said.err);
-    // The far end itself, and that namespace's loopback interface.
+    // Two interfaces at most: the port's far end, and the loopback interface of its namespace.
     assert!(told["reached"].as_array().unwrap().len() <= 2, "{told}");
     assert_eq!(told["entered"], -1, "{told}");
     for ended in [peer].into_iter().chain(victims).map(|one| one.finish(LIMIT).unwrap()) {

@@ -1,9 +1,9 @@
-//! Real programs on two hosts do what they do without Sojourn: one end under it, the other, both,
-//! and with sessions sent home all the time.
+//! Tests that real programs on two hosts do the same as without Sojourn: with one end under it, the
+//! other, both, and with sessions recalled all the time.
 //!
-//! Each script in `programs/net/` has a server's part and a caller's part; what the caller prints
-//! must be the same each time. Not here: what happens to the network meanwhile
-//! (`network_events.rs`). Needs rights over networks, and says so if they cannot be had.
+//! Each script in `programs/net/` has a part for the server and a part for the caller; the caller's
+//! output must be the same each time. Not here: changes of the network (`network_events.rs`). Needs
+//! rights over networks; skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -11,7 +11,7 @@ use sojourn_lab::net::Link;
 use sojourn_system::network::{Under, hosts, run};
 use std::path::Path;
 
-/// Programs and the Debian packages they are in.
+/// Programs, and the Debian packages that have them.
 const PACKAGES: [(&str, &str); 17] = [
     ("iperf3", "iperf3"),
     ("redis-server", "redis-server"),
@@ -42,16 +42,17 @@ fn need(wanted: &[&str]) {
     }
 }
 
-/// The caller's output is the same every way. `streams`: how many there must be at least with the
-/// server under Sojourn, and with the caller; none where its sessions have several holders, or are
-/// too short to be worth a move. Fewer than there usually are: how many sessions live long enough
-/// for a move depends on the machine.
+/// Checks that the caller's output is the same in every way. `streams`: the smallest numbers of
+/// streams with the server under Sojourn, and with the caller; 0 where sessions have several
+/// holders, or are too short to be worth a move. The numbers are smaller than usual ones, because
+/// the machine decides how many sessions live long enough for a move.
 #[track_caller]
 fn same(wanted: &[&str], script: &str, streams: [u64; 2]) {
     same_with_datagrams(wanted, script, streams, 0);
 }
 
-/// `datagrams`: that many at least its server receives past the kernel, from a socket that stays.
+/// Checks the same, and that the server receives at least `datagrams` datagrams past the kernel, on
+/// a socket that stays open.
 #[track_caller]
 fn same_with_datagrams(wanted: &[&str], script: &str, streams: [u64; 2], datagrams: u64) {
     let Some((a, b)) = hosts() else { return };
@@ -120,6 +121,6 @@ fn python() {
 
 #[test]
 fn names() {
-    // Of forty questions over UDP the first few are answered by the kernel.
+    // The kernel answers the first few of forty questions over UDP.
     same_with_datagrams(&["dig"], "dns.sh", [1, 1], 10);
 }

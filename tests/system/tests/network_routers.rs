@@ -1,9 +1,9 @@
-//! Hosts with routers between them, and a link beyond the first router that takes only short
-//! packets: the sender hears of it by ICMP alone. Every byte is checked, and the session must stay
-//! away meanwhile.
+//! Tests of hosts with routers between them, and a link beyond the first router with a small MTU,
+//! of which the sender learns only by ICMP (path MTU discovery, RFC 1191 and RFC 8201). Every byte
+//! is checked, and the session must stay away meanwhile.
 //!
-//! Not here: the sender's own interface, whose packet size rtnetlink tells (`network_events.rs`).
-//! Needs rights over networks, and says so if they cannot be had.
+//! Not here: the MTU of the sender's own interface, which rtnetlink reports (`network_events.rs`).
+//! Needs rights over networks; skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -15,15 +15,15 @@ use sojourn_system::row::Row;
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
-/// How long anything that is waited for may take: less than what a sender that hears nothing waits
-/// before it gives up.
+/// Longest wait for any condition: shorter than the time after which a sender without answers gives
+/// up.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What is to go each way over the narrow link, in bytes.
+/// Bytes that have to go each way over the narrow link.
 const MUCH: u64 = 4 << 20;
-/// What the link in the middle takes, in bytes, once it is narrow.
+/// MTU of the link in the middle, once it is narrow.
 const NARROW: u32 = 1300;
 
-/// A transfer both ways that goes on until it is told to end.
+/// A transfer in both directions that goes on until it is told to end.
 struct Transfer {
     stage: Stage,
     peers: Vec<Running>,
@@ -36,7 +36,7 @@ impl Transfer {
         let hosts = row.ends.each_ref();
         let mut stage = Stage::between(hosts, &address.to_string(), under).unwrap();
         for world in &mut stage.worlds {
-            // It is not to go home for being slow.
+            // Without this the session could go home because it is slower away.
             world.set("MEASURE_BULK", "off");
         }
         let address = std::net::SocketAddr::new(address, stage.port).to_string();
@@ -52,7 +52,8 @@ impl Transfer {
         Self { stage, peers, admins }
     }
 
-    /// The sessions that are away, one for each end that can be; `None` before all are.
+    /// Returns the sessions that are away, one for each end under Sojourn; `None` unless all are
+    /// away.
     fn away(&mut self) -> Option<Vec<SessionInfoT>> {
         let away = |admin: &mut Admin| admin.away().unwrap().pop();
         self.admins.iter_mut().map(away).collect()
@@ -73,14 +74,14 @@ impl Transfer {
         }
     }
 
-    /// Waits until every session is away and has got on there.
+    /// Waits until every session is away and has transferred bytes there.
     fn wait_until_away(&mut self) -> Vec<SessionInfoT> {
         let has_moved = |one: &SessionInfoT| one.sent > 100_000 && one.received > 100_000;
         self.wait_for("away", |it| it.away().is_some_and(|away| away.iter().all(has_moved)));
         self.away().unwrap()
     }
 
-    /// Much goes both ways, and no session moves.
+    /// Waits until `MUCH` bytes have gone each way; no session may move meanwhile.
     fn wait_for_much(&mut self, before: &[SessionInfoT]) {
         self.wait_for("much goes both ways", |it| {
             let now = it.away().unwrap_or_default();
@@ -92,7 +93,7 @@ impl Transfer {
         });
     }
 
-    /// Waits until full segments fit the narrow link, as the programs tell now and then.
+    /// Waits until full segments fit the narrow link, in the numbers that programs publish.
     fn wait_for_narrow(&mut self, is_v4: bool) {
         let most = NARROW - if is_v4 { 40 } else { 60 };
         self.wait_for("segments are short", |it| {
@@ -101,7 +102,7 @@ impl Transfer {
         });
     }
 
-    /// All that was sent has arrived.
+    /// Ends the transfer; all bytes that were sent must have arrived.
     fn finish(self) {
         std::fs::write(self.stage.end_file(), "").unwrap();
         let said: Vec<_> = self
@@ -157,8 +158,8 @@ fn a_link_beyond_a_router_is_narrow() {
     }
 }
 
-/// Packets for such a link are cut on the way, which only the kernel sends: the session goes home,
-/// and stays there.
+/// Tests a link with so small an MTU that packets have to be fragmented on the way, which only the
+/// kernel allows. The session goes home and stays there.
 #[test]
 fn a_link_beyond_a_router_becomes_too_narrow() {
     let Some((a, b)) = hosts() else { return };

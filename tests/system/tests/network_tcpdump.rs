@@ -1,9 +1,11 @@
-//! tcpdump(8) on the interface sees what a session says that is away, in both directions, every
-//! byte of it: by default nothing that is sent passes the queue where it looks.
+//! Tests that tcpdump(8) on the interface sees every byte of a session that is away, in both
+//! directions: by default, no frame that is sent bypasses the queueing discipline, where taps
+//! receive copies.
 //!
-//! The program is the real one, and its file is read here. Not here: our own capture
-//! (`capture.rs`), and sockets that are told to pass the queue (`crates/netif/tests/sockets.rs`).
-//! Needs root and network namespaces, and says so if they cannot be had.
+//! The program is the real one; its file is parsed here. Not here: the project's own capture
+//! (`capture.rs`), and sockets that bypass the queueing discipline
+//! (`crates/netif/tests/sockets.rs`). Needs root and network namespaces; skipped with a message
+//! otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -13,7 +15,7 @@ use sojourn_lab::net::{End, Link};
 use sojourn_session::SessionInfoT;
 use sojourn_system::network::{Stage, Under, filter_ports, hosts};
 use sojourn_system::{Admin, LIMIT};
-use sojourn_wire::frame::{self, Frame, Link as Header};
+use sojourn_wire::frame::{self, Frame, LinkType as Header};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -22,9 +24,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Questions while the session is away and tcpdump looks.
+/// Number of questions while the session is away and tcpdump runs.
 const QUESTIONS: u32 = 500;
-/// Answers each line with the line in upper case, three times.
+/// A server that answers each line with the line in upper case, three times.
 const SERVER: &str = "
 import socket, sys
 listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
@@ -45,7 +47,7 @@ fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// One line there, and three back.
+/// Sends one line, and receives three.
 fn ask(peer: &mut BufReader<TcpStream>, number: u32) {
     let question = question(number);
     peer.get_mut().write_all(question.as_bytes()).unwrap();
@@ -60,13 +62,13 @@ fn question(number: u32) -> String {
     format!("question {number:06}\n")
 }
 
-/// tcpdump on that host's end of the link, once it looks.
+/// Starts tcpdump on a host's end of the link, and waits until it captures.
 fn tcpdump(stage: &Stage, link: &Link, end: End) -> (Running, PathBuf) {
     let file = stage.worlds[end as usize].folder().join("dump");
     let mut command = Command::new("tcpdump");
     link.host(end).place(&mut command);
-    // As its user would call it, but that each packet is written at once, by whom it is, and none
-    // is lost for want of room.
+    // The arguments of an ordinary user, and: each packet is written at once, tcpdump stays root,
+    // and a large buffer keeps packets from being lost.
     command.args([
         "-i",
         link.interface(),
@@ -87,11 +89,11 @@ fn tcpdump(stage: &Stage, link: &Link, end: End) -> (Running, PathBuf) {
     (running, file)
 }
 
-/// What a file of tcpdump's begins with (pcap-savefile(5)), and each packet.
+/// Lengths of the headers of a file of tcpdump's (pcap-savefile(5)), and of each packet.
 const FILE_HEADER: u64 = 24;
 const PACKET_HEADER: usize = 16;
 
-/// The whole packets of a file.
+/// Returns the complete packets of a file.
 fn packets(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap();
     let mut rest = bytes.get(FILE_HEADER as usize..).unwrap_or_default();
@@ -106,8 +108,8 @@ fn packets(file: &Path) -> Vec<Vec<u8>> {
     found
 }
 
-/// The bytes of one direction, from the first there is; `None` if some are missing between: two
-/// processors may write what they have just seen the other way round.
+/// Returns the bytes of one direction, from the first that is there. `None` if bytes are missing in
+/// between: two processors may write their packets in either order.
 fn bytes_of(packets: &[Vec<u8>], is_it: impl Fn(&Frame<'_>) -> bool) -> Option<String> {
     let mut bytes: BTreeMap<i32, u8> = BTreeMap::new();
     let mut first = None;
@@ -125,7 +127,7 @@ fn bytes_of(packets: &[Vec<u8>], is_it: impl Fn(&Frame<'_>) -> bool) -> Option<S
     is_whole.then(|| String::from_utf8(bytes.into_values().collect()).unwrap())
 }
 
-/// The session, once bytes of it have gone past the kernel.
+/// Asks until a session is away and has transferred bytes past the kernel; returns it.
 fn away(admin: &mut Admin, peer: &mut BufReader<TcpStream>, next: &mut u32) -> SessionInfoT {
     wait_for("a session that is away", || {
         ask(peer, *next);
@@ -162,7 +164,7 @@ fn play(has_ports: bool) {
     for number in asked {
         ask(&mut peer, number);
         expected += &question(number);
-        // tcpdump's buffer has room for 256 packets, and on a busy machine its turn comes late.
+        // tcpdump's buffer has room for 256 packets, and on a busy machine tcpdump runs late.
         if number % 32 == 0 {
             wait_for("questions in tcpdump's file", || {
                 said(false).filter(|found| found.len() >= expected.len())

@@ -1,9 +1,9 @@
-//! UDP sockets of programs that know nothing of Sojourn, with another host: what goes past the
-//! kernel, and what does not.
+//! Tests of UDP sockets of programs without code for Sojourn, with another host: the datagrams that
+//! go past the kernel, and those that do not.
 //!
-//! The scripts compare every answer with its question. That datagrams went past the kernel the
-//! host's own counters tell: it has not seen them. Needs root and network namespaces, and says so
-//! if they cannot be had.
+//! The scripts compare every answer with its question. The host's own counters show that datagrams
+//! went past the kernel, as they do not count those. Needs root and network namespaces; skipped
+//! with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -14,13 +14,14 @@ use sojourn_system::network::{Stage, Under, await_bound, filter_ports, hosts, re
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
-/// How long it may take until a program says that it is ready.
+/// Longest time until a program is ready.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A session that is away is joined for so long at least. That it is lent takes a moment more.
+/// Smallest age of a stream whose session counts as away: delegation takes a moment after the join.
 const LONG_AWAY_MS: u64 = 500;
-/// The same of one that is to be sent home: some are not lent yet.
+/// Smallest such age for a session that is to be recalled: some are recalled before they are
+/// delegated.
 const RECALLED_MS: u64 = 20;
-/// How long it is counted who receives.
+/// Time for which received datagrams are counted.
 const COUNTS: Duration = Duration::from_millis(300);
 
 fn received(host: &Host) -> u64 {
@@ -39,19 +40,19 @@ fn await_port(host: &Host, port: u16) {
     await_bound(host, port).unwrap();
 }
 
-/// What one exchange does.
+/// The parameters of an exchange.
 #[derive(Clone, Copy, Debug)]
 struct Plan<'p> {
     under: Under,
     is_v6: bool,
-    /// Where the server listens: on its address, or on all.
+    /// True if the server binds its own address, false if it binds all addresses.
     is_bound: bool,
     way: &'p str,
     form: &'p str,
     sizes: &'p str,
-    /// How often the sessions are sent home meanwhile.
+    /// Number of recalls of the sessions meanwhile.
     recalls: usize,
-    /// See [`Stage::with_ports`].
+    /// True for a stage of [`Stage::with_ports`].
     has_ports: bool,
 }
 
@@ -89,7 +90,7 @@ fn play(link: &Link, plan: Plan<'_>) {
         for (admin, _) in admins.iter_mut().zip(is_away).filter(|(_, is_away)| *is_away) {
             let away: Vec<SessionInfoT> = admin.away().unwrap();
             let udp = away.iter().filter(|session| session.kind == KindT::Udp);
-            // Those that had time to get there.
+            // Only sessions that have been joined long enough to be delegated.
             let least = if recalled < plan.recalls { RECALLED_MS } else { LONG_AWAY_MS };
             let udp = udp.filter(|session| session.age_ms >= least);
             let pids: Vec<u32> = udp.map(|session| session.pid).collect();
@@ -123,7 +124,7 @@ fn play(link: &Link, plan: Plan<'_>) {
     println!("{plan:?}: {by_kernel:?} of {answered} by the kernel, {recalled} recalled");
     assert!(answered > 10, "{plan:?}: {answered}");
     if plan.recalls > 0 {
-        // The last of them may be on their way still.
+        // Not judged: the last sessions may still be on their way home.
         return;
     }
     for (is_away, by_kernel) in is_away.into_iter().zip(by_kernel) {
@@ -168,7 +169,8 @@ fn larger_than_the_path_takes() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for form in ["connected", "unconnected"] {
-        // One in five goes in fragments, which are the kernel's, both ways.
+        // One datagram in five is longer than the MTU, in both directions. The kernel sends and
+        // receives its fragments.
         play(
             &link,
             Plan { form, sizes: "8000,1472,1473,100,700,300,200,40,90,60", way: "poll", ..PLAIN },
@@ -176,7 +178,7 @@ fn larger_than_the_path_takes() {
     }
 }
 
-/// Programs without any right, whose datagrams go through ports.
+/// Tests programs without any right, whose datagrams go through ports.
 #[test]
 fn through_ports() {
     let Some((a, b)) = hosts() else { return };
@@ -194,7 +196,7 @@ fn through_ports() {
     play(&link, Plan { way: "select", recalls: 20, ..base });
 }
 
-/// What the cases answer, under Sojourn or not.
+/// Runs the cases; returns their output.
 fn cases(link: &Link, under: Under, has_ports: bool) -> String {
     let mut stage = Stage::either(link, under, has_ports).unwrap();
     stage.worlds.iter_mut().for_each(|world| world.set("SPIN", "never"));
@@ -224,7 +226,7 @@ fn calls_answer_as_the_kernel_does() {
     }
 }
 
-/// Waits until a UDP socket of a program of that world is away, and was so for a while.
+/// Waits until a UDP session of a program of this sandbox has been away for a while.
 fn await_away(stage: &Stage, end: End) -> u32 {
     let mut admin = Admin::new(&stage.worlds[end as usize]).unwrap();
     let deadline = Instant::now() + PATIENCE;
@@ -249,7 +251,7 @@ fn after_a_sudden_death_the_port_is_the_next_ones() {
     let serve = ["serve", "epoll", "0.0.0.0", &port];
     let first = script(&stage, End::A, &serve);
     await_port(link.host(End::A), stage.port);
-    // Not connected: it hears nothing of the moment without a server.
+    // Not connected, so that the caller gets no ICMP error while no server is there.
     let call = ["call", "poll", &stage.address, &port, "unconnected", "100"];
     let client = script(&stage, End::B, &call);
     let pid = await_away(&stage, End::A);

@@ -1,9 +1,10 @@
-//! UDP sockets that hear a group and everybody beside what is sent to them alone, some of it in
-//! fragments, while they move out and home: all of it comes, once, and says where it was sent to.
+//! Tests of UDP sockets that receive multicast and broadcast besides their own datagrams, some of
+//! them in fragments, while they move out and home: every datagram arrives once, with the address
+//! to which it was sent.
 //!
-//! Of these only whole datagrams to the host's own address go past the kernel, so both queues of a
-//! socket are in use all the time. Not here: links that lose (`network_udp_weather.rs`). Needs root
-//! and network namespaces, and says so if they cannot be had.
+//! Only whole datagrams to the host's own address go past the kernel, so both queues of a socket
+//! are in use all the time. Not here: links that lose (`network_udp_weather.rs`). Needs root and
+//! network namespaces; skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -14,13 +15,13 @@ use sojourn_system::network::{Stage, Under, await_bound, hosts, received_datagra
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
-/// How long anything that is waited for may take.
+/// Longest wait for any condition.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often the socket is sent home.
+/// Number of recalls of the socket.
 const RECALLS: u64 = 15;
-/// A socket that is away is left there until so many datagrams have come past the kernel.
+/// Number of datagrams past the kernel before a socket is recalled.
 const STAY: u64 = 100;
-/// Datagrams that the caller sends to a socket that stays in the kernel.
+/// Number of datagrams that the caller sends to a socket that stays in the kernel.
 const MANY: u64 = 5000;
 
 #[track_caller]
@@ -32,7 +33,7 @@ fn wait_for(what: &str, calls: &mut Running, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Sends the socket home again and again.
+/// Recalls the socket again and again.
 fn move_about(admin: &mut Admin, calls: &mut Running) {
     let mut known = Vec::new();
     for _ in 0..RECALLS {

@@ -1,8 +1,9 @@
-//! What UDP sockets that ask and answer lose while they are moved out and home again and again.
+//! Tests that UDP sockets which ask and answer lose nothing while they move out and home again and
+//! again.
 //!
-//! Each question has a number, and none is asked twice: so every datagram that a move loses is
-//! seen, and every one that comes twice. What programs do who ask again: `network_udp`. Needs root
-//! and network namespaces, and says so if they cannot be had.
+//! Each question has a number, and none is asked twice, so every datagram that a move loses or
+//! doubles is seen. Programs that ask again: `network_udp`. Needs root and network namespaces;
+//! skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -12,11 +13,11 @@ use sojourn_system::network::{Stage, Under, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
-/// Moves of each exchange; more with `MOVES` in the environment.
+/// Number of moves of each exchange, unless the variable `MOVES` gives another.
 const MOVES: u64 = 150;
-/// How long an exchange may take.
+/// Longest time of an exchange.
 const PATIENCE: Duration = Duration::from_secs(200);
-/// A session that is away is left there for so long: until it is lent, and has carried something.
+/// Time between two recalls: long enough for a session to be delegated and to carry datagrams.
 const STAY: Duration = Duration::from_millis(3);
 
 fn script(stage: &Stage, end: End, name: &str, words: &[&str]) -> Running {
@@ -26,8 +27,8 @@ fn script(stage: &Stage, end: End, name: &str, words: &[&str]) -> Running {
     Running::start(command).unwrap()
 }
 
-/// Sends home whatever is away, again and again, until there were so many moves or the program has
-/// ended. How many.
+/// Recalls all sessions again and again, until `wanted` moves were made or the program has ended.
+/// Returns the number of moves.
 fn move_about(stage: &Stage, asks: &mut Running, wanted: u64) -> u64 {
     let mut admins = stage.admins().unwrap();
     let deadline = Instant::now() + PATIENCE;
@@ -44,7 +45,7 @@ fn move_about(stage: &Stage, asks: &mut Running, wanted: u64) -> u64 {
     }
 }
 
-/// What one exchange came to.
+/// The result of an exchange.
 #[derive(Debug)]
 struct Came {
     asked: u64,
@@ -76,7 +77,7 @@ fn play(link: &Link, under: Under, way: &str, form: &str, has_ports: bool) -> Ca
     Came { asked: number("asked"), lost, late: number("late"), twice: number("twice"), moves }
 }
 
-/// A link between two hosts loses nothing, and neither do moves.
+/// Tests on a link that loses nothing that moves lose nothing either.
 fn nothing_is_lost(under: Under, ways: &[&str], has_ports: bool) {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();

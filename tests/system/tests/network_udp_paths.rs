@@ -1,10 +1,10 @@
-//! UDP beyond routers with a link between them that takes only short packets: a socket that is away
-//! is told what the kernel's own would be, at the same calls, and what is too long gets there in
-//! the same way.
+//! Tests of UDP beyond routers with a link of small MTU between them: a socket that is away gets
+//! the same errors as the kernel's own, at the same calls, and longer datagrams arrive in the same
+//! way (fragmentation and path MTU discovery, ip(7), `IP_MTU_DISCOVER`).
 //!
-//! One program runs plainly and under Sojourn; what it prints must be the same. Not here: TCP on
-//! such paths (`network_routers.rs`), the host's own interface and how long its packets may be
-//! (`network_udp.rs`). Needs root and network namespaces, and says so if they cannot be had.
+//! One program runs plainly and under Sojourn; its output must be the same. Not here: TCP on such
+//! paths (`network_routers.rs`), the MTU of the host's own interface (`network_udp.rs`). Needs root
+//! and network namespaces; skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -16,22 +16,23 @@ use sojourn_system::network::{Stage, Under, await_bound, hosts};
 use sojourn_system::row::Row;
 use std::time::{Duration, Instant};
 
-/// How long anything that is waited for may take.
+/// Longest wait for any condition.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What the link in the middle takes, in bytes.
+/// MTU of the link in the middle.
 const NARROW: u32 = 1300;
-/// Datagrams that a socket has received past the kernel before its case begins.
+/// Number of datagrams that a socket has received past the kernel before its case begins.
 const USED: u64 = 5;
 
 fn is_used(one: &SessionInfoT) -> bool {
     one.kind == KindT::Udp && one.datagrams_received >= USED
 }
 
-/// Sees to it that each case begins with a path nobody knows of, and a socket that is away at each
-/// end that is under Sojourn.
+/// Prepares each case: the hosts forget path MTUs, and at each end under Sojourn a socket has to be
+/// away. Returns the number of cases.
 fn prepare(row: &Row, stage: &Stage, calls: &mut Running) -> u32 {
     let mut admins = stage.admins().unwrap();
-    // The streams of sockets that were away before. The server's socket is the same in all cases.
+    // Streams of sockets that were away before. The server uses one socket in all cases, so its
+    // stream may be known.
     let mut known: Vec<u64> = Vec::new();
     let mut cases = 0;
     let deadline = Instant::now() + LIMIT;
@@ -61,7 +62,7 @@ fn prepare(row: &Row, stage: &Stage, calls: &mut Running) -> u32 {
     cases
 }
 
-/// What the cases say, and how many there were.
+/// Runs the cases; returns their output, and their number.
 fn cases(row: &Row, under: Under, is_v4: bool) -> (String, u32) {
     let hosts = row.ends.each_ref();
     let mut stage = Stage::between(hosts, &row.address(is_v4).to_string(), under).unwrap();

@@ -1,8 +1,8 @@
-//! Deaths of the session server while UDP sockets are away: they go on, and the next server has
-//! them.
+//! Tests of deaths of the session server while UDP sockets are away: the sockets go on, and the
+//! next server takes them over.
 //!
-//! The questions are numbered and none is asked twice, so that what is lost is seen. The same for
-//! TCP: `network_server`. Needs root and network namespaces, and says so if they cannot be had.
+//! The questions are numbered and none is asked twice, so every loss is seen. The same for TCP:
+//! `network_server`. Needs root and network namespaces; skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -15,12 +15,12 @@ use sojourn_system::{Admin, LIMIT};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long anything that is waited for may take.
+/// Longest wait for any condition.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Answers that show that it goes on.
+/// Number of answers that shows progress.
 const PROGRESS: u64 = 500;
 
-/// One who asks and one who answers, of whom one is under Sojourn.
+/// A program that asks and one that answers; one of them is under Sojourn.
 struct Exchange<'l> {
     link: &'l Link,
     stage: Stage,
@@ -66,7 +66,8 @@ impl<'l> Exchange<'l> {
         }
     }
 
-    /// The stream that is away, once datagrams of it went past the kernel.
+    /// Waits until a session is away and datagrams of it have gone past the kernel; returns its
+    /// stream.
     fn await_away(&mut self) -> u64 {
         let mut admin = Admin::new(self.world()).unwrap();
         self.await_that("a socket that is away", |_| {
@@ -85,19 +86,20 @@ impl<'l> Exchange<'l> {
         text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
     }
 
-    /// Datagrams that the kernel of the end under Sojourn has given to programs.
+    /// Returns the number of datagrams that the kernel of the end under Sojourn has delivered to
+    /// programs.
     fn by_kernel(&self) -> u64 {
         sojourn_system::network::received_datagrams(self.link.host(self.end)).unwrap()
     }
 
-    /// Waits for many answers; how many of them the kernel has taken.
+    /// Waits for `PROGRESS` answers; returns how many of them the kernel has delivered.
     fn await_progress(&mut self, what: &str) -> u64 {
         let (before, by_kernel) = (self.asked(), self.by_kernel());
         self.await_that(what, |this| (this.asked() > before + PROGRESS).then_some(()));
         self.by_kernel() - by_kernel
     }
 
-    /// All was answered, and nothing is left behind.
+    /// Ends the exchange: every question must have been answered, and nothing may be left behind.
     fn finish(mut self) {
         std::fs::write(self.stage.end_file(), "").unwrap();
         let left = Leftovers::of(self.link, self.end, self.world());
@@ -121,8 +123,8 @@ fn assert_nothing_lost(asks: &Finished) {
     assert_eq!(said["late"], 0, "{said}");
 }
 
-/// The server dies twice; the session goes on past the kernel, the next one has it and can send it
-/// home.
+/// Kills the server twice. The session goes on past the kernel; the next server has it and can send
+/// it home.
 fn outlives(link: &Link, end: End, bound: &str, form: &str, has_ports: bool) {
     let mut exchange = Exchange::start(link, end, bound, form, has_ports);
     let stream = exchange.await_away();
@@ -131,7 +133,7 @@ fn outlives(link: &Link, end: End, bound: &str, form: &str, has_ports: bool) {
         let by_kernel = exchange.await_progress("answers without a server");
         assert!(by_kernel < PROGRESS / 4, "{by_kernel} of {PROGRESS} by the kernel");
         exchange.world().start_server().unwrap();
-        // The same session, and no new one.
+        // The stream is the same, so this is no new move.
         assert_eq!(exchange.await_away(), stream, "{death}");
         let by_kernel = exchange.await_progress("answers with the next server");
         assert!(by_kernel < PROGRESS / 4, "{by_kernel} of {PROGRESS} by the kernel");
@@ -172,7 +174,7 @@ fn sockets_behind_ports_outlive_servers() {
     outlives(&link, End::B, &bound, "connected", true);
 }
 
-/// As with TCP: a call.
+/// Tests that a call which sends the session home waits for the next server, as with TCP.
 #[test]
 fn what_sends_it_home_without_a_server_waits_for_the_next() {
     let Some((a, b)) = hosts() else { return };

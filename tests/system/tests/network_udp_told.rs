@@ -1,11 +1,11 @@
-//! UDP sockets of programs that know nothing of Sojourn: what they are told with each datagram, who
-//! gets it, and what is counted.
+//! Tests of UDP sockets of programs without code for Sojourn: the control messages of each
+//! datagram, the socket that gets it, and the counters.
 //!
-//! One program runs plainly and under Sojourn; what it prints must be the same. It says when a
-//! socket is to be away, and goes on when the server has counted datagrams of it, so that nothing
-//! here depends on how long a move takes. Not here: waiting, readiness, either family bound in
-//! every way (`network_udp.rs`). Needs root and network namespaces, and says so if they cannot be
-//! had.
+//! One program runs plainly and under Sojourn; its output must be the same. The program tells when
+//! a socket has to be away, and goes on when the server has counted datagrams of the socket, so
+//! that nothing depends on the duration of a move. Not here: waiting, readiness, either family
+//! bound in every way (`network_udp.rs`). Needs root and network namespaces; skipped with a message
+//! otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -16,10 +16,10 @@ use sojourn_system::network::{Stage, Under, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
-/// How long any of it may take: a file to be written, a session to move.
+/// Longest wait for any condition: a file, a move.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until it is so.
+/// Repeats `is_so` until it returns a value.
 #[track_caller]
 fn until<T>(what: &str, mut is_so: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
@@ -39,7 +39,7 @@ fn script(stage: &Stage, link: &Link, end: End, words: &[&str]) -> Running {
     Running::start(command).unwrap()
 }
 
-/// Where the peer listens: on the stage's port and the next.
+/// Starts the peer, which listens on the stage's port and the next one.
 fn serve(stage: &Stage, link: &Link) -> Running {
     let ports = [stage.port, stage.port + 1].map(|port| port.to_string());
     let server = script(stage, link, End::A, &["serve", &ports[0], &ports[1]]);
@@ -53,7 +53,7 @@ fn serve(stage: &Stage, link: &Link) -> Running {
     server
 }
 
-/// UDP sockets that are away and have exchanged datagrams.
+/// Returns the UDP sessions that are away and have exchanged datagrams.
 fn counted(admin: &mut Admin) -> Vec<SessionInfoT> {
     let is_it = |session: &SessionInfoT| {
         session.kind == KindT::Udp && session.datagrams_sent > 0 && session.datagrams_received > 0
@@ -61,15 +61,15 @@ fn counted(admin: &mut Admin) -> Vec<SessionInfoT> {
     admin.away().unwrap().into_iter().filter(is_it).collect()
 }
 
-/// What the program prints. Each time that it asks whether its socket is away, it is told so when
-/// that is true; how often it asked.
+/// Runs the program. Each time that it asks for its socket to be away, waits until this is so, then
+/// answers. Returns the program's output, and the number of its questions.
 fn told(link: &Link, under: Under, has_ports: bool) -> (String, usize) {
     let mut stage = Stage::either(link, under, has_ports).unwrap();
     stage.worlds[1].set("SPIN", "never");
     let server = serve(&stage, link);
     let mut caller = script(&stage, link, End::B, &["call"]);
     let mut admin = (under != Under::Nobody).then(|| Admin::new(&stage.worlds[1]).unwrap());
-    // The streams of sockets that were away before, the last one at the end.
+    // Streams of sockets that were away before, in order.
     let mut known = Vec::new();
     let mut asked = 0;
     while caller.is_running() {
@@ -91,7 +91,7 @@ fn told(link: &Link, under: Under, has_ports: bool) -> (String, usize) {
                         let new = away.into_iter().find(|stream| !known.contains(stream))?;
                         known.push(new);
                     }
-                    // It has not been home since.
+                    // The socket must not have been home since the last question.
                     _ => assert!(away.contains(known.last().unwrap()), "{name}: it went home"),
                 }
                 Some(())
@@ -121,7 +121,7 @@ fn it_is_what_the_kernel_tells() {
         assert_eq!((plain.lines().count(), asked), counts, "{carried}");
     }
     assert!(plain.lines().count() > 70 && asked > 20, "{plain}");
-    // It has shown something.
+    // The cases in question really ran.
     let has = |text: &str| plain.lines().any(|line| line.contains(text));
     assert!(has("merged 12000 1200 12000"), "{plain}");
     assert!(has("threads True") && !has("threads False") && !has(" False)"), "{plain}");
@@ -143,7 +143,7 @@ fn who_shares_a_port_stays_unless_it_has_a_peer_of_its_own() {
         assert!(away.iter().all(|session| is_own(&session.to)), "{away:?}");
         away.into_iter().next()
     });
-    // Three bytes each.
+    // Each datagram has three bytes.
     assert_eq!((own.sent, own.received), (own.datagrams_sent * 3, own.datagrams_received * 3));
     until("the other was refused", || {
         let refused = admin.refused().unwrap();
@@ -161,7 +161,7 @@ fn who_shares_a_port_stays_unless_it_has_a_peer_of_its_own() {
     std::fs::write(stage.work().join("1.shares.yes"), "").unwrap();
     let said = caller.finish(LIMIT).unwrap();
     assert_eq!((said.status, said.out.as_str()), (0, "shared\n"), "{said:#?}");
-    // What it told last is what the server has counted.
+    // The server's counters include the last numbers that the program has published.
     let total = until("it is over", || {
         let stats = stage.worlds[1].stats().unwrap();
         (admin.away().unwrap().is_empty()).then_some(stats)

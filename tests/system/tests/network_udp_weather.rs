@@ -1,10 +1,10 @@
-//! UDP over bad links, while sockets move out and home: what the link has delivered undamaged the
-//! program gets, each datagram as it was sent and as often as it came; what was damaged nobody
-//! gets.
+//! Tests of UDP over bad links, while sockets move out and home: a program gets every datagram that
+//! the link delivered undamaged, as it was sent and as often as it was delivered; no program gets a
+//! damaged one.
 //!
-//! The link's own counts say how many that is, to the last one. Not here: what routers answer
+//! The link's own counters give the exact numbers. Not here: answers of routers
 //! (`network_udp_paths.rs`), good links (`network_udp_moves.rs`). Needs root and network
-//! namespaces, and says so if they cannot be had.
+//! namespaces; skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -15,12 +15,12 @@ use sojourn_system::network::{Stage, Under, await_bound, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
-/// How long anything that is waited for may take.
+/// Longest wait for any condition.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Bursts in each weather, and how often the sockets are sent home in it.
+/// Number of bursts under each condition, and number of recalls of the sockets.
 const BURSTS: u64 = 40;
 const RECALLS: u64 = 6;
-/// A socket that is away is left there until so many datagrams have come past the kernel.
+/// Number of datagrams past the kernel before a socket is recalled.
 const STAY: u64 = 200;
 
 /// Two programs, and the link between them.
@@ -28,7 +28,7 @@ struct Exchange<'l> {
     link: &'l Link,
     stage: Stage,
     admins: Vec<Admin>,
-    /// Streams that were sent home.
+    /// Streams that were recalled.
     known: Vec<u64>,
     serves: Running,
     calls: Running,
@@ -71,14 +71,14 @@ impl<'l> Exchange<'l> {
         }
     }
 
-    /// The number in a file that the programs write, or are told by.
+    /// Reads the number in a file that a program has written, or is to read.
     fn told(&self, suffix: &str) -> Option<u64> {
         let path = self.stage.end_file().with_extension(suffix);
         std::fs::read_to_string(path).ok()?.parse().ok()
     }
 
-    /// Sends the sockets home once each is away anew, and has received datagrams past the kernel;
-    /// whether they were.
+    /// Recalls the sockets if each is away anew, and has received datagrams past the kernel.
+    /// Returns true if they were.
     fn recall(&mut self) -> bool {
         let mut found = Vec::new();
         for admin in &mut self.admins {
@@ -94,7 +94,7 @@ impl<'l> Exchange<'l> {
         true
     }
 
-    /// The weather lasts for some bursts and some moves.
+    /// Sets conditions for the link, under which some bursts and some moves take place.
     fn endure(&mut self, conditions: Conditions) {
         for end in [End::A, End::B] {
             self.link.set_conditions(end, conditions).unwrap();
@@ -106,19 +106,20 @@ impl<'l> Exchange<'l> {
         self.wait_for("bursts", |it| (it.told("bursts")? >= begun + BURSTS).then_some(()));
     }
 
-    /// All that has come undamaged was given to the programs. `before`: frames that the link had
-    /// delivered before they began.
+    /// Ends the exchange: the programs must have received every undamaged datagram. `before`: the
+    /// numbers of frames that the link had delivered before the programs began.
     fn finish(mut self, before: [u64; 2]) {
         std::fs::write(self.stage.end_file(), "").unwrap();
         let sent = self.wait_for("the last burst", |it| it.told("sent"));
         let Self { link, stage, what, .. } = self;
-        // On a link with IPv6 others speak, too; nothing is lost on it.
+        // On a link with IPv6 the kernels send frames of their own, so the link's counters do not
+        // apply; but that link loses nothing.
         let count =
             |end| if self.is_v6 { sent } else { delivered(link, end) - before[end as usize] };
         let to_server = count(End::B);
         tell(&stage, "server", to_server);
         let served = self.serves.finish(LIMIT).unwrap();
-        // It has sent everything back.
+        // The server has sent every datagram back.
         let to_client = count(End::A);
         tell(&stage, "client", to_client);
         let called = self.calls.finish(LIMIT).unwrap();
@@ -133,7 +134,7 @@ impl<'l> Exchange<'l> {
     }
 }
 
-/// Tells the program of that name how many there are to be.
+/// Tells a program how many datagrams it has to have received.
 fn tell(stage: &Stage, name: &str, number: u64) {
     let path = stage.end_file().with_extension("told");
     std::fs::write(&path, number.to_string()).unwrap();
@@ -144,7 +145,7 @@ fn is_used(one: &SessionInfoT) -> bool {
     one.kind == KindT::Udp && one.datagrams_received >= STAY
 }
 
-/// Frames that a host has put on the link.
+/// Returns the number of frames that a host has sent on the link.
 fn put_on(link: &Link, end: End) -> u64 {
     let read = || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let text = link.host(end).enter(read).unwrap();
@@ -152,8 +153,8 @@ fn put_on(link: &Link, end: End) -> u64 {
     line.trim_start_matches(':').split_whitespace().nth(9).unwrap().parse().unwrap()
 }
 
-/// What the link has delivered undamaged of what that end has sent so far, once nothing is on its
-/// way.
+/// Waits until no frame of this end is in flight; returns the number of those that the link has
+/// delivered undamaged.
 fn delivered(link: &Link, from: End) -> u64 {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -167,8 +168,8 @@ fn delivered(link: &Link, from: End) -> u64 {
     }
 }
 
-/// A link on which nobody speaks but the programs: who is where is known, and there is no IPv6
-/// unless it is asked for.
+/// Makes a link on which only the programs send: neighbours are known, and IPv6 is off unless it is
+/// wanted.
 fn quiet_link(a: &Host, b: &Host, is_v6: bool) -> Link {
     let link = Link::through(a, b, 1500, 17, Conditions::default()).unwrap();
     for end in [End::A, End::B] {
@@ -199,12 +200,12 @@ const BASE: Conditions = Conditions {
     queue_bytes: 256 << 10,
 };
 
-/// Lost, twice and late; then damaged: none of those is to come, however often.
+/// Loss, duplication and reordering; then damage, which no datagram may survive.
 const BAD: [Conditions; 2] = [
     Conditions { loss: 0.1, duplicate: 0.05, reorder: 0.1, ..BASE },
     Conditions { corrupt: 0.1, jitter: Duration::from_millis(1), ..BASE },
 ];
-/// None is lost. Damage would not always show: nothing sums up all of IPv6's header.
+/// No loss, for IPv6. No damage either, because no checksum covers all of IPv6's header.
 const LATE: [Conditions; 1] =
     [Conditions { reorder: 0.1, jitter: Duration::from_millis(1), ..BASE }];
 

@@ -1,8 +1,8 @@
-//! Real programs under Sojourn do what they do without, while their sessions move.
+//! Tests that real programs do the same under Sojourn as without it, while their sessions move.
 //!
-//! Scripts are in `programs/`, run by bash once plainly and once as a whole under `sojourn run`;
-//! their output must be the same. Not here: the preload library without a server
-//! (`crates/preload/tests/programs.rs`) and calls one by one (`conform.rs`). Read
+//! The scripts are in `programs/`. Bash runs each once plainly and once as a whole under `sojourn
+//! run`; the outputs must be the same. Not here: the preload library without a server
+//! (`crates/preload/tests/programs.rs`) and single calls (`conform.rs`). Read
 //! `docs/understand/testing.md` first.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(50);
 
-/// Programs and the Debian packages they are in.
+/// Programs, and the Debian packages that have them.
 const PACKAGES: [(&str, &str); 17] = [
     ("redis-server", "redis-server"),
     ("redis-benchmark", "redis-tools"),
@@ -55,7 +55,7 @@ fn world(mode: Mode) -> World {
     world
 }
 
-/// What is looked at in one.
+/// Checks of a sandbox.
 trait Looks {
     fn python(&self, script: &str, words: &[&str]) -> Running;
     fn check_clean(&self);
@@ -70,8 +70,8 @@ impl Looks for World {
         Running::start(command).unwrap()
     }
 
-    /// Nothing is left of the programs that have ended: no process, session, region, or file of
-    /// ours.
+    /// Checks that nothing is left of programs that have ended: no process, session, region or
+    /// file.
     fn check_clean(&self) {
         let left = self.left_behind();
         assert!(left.is_empty(), "left behind: {left:?}");
@@ -86,9 +86,9 @@ impl Looks for World {
         assert!(files.is_empty(), "files left: {files:?}");
     }
 
-    /// Memory files that the server holds.
+    /// Counts the regions that the server holds, which are memory files.
     fn regions(&self) -> usize {
-        let folder = format!("/proc/{}/fd", self.sandbox.server_pid().unwrap());
+        let folder = format!("/proc/{}/fd", self.sandbox.server_part("front").unwrap());
         let links = std::fs::read_dir(folder).unwrap().flatten();
         let names = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
         names.filter(|name| name.to_string_lossy().contains("memfd:sojourn")).count()
@@ -104,7 +104,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What a script prints, and how many streams there were.
+/// Runs a script; returns its output, and the number of streams.
 #[track_caller]
 fn run(mode: Mode, script: &str) -> (String, u64) {
     let world = world(mode);
@@ -122,7 +122,8 @@ fn run(mode: Mode, script: &str) -> (String, u64) {
     (said.replace(&folder, "FOLDER"), joins)
 }
 
-/// The script's output is the same both ways, and there were so many streams at least.
+/// Checks that the script's output is the same both ways, and that there were at least `streams`
+/// streams.
 #[track_caller]
 fn same(wanted: &[&str], script: &str, streams: u64) {
     need(wanted);
@@ -143,8 +144,8 @@ fn nginx_with_reloads() {
     same(&["nginx", "curl", "wrk"], "nginx.sh", 10);
 }
 
-/// Run by root, its processes are another user's: without the right to look into those, nothing
-/// moves.
+/// Started by root, PostgreSQL runs as another user. Without the right to inspect that user's
+/// processes (ptrace(2)), the server moves nothing.
 #[test]
 fn postgres() {
     let held = rustix::thread::capabilities(None).unwrap().effective;
@@ -165,11 +166,11 @@ fn python() {
 
 #[test]
 fn pipelines() {
-    // Three last long enough; the others may be over before they have moved.
+    // Three of the pipelines last long enough; the others may end before they have moved.
     same(&["gzip"], "shell.sh", 3);
 }
 
-/// Two processes hold a connection of sshd's, so these need not move.
+/// Two processes of sshd hold each connection, so that these need not move.
 #[test]
 fn ssh() {
     same(&["sshd", "ssh", "rsync"], "ssh.sh", 0);
@@ -200,7 +201,7 @@ fn what_an_ended_writer_has_left_is_passed_on() {
     same(&["python3"], "rests.sh", 15);
 }
 
-/// One end is killed in the middle of a transfer: what the other one says.
+/// Kills one end in the middle of a transfer; returns the output of the other.
 fn death(mode: Mode, kind: &str, victim_way: &str, survivor_way: &str) -> String {
     let world = world(mode);
     let place = match kind {
@@ -212,7 +213,7 @@ fn death(mode: Mode, kind: &str, victim_way: &str, survivor_way: &str) -> String
     let mut admin = Admin::new(&world.sandbox).unwrap();
     wait_for("a transfer", || world.work().join("busy").exists());
     wait_for("sessions moved", || mode == Mode::Plain || admin.away().unwrap().len() == 2);
-    // In the middle of it, at no particular place.
+    // A moment later, so that the kill meets the transfer at no particular place.
     std::thread::sleep(Duration::from_millis(100));
     drop(victim);
     let said = survivor.finish(Duration::from_secs(10)).unwrap().success("survivor").unwrap();
@@ -246,8 +247,8 @@ fn death_of_the_server() {
     command.args(["-p", &port.to_string(), "-q", "-n", "2500000", "-c", "10", "-t", "get"]);
     let mut benchmark = Running::start(command).unwrap();
     let mut admin = Admin::new(&world.sandbox).unwrap();
-    // Both ends of each know that they are away, not the server alone: bytes have gone through the
-    // streams.
+    // Bytes have gone through every stream: so both ends, and not only the server, know that they
+    // are away.
     wait_for("sessions moved", || {
         let away = admin.away().unwrap();
         away.len() == 20 && away.iter().all(|session| session.sent > 0)
@@ -267,8 +268,8 @@ fn death_of_the_server() {
     assert!(said.contains("requests per second"), "{said}");
 }
 
-/// A server with an epoll set forks; its clients before and after that.
-struct Heirs {
+/// A server with an epoll set that forks, and its clients from before and after the fork.
+struct Children {
     world: World,
     port: String,
     server: Running,
@@ -276,20 +277,20 @@ struct Heirs {
     admin: Admin,
 }
 
-impl Heirs {
+impl Children {
     fn new(how: &str) -> Self {
         need(&["python3"]);
         let world = world(Mode::Sojourn);
         let port = free_port("127.0.0.1").unwrap().to_string();
-        let server = world.python("heirs.py", &["serve", &port, how]);
+        let server = world.python("children.py", &["serve", &port, how]);
         wait_for("a listener", || world.work().join("listens").exists());
-        let old = world.python("heirs.py", &["call", &port, "3", "end-old"]);
+        let old = world.python("children.py", &["call", &port, "3", "end-old"]);
         let admin = Admin::new(&world.sandbox).unwrap();
-        let mut heirs = Self { world, port, server, old, admin };
-        heirs.wait_used("sessions moved before the fork", 6);
-        heirs.make("fork");
-        wait_for("a fork", || heirs.is_there("forked"));
-        heirs
+        let mut children = Self { world, port, server, old, admin };
+        children.wait_used("sessions moved before the fork", 6);
+        children.make("fork");
+        wait_for("a fork", || children.is_there("forked"));
+        children
     }
 
     fn make(&self, name: &str) {
@@ -304,9 +305,10 @@ impl Heirs {
         wait_for(what, || self.admin.away().unwrap().len() == count);
     }
 
-    /// As [`Heirs::wait_away`], until all of them have carried bytes both ways. The server counts a
-    /// session as away when it has told its ends so; an end that has not heard of it when its
-    /// program forks must leave the session to the kernel, for the child has it, too.
+    /// Waits as [`Children::wait_away`] does, and until all sessions have carried bytes both ways.
+    /// The server counts a session as away when it has notified its ends. An end that has not read
+    /// the notification when its program forks has to leave the session to the kernel, because the
+    /// child holds it too.
     fn wait_used(&mut self, what: &str, count: usize) {
         wait_for(what, || {
             let away = self.admin.away().unwrap();
@@ -316,10 +318,10 @@ impl Heirs {
     }
 
     fn call(&self, end: &str) -> Running {
-        self.world.python("heirs.py", &["call", &self.port, "2", end])
+        self.world.python("children.py", &["call", &self.port, "2", end])
     }
 
-    /// Ends everything: all questions were answered.
+    /// Ends all programs; every question must have been answered.
     fn end(self, others: Vec<(Running, &str)>) {
         self.make("leave");
         for (caller, end) in others {
@@ -334,36 +336,37 @@ impl Heirs {
     }
 }
 
-/// As redis-server while it saves, and after that.
+/// Tests a child that leaves the set alone, like that of redis-server which saves the database.
 #[test]
 fn sessions_move_while_a_child_leaves_the_set_alone() {
-    let mut heirs = Heirs::new("idle");
-    let new = heirs.call("end-new");
-    heirs.wait_away("those of later connections moved, too", 10);
-    heirs.admin.recall_all().unwrap();
-    heirs.make("leave");
-    wait_for("the child's end", || heirs.is_there("left"));
-    heirs.wait_away("all moved again after the child's end", 10);
-    heirs.end(vec![(new, "end-new")]);
+    let mut children = Children::new("idle");
+    let new = children.call("end-new");
+    children.wait_away("those of later connections moved, too", 10);
+    children.admin.recall_all().unwrap();
+    children.make("leave");
+    wait_for("the child's end", || children.is_there("left"));
+    children.wait_away("all moved again after the child's end", 10);
+    children.end(vec![(new, "end-new")]);
 }
 
 #[test]
 fn a_child_that_uses_the_set_has_it_in_the_kernel() {
-    let mut heirs = Heirs::new("use");
-    let new = heirs.call("end-new");
-    heirs.wait_away("those of later connections moved, too", 10);
-    heirs.make("use");
-    wait_for("the child's waits", || heirs.is_there("seen"));
+    let mut children = Children::new("use");
+    let new = children.call("end-new");
+    children.wait_away("those of later connections moved, too", 10);
+    children.make("use");
+    wait_for("the child's waits", || children.is_there("seen"));
     wait_for("the child's word", || {
-        !std::fs::read(heirs.world.work().join("seen")).unwrap().is_empty()
+        !std::fs::read(children.world.work().join("seen")).unwrap().is_empty()
     });
-    let seen = std::fs::read_to_string(heirs.world.work().join("seen")).unwrap();
+    let seen = std::fs::read_to_string(children.world.work().join("seen")).unwrap();
     assert_eq!(seen, "some", "what the child's waits gave");
-    heirs.wait_away("all at home", 0);
-    heirs.end(vec![(new, "end-new")]);
+    children.wait_away("all at home", 0);
+    children.end(vec![(new, "end-new")]);
 }
 
-/// Processor time of a process, all its threads: ticks of 10 ms.
+/// Returns the processor time of a process with all its threads, in ticks of 10 ms (proc(5),
+/// `stat`).
 fn ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let after = stat.rsplit_once(')').unwrap().1;
@@ -389,12 +392,14 @@ fn a_thousand_idle_sessions_cost_nothing() {
     wait_for("1,000 streams", || admin.away().unwrap().len() == 2000);
     std::fs::write(&quiet, "").unwrap();
     wait_for("idle", || world.work().join("quiet.seen").exists());
-    // The last questions' echoes, and what the protocol threads do for them.
+    // Time for the echoes of the last questions, and for the protocol threads' work on them.
     std::thread::sleep(Duration::from_millis(500));
-    let pids = [server.pid(), client.pid(), world.sandbox.server_pid().unwrap()];
-    let before = pids.map(ticks);
+    let mut pids = vec![server.pid(), client.pid()];
+    pids.extend(world.sandbox.server_pids());
+    let all = || pids.iter().map(|pid| ticks(*pid)).collect::<Vec<_>>();
+    let before = all();
     std::thread::sleep(Duration::from_secs(2));
-    let after = pids.map(ticks);
+    let after = all();
     for (before, after) in before.iter().zip(after) {
         assert!(after - before < 2, "{} ms in 2 s", (after - before) * 10);
     }

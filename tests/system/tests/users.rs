@@ -1,7 +1,7 @@
-//! Programs of different users under root's server: their sessions move, and neither gets at more
-//! of the other's memory than the stream and the inboxes of the pair.
+//! Tests of programs of different users under root's server: their sessions move, and neither
+//! program can access more of the other's memory than the stream and the inboxes of the pair.
 //!
-//! For root with CAP_SETUID and CAP_SYS_PTRACE: without the latter the server cannot look into
+//! They need root with CAP_SETUID and CAP_SYS_PTRACE: without the latter the server cannot inspect
 //! processes of other users. Skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
@@ -16,7 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Users that are nobody else's here.
+/// Users that nothing else here runs as.
 const USERS: [u32; 3] = [65_531, 65_532, 65_533];
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -34,7 +34,8 @@ struct World {
 }
 
 impl World {
-    /// `None` where other users' programs cannot be run and looked at.
+    /// Returns `None`, and prints the reason, where programs of other users cannot be run and
+    /// inspected.
     fn new() -> Option<Self> {
         let wanted = CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::SYS_PTRACE;
         let held = rustix::thread::capabilities(None).unwrap().effective;
@@ -47,7 +48,7 @@ impl World {
         let open = || PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(folder, open()).unwrap();
         for name in ["sojourn", "libsojourn_preload.so", "lab-peer"] {
-            // Where they were built not everybody may look.
+            // The build folder may be unreadable for other users.
             std::fs::copy(sandbox.built().path(name), folder.join(name)).unwrap();
             std::fs::set_permissions(folder.join(name), open()).unwrap();
         }
@@ -69,7 +70,7 @@ impl World {
         Running::start(command).unwrap()
     }
 
-    /// The ends of the users that are away, when they are as many and bytes have gone through them.
+    /// Waits until `count` ends are away and bytes have gone through all of them; returns the ends.
     fn await_away(&mut self, count: usize) -> Vec<SessionInfoT> {
         let mut away = Vec::new();
         until("the sessions are away", || {
@@ -84,7 +85,7 @@ impl World {
     }
 }
 
-/// Memory that a process shares with others and that it can write: device and inode, and the name.
+/// Returns the writable shared memory of a process: device and inode, with the name.
 fn shared(pid: u32) -> BTreeMap<(String, u64), String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let one = |line: &str| {
@@ -98,7 +99,7 @@ fn shared(pid: u32) -> BTreeMap<(String, u64), String> {
     maps.lines().filter_map(one).collect()
 }
 
-/// The names of what both have, sorted.
+/// Returns the shared memory that both processes have, with names.
 fn common(one: u32, other: u32) -> Vec<((String, u64), String)> {
     let theirs = shared(other);
     shared(one).into_iter().filter(|(key, _)| theirs.contains_key(key)).collect()
@@ -110,7 +111,7 @@ fn names(common: &[((String, u64), String)]) -> Vec<&str> {
     names
 }
 
-/// `user` tries to open the memory of a process, to read and to write.
+/// Checks that `user` can open the memory of a process neither to read nor to write.
 fn assert_closed_to(user: u32, pid: u32) {
     for how in ["<", ">"] {
         let script = format!("exec 3{how}/proc/{pid}/mem");
@@ -118,7 +119,7 @@ fn assert_closed_to(user: u32, pid: u32) {
         command.args(["-c", &script]).uid(user).gid(user).stderr(Stdio::null());
         assert!(!command.status().unwrap().success(), "{user} can open the memory of {pid}");
     }
-    // That the attempt itself is not what fails.
+    // Root can, so the failures above are due to the rights and not to the command.
     let script = format!("exec 3</proc/{pid}/mem");
     assert!(Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success());
 }
@@ -172,7 +173,8 @@ fn peers_of_several_users_in_one_epoll_set_share_nothing_with_each_other() {
     for (user, ends) in [(USERS[0], 6), (USERS[1], 4), (USERS[2], 2)] {
         assert_eq!(away.iter().filter(|end| end.uid == user).count(), ends, "user {user}");
     }
-    // One stream for each connection; one inbox of the server's for each user that rings there.
+    // One stream for each connection, and one of the server's inboxes for each user that notifies
+    // it.
     let [with_b, with_c] = [b.pid(), c.pid()].map(|pid| common(server.pid(), pid));
     for shared in [&with_b, &with_c] {
         assert_eq!(names(shared), [INBOX, INBOX, STREAM, STREAM]);
@@ -180,7 +182,7 @@ fn peers_of_several_users_in_one_epoll_set_share_nothing_with_each_other() {
     }
     assert!(common(b.pid(), c.pid()).is_empty(), "peers of two users share memory");
     assert_closed_to(USERS[2], b.pid());
-    // The end of one user's program is nothing to the others.
+    // The end of one user's program does not affect the others.
     victim.signal(rustix::process::Signal::KILL);
     world.await_away(8);
     world.stop();

@@ -1,5 +1,5 @@
-//! What `sojourn ss` says of programs that are under Sojourn and stay in the kernel: the true
-//! reason, for each way to come there.
+//! Tests that `sojourn ss` names the true reason why programs under Sojourn stay in the kernel, for
+//! each way in which this comes about.
 //!
 //! The programs are `c/why`: two ends of one connection. Name spaces, other users and filters need
 //! root; without it those tests are skipped with a message. Not here: reasons that the server or
@@ -19,10 +19,10 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Questions after which both ends are hot, where `MOVE_AFTER_CALLS` is [`FEW`].
+/// Number of questions after which both ends are hot, where `MOVE_AFTER_CALLS` is [`FEW`].
 const MANY: &str = "100";
 const FEW: &str = "4";
-/// Nobody else's here.
+/// A user that nothing else here runs as.
 const USER: u32 = 65_530;
 
 fn compiled(name: &str, options: &[&str]) -> PathBuf {
@@ -49,7 +49,7 @@ fn is_root() -> bool {
     is_root
 }
 
-/// A sandbox and the programs in it.
+/// A sandbox, and the programs in it.
 struct Stage {
     sandbox: Sandbox,
     running: Vec<Running>,
@@ -60,7 +60,7 @@ impl Stage {
         Self { sandbox: Sandbox::new().unwrap(), running: Vec::new() }
     }
 
-    /// Where sessions are hot soon.
+    /// Makes a stage whose sessions become hot soon.
     fn hot() -> Self {
         let mut stage = Self::new();
         stage.sandbox.set("MOVE_AFTER_CALLS", FEW);
@@ -71,21 +71,21 @@ impl Stage {
         self.running.push(Running::start(command).unwrap());
     }
 
-    /// The program, under Sojourn, with these words.
+    /// Runs the program under Sojourn, with arguments.
     fn run(&mut self, words: &[&str]) {
         let mut command = self.sandbox.command(Mode::Sojourn, program());
         command.args(words);
         self.start(command);
     }
 
-    /// A shell under Sojourn that starts a child.
+    /// Runs a shell under Sojourn, which starts a child.
     fn run_child(&mut self, line: &str, words: &[&str]) {
         let mut command = self.sandbox.command(Mode::Sojourn, "sh");
         command.args(["-c", line]).args(words);
         self.start(command);
     }
 
-    /// The number of the process that is `serve` or `call`, once it has done what it is to do.
+    /// Waits until `serve` or `call` has done its part; returns its process number.
     fn pid(&self, role: &str) -> u64 {
         let path = self.sandbox.folder().join(format!("{role}.pid"));
         let begun = Instant::now();
@@ -122,7 +122,7 @@ impl Stage {
     }
 }
 
-/// The reason of a process's only session between the two programs.
+/// Returns the reason of a process's only session.
 fn reason(list: &Value, pid: u64) -> Option<String> {
     let all = list["sessions"].as_array()?;
     let is_it = |row: &&Value| row["pid"] == pid && (row["kind"] == "unix" || row["kind"] == "tcp");
@@ -193,7 +193,7 @@ fn who_looks_for_a_server_elsewhere_does_not_find_this_one() {
     assert!(said.contains("SOJOURN_SERVER"), "`move` gives the same reason: {said}");
 }
 
-/// Of a process's end of the connection.
+/// Returns the inode of a process's end of the connection.
 fn inode(list: &Value, pid: u64) -> String {
     let all = list["sessions"].as_array().unwrap();
     let own = all.iter().find(|row| row["pid"] == pid && row["kind"] == "unix").unwrap();
@@ -210,7 +210,7 @@ fn who_may_not_enter_the_servers_folder_does_not_find_it() {
     open_to_all(&stage.sandbox);
     std::fs::create_dir(folder.join("open")).unwrap();
     std::fs::set_permissions(folder.join("open"), PermissionsExt::from_mode(0o777)).unwrap();
-    // The server's socket is root's alone.
+    // The server's socket is for root only.
     let alone = PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(stage.sandbox.address(), alone).unwrap();
     let mut lost = stage.sandbox.command(Mode::Plain, folder.join("why"));
@@ -221,7 +221,8 @@ fn who_may_not_enter_the_servers_folder_does_not_find_it() {
     stage.expect("unreachable", "peer-stays");
 }
 
-/// The program and what it needs, for everybody; everybody may write files in the sandbox's folder.
+/// Copies the program and the files that it needs, for all users; all users may write files in the
+/// sandbox's folder.
 fn open_to_all(sandbox: &Sandbox) {
     let folder = sandbox.folder();
     let open = || PermissionsExt::from_mode(0o777);
@@ -297,7 +298,7 @@ fn a_users_server_does_not_look_into_other_networks() {
     }
     let host = Host::new().unwrap();
     let command = |words: &[&str]| {
-        // Root enters the host first.
+        // The command begins as root, so that it can enter the host, and then changes to the user.
         let mut command = Command::new("setpriv");
         let user = USER.to_string();
         command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "./sojourn"]);
@@ -358,7 +359,7 @@ fn what_is_inside_a_process_namespace_is_one_with_what_the_server_outside_knows(
     }
     let mut stage = Stage::hot();
     let sojourn = stage.sandbox.built().path("sojourn").to_str().unwrap().to_owned();
-    // The list is made inside, where processes have other numbers, when both ends are done.
+    // The list is made inside, where processes have other numbers, after both ends are done.
     let script = "\"$0\" run -- \"$1\" serve place $2 & \"$0\" run -- \"$1\" call place $2 &
         until [ -e serve.pid ] && [ -e call.pid ]; do sleep 0.01; done
         while [ -e serve.pid ]; do \"$0\" ss --json > list.new; mv list.new list; sleep 0.05; done";

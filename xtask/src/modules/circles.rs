@@ -1,28 +1,32 @@
-//! Strongly connected components of a crate's files, and the shortest circle through each.
+//! Import circles: strongly connected components of a crate's files, and the shortest circle of
+//! each.
+//!
+//! Not here: finding the imports (`resolve`), and which circles are allowed (`modules`).
 
 use super::resolve::Import;
 use super::tree::{FileId, Tree};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Imports between files, each with one place where it is made.
+/// Imports between files: for each pair of importing and imported file, the first place of the
+/// import.
 pub(crate) type Imports = BTreeMap<(FileId, FileId), Import>;
 
-/// Files each of which imports, by way of others, each of the others.
+/// Set of files each of which imports every other, directly or through files of the set.
 #[derive(Debug)]
 pub(crate) struct Circle {
     pub(crate) files: BTreeSet<FileId>,
-    /// The shortest way around, closed: its last file is its first.
+    /// Shortest circle through files of the set. The path is closed: its last file is its first.
     pub(crate) path: Vec<FileId>,
 }
 
 impl Circle {
-    /// The shortest way around, with the lines that make it.
+    /// Returns the shortest circle as text, with the source line of each of its imports.
     pub(crate) fn shortest(&self, tree: &Tree, imports: &Imports) -> String {
         let steps = self.path.windows(2).map(|pair| (pair[0], pair[1]));
         describe(tree, imports, steps)
     }
 
-    /// Every import of one of the files by another.
+    /// Returns every import between two files of the circle as text.
     pub(crate) fn all(&self, tree: &Tree, imports: &Imports) -> String {
         let is_within =
             |(from, to): &(FileId, FileId)| self.files.contains(from) && self.files.contains(to);
@@ -43,7 +47,7 @@ fn describe(
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// All circles.
+/// Returns all circles: each strongly connected component that has at least one edge.
 pub(crate) fn circles(tree: &Tree, imports: &Imports) -> Vec<Circle> {
     let mut next: BTreeMap<FileId, BTreeSet<FileId>> = BTreeMap::new();
     for (from, to) in imports.keys() {
@@ -69,7 +73,9 @@ pub(crate) fn circles(tree: &Tree, imports: &Imports) -> Vec<Circle> {
     found
 }
 
-/// What a file imports, by way of others.
+/// Returns all files that `from` imports, directly or through other files.
+///
+/// `from` itself is among them only if a circle leads back to it.
 fn reach(next: &BTreeMap<FileId, BTreeSet<FileId>>, from: FileId) -> BTreeSet<FileId> {
     let mut found = BTreeSet::new();
     let mut open = vec![from];
@@ -83,7 +89,7 @@ fn reach(next: &BTreeMap<FileId, BTreeSet<FileId>>, from: FileId) -> BTreeSet<Fi
     found
 }
 
-/// The shortest way from a file back to itself.
+/// Returns the shortest path from `start` back to `start`, found by breadth-first search.
 fn around(next: &BTreeMap<FileId, BTreeSet<FileId>>, start: FileId) -> Option<Vec<FileId>> {
     let mut before: BTreeMap<FileId, FileId> = BTreeMap::new();
     let mut open = VecDeque::from([start]);

@@ -1,30 +1,34 @@
-//! Paths to files: which file defines what each path names.
+//! Resolving paths: finds the file that defines the item each path names.
+//!
+//! Not here: reading the paths from the source (`source`), and circles (`circles`).
 
 use super::tree::{FileId, ModuleId, Segments, Tree};
 use std::collections::BTreeMap;
 
-/// Re-exports of re-exports that are followed.
+/// Longest chain of re-exports that is followed. The bound ends chains that lead back to their
+/// beginning.
 const DEPTH: usize = 16;
 
-/// That one file names an item of another.
+/// Place at which one file names an item of another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Import {
     pub(crate) line: usize,
-    /// As it is written.
+    /// The path as the source has it, with `::` between its segments.
     pub(crate) path: String,
 }
 
-/// What a path leads to.
+/// Result of resolving a path.
 #[derive(Clone, Copy)]
 enum Target {
     Module(ModuleId),
-    /// An item that this module defines.
+    /// An item, with the module that defines the item.
     Item(ModuleId),
-    /// Something of another crate.
+    /// Something that another crate defines.
     Foreign,
 }
 
-/// Each pair of files the first of which names items of the second, with the first such line.
+/// Returns each pair of files of which the first names an item of the second, with the first such
+/// place.
 pub(crate) fn imports(tree: &Tree) -> BTreeMap<(FileId, FileId), Import> {
     let mut found = BTreeMap::new();
     for (index, module) in tree.modules.iter().enumerate() {
@@ -43,7 +47,7 @@ pub(crate) fn imports(tree: &Tree) -> BTreeMap<(FileId, FileId), Import> {
     found
 }
 
-/// Follows a path from the module in which it stands.
+/// Resolves a path relative to the module in which the path stands.
 fn start(tree: &Tree, module: ModuleId, path: &[String], depth: usize) -> Option<Target> {
     let (first, rest) = path.split_first()?;
     match first.as_str() {
@@ -51,7 +55,8 @@ fn start(tree: &Tree, module: ModuleId, path: &[String], depth: usize) -> Option
         "self" => follow(tree, module, rest, depth),
         "super" => {
             let parent = tree.module(module).parent?;
-            // Further `super` count from there; anything else is a name of that module.
+            // A further `super` counts from the parent; any other segment names something in the
+            // parent.
             if rest.first().is_some_and(|next| next == "super") {
                 return start(tree, parent, rest, depth);
             }
@@ -61,22 +66,26 @@ fn start(tree: &Tree, module: ModuleId, path: &[String], depth: usize) -> Option
     }
 }
 
-/// Follows what is left of a path within a module that is known.
+/// Resolves the remaining segments of a path within the module that the path has reached.
 fn follow(tree: &Tree, module: ModuleId, rest: &[String], depth: usize) -> Option<Target> {
     if rest.is_empty() {
         return Some(Target::Module(module));
     }
-    // A name that the module does not show is made by a macro there: it counts as its own.
+    // A name that the module's source does not show comes from a macro invoked in that module, so
+    // the module counts as the definer.
     Some(lookup(tree, module, rest, depth).unwrap_or(Target::Item(module)))
 }
 
-/// What `path` is, the first segment of which is a name in `module`.
+/// Resolves a path whose first segment is a name in the scope of `module`.
+///
+/// Returns `None` if the scope has no such name, or if the chain of re-exports is too long.
 fn lookup(tree: &Tree, module: ModuleId, path: &[String], depth: usize) -> Option<Target> {
     let (name, rest) = path.split_first()?;
     let depth = depth.checked_sub(1)?;
     let here = tree.module(module);
     let child = here.children.get(name).copied();
-    // A module and an item may have the same name: only a module has something behind it.
+    // A child module and an item may share a name, because modules and functions are in different
+    // namespaces. Only the module can have further segments behind the name.
     if let Some(child) = child.filter(|_| !rest.is_empty()) {
         return follow(tree, child, rest, depth);
     }
@@ -85,7 +94,8 @@ fn lookup(tree: &Tree, module: ModuleId, path: &[String], depth: usize) -> Optio
     }
     if let Some(bound) = here.bindings.get(name) {
         let whole: Segments = bound.iter().chain(rest).cloned().collect();
-        // `use name;` and `use name::name` of another crate stand for themselves.
+        // `use name;` and `use name::…::name` of another crate bind `name` to a path that begins
+        // with `name`: resolving the path in this module again would not end.
         let is_same = bound.first() == Some(name) && child.is_none();
         let found = if is_same { None } else { start(tree, module, &whole, depth) };
         return found.or(Some(Target::Foreign));

@@ -1,4 +1,7 @@
-//! Files to modules: which there are, what each defines, and every path that it names.
+//! Reading the modules of a crate from its files: which modules there are, the items that each
+//! defines, and every path that each names.
+//!
+//! Not here: the items to which the paths lead (`resolve`).
 
 use super::tree::{FileId, Mention, ModuleId, Segments, Tree};
 use anyhow::{Context, Result, bail};
@@ -8,7 +11,9 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, UseTree};
 
-/// Reads the crate the root file of which is `root`; `read` gives the text of a file that exists.
+/// Reads the crate whose root file is `root`.
+///
+/// `read` returns the text of a file, or `None` if the file does not exist.
 pub(crate) fn read_crate(root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Result<Tree> {
     let mut reader = Reader { tree: Tree::default(), read };
     reader.file(root, None, true)?;
@@ -20,16 +25,20 @@ struct Reader<'a> {
     read: &'a dyn Fn(&Path) -> Option<String>,
 }
 
-/// Where a module looks for the files of its children.
+/// Folders in which a module's `mod` declarations are looked up.
 struct Folders {
-    /// The folder of the file itself, which `#[path]` counts from.
+    /// Folder to which `#[path]` of a child is relative: that of the module's file, or for an
+    /// inline module its children's folder.
     file: PathBuf,
-    /// The folder of the module's children.
+    /// Folder that holds the files of the module's children.
     children: PathBuf,
 }
 
 impl Reader<'_> {
-    /// Reads the file of one module, and those of its children.
+    /// Reads a module from the file `path`, and the module's children from their own files.
+    ///
+    /// `owns_folder` is true if the children's files are in the same folder as `path`, which holds
+    /// for a crate's root file and for a file that `#[path]` names.
     fn file(
         &mut self,
         path: &Path,
@@ -84,7 +93,7 @@ impl Reader<'_> {
     }
 }
 
-/// What `#[path = "…"]` says.
+/// Returns the value of the attribute `#[path = "…"]`.
 fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     let found = attributes.iter().find(|attribute| attribute.path().is_ident("path"))?;
     match &found.meta.require_name_value().ok()?.value {
@@ -93,7 +102,8 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     }
 }
 
-/// Whether the item exists in tests alone: `#[cfg(test)]`, `#[cfg(all(test, …))]`, `#[test]`.
+/// Returns true if the item exists only in tests: `#[cfg(test)]`, `#[cfg(all(test, …))]`,
+/// `#[test]`.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         if attribute.path().is_ident("test") {
@@ -106,7 +116,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// The name that an item defines in its module.
+/// Returns the name that an item defines in its module, or `None` for an item without a name.
 fn name_of(item: &Item) -> Option<String> {
     let ident = match item {
         Item::Const(item) => &item.ident,
@@ -124,17 +134,17 @@ fn name_of(item: &Item) -> Option<String> {
     Some(ident.to_string())
 }
 
-/// Gathers the paths of one item.
+/// Visitor that collects the paths of one item into the item's module.
 struct Paths<'a> {
     module: &'a mut super::tree::Module,
 }
 
 impl Paths<'_> {
-    /// Goes through one `use`, whose path so far is `prefix`.
+    /// Records the imports of a part of a `use` declaration; `prefix` is the path before that part.
     fn import(&mut self, tree: &UseTree, prefix: &Segments) {
         let joined = |last: &syn::Ident| {
             let mut path = prefix.clone();
-            // `use a::{self}` names `a`.
+            // `use a::{self}` names `a`, not `a::self`.
             if last != "self" || prefix.is_empty() {
                 path.push(last.to_string());
             }
@@ -166,7 +176,9 @@ impl Paths<'_> {
         self.module.mentions.push(Mention { path, line: span.start().line });
     }
 
-    /// Paths in what a macro is given, or in what it expands to.
+    /// Records the paths in a macro's arguments, or in the tokens of a macro's definition.
+    ///
+    /// Tokens have no syntax tree, so a path is recognized by `::` between two identifiers.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Segments = Vec::new();
         let mut colons = 0;
@@ -220,7 +232,7 @@ impl<'ast> Visit<'ast> for Paths<'_> {
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        // `use ::name` can only be another crate.
+        // A `use` that begins with `::` always names another crate.
         if item.leading_colon.is_none() {
             self.import(&item.tree, &Vec::new());
         }

@@ -1,7 +1,8 @@
 use super::{circles, imports, read_crate};
 use std::path::Path;
 
-/// The circles of a crate made of these files, each as its files in order.
+/// Returns the circles of a crate with the files `files` (name and text; the first is the root),
+/// each circle as the names of its files in order.
 fn found(files: &[(&str, &str)]) -> Vec<Vec<String>> {
     let read = |path: &Path| {
         let text = files.iter().find(|(name, _)| Path::new(name) == path);
@@ -38,7 +39,7 @@ fn a_parent_may_re_export_but_not_share_with_its_children() {
     let composes = ("a.rs", "mod b; mod shared; pub use b::B; pub use shared::Shared;");
     let shared = ("a/shared.rs", "pub struct Shared;");
     assert!(found(&[("lib.rs", "mod a;"), composes, child, shared]).is_empty());
-    // What only the child uses is no circle.
+    // A child that uses an item of its parent, without the parent using the child, is no circle.
     let gives = ("a.rs", "mod b; pub struct Shared;");
     assert!(found(&[("lib.rs", "mod a;"), gives, child]).is_empty());
 }
@@ -52,7 +53,7 @@ fn re_exports_and_globs_lead_to_the_definition() {
         assert_eq!(found(&[lib, a, ("b.rs", b), all]), [["a.rs", "b.rs"]], "{b}");
     }
     assert!(found(&[lib, a, ("b.rs", "use other::A; pub fn b(_: A) {}"), all]).is_empty());
-    // What a module has from another crate is nobody's here.
+    // An item that a module re-exports from another crate is defined by no file of this crate.
     let lib = ("lib.rs", "mod a; mod b; pub use b::b;");
     let a = ("a.rs", "pub use other::A;");
     assert!(found(&[lib, a, ("b.rs", "use crate::a::A; pub fn b(_: A) {}")]).is_empty());

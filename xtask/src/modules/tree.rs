@@ -1,37 +1,38 @@
-//! The modules of one crate, as its source has them: names, imports and paths, nothing resolved.
+//! Modules of one crate as the source has them: names, imports and paths, nothing resolved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// A file, by its place in [`Tree::files`].
+/// File, as an index into [`Tree::files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FileId(pub(crate) usize);
 
-/// A module, by its place in [`Tree::modules`].
+/// Module, as an index into [`Tree::modules`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModuleId(pub(crate) usize);
 
-/// A path as it is written, from its first segment on: `crate`, `self` and `super` are segments.
+/// Path as the source has it, one element for each segment; `crate`, `self` and `super` are
+/// segments.
 pub(crate) type Segments = Vec<String>;
 
-/// A path that stands somewhere in a module.
+/// Path that the source of a module contains, with its line.
 #[derive(Debug)]
 pub(crate) struct Mention {
     pub(crate) path: Segments,
     pub(crate) line: usize,
 }
 
-/// One module.
+/// Module: a file, or an inline `mod` of a file.
 #[derive(Debug)]
 pub(crate) struct Module {
     pub(crate) file: FileId,
     pub(crate) parent: Option<ModuleId>,
     pub(crate) children: BTreeMap<String, ModuleId>,
-    /// Names of the items that it defines.
+    /// Names of the items that the module defines.
     pub(crate) items: BTreeSet<String>,
-    /// Names that `use` brings in, each with the path that it stands for.
+    /// Names that `use` declarations bring into scope, each with the path that the name stands for.
     pub(crate) bindings: BTreeMap<String, Segments>,
-    /// Modules all names of which `use` brings in.
+    /// Paths of the modules that `use …::*` declarations import.
     pub(crate) globs: Vec<Segments>,
     pub(crate) mentions: Vec<Mention>,
 }
@@ -50,7 +51,7 @@ impl Module {
     }
 }
 
-/// All modules of a crate; the first is its root.
+/// All modules of a crate; the first module is the crate's root.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) files: Vec<PathBuf>,
@@ -68,7 +69,7 @@ impl Tree {
         &mut self.modules[id.0]
     }
 
-    /// Adds a module below `parent`, or the root.
+    /// Adds a module: a child called `name` of `parent`, or the root if `parent` is `None`.
     pub(crate) fn add(&mut self, file: FileId, parent: Option<(ModuleId, &str)>) -> ModuleId {
         let id = ModuleId(self.modules.len());
         self.modules.push(Module::new(file, parent.map(|(parent, _)| parent)));

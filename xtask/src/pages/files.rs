@@ -1,18 +1,18 @@
-//! The text files of the tree that the checks of the pages look at.
+//! Text files of the source tree that the checks of the pages read.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// Endings of files whose mentions of pages are looked at.
+/// Extensions of source files whose comments may mention pages.
 const SOURCES: [&str; 8] = ["rs", "c", "h", "idl", "sh", "toml", "service", "txt"];
 
-/// A text file of the tree, by its path from the workspace's folder.
+/// Text file, with its path relative to the workspace's folder.
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) text: String,
 }
 
-/// Pages and sources below a folder, but for what is hidden or built.
+/// Collects the pages and source files below a folder, except hidden and built ones.
 pub(super) fn collect(folder: &Path, files: &mut Vec<File>) -> Result<()> {
     let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     for entry in entries {
@@ -26,7 +26,7 @@ pub(super) fn collect(folder: &Path, files: &mut Vec<File>) -> Result<()> {
         if path.is_dir() {
             collect(&path, files)?;
         } else if ending == "md" || SOURCES.contains(&&*ending) {
-            // Samples of damaged text are no pages.
+            // Some samples of the tests are not valid UTF-8; such a file is no page.
             let Ok(text) = std::fs::read_to_string(&path) else { continue };
             let path = path.strip_prefix(".").unwrap_or(&path).to_owned();
             files.push(File { path, text });

@@ -1,15 +1,16 @@
-//! Links between pages, and mentions of pages and their sections in sources.
+//! Links between pages, and mentions of pages and of their sections in source files.
 //!
-//! A link to a file must find it, and its anchor must be a heading, called as code hosts call it. A
-//! source that names a page (a path below `docs` that ends in `.md`) must name one that is there;
-//! where it quotes a section behind it, the page must have that heading or a paragraph that begins
-//! with those words in bold. Not here: links to other hosts, which a check cannot promise.
+//! A link to a file must find the file, and its anchor must be a heading, under the name that code
+//! hosts derive from the heading. A source file that names a page (a path below `docs` that ends in
+//! `.md`) must name an existing page. If a quoted section follows the name, the page must have a
+//! heading of that text, or a paragraph that begins with that text in bold. Not here: links to
+//! other hosts, whose answer is no property of this tree.
 
 use super::files::{File, is_page};
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
-/// What is wrong with links and mentions.
+/// Returns an error line for each link and each mention that leads nowhere.
 pub(super) fn check(files: &[File]) -> Vec<String> {
     let pages = files.iter().filter(|file| is_page(file));
     let pages: HashMap<&Path, &File> = pages.map(|file| (file.path.as_path(), file)).collect();
@@ -24,7 +25,7 @@ pub(super) fn check(files: &[File]) -> Vec<String> {
     wrong
 }
 
-/// Links of a page that lead nowhere.
+/// Returns an error line for each link of a page that leads nowhere.
 fn broken(file: &File, pages: &HashMap<&Path, &File>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (path, anchor) in targets(file) {
@@ -39,7 +40,8 @@ fn broken(file: &File, pages: &HashMap<&Path, &File>) -> Vec<String> {
     wrong
 }
 
-/// Where a page's links lead: path from the workspace's folder, and anchor or nothing.
+/// Returns the targets of a page's links, each as the path relative to the workspace's folder and
+/// the anchor (empty if the link has none).
 pub(super) fn targets(file: &File) -> Vec<(PathBuf, String)> {
     let text = prose(&file.text);
     let mut targets = Vec::new();
@@ -59,7 +61,7 @@ pub(super) fn targets(file: &File) -> Vec<(PathBuf, String)> {
     targets
 }
 
-/// A path without `.` and `..`.
+/// Returns a path with `.` and `..` resolved by text alone.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
@@ -74,21 +76,21 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// A page without its code.
+/// Returns the text of a page without its code, in which links are not links.
 fn prose(text: &str) -> String {
     let mut prose = String::new();
     for (line, is_code) in with_fences(text) {
         if is_code {
             continue;
         }
-        // Every second part between backticks is code.
+        // Splitting at backticks leaves text and inline code in turns, text first.
         line.split('`').step_by(2).for_each(|part| prose.push_str(part));
         prose.push('\n');
     }
     prose
 }
 
-/// Lines, and whether each is within a fence (or is one).
+/// Returns the lines of a page, each with true if the line is within a code fence or is a fence.
 fn with_fences(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let mut is_within = false;
     text.lines().map(move |line| {
@@ -98,13 +100,15 @@ fn with_fences(text: &str) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// Headings without their marks.
+/// Returns the texts of a page's headings, without the leading `#`.
 fn headings(text: &str) -> impl Iterator<Item = &str> {
     let lines = with_fences(text).filter(|(_, is_code)| !is_code).map(|(line, _)| line);
     lines.filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim())
 }
 
-/// What headings are called in links: the second of one name gets a number.
+/// Returns the anchors of a page's headings.
+///
+/// A repeated heading gets a number: the second `Twice` has the anchor `twice-1`.
 fn anchors(text: &str) -> Vec<String> {
     let mut anchors: Vec<String> = Vec::new();
     let mut seen: HashMap<String, usize> = HashMap::new();
@@ -122,9 +126,9 @@ fn slug(heading: &str) -> String {
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
-/// Mentions of pages and sections that are not there.
+/// Returns an error line for each mention of a page or section that does not exist.
 fn stale(file: &File, pages: &HashMap<&Path, &File>) -> Vec<String> {
-    // The samples of this check's own tests name pages that nobody has.
+    // The samples in the tests of this check name pages that do not exist.
     if file.path.starts_with("xtask/src/pages") || file.path == Path::new("xtask/src/pages.rs") {
         return Vec::new();
     }
@@ -134,7 +138,7 @@ fn stale(file: &File, pages: &HashMap<&Path, &File>) -> Vec<String> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
         let rest = &text[at..];
         let Some(end) = rest.find(|c| !is_part(c)).or(Some(rest.len())) else { continue };
-        // A sentence may end behind it.
+        // A full stop behind the name ends the sentence and is not a part of the name.
         let name = rest[..end].trim_end_matches('.');
         if !name.ends_with(".md") || text[..at].ends_with(|c: char| c.is_alphanumeric()) {
             continue;
@@ -151,14 +155,15 @@ fn stale(file: &File, pages: &HashMap<&Path, &File>) -> Vec<String> {
     wrong
 }
 
-/// A source with its comments' lines put together.
+/// Returns the text of a source file with the comment marks removed and all lines joined, so that a
+/// mention may span two lines.
 fn joined(text: &str) -> String {
     let marks: &[char] = &['/', '!', '*', '#', ' ', '\t'];
     let lines = text.lines().map(|line| line.trim_start_matches(marks));
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// Sections quoted behind a page's name: `, "One"`, `, "One" (2) and "Two"`.
+/// Returns the sections quoted behind a page's name: `, "One"`, `, "One" (2) and "Two"`.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text.trim_start_matches('`').strip_prefix(", \"");
     std::iter::from_fn(move || {
@@ -169,7 +174,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether a page has a heading, or a paragraph that begins so in bold.
+/// Returns true if a page has a heading, or a paragraph in bold, that begins with `words`.
 fn has_section(page: &str, words: &str) -> bool {
     let bare = |text: &str| text.replace(['`', '*'], "");
     let is_it = |text: &str| bare(text).starts_with(words);

@@ -1,18 +1,19 @@
-//! What the program's source says that pages must have: reasons, settings, flags.
+//! Reasons, settings and flags, read from the text of the source files that define them.
 //!
-//! The text of the source is read, not the crate. Each reader fails where it finds nothing, or not
-//! as many as the source itself says, so that a change of the source's form cannot pass unseen.
+//! The text is parsed, because this package depends on no crate of the program. Each reader fails
+//! if it finds nothing, or fewer entries than the source itself counts, so that a change of the
+//! source's form cannot pass unnoticed.
 
 use super::files::read;
 use anyhow::{Context, Result, bail};
 
 const REASONS: &str = "crates/session/src/reason.rs";
 const SETTINGS: &str = "crates/session/src/config/settings.rs";
-/// Files with flags, and the structure that has them.
+/// Source files with flags, each with the structure whose fields are the flags.
 const FLAGS: [(&str, &str); 2] =
     [("crates/server/src/flags.rs", "struct Flags"), ("crates/cli/src/args.rs", "struct Run")];
 
-/// The words of all reasons.
+/// Returns the codes of all reasons.
 pub(super) fn reasons() -> Result<Vec<String>> {
     reasons_in(&read(REASONS)?).context(REASONS)
 }
@@ -31,7 +32,7 @@ fn reasons_in(text: &str) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// The names of all settings.
+/// Returns the names of all settings.
 pub(super) fn settings() -> Result<Vec<String>> {
     settings_in(&read(SETTINGS)?).context(SETTINGS)
 }
@@ -51,7 +52,7 @@ fn settings_in(text: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The flags of `sojournd` and `sojourn run`, with their dashes.
+/// Returns the long flags of `sojournd` and `sojourn run`, with their dashes.
 pub(super) fn flags() -> Result<Vec<String>> {
     let mut flags = Vec::new();
     for (path, holder) in FLAGS {
@@ -60,7 +61,7 @@ pub(super) fn flags() -> Result<Vec<String>> {
     Ok(flags)
 }
 
-/// Fields of a structure with an attribute that makes them a long flag.
+/// Returns the fields of a structure that an attribute `#[arg(long…)]` makes a flag.
 fn flags_in(text: &str, holder: &str) -> Result<Vec<String>> {
     let start = format!("{holder} {{");
     let (_, rest) = text.split_once(&start).with_context(|| format!("no {holder}"))?;
@@ -81,7 +82,7 @@ fn flags_in(text: &str, holder: &str) -> Result<Vec<String>> {
     Ok(flags)
 }
 
-/// Text in quotes.
+/// Returns the texts between quotation marks.
 fn strings(text: &str) -> impl Iterator<Item = &str> {
     text.split('"').skip(1).step_by(2)
 }
@@ -90,7 +91,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
 }
 
-/// Sections about reasons: third-level headings that are one word in backticks.
+/// Returns the sections about reasons: third-level headings that are one word in backticks.
 pub(super) fn sections(page: &str) -> Vec<String> {
     let headings = page.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`'));
     headings.map(str::to_owned).collect()
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_real_tables_are_understood() {
-        // Tests run in the package's folder.
+        // Cargo runs tests with the package's folder as their working directory.
         let real = |path: &str| std::fs::read_to_string(format!("../{path}")).unwrap();
         assert!(reasons_in(&real(REASONS)).unwrap().contains(&"not-hot".to_owned()));
         assert!(settings_in(&real(SETTINGS)).unwrap().contains(&"move_after_calls".to_owned()));

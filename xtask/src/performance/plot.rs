@@ -1,22 +1,23 @@
-//! The drawing of the page of figures: a bar for each case, on a logarithmic scale.
+//! Drawing of the page of performance figures: a bar for each case, on a logarithmic scale.
 //!
-//! It is an SVG that brings its own background and colours, and those of dark pages, because a code
-//! host shows it as a picture. Bars to the right are better than plain, bars to the left worse.
+//! The drawing is an SVG with its own background and colours, for light and dark pages, because a
+//! code host shows it as an image, which inherits no style of the page. Bars to the right are
+//! better than plain, bars to the left worse.
 
 use std::fmt::Write as _;
 
-/// A case.
+/// Bar of one case.
 pub(super) struct Bar {
-    /// Its name for people.
+    /// Name of the case for readers.
     pub(super) label: String,
-    /// How many times as good as plain.
+    /// Ratio to the plain run; above 1 is better.
     pub(super) times: f64,
 }
 
 const WIDTH: f64 = 760.0;
-/// Where the scale begins and ends (pixels).
+/// Left and right end of the scale (pixels).
 const SCALE: (f64, f64) = (300.0, 720.0);
-/// Height of a bar with the space below it, and of a group's name (pixels).
+/// Height of a bar with the space below it (pixels); `HEAD` is the height of a group's name.
 const BAR: f64 = 24.0;
 const HEAD: f64 = 34.0;
 
@@ -31,7 +32,7 @@ const STYLE: &str = "\
       .better { fill: #5fc074; } .worse { fill: #e08a50; }
     }";
 
-/// The drawing as text.
+/// Returns the drawing as the text of an SVG file.
 pub(super) fn draw(groups: &[(&str, Vec<Bar>)]) -> String {
     let bars = || groups.iter().flat_map(|(_, bars)| bars);
     let most = bars().map(|bar| bar.times).fold(2.0, f64::max) * 1.15;
@@ -87,7 +88,7 @@ fn drawn(bar: &Bar, y: f64, x: &dyn Fn(f64) -> f64) -> String {
     let (from, to) = (x(bar.times.min(1.0)), x(bar.times.max(1.0)));
     let class = if bar.times < 1.0 { "worse" } else { "better" };
     let middle = y + 12.0;
-    // The number stands behind the bar, where nothing is drawn.
+    // The number stands behind the end of the bar, where it covers nothing.
     let label = bar.label.replace('&', "&amp;").replace('<', "&lt;");
     let mut text = format!(
         "  <text class=\"t\" x=\"284\" y=\"{:.0}\" text-anchor=\"end\">{label}</text>\n",

@@ -1,14 +1,15 @@
-//! Tables of the page of figures, from one benchmark's JSON.
+//! Tables of the page of performance figures, made from one benchmark's JSON.
 //!
-//! Not here: which runs go together, and the drawing.
+//! Not here: the runs that go on one page, and the drawing.
 
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// Rows of `local` that show the course of a curve: the JSON has them, the page does not.
+/// Endings of rows of `bench local` that the page leaves out: they are points of a curve, for which
+/// the JSON is the better source.
 const LEFT_OUT: [&str; 2] = ["-buffers", "-paces"];
 
-/// The tables of a run; none if it is none that is known.
+/// Returns the tables of a run, or `None` if the JSON is of no known benchmark.
 pub(super) fn of(run: &Value) -> Option<String> {
     let has = |way: &str| cells(run).any(|cell| cell["way"] == way);
     if has("plain") {
@@ -36,14 +37,17 @@ fn text<'a>(cell: &'a Value, name: &str) -> &'a str {
     cell[name].as_str().unwrap_or_default()
 }
 
-/// The figure of a cell that has one; a session that was not away has none of Sojourn's.
+/// Returns the figure of a cell.
+///
+/// A cell that failed has none. Neither has a cell whose session was accelerated for less than nine
+/// tenths of the run, because such a figure is mostly the kernel's.
 fn figure(cell: &Value) -> Option<f64> {
     let was_away = cell["away"].as_f64().is_none_or(|part| part >= 0.9);
     let value = cell["value"].as_f64().filter(|value| *value > 0.0)?;
     (cell["error"].is_null() && was_away).then_some(value)
 }
 
-/// Case and way of waiting, each once, in the order of the run.
+/// Returns each case with its way of waiting once, in the order of the run.
 fn cases(run: &Value) -> Vec<(&str, &str)> {
     let mut cases = Vec::new();
     for cell in cells(run) {
@@ -62,7 +66,9 @@ fn cell<'a>(run: &'a Value, (case, wait): (&str, &str), way: &str) -> Option<&'a
     })
 }
 
-/// How many times as good as the base a case is in a way, whatever the way of waiting it has first.
+/// Returns the ratio of a case in the way `way` to the case in the way `base`; above 1 is better.
+///
+/// Of a case with several ways of waiting, the first in the run is taken.
 pub(super) fn times(run: &Value, case: &str, base: &str, way: &str) -> Option<f64> {
     let (_, wait) = cases(run).into_iter().find(|(name, _)| *name == case)?;
     beside(run, (case, wait), base, way)
@@ -75,7 +81,7 @@ fn beside(run: &Value, case: (&str, &str), base: &str, way: &str) -> Option<f64>
     Some(if is_smaller_better { 1.0 / ratio } else { ratio })
 }
 
-/// A line for each case: the base's figure, and how many times as good each way is.
+/// Returns a table with a line for each case: the figure of `base`, and the ratio of each way.
 fn ways(run: &Value, base: &str, ways: &[&str]) -> String {
     let mut table = format!("| times as good as `{base}` | {base} | {} |\n", ways.join(" | "));
     table.push_str(&format!("|---|---|{}\n", "---|".repeat(ways.len())));
@@ -96,7 +102,7 @@ fn ways(run: &Value, base: &str, ways: &[&str]) -> String {
     table
 }
 
-/// A number with three digits that count.
+/// Formats a number with three significant digits.
 fn short(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),
@@ -119,7 +125,7 @@ fn with_unit(unit: &str, value: f64) -> String {
     }
 }
 
-/// What stands beside ours in the tables of calls.
+/// Mechanisms in the tables of calls: the IPC and those that it is compared with.
 const MECHANISMS: [&str; 4] = ["sojourn", "futex + shared memory", "pipe", "unix stream socket"];
 const MODES: [(&str, &str); 3] = [
     ("spin_two", "spinning on two processors"),
@@ -127,7 +133,7 @@ const MODES: [(&str, &str); 3] = [
     ("block_one", "sleeping on one processor"),
 ];
 
-/// A table for each way of waiting: time of a call by size and mechanism.
+/// Returns a table for each way of waiting: the time of a call for each size and mechanism.
 fn calls(run: &Value) -> String {
     let all = run["round_trips"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut text_out = String::new();
@@ -160,7 +166,7 @@ fn calls(run: &Value) -> String {
     text_out
 }
 
-/// Time of marshalling a call: a line for each row, a column for each case.
+/// Returns the table of the time to marshal a call: a line for each row, a column for each case.
 fn stubs(run: &Value) -> String {
     let all = run["marshalling"].as_array().map(Vec::as_slice).unwrap_or_default();
     let once = |name: &str| {

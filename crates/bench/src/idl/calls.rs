@@ -1,5 +1,6 @@
 //! The whole call by argument size: stubs that copy the argument into the message, stubs that refer
-//! to it (string item, grant), and stubs inside one process. The paper's figure 5.
+//! to the argument (string item, grant), and stubs within one process. Corresponds to figure 5 of
+//! the paper in `published.rs`.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,19 +8,18 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Serialize;
 use sojourn_ipc::rt::{self, Arrival, Caller, Served, ServerTransport as _};
-use sojourn_ipc::{
-    Address, ConnectOptions, Connection, Deadline, Endpoint, Fault, Server as Serving,
-    ServerOptions, Wait,
-};
+use sojourn_ipc::{Deadline, Endpoint, Fault, Server as Serving, Wait};
 
+use super::link::{bind, connect, waiting};
+use super::looped::Looped;
 use super::settings::Settings;
 use crate::ipc::measure::{self, Settings as Rounds};
 use crate::ipc::ours;
-use crate::ipc::row::{Client, Kind, Link, Mode, Row, Server, Sink, Source};
+use crate::ipc::row::{Client, Kind, Mode, Row, Server, Sides, Sink, Source};
 use crate::ipc::worker::Task;
 use crate::os;
 
-/// What `sojourn-idl` made of `idl/blob.idl`.
+/// The stubs that `sojourn-idl` generates from `idl/blob.idl`.
 #[allow(unreachable_pub, reason = "generated for any place")]
 mod stubs {
     include!(concat!(env!("OUT_DIR"), "/own/blob.rs"));
@@ -27,20 +27,21 @@ mod stubs {
 
 use stubs::{BlobClient, BlobServer, BlobService, NearClient, NearLocal, NearServer, NearService};
 
-/// One figure.
+/// One cell of the figure.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CallCell {
-    /// How the argument travels.
+    /// The way in which the argument travels: the name of the row.
     pub(crate) style: String,
-    /// Its bytes.
+    /// Bytes of the argument.
     pub(crate) size: usize,
-    /// Nanoseconds a call: median over rounds.
+    /// Nanoseconds per call: median over rounds.
     pub(crate) ns: f64,
-    /// Why there is no figure.
+    /// The reason why there is no measured time.
     pub(crate) error: Option<String>,
 }
 
-/// All styles by all sizes; both sides spin, on two processors if there are two.
+/// Measures all styles at all sizes. Both sides spin if there are two processors; on one processor
+/// they block, since a spinning side would keep the other from running.
 pub(super) fn measure(settings: &Settings) -> Result<Vec<CallCell>> {
     let processors = os::processors();
     let first = *processors.first().context("no processor to run on")?;
@@ -54,6 +55,7 @@ pub(super) fn measure(settings: &Settings) -> Result<Vec<CallCell>> {
     };
     let mode = if first == last { Mode::BlockOne } else { Mode::SpinTwo };
     let mut rows: Vec<Box<dyn Row>> = Vec::new();
+    rows.push(Box::new(Looped));
     for style in [Style::Copied, Style::Referred, Style::Automatic] {
         rows.push(Box::new(Remote(style)));
     }
@@ -71,16 +73,16 @@ pub(super) fn measure(settings: &Settings) -> Result<Vec<CallCell>> {
     Ok(cells.into_iter().map(cell).collect())
 }
 
-/// Bytes from which `reference_above(auto)` refers on this machine.
+/// Returns the bytes from which stubs with `reference_above(auto)` refer on this machine.
 pub(super) fn reference_threshold() -> usize {
     rt::reference_threshold()
 }
 
-/// Names of the rows whose crossing decides.
-const COPIED: &str = "copied (body)";
-const REFERRED: &str = "referred (item)";
+/// Names of the two rows between which [`crossover`] is sought.
+pub(crate) const COPIED: &str = "copied (body)";
+pub(crate) const REFERRED: &str = "referred (item)";
 
-/// The smallest size from which referring was never slower than copying.
+/// Returns the smallest size from which referring was never slower than copying.
 pub(super) fn crossover(cells: &[CallCell]) -> Option<usize> {
     let find = |style: &str, size| {
         cells.iter().find(|c| c.style == style && c.size == size && c.ns > 0.0).map(|c| c.ns)
@@ -99,22 +101,8 @@ enum Style {
     Automatic,
 }
 
-/// Client and server in two processes.
+/// A row whose client and server are two processes.
 struct Remote(Style);
-
-fn waiting(mode: Mode) -> Wait {
-    if mode.spins() { Wait::Spin(None) } else { Wait::Park }
-}
-
-fn bind(name: &str, wait: Wait) -> Result<Endpoint> {
-    let options = ServerOptions { wait, ..ServerOptions::default() };
-    Ok(Endpoint::bind(Address::abstract_name(name), options)?)
-}
-
-fn connect(name: &str, wait: Wait) -> Result<Connection> {
-    let options = ConnectOptions { wait, ..ConnectOptions::default() };
-    Ok(Connection::connect(Address::abstract_name(name), &options)?)
-}
 
 impl Row for Remote {
     fn name(&self) -> &str {
@@ -129,10 +117,10 @@ impl Row for Remote {
         Kind::Ours
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let (name, wait, style) = (ours::unique_name(), waiting(mode), self.0);
         let far = name.clone();
-        Ok(Link::new(
+        Ok(Sides::new(
             move || {
                 let endpoint = bind(&name, wait)?;
                 let server = endpoint.server();
@@ -147,7 +135,7 @@ impl Row for Remote {
     }
 }
 
-/// Checks what arrives.
+/// The server object: checks the bytes that arrive.
 #[derive(Default)]
 struct Receiver(RefCell<Sink>);
 
@@ -179,7 +167,7 @@ struct Answerer {
 }
 
 impl Answerer {
-    /// Answers `count` calls, the binding call included.
+    /// Answers `count` calls; the call that binds the client counts too.
     fn answer(&mut self, count: u64) -> Result<()> {
         let (mut left, mut ready) = (count, None);
         while left > 0 {
@@ -227,7 +215,8 @@ impl Client for Far {
     }
 }
 
-/// Client and server in one process: two threads, or none at all where the call is direct.
+/// A row whose client and server are in one process: two threads, or a single one where the call is
+/// direct.
 struct Local {
     direct: bool,
     server_cpu: usize,
@@ -242,10 +231,10 @@ impl Row for Local {
         Kind::Ours
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let (name, wait) = (ours::unique_name(), waiting(mode));
         let (direct, server_cpu) = (self.direct, self.server_cpu);
-        Ok(Link::new(|| Ok(Absent), move || Near::new(&name, wait, direct, server_cpu)))
+        Ok(Sides::new(|| Ok(Absent), move || Near::new(&name, wait, direct, server_cpu)))
     }
 }
 
@@ -257,7 +246,7 @@ impl Server for Absent {
     }
 }
 
-/// The server object of the in-process rows: called from two threads.
+/// The server object of the in-process rows. Two threads call it, so it keeps no state.
 struct Shared;
 
 impl NearServer for Shared {
@@ -279,8 +268,8 @@ struct Near {
 
 impl Near {
     fn new(name: &str, wait: Wait, direct: bool, server_cpu: usize) -> Result<Self> {
-        // While this row is not being measured its server thread must sleep: it parks, and only its
-        // client spins.
+        // The server thread of the marshalled row parks, because it must not take a processor while
+        // other rows are measured: only the client spins.
         let endpoint = bind(name, if direct { wait } else { Wait::Adaptive })?;
         let object = Arc::new(Shared);
         let mut service = NearService::<Shared>::new(Arc::clone(&object));

@@ -1,13 +1,13 @@
-//! The interfaces that are marshalled: the paper's function and five of the kind one finds in real
-//! systems. Their arguments, the called functions, and what the caller does with the answer: the
+//! The marshalled interfaces: the paper's function, and five interfaces of the kinds that real
+//! systems have. Their arguments, the called functions, and the caller's use of the answer are the
 //! same for every row.
 //!
-//! The C rows have the same in `c/common.c`. Every row returns a sum over what arrived; all rows of
-//! a case must agree.
+//! `c/common.c` has the same for the C rows. Every row returns a sum over the values that arrived;
+//! all rows of a case must agree (`codecs.rs` tests it).
 
 use std::hint::black_box;
 
-/// A case, in the order of the table.
+/// An interface with its arguments: a column of the table, in the table's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Case {
@@ -26,11 +26,11 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    /// All.
+    /// All cases, in the table's order.
     pub(crate) const ALL: [Self; 6] =
         [Self::Paper, Self::Stat, Self::List, Self::Put, Self::Record, Self::Tree];
 
-    /// Heading of its column.
+    /// Returns the heading of the case's column.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Paper => "paper",
@@ -42,7 +42,7 @@ impl Case {
         }
     }
 
-    /// What it is, for the legend.
+    /// Returns the description of the case for the legend.
     pub(crate) fn legend(self) -> &'static str {
         match self {
             Self::Paper => "the paper's func([in] int, [in] int, [in, size_is(20)] char *)",
@@ -57,16 +57,16 @@ impl Case {
 
 /// Bytes of the paper's array.
 pub(crate) const TEXT: &[u8; 20] = b"twenty bytes of text";
-/// First two arguments of the paper's function.
+/// The first two arguments of the paper's function.
 pub(crate) const AB: (i32, i32) = (7, -9);
-/// The path.
+/// Argument of `stat`.
 pub(crate) const PATH: &str = "/var/lib/sojourn/sessions/active";
-/// The directory handle.
+/// Argument of `list`.
 pub(crate) const DIRECTORY: u64 = 77;
-/// Flags of `put`.
+/// Third argument of `put`.
 pub(crate) const FLAGS: u32 = 5;
 
-/// Answer of `stat`.
+/// The answer of `stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "rivals", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
@@ -84,15 +84,15 @@ pub(crate) struct Stat {
     pub(crate) gid: u32,
 }
 
-/// A directory entry.
+/// A directory entry: an element of the answer of `list`.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct DirEntry {
     pub(crate) inode: u64,
     pub(crate) kind: u32,
     pub(crate) name: String,
 }
 
-/// A telemetry record.
+/// A telemetry record: the argument of `record`.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "rivals", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
@@ -104,7 +104,7 @@ pub(crate) struct Record {
     pub(crate) gauges: [f64; 16],
 }
 
-/// A node of the tree.
+/// A node of the tree that is the argument of `tree`.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "rivals", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Node {
@@ -113,19 +113,19 @@ pub(crate) struct Node {
     pub(crate) right: Option<Box<Node>>,
 }
 
-/// Everything a row needs as arguments.
+/// The arguments that are not constants.
 pub(crate) struct Arguments {
     pub(crate) key: [u8; 16],
     pub(crate) value: Vec<u8>,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<DirEntry>,
     pub(crate) record: Record,
     pub(crate) tree: Node,
 }
 
 impl Arguments {
-    /// The same every time.
+    /// Makes the arguments, which are the same each time.
     pub(crate) fn new() -> Self {
-        let entry = |i: usize| Entry {
+        let entry = |i: usize| DirEntry {
             inode: 1000 + i as u64,
             kind: i as u32 % 3,
             name: format!("entry-{i:02}-{}", "x".repeat(i % 17)),
@@ -164,13 +164,13 @@ fn ends(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Called function of `paper`.
+/// The called function of `paper`.
 #[inline(never)]
 pub(crate) fn serve_paper(a: i32, b: i32, c: &[u8]) -> u64 {
     u64::from(a.cast_unsigned()) + u64::from(b.cast_unsigned()) + ends(c)
 }
 
-/// Called function of `stat`.
+/// The called function of `stat`.
 #[inline(never)]
 pub(crate) fn serve_stat(path: &[u8]) -> Stat {
     Stat {
@@ -188,20 +188,20 @@ pub(crate) fn serve_stat(path: &[u8]) -> Stat {
     }
 }
 
-/// Called function of `list`.
+/// The called function of `list`.
 #[inline(never)]
-pub(crate) fn serve_list(arguments: &Arguments, directory: u64) -> &[Entry] {
+pub(crate) fn serve_list(arguments: &Arguments, directory: u64) -> &[DirEntry] {
     if directory == DIRECTORY { black_box(&arguments.entries) } else { &[] }
 }
 
-/// Called function of `put`.
+/// The called function of `put`.
 #[inline(never)]
 pub(crate) fn serve_put(key: &[u8], value: &[u8], flags: u32) -> u64 {
     let key_end = key.last().map_or(0, |&b| u64::from(b));
     key.len() as u64 + key_end + value.len() as u64 + ends(value) + u64::from(flags)
 }
 
-/// Called function of `record`.
+/// The called function of `record`.
 #[inline(never)]
 pub(crate) fn serve_record(record: &Record) -> u64 {
     let counters = record.counters.iter().copied();
@@ -209,7 +209,7 @@ pub(crate) fn serve_record(record: &Record) -> u64 {
     sum_record(record.sensor, record.flags, record.time_ns, counters, gauges)
 }
 
-/// The same for rows that never have the record as a structure.
+/// Computes the sum of [`serve_record`], for rows that never have the record as one structure.
 #[inline]
 pub(crate) fn sum_record(
     sensor: u32,
@@ -222,7 +222,7 @@ pub(crate) fn sum_record(
     counters.chain(gauges).fold(head, u64::wrapping_add)
 }
 
-/// Called function of `tree`.
+/// The called function of `tree`.
 #[inline(never)]
 pub(crate) fn serve_tree(node: &Node) -> u64 {
     let below = [&node.left, &node.right];
@@ -230,7 +230,7 @@ pub(crate) fn serve_tree(node: &Node) -> u64 {
     u64::from(node.value.cast_unsigned()) + sum
 }
 
-/// What the caller of `stat` does with the answer.
+/// The caller's use of the answer of `stat`.
 #[inline(never)]
 pub(crate) fn sum_stat(stat: &Stat) -> u64 {
     let times = [stat.accessed_ns, stat.modified_ns, stat.changed_ns].map(i64::cast_unsigned);
@@ -239,7 +239,7 @@ pub(crate) fn sum_stat(stat: &Stat) -> u64 {
     times.into_iter().chain(small).chain(large).fold(0, u64::wrapping_add)
 }
 
-/// What the caller of `list` does with one entry.
+/// The caller's use of one entry of the answer of `list`.
 #[inline]
 pub(crate) fn sum_entry(inode: u64, kind: u32, name: &[u8]) -> u64 {
     inode + u64::from(kind) + name.len() as u64 + ends(name)

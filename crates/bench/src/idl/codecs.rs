@@ -1,4 +1,4 @@
-//! The rows of the marshalling table, one way of marshalling a file.
+//! The rows of the marshalling table: each file has one way of marshalling.
 
 mod c;
 #[cfg(have_capnp)]
@@ -13,7 +13,7 @@ mod postcard;
 
 use super::codec::Subject;
 
-/// Every row with every case.
+/// Returns every row with every case.
 pub(super) fn all() -> Vec<Subject> {
     let mut subjects = direct::subjects();
     subjects.extend(hand::subjects());

@@ -1,4 +1,5 @@
-//! Rows that alternate: each round visits every row of a case once with a short batch.
+//! The measurement of the marshalling table. Rows alternate: each round runs a short batch of every
+//! row of a case, so that disturbances of the machine meet all rows alike.
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -8,22 +9,22 @@ use super::codec::{Kind, Language, Subject};
 use super::settings::Settings;
 use crate::{os, stats};
 
-/// One figure of the table.
+/// One cell of the table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Cell {
     /// Name of the row.
     pub(crate) row: String,
-    /// What the row is.
+    /// The row's role.
     pub(crate) kind: Kind,
     /// Language of the stubs.
     pub(crate) language: Language,
-    /// What is marshalled.
+    /// The marshalled interface.
     pub(crate) case: Case,
-    /// Nanoseconds a call: median over rounds of each round's median.
+    /// Nanoseconds per call: median over rounds of each round's median.
     pub(crate) ns: f64,
-    /// Median over all groups of all rounds.
+    /// Nanoseconds per call: median over all groups of all rounds.
     pub(crate) p50_ns: f64,
-    /// 99th percentile of the same.
+    /// Nanoseconds per call: 99th percentile over all groups of all rounds.
     pub(crate) p99_ns: f64,
 }
 
@@ -34,11 +35,11 @@ struct Tally {
     samples: Vec<f64>,
 }
 
-/// Groups of a batch.
+/// Groups of calls in a batch: the clock is read once per group.
 const GROUPS: u64 = 20;
 
 impl Tally {
-    /// Warms up and finds out how long a call takes.
+    /// Warms the row up, checks its sum against the other rows', and estimates the time of a call.
     fn start(mut subject: Subject, expected: &mut Option<u64>) -> Result<Self> {
         let sum = (subject.run)(100);
         ensure!(sum.is_some(), "{}: {:?} damaged its own message", subject.row, subject.case);
@@ -77,7 +78,7 @@ impl Tally {
     }
 }
 
-/// Measures every subject.
+/// Measures every cell, case by case.
 pub(super) fn alternate(subjects: Vec<Subject>, settings: &Settings) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     let mut subjects = subjects;

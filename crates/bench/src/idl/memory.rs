@@ -1,9 +1,9 @@
-//! A transport for generated Rust stubs that is memory and nothing else, so that stubs can be timed
-//! alone: a request is written to one buffer, copied once to another (as every receiver of shared
-//! memory must), and dispatched on the spot.
+//! A transport for generated Rust stubs that consists of memory only, so that stubs are timed
+//! alone. A request is written to one buffer, copied once to another (as every receiver of shared
+//! memory has to), and dispatched in the same thread.
 //!
-//! It is the counterpart of `c/memory.h`. It knows no descriptors, grants, deadlines or second
-//! client.
+//! The counterpart in C is `c/memory.h`. The transport has no descriptors, grants, deadlines and
+//! second client.
 #![allow(
     unsafe_code,
     reason = "an encoder writes through raw pointers, and a reply token refers to its buffer"
@@ -21,9 +21,9 @@ use sojourn_ipc::{Fault, Reason};
 /// Words of a body buffer.
 const WORDS: usize = 1024;
 
-/// Where a message is written, and the receiver's copy: at the beginning of a cache line, and apart
-/// in their low address bits, as in the hand-coded row. Where an allocator happens to put them
-/// decides over several nanoseconds.
+/// The buffer in which the sender writes a message, and the buffer of the receiver's copy. Both
+/// begin at a cache line, and their low address bits differ, as in the hand-coded row: positions
+/// left to the allocator change the result by several nanoseconds.
 #[repr(align(64))]
 struct Buffers {
     wire: [u64; WORDS],
@@ -31,13 +31,14 @@ struct Buffers {
     own: [u64; WORDS],
 }
 
-/// One direction: what is written, and the receiver's copy.
+/// One direction: the sender's buffer and the receiver's copy of body and items.
 struct Pass {
     bytes: Box<Buffers>,
     len: usize,
-    /// The receiver's copies of the items.
+    /// The receiver's copies of the string items.
     items: Vec<Vec<u8>>,
-    /// The same as the decoder wants them: borrowed from `items`, whose buffers do not move.
+    /// The same copies as the decoder wants them: they borrow from `items`, whose buffers do not
+    /// move.
     lent: Vec<Item<'static>>,
     fds: FdList,
 }
@@ -53,17 +54,18 @@ impl Pass {
         }
     }
 
-    /// An encoder over the wire buffer; too long a body finds no room.
+    /// Begins a message of `len` bytes; returns an encoder over the sender's buffer. A message that
+    /// is too long gets no room, so that its encoder fails.
     #[inline]
     fn begin<'d>(&mut self, len: usize) -> Encoder<'d> {
         let len = if len <= WORDS * 8 { len } else { 0 };
         self.len = len;
-        // SAFETY: aligned to 8, `len` bytes in bounds; the box does not move, and nobody else
-        // touches it until the encoder is finished.
+        // SAFETY: the buffer is aligned to 8 and has `len` bytes; the box does not move, and
+        // nothing else touches the buffer until the encoder is finished.
         unsafe { Encoder::from_raw(self.bytes.wire.as_mut_ptr().cast(), len) }
     }
 
-    /// Ends it: items are copied beside the body.
+    /// Ends a message: copies its string items, which lie beside the body.
     #[inline]
     fn finish(&mut self, encoder: &Encoder<'_>) {
         self.lent.clear();
@@ -77,13 +79,14 @@ impl Pass {
         self.items.clear();
         self.items.extend(items.iter().map(|item| item.to_vec()));
         for item in &self.items {
-            // SAFETY: `lent` is cleared before `items` changes, and both go together.
+            // SAFETY: `lent` is cleared before `items` changes, and both are dropped together.
             let bytes = unsafe { std::slice::from_raw_parts(item.as_ptr(), item.len()) };
             self.lent.push(Item::Private(bytes));
         }
     }
 
-    /// The one copy, of short bodies by whole words of the lines they travel in.
+    /// Copies the body once. Short bodies are copied by whole message lines, since a copy of
+    /// constant length needs no loop.
     #[inline]
     fn receive(&mut self) {
         let Buffers { wire, own, .. } = &mut *self.bytes;
@@ -92,7 +95,8 @@ impl Pass {
         if words > 14 {
             return own[..words].copy_from_slice(&wire[..words]);
         }
-        // One after the other: as alternatives the compiler makes them one copy of variable length.
+        // Two conditions in sequence: of alternatives the compiler makes one copy of variable
+        // length.
         if words > 0 {
             own[..6].copy_from_slice(&wire[..6]);
         }
@@ -108,7 +112,7 @@ impl Pass {
     }
 }
 
-/// A connection to a service in this thread.
+/// A connection to a service that runs in this thread.
 pub(super) struct Memory<S> {
     service: S,
     request: Pass,
@@ -116,14 +120,14 @@ pub(super) struct Memory<S> {
 }
 
 impl<S> Memory<S> {
-    /// Connects.
+    /// Connects to `service`.
     pub(super) fn new(service: S) -> Self {
         Self { service, request: Pass::new(), reply: Box::new(Pass::new()) }
     }
 }
 
 impl<S: Service<MemoryServer>> Memory<S> {
-    /// What happens to a request once it is complete, until the answer is there.
+    /// Dispatches a complete request; returns when the answer is in `reply`.
     #[inline(never)]
     fn exchange(&mut self, op: u16) -> Result<(), CallError> {
         self.request.receive();
@@ -154,7 +158,7 @@ impl<S: Service<MemoryServer>> rt::Transport for Memory<S> {
     }
 }
 
-/// A request being built.
+/// A request that is being built.
 pub(super) struct Draft<'c, 'd, S> {
     memory: &'c mut Memory<S>,
     op: u16,
@@ -182,7 +186,7 @@ impl<'c, 'd, S: Service<MemoryServer>> rt::Draft<'d> for Draft<'c, 'd, S> {
     }
 }
 
-/// An answer.
+/// A received answer.
 pub(super) struct Reply<'c> {
     pass: &'c mut Pass,
 }
@@ -194,7 +198,7 @@ impl rt::Reply for Reply<'_> {
     }
 }
 
-/// Stands for the server's end: requests do not pass through it.
+/// Fills the server's place in the types: no request passes through it.
 pub(super) struct MemoryServer;
 
 impl rt::ServerTransport for MemoryServer {
@@ -210,7 +214,7 @@ impl rt::ServerTransport for MemoryServer {
     fn expel_for_bad_message(&mut self, _: ClientId) {}
 }
 
-/// A request on its way to the service.
+/// A request that is handed to the service.
 pub(super) struct Request<'s> {
     op: u16,
     pass: &'s mut Pass,
@@ -241,10 +245,10 @@ impl rt::Request for Request<'_> {
     }
 }
 
-/// The right to answer: the buffer of the reply.
+/// The right to answer: refers to the buffer of the reply.
 pub(super) struct Token(NonNull<Pass>);
 
-// SAFETY: the trait asks for it; these rows answer in the thread that called.
+// SAFETY: the trait asks for `Send`; these rows answer in the thread that called.
 unsafe impl Send for Token {}
 
 impl rt::Token for Token {
@@ -254,7 +258,7 @@ impl rt::Token for Token {
     #[inline]
     fn start<'d>(mut self, body_len: usize) -> ReplyDraft<'d> {
         // SAFETY: the buffer lives in the box of the connection, whose call waits for this answer
-        // and does not touch it meanwhile.
+        // and does not touch the buffer meanwhile.
         let encoder = unsafe { self.0.as_mut() }.begin(body_len);
         ReplyDraft { token: self, encoder }
     }
@@ -264,7 +268,7 @@ impl rt::Token for Token {
     }
 }
 
-/// An answer being built.
+/// An answer that is being built.
 pub(super) struct ReplyDraft<'d> {
     token: Token,
     encoder: Encoder<'d>,
@@ -280,7 +284,7 @@ impl<'d> rt::ReplyDraft<'d> for ReplyDraft<'d> {
 
     #[inline]
     fn finish(mut self) -> Ready {
-        // SAFETY: as in `Token::start`.
+        // SAFETY: as in `Token::start`: the connection's call waits and does not touch the buffer.
         unsafe { self.token.0.as_mut() }.finish(&self.encoder);
         Ready { fault: None }
     }
@@ -290,7 +294,7 @@ impl<'d> rt::ReplyDraft<'d> for ReplyDraft<'d> {
     }
 }
 
-/// An answer on its way.
+/// An answer that is ready to be sent.
 pub(super) struct Ready {
     fault: Option<Fault>,
 }

@@ -1,11 +1,11 @@
-//! The targets for stubs, judged from one run's cells.
+//! The targets for stubs, and their judgement from the cells of one run.
 
 use super::cases::Case;
 use super::codec::{Kind, Language};
 use super::measure::Cell;
 use crate::reach::Reach;
 
-/// All targets.
+/// Judges all targets.
 pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
     let mut reach = Vec::new();
     for case in Case::ALL {

@@ -1,4 +1,4 @@
-//! The tables of `sojourn-bench idl` as text.
+//! The tables of `sojourn-bench idl` as text. Not here: any measurement (`measure.rs`, `calls.rs`).
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::settings::Settings;
 use crate::machine::Machine;
 use crate::table::{Table, bytes, duration, ratio};
 
-/// What was measured where.
+/// Formats the heading: machine, kernel, rounds.
 pub(super) fn head(machine: &Machine, settings: &Settings) -> String {
     let mut text = format!(
         "Sojourn IDL benchmark: {}, {} processors, Linux {}, load {:.2}\n{} rounds of {} a cell; medians over rounds\n",
@@ -42,7 +42,7 @@ fn find<'a>(cells: &'a [Cell], row: &str, case: Case) -> Option<&'a Cell> {
     cells.iter().find(|cell| cell.row == row && cell.case == case)
 }
 
-/// Nanoseconds of each row and case.
+/// Formats the time of each row and case.
 pub(super) fn marshalling(cells: &[Cell]) -> String {
     let mut text = String::from(
         "== marshal and unmarshal a call, request and reply, in memory (nanoseconds; p99 in brackets) ==\n",
@@ -63,7 +63,7 @@ pub(super) fn marshalling(cells: &[Cell]) -> String {
     text
 }
 
-/// Each row over hand-coded stubs of its language, and what the paper had.
+/// Formats the ratio of each row to hand-coded stubs of its language, and the paper's ratio.
 pub(super) fn ratios(cells: &[Cell], published: &[Published]) -> String {
     let mut text = String::from("== times hand-coded stubs of the same language ==\n");
     let titles = Case::ALL.map(Case::title);
@@ -97,7 +97,8 @@ pub(super) fn ratios(cells: &[Cell], published: &[Published]) -> String {
     text
 }
 
-/// The paper's ratio for what corresponds to this row. Its stubs were C.
+/// Returns the paper's ratio for the system that corresponds to the row. The paper's stubs were C,
+/// so rows in Rust have none, `rpcgen` excepted.
 fn beside(cell: &Cell, published: &[Published]) -> String {
     let system = match (cell.kind, cell.language) {
         (Kind::Hand, Language::C) => "hand coded",
@@ -109,7 +110,7 @@ fn beside(cell: &Cell, published: &[Published]) -> String {
     found.map_or_else(String::new, |line| format!("{:.2}", line.times_hand))
 }
 
-/// The paper's figure 5: the whole call by argument size.
+/// Formats the whole call by argument size, which corresponds to the paper's figure 5.
 pub(super) fn calls(cells: &[CallCell], threshold: usize, crossover: Option<usize>) -> String {
     let mut text =
         String::from("== whole call by size of the argument (the paper's figure 5) ==\n");

@@ -1,15 +1,15 @@
-//! How long and how often is measured.
+//! The settings of `sojourn-bench idl`: durations, repetitions and sizes.
 
 use serde::Serialize;
 
-/// How long and how often.
+/// Durations, repetitions and sizes.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Settings {
-    /// Visits to each cell.
+    /// Rounds: visits to each cell.
     pub(crate) rounds: usize,
-    /// Nanoseconds a visit should take.
+    /// Nanoseconds that a visit should take.
     pub(crate) batch_ns: f64,
-    /// Bytes of the argument of whole calls.
+    /// Sizes of the argument of whole calls, in bytes.
     pub(crate) sizes: Vec<usize>,
 }
 
@@ -17,7 +17,7 @@ pub(super) fn settings(quick: bool) -> Settings {
     if quick {
         return Settings { rounds: 2, batch_ns: 100_000.0, sizes: vec![64, 4096, 65_536] };
     }
-    // From 16 B to 1 MiB, two steps for each doubling around the crossover.
+    // From 16 B to 1 MiB, with a size half-way within each doubling around the crossover.
     let sizes = (4..=20).flat_map(|bits: u32| {
         let whole = 1_usize << bits;
         let half = (10..17).contains(&bits).then_some(whole + whole / 2);

@@ -1,17 +1,17 @@
-//! The physical floor: what the machine itself needs to bring a cache line, a wake-up or a block of
-//! bytes from one place to another. Rows without any of the duties of an IPC: no lengths, no
-//! checks, no deadlines.
+//! The hardware's floor: the time that the machine itself needs to bring a cache line, a wake-up or
+//! a block of bytes from one side to the other. These rows have none of the duties of an IPC: no
+//! lengths, no checks, no deadlines.
 
 use std::hint::black_box;
 
 use anyhow::Result;
 
-use super::row::{Client, Kind, Link, Mode, Row, SIZE_MAX, Server, receive_buffer};
+use super::row::{Client, Kind, Mode, Row, SIZE_MAX, Server, Sides, receive_buffer};
 use super::turn::Turn;
 use crate::os::Shared;
 
-/// A cache line to the other processor and back (spinning), or a bare futex hand-over and back
-/// (blocking).
+/// A message without bytes: a cache line to the other processor and back (spinning), or a bare
+/// futex hand-over and back (blocking).
 pub(crate) struct PingPong;
 
 impl Row for PingPong {
@@ -27,10 +27,10 @@ impl Row for PingPong {
         size == 0
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let memory = Shared::new(4096)?;
         let side = move || Ok(Side(Turn::new(memory, mode)));
-        Ok(Link::new(side, side))
+        Ok(Sides::new(side, side))
     }
 }
 
@@ -56,7 +56,7 @@ impl Client for Side {
     }
 }
 
-/// One copy of the bytes between two private buffers that both stay in the caches.
+/// One copy between two private buffers that both stay in the caches.
 pub(crate) struct Memcpy;
 
 impl Row for Memcpy {
@@ -72,8 +72,8 @@ impl Row for Memcpy {
         size > 0
     }
 
-    fn link(&self, _: Mode) -> Result<Link> {
-        Ok(Link::new(
+    fn link(&self, _: Mode) -> Result<Sides> {
+        Ok(Sides::new(
             || Ok(Absent),
             || Ok(Copier { from: vec![7; SIZE_MAX], to: receive_buffer() }),
         ))

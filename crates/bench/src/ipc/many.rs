@@ -1,5 +1,5 @@
-//! Many clients on one server: throughput and latency, the clients on one processor, the server on
-//! the other.
+//! Many clients on one server: throughput and latency, with the clients on one processor and the
+//! server on the other.
 
 use std::time::Instant;
 
@@ -20,23 +20,23 @@ pub(super) const SIZE: usize = 64;
 pub(crate) struct ManyCell {
     /// Name of the server.
     pub(crate) row: String,
-    /// Clients at one time.
+    /// Number of clients at one time.
     pub(crate) clients: usize,
-    /// Calls a second, all clients together: median over rounds.
+    /// Calls per second of all clients together: median over rounds.
     pub(crate) calls_per_s: f64,
-    /// Latency of one call, nanoseconds.
+    /// Latency of one call, nanoseconds: median.
     pub(crate) p50_ns: f64,
-    /// The same, 99th percentile.
+    /// Latency of one call, nanoseconds: 99th percentile.
     pub(crate) p99_ns: f64,
-    /// The same, longest.
+    /// Latency of one call, nanoseconds: the longest.
     pub(crate) max_ns: f64,
-    /// Processor time of everybody, nanoseconds a call: median over rounds.
+    /// Processor time of server and clients, nanoseconds per call: median over rounds.
     pub(crate) cpu_ns: f64,
-    /// Why there is no figure.
+    /// The reason why there is no measured rate.
     pub(crate) error: Option<String>,
 }
 
-struct Entry {
+struct CrowdRow {
     crowd: Crowd,
     party: Result<Party>,
     ns_per_call: Option<f64>,
@@ -45,7 +45,7 @@ struct Entry {
     samples: Vec<f64>,
 }
 
-impl Entry {
+impl CrowdRow {
     fn start(crowd: Crowd, clients: usize, settings: &Settings) -> Self {
         let (server_cpu, client_cpu) = settings.place(Mode::BlockTwo);
         let party = (crowd.make)(clients)
@@ -91,15 +91,15 @@ impl Entry {
     }
 }
 
-/// All numbers of clients, the kinds of server alternating within each.
+/// Measures all numbers of clients; for each number, the kinds of server alternate.
 pub(super) fn measure(settings: &Settings) -> Vec<ManyCell> {
     let mut cells = Vec::new();
     let rounds = settings.rounds.min(5);
     for &clients in &settings.clients {
         let mut crowds = ours::crowds();
         crowds.push(Crowd { name: "unix stream socket, epoll", make: rivals::unix_crowd });
-        let mut entries: Vec<Entry> =
-            crowds.into_iter().map(|crowd| Entry::start(crowd, clients, settings)).collect();
+        let mut entries: Vec<CrowdRow> =
+            crowds.into_iter().map(|crowd| CrowdRow::start(crowd, clients, settings)).collect();
         for _ in 0..=rounds {
             for entry in &mut entries {
                 entry.visit(clients, settings.batch_ns * 4.0);

@@ -1,5 +1,6 @@
-//! Rows that alternate: each round visits every row once with a short batch, so that whatever
-//! disturbs the machine disturbs all of them alike; a row's figure is the median over its rounds.
+//! The measurement of the IPC tables. Rows alternate: each round runs a short batch of every row,
+//! so that disturbances of the machine meet all rows alike; a row's figure is the median over its
+//! rounds.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +14,23 @@ use crate::stats;
 /// Bytes of one message of the bandwidth table.
 pub(super) const ITEM: usize = 64 << 10;
 
-/// How long and how often.
+/// Durations, repetitions, sizes and processors.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Settings {
-    /// Visits to each cell.
+    /// Rounds: visits to each cell.
     pub(crate) rounds: usize,
-    /// Nanoseconds a visit should take.
+    /// Nanoseconds that a visit should take.
     pub(crate) batch_ns: f64,
-    /// Message sizes, bytes.
+    /// Message sizes, in bytes.
     pub(crate) sizes: Vec<usize>,
     /// Numbers of clients on one server.
     pub(crate) clients: Vec<usize>,
-    /// Processors of server and client. The same one twice if there is only one.
+    /// Processors of server and client; twice the same if the machine has only one.
     pub(crate) processors: (usize, usize),
 }
 
 impl Settings {
-    /// Where server and client run in `mode`.
+    /// Returns the processors of server and client in `mode`.
     pub(crate) fn place(&self, mode: Mode) -> (usize, usize) {
         match mode {
             Mode::BlockOne => (self.processors.1, self.processors.1),
@@ -37,41 +38,42 @@ impl Settings {
         }
     }
 
-    /// The modes this machine can measure.
+    /// Returns the modes that this machine can measure: with one processor, only that in which both
+    /// sides share it.
     pub(crate) fn modes(&self) -> Vec<Mode> {
         let two = self.processors.0 != self.processors.1;
         Mode::ALL.into_iter().filter(|&mode| two || mode == Mode::BlockOne).collect()
     }
 }
 
-/// One figure of the tables.
+/// One cell of the tables.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Cell {
     /// Name of the row.
     pub(crate) row: String,
-    /// What the row is.
+    /// The row's role.
     pub(crate) kind: Kind,
-    /// How both sides wait.
+    /// The way in which both sides wait.
     pub(crate) mode: Mode,
     /// Bytes of the request.
     pub(crate) size: usize,
-    /// One-way messages instead of calls.
+    /// True for one-way messages, false for calls.
     pub(crate) one_way: bool,
-    /// Nanoseconds an operation: median over the rounds of each round's median.
+    /// Nanoseconds per operation: median over the rounds of each round's median.
     pub(crate) ns: f64,
-    /// Median over all groups of all rounds.
+    /// Nanoseconds per operation: median over all groups of all rounds.
     pub(crate) p50_ns: f64,
-    /// 99th percentile of the same.
+    /// Nanoseconds per operation: 99th percentile over all groups of all rounds.
     pub(crate) p99_ns: f64,
-    /// Processor time of both sides, nanoseconds an operation: median over rounds.
+    /// Processor time of both sides, nanoseconds per operation: median over rounds.
     pub(crate) cpu_ns: f64,
-    /// Rounds that were measured.
+    /// Number of measured rounds.
     pub(crate) rounds: usize,
-    /// Why there is no figure.
+    /// The reason why there is no measured time.
     pub(crate) error: Option<String>,
 }
 
-/// What has been measured of one cell so far.
+/// The results of one cell so far.
 #[derive(Default)]
 struct Tally {
     ns_per_op: Option<f64>,
@@ -80,9 +82,9 @@ struct Tally {
     cpu: Vec<f64>,
 }
 
-/// Most groups of one batch whose times are kept.
+/// Largest number of groups in one batch, and so of times that a batch keeps.
 const GROUPS_MAX: u64 = 2000;
-/// A group is at least this long, so that reading the clock does not count.
+/// Shortest duration of a group, so that the time to read the clock does not count.
 const GROUP_NS: f64 = 2_000.0;
 
 impl Tally {
@@ -114,14 +116,14 @@ impl Tally {
     }
 }
 
-/// A row at work in one mode.
-struct Entry<'a> {
+/// A row whose processes run in one mode.
+struct RunningRow<'a> {
     row: &'a dyn Row,
     party: std::result::Result<Party, String>,
     tallies: BTreeMap<(usize, Task), Tally>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> RunningRow<'a> {
     fn start(row: &'a dyn Row, mode: Mode, settings: &Settings) -> Self {
         let (server, client) = settings.place(mode);
         let party = row.link(mode).and_then(|link| Party::pair(link, server, client));
@@ -169,9 +171,10 @@ pub(crate) fn alternate(
 ) -> Vec<Cell> {
     let fits = |row: &dyn Row| sizes.iter().any(|&size| row.supports(mode, size));
     let present = rows.iter().map(AsRef::as_ref).filter(|row| fits(*row));
-    let mut entries: Vec<Entry<'_>> =
-        present.map(|row| Entry::start(row, mode, settings)).collect();
-    // One round more than asked for: the first only finds out how long an operation takes.
+    let mut entries: Vec<RunningRow<'_>> =
+        present.map(|row| RunningRow::start(row, mode, settings)).collect();
+    // One round more than asked for: the first round only measures how long an operation takes, so
+    // that the batches of the others get the right length.
     for _ in 0..=settings.rounds {
         for &size in sizes {
             for &task in tasks {
@@ -184,7 +187,7 @@ pub(crate) fn alternate(
     entries.into_iter().flat_map(|entry| entry.cells(mode)).collect()
 }
 
-/// The named mode's cells, for tables that compare within one.
+/// Returns the cells of one mode, for tables that compare within a mode.
 pub(super) fn of_mode(cells: &[Cell], mode: Mode) -> impl Iterator<Item = &Cell> {
     cells.iter().filter(move |cell| cell.mode == mode)
 }

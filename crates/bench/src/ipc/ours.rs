@@ -1,4 +1,4 @@
-//! Sojourn's own rows: short calls inside the message's lines, larger ones as string items, as
+//! Sojourn's own rows: short calls within the lines of a message, larger ones as string items, as
 //! bodies, and by grant.
 #![allow(unsafe_code, reason = "a grant is filled and read in place, by raw pointers")]
 
@@ -9,30 +9,32 @@ use sojourn_ipc::{
 };
 
 use super::row::{
-    Client, Crowd, Kind, Link, Make, Many, Mode, Row, SIZE_MAX, Server, Sink, Source, produce,
+    Client, Crowd, Kind, Make, Many, Mode, Row, SIZE_MAX, Server, Sides, Sink, Source, produce,
 };
 
-/// How a message larger than the message's own lines travels.
+/// The way in which a message that is larger than the message's own lines travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
-    /// String item: copied once, by whoever can do it best.
+    /// As a string item, which is copied once, by the side that can do so at the least cost.
     Item,
-    /// String item that the server does not copy but reads where the client has copied it to.
+    /// As a string item that the server does not copy but reads where the client has copied it to.
     InPlace,
     /// In the body.
     Body,
-    /// A region registered beforehand, made and read in place.
+    /// As a grant: a region registered beforehand, which the client fills and the server reads in
+    /// place.
     Grant,
 }
 
-/// One style of one way of waiting.
+/// The row of one style with one way of waiting.
 struct Sojourn {
     style: Style,
-    /// Spins for about the cost of a wake-up, then sleeps; `false`: as the mode says.
+    /// True: spins for about the cost of a wake-up, then sleeps. False: spins or sleeps as the mode
+    /// says.
     adaptive: bool,
 }
 
-/// Rows of the table of round trips.
+/// Returns the rows of the table of round trips.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
     let row = |style, adaptive| -> Box<dyn Row> { Box::new(Sojourn { style, adaptive }) };
     vec![
@@ -44,7 +46,7 @@ pub(super) fn all() -> Vec<Box<dyn Row>> {
     ]
 }
 
-/// Rows of the table of bandwidth.
+/// Returns the rows of the table of bandwidth.
 pub(super) fn streaming() -> Vec<Box<dyn Row>> {
     let row = |style| -> Box<dyn Row> { Box::new(Sojourn { style, adaptive: false }) };
     vec![row(Style::Item), row(Style::InPlace)]
@@ -66,13 +68,13 @@ impl Row for Sojourn {
     }
 
     fn supports(&self, mode: Mode, size: usize) -> bool {
-        // Adaptive waiting on two processors spins, whatever a table calls it.
+        // Adaptive waiting on two processors spins: that row would be called blocking but is not.
         let sleeps = !(self.adaptive && mode == Mode::BlockTwo);
         let differs = size > INLINE_MAX || self.style == Style::Item;
         sleeps && (differs || self.style == Style::Grant)
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let wait = match (self.adaptive, mode.spins()) {
             (true, _) => Wait::Adaptive,
             (false, true) => Wait::Spin(None),
@@ -81,19 +83,20 @@ impl Row for Sojourn {
         let name = unique_name();
         let (far, style) = (name.clone(), self.style);
         let in_place = style == Style::InPlace;
-        Ok(Link::new(
+        Ok(Sides::new(
             move || Answerer::new(&name, wait, in_place),
             move || Caller::new(&far, wait, style),
         ))
     }
 }
 
-/// The row by grant alone.
+/// Returns the row of grants alone.
 pub(crate) fn granted() -> Box<dyn Row> {
     Box::new(Sojourn { style: Style::Grant, adaptive: false })
 }
 
-/// A name nobody else uses; made in the coordinator.
+/// Returns an endpoint name that nothing else uses. The coordinator makes it, so that server and
+/// client know it.
 pub(crate) fn unique_name() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -101,11 +104,12 @@ pub(crate) fn unique_name() -> String {
     format!("sojourn-bench-{}-own-{number}", std::process::id())
 }
 
-/// The server.
+/// The server of the rows.
 struct Answerer {
     server: Serving,
     sink: Sink,
-    /// Clients whose messages interleave cannot be told by one sequence of numbers.
+    /// Number of connected clients. Messages of several clients interleave, so that their numbers
+    /// form no single sequence and are not checked as one.
     clients: usize,
     _endpoint: Endpoint,
 }
@@ -119,13 +123,14 @@ impl Answerer {
     }
 }
 
-/// Looks at what arrived, wherever it lies.
+/// Checks a message that arrived, in any of the ways of transfer.
 fn receive(request: &Request<'_>, sink: &mut Sink, size: usize, one: bool) -> Result<()> {
     if let Some(span) = request.grant(0) {
         return sink.take_in_place(lent(&span), size);
     }
     if let Some(span) = request.item_span(0) {
-        // A word of every cache line, and both ends: what is looked at in place is loaded once.
+        // Loads one word of every cache line and the words at both ends. The client can write to
+        // this memory, so each word is loaded once.
         for at in (8..size).step_by(64) {
             std::hint::black_box(span.load(at));
         }
@@ -139,10 +144,10 @@ fn receive(request: &Request<'_>, sink: &mut Sink, size: usize, one: bool) -> Re
     if one { sink.take(message, size) } else { Sink::take_any(message, size) }
 }
 
-/// A grant as bytes.
+/// Returns the bytes of a grant.
 fn lent<'a>(span: &'a Span<'_>) -> &'a [u8] {
-    // SAFETY: mapped as long as `span` lives. This benchmark's client, the only one who could write
-    // there, waits for our reply meanwhile; a real server would copy or use volatile loads.
+    // SAFETY: mapped as long as `span` lives. Only this benchmark's client could write there, and
+    // the client waits for the reply meanwhile; a real server would copy or use volatile loads.
     unsafe { std::slice::from_raw_parts(span.as_ptr(), span.len()) }
 }
 
@@ -190,7 +195,7 @@ impl Server for Answerer {
     }
 }
 
-/// The client.
+/// The client of the rows.
 struct Caller {
     connection: Connection,
     style: Style,
@@ -213,12 +218,12 @@ impl Caller {
         Ok(Self { connection, style, source: Source::new(), memory })
     }
 
-    /// Makes the message where the server will read it.
+    /// Makes the next message in the granted memory.
     fn lend(&mut self, size: usize) -> Result<Grant> {
         let (memory, id) = self.memory.as_ref().context("no memory to lend")?;
         let span = memory.span(0, size).context("larger than what is lent")?;
-        // SAFETY: our own mapping, writable by us alone, and the server reads it only during a
-        // call.
+        // SAFETY: this process's own mapping, to which nothing else writes; the server reads it
+        // only during a call.
         let bytes = unsafe { std::slice::from_raw_parts_mut(span.as_ptr(), size) };
         produce(bytes, self.source.next_number());
         Ok(Grant { id: *id, flags: 0, offset: 0, len: size as u64 })
@@ -274,7 +279,7 @@ impl Client for Caller {
     }
 }
 
-/// Servers of many clients.
+/// Returns the servers of many clients.
 pub(super) fn crowds() -> Vec<Crowd> {
     vec![
         Crowd { name: "sojourn, adaptive", make: |count| crowd(count, Wait::Adaptive) },

@@ -1,4 +1,4 @@
-//! The targets for IPC, judged from one run's cells.
+//! The targets for the IPC, and their judgement from the cells of one run.
 
 use super::measure::{Cell, ITEM, of_mode};
 use super::report::{fastest, megabytes_per_s};
@@ -6,10 +6,11 @@ use super::row::{Kind, Mode};
 use crate::reach::Reach;
 use crate::table::bytes;
 
-/// Sizes that count as a short call: empty, and one that fills most of a message's own lines.
+/// Sizes that count as a short call: an empty request, and one that fills most of a message's own
+/// lines.
 const SHORT: [usize; 2] = [0, 64];
 
-/// All targets.
+/// Judges all targets.
 pub(super) fn judge(round_trips: &[Cell], bandwidth: &[Cell]) -> Vec<Reach> {
     let mut reach = short_calls(round_trips);
     reach.extend(large_items(bandwidth));
@@ -50,11 +51,13 @@ fn large_items(cells: &[Cell]) -> Vec<Reach> {
     Mode::ALL.into_iter().flat_map(both).collect()
 }
 
-/// Where both sides run; within one placement each side may wait as suits it best.
+/// The placements of both sides, with their modes. Within one placement, each rival is judged in
+/// its fastest mode.
 const PLACES: [(&str, &[Mode]); 2] =
     [("two processors", &[Mode::SpinTwo, Mode::BlockTwo]), ("same processor", &[Mode::BlockOne])];
 
-/// Each rival in its own best mode at each size, against ours in our best mode at that size.
+/// Compares each rival, in its own best mode at each size, with Sojourn in its best mode at that
+/// size.
 fn rivals(cells: &[Cell]) -> Vec<Reach> {
     let mut names: Vec<(&str, Kind)> = Vec::new();
     for cell in cells {

@@ -1,4 +1,4 @@
-//! The tables of `sojourn-bench ipc` as text.
+//! The tables of `sojourn-bench ipc` as text. Not here: any measurement (`measure.rs`, `many.rs`).
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::row::{Kind, Mode};
 use crate::machine::Machine;
 use crate::table::{Table, bytes, duration, ratio};
 
-/// What was measured where.
+/// Formats the heading: machine, kernel, processors, rounds.
 pub(super) fn head(machine: &Machine, settings: &Settings) -> String {
     let mut text = format!(
         "Sojourn IPC benchmark: {}, {} processors, Linux {}, load {:.2}\n\
@@ -42,7 +42,7 @@ fn names(cells: &[Cell]) -> Vec<&str> {
     names
 }
 
-/// The fastest row of a kind at one size, nanoseconds.
+/// Returns the time of the fastest row of a kind at one size, in nanoseconds.
 pub(super) fn fastest<'a>(
     cells: impl IntoIterator<Item = &'a Cell>,
     kind: Kind,
@@ -52,7 +52,7 @@ pub(super) fn fastest<'a>(
     cells.into_iter().filter(fits).map(|cell| cell.ns).min_by(f64::total_cmp)
 }
 
-/// One mode: times by size, then the short call in detail.
+/// Formats one mode: times by size, then the short call and the item in detail.
 pub(super) fn round_trips(mode: Mode, cells: &[Cell], settings: &Settings) -> String {
     let mut text = format!("== round trip by size of the request: {} ==\n", mode.title());
     let head = settings.sizes.iter().map(|&size| bytes(size));
@@ -107,12 +107,12 @@ fn detail(cells: &[Cell], size: usize) -> String {
     table.render()
 }
 
-/// Bytes a second of a cell, in MB (10^6).
+/// Returns the rate of a cell in MB/s (10^6 bytes).
 pub(super) fn megabytes_per_s(cell: &Cell) -> f64 {
     if cell.ns > 0.0 { cell.size as f64 * 1e3 / cell.ns } else { 0.0 }
 }
 
-/// Bandwidth of large items.
+/// Formats the bandwidth of large items.
 pub(super) fn bandwidth(cells: &[Cell], settings: &Settings) -> String {
     let mut text =
         format!("== bandwidth, messages of {}, MB/s (processor time each) ==\n", bytes(ITEM));
@@ -142,7 +142,7 @@ pub(super) fn bandwidth(cells: &[Cell], settings: &Settings) -> String {
     text
 }
 
-/// Many clients.
+/// Formats the table of many clients.
 pub(super) fn many(cells: &[ManyCell]) -> String {
     let mut text = format!(
         "== many clients on one server, {} requests, clients and server on two processors ==\n",

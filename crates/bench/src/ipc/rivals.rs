@@ -1,9 +1,9 @@
-//! The mechanisms Sojourn is measured beside, one a file: the kernel's own, and (feature `rivals`)
-//! other crates.
+//! The rivals of the IPC, one per file: mechanisms of the kernel, and (feature `rivals`) other
+//! crates.
 //!
-//! Each is used as its own documentation says a fast program should: spinning where it can be
-//! polled, its own blocking wait where it has one, and shared memory for the bytes where it carries
-//! none itself.
+//! Each rival is used as its own documentation recommends for speed: it spins where it can be
+//! polled, waits in its own blocking call where it has one, and uses shared memory for the bytes
+//! where it carries none itself.
 
 mod eventfd;
 mod futex;
@@ -24,7 +24,7 @@ use super::row::Row;
 pub(crate) use futex::Word;
 pub(crate) use unix_socket::many as unix_crowd;
 
-/// Every rival of the table of round trips.
+/// Returns every rival of the table of round trips.
 pub(crate) fn all() -> Vec<Box<dyn Row>> {
     vec![
         Box::new(pipe::Pipe { capacity: None }),
@@ -44,7 +44,7 @@ pub(crate) fn all() -> Vec<Box<dyn Row>> {
     ]
 }
 
-/// Rivals that also carry one-way messages, for the table of bandwidth.
+/// Returns the rivals that also carry one-way messages, for the table of bandwidth.
 pub(crate) fn streaming() -> Vec<Box<dyn Row>> {
     vec![
         Box::new(pipe::Pipe { capacity: None }),

@@ -1,7 +1,8 @@
-//! What a measured mechanism has to offer: the traits of a row, and the payload every row carries.
+//! The interface of a measured mechanism: the traits of a row, and the payload that every row
+//! carries.
 //!
 //! A row is one mechanism in one style. It opens a *link* in the coordinator; server and client are
-//! then made in two processes forked from it. Read `worker.rs` for who calls what when.
+//! then made in two processes that the coordinator forks. `worker.rs` has the order of the calls.
 
 use anyhow::{Result, bail, ensure};
 use serde::Serialize;
@@ -12,28 +13,28 @@ pub(crate) const SIZE_MAX: usize = 1 << 20;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// How both sides wait, and where they run.
+/// The way in which both sides wait, and their placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
-    /// Two processors, both sides spinning: no sleep anywhere.
+    /// Two processors; both sides spin, and neither ever sleeps.
     SpinTwo,
-    /// Two processors, each side sleeps in the kernel until woken.
+    /// Two processors; each side sleeps in the kernel until the other wakes it.
     BlockTwo,
-    /// Both sides on one processor, sleeping.
+    /// One processor for both sides, which sleep.
     BlockOne,
 }
 
 impl Mode {
-    /// All, in the order of the table.
+    /// All modes, in the order of the tables.
     pub(crate) const ALL: [Self; 3] = [Self::SpinTwo, Self::BlockTwo, Self::BlockOne];
 
-    /// Do waiters poll?
+    /// Returns true if a side that waits polls.
     pub(crate) fn spins(self) -> bool {
         self == Self::SpinTwo
     }
 
-    /// Heading of a column.
+    /// Returns the heading of the mode's column.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::SpinTwo => "spinning, two processors",
@@ -43,11 +44,11 @@ impl Mode {
     }
 }
 
-/// What a row is to the comparison.
+/// The role of a row in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
-    /// Physics: nothing that carries a message can be faster.
+    /// The hardware's floor: nothing that carries a message can be faster.
     Floor,
     /// Sojourn.
     Ours,
@@ -57,38 +58,38 @@ pub(crate) enum Kind {
     /// A rival whose sender makes the message in shared memory and whose receiver reads it there:
     /// no copy.
     RivalInPlace,
-    /// Ours in the same style.
+    /// Sojourn in the same style as `RivalInPlace`.
     OursInPlace,
 }
 
 /// One mechanism.
 pub(crate) trait Row {
-    /// Name in the tables.
+    /// Returns the name in the tables.
     fn name(&self) -> &str;
-    /// What it is to the comparison.
+    /// Returns the role in the comparison.
     fn kind(&self) -> Kind;
-    /// Whether it can do this at all.
+    /// Returns true if the mechanism has this mode and carries messages of this size.
     fn supports(&self, mode: Mode, size: usize) -> bool {
         let _ = (mode, size);
         true
     }
-    /// Opens what both sides inherit. Runs in the coordinator.
-    fn link(&self, mode: Mode) -> Result<Link>;
+    /// Opens the resources that both sides inherit. Runs in the coordinator, before the fork.
+    fn link(&self, mode: Mode) -> Result<Sides>;
 }
 
-/// Makes one side, in its own process.
+/// Makes one side. Runs in that side's own process.
 pub(crate) type Make<T> = Box<dyn FnOnce() -> Result<T>>;
 
-/// Both sides, not made yet.
-pub(crate) struct Link {
+/// Both sides of a link, not made yet.
+pub(crate) struct Sides {
     /// Runs in the server's process.
     pub(crate) server: Make<Box<dyn Server>>,
     /// Runs in the client's process, after the server is made.
     pub(crate) client: Make<Box<dyn Client>>,
 }
 
-impl Link {
-    /// From two closures.
+impl Sides {
+    /// Makes the pair of two closures.
     pub(crate) fn new<S, C>(
         server: impl FnOnce() -> Result<S> + 'static,
         client: impl FnOnce() -> Result<C> + 'static,
@@ -106,7 +107,8 @@ impl Link {
 
 /// The serving side.
 pub(crate) trait Server {
-    /// Lets `clients` clients in, where that takes the server's part. They connect meanwhile.
+    /// Accepts `clients` clients, if accepting takes the server's part. The clients connect
+    /// meanwhile.
     fn admit(&mut self, clients: usize) -> Result<()> {
         let _ = clients;
         Ok(())
@@ -122,29 +124,29 @@ pub(crate) trait Server {
 
 /// The calling side.
 pub(crate) trait Client {
-    /// `count` calls, one after the other, with `size` bytes each.
+    /// Makes `count` calls, one after the other, with `size` bytes each.
     fn call(&mut self, size: usize, count: u64) -> Result<()>;
-    /// `count` one-way messages; returns when the server has answered the last one.
+    /// Sends `count` one-way messages; returns when the server has answered the last one.
     fn stream(&mut self, size: usize, count: u64) -> Result<()> {
         let _ = (size, count);
         bail!("this row has no one-way messages")
     }
 }
 
-/// The sender's message: private memory, numbered at both ends so that the receiver can tell
-/// whether all of *this* message arrived.
+/// The sender's message: private memory, numbered at both ends, so that the receiver can check that
+/// all of *this* message arrived.
 pub(crate) struct Source {
     bytes: Vec<u8>,
     number: u64,
 }
 
 impl Source {
-    /// A message of up to [`SIZE_MAX`] bytes.
+    /// Makes a source of messages of up to [`SIZE_MAX`] bytes.
     pub(crate) fn new() -> Self {
         Self { bytes: (0..SIZE_MAX).map(|i| i as u8).collect(), number: 0 }
     }
 
-    /// The next message, `size` bytes.
+    /// Returns the next message, of `size` bytes.
     #[inline]
     pub(crate) fn next(&mut self, size: usize) -> &[u8] {
         self.number += 1;
@@ -153,7 +155,7 @@ impl Source {
         bytes
     }
 
-    /// The number of the next message, for rows that write it in place.
+    /// Returns the number of the next message, for rows that write the message in place.
     #[inline]
     pub(crate) fn next_number(&mut self) -> u64 {
         self.number += 1;
@@ -161,7 +163,7 @@ impl Source {
     }
 }
 
-/// Makes a message in shared memory: a byte of every cache line, then both ends.
+/// Writes a message in shared memory: one byte of every cache line, then the number at both ends.
 #[inline]
 pub(crate) fn produce(bytes: &mut [u8], number: u64) {
     for line in bytes.as_chunks_mut::<LINE>().0 {
@@ -183,7 +185,8 @@ fn stamp(bytes: &mut [u8], number: u64) {
     }
 }
 
-/// The numbers at both ends of `bytes`; the same twice for fewer than 16 bytes, `None` below 8.
+/// Returns the numbers at both ends of `bytes`: the same number twice for fewer than 16 bytes,
+/// `None` for fewer than 8.
 #[inline]
 fn stamps(bytes: &[u8]) -> Option<(u64, u64)> {
     let first = u64::from_ne_bytes(*bytes.first_chunk::<8>()?);
@@ -200,13 +203,13 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// Checks that `bytes` is the next message, `size` bytes of it.
+    /// Checks that `bytes` is the next message, all `size` bytes of it.
     #[inline]
     pub(crate) fn take(&mut self, bytes: &[u8], size: usize) -> Result<()> {
         self.take_ends(stamps(bytes), bytes.len(), size)
     }
 
-    /// The same for `len` bytes at whose ends those numbers were found.
+    /// Checks the same for a message of `len` bytes whose ends had the numbers `ends`.
     #[inline]
     pub(crate) fn take_ends(
         &mut self,
@@ -220,8 +223,9 @@ impl Sink {
         Ok(())
     }
 
-    /// The same for a message that still lies in shared memory: also reads a word of every cache
-    /// line, since bytes that never reached the receiver's processor have not been received.
+    /// Checks the same for a message that still lies in shared memory. Also reads a word of every
+    /// cache line: a message has been received only when its bytes have reached the receiver's
+    /// processor.
     #[inline]
     pub(crate) fn take_in_place(&mut self, bytes: &[u8], size: usize) -> Result<()> {
         for line in bytes.as_chunks::<LINE>().0 {
@@ -230,7 +234,8 @@ impl Sink {
         self.take(bytes, size)
     }
 
-    /// The same for messages of several clients, whose numbers interleave: both ends agree.
+    /// Checks that the numbers at both ends agree, for messages of several clients, whose numbers
+    /// interleave.
     #[inline]
     pub(crate) fn take_any(bytes: &[u8], size: usize) -> Result<()> {
         let whole = bytes.len() == size && stamps(bytes).is_none_or(|(first, last)| first == last);
@@ -239,19 +244,20 @@ impl Sink {
     }
 }
 
-/// A receive buffer of [`SIZE_MAX`] bytes, touched.
+/// Returns a receive buffer of [`SIZE_MAX`] bytes, whose pages are touched, so that page faults do
+/// not count.
 pub(crate) fn receive_buffer() -> Vec<u8> {
     vec![1; SIZE_MAX]
 }
 
-/// A server and so many clients, not made yet.
+/// A server and several clients, not made yet.
 pub(super) type Many = (Make<Box<dyn Server>>, Vec<Make<Box<dyn Client>>>);
 
 /// A kind of server that takes many clients.
 pub(super) struct Crowd {
     /// Name in the table.
     pub(super) name: &'static str,
-    /// Makes it.
+    /// Makes the server and as many clients as the argument says.
     pub(super) make: fn(usize) -> Result<Many>,
 }
 

@@ -1,16 +1,16 @@
-//! Names of what rivals leave in the file system, and the removal of it.
+//! The names under which rivals keep memory in the file system, and the removal of those files.
 //!
-//! Sojourn leaves nothing anywhere; this is for rivals that keep their memory under names.
+//! Sojourn itself leaves no files.
 
 use std::path::{Path, PathBuf};
 
-/// Prefix of the shared memory of this run's iceoryx2 rows.
+/// Returns the prefix of the shared memory of this run's iceoryx2 rows.
 #[cfg(feature = "rivals")]
 pub(super) fn iceoryx_prefix() -> String {
     format!("sojourn_bench_{}_", run())
 }
 
-/// Folder of this run's iceoryx2 rows.
+/// Returns the folder of this run's iceoryx2 rows.
 #[cfg(feature = "rivals")]
 pub(super) fn iceoryx_root() -> String {
     folder().to_string_lossy().into_owned()
@@ -21,19 +21,20 @@ fn folder() -> PathBuf {
     std::env::temp_dir().join(format!("sojourn-bench-{}", run()))
 }
 
-/// The coordinator's process number: its children carry it over the fork.
+/// Returns the coordinator's process number. The first call is in the coordinator, so that its
+/// children have the same number after the fork.
 fn run() -> u32 {
     use std::sync::OnceLock;
     static RUN: OnceLock<u32> = OnceLock::new();
     *RUN.get_or_init(std::process::id)
 }
 
-/// Removes everything of this run on drop, and what runs that were killed have left when it is
-/// made. Made by the coordinator before it forks.
+/// The files of this run: removed on drop. When it is made, the files of runs that were killed are
+/// removed too. The coordinator makes it before it forks.
 pub(super) struct Scratch;
 
 impl Scratch {
-    /// Fixes the names of this run.
+    /// Fixes the names of this run and removes the files of runs that no longer exist.
     pub(super) fn new() -> Self {
         let own = run();
         sweep(|run| run != own && !Path::new("/proc").join(run.to_string()).exists());
@@ -48,7 +49,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes what belongs to the runs that `doomed` names by their process numbers.
+/// Removes the files of the runs whose process numbers `doomed` accepts.
 fn sweep(doomed: impl Fn(u32) -> bool) {
     for (folder, prefix) in
         [(std::env::temp_dir(), "sojourn-bench-"), (PathBuf::from("/dev/shm"), "sojourn_bench_")]
@@ -62,7 +63,7 @@ fn sweep(doomed: impl Fn(u32) -> bool) {
     }
 }
 
-/// The process number in a name of ours.
+/// Returns the process number in a name with one of this benchmark's prefixes.
 fn run_of(name: &str, prefix: &str) -> Option<u32> {
     let rest = name.strip_prefix(prefix)?;
     rest.split('_').next()?.parse().ok()

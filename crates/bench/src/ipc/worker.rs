@@ -1,12 +1,12 @@
 //! Measured processes: each side of each row runs in a process of its own, forked from the
-//! coordinator, pinned, and idle (asleep in a read) except while it carries out an order.
+//! coordinator, pinned, and asleep in a read except while it carries out an order.
 //!
 //! # Theory of operation
-//! The coordinator sends an order (what, how large, how many) over a socket pair, to the server
-//! first, then to the client. Both carry it out and answer with times. A server serves exactly the
-//! number of messages of its order and goes back to sleep, so that a spinning server never disturbs
-//! another row. Whoever does not answer in time is killed with its partner, and its row goes on
-//! without it.
+//! The coordinator sends an order (task, size, count) over a socket pair, to the server first, then
+//! to the client. Both carry it out and answer with times. A server serves exactly the number of
+//! messages of its order and goes back to sleep, so that a spinning server never disturbs another
+//! row. A worker that does not answer in time is killed with its partner, and the measurement goes
+//! on without their row.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -14,32 +14,33 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::row::{Client, Link, Make, Server};
+use super::row::{Client, Make, Server, Sides};
 use crate::os;
 
-/// What a worker is to do.
+/// The kind of work of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Task {
-    /// Server: let so many clients in (`count`).
+    /// Server: accepts as many clients as the order's `count` says.
     Admit,
-    /// Calls with short replies.
+    /// Both sides: calls with short replies.
     Call,
-    /// One-way messages.
+    /// Both sides: one-way messages.
     Stream,
 }
 
-/// A task with its extent.
+/// An order to a worker: a task with its extent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
-    /// What.
+    /// The task.
     pub(crate) task: Task,
     /// Bytes of each message.
     pub(crate) size: usize,
-    /// Messages to time. The client sends [`warm_up`] more before them.
+    /// Messages to time. The client sends [`warm_up`] more messages before them.
     pub(crate) count: u64,
-    /// Messages between two looks at the clock.
+    /// Messages between two readings of the clock.
     pub(crate) group: u64,
-    /// Clients that carry this order out at the same time: what the server has to expect.
+    /// Number of clients that carry this order out at the same time: the server has to expect the
+    /// messages of all of them.
     pub(crate) clients: u64,
 }
 
@@ -71,19 +72,19 @@ impl Order {
     }
 }
 
-/// Messages sent before the clock starts.
+/// Returns the number of messages that are sent before the clock starts.
 pub(crate) fn warm_up(count: u64) -> u64 {
     count / 8 + 2
 }
 
-/// What a worker answers.
+/// A worker's answer to an order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
-    /// Processor time, nanoseconds an operation, this side only.
+    /// Processor time of this side, nanoseconds per operation.
     pub(crate) cpu_ns: f64,
     /// Time of the whole order, nanoseconds.
     pub(crate) wall_ns: f64,
-    /// Nanoseconds an operation, one sample a group. Empty from servers.
+    /// Nanoseconds per operation, one sample per group. Servers send none.
     pub(crate) samples: Vec<f64>,
 }
 
@@ -94,8 +95,8 @@ pub(crate) struct Worker {
 }
 
 impl Drop for Worker {
-    /// Lets the worker end by itself, so that it can tidy up what it left in the system; not for
-    /// long.
+    /// Closes the control socket, at which the worker ends by itself and removes its files; kills
+    /// the worker if it still runs after half a second.
     fn drop(&mut self) {
         let _ = self.control.shutdown(std::net::Shutdown::Both);
         os::reap(self.pid, Duration::from_millis(500));
@@ -103,7 +104,7 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    /// Forks a server on `cpu`.
+    /// Forks a server that runs on `cpu`.
     pub(crate) fn server(cpu: usize, make: Make<Box<dyn Server>>) -> Result<Self> {
         Self::start(cpu, move |control| {
             let mut server = make()?;
@@ -111,7 +112,7 @@ impl Worker {
         })
     }
 
-    /// Forks a client on `cpu`.
+    /// Forks a client that runs on `cpu`.
     pub(crate) fn client(cpu: usize, make: Make<Box<dyn Client>>) -> Result<Self> {
         Self::start(cpu, move |control| {
             let mut client = make()?;
@@ -138,12 +139,12 @@ impl Worker {
         Ok(Self { pid, control })
     }
 
-    /// Gives an order.
+    /// Sends an order.
     pub(crate) fn order(&mut self, order: Order) -> Result<()> {
         self.control.write_all(&order.encode()).context("the worker is gone")
     }
 
-    /// Waits for an answer: to an order, or to the making of the side itself.
+    /// Waits for an answer: to an order, or, first of all, to the making of the side.
     pub(crate) fn answer(&mut self, patience: Duration) -> Result<Answer> {
         self.control.set_read_timeout(Some(patience))?;
         let mut head = [0; 32];
@@ -240,22 +241,22 @@ fn timed(order: Order, mut run: impl FnMut(u64) -> Result<()>) -> Result<Answer>
     Ok(Answer { cpu_ns, wall_ns: (os::now_ns() - begin) as f64, samples })
 }
 
-/// A server with its clients.
+/// The processes of a row: a server with its clients.
 pub(crate) struct Party {
     server: Worker,
     clients: Vec<Worker>,
 }
 
-/// How long anything may take before its row is given up.
+/// Longest time that any answer may take; after it the row is given up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
 
 impl Party {
-    /// One server on `server_cpu`, one client on `client_cpu`.
-    pub(crate) fn pair(link: Link, server_cpu: usize, client_cpu: usize) -> Result<Self> {
+    /// Starts one server on `server_cpu` and one client on `client_cpu`.
+    pub(crate) fn pair(link: Sides, server_cpu: usize, client_cpu: usize) -> Result<Self> {
         Self::new(link.server, vec![link.client], server_cpu, client_cpu)
     }
 
-    /// One server and several clients.
+    /// Starts one server and several clients.
     pub(crate) fn new(
         server: Make<Box<dyn Server>>,
         clients: Vec<Make<Box<dyn Client>>>,
@@ -276,7 +277,7 @@ impl Party {
         Ok(Self { server, clients: workers })
     }
 
-    /// Has everybody carry out `order`; the server's answer, then the clients'.
+    /// Has all workers carry out `order`; returns the server's answer, then the clients'.
     pub(crate) fn run(&mut self, order: Order) -> Result<(Answer, Vec<Answer>)> {
         let order = Order { clients: self.clients.len() as u64, ..order };
         self.server.order(order)?;

@@ -1,8 +1,8 @@
-//! What happens when the run is interrupted or takes too long: nothing of it stays behind.
+//! The clean-up of a run that is interrupted or takes too long.
 //!
-//! The eBPF programs are held by descriptors alone and go with the process. Without control groups
-//! the programs that were started die with it too (`process::prepare_child`), but not what they
-//! have started.
+//! The eBPF programs are held by descriptors alone and end with this process. Where there are no
+//! control groups, the started programs die with this process too (`process::prepare_child`), but
+//! not the programs that those have started.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -14,8 +14,8 @@ use super::world::World;
 
 static LEFTOVERS: Mutex<(Vec<PathBuf>, Option<PathBuf>)> = Mutex::new((Vec::new(), None));
 
-/// From now on signals that end the process, and the time limit, clean up first. To be called
-/// before there is a second thread.
+/// Makes signals that end the process, and the time limit, clean up first. To be called while there
+/// is only one thread, because the signals have to be blocked in all threads.
 pub(crate) fn watch(limit: Duration) {
     process::on_end(limit, |why| {
         eprintln!("ended early: {why}");
@@ -23,7 +23,7 @@ pub(crate) fn watch(limit: Duration) {
     });
 }
 
-/// What there is to clean up.
+/// Records the folders and the control group that have to be cleaned up.
 pub(crate) fn note(world: &World) {
     if let Ok(mut leftovers) = LEFTOVERS.lock() {
         *leftovers = world.leftovers();
@@ -36,7 +36,8 @@ fn clean() {
         groups::remove(group);
     }
     for folder in &leftovers.0 {
-        // Again, if the measuring thread has put something into it meanwhile.
+        // The measuring thread may put a file into the folder between two attempts, so the removal
+        // is repeated.
         while std::fs::remove_dir_all(folder).is_err() && folder.exists() {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -1,8 +1,8 @@
-//! A control group (version 2) for each way: its processor time, its sockets, and the certain end
-//! of its processes.
+//! A control group (version 2, cgroups(7)) for each way: it counts processor time, holds the
+//! sockmap programs, and ends processes for certain.
 //!
-//! Not needed for anything but the sockmap rival: without root there are no groups, hence no
-//! processor time of foreign programs.
+//! Without root there are no groups. Then the sockmap rival and the processor time of foreign
+//! programs are missing; everything else is measured.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,47 +10,47 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use super::way::Way;
+use super::way::RunMode;
 
 const PREFIX: &str = "sojourn-bench-";
 
-/// The groups of this run, gone when dropped.
+/// The groups of this run; they are removed on drop.
 #[derive(Debug)]
 pub(crate) struct Groups {
     top: PathBuf,
 }
 
 impl Groups {
-    /// Makes a group for each way, and removes those of runs that were killed.
+    /// Makes a group for each way, and removes the groups of runs that were killed.
     pub(crate) fn new() -> Result<Self> {
         let parent = own_group()?;
         sweep(&parent);
         let top = parent.join(format!("{PREFIX}{}", std::process::id()));
         fs::create_dir(&top).with_context(|| format!("cannot make {}", top.display()))?;
         let groups = Self { top };
-        for &way in Way::ALL {
+        for &way in RunMode::ALL {
             fs::create_dir(groups.of(way))?;
         }
         Ok(groups)
     }
 
-    /// The group of all groups of this run.
+    /// Returns the group that contains all groups of this run.
     pub(crate) fn top(&self) -> &Path {
         &self.top
     }
 
-    /// One way's group.
-    pub(crate) fn of(&self, way: Way) -> PathBuf {
+    /// Returns the group of one way.
+    pub(crate) fn of(&self, way: RunMode) -> PathBuf {
         self.top.join(way.title())
     }
 
-    /// Moves a process that runs already.
-    pub(crate) fn take(&self, way: Way, pid: u32) -> Result<()> {
+    /// Moves a running process into the group of `way`.
+    pub(crate) fn take(&self, way: RunMode, pid: u32) -> Result<()> {
         Ok(fs::write(self.of(way).join("cgroup.procs"), pid.to_string())?)
     }
 
-    /// Processor time of a way's processes so far, those that have ended included.
-    pub(crate) fn cpu_ns(&self, way: Way) -> Option<f64> {
+    /// Returns the processor time of a way's processes so far, including processes that have ended.
+    pub(crate) fn cpu_ns(&self, way: RunMode) -> Option<f64> {
         let text = fs::read_to_string(self.of(way).join("cpu.stat")).ok()?;
         let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
         Some(used.parse::<f64>().ok()? * 1e3)
@@ -63,9 +63,10 @@ impl Drop for Groups {
     }
 }
 
-/// Ends every process in the group and those below, and removes them.
+/// Kills every process in the group and in the groups below it, and removes the groups.
 pub(crate) fn remove(top: &Path) {
-    // Kernels before 5.14 have no such file; then what was not killed one by one keeps the group.
+    // Kernels before 5.14 have no `cgroup.kill`. There a process that was not killed by its number
+    // keeps the group alive, until the deadline.
     let _ = fs::write(top.join("cgroup.kill"), "1");
     let below = || fs::read_dir(top).into_iter().flatten().flatten().map(|entry| entry.path());
     let deadline = Instant::now() + Duration::from_secs(3);
@@ -79,7 +80,7 @@ pub(crate) fn remove(top: &Path) {
     }
 }
 
-/// This process's own group in the unified hierarchy, wherever that is mounted.
+/// Returns this process's own group in the unified hierarchy, below the place where it is mounted.
 fn own_group() -> Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     let words = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());

@@ -1,5 +1,5 @@
-//! Alternation: every way of a row has its turn, then every way again; a figure is the median over
-//! the rounds.
+//! The measurement of a row. Ways alternate: in each round every way has one turn, so that
+//! disturbances of the machine meet all ways alike; a figure is the median over the rounds.
 
 use std::time::Duration;
 
@@ -8,64 +8,64 @@ use serde::Serialize;
 
 use super::row::{Row, Sample, Times, Turn, Unit};
 use super::server::{Admin, Returns};
-use super::way::Way;
+use super::way::RunMode;
 use super::world::World;
 use crate::stats::median;
 
-/// How long to measure.
+/// Durations and repetitions.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Settings {
-    /// At most so many rounds.
+    /// Largest number of rounds; a row may have fewer.
     pub(crate) rounds: usize,
-    /// Length of a turn (milliseconds).
+    /// Length of a turn, in milliseconds.
     pub(crate) turn_ms: u64,
-    /// Figures mean nothing.
+    /// True for a run that only checks that everything works; its figures mean nothing.
     pub(crate) quick: bool,
 }
 
-/// One case in one way.
+/// One case in one way: a line of the tables.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Cell {
-    /// The row that measured it.
+    /// Name of the row.
     pub(crate) row: String,
-    /// What was measured.
+    /// Name of the case.
     pub(crate) case: String,
-    /// How.
-    pub(crate) way: Way,
-    /// Of `value`.
+    /// The way in which the programs ran.
+    pub(crate) way: RunMode,
+    /// Unit of `value`.
     pub(crate) unit: Unit,
     /// The median over the rounds.
     pub(crate) value: f64,
-    /// Each round's.
+    /// The value of each round.
     pub(crate) values: Vec<f64>,
-    /// Times of single operations, medians over the rounds.
+    /// Times of single operations: medians over the rounds.
     pub(crate) times: Option<Times>,
-    /// Operations a second.
+    /// Operations per second.
     pub(crate) rate: Option<f64>,
-    /// Processor time of all processes for one operation (ns).
+    /// Processor time of all processes, in nanoseconds per operation.
     pub(crate) cpu_ns: Option<f64>,
-    /// Streams made in the last turn, by all its cases.
+    /// Streams that were made during the last turn, in all its cases.
     pub(crate) moved: Option<u64>,
-    /// Ends that came home in the last turn, by reason: of sessions that end, `closed` and
-    /// `peer-left`.
+    /// Ends of sessions that came home during the last turn, by reason. Sessions that ended are
+    /// among them, with the reasons `closed` and `peer-left`.
     pub(crate) returned: Returns,
-    /// Why there is no figure.
+    /// The reason why there is no figure.
     pub(crate) error: Option<String>,
 }
 
-/// One way of a row while it is measured.
+/// One way of a row during the measurement.
 struct Lane {
-    way: Way,
+    way: RunMode,
     turn: Result<Box<dyn Turn>>,
     samples: Vec<Sample>,
     moved: Option<u64>,
     returned: Returns,
 }
 
-/// What the server has counted.
+/// The server's counters: streams that were made, and ends that came home by reason.
 type Counts = Option<(u64, Returns)>;
 
-/// Measures a row in all ways that there are.
+/// Measures a row in all its ways that this machine has.
 pub(crate) fn alternate(row: &dyn Row, world: &World, settings: &Settings) -> Vec<Cell> {
     let ways = row.ways().iter().copied().filter(|&way| world.has(way));
     let prepared = |way| Lane::new(way, row.prepare(world, way));
@@ -75,7 +75,7 @@ pub(crate) fn alternate(row: &dyn Row, world: &World, settings: &Settings) -> Ve
     for round in 0..settings.rounds.min(row.rounds()) {
         let count = lanes.len();
         for place in 0..count {
-            // Every way is first, and every way is last, equally often.
+            // Rotation makes every way the first, and the last, equally often.
             lanes[(place + round) % count].take_turn(world, &mut admin, length);
         }
     }
@@ -83,7 +83,7 @@ pub(crate) fn alternate(row: &dyn Row, world: &World, settings: &Settings) -> Ve
 }
 
 impl Lane {
-    fn new(way: Way, turn: Result<Box<dyn Turn>>) -> Self {
+    fn new(way: RunMode, turn: Result<Box<dyn Turn>>) -> Self {
         Self { way, turn, samples: Vec::new(), moved: None, returned: Returns::new() }
     }
 
@@ -148,7 +148,7 @@ impl Lane {
     }
 }
 
-fn cell(row: &str, way: Way, samples: &[&Sample]) -> Cell {
+fn cell(row: &str, way: RunMode, samples: &[&Sample]) -> Cell {
     let middle = |figure: &dyn Fn(&Sample) -> Option<f64>| {
         let figures: Vec<f64> = samples.iter().filter_map(|sample| figure(sample)).collect();
         if figures.is_empty() { None } else { Some(median(&figures)) }
@@ -190,7 +190,7 @@ mod tests {
             ..Sample::new("case", Unit::Ns, value, 10.0)
         };
         let samples = [sample(1.0, 30.0), sample(2.0, 10.0), sample(9.0, 20.0)];
-        let found = cell("row", Way::Plain, &samples.each_ref());
+        let found = cell("row", RunMode::Plain, &samples.each_ref());
         assert_eq!((found.value, found.times.unwrap().p99), (2.0, 20.0));
         assert_eq!(found.cpu_ns, Some(5.5));
         assert_eq!(found.values, [1.0, 2.0, 9.0]);
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn moves_are_those_of_the_turn() {
-        let mut lane = Lane::new(Way::Sojourn, Err(anyhow::anyhow!("-")));
+        let mut lane = Lane::new(RunMode::Sojourn, Err(anyhow::anyhow!("-")));
         let before = (3, Returns::from([("set", 1), ("closed", 2)]));
         let after = (5, Returns::from([("set", 4), ("closed", 2), ("user", 1)]));
         lane.note_moves(Some(before), Some(after));
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn what_failed_is_a_cell_with_the_reason() {
         let turn = Err(anyhow::anyhow!("no such program"));
-        let lane = Lane::new(Way::Plain, turn);
+        let lane = Lane::new(RunMode::Plain, turn);
         let cells = lane.cells("row");
         assert_eq!(cells[0].error.as_deref(), Some("no such program"));
     }

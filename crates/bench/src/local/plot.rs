@@ -1,5 +1,5 @@
-//! Two drawings of a run: how many times as good as plain each case is, and throughput by the
-//! number of sessions.
+//! The two drawings of a run: the advantage of each case over plain, and throughput by the number
+//! of sessions.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use plotters::prelude::*;
 
 use super::measure::Cell;
 use super::reach::{advantage, value};
-use super::way::Way;
+use super::way::RunMode;
 
-const WAYS: [(Way, RGBColor); 3] = [
-    (Way::Sockmap, RGBColor(200, 140, 60)),
-    (Way::Sojourn, RGBColor(40, 110, 190)),
-    (Way::Asleep, RGBColor(140, 180, 220)),
+const WAYS: [(RunMode, RGBColor); 3] = [
+    (RunMode::Sockmap, RGBColor(200, 140, 60)),
+    (RunMode::Sojourn, RGBColor(40, 110, 190)),
+    (RunMode::Asleep, RGBColor(140, 180, 220)),
 ];
 const SESSIONS: [u32; 5] = [1, 10, 100, 1000, 10_000];
 
-/// Both, beside the figures; a drawing without anything to draw is left out.
+/// Draws both next to the figures. A drawing without data is left out.
 pub(super) fn all(cells: &[Cell], stem: &Path) -> Result<()> {
     let name = stem.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let path = |what: &str| stem.with_file_name(format!("{name}-{what}.svg"));
@@ -26,29 +26,29 @@ pub(super) fn all(cells: &[Cell], stem: &Path) -> Result<()> {
         advantages(&bars, &path("advantage"))?;
         println!("drawing: {}", path("advantage").display());
     }
-    if value(cells, "sessions-10", Way::Plain).is_some() {
+    if value(cells, "sessions-10", RunMode::Plain).is_some() {
         sessions(cells, &path("sessions"))?;
         println!("drawing: {}", path("sessions").display());
     }
     Ok(())
 }
 
-/// Case, way's color, and how many times as good as plain.
+/// Returns, for each bar, its case, the index of its way in `WAYS`, and its advantage over plain.
 fn bars(cells: &[Cell]) -> Vec<(String, usize, f64)> {
     let bar = |cell: &Cell| {
         let way = WAYS.iter().position(|(way, _)| *way == cell.way)?;
-        let plain = value(cells, &cell.case, Way::Plain)?;
+        let plain = value(cells, &cell.case, RunMode::Plain)?;
         let own = value(cells, &cell.case, cell.way)?;
         Some((cell.case.clone(), way, advantage(cell.unit, own, plain)))
     };
     let mut bars: Vec<_> = cells.iter().filter_map(bar).collect();
-    // The cells of a row come way by way; its bars, case by case.
+    // The cells of a row are ordered by way; its bars are ordered by case.
     let place = |case: &str| cells.iter().position(|cell| cell.case == case);
     bars.sort_by_key(|(case, ..)| place(case));
     bars
 }
 
-/// Pixels of one bar.
+/// Height of one bar, in pixels.
 const BAR: u32 = 9;
 
 fn advantages(bars: &[(String, usize, f64)], path: &Path) -> Result<()> {
@@ -99,9 +99,9 @@ fn sessions(cells: &[Cell], path: &Path) -> Result<()> {
     let area = SVGBackend::new(path, (700, 420)).into_drawing_area();
     let wrong = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
     area.fill(&WHITE).map_err(|error| wrong(&error))?;
-    let rate = |sessions: u32, way: Way| value(cells, &format!("sessions-{sessions}"), way);
-    let all = [(Way::Plain, BLACK)].into_iter().chain(WAYS);
-    let points = |way: Way| -> Vec<(f64, f64)> {
+    let rate = |sessions: u32, way: RunMode| value(cells, &format!("sessions-{sessions}"), way);
+    let all = [(RunMode::Plain, BLACK)].into_iter().chain(WAYS);
+    let points = |way: RunMode| -> Vec<(f64, f64)> {
         let point = |&count: &u32| Some((f64::from(count), rate(count, way)? / 1e3));
         SESSIONS.iter().filter_map(point).collect()
     };

@@ -1,5 +1,5 @@
-//! What the standard library does not offer about processes: a child's first steps, a last step of
-//! our own, and users.
+//! Functions about processes that the standard library lacks: the first steps of a child, a
+//! clean-up at the end of this process, and users.
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 
 use std::ffi::CString;
@@ -10,13 +10,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The child will end with this process, and begin in a control group, if there is one (its file of
-/// processes).
+/// Makes the child die with this process, and begin in a control group if `procs` names the group's
+/// file `cgroup.procs`.
 pub(crate) fn prepare_child(command: &mut Command, procs: Option<&Path>) {
     let procs = procs.and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
     let first_steps = move || {
-        // SAFETY: plain system calls with valid arguments, as they are allowed between fork and
-        // exec.
+        // SAFETY: plain system calls with valid arguments, which are async-signal-safe and so
+        // allowed between fork and exec.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             if let Some(procs) = &procs {
@@ -33,11 +33,11 @@ pub(crate) fn prepare_child(command: &mut Command, procs: Option<&Path>) {
     unsafe { command.pre_exec(first_steps) };
 }
 
-/// Calls `clean` and ends this process when it is told to end, or after `limit`. To be called
-/// before there is a second thread: the signals must be blocked in all of them. (Children begin
-/// with none blocked.)
+/// Calls `clean` and ends this process when a signal asks it to end, or after `limit`. To be called
+/// while there is only one thread: the signals have to be blocked in all threads. Children begin
+/// with no signal blocked.
 pub(crate) fn on_end(limit: Duration, clean: impl FnOnce(&str) + Send + 'static) {
-    // SAFETY: sets of plain bits; the calls read and write no more than those.
+    // SAFETY: a signal set is plain bits; the calls read and write nothing beyond the set.
     let set = unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
@@ -53,11 +53,12 @@ pub(crate) fn on_end(limit: Duration, clean: impl FnOnce(&str) + Send + 'static)
             let left = end.saturating_duration_since(Instant::now());
             let seconds = left.as_secs().cast_signed();
             let left = libc::timespec { tv_sec: seconds, tv_nsec: left.subsec_nanos().into() };
-            // SAFETY: valid pointers; the information about the signal is not wanted.
+            // SAFETY: the pointers are valid; sigtimedwait(2) takes a null pointer for the
+            // information about the signal.
             let signal = unsafe {
                 libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const left)
             };
-            // Another signal, as of a child's end, is no reason.
+            // EINTR: another signal, such as SIGCHLD at a child's end, interrupted the wait.
             let kind = io::Error::last_os_error().kind();
             if signal >= 0 || kind != io::ErrorKind::Interrupted {
                 break signal;
@@ -71,13 +72,13 @@ pub(crate) fn on_end(limit: Duration, clean: impl FnOnce(&str) + Send + 'static)
     });
 }
 
-/// Whether this process may do everything.
+/// Returns true if this process runs as root.
 pub(super) fn is_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: geteuid(2) takes nothing and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Number of a user and of its group.
+/// Returns the numbers of a user and of its group, from `/etc/passwd`.
 pub(super) fn user_named(name: &str) -> Option<(u32, u32)> {
     let text = std::fs::read_to_string("/etc/passwd").ok()?;
     let entry = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

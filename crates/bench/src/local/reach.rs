@@ -1,15 +1,15 @@
-//! The targets for sessions on one host, judged from one run's cells.
+//! The targets for sessions on one host, and their judgement from the cells of one run.
 
 use super::measure::Cell;
 use super::row::Unit;
-use super::way::Way;
+use super::way::RunMode;
 use crate::reach::Reach;
 
-/// What a start may cost more (ns).
+/// Largest additional time of a program's start, in nanoseconds.
 const START_UP: f64 = 5e6;
 
-/// The figure of a case in a way.
-pub(super) fn value(cells: &[Cell], case: &str, way: Way) -> Option<f64> {
+/// Returns the figure of a case in a way; `None` if it was not measured or failed.
+pub(super) fn value(cells: &[Cell], case: &str, way: RunMode) -> Option<f64> {
     let fits = |cell: &&Cell| cell.case == case && cell.way == way && cell.error.is_none();
     cells.iter().find(fits).map(|cell| cell.value).filter(|value| *value > 0.0)
 }
@@ -24,27 +24,27 @@ fn cases(cells: &[Cell]) -> Vec<&str> {
     names
 }
 
-/// All targets.
+/// Judges all targets.
 pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
-    let at_most = |case: &str, way: Way, limit: f64| {
+    let at_most = |case: &str, way: RunMode, limit: f64| {
         let target = format!("{case}, {}: at most {limit:.2} x plain", way.title());
-        Reach::at_most(target, value(cells, case, way), value(cells, case, Way::Plain), limit)
+        Reach::at_most(target, value(cells, case, way), value(cells, case, RunMode::Plain), limit)
     };
     let at_least = |case: &str, limit: f64| {
         let target = format!("{case}: at least {limit:.2} x plain");
-        let plain = value(cells, case, Way::Plain);
-        Reach::at_least(target, value(cells, case, Way::Sojourn), plain, limit)
+        let plain = value(cells, case, RunMode::Plain);
+        Reach::at_least(target, value(cells, case, RunMode::Sojourn), plain, limit)
     };
     let mut reach = Vec::new();
     for command in ["GET", "SET"] {
-        reach.push(at_most(&format!("redis-c1 {command}"), Way::Sojourn, 0.25));
+        reach.push(at_most(&format!("redis-c1 {command}"), RunMode::Sojourn, 0.25));
         reach.push(at_least(&format!("redis-c50 {command}"), 1.8));
     }
     for kind in ["tcp", "tcp6", "unix", "pipe"] {
         let case = |place: &str| format!("{kind}{place} ping-pong 1 B");
-        reach.push(at_most(&case(""), Way::Sojourn, 0.1));
-        reach.push(at_most(&case(""), Way::Asleep, 0.9));
-        reach.push(at_most(&case("-pinned"), Way::Asleep, 0.9));
+        reach.push(at_most(&case(""), RunMode::Sojourn, 0.1));
+        reach.push(at_most(&case(""), RunMode::Asleep, 0.9));
+        reach.push(at_most(&case("-pinned"), RunMode::Asleep, 0.9));
     }
     for (row, limit) in [("tcp", 3.0), ("tcp6", 3.0), ("pipe", 2.0)] {
         reach.push(at_least(&format!("{row} bulk"), limit));
@@ -57,22 +57,22 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
         .filter(|case| case.starts_with("pgbench") || case.starts_with("nginx"));
     reach.extend(real.map(|case| at_least(case, 1.3)));
     reach.push(at_least("connections", 0.97));
-    reach.push(at_most("gzip", Way::Sojourn, 1.03));
-    reach.push(at_most("dd", Way::Sojourn, 1.03));
+    reach.push(at_most("gzip", RunMode::Sojourn, 1.03));
+    reach.push(at_most("dd", RunMode::Sojourn, 1.03));
     reach.push(start_up(cells));
     reach.push(sockmap(cells));
     reach
 }
 
-/// At any pace no later than plain but for 3 %, and by default at most 1.5 times the processor
-/// time.
+/// Judges calls at a pace: at every pace at most 3 % later than plain, and with at most 1.5 times
+/// the processor time in the default way.
 fn paces(cells: &[Cell], kind: &str) -> [Reach; 2] {
     let row = format!("{kind}-paces");
     let here = |way| cells.iter().filter(move |cell| cell.way == way && cell.error.is_none());
     let worst = |figure: fn(&Cell) -> Option<f64>| {
-        let ours = here(Way::Sojourn).filter(|cell| cell.row == row);
+        let ours = here(RunMode::Sojourn).filter(|cell| cell.row == row);
         let ratio = |cell: &Cell| {
-            let plain = here(Way::Plain).find(|plain| plain.case == cell.case)?;
+            let plain = here(RunMode::Plain).find(|plain| plain.case == cell.case)?;
             Some(figure(cell)? / figure(plain)?.max(1.0))
         };
         ours.filter_map(ratio).max_by(f64::total_cmp)
@@ -93,7 +93,7 @@ fn paces(cells: &[Cell], kind: &str) -> [Reach; 2] {
 fn start_up(cells: &[Cell]) -> Reach {
     let target = "start-up of `true`: at most 5 ms more than plain".to_owned();
     let of = |way| value(cells, "start-up of `true`", way);
-    match of(Way::Sojourn).zip(of(Way::Plain)) {
+    match of(RunMode::Sojourn).zip(of(RunMode::Plain)) {
         Some((ours, plain)) => {
             let measured = format!("{:.2} ms more", (ours - plain) / 1e6);
             Reach { target, measured, reached: Some(ours - plain <= START_UP) }
@@ -102,7 +102,7 @@ fn start_up(cells: &[Cell]) -> Reach {
     }
 }
 
-/// How many times as good `a` is as `b`.
+/// Returns how many times `a` is as good as `b`.
 pub(crate) fn advantage(unit: Unit, a: f64, b: f64) -> f64 {
     if unit.is_smaller_better() { b / a } else { a / b }
 }
@@ -111,7 +111,8 @@ fn sockmap(cells: &[Cell]) -> Reach {
     let target = "better than sockmap everywhere".to_owned();
     let ratio = |case: &&str| {
         let unit = cells.iter().find(|cell| cell.case == *case)?.unit;
-        let (ours, theirs) = (value(cells, case, Way::Sojourn)?, value(cells, case, Way::Sockmap)?);
+        let (ours, theirs) =
+            (value(cells, case, RunMode::Sojourn)?, value(cells, case, RunMode::Sockmap)?);
         Some((advantage(unit, ours, theirs), (*case).to_owned()))
     };
     let names = cases(cells);
@@ -139,7 +140,7 @@ fn sockmap(cells: &[Cell]) -> Reach {
 mod tests {
     use super::*;
 
-    fn cell(case: &str, way: Way, unit: Unit, value: f64) -> Cell {
+    fn cell(case: &str, way: RunMode, unit: Unit, value: f64) -> Cell {
         Cell {
             row: case.into(),
             case: case.into(),
@@ -159,10 +160,10 @@ mod tests {
     #[test]
     fn better_is_smaller_times_and_larger_rates() {
         let cells = [
-            cell("a", Way::Sojourn, Unit::Ns, 10.0),
-            cell("a", Way::Sockmap, Unit::Ns, 20.0),
-            cell("b", Way::Sojourn, Unit::PerS, 10.0),
-            cell("b", Way::Sockmap, Unit::PerS, 20.0),
+            cell("a", RunMode::Sojourn, Unit::Ns, 10.0),
+            cell("a", RunMode::Sockmap, Unit::Ns, 20.0),
+            cell("b", RunMode::Sojourn, Unit::PerS, 10.0),
+            cell("b", RunMode::Sockmap, Unit::PerS, 20.0),
         ];
         let verdict = sockmap(&cells);
         assert_eq!(verdict.reached, Some(false));
@@ -173,8 +174,8 @@ mod tests {
     fn a_start_is_judged_by_the_difference() {
         let name = "start-up of `true`";
         let of = |ours: f64| {
-            let plain = cell(name, Way::Plain, Unit::Ns, 1e6);
-            start_up(&[plain, cell(name, Way::Sojourn, Unit::Ns, ours)]).reached
+            let plain = cell(name, RunMode::Plain, Unit::Ns, 1e6);
+            start_up(&[plain, cell(name, RunMode::Sojourn, Unit::Ns, ours)]).reached
         };
         assert_eq!((of(5.9e6), of(6.1e6)), (Some(true), Some(false)));
         assert_eq!(start_up(&[]).reached, None);
@@ -182,9 +183,9 @@ mod tests {
 
     #[test]
     fn what_failed_is_no_success() {
-        let mut ours = cell("connections", Way::Sojourn, Unit::PerS, 2.0);
+        let mut ours = cell("connections", RunMode::Sojourn, Unit::PerS, 2.0);
         ours.error = Some("late".into());
-        let cells = [cell("connections", Way::Plain, Unit::PerS, 1.0), ours];
+        let cells = [cell("connections", RunMode::Plain, Unit::PerS, 1.0), ours];
         let found = judge(&cells).into_iter().find(|one| one.target.starts_with("connections"));
         assert_eq!(found.unwrap().reached, None);
     }

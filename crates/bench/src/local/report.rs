@@ -1,17 +1,17 @@
-//! The tables of `sojourn-bench local` as text.
+//! The tables of `sojourn-bench local` as text. Not here: any measurement (`measure.rs`).
 
 use std::fmt::Write as _;
 
 use super::measure::{Cell, Settings};
 use super::row::Unit;
-use super::way::Way;
+use super::way::RunMode;
 use crate::machine::Machine;
 use crate::table::{Table, duration, ratio};
 
-/// Reasons for which ends go home that are no longer needed.
+/// Reasons of ends that come home because their session ended. All other reasons are early returns.
 pub(crate) const ENDS: [&str; 3] = ["closed", "peer-left", "peer-died"];
 
-/// What is measured where, and what is not.
+/// Formats the heading: machine, kernel, rounds, and the notes on missing measurements.
 pub(super) fn head(machine: &Machine, settings: &Settings, notes: &[String]) -> String {
     let mut text = format!(
         "Sojourn, sessions on one host: {}, {} processors, Linux {}, load {:.2}\n\
@@ -29,7 +29,7 @@ pub(super) fn head(machine: &Machine, settings: &Settings, notes: &[String]) -> 
     text
 }
 
-/// A figure with its unit.
+/// Formats a figure with its unit.
 pub(crate) fn figure(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Ns => duration(value),
@@ -42,7 +42,7 @@ pub(crate) fn figure(unit: Unit, value: f64) -> String {
     }
 }
 
-/// One row: a line for each case and way.
+/// Formats one row: a line for each case and way.
 pub(super) fn row(cells: &[Cell]) -> String {
     let head =
         ["", "", "figure", "x plain", "p50", "p90", "p99", "rate", "processor time", "moved"];
@@ -55,7 +55,7 @@ pub(super) fn row(cells: &[Cell]) -> String {
     }
     for case in cases {
         let here = || cells.iter().filter(move |cell| cell.case == case);
-        let plain = here().find(|cell| cell.way == Way::Plain).map_or(0.0, |cell| cell.value);
+        let plain = here().find(|cell| cell.way == RunMode::Plain).map_or(0.0, |cell| cell.value);
         for (place, cell) in here().enumerate() {
             let name = if place == 0 { case } else { "" };
             table.row(line(name, cell, plain));
@@ -65,7 +65,8 @@ pub(super) fn row(cells: &[Cell]) -> String {
     for cell in cells {
         let early = cell.returned.iter().filter(|(reason, _)| !ENDS.contains(reason));
         let early: Vec<String> = early.map(|(reason, count)| format!("{reason} {count}")).collect();
-        // A turn's moves are those of all its cases: said once.
+        // The counts of a turn are those of all its cases, so they are shown at the first case
+        // only.
         let is_first = cells
             .iter()
             .find(|other| other.way == cell.way)

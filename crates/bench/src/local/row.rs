@@ -1,94 +1,96 @@
-//! What a row is: programs prepared once for each way, and turns of measuring that alternate.
+//! The interface of a row: programs that are prepared once for each way, and turns of measuring
+//! that alternate between the ways.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
 
-use super::way::Way;
+use super::way::RunMode;
 use super::world::World;
 
-/// Turns shorter than this are for the quick run: programs that measure whole seconds do less then.
+/// Turns shorter than this belong to the quick run. Programs that can only run for whole seconds
+/// then do a fixed small amount of work.
 pub(crate) const QUICK: Duration = Duration::from_millis(100);
 
-/// What a figure is.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
-    /// Nanoseconds, fewer are better.
+    /// Nanoseconds; fewer are better.
     Ns,
-    /// Operations a second.
+    /// Operations per second.
     PerS,
-    /// Bytes a second.
+    /// Bytes per second.
     BytesPerS,
-    /// Bytes of memory, fewer are better.
+    /// Bytes of memory; fewer are better.
     Bytes,
 }
 
 impl Unit {
-    /// Whether a smaller figure is the better one.
+    /// Returns true if the smaller of two figures is the better one.
     pub(crate) fn is_smaller_better(self) -> bool {
         matches!(self, Self::Ns | Self::Bytes)
     }
 }
 
-/// Times of single operations (nanoseconds).
+/// Times of single operations, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Times {
     /// The median.
     pub(crate) p50: f64,
-    /// Nine in ten were faster.
+    /// The 90th percentile.
     pub(crate) p90: f64,
-    /// Ninety-nine in a hundred were faster.
+    /// The 99th percentile.
     pub(crate) p99: f64,
 }
 
-/// What one turn found out about one case.
+/// The result of one turn for one case.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
-    /// The case's name: a row may measure several things in one turn.
+    /// Name of the case: one turn of a row may measure several cases.
     pub(crate) case: String,
-    /// Of `value`.
+    /// Unit of `value`.
     pub(crate) unit: Unit,
     /// The figure that is compared.
     pub(crate) value: f64,
     /// Times of single operations, where they are known.
     pub(crate) times: Option<Times>,
-    /// Operations a second, where `value` is something else.
+    /// Operations per second, where `value` is something else.
     pub(crate) rate: Option<f64>,
-    /// How many operations the turn carried out for this case.
+    /// Number of operations of this case in the turn.
     pub(crate) operations: f64,
-    /// Processor time of all processes for one operation (ns), where the programs say it
+    /// Processor time of all processes, in nanoseconds per operation, where the programs report it
     /// themselves.
     pub(crate) cpu_ns: Option<f64>,
 }
 
 impl Sample {
-    /// With nothing but the figure.
+    /// Makes a sample that has only its figure.
     pub(crate) fn new(case: impl Into<String>, unit: Unit, value: f64, operations: f64) -> Self {
         let case = case.into();
         Self { case, unit, value, times: None, rate: None, operations, cpu_ns: None }
     }
 }
 
-/// One line of comparison.
+/// A row: a set of programs whose cases are compared.
 pub(crate) trait Row {
-    /// Its name, for `--row` and the table.
+    /// Returns the name, for `--row` and the table.
     fn name(&self) -> &'static str;
-    /// The ways it can be run in.
-    fn ways(&self) -> &'static [Way] {
-        Way::TCP
+    /// Returns the ways in which the row can run.
+    fn ways(&self) -> &'static [RunMode] {
+        RunMode::TCP
     }
-    /// How often each way has its turn in a full run.
+    /// Returns the number of turns of each way in a full run.
     fn rounds(&self) -> usize {
         5
     }
-    /// Starts what stays over all turns.
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>>;
+    /// Starts the programs that stay over all turns of `way`.
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>>;
 }
 
 /// A row in one way.
 pub(crate) trait Turn {
-    /// One turn of measuring, of about that length for each case.
+    /// Measures for one turn, for about `length` per case.
     fn turn(&mut self, world: &World, length: Duration) -> Result<Vec<Sample>>;
 }

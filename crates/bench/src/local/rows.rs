@@ -1,4 +1,4 @@
-//! What is measured, one file for each kind of program.
+//! The rows of the local benchmark: one file for each kind of program.
 
 mod costs;
 mod database;
@@ -17,7 +17,7 @@ use super::row::Row;
 
 pub(crate) use figures::of_lab;
 
-/// All rows, in the order of the tables.
+/// Returns all rows, in the order of the tables.
 pub(super) fn all(quick: bool) -> Vec<Box<dyn Row>> {
     let mut rows: Vec<Box<dyn Row>> = Vec::new();
     rows.extend(redis::all());

@@ -1,4 +1,4 @@
-//! The session server, asked over its own interface.
+//! A client of the session server's administration interface.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use sojourn_ipc::{Address, Connection, Deadline};
-use sojourn_session::{AdminClient, admin_connect_options, pages, reason};
+use sojourn_session::{AdminClient, SessionInfoT, admin_connect_options, pages, reason};
 
 /// Ends that came home, by reason.
 pub(crate) type Returns = BTreeMap<&'static str, u64>;
 
-/// A connection to it.
+/// A connection to the session server.
 pub(crate) struct Admin {
     client: AdminClient<Connection>,
 }
@@ -21,7 +21,7 @@ fn soon() -> Deadline {
 }
 
 impl Admin {
-    /// Connects to the server at that address.
+    /// Connects to the server at `address`.
     pub(crate) fn new(address: &Path) -> Result<Self> {
         let address = Address::parse(&address.to_string_lossy())?;
         let connection = Connection::connect(address, &admin_connect_options())?;
@@ -29,15 +29,15 @@ impl Admin {
         Ok(Self { client })
     }
 
-    /// Streams made, and ends that came home, since the server started. An end that is called home
-    /// before its program has collected the news that it may go has not gone, and counts as
-    /// refused.
+    /// Returns the numbers of streams made, and of ends that came home, since the server started.
+    /// An end that is recalled before its program has learned that it may move has never left the
+    /// kernel; the server counts it as a refusal, and so it is added here.
     pub(crate) fn moves(&mut self) -> Result<(u64, u64)> {
         let stats = self.client.with_deadline(soon()).stats().context("stats")?;
         Ok((stats.counters.joins, stats.counters.returns + stats.counters.refusals))
     }
 
-    /// Ends that came home since the server started, by reason.
+    /// Returns the numbers of ends that came home since the server started, by reason.
     pub(crate) fn returns(&mut self) -> Result<Returns> {
         let stats = self.client.with_deadline(soon()).stats().context("stats")?;
         let counts = stats.returns_by_reason.unwrap_or_default();
@@ -45,19 +45,26 @@ impl Admin {
         Ok(counted.map(|(words, count)| (words.word, count)).collect())
     }
 
-    /// The sessions that are away from the kernel: stream and process.
+    /// Returns the sessions that are away from the kernel, as stream and process.
     fn away(&mut self) -> Result<Vec<(u64, u32)>> {
         let all = pages::sessions(self.client.with_deadline(soon())).context("list")?;
         let away = all.into_iter().filter(|session| session.home != sojourn_session::HomeT::Kernel);
         Ok(away.map(|session| (session.stream, session.pid)).collect())
     }
 
-    /// How many sessions of a process are away from the kernel.
+    /// Counts the sessions of a process that are away from the kernel.
     pub(crate) fn away_of(&mut self, pid: u32) -> Result<usize> {
         Ok(self.away()?.iter().filter(|(_, owner)| *owner == pid).count())
     }
 
-    /// Sends every stream home; how many.
+    /// Counts the sessions that are in protocol servers.
+    pub(crate) fn away_in_servers(&mut self) -> Result<usize> {
+        let all = pages::sessions(self.client.with_deadline(soon())).context("list")?;
+        let is_there = |one: &&SessionInfoT| one.home == sojourn_session::HomeT::Server;
+        Ok(all.iter().filter(is_there).count())
+    }
+
+    /// Recalls every stream; returns how many.
     pub(crate) fn recall_all(&mut self) -> Result<usize> {
         let mut streams: Vec<u64> = self.away()?.into_iter().map(|(stream, _)| stream).collect();
         streams.sort_unstable();

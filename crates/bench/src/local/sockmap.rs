@@ -1,14 +1,14 @@
-//! The rival that the kernel has built in: an eBPF program that hands what is sent on one local TCP
-//! socket to the other one, past the TCP stack (`bpf/sockmap.bpf.c`).
+//! The rival that the kernel has built in: an eBPF program that passes the bytes sent on one local
+//! TCP socket to the other one, past the TCP stack (`bpf/sockmap.bpf.c`).
 //!
-//! Compiled with clang when the benchmark starts, attached to a control group of the benchmark's
-//! own, and detached when its descriptors are closed, however this process ends.
+//! The program is compiled with clang when the benchmark starts and attached to a control group of
+//! the benchmark's own. It is detached when its descriptors are closed, however this process ends.
 
 use std::path::Path;
 
 use anyhow::Result;
 
-/// Attached while it lives.
+/// The loaded programs, attached as long as this lives.
 pub(crate) struct Sockmap {
     #[cfg(feature = "rivals")]
     _programs: aya::Ebpf,
@@ -16,7 +16,7 @@ pub(crate) struct Sockmap {
 
 #[cfg(not(feature = "rivals"))]
 impl Sockmap {
-    /// There is none.
+    /// Fails: this build has no loader for eBPF programs.
     pub(crate) fn new(_folder: &Path, _group: &Path) -> Result<Self> {
         anyhow::bail!("built without the feature `rivals`")
     }
@@ -24,8 +24,8 @@ impl Sockmap {
 
 #[cfg(feature = "rivals")]
 impl Sockmap {
-    /// Compiles, loads and attaches it: from then on for all TCP connections that processes of
-    /// `group` make.
+    /// Compiles, loads and attaches the programs. From then on they serve all TCP connections that
+    /// processes of `group` make.
     pub(crate) fn new(folder: &Path, group: &Path) -> Result<Self> {
         use anyhow::Context as _;
         use aya::maps::SockHash;
@@ -57,8 +57,8 @@ fn compile(folder: &Path) -> Result<Vec<u8>> {
     std::fs::write(&source, SOURCE)?;
     let mut clang = Command::new("clang");
     clang.args(["-target", "bpf", "-O2", "-g", "-Wall", "-Werror"]);
-    // The kernel's headers include some of the machine's, which clang does not look for with this
-    // target.
+    // The kernel's headers include some headers of the architecture, which clang does not look for
+    // with this target.
     clang.arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH));
     clang.arg("-c").arg(&source).arg("-o").arg(&object);
     let output = clang.output().context("clang")?;

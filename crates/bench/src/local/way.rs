@@ -2,29 +2,29 @@
 
 use serde::Serialize;
 
-/// How programs are run.
+/// A way to run programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Way {
-    /// As if Sojourn were not there.
+pub(crate) enum RunMode {
+    /// Without Sojourn.
     Plain,
-    /// Plain, in a control group whose TCP sockets an eBPF program short-cuts.
+    /// Without Sojourn, in a control group for whose TCP sockets the sockmap programs are attached.
     Sockmap,
     /// Under `sojourn run`, with its default settings.
     Sojourn,
-    /// The same, never spinning.
+    /// Under `sojourn run`, with `spin = never`.
     Asleep,
 }
 
-impl Way {
-    /// What TCP is compared by, where both sides may spin.
+impl RunMode {
+    /// The ways for TCP, where both sides may spin.
     pub(crate) const TCP: &[Self] = &[Self::Plain, Self::Sockmap, Self::Sojourn];
-    /// The same for what the eBPF program does not know.
+    /// The ways for sessions that sockmap does not know.
     pub(crate) const LOCAL: &[Self] = &[Self::Plain, Self::Sojourn];
-    /// Everything.
+    /// All ways.
     pub(crate) const ALL: &[Self] = &[Self::Plain, Self::Sockmap, Self::Sojourn, Self::Asleep];
 
-    /// For tables and folders.
+    /// Returns the name for tables and folders.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -34,7 +34,7 @@ impl Way {
         }
     }
 
-    /// Whether Sojourn takes part.
+    /// Returns true if Sojourn takes part.
     pub(crate) fn is_ours(self) -> bool {
         matches!(self, Self::Sojourn | Self::Asleep)
     }

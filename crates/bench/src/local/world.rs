@@ -1,5 +1,5 @@
-//! One run's world: folder, control groups, session server, the eBPF program, and programs started
-//! in each way.
+//! The environment of one run: folder, control groups, session server, the sockmap programs, and
+//! the start of programs in each way.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -17,20 +17,20 @@ use super::groups::Groups;
 use super::process;
 use super::server::Admin;
 use super::sockmap::Sockmap;
-use super::way::Way;
+use super::way::RunMode;
 
-/// How long a program may take that only has to do one turn.
+/// Longest time of a program that does one turn.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 
-/// See the head of the file. Everything in it is gone when it is dropped, in this order.
+/// The environment of a run. Drop removes everything in it, in the order of the fields.
 pub(crate) struct World {
     sandbox: Option<Sandbox>,
     _sockmap: Option<Sockmap>,
     groups: Option<Groups>,
     folder: Folder,
     lab: PathBuf,
-    ways: Vec<Way>,
-    /// Why some of it is not there.
+    ways: Vec<RunMode>,
+    /// The reasons for parts of the environment that could not be made.
     pub(crate) notes: Vec<String>,
 }
 
@@ -43,8 +43,8 @@ impl Drop for Folder {
 }
 
 impl World {
-    /// Sets up what can be had on this machine; what cannot is in the notes.
-    pub(crate) fn new(wanted: &[Way]) -> Result<Self> {
+    /// Makes the parts that this machine allows; the notes name the others.
+    pub(crate) fn new(wanted: &[RunMode]) -> Result<Self> {
         let built = Built::whatever()?;
         if !built.has("lab-bench") {
             bail!(
@@ -58,48 +58,51 @@ impl World {
         let folder = Folder(folder);
         let mut notes = Vec::new();
         let groups = or_note(&mut notes, "no control groups, so no processor time", Groups::new());
-        let mut ways = vec![Way::Plain];
+        let mut ways = vec![RunMode::Plain];
         let is_wanted = |way| wanted.is_empty() || wanted.contains(&way);
         let mut sockmap = None;
-        if is_wanted(Way::Sockmap) {
+        if is_wanted(RunMode::Sockmap) {
             let made = match &groups {
-                Some(groups) => Sockmap::new(&folder.0, &groups.of(Way::Sockmap)),
+                Some(groups) => Sockmap::new(&folder.0, &groups.of(RunMode::Sockmap)),
                 None => Err(anyhow::anyhow!("needs a control group of its own")),
             };
             sockmap = or_note(&mut notes, "no sockmap", made);
         }
         let mut sandbox = None;
-        if is_wanted(Way::Sojourn) || is_wanted(Way::Asleep) {
+        if is_wanted(RunMode::Sojourn) || is_wanted(RunMode::Asleep) {
             sandbox = or_note(&mut notes, "no Sojourn", open_sandbox());
         }
-        let ours = [Way::Sojourn, Way::Asleep].into_iter().filter(|_| sandbox.is_some());
-        ways.extend(sockmap.iter().map(|_| Way::Sockmap).chain(ours).filter(|&way| is_wanted(way)));
-        if let (Some(groups), Some(pid)) = (&groups, sandbox.as_ref().and_then(Sandbox::server_pid))
-        {
-            groups.take(Way::Sojourn, pid)?;
+        let ours = [RunMode::Sojourn, RunMode::Asleep].into_iter().filter(|_| sandbox.is_some());
+        ways.extend(
+            sockmap.iter().map(|_| RunMode::Sockmap).chain(ours).filter(|&way| is_wanted(way)),
+        );
+        if let (Some(groups), Some(sandbox)) = (&groups, &sandbox) {
+            let mut pids = sandbox.server_pids().into_iter();
+            pids.try_for_each(|pid| groups.take(RunMode::Sojourn, pid))?;
         }
         let lab = built.path("lab-bench");
         let world = Self { sandbox, _sockmap: sockmap, groups, folder, lab, ways, notes };
         Ok(world)
     }
 
-    /// Whether programs can be run in that way.
-    pub(crate) fn has(&self, way: Way) -> bool {
+    /// Returns true if programs can be run in `way`.
+    pub(crate) fn has(&self, way: RunMode) -> bool {
         self.ways.contains(&way)
     }
 
-    /// What is to be removed if this process is interrupted: folders, and the group of groups.
+    /// Returns the leftovers to remove if this process is interrupted: folders, and the control
+    /// group that contains all others.
     pub(crate) fn leftovers(&self) -> (Vec<PathBuf>, Option<PathBuf>) {
         let sandbox = self.sandbox.iter().map(|sandbox| sandbox.folder().to_owned());
         let folders = sandbox.chain([self.folder.0.clone()]).collect();
         (folders, self.groups.as_ref().map(|groups| groups.top().to_owned()))
     }
 
-    /// A new folder of that name for that way.
-    pub(crate) fn folder(&self, name: &str, way: Way) -> Result<PathBuf> {
+    /// Returns the folder `name` of `way`, and makes it if necessary.
+    pub(crate) fn folder(&self, name: &str, way: RunMode) -> Result<PathBuf> {
         let folder = self.folder.0.join(format!("{name}-{}", way.title()));
-        // Not the folders above: they are missing when an interrupted run is being cleaned up, and
-        // must stay so.
+        // Parent folders are not made: they are missing only while an interrupted run is being
+        // cleaned up, and have to stay so.
         match std::fs::create_dir(&folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             made => made.with_context(|| format!("cannot make {}", folder.display()))?,
@@ -107,25 +110,27 @@ impl World {
         Ok(folder)
     }
 
-    /// The run's folder.
+    /// Returns the folder of the run.
     pub(crate) fn top(&self) -> &Path {
         &self.folder.0
     }
 
-    /// A command that runs `program` in that way, in the run's folder, and dies with this process.
-    pub(crate) fn command(&self, way: Way, program: impl AsRef<OsStr>) -> Command {
+    /// Returns a command that runs `program` in `way`, in the run's folder, and dies with this
+    /// process.
+    pub(crate) fn command(&self, way: RunMode, program: impl AsRef<OsStr>) -> Command {
         let mut command = match &self.sandbox {
             Some(sandbox) if way.is_ours() => sandbox.command(Mode::Sojourn, program),
             _ => Command::new(program),
         };
         if way.is_ours() {
-            // A program that could not be accelerated must not pass for one that was.
+            // A program that cannot be accelerated has to fail, because its figure would pass for
+            // Sojourn's.
             command.env("SOJOURN_STRICT", "on");
         }
-        if way == Way::Asleep {
+        if way == RunMode::Asleep {
             command.env("SOJOURN_SPIN", "never");
         }
-        // The user's own settings, of Sojourn and of the programs, are not what is measured.
+        // The user's own settings, of Sojourn and of the programs, must not change the results.
         command
             .current_dir(&self.folder.0)
             .env("HOME", &self.folder.0)
@@ -135,21 +140,21 @@ impl World {
         command
     }
 
-    /// The program of ordinary calls that measures itself.
-    pub(crate) fn lab(&self, way: Way, words: &[&str]) -> Command {
+    /// Returns a command that runs `lab-bench`, the program of ordinary calls that measures itself.
+    pub(crate) fn lab(&self, way: RunMode, words: &[&str]) -> Command {
         let mut command = self.command(way, &self.lab);
         command.args(words);
         command
     }
 
-    /// Starts it, with these words, as a server.
-    pub(crate) fn lab_server(&self, way: Way, words: &[&str]) -> Result<Running> {
+    /// Starts `lab-bench` as a server, with the arguments `words`.
+    pub(crate) fn lab_server(&self, way: RunMode, words: &[&str]) -> Result<Running> {
         Running::start(self.lab(way, words))
     }
 
-    /// Starts it as the server that `word` says, and waits until it listens: its address, and
-    /// itself.
-    pub(crate) fn lab_service(&self, way: Way, word: &str) -> Result<(String, Running)> {
+    /// Starts `lab-bench` as the server that `word` names, and waits until it listens. Returns its
+    /// address and its process.
+    pub(crate) fn lab_service(&self, way: RunMode, word: &str) -> Result<(String, Running)> {
         let port = free_port("127.0.0.1")?;
         let address = format!("127.0.0.1:{port}");
         let mut server = self.lab_server(way, &[word, &address])?;
@@ -157,29 +162,29 @@ impl World {
         Ok((address, server))
     }
 
-    /// Runs it to its end; what it measured.
-    pub(crate) fn lab_result(&self, way: Way, words: &[&str]) -> Result<Value> {
+    /// Runs `lab-bench` to its end; returns its results.
+    pub(crate) fn lab_result(&self, way: RunMode, words: &[&str]) -> Result<Value> {
         let text = run(self.lab(way, words))?;
         serde_json::from_str(&text).with_context(|| format!("lab-bench said {text}"))
     }
 
-    /// Processor time of all processes of a way so far.
-    pub(crate) fn cpu_ns(&self, way: Way) -> Option<f64> {
+    /// Returns the processor time of all processes of `way` so far.
+    pub(crate) fn cpu_ns(&self, way: RunMode) -> Option<f64> {
         self.groups.as_ref()?.cpu_ns(way)
     }
 
-    /// The session server, asked directly.
+    /// Connects to the session server's administration interface.
     pub(crate) fn admin(&self) -> Option<Admin> {
         Admin::new(&self.sandbox.as_ref()?.address()).ok()
     }
 
-    /// The session server's process.
-    pub(crate) fn server_pid(&self) -> Option<u32> {
-        self.sandbox.as_ref()?.server_pid()
+    /// Returns the process numbers of the session server's processes.
+    pub(crate) fn server_pids(&self) -> Vec<u32> {
+        self.sandbox.as_ref().map(Sandbox::server_pids).unwrap_or_default()
     }
 }
 
-/// With a server that other users reach as well: the database's is one.
+/// Makes a sandbox whose server other users reach too, because PostgreSQL runs as one.
 fn open_sandbox() -> Result<Sandbox> {
     let sandbox = Sandbox::new()?;
     if process::is_root() {
@@ -192,19 +197,19 @@ fn or_note<T>(notes: &mut Vec<String>, what: &str, result: Result<T>) -> Option<
     result.map_err(|error| notes.push(format!("{what}: {error:#}"))).ok()
 }
 
-/// Runs a command that must succeed; its standard output.
+/// Runs a command that must succeed; returns its standard output.
 pub(crate) fn run(command: Command) -> Result<String> {
     let name = format!("{command:?}");
     Running::start(command)?.finish(LIMIT)?.success(&name)
 }
 
-/// A port of that address nobody listens on.
+/// Returns a port of `address` on which nothing listens.
 pub(crate) fn free_port(address: &str) -> Result<u16> {
     let listener = TcpListener::bind((address, 0)).with_context(|| address.to_owned())?;
     Ok(listener.local_addr()?.port())
 }
 
-/// Waits until `is_up`, ten seconds at most, and fails at once if the server has ended.
+/// Waits at most ten seconds until `is_up` returns true; fails at once if the server has ended.
 pub(crate) fn wait_until(server: &mut Running, is_up: impl Fn() -> bool) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !is_up() {
@@ -216,7 +221,7 @@ pub(crate) fn wait_until(server: &mut Running, is_up: impl Fn() -> bool) -> Resu
     Ok(())
 }
 
-/// Whether somebody listens there.
+/// Returns true if a TCP connection to the port succeeds.
 pub(crate) fn listens(address: &str, port: u16) -> bool {
     std::net::TcpStream::connect((address, port)).is_ok()
 }

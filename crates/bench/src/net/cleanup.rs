@@ -1,5 +1,5 @@
-//! What happens when the run is interrupted or takes too long: hosts, the programs on them, and
-//! folders are removed.
+//! The clean-up of a run that is interrupted or takes too long: removes hosts, the programs on
+//! them, and folders.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -9,8 +9,8 @@ use crate::local::process;
 
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// From now on signals that end the process, and the time limit, clean up first. To be called
-/// before there is a second thread.
+/// Makes signals that end the process, and the time limit, clean up first. To be called while there
+/// is only one thread, because the signals have to be blocked in all threads.
 pub(super) fn watch(limit: Duration) {
     process::on_end(limit, |why| {
         eprintln!("ended early: {why}");
@@ -22,7 +22,7 @@ pub(super) fn watch(limit: Duration) {
     });
 }
 
-/// What there is to be removed besides hosts.
+/// Records folders that have to be removed too.
 pub(super) fn note(folders: Vec<PathBuf>) {
     if let Ok(mut all) = FOLDERS.lock() {
         all.extend(folders);

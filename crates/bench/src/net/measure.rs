@@ -1,91 +1,93 @@
-//! Alternation: every way of a row has its turn, then every way again; a figure is the median over
-//! the rounds.
+//! The measurement of a row. Ways alternate: in each round every way has one turn, so that
+//! disturbances of the machine meet all ways alike; a figure is the median over the rounds.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::row::{Measured, Row};
-use super::way::{Side, Wait, Way};
+use super::way::{Side, Stacks, Wait};
 use super::world::{Between, World};
 use crate::local::row::{Times, Unit};
 use crate::local::server::Returns;
 use crate::stats::median;
 
-/// Less than this part of the sessions away, and a figure says nothing of Sojourn.
+/// Smallest part of the sessions that has to be away. Below it a figure is the kernel's rather than
+/// Sojourn's and does not count.
 pub(crate) const AWAY_ENOUGH: f64 = 0.9;
 
-/// How long to measure.
+/// Durations and repetitions.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Settings {
-    /// At most so many rounds.
+    /// Largest number of rounds; a row may have fewer.
     pub(crate) rounds: usize,
-    /// Length of a turn (milliseconds).
+    /// Length of a turn, in milliseconds.
     pub(crate) turn_ms: u64,
-    /// Figures mean nothing.
+    /// True for a run that only checks that everything works; its figures mean nothing.
     pub(crate) quick: bool,
 }
 
-/// One case in one way.
+/// One case in one way: a line or a cell of the tables.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Cell {
-    /// The table it belongs to.
+    /// Name of the table.
     pub(crate) group: String,
-    /// The row that measured it.
+    /// Name of the row.
     pub(crate) row: String,
-    /// What was measured.
+    /// Name of the case.
     pub(crate) case: String,
-    /// By whose protocols.
-    pub(crate) way: Way,
-    /// How the programs waited.
+    /// The protocol implementation at each end.
+    pub(crate) way: Stacks,
+    /// The way in which the programs waited.
     pub(crate) wait: Wait,
-    /// Of `value`.
+    /// Unit of `value`.
     pub(crate) unit: Unit,
     /// The median over the rounds.
     pub(crate) value: f64,
-    /// Each round's.
+    /// The value of each round.
     pub(crate) values: Vec<f64>,
-    /// Times of single operations, medians over the rounds.
+    /// Times of single operations: medians over the rounds.
     pub(crate) times: Option<Times>,
-    /// Operations a second.
+    /// Operations per second.
     pub(crate) rate: Option<f64>,
-    /// Processor time of client, server and session servers for one operation; of bytes, for 1 KiB
-    /// (ns).
+    /// Processor time of client, server and session servers, in nanoseconds per operation; in bulk
+    /// rows, per KiB.
     pub(crate) cpu_ns: Option<f64>,
-    /// The part of the sessions that was away from the kernel, in the round in which it was least.
+    /// The part of the sessions that was away from the kernel, in the round in which it was
+    /// smallest.
     pub(crate) away: Option<f64>,
-    /// Ends that came home in all turns, by reason.
+    /// Ends that came home during all turns, by reason.
     pub(crate) returned: Returns,
-    /// Why there is no figure.
+    /// The reason why there is no figure.
     pub(crate) error: Option<String>,
 }
 
 impl Cell {
-    /// Whether the figure is one of what the way's name says.
+    /// Returns true if the figure belongs to the implementations that `way` names.
     pub(crate) fn counts(&self) -> bool {
         self.error.is_none() && self.value > 0.0 && self.was_away()
     }
 
-    /// Whether Sojourn, if it takes part, really carried the sessions.
+    /// Returns true if Sojourn, where it takes part, really carried the sessions.
     pub(crate) fn was_away(&self) -> bool {
         self.away.is_none_or(|part| part >= AWAY_ENOUGH)
     }
 }
 
-/// One way of a row while it is measured.
+/// One way of a row during the measurement.
 struct Lane {
-    way: Way,
+    way: Stacks,
     samples: Vec<Measured>,
     returned: Returns,
     error: Option<String>,
 }
 
-/// Measures a row in all ways that are wanted.
+/// Measures a row in all its ways for which `is_wanted` returns true.
 pub(crate) fn alternate(
     row: &dyn Row,
     world: &World,
     settings: &Settings,
-    is_wanted: impl Fn(Way) -> bool,
+    is_wanted: impl Fn(Stacks) -> bool,
 ) -> Vec<Cell> {
     let ways = row.ways().iter().copied().filter(|way| is_wanted(*way));
     let lane = |way| Lane {
@@ -99,7 +101,7 @@ pub(crate) fn alternate(
     for round in 0..settings.rounds.min(row.rounds()) {
         let count = lanes.len();
         for place in 0..count {
-            // Every way is first, and every way is last, equally often.
+            // Rotation makes every way the first, and the last, equally often.
             lanes[(place + round) % count].take_turn(row, world, length);
         }
     }
@@ -148,8 +150,8 @@ impl Lane {
     }
 }
 
-/// What the session servers of a way have counted.
-fn returns(world: &World, way: Way) -> Returns {
+/// Returns the counters of a way's session servers: ends that came home, by reason.
+fn returns(world: &World, way: Stacks) -> Returns {
     let mut all = Returns::new();
     if !way.is_ours() {
         return all;
@@ -164,7 +166,7 @@ fn returns(world: &World, way: Way) -> Returns {
     all
 }
 
-fn cell(row: &dyn Row, way: Way, samples: &[&Measured]) -> Cell {
+fn cell(row: &dyn Row, way: Stacks, samples: &[&Measured]) -> Cell {
     let middle = |figure: &dyn Fn(&Measured) -> Option<f64>| {
         let figures: Vec<f64> = samples.iter().filter_map(|sample| figure(sample)).collect();
         if figures.is_empty() { None } else { Some(median(&figures)) }

@@ -1,4 +1,4 @@
-//! What becomes of samples.
+//! Tests of the conversion of samples to cells.
 
 use super::*;
 use crate::local::row::Sample;
@@ -15,11 +15,11 @@ impl Row for Nothing {
         "none"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        &[Way::Kernel, Way::Client]
+    fn ways(&self) -> &'static [Stacks] {
+        &[Stacks::Kernel, Stacks::Client]
     }
 
-    fn turn(&self, _: &World, _: Way, _: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, _: &World, _: Stacks, _: Duration) -> Result<Vec<Measured>> {
         Ok(Vec::new())
     }
 }
@@ -30,7 +30,7 @@ fn measured(value: f64, wait: Wait, away: Option<f64>) -> Measured {
 
 fn cells(samples: Vec<Measured>, error: Option<&str>) -> Vec<Cell> {
     let error = error.map(str::to_owned);
-    Lane { way: Way::Client, samples, returned: Returns::new(), error }.cells(&Nothing)
+    Lane { way: Stacks::Client, samples, returned: Returns::new(), error }.cells(&Nothing)
 }
 
 #[test]

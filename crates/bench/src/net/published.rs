@@ -2,23 +2,24 @@
 //! machines of 1993.
 //!
 //! Maeda and Bershad, "Protocol Service Decomposition for High-Performance Networking" (SOSP 1993),
-//! table 2. Bulk is 16 MB from memory to memory.
+//! table 2. Bulk is a transfer of 16 MB from memory to memory.
 
 use crate::table::{Table, ratio};
 
-/// Tab-separated; the first line names the columns. Times are milliseconds of a round trip.
+/// The table, tab-separated; the first line names its source, the second its columns. Times are
+/// milliseconds per round trip.
 const TABLE: &str = include_str!("../../data/decomposition_1993.tsv");
-/// What the ratios of a machine refer to.
+/// The row to which the ratios of a machine refer.
 const KERNEL: &str = "Mach 2.5 In-Kernel";
 
 fn lines() -> (Vec<&'static str>, Vec<Vec<&'static str>>) {
-    let mut lines = TABLE.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    let mut lines = TABLE.lines().skip(1).map(|line| line.split('\t').collect::<Vec<_>>());
     let head = lines.next().unwrap_or_default();
     (head, lines.collect())
 }
 
-/// The library's figures in the columns that `is_wanted`, divided by the kernel's of the same
-/// machine.
+/// Returns the library's figures, divided by those of the same machine's kernel, in the columns
+/// that `is_wanted` accepts.
 fn ratios(is_wanted: fn(&str) -> bool) -> Vec<(String, Vec<(&'static str, f64)>)> {
     let (head, lines) = lines();
     let columns: Vec<usize> = (0..head.len()).filter(|&at| is_wanted(head[at])).collect();
@@ -37,7 +38,7 @@ fn is_bulk(column: &str) -> bool {
     column == "tcp_kb_per_s"
 }
 
-/// What stands beside a group of rows, if there is something.
+/// Returns the published table that corresponds to a group of rows, if there is one.
 pub(super) fn beside(group: &str) -> Option<String> {
     let rows = match group {
         "tcp-rtt" | "tcp-rtt-pinned" => ratios(|name| name.starts_with("tcp_") && !is_bulk(name)),

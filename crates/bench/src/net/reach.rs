@@ -1,22 +1,22 @@
-//! The targets for sessions between two hosts, judged from one run's cells.
+//! The targets for sessions between two hosts, and their judgement from the cells of one run.
 
 use std::fmt;
 
 use super::measure::Cell;
 use super::rows::USUAL_GAP;
-use super::way::{Wait, Way};
+use super::way::{Stacks, Wait};
 use crate::local::reach::advantage;
 use crate::reach::Reach;
 use crate::table::duration;
 
-/// What a figure, divided by the kernel's, must be.
+/// The condition on a figure, relative to the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Target {
-    /// At most so much.
+    /// At most this multiple.
     AtMost(f64),
-    /// At least so much.
+    /// At least this multiple.
     AtLeast(f64),
-    /// At most so many nanoseconds more.
+    /// At most this many nanoseconds more.
     MoreBy(f64),
 }
 
@@ -30,18 +30,20 @@ impl fmt::Display for Target {
     }
 }
 
-/// How much a round trip may take of the spinning kernel's time, and of the blocking kernel's.
-fn limits(way: Way) -> (f64, f64) {
+/// Returns the largest multiples of the spinning kernel's and of the blocking kernel's time that a
+/// round trip may take.
+fn limits(way: Stacks) -> (f64, f64) {
     match way {
-        Way::Port => (1.0, 0.2),
+        Stacks::Port => (1.0, 0.2),
         _ => (0.75, 0.15),
     }
 }
 
-/// What was promised of a figure against the kernel's in the same way of waiting.
+/// Returns the target of a figure against the kernel's in the same way of waiting, if there is one.
 pub(super) fn target(cell: &Cell) -> Option<Target> {
-    // That one is there to be compared with ours, as a rival is.
-    if !cell.way.is_ours() || cell.way == Way::Message {
+    // `Message` has no target: it is measured for comparison, as a rival is. Those of the protocol
+    // server are of the papers' tables.
+    if !cell.way.is_ours() || matches!(cell.way, Stacks::Message | Stacks::ProtocolServer) {
         return None;
     }
     match (cell.row.as_str(), cell.wait) {
@@ -54,19 +56,19 @@ pub(super) fn target(cell: &Cell) -> Option<Target> {
     }
 }
 
-/// The figure of a case, if it counts.
-fn value(cells: &[Cell], case: &str, way: Way, wait: Wait) -> Option<f64> {
+/// Returns the figure of a case, if it counts.
+fn value(cells: &[Cell], case: &str, way: Stacks, wait: Wait) -> Option<f64> {
     let fits = |cell: &&Cell| cell.case == case && cell.way == way && cell.wait == wait;
     cells.iter().find(fits).filter(|cell| cell.counts()).map(|cell| cell.value)
 }
 
-/// All targets.
+/// Judges all targets.
 pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
     let mut reach = Vec::new();
     for cell in cells {
         let Some(target) = target(cell) else { continue };
         let ours = value(cells, &cell.case, cell.way, cell.wait);
-        let of = |wait| value(cells, &cell.case, Way::Kernel, wait);
+        let of = |wait| value(cells, &cell.case, Stacks::Kernel, wait);
         let name = format!("{}, {}", cell.case, cell.way.title());
         match target {
             Target::AtMost(limit) => {
@@ -89,17 +91,17 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
             }
         }
     }
-    reach.extend([Way::Smoltcp, Way::Gvisor].map(|rival| beaten(cells, rival)));
+    reach.extend([Stacks::Smoltcp, Stacks::Gvisor].map(|rival| beaten(cells, rival)));
     reach
 }
 
-/// Whether Sojourn on the client's side was the better wherever the rival on that side was
-/// measured.
-fn beaten(cells: &[Cell], rival: Way) -> Reach {
+/// Judges the target that Sojourn on the client's side is better wherever the rival on that side
+/// was measured.
+fn beaten(cells: &[Cell], rival: Stacks) -> Reach {
     let target = format!("better than {} everywhere", rival.title());
     let theirs = cells.iter().filter(|cell| cell.way == rival && cell.counts());
     let ratio = |cell: &Cell| {
-        let ours = value(cells, &cell.case, Way::Client, cell.wait)?;
+        let ours = value(cells, &cell.case, Stacks::Client, cell.wait)?;
         Some((advantage(cell.unit, ours, cell.value), format!("{}, {:?}", cell.case, cell.wait)))
     };
     let mut ratios: Vec<(f64, String)> = theirs.filter_map(ratio).collect();
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
     use crate::local::row::Unit;
 
-    fn cell(row: &str, way: Way, wait: Wait, unit: Unit, value: f64) -> Cell {
+    fn cell(row: &str, way: Stacks, wait: Wait, unit: Unit, value: f64) -> Cell {
         Cell {
             group: "group".into(),
             row: row.into(),
@@ -147,11 +149,11 @@ mod tests {
     fn a_spinning_round_trip_is_judged_twice() {
         let of = |way, wait, value| cell("tcp-rtt-1", way, wait, Unit::Ns, value);
         let cells = [
-            of(Way::Kernel, Wait::Blocking, 100.0),
-            of(Way::Kernel, Wait::Spinning, 20.0),
-            of(Way::Client, Wait::Blocking, 90.0),
-            of(Way::Client, Wait::Spinning, 15.0),
-            of(Way::Port, Wait::Spinning, 19.0),
+            of(Stacks::Kernel, Wait::Blocking, 100.0),
+            of(Stacks::Kernel, Wait::Spinning, 20.0),
+            of(Stacks::Client, Wait::Blocking, 90.0),
+            of(Stacks::Client, Wait::Spinning, 15.0),
+            of(Stacks::Port, Wait::Spinning, 19.0),
         ];
         let verdicts: Vec<_> = judge(&cells).iter().map(|one| one.reached).collect();
         assert_eq!(verdicts, [Some(true), Some(true), Some(true), Some(true), None, None]);
@@ -163,14 +165,14 @@ mod tests {
             let case = USUAL_GAP.into();
             Cell { case, ..cell("stall", way, Wait::Default, Unit::Ns, value) }
         };
-        let verdict = |ours| judge(&[of(Way::Kernel, 5e5), of(Way::Client, ours)])[0].reached;
+        let verdict = |ours| judge(&[of(Stacks::Kernel, 5e5), of(Stacks::Client, ours)])[0].reached;
         assert_eq!([1e5, 1.5e6, 1.6e6].map(verdict), [Some(true), Some(true), Some(false)]);
     }
 
     #[test]
     fn what_was_not_away_reaches_nothing() {
-        let mut ours = cell("bulk-out", Way::Client, Wait::Default, Unit::BytesPerS, 9.0);
-        let kernel = cell("bulk-out", Way::Kernel, Wait::Default, Unit::BytesPerS, 1.0);
+        let mut ours = cell("bulk-out", Stacks::Client, Wait::Default, Unit::BytesPerS, 9.0);
+        let kernel = cell("bulk-out", Stacks::Kernel, Wait::Default, Unit::BytesPerS, 1.0);
         assert_eq!(judge(&[kernel.clone(), ours.clone()])[0].reached, Some(true));
         ours.away = Some(0.5);
         assert_eq!(judge(&[kernel, ours])[0].reached, None);
@@ -180,12 +182,12 @@ mod tests {
     fn a_rival_that_wins_once_is_not_beaten() {
         let of = |row, way, value| cell(row, way, Wait::Blocking, Unit::Ns, value);
         let cells = [
-            of("a", Way::Client, 10.0),
-            of("a", Way::Smoltcp, 20.0),
-            of("b", Way::Client, 10.0),
-            of("b", Way::Smoltcp, 9.0),
+            of("a", Stacks::Client, 10.0),
+            of("a", Stacks::Smoltcp, 20.0),
+            of("b", Stacks::Client, 10.0),
+            of("b", Stacks::Smoltcp, 9.0),
         ];
-        let verdict = beaten(&cells, Way::Smoltcp);
+        let verdict = beaten(&cells, Stacks::Smoltcp);
         assert_eq!(verdict.reached, Some(false));
         assert!(verdict.measured.contains("1 of 2"), "{}", verdict.measured);
     }

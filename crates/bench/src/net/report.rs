@@ -1,18 +1,18 @@
-//! The tables of `sojourn-bench net` as text.
+//! The tables of `sojourn-bench net` as text. Not here: any measurement (`measure.rs`).
 
 use std::fmt::Write as _;
 
 use super::measure::{Cell, Settings};
 use super::published;
 use super::reach::target;
-use super::way::{Wait, Way};
+use super::way::{Stacks, Wait};
 use super::world::CONGESTION;
 use crate::local::report::{ENDS, figure};
 use crate::local::row::Unit;
 use crate::machine::Machine;
 use crate::table::{Table, duration, ratio};
 
-/// What is measured where.
+/// Formats the heading: machine, kernel, rounds, hosts.
 pub(super) fn head(machine: &Machine, settings: &Settings) -> String {
     format!(
         "Sojourn, sessions between two hosts: {}, {} processors, Linux {}, load {:.2}\n\
@@ -27,7 +27,7 @@ pub(super) fn head(machine: &Machine, settings: &Settings) -> String {
     )
 }
 
-/// A group's table, what was published of the like, and what went wrong.
+/// Formats the table of a group, the corresponding published table, and the failures.
 pub(super) fn group(name: &str, cells: &[&Cell]) -> String {
     let is_by_waiting = cells.iter().any(|cell| cell.wait != Wait::Default);
     let mut text = if is_by_waiting { by_waiting(cells) } else { lines(cells) };
@@ -49,7 +49,7 @@ pub(super) fn group(name: &str, cells: &[&Cell]) -> String {
     text + &notes(cells)
 }
 
-/// Errors, and ends that went home early; each once.
+/// Formats errors, and ends that came home early, each once.
 fn notes(cells: &[&Cell]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for cell in cells {
@@ -71,7 +71,7 @@ fn notes(cells: &[&Cell]) -> String {
     lines.into_iter().fold(String::new(), |text, line| text + &line + "\n")
 }
 
-/// Cases in their order.
+/// Returns the names of the cases, in their order.
 fn cases<'c>(cells: &[&'c Cell]) -> Vec<&'c str> {
     let mut names: Vec<&str> = Vec::new();
     for cell in cells.iter().filter(|cell| !cell.values.is_empty()) {
@@ -82,7 +82,7 @@ fn cases<'c>(cells: &[&'c Cell]) -> Vec<&'c str> {
     names
 }
 
-fn find<'c>(cells: &[&'c Cell], case: &str, way: Way, wait: Wait) -> Option<&'c Cell> {
+fn find<'c>(cells: &[&'c Cell], case: &str, way: Stacks, wait: Wait) -> Option<&'c Cell> {
     let fits = |cell: &&&Cell| cell.case == case && cell.way == way && cell.wait == wait;
     cells.iter().find(fits).copied()
 }
@@ -114,7 +114,7 @@ fn cpu(cell: Option<&Cell>) -> String {
     }
 }
 
-/// Columns for both ways of waiting.
+/// Formats a table with columns for both ways of waiting.
 fn by_waiting(cells: &[&Cell]) -> String {
     let head = [
         "",
@@ -134,10 +134,11 @@ fn by_waiting(cells: &[&Cell]) -> String {
     let mut table = Table::new(head);
     for case in cases(cells) {
         let of = |way, wait| find(cells, case, way, wait);
-        let asleep = value(of(Way::Kernel, Wait::Blocking));
-        let awake = value(of(Way::Kernel, Wait::Spinning));
+        let asleep = value(of(Stacks::Kernel, Wait::Blocking));
+        let awake = value(of(Stacks::Kernel, Wait::Spinning));
         let mut name = case;
-        for &way in Way::MEASURED {
+        // These contain the ways of UDP.
+        for &way in Stacks::MEASURED_TCP {
             let (blocking, spinning) = (of(way, Wait::Blocking), of(way, Wait::Spinning));
             if blocking.or(spinning).is_none() {
                 continue;
@@ -167,12 +168,12 @@ fn by_waiting(cells: &[&Cell]) -> String {
     table.render()
 }
 
-/// A line for each case and way.
+/// Formats a table with a line for each case and way.
 fn lines(cells: &[&Cell]) -> String {
     let head = ["", "", "figure", "x kernel", "target", "p50", "p99", "rate", "CPU", "away"];
     let mut table = Table::new(head);
     for case in cases(cells) {
-        let kernel = value(find(cells, case, Way::Kernel, Wait::Default));
+        let kernel = value(find(cells, case, Stacks::Kernel, Wait::Default));
         let mut name = case;
         for cell in cells.iter().filter(|cell| cell.case == case) {
             let times = cell.times.filter(|_| cell.counts());

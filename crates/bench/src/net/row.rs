@@ -1,41 +1,41 @@
-//! What a row is: something measured in turns, in every way that it knows.
+//! The interface of a row: a measurement in turns, in every way that the row knows.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::way::{Wait, Way};
+use super::way::{Stacks, Wait};
 use super::world::World;
 use crate::local::row::Sample;
 
-/// What one turn found out about one case.
+/// The result of one turn for one case.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
-    /// The figures.
+    /// The measured figures.
     pub(crate) sample: Sample,
-    /// How the programs waited.
+    /// The way in which the programs waited.
     pub(crate) wait: Wait,
-    /// The part of the sessions that was away from the kernel while it was measured, 0 to 1; none
-    /// if Sojourn takes no part.
+    /// The part of the sessions that was away from the kernel during the measurement, from 0 to 1;
+    /// `None` if Sojourn takes no part.
     pub(crate) away: Option<f64>,
 }
 
-/// One line of comparison.
+/// A row: a measurement whose ways are compared.
 pub(crate) trait Row {
-    /// Its name, for `--row`.
+    /// Returns the name, for `--row`.
     fn name(&self) -> String;
-    /// Rows of a group share a table.
+    /// Returns the name of the row's table; rows of a group share a table.
     fn group(&self) -> &'static str;
-    /// The ways it can be run in; the first is what the others are compared with.
-    fn ways(&self) -> &'static [Way];
-    /// Why there is nothing to be measured in a way.
-    fn lacks(&self, world: &World, way: Way) -> Option<String> {
+    /// Returns the ways in which the row can run. The others are compared with the first.
+    fn ways(&self) -> &'static [Stacks];
+    /// Returns the reason why nothing can be measured in `way`, if there is one.
+    fn lacks(&self, world: &World, way: Stacks) -> Option<String> {
         world.lacks(way)
     }
-    /// How often each way has its turn in a full run.
+    /// Returns the number of turns of each way in a full run.
     fn rounds(&self) -> usize {
         5
     }
-    /// One turn of measuring, of about that length for each case.
-    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>>;
+    /// Measures for one turn, for about `length` per case.
+    fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>>;
 }

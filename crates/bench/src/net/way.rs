@@ -1,8 +1,8 @@
-//! Who speaks TCP at which end of the link, and how programs wait.
+//! The protocol implementation at each end of the link, and the ways in which programs wait.
 
 use serde::Serialize;
 
-/// Where a program is.
+/// A host of the link, by its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// On the first host: it listens.
@@ -11,10 +11,10 @@ pub(crate) enum Side {
     Client,
 }
 
-/// Whose protocols are used.
+/// The protocol implementations at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Way {
+pub(crate) enum Stacks {
     /// The kernel's at both ends.
     Kernel,
     /// The client under Sojourn, the server's host has only its kernel.
@@ -23,38 +23,54 @@ pub(crate) enum Way {
     Server,
     /// Both under Sojourn, each host with a server of its own.
     Both,
-    /// As the client alone, which gets its packets through a port, as programs without CAP_NET_RAW
+    /// As `Client`, but the client gets its packets through a port, as programs without CAP_NET_RAW
     /// do.
     Port,
-    /// As the client alone, whose packet socket has no mapped ring: a system call for each packet.
+    /// As `Client`, but the client's packet socket has no mapped ring: each packet takes a system
+    /// call.
     Message,
-    /// The client is a program with smoltcp over a packet socket; the server's is the kernel.
-    Smoltcp,
-    /// The client is a program with gVisor's netstack over a packet socket; the server's is the
+    /// The client's session is in the process `sojourn-protocol`; the server's host has only its
     /// kernel.
+    ProtocolServer,
+    /// The client is a program with smoltcp over a packet socket; the server's side is the kernel.
+    Smoltcp,
+    /// The client is a program with gVisor's netstack over a packet socket; the server's side is
+    /// the kernel.
     Gvisor,
 }
 
-impl Way {
-    /// What can be compared where the client is `lab-bench`.
+impl Stacks {
+    /// The ways for rows whose client is `lab-bench`.
     pub(crate) const MEASURED: &[Self] =
         &[Self::Kernel, Self::Client, Self::Both, Self::Port, Self::Smoltcp, Self::Gvisor];
-    /// The same with another interface to the packets.
+    /// The same ways for TCP, which the protocol server has, too.
+    pub(crate) const MEASURED_TCP: &[Self] = &[
+        Self::Kernel,
+        Self::Client,
+        Self::ProtocolServer,
+        Self::Both,
+        Self::Port,
+        Self::Smoltcp,
+        Self::Gvisor,
+    ];
+    /// The ways of `MEASURED`, and that with the other packet interface.
     pub(crate) const INTERFACES: &[Self] = &[
         Self::Kernel,
         Self::Client,
+        Self::ProtocolServer,
         Self::Message,
         Self::Both,
         Self::Port,
         Self::Smoltcp,
         Self::Gvisor,
     ];
-    /// The same without rivals.
+    /// The ways without rivals.
     pub(crate) const OURS: &[Self] = &[Self::Kernel, Self::Client, Self::Both];
-    /// Where the two programs differ: each alone under Sojourn, too.
+    /// The ways for rows with two different programs: each of them is also measured alone under
+    /// Sojourn.
     pub(crate) const PROGRAMS: &[Self] = &[Self::Kernel, Self::Client, Self::Server, Self::Both];
 
-    /// For tables.
+    /// Returns the name for tables.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -63,42 +79,44 @@ impl Way {
             Self::Both => "sojourn, both",
             Self::Port => "sojourn, port",
             Self::Message => "sojourn, message",
+            Self::ProtocolServer => "sojourn, protocol server",
             Self::Smoltcp => "smoltcp",
             Self::Gvisor => "gvisor netstack",
         }
     }
 
-    /// Whether programs of that side run under Sojourn.
+    /// Returns true if programs of `side` run under Sojourn.
     pub(crate) fn is_under(self, side: Side) -> bool {
         match self {
-            Self::Client | Self::Port | Self::Message => side == Side::Client,
+            Self::Client | Self::Port | Self::Message | Self::ProtocolServer => {
+                side == Side::Client
+            }
             Self::Server => side == Side::Server,
             Self::Both => true,
             Self::Kernel | Self::Smoltcp | Self::Gvisor => false,
         }
     }
 
-    /// Whether Sojourn takes part.
+    /// Returns true if Sojourn takes part.
     pub(crate) fn is_ours(self) -> bool {
         self.is_under(Side::Client) || self.is_under(Side::Server)
     }
 }
 
-/// How programs wait for the other side.
+/// The way in which a program waits for the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Wait {
-    /// Asleep: blocking calls, and Sojourn without spinning.
+    /// Sleeps: blocking calls, and Sojourn without spinning.
     Blocking,
-    /// Asking again and again: non-blocking calls in a loop; under Sojourn blocking calls that
-    /// spin.
+    /// Polls: non-blocking calls in a loop; under Sojourn, blocking calls that spin.
     Spinning,
     /// Blocking calls, and Sojourn as it is by default.
     Default,
 }
 
 impl Wait {
-    /// Sojourn's setting `spin`.
+    /// Returns the value of Sojourn's setting `spin`.
     pub(crate) fn setting(self) -> &'static str {
         match self {
             Self::Blocking => "never",

@@ -1,8 +1,8 @@
-//! One run's world: for every way two hosts of its own with a link between them, session servers
-//! where Sojourn takes part, and programs.
+//! The environment of one run: for every way two hosts of its own with a link between them, session
+//! servers where Sojourn takes part, and programs.
 //!
-//! Every way has its own hosts, so that a packet filter of one is not in the way of another's
-//! packets.
+//! Every way has its own hosts, so that the packet filter of one way does not affect the packets of
+//! another.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,39 +16,40 @@ use anyhow::{Context as _, Result, bail};
 use sojourn_lab::net::{Conditions, End, Host, Link, is_possible};
 use sojourn_lab::{Built, Mode, Running, Sandbox};
 
-use super::way::{Side, Wait, Way};
+use super::way::{Side, Stacks, Wait};
 use crate::local::process;
 use crate::local::server::{Admin, Returns};
 use crate::stats::median;
 
-/// How long a program may take that only has to do one turn.
+/// Longest time of a program that does one turn.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
-/// Bytes of an IP packet.
+/// Bytes of an IP packet: the MTU of the link.
 const MTU: u32 = 1500;
-/// Of `lab-bench`'s sockets at both ends, and so of the sessions that Sojourn takes from them.
+/// Congestion control of the sockets of `lab-bench` at both ends, and so of the sessions that
+/// Sojourn takes over from them.
 pub(crate) const CONGESTION: &str = "cubic";
-/// The part of the measured time after which it is looked where sessions are.
+/// Times of the checks that sessions are away, as parts of the measured time.
 const LOOKS: [f64; 4] = [0.15, 0.4, 0.65, 0.9];
 
-/// What is between the hosts.
+/// The link between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Between {
     /// A veth pair with its offloads.
     Wire,
-    /// Something that loses and delays.
+    /// A relay that loses and delays frames.
     Relay,
 }
 
-/// See the head of the file.
+/// The hosts of a run, by way and link.
 pub(crate) struct World {
-    places: RefCell<HashMap<(Way, Between), Rc<Place>>>,
+    places: RefCell<HashMap<(Stacks, Between), Rc<Hosts>>>,
     built: Built,
-    /// Figures mean nothing.
+    /// True for a run that only checks that everything works; its figures mean nothing.
     pub(crate) quick: bool,
 }
 
 impl World {
-    /// Looks whether everything is there.
+    /// Checks that hosts can be made and that the programs are built.
     pub(crate) fn new(quick: bool) -> Result<Self> {
         if !is_possible() {
             bail!("two hosts cannot be made here: this needs root and iproute2");
@@ -60,45 +61,45 @@ impl World {
         Ok(Self { places: RefCell::default(), built, quick })
     }
 
-    /// The hosts of a way, made when they are first wanted.
-    pub(crate) fn place(&self, way: Way, between: Between) -> Result<Rc<Place>> {
+    /// Returns the hosts of a way; makes them at the first call.
+    pub(crate) fn place(&self, way: Stacks, between: Between) -> Result<Rc<Hosts>> {
         if let Some(place) = self.places.borrow().get(&(way, between)) {
             return Ok(Rc::clone(place));
         }
-        let place = Rc::new(Place::new(way, between, &self.built)?);
+        let place = Rc::new(Hosts::new(way, between, &self.built)?);
         super::cleanup::note(place.folders());
         self.places.borrow_mut().insert((way, between), Rc::clone(&place));
         Ok(place)
     }
 
-    /// Why another implementation cannot be measured, if so.
-    pub(crate) fn lacks(&self, way: Way) -> Option<String> {
+    /// Returns the reason why a rival cannot be measured, if there is one.
+    pub(crate) fn lacks(&self, way: Stacks) -> Option<String> {
         let is_there = match way {
-            Way::Smoltcp => cfg!(feature = "rivals"),
-            Way::Gvisor => self.gvisor().is_some(),
+            Stacks::Smoltcp => cfg!(feature = "rivals"),
+            Stacks::Gvisor => self.gvisor().is_some(),
             _ => true,
         };
         (!is_there).then(|| format!("{} was not built", way.title()))
     }
 
-    /// Ends that came home to that side of a way so far, by reason.
-    pub(crate) fn returns(&self, way: Way, between: Between, side: Side) -> Returns {
+    /// Returns the ends that came home on one side of a way so far, by reason.
+    pub(crate) fn returns(&self, way: Stacks, between: Between, side: Side) -> Returns {
         let place = self.places.borrow().get(&(way, between)).map(Rc::clone);
         let admin = place.and_then(|place| place.admin(side).ok().flatten());
         admin.and_then(|mut admin| admin.returns().ok()).unwrap_or_default()
     }
 
-    /// The rival in Go, if it was built.
+    /// Returns the rival in Go, if it was built.
     pub(crate) fn gvisor(&self) -> Option<PathBuf> {
         let path = self.built.path("sojourn-bench-netstack");
         path.exists().then_some(path)
     }
 }
 
-/// Two hosts.
-pub(crate) struct Place {
-    way: Way,
-    // Before the hosts: their servers end first.
+/// The two hosts of a way, with their link and session servers.
+pub(crate) struct Hosts {
+    way: Stacks,
+    // Declared before the hosts: fields drop in order, and the servers have to end first.
     server: Option<Sandbox>,
     client: Option<Sandbox>,
     link: Link,
@@ -106,13 +107,13 @@ pub(crate) struct Place {
     port: Cell<u16>,
 }
 
-impl Place {
-    fn new(way: Way, between: Between, built: &Built) -> Result<Self> {
+impl Hosts {
+    fn new(way: Stacks, between: Between, built: &Built) -> Result<Self> {
         let (a, b) = (Host::new()?, Host::new()?);
         for host in [&a, &b] {
-            // For programs that do not choose. A namespace may choose what the system allows to
-            // all, which is Reno at least: like CUBIC it does not pace what it sends, as the
-            // system's own may.
+            // For programs that do not choose a congestion control. A namespace may choose only
+            // from `tcp_allowed_congestion_control`, which has at least Reno. Reno, like CUBIC,
+            // does not pace; the system's own default may.
             let name = "ipv4/tcp_congestion_control";
             host.set(name, CONGESTION).or_else(|_| host.set(name, "reno"))?;
         }
@@ -121,11 +122,18 @@ impl Place {
             Between::Relay => Link::through(&a, &b, MTU, 1, Conditions::default())?,
         };
         let on = match way {
-            Way::Port => Sandbox::with_ports,
-            Way::Message => Sandbox::with_messages,
+            Stacks::Port => Sandbox::with_ports,
+            Stacks::Message => Sandbox::with_messages,
             _ => Sandbox::on,
         };
-        let sandbox = |side, host| way.is_under(side).then(|| on(host)).transpose();
+        let sandbox = |side, host| -> Result<Option<Sandbox>> {
+            let mut made = way.is_under(side).then(|| on(host)).transpose()?;
+            if let (Stacks::ProtocolServer, Some(sandbox)) = (way, &mut made) {
+                // Everybody's server has no protocol servers.
+                sandbox.restart_for_own_user()?;
+            }
+            Ok(made)
+        };
         let (server, client) = (sandbox(Side::Server, &a)?, sandbox(Side::Client, &b)?);
         let lab = built.path("lab-bench");
         Ok(Self { way, server, client, link, lab, port: Cell::new(5000) })
@@ -143,32 +151,38 @@ impl Place {
         }
     }
 
-    /// The link.
+    /// Returns the link.
     pub(crate) fn link(&self) -> &Link {
         &self.link
     }
 
-    /// The host of that side.
+    /// Returns the host of `side`.
     pub(crate) fn host(&self, side: Side) -> &Host {
         self.link.host(end(side))
     }
 
-    /// The server's address, and a port that nobody has used.
+    /// Returns the server's address, and a port that has not been used.
     pub(crate) fn free_address(&self) -> (String, u16) {
         self.port.set(self.port.get() + 1);
         (self.link.v4(End::A).to_string(), self.port.get())
     }
 
-    /// The same as one word.
+    /// Returns the same as `address:port`.
     pub(crate) fn free_name(&self) -> String {
         let (address, port) = self.free_address();
         format!("{address}:{port}")
     }
 
-    /// A command that runs `program` on that side, as the way says; it dies with this process.
+    /// Returns a command that runs `program` on `side`, as the way says, and dies with this
+    /// process.
     pub(crate) fn command(&self, side: Side, wait: Wait, program: impl AsRef<OsStr>) -> Command {
+        // A client of the protocol server has no library.
+        let mode = match self.way {
+            Stacks::ProtocolServer => Mode::Plain,
+            _ => Mode::Sojourn,
+        };
         let mut command = match self.sandbox(side) {
-            Some(sandbox) => sandbox.command(Mode::Sojourn, program),
+            Some(sandbox) => sandbox.command(mode, program),
             None => {
                 let mut command = Command::new(program);
                 command.current_dir(std::env::temp_dir());
@@ -176,8 +190,8 @@ impl Place {
                 command
             }
         };
-        // A program that could not be accelerated must not pass for one that was. The user's
-        // settings are not what is measured.
+        // A program that cannot be accelerated has to fail, because its figure would pass for
+        // Sojourn's. The user's settings must not change the results.
         command.env("SOJOURN_STRICT", "on").env("SOJOURN_SPIN", wait.setting());
         command
             .env_remove("XDG_CONFIG_HOME")
@@ -187,19 +201,37 @@ impl Place {
         command
     }
 
-    /// The program of ordinary calls that measures itself. Where the kernel is to be asked again
-    /// and again it is this program that asks.
+    /// Returns a command that runs `lab-bench` on `side`. Where the kernel is used and the row
+    /// spins, `lab-bench` itself polls, as the kernel's blocking calls sleep.
     pub(crate) fn lab(&self, side: Side, wait: Wait, words: &[&str]) -> Command {
         let mut command = self.command(side, wait, &self.lab);
-        command.args(words).args(["--congestion", CONGESTION]);
+        command.args(words);
         if wait == Wait::Spinning && !self.way.is_under(side) {
             command.args(["--spin", "1"]);
         }
+        self.measures(command, side)
+    }
+
+    /// The client of the protocol server that measures itself.
+    pub(crate) fn served(&self, wait: Wait, words: &[&str]) -> Result<Command> {
+        let sandbox = self.client.as_ref().context("no session server")?;
+        let mut command = self.command(Side::Client, wait, myself()?);
+        let server = sandbox.address().to_string_lossy().into_owned() + sojourn_protocol::SUFFIX;
+        command.args(["net-served", &server]).args(words);
+        if wait == Wait::Spinning {
+            command.args(["--spin", "1"]);
+        }
+        Ok(self.measures(command, Side::Client))
+    }
+
+    /// Adds the options of every measuring program.
+    fn measures(&self, mut command: Command, side: Side) -> Command {
+        command.args(["--congestion", CONGESTION]);
         if side == Side::Client {
             if let Some(mark) = self.mark() {
                 command.arg("--mark").arg(mark);
             }
-            let servers = self.server.iter().chain(&self.client).filter_map(Sandbox::server_pid);
+            let servers = self.server.iter().chain(&self.client).flat_map(Sandbox::server_pids);
             for pid in servers {
                 command.args(["--watch", &pid.to_string()]);
             }
@@ -207,17 +239,22 @@ impl Place {
         command
     }
 
-    /// Starts it as a server.
+    /// Starts `lab-bench` as a server.
     pub(crate) fn lab_server(&self, wait: Wait, words: &[&str]) -> Result<Running> {
         Running::start(self.lab(Side::Server, wait, words))
     }
 
-    /// The session server of that side, asked directly.
+    /// Returns the output of `sojourn` with these words on `side`, which is under Sojourn.
+    pub(crate) fn sojourn(&self, side: Side, words: &[&str]) -> Result<String> {
+        self.sandbox(side).context("no session server on that side")?.sojourn(words)
+    }
+
+    /// Connects to the administration interface of the session server of `side`, if there is one.
     pub(crate) fn admin(&self, side: Side) -> Result<Option<Admin>> {
         self.sandbox(side).map(|sandbox| Admin::new(&sandbox.address())).transpose()
     }
 
-    /// All that take part.
+    /// Connects to the administration interfaces of all session servers.
     pub(crate) fn admins(&self) -> Result<Vec<(Side, Admin)>> {
         let mut all = Vec::new();
         for side in [Side::Server, Side::Client] {
@@ -226,16 +263,17 @@ impl Place {
         Ok(all)
     }
 
-    /// What `lab-bench` makes when it begins to measure, where that is of interest.
+    /// Returns the path of the file that `lab-bench` makes when it begins to measure, if Sojourn
+    /// takes part.
     fn mark(&self) -> Option<PathBuf> {
         let sandbox = self.client.as_ref().or(self.server.as_ref())?;
         Some(sandbox.folder().join("measuring"))
     }
 
-    /// Runs the client to its end, and looks several times during `length` how many of the
-    /// `sessions` are away from the kernel on each side: after `warm`, or from when `lab-bench`
-    /// says that it begins. Its output, and the part that was away; none if it ended before the
-    /// first look.
+    /// Runs the client to its end, and checks several times during `length` how many of the
+    /// `sessions` are away from the kernel on each side. The checks begin after `warm`, or, without
+    /// it, when `lab-bench` begins to measure. Returns the client's output and the median of the
+    /// parts that were away; `None` if the client ended before the first check.
     pub(crate) fn watch(
         &self,
         client: Command,
@@ -266,19 +304,24 @@ impl Place {
             let mut part = 1.0_f64;
             for (side, admin) in &mut admins {
                 let pid = if *side == Side::Server { server.pid() } else { client.pid() };
-                part = part.min(admin.away_of(pid)? as f64 / sessions as f64);
+                let away = match self.way {
+                    Stacks::ProtocolServer => admin.away_in_servers()?,
+                    _ => admin.away_of(pid)?,
+                };
+                part = part.min(away as f64 / sessions as f64);
             }
             parts.push(part);
         }
         let finished = client.finish(LIMIT);
-        // Only `lab-bench` makes it, and not if it fails before.
+        // Only `lab-bench` makes the mark, and only if it does not fail before, so it may be
+        // missing.
         let _ = mark.map(std::fs::remove_file);
         let text = finished?.success(&name)?;
         Ok((text, (!parts.is_empty()).then(|| median(&parts))))
     }
 }
 
-/// So long it is at most not looked whether a program has ended.
+/// Longest time between two checks that a program still runs.
 const SLICE: Duration = Duration::from_millis(20);
 
 fn end(side: Side) -> End {
@@ -288,8 +331,8 @@ fn end(side: Side) -> End {
     }
 }
 
-/// Waits until somebody listens there, ten seconds at most.
-pub(crate) fn await_listener(place: &Place, server: &mut Running, at: (&str, u16)) -> Result<()> {
+/// Waits at most ten seconds until a server listens on the address.
+pub(crate) fn await_listener(place: &Hosts, server: &mut Running, at: (&str, u16)) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     let connect = || std::net::TcpStream::connect(at).is_ok();
     while !place.host(Side::Client).enter(connect)? {
@@ -301,12 +344,12 @@ pub(crate) fn await_listener(place: &Place, server: &mut Running, at: (&str, u16
     Ok(())
 }
 
-/// What a measuring program said.
+/// Parses the output of a measuring program.
 pub(crate) fn parse(text: &str) -> Result<serde_json::Value> {
     serde_json::from_str(text).with_context(|| format!("no figures: {text}"))
 }
 
-/// This program, for the rivals that are part of it.
+/// Returns the path of this program, for the rivals that are part of it.
 pub(crate) fn myself() -> Result<PathBuf> {
     Path::new("/proc/self/exe").read_link().context("where this program is")
 }

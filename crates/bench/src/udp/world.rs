@@ -1,7 +1,8 @@
 //! The processes of one measurement: two ends, and the servers that they need.
 //!
-//! Each is forked for one round, tied to a processor, and killed after it, so that a server that
-//! spins never disturbs what is measured next. Not here: turns and medians; see the parent.
+//! Each process is forked for one round, tied to a processor, and killed after the round, so that a
+//! spinning server never disturbs the next measurement. Not here: turns and medians (the parent
+//! module).
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -16,7 +17,7 @@ use sojourn_udp::{Deadline, Handler, Port, Socket, Udp, UdpService, Wait};
 
 use crate::os;
 
-/// Which implementation, from end to end.
+/// The implementations on the path between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Way {
@@ -24,9 +25,9 @@ pub(crate) enum Way {
     Kernel,
     /// Two clients of one server.
     UserToUser,
-    /// A client of a server and a client of another, by the network.
+    /// Clients of two servers, which exchange packets by the network.
     TwoServers,
-    /// Programs in two servers' own processes, by the network.
+    /// Programs in the processes of two servers, which exchange packets by the network.
     ServerToServer,
 }
 
@@ -43,12 +44,14 @@ impl Way {
         }
     }
 
-    /// Whether that place is another than those before it.
+    /// Returns true if `placement` differs from the placements before it: without server processes,
+    /// `Single` is the same as `Together`.
     pub(crate) fn has(self, placement: Placement) -> bool {
         placement != Placement::Single || matches!(self, Self::UserToUser | Self::TwoServers)
     }
 
-    /// The paper's row (Maeda and Bershad 1992), milliseconds; its clients were on two hosts.
+    /// Returns the milliseconds of the paper's row (Maeda and Bershad 1992), whose clients were on
+    /// two hosts.
     pub(crate) fn published_ms(self) -> f64 {
         match self {
             Self::Kernel => 4.8,
@@ -58,15 +61,15 @@ impl Way {
     }
 }
 
-/// Where the ends are.
+/// The processors of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Placement {
-    /// Both on one processor, servers on another.
+    /// Both ends on one processor, servers on others.
     Together,
-    /// Each on one of its own.
+    /// Each end on its own processor.
     Apart,
-    /// Both and their servers on one.
+    /// Both ends and their servers on one processor.
     Single,
 }
 
@@ -81,11 +84,11 @@ impl Placement {
         }
     }
 
-    /// Processors of the near end, the far end, and their servers.
-    fn processors(self) -> [usize; 4] {
+    /// Returns the processors of the near end, the far end, and the servers of both.
+    pub(crate) fn processors(self) -> [usize; 4] {
         let all = os::processors();
         let at = |index: usize| all[index.min(all.len() - 1)];
-        // With processors to spare every server has one of its own.
+        // With enough processors, every server has its own.
         match (self, all.len()) {
             (Self::Together, _) => [at(0), at(0), at(1), at(2)],
             (Self::Single, _) => [at(0); 4],
@@ -96,13 +99,13 @@ impl Placement {
     }
 }
 
-/// Whether threads sleep.
+/// The way in which threads wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Waiting {
-    /// Never.
+    /// Without ever sleeping.
     Spinning,
-    /// At once.
+    /// Asleep at once.
     Sleeping,
 }
 
@@ -124,7 +127,7 @@ impl Waiting {
     }
 }
 
-/// What one round does.
+/// The work of one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trial {
     pub(crate) waiting: Waiting,
@@ -133,18 +136,18 @@ pub(crate) struct Trial {
 }
 
 const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
-/// How long a round may take.
+/// Longest time of a round.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Processes that end with the round.
+/// The processes of a round; drop ends them.
 #[derive(Default)]
-struct World {
+pub(crate) struct World {
     children: Vec<libc::pid_t>,
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        // Clients before their servers.
+        // In reverse order: clients end before their servers.
         for pid in self.children.iter().rev() {
             os::reap(*pid, Duration::ZERO);
         }
@@ -152,8 +155,12 @@ impl Drop for World {
 }
 
 impl World {
-    /// Forks `body` on `cpu`; answers what it writes first, eight bytes.
-    fn start(&mut self, cpu: usize, body: impl FnOnce(UnixStream) -> Result<()>) -> Result<u64> {
+    /// Forks `body` on `cpu`; returns the first eight bytes that `body` writes, as a number.
+    pub(crate) fn start(
+        &mut self,
+        cpu: usize,
+        body: impl FnOnce(UnixStream) -> Result<()>,
+    ) -> Result<u64> {
         let (near, far) = UnixStream::pair()?;
         let pid = os::fork(|| {
             os::die_after(PATIENCE.as_secs() as u32);
@@ -169,7 +176,7 @@ impl World {
         Ok(u64::from_ne_bytes(said))
     }
 
-    /// A server, which takes packets from the network as `spins` says; answers its address.
+    /// Starts a server, whose thread for packets polls if `spins` is true; returns its address.
     fn serve(&mut self, cpu: usize, waiting: Waiting, spins: bool) -> Result<String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -187,11 +194,12 @@ impl World {
     }
 }
 
-fn say(stream: &UnixStream, what: u64) -> Result<()> {
+/// Writes a number for the parent.
+pub(crate) fn say(stream: &UnixStream, what: u64) -> Result<()> {
     Ok((&*stream).write_all(&what.to_ne_bytes())?)
 }
 
-/// Nanoseconds a round trip, the mean of one round.
+/// Measures one round; returns its mean in nanoseconds per round trip.
 pub(crate) fn measure(way: Way, placement: Placement, trial: &Trial) -> Result<f64> {
     let [near, far, one, other] = placement.processors();
     let mut world = World::default();
@@ -202,7 +210,8 @@ pub(crate) fn measure(way: Way, placement: Placement, trial: &Trial) -> Result<f
             world.start(near, move |said| kernel_asks(&trial, port, &said))?
         }
         Way::UserToUser | Way::TwoServers => {
-            // In one server nothing comes by the network.
+            // Within one server no packet comes from the network, so its thread for packets need
+            // not poll.
             let spins = way == Way::TwoServers && trial.waiting == Waiting::Spinning;
             let first = world.serve(one, trial.waiting, spins)?;
             let second = match way {
@@ -220,7 +229,7 @@ pub(crate) fn measure(way: Way, placement: Placement, trial: &Trial) -> Result<f
     Ok(ns as f64 / f64::from(trial.trips))
 }
 
-/// Warms up, then times; says the sum of nanoseconds.
+/// Warms up, then times `trips` round trips; writes their nanoseconds for the parent.
 fn time(trial: &Trial, said: &UnixStream, mut trip: impl FnMut() -> Result<()>) -> Result<()> {
     for _ in 0..trial.trips / 4 + 2 {
         trip()?;
@@ -245,7 +254,7 @@ fn kernel_socket(trial: &Trial) -> Result<UdpSocket> {
 fn kernel_receives(socket: &UdpSocket, buffer: &mut [u8]) -> Result<(usize, SocketAddr)> {
     loop {
         match socket.recv_from(buffer) {
-            // As the server's clients do: two of them may share the processor.
+            // Yields, as the server's clients do: both ends may share the processor.
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 std::thread::yield_now()
             }
@@ -301,7 +310,8 @@ fn server_answers(trial: &Trial, said: &UnixStream) -> Result<()> {
     }
 }
 
-/// The receiving thread itself asks again when it has an answer; who started it sleeps.
+/// Asks a program in another server's process. The receiving thread itself sends the next question
+/// when it has an answer; the thread that started it sleeps.
 fn server_asks(trial: &Trial, port: u64, said: &UnixStream) -> Result<()> {
     let udp = Udp::new(trial.waiting == Waiting::Spinning);
     let (warm_up, trips) = (u64::from(trial.trips / 4 + 2), u64::from(trial.trips));
@@ -342,7 +352,7 @@ mod tests {
         }
     }
 
-    /// Whether this process may have raw sockets.
+    /// Returns true if this process may open raw sockets.
     fn socket_is_possible() -> bool {
         Udp::new(false).open_here(ANY, Box::new(|_, _, _| ())).is_ok()
     }

@@ -1,18 +1,20 @@
-//! Where a session stands, as far as the carrier can tell by itself: what slipped past the filter,
-//! and what is known of a session whose program cannot say so any more.
+//! The state of a session as far as the carrier can tell by itself: segments that slipped past the
+//! filter, and the last known state of a session whose program is silent.
 //!
-//! When they are asked: `home`. Read `docs/understand/moves.md`.
+//! Not here: the use of these (`end`). Read `docs/understand/moves.md`.
 
-use crate::carrier::Lent;
 use crate::export::slipped;
+use crate::session::Delegated;
 use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_pump::{position, unread, unsent};
 
-/// Adds what the kernel has received and acknowledged after the session was taken out (see
-/// `export::slipped`).
-pub(super) fn add_slipped(record: &mut SessionRecord, lent: &Lent) {
-    let bytes = slipped(&lent.socket);
-    let (Kind::Tcp(tcp), Kind::Tcp(base)) = (&mut record.kind, &lent.record.kind) else { return };
+/// Adds the bytes that the kernel has received and acknowledged after the session was taken out
+/// (see `export::slipped`).
+pub(super) fn add_slipped(record: &mut SessionRecord, delegated: &Delegated) {
+    let bytes = slipped(&delegated.socket);
+    let (Kind::Tcp(tcp), Kind::Tcp(base)) = (&mut record.kind, &delegated.record.kind) else {
+        return;
+    };
     let known = tcp.rcv_nxt.wrapping_sub(base.rcv_nxt) as usize;
     if let Some(missing) = bytes.get(known..) {
         tcp.receive_queue.extend(missing);
@@ -20,12 +22,12 @@ pub(super) fn add_slipped(record: &mut SessionRecord, lent: &Lent) {
     }
 }
 
-/// Where a session stands whose program cannot say so any more: as it was lent, if nobody has
-/// carried it; else as the ledger tells, with what is in the rings.
-pub(super) fn last_known(lent: &Lent) -> SessionRecord {
-    let mut record = lent.record.clone();
+/// Returns the state of a session whose program can no longer tell: that of the delegation, if no
+/// engine has run; else the ledger's, with the bytes in the rings.
+pub(super) fn last_known(delegated: &Delegated) -> SessionRecord {
+    let mut record = delegated.record.clone();
     let Kind::Tcp(tcp) = &mut record.kind else { return record };
-    let Lent { stream, .. } = lent;
+    let Delegated { stream, .. } = delegated;
     let first = tcp.snd_una.wrapping_add(stream.read_so_far().unwrap_or(0) as u32);
     let mut skip = 0;
     let is_told = position::apply(&stream.ledger().told(), tcp);
@@ -35,17 +37,17 @@ pub(super) fn last_known(lent: &Lent) -> SessionRecord {
     }
     tcp.send_queue = unsent(stream, skip);
     let sent = tcp.snd_nxt.wrapping_sub(tcp.snd_una) as usize;
-    // It tells before it sends. What it had not sent the kernel sends at once; of what it had, more
-    // cannot be than there is.
+    // The ledger is written before a segment is sent. The kernel sends at once what had not been
+    // sent. Not more can have been sent than there is.
     if sent > tcp.send_queue.len() {
         tcp.snd_nxt = tcp.snd_una.wrapping_add(tcp.send_queue.len() as u32);
     }
     record
 }
 
-/// The oldest byte that its peer may not have, by what the program has told and by where its ring
-/// begins, and how much of the ring is before it. What was acknowledged last may be in the ring
-/// still; or it has left the ring, and the program died before it told.
+/// Returns the oldest byte that the peer may not have, by the ledger and by the beginning of the
+/// ring, and the bytes of the ring before it. The ring may still have bytes acknowledged last; or
+/// the ring has released them, and the program died before it wrote the ledger.
 fn oldest(told: u32, ring: u32) -> (u32, usize) {
     let before = told.wrapping_sub(ring);
     if before.cast_signed() < 0 { (ring, 0) } else { (told, before as usize) }

@@ -8,7 +8,9 @@ use anyhow::{Context as _, Result, anyhow};
 use rustix::time::{ClockId, clock_gettime};
 use sojourn_filter::netlink;
 use sojourn_netif::pcapng::{InterfaceId, Writer};
-use sojourn_netif::{Interface as _, Link, LinkError, Message, OpenError, PacketOptions, packet};
+use sojourn_netif::{
+    Interface as _, LinkError, LinkType, Message, OpenError, PacketOptions, packet,
+};
 use std::io::{self, BufWriter, Write};
 
 /// With all that may come in a round of the fastest links. As much as the system allows, without
@@ -30,7 +32,7 @@ pub(super) type Out = Writer<BufWriter<Box<dyn Write>>>;
 /// A frame, in bytes that are borrowed or owned.
 pub(super) struct Frame<B> {
     pub(super) bytes: B,
-    pub(super) link: Link,
+    pub(super) link: LinkType,
     /// Since 1970.
     pub(super) time_ns: u64,
 }

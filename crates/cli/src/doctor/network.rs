@@ -23,6 +23,8 @@ const RIGHTS: [(CapabilitySet, &str); 3] = [
 ];
 /// The process name of what holds sessions between two servers.
 const KEEPER: &str = "sojourn-keeper";
+/// The name of the thread or process that carries.
+const CARRIER: &str = "sojourn-carrier";
 const STAYS: &str = "sessions with other hosts stay in the kernel";
 
 /// Everything about it; `None` for what is attached if that may not be seen.
@@ -32,7 +34,8 @@ pub(super) fn look(place: &Where) -> (Vec<Item>, Option<Vec<Attached>>) {
     let mut items = vec![carrier(server, carrying)];
     let own =
         rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |own| own.effective);
-    items.push(match carrying.and_then(capabilities_of) {
+    let carries = carrying.map(|pid| carrier_of(pid).unwrap_or(pid));
+    items.push(match carries.and_then(capabilities_of) {
         Some(held) => rights(held, "the server"),
         None => rights(own, "this user"),
     });
@@ -53,24 +56,39 @@ fn is_asked_to_carry(pid: u32) -> bool {
         .any(|word| word == b"--network" || word.starts_with(b"--network="))
 }
 
-/// Whether the thread that carries is there: without rights it has ended.
-fn has_carrier(pid: u32) -> bool {
+/// The process that carries for a server: a child of the server's, or the server itself if a thread
+/// of its own does. `None` if there is none: without rights it has ended.
+fn carrier_of(pid: u32) -> Option<u32> {
+    let is_carrier =
+        |comm: &std::path::Path| fs::read_to_string(comm).is_ok_and(|name| name.trim() == CARRIER);
     let threads = fs::read_dir(format!("{PROC}/{pid}/task")).into_iter().flatten().flatten();
-    let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm"));
-    threads.filter_map(|thread| name(thread).ok()).any(|name| name.trim() == "sojourn-carrier")
+    for thread in threads.map(|thread| thread.path()) {
+        if is_carrier(&thread.join("comm")) {
+            return Some(pid);
+        }
+        let children = fs::read_to_string(thread.join("children")).unwrap_or_default();
+        let mut children = children.split_whitespace().filter_map(|child| child.parse().ok());
+        let carries = |child: &u32| is_carrier(format!("{PROC}/{child}/comm").as_ref());
+        if let Some(child) = children.find(carries) {
+            return Some(child);
+        }
+    }
+    None
 }
 
 fn carrier(server: Option<u32>, carrying: Option<u32>) -> Item {
     const NAME: &str = "network-server";
     match (server, carrying) {
-        (_, Some(pid)) if has_carrier(pid) => {
-            Item::ok(NAME, format!("process {pid} carries sessions with other hosts"))
-        }
-        (_, Some(pid)) => Item::limited(
-            NAME,
-            format!("process {pid} was started with --network and does not carry: {STAYS}"),
-            "what is missing it has said on standard error, at its start",
-        ),
+        (_, Some(pid)) => match carrier_of(pid) {
+            Some(carrier) => {
+                Item::ok(NAME, format!("process {carrier} carries sessions with other hosts"))
+            }
+            None => Item::limited(
+                NAME,
+                format!("process {pid} was started with --network and does not carry: {STAYS}"),
+                "what is missing it has said on standard error, at its start",
+            ),
+        },
         (Some(pid), None) => Item {
             advice: "to have them carried as well, start it with --network".into(),
             ..Item::ok(NAME, format!("process {pid} serves this host only: {STAYS}"))
@@ -287,7 +305,7 @@ mod tests {
     #[test]
     fn a_server_is_known_by_how_it_was_started() {
         assert!(!is_asked_to_carry(std::process::id()));
-        assert!(!has_carrier(std::process::id()));
+        assert_eq!(carrier_of(std::process::id()), None);
         let states = [carrier(None, None), carrier(Some(1), None)].map(|item| item.state);
         assert_eq!(states, [State::Ok; 2], "what was not asked for is not missing");
         assert_eq!(carrier(Some(1), Some(std::process::id())).state, State::Limited);

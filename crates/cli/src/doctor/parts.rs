@@ -1,6 +1,7 @@
 //! The parts of Sojourn: is the library there, does the loader take it, which server answers.
 
 use super::item::Item;
+use super::streams::streams;
 use crate::args::Where;
 use crate::beside::{self, PartError};
 use crate::client::{Client, Unserved, speaks_with_programs};
@@ -19,7 +20,12 @@ pub(super) fn library() -> Vec<Item> {
     match beside::library() {
         Ok(library) => {
             let shown = library.display().to_string();
-            vec![Item::ok("library", shown), loads(&library)]
+            vec![
+                Item::ok("library", shown),
+                loads(&library),
+                streams(preloaded("cat", &library)),
+                loader(&library),
+            ]
         }
         Err(error @ PartError::Missing { .. }) => {
             vec![Item::missing("library", error.to_string(), "install Sojourn anew")]
@@ -30,14 +36,31 @@ pub(super) fn library() -> Vec<Item> {
     }
 }
 
+/// The loader of programs that make their own system calls.
+fn loader(library: &Path) -> Item {
+    match beside::loader(library) {
+        Ok(loader) => Item::ok("loader", loader.display().to_string()),
+        Err(error) => Item::limited(
+            "loader",
+            format!("{error}: static programs, musl's and Go's run plainly"),
+            "install Sojourn anew",
+        ),
+    }
+}
+
+/// A program with the library preloaded.
+fn preloaded(program: &str, library: &Path) -> Command {
+    let variables = environment::preloaded(std::env::vars_os(), library, &Config::default());
+    let mut command = Command::new(program);
+    command.env_clear().envs(variables);
+    command
+}
+
 /// Runs a program with it and looks whether it is mapped there.
 fn loads(library: &Path) -> Item {
     const NAME: &str = "preload";
-    let variables = environment::preloaded(std::env::vars_os(), library, &Config::default());
     let run = |program: &str, words: &[&str]| {
-        let mut command = Command::new(program);
-        command.args(words).env_clear().envs(variables.iter().cloned()).stdin(Stdio::null());
-        command.output()
+        preloaded(program, library).args(words).stdin(Stdio::null()).output()
     };
     let advice = "the words are the loader's or the program's own; look whether the library is of this machine and readable";
     let of_true = match run("true", &[]) {

@@ -73,9 +73,9 @@ fn read(mut bytes: &[u8], peers: &mut HashMap<u64, u64>) -> Result<bool, Errno> 
         match u16_at(bytes, 4) {
             NLMSG_DONE => return Ok(true),
             NLMSG_ERROR => {
-                return Err(Errno::from_raw_os_error(
-                    u32_at(message, 0).cast_signed().wrapping_neg(),
-                ));
+                let code = u32_at(message, 0).cast_signed().wrapping_neg();
+                let is_one = (1..4096).contains(&code);
+                return Err(if is_one { Errno::from_raw_os_error(code) } else { Errno::BADMSG });
             }
             SOCK_DIAG_BY_FAMILY if message.len() >= MESSAGE => {
                 // unix_diag_msg: the inode is at 4; attributes follow.
@@ -89,6 +89,12 @@ fn read(mut bytes: &[u8], peers: &mut HashMap<u64, u64>) -> Result<bool, Errno> 
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
     }
     Ok(false)
+}
+
+#[cfg(any(debug_assertions, fuzzing))]
+/// A datagram, for fuzzing.
+pub(super) fn fuzz_answer(bytes: &[u8]) {
+    let _ = read(bytes, &mut HashMap::new());
 }
 
 fn peer_of(mut attributes: &[u8]) -> Option<u32> {

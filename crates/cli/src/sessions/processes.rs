@@ -218,7 +218,7 @@ fn names(directory: &Path, program: &str) -> Vec<String> {
 }
 
 /// A process's name, as ps(1) shows it.
-pub(super) fn program(proc: &Path, pid: u32) -> Option<String> {
+pub(crate) fn program(proc: &Path, pid: u32) -> Option<String> {
     let name = fs::read(proc.join(pid.to_string()).join("comm")).ok()?;
     Some(String::from_utf8_lossy(&name).trim_end().to_owned())
 }
@@ -270,6 +270,16 @@ fn writes(info: &Path) -> Option<bool> {
         1 => Some(true),
         _ => None,
     }
+}
+
+#[cfg(any(debug_assertions, fuzzing))]
+/// Text of any file about a process, for fuzzing.
+pub(super) fn fuzz_text(text: &str) {
+    let _ = Status::parse(text);
+    let _ = text.lines().filter(|line| is_library(line)).count();
+    let _ = text.lines().filter_map(|line| number_in(line, "socket:[")).count();
+    let variables = Variables(text.as_bytes().to_vec());
+    let _ = (variables.name_library(), variables.config());
 }
 
 /// Who has an object open.

@@ -98,10 +98,10 @@ impl Row {
         ReasonT::from_word(self.reason).unwrap_or(ReasonT::None).sentence()
     }
 
-    /// The same end has the same key, whoever found it. `is_afar`: its number of
+    /// The same end has the same key, whoever found it. `is_elsewhere`: its number of
     /// a process is not ours.
-    pub(super) fn key(&self, is_afar: bool) -> (u32, &'static str, String, String) {
-        let pid = if is_afar { 0 } else { self.pid };
+    pub(super) fn key(&self, is_elsewhere: bool) -> (u32, &'static str, String, String) {
+        let pid = if is_elsewhere { 0 } else { self.pid };
         (pid, self.kind, self.from.clone(), self.to.clone())
     }
 
@@ -140,6 +140,7 @@ pub(super) fn home_word(home: HomeT) -> &'static str {
     match home {
         HomeT::Kernel => "kernel",
         HomeT::Library => "library",
+        HomeT::Server => "server",
     }
 }
 

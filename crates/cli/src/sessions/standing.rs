@@ -9,13 +9,15 @@ use super::processes::{Object, Process};
 use super::reach::{Reach, Socket, Tried};
 use crate::client::Client;
 use sojourn_session::ReasonT;
+use sojourn_session::place::is_systems;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// The session server, as it is seen from here.
 #[derive(Debug)]
 struct Served {
-    uid: u32,
+    /// It is root's, or everybody's: it looks into other network name spaces.
+    looks_elsewhere: bool,
     /// Its name spaces and how deep its process name space is; none if we may not see them.
     network: Option<String>,
     processes: Option<(String, usize)>,
@@ -43,7 +45,8 @@ impl Observer {
                 Some(link.to_string_lossy().into_owned())
             };
             let depth = super::processes::Status::read(&directory).map(|status| status.depth);
-            Served { uid: client.uid, network: name("net"), processes: name("pid").zip(depth) }
+            let looks_elsewhere = client.uid == 0 || is_systems(&client.address);
+            Served { looks_elsewhere, network: name("net"), processes: name("pid").zip(depth) }
         });
         Self { proc: proc.into(), server, known, tried: Tried::default(), looks: true }
     }
@@ -97,7 +100,7 @@ impl Observer {
         let is_elsewhere =
             is_socket && server.network.as_ref().is_some_and(|own| !has_network(own));
         // Root's enters it.
-        if is_elsewhere && server.uid != 0 && !process.network.is_empty() {
+        if is_elsewhere && !server.looks_elsewhere && !process.network.is_empty() {
             return true;
         }
         server.processes.as_ref().is_some_and(|(own, depth)| {

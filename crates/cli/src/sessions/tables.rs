@@ -87,6 +87,12 @@ impl Tables {
     }
 }
 
+#[cfg(any(debug_assertions, fuzzing))]
+/// A line of any table, for fuzzing.
+pub(super) fn fuzz_line(line: &str) {
+    let _ = (internet_line(line), unix_line(line));
+}
+
 /// TCP's, and UDP's, whose connected sockets have the same state.
 fn internet_line(line: &str) -> Option<(u64, Tcp)> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();

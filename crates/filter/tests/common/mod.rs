@@ -1,5 +1,5 @@
-//! Hosts for tests: threads in network name spaces of their own, which end with them. Not here:
-//! what is tested.
+//! Hosts for tests: threads in network name spaces of their own, which end with the threads. Not
+//! here: the tests.
 #![allow(unsafe_code, reason = "leaving the network name space")]
 #![allow(dead_code, reason = "not every test needs everything")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
@@ -11,16 +11,17 @@ use std::time::{Duration, Instant};
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// A thread in a network name space of its own.
+/// A host: a thread in a network name space of its own.
 pub(crate) struct Host {
     tasks: Option<mpsc::Sender<Task>>,
     thread: Option<JoinHandle<()>>,
-    /// Its number, by which `ip` finds the name space.
+    /// The thread's number, by which `ip` finds the name space.
     pub(crate) tid: u32,
 }
 
 impl Host {
-    /// With loopback up; `None` without the rights to make one, which is said.
+    /// Makes a host whose loopback interface is up. Returns `None`, and prints the reason, without
+    /// the rights to make one.
     pub(crate) fn new() -> Option<Self> {
         use rustix::thread::CapabilitySet;
         let needed = CapabilitySet::SYS_ADMIN
@@ -34,7 +35,8 @@ impl Host {
         let (tasks, queue) = mpsc::channel::<Task>();
         let (tell, told) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            // SAFETY: only the network name space changes, which no memory depends on.
+            // SAFETY: only the network name space of this thread changes, which no memory depends
+            // on.
             let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
             tell.send((result == 0).then(|| rustix::thread::gettid().as_raw_nonzero().get()))
                 .unwrap();
@@ -51,7 +53,7 @@ impl Host {
         Some(host)
     }
 
-    /// Runs something there, and waits for it.
+    /// Runs a task in the host's thread, and waits for its end.
     pub(crate) fn run<T: Send + 'static>(&self, task: impl FnOnce() -> T + Send + 'static) -> T {
         let (tell, told) = mpsc::channel();
         let task = Box::new(move || tell.send(task()).unwrap());
@@ -59,7 +61,7 @@ impl Host {
         told.recv().expect("the task panicked")
     }
 
-    /// Runs `ip` there.
+    /// Runs `ip` on the host.
     pub(crate) fn ip(&self, arguments: &str) {
         let words: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         self.run(move || {
@@ -78,10 +80,11 @@ impl Drop for Host {
     }
 }
 
-/// This host's link-layer address, and the other's.
+/// The link addresses of the first and the second host.
 pub(crate) const MACS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
 
-/// Two hosts with a link: `eth0` on both, 10.0.0.1 and fd00::1 on the first, .2 on the second.
+/// Makes two hosts with a link: `eth0` on both, 10.0.0.1 and fd00::1 on the first, .2 on the
+/// second.
 pub(crate) fn two_hosts() -> Option<(Host, Host)> {
     let (one, two) = (Host::new()?, Host::new()?);
     one.ip(&format!(
@@ -100,7 +103,7 @@ pub(crate) fn two_hosts() -> Option<(Host, Host)> {
     Some((one, two))
 }
 
-/// Asks until the answer is there; panics after ten seconds.
+/// Repeats `ask` until it returns an answer; panics after ten seconds.
 pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(10);
     loop {
@@ -112,11 +115,11 @@ pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A small generator, the same on every run.
+/// A small generator whose numbers are the same in every run.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// The next number.
+    /// Returns the next number.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -124,14 +127,14 @@ impl Random {
         self.0
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() >> 16) as usize % end
     }
 }
 
-/// What is of the filter's in the calling thread's name space, programs left aside: those of other
-/// tests are there too.
+/// Lists the attached objects of filters in the calling thread's name space. Programs are left out,
+/// because they belong to no name space, and other tests have some too.
 pub(crate) fn attached() -> Vec<String> {
     use sojourn_filter::What;
     let all = sojourn_filter::list().unwrap().into_iter();
@@ -139,7 +142,7 @@ pub(crate) fn attached() -> Vec<String> {
     here.map(|one| format!("{:?} {} {}", one.what, one.name, one.interface)).collect()
 }
 
-/// A filter on `eth0`; `None`, which is said, if it was not built.
+/// Attaches a filter to `eth0`. Returns `None`, and prints the reason, if the filter was not built.
 pub(crate) fn filter(options: sojourn_filter::Options) -> Option<sojourn_filter::Filter> {
     match sojourn_filter::Filter::attach("eth0", options) {
         Err(sojourn_filter::AttachError::Unavailable { package }) => {
@@ -150,7 +153,7 @@ pub(crate) fn filter(options: sojourn_filter::Options) -> Option<sojourn_filter:
     }
 }
 
-/// The next frame of a packet socket, if there is one.
+/// Returns the next frame of a packet socket, if there is one.
 pub(crate) fn receive(socket: &rustix::fd::OwnedFd) -> Option<Vec<u8>> {
     let mut buffer = vec![0; 1 << 16];
     let flags = rustix::net::RecvFlags::DONTWAIT;
@@ -159,12 +162,12 @@ pub(crate) fn receive(socket: &rustix::fd::OwnedFd) -> Option<Vec<u8>> {
     Some(buffer)
 }
 
-/// Whether a frame has these bytes in it.
+/// Returns true if a frame contains these bytes.
 pub(crate) fn has(frame: &[u8], bytes: &[u8]) -> bool {
     frame.windows(bytes.len()).any(|window| window == bytes)
 }
 
-/// Waits for a frame with these bytes in it.
+/// Waits for a frame that contains these bytes.
 pub(crate) fn receive_with(socket: &rustix::fd::OwnedFd, bytes: &[u8]) -> Vec<u8> {
     let what = format!("frame with {}", String::from_utf8_lossy(bytes));
     wait_for(&what, || receive(socket).filter(|frame| has(frame, bytes)))
@@ -173,7 +176,7 @@ pub(crate) fn receive_with(socket: &rustix::fd::OwnedFd, bytes: &[u8]) -> Vec<u8
 /// Sends a frame on an interface of the calling thread's name space.
 pub(crate) fn send_frame(interface: &str, frame: &[u8]) {
     let (socket, address) = packet_socket(interface);
-    // SAFETY: bytes and an address, of the lengths told.
+    // SAFETY: the frame and the address have the lengths that the call is told.
     let result = unsafe {
         let (at, len) = ((&raw const address).cast(), size_of_val(&address) as u32);
         libc::sendto(
@@ -188,7 +191,8 @@ pub(crate) fn send_frame(interface: &str, frame: &[u8]) {
     assert!(result >= 0);
 }
 
-/// Everything that passes an interface of the calling thread's name space.
+/// Opens a socket that receives everything that passes an interface of the calling thread's name
+/// space.
 pub(crate) fn tap(interface: &str) -> rustix::fd::OwnedFd {
     let (socket, mut address) = packet_socket(interface);
     address.sll_protocol = 3_u16.to_be();
@@ -201,7 +205,7 @@ pub(crate) fn tap(interface: &str) -> rustix::fd::OwnedFd {
     socket
 }
 
-/// A packet socket that receives nothing, and the address of an interface, for IPv4.
+/// Makes a packet socket that receives nothing, and the address of an interface, for IPv4.
 fn packet_socket(interface: &str) -> (rustix::fd::OwnedFd, libc::sockaddr_ll) {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
     let flags = SocketFlags::CLOEXEC;

@@ -8,7 +8,7 @@ use crate::ir::{Module, Scalar, Ty};
 use crate::layout;
 
 /// Where a key stands.
-enum Place<'a> {
+enum Target<'a> {
     /// With an interface or an operation: for all that fits.
     Many,
     /// With a type or a parameter of it.
@@ -19,7 +19,7 @@ enum Place<'a> {
 pub(super) fn check(tree: &Tree, module: &Module, for_rust: bool, sink: &mut Sink) {
     let interface = module.interfaces.iter().find(|i| i.name == tree.name.text);
     let Some(interface) = interface else { return };
-    look(&tree.keys, &Place::Many, module, for_rust, sink);
+    look(&tree.keys, &Target::Many, module, for_rust, sink);
     for item in &tree.items {
         match item {
             Item::Typedef(keys, names) => {
@@ -29,17 +29,17 @@ pub(super) fn check(tree: &Tree, module: &Module, for_rust: bool, sink: &mut Sin
                     };
                     let Ok(id) = u32::try_from(at) else { continue };
                     let ty = Ty::Named(crate::ir::TypeId(id));
-                    look(keys, &Place::One(name, ty), module, for_rust, sink);
+                    look(keys, &Target::One(name, ty), module, for_rust, sink);
                 }
             }
             Item::Operation(keys, name, params) => {
-                look(keys, &Place::Many, module, for_rust, sink);
+                look(keys, &Target::Many, module, for_rust, sink);
                 let operation = interface.operations.iter().find(|o| o.name == name.text);
                 for (keys, name) in params {
                     let param =
                         operation.and_then(|o| o.params.iter().find(|p| p.name == name.text));
                     if let Some(param) = param {
-                        let place = Place::One(name, param.ty.clone());
+                        let place = Target::One(name, param.ty.clone());
                         look(keys, &place, module, for_rust, sink);
                     }
                 }
@@ -48,10 +48,10 @@ pub(super) fn check(tree: &Tree, module: &Module, for_rust: bool, sink: &mut Sin
     }
 }
 
-fn look(keys: &[Key], place: &Place<'_>, module: &Module, for_rust: bool, sink: &mut Sink) {
+fn look(keys: &[Key], place: &Target<'_>, module: &Module, for_rust: bool, sink: &mut Sink) {
     let Some(key) = keys.iter().find(|key| key.name.text == "allocate") else { return };
     let Some(argument) = key.args.first() else { return };
-    if let Place::One(name, ty) = place
+    if let Target::One(name, ty) = place
         && !super::settings::is_arena(argument)
         && layout::is_fixed(module, ty)
         && !has_pointer(module, ty)
@@ -62,13 +62,13 @@ fn look(keys: &[Key], place: &Place<'_>, module: &Module, for_rust: bool, sink: 
         return;
     }
     let fits_rust = match place {
-        Place::Many => false,
-        Place::One(_, ty) => is_number_array(module, ty),
+        Target::Many => false,
+        Target::One(_, ty) => is_number_array(module, ty),
     };
     if for_rust && super::settings::is_provider(argument) && !fits_rust {
         let message = match place {
-            Place::Many => "Rust stubs take memory for single parameters only".to_owned(),
-            Place::One(name, _) => {
+            Target::Many => "Rust stubs take memory for single parameters only".to_owned(),
+            Target::One(name, _) => {
                 format!("Rust stubs take no memory for `{}`: it is no array of numbers", name.text)
             }
         };

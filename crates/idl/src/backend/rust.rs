@@ -1,8 +1,8 @@
 //! The Rust back end: one module of types, clients and servers for one IDL file.
 //!
-//! Text is put together piece by piece, each piece by the file that knows it, and laid out at the
-//! end by `prettyplease`. Generated code needs the crate `sojourn_ipc` and nothing else, and has no
-//! `unsafe`. How IDL becomes Rust is `docs/reference/idl-rust.md`. Start reading at `model`.
+//! Code is made of templates (`quote!`), each in the file that knows what it is for, and laid out
+//! at the end by `prettyplease`. Generated code needs the crate `sojourn_ipc` and nothing else, and
+//! has no `unsafe`. How IDL becomes Rust is `docs/reference/idl-rust.md`. Start reading at `model`.
 
 mod blank;
 mod client;
@@ -16,24 +16,26 @@ mod message;
 mod model;
 mod names;
 mod op;
+mod oracle;
 mod random;
 mod server;
 mod settle;
 mod siblings;
-mod text;
+mod tokens;
 mod types;
 
 use crate::backend::{Options, Output};
 use crate::ir::{Interface, Module};
 use model::Gen;
+use quote::{format_ident, quote};
+use tokens::{Code, bare, code, docs, mentions, num};
 
 /// Generates the Rust module of `module`: one file `NAME.rs`.
 #[must_use]
 pub fn generate(module: &Module, options: &Options) -> Vec<Output> {
     let module = &settle::settle(module);
     let g = Gen::new(module, options);
-    let mut text = head(&g);
-    text.push_str(&format(&body(&g)));
+    let text = format!("{}{}", head(&g), lay_out(g.file()));
     vec![Output { path: format!("{}.rs", module.name), text }]
 }
 
@@ -46,98 +48,116 @@ fn head(g: &Gen<'_>) -> String {
     )
 }
 
-fn body(g: &Gen<'_>) -> String {
-    let mut inner = String::from("use sojourn_ipc::rt;\n");
-    inner.push_str(&format!(
-        "/// SHA-256 of IDL and ACF.\npub const IDL_HASH: &str = {:?};\n",
-        g.module.hash
-    ));
-    inner.push_str(&g.consts());
-    inner.push_str(&g.types());
-    inner.push_str(&g.codecs());
-    inner.push_str(&g.blanks());
-    for interface in &g.module.interfaces {
-        inner.push_str(&g.interface_items(interface));
+/// Lays the code out. Code that does not parse is returned as it is, for the search of the fault.
+fn lay_out(code: Code) -> String {
+    match syn::parse2(code.clone()) {
+        Ok(file) => prettyplease::unparse(&file),
+        Err(error) => format!("// cannot be laid out: {error}\n{code}"),
     }
-    if g.options.tests {
-        inner.push_str(&g.tests());
-    }
-    let allowed = "dead_code, non_camel_case_types, unreachable_pub, clippy::explicit_auto_deref, \
-                   clippy::too_many_arguments, clippy::too_many_lines, clippy::unnecessary_cast, \
-                   clippy::useless_conversion, clippy::wrong_self_convention";
-    format!(
-        "#[allow({allowed}, reason = \"generated: not every item is used, and all are written by one rule\")]\n\
-         mod generated {{\n{inner}\n}}\n\
-         #[allow(unused_imports, reason = \"generated: for whoever needs them\")]\n\
-         pub use generated::*;\n"
-    )
 }
 
 impl<'a> Gen<'a> {
+    /// The whole file.
+    fn file(&self) -> Code {
+        let hash = &self.module.hash;
+        let (consts, types) = (self.consts(), self.types());
+        let (codecs, blanks) = (self.codecs(), self.blanks());
+        let interfaces = self.module.interfaces.iter().map(|i| self.interface_items(i));
+        let tests = self.options.tests.then(|| self.tests());
+        quote! {
+            #[allow(
+                dead_code, non_camel_case_types, unreachable_pub, clippy::explicit_auto_deref,
+                clippy::too_many_arguments, clippy::too_many_lines, clippy::unnecessary_cast,
+                clippy::useless_conversion, clippy::wrong_self_convention,
+                reason = "generated: not every item is used, and all are written by one rule"
+            )]
+            mod generated {
+                use sojourn_ipc::rt;
+                /// SHA-256 of IDL and ACF.
+                pub const IDL_HASH: &str = #hash;
+                #consts
+                #types
+                #codecs
+                #blanks
+                #(#interfaces)*
+                #tests
+            }
+            #[allow(unused_imports, reason = "generated: for whoever needs them")]
+            pub use generated::*;
+        }
+    }
+
     /// Everything of one interface.
-    fn interface_items(&self, interface: &'a Interface) -> String {
+    fn interface_items(&self, interface: &'a Interface) -> Code {
         let ops = self.own_ops(interface);
         // Local operations are in the trait, so what they return is needed too.
         let several = ops.iter().filter(|op| op.returned().len() > 1);
-        let returned: String = several.map(|op| self.out_struct(op)).collect();
+        let returned: Code = several.map(|op| self.out_struct(op)).collect();
         if interface.is_local {
-            return returned + &self.server_trait(interface);
+            let server = self.server_trait(interface);
+            return quote!(#returned #server);
         }
-        let mut wire = String::new();
-        let mut out = self.identity(interface) + &returned;
-        for op in ops.iter().filter(|op| !op.op.is_local) {
-            wire.push_str(&self.messages(op));
-        }
-        out.push_str(&format!(
-            "/// The messages of interface `{}`: measured, written, read.\npub mod {}_wire {{ \
-             #[allow(unused_imports, reason = \"generated: an interface may need none\")] \
-             use super::*;\n {wire} }}\n",
-            interface.name,
-            names::plain_snake(&interface.name)
+        let identity = self.identity(interface);
+        let text = docs(&format!(
+            "The messages of interface `{}`: measured, written, read.",
+            interface.name
         ));
-        out.push_str(&self.ipc_options(interface));
-        if self.options.client {
-            out.push_str(&self.client(interface));
-        }
-        if self.options.server || self.is_inproc(interface) {
-            out.push_str(&self.server_trait(interface));
-            out.push_str(&self.service(interface));
-        }
-        out
-    }
-
-    fn identity(&self, interface: &Interface) -> String {
-        let upper = names::capitals(&interface.name);
-        let bytes: Vec<String> = interface.uuid.iter().map(|b| format!("{b:#04x}")).collect();
-        format!(
-            "/// Names interface `{}` at binding.\npub const {upper}_ID: rt::InterfaceId = \
-             rt::InterfaceId {{ uuid: [{}], version: rt::Version {{ major: {}, minor: {} }} }};\n",
-            interface.name,
-            bytes.join(", "),
-            interface.version.major,
-            interface.version.minor
-        )
-    }
-
-    fn out_struct(&self, op: &op::Op<'a>) -> String {
-        let fields = op.returned().iter().fold(String::new(), |out, o| {
-            let name = o.name;
-            let bare = name.strip_prefix("r#").unwrap_or(name);
-            format!("{out}/// `{bare}`.\npub {name}: {},\n", self.owned_param(o.ty))
+        let wire = format_ident!("{}_wire", names::plain_snake(&interface.name));
+        let messages = ops.iter().filter(|op| !op.op.is_local).map(|op| self.messages(op));
+        let options = self.ipc_options(interface);
+        let client = self.options.client.then(|| self.client(interface));
+        let server = (self.options.server || self.is_inproc(interface)).then(|| {
+            let (server, service) = (self.server_trait(interface), self.service(interface));
+            quote!(#server #service)
         });
-        // Descriptors can be neither copied nor compared.
-        let derive = if fields.contains("OwnedFd") { "Debug" } else { "Clone, Debug, PartialEq" };
-        format!(
-            "/// What `{}` returns.\n#[derive({derive})]\npub struct {}Out {{ {fields} }}\n",
-            op.op.name, op.prefix
-        )
+        quote! {
+            #identity
+            #returned
+            #text
+            pub mod #wire {
+                #[allow(unused_imports, reason = "generated: an interface may need none")]
+                use super::*;
+                #(#messages)*
+            }
+            #options
+            #client
+            #server
+        }
     }
-}
 
-/// Lays the text out. What does not parse is given as it is, for whoever has to find the fault.
-fn format(text: &str) -> String {
-    match syn::parse_file(text) {
-        Ok(file) => prettyplease::unparse(&file),
-        Err(error) => format!("// cannot be laid out: {error}\n{text}"),
+    fn identity(&self, interface: &Interface) -> Code {
+        let name = format_ident!("{}_ID", names::capitals(&interface.name));
+        let text = docs(&format!("Names interface `{}` at binding.", interface.name));
+        let declared = interface.declared.iter().map(|op| {
+            let (name, number, cause) = (&op.name, op.opnum, &op.cause.message);
+            docs(&format!("\nDeclared only: `{name}` (number {number}): {cause}."))
+        });
+        let bytes = interface.uuid.map(|byte| code(&format!("{byte:#04x}")));
+        let (major, minor) = (num(interface.version.major), num(interface.version.minor));
+        quote! {
+            #text
+            #(#declared)*
+            pub const #name: rt::InterfaceId = rt::InterfaceId {
+                uuid: [#(#bytes),*],
+                version: rt::Version { major: #major, minor: #minor }
+            };
+        }
+    }
+
+    fn out_struct(&self, op: &op::Op<'a>) -> Code {
+        let returned = op.returned();
+        let fields = returned.iter().map(|o| {
+            let (text, name) = (docs(&format!("`{}`.", bare(o.name))), o.ident());
+            let ty = self.owned_param(o.ty);
+            quote!(#text pub #name: #ty,)
+        });
+        let fields: Code = fields.collect();
+        // Descriptors can be neither copied nor compared.
+        let derive = match mentions(&fields, "OwnedFd") {
+            true => quote!(Debug),
+            false => quote!(Clone, Debug, PartialEq),
+        };
+        let (text, name) = (docs(&format!("What `{}` returns.", op.op.name)), op.type_of("Out"));
+        quote!(#text #[derive(#derive)] pub struct #name { #fields })
     }
 }

@@ -116,7 +116,8 @@ pub(super) enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Checks that an interface still keeps the promises of a dump
+    /// Lists which operations have stubs and why others have none; with --against, checks that an
+    /// interface still keeps the promises of a dump
     Check {
         /// The IDL file
         file: PathBuf,
@@ -124,7 +125,7 @@ pub(super) enum Command {
         reading: Reading,
         /// The dump
         #[arg(long, value_name = "DUMP")]
-        against: PathBuf,
+        against: Option<PathBuf>,
     },
     /// Prints completions for a shell
     #[command(hide = true)]

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
 use sojourn_idl::diag::{Code, Diagnostic, catalogue, codes, nearest};
-use sojourn_idl::{compat, docgen, format_source};
+use sojourn_idl::{compat, docgen, format_source, stubs};
 
 use super::args::{Cli, Reading};
 use super::show;
@@ -113,6 +113,16 @@ pub(super) fn check(file: &Path, reading: &Reading, against: &Path) -> Result<bo
     let found = compat::check(&compilation, &against.display().to_string(), &old);
     show::print_all(&found, &compilation.sources, reading.json);
     Ok(!found.iter().any(Diagnostic::is_error))
+}
+
+/// Which operations have stubs, one a line.
+pub(super) fn list(file: &Path, reading: &Reading) -> Result<bool> {
+    let Some(compilation) = show::compiled(file, reading, false) else { return Ok(false) };
+    let mut out = io::stdout().lock();
+    for entry in stubs::listing(&compilation) {
+        writeln!(out, "{}", if reading.json { entry.to_json() } else { entry.to_text() })?;
+    }
+    Ok(true)
 }
 
 pub(super) fn completions(shell: clap_complete::Shell) -> Result<bool> {

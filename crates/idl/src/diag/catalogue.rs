@@ -6,19 +6,19 @@
 mod attributes;
 mod compatibility;
 mod configuration;
-mod entry;
+mod explanation;
 mod files;
 mod grammar;
 mod names;
 mod operations;
 mod types;
 
-pub use entry::{Entry, Sample};
+pub use explanation::{Explanation, Sample};
 
 use super::codes::Code;
 
 /// All entries in order of their codes.
-pub fn entries() -> impl Iterator<Item = &'static Entry> {
+pub fn entries() -> impl Iterator<Item = &'static Explanation> {
     files::ENTRIES
         .iter()
         .chain(grammar::ENTRIES)
@@ -32,7 +32,7 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
 
 /// The entry of a code.
 #[must_use]
-pub fn entry(code: Code) -> Option<&'static Entry> {
+pub fn entry(code: Code) -> Option<&'static Explanation> {
     entries().find(|e| e.code == code)
 }
 

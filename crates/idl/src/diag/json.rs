@@ -11,7 +11,7 @@ struct Shown<'a> {
     code: String,
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    place: Option<Place<'a>>,
+    place: Option<Location<'a>>,
     labels: Vec<ShownLabel<'a>>,
     help: &'a [String],
 }
@@ -19,22 +19,30 @@ struct Shown<'a> {
 #[derive(Serialize)]
 struct ShownLabel<'a> {
     text: &'a str,
-    place: Option<Place<'a>>,
+    place: Option<Location<'a>>,
 }
 
-#[derive(Serialize)]
-struct Place<'a> {
-    file: &'a str,
-    line: u32,
-    column: u32,
-    end_line: u32,
-    end_column: u32,
+/// A part of a file, counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Location<'a> {
+    /// Path of the file.
+    pub file: &'a str,
+    /// First line.
+    pub line: u32,
+    /// First column.
+    pub column: u32,
+    /// Last line.
+    pub end_line: u32,
+    /// One past the last column.
+    pub end_column: u32,
 }
 
-fn place(sources: &SourceMap, span: Span) -> Option<Place<'_>> {
+/// Where a span is; `None` if its file is unknown.
+#[must_use]
+pub fn location(sources: &SourceMap, span: Span) -> Option<Location<'_>> {
     let source = sources.file(span.file)?;
     let (start, end) = (source.line_column(span.start), source.line_column(span.end));
-    Some(Place {
+    Some(Location {
         file: &source.path,
         line: start.line,
         column: start.column,
@@ -49,13 +57,13 @@ pub fn to_json(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
     let labels = diagnostic
         .labels
         .iter()
-        .map(|l| ShownLabel { text: &l.text, place: place(sources, l.span) })
+        .map(|l| ShownLabel { text: &l.text, place: location(sources, l.span) })
         .collect();
     let shown = Shown {
         severity: diagnostic.severity.as_str(),
         code: diagnostic.code.to_string(),
         message: &diagnostic.message,
-        place: diagnostic.span.and_then(|s| place(sources, s)),
+        place: diagnostic.span.and_then(|s| location(sources, s)),
         labels,
         help: &diagnostic.help,
     };

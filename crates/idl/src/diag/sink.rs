@@ -1,5 +1,6 @@
 //! Where a compilation puts its diagnostics.
 
+use super::codes::Code;
 use super::diagnostic::Diagnostic;
 
 /// Errors beyond this are not collected: they would be the same mistake over and over.
@@ -10,11 +11,31 @@ const ERRORS_MAX: usize = 100;
 pub struct Sink {
     list: Vec<Diagnostic>,
     errors: usize,
+    /// The innermost hold last.
+    holds: Vec<Hold>,
+}
+
+/// Codes with what each is called in a few words.
+pub(crate) type Held = &'static [(Code, &'static str)];
+
+/// Errors that are not reported for the time being.
+#[derive(Debug)]
+struct Hold {
+    lists: &'static [Held],
+    first: Option<(&'static str, Diagnostic)>,
 }
 
 impl Sink {
     /// Adds one.
     pub fn push(&mut self, diagnostic: Diagnostic) {
+        if let Some(hold) = self.holds.last_mut() {
+            let mut codes = hold.lists.iter().copied().flatten();
+            let held = codes.find(|(code, _)| *code == diagnostic.code);
+            if let Some((_, name)) = held.filter(|_| diagnostic.is_error()) {
+                hold.first.get_or_insert((name, diagnostic));
+                return;
+            }
+        }
         let known =
             self.list.iter().any(|d| d.code == diagnostic.code && d.span == diagnostic.span);
         if known || self.errors >= ERRORS_MAX {
@@ -30,6 +51,16 @@ impl Sink {
         if !self.list.iter().any(|d| same(&d)) {
             self.push(diagnostic);
         }
+    }
+
+    /// From now on errors with the codes of these lists are kept, until [`Self::release`].
+    pub(crate) fn hold(&mut self, lists: &'static [Held]) {
+        self.holds.push(Hold { lists, first: None });
+    }
+
+    /// Ends the innermost hold: the first error it has kept, and what that is called.
+    pub(crate) fn release(&mut self) -> Option<(&'static str, Diagnostic)> {
+        self.holds.pop().and_then(|hold| hold.first)
     }
 
     /// Whether any error has been seen.

@@ -1,5 +1,6 @@
 //! One compiled file, and its named types. Not here: what a type is; see `types`.
 
+use super::declared::{CoClass, DeclaredType, DispInterface};
 use super::operations::{Interface, LocalAttrs};
 use super::types::{Const, Doc, TypeKind, Uuid, Version};
 
@@ -18,6 +19,12 @@ pub struct Module {
     pub interfaces: Vec<Interface>,
     /// Every constant, in declaration order.
     pub consts: Vec<Const>,
+    /// Types that cannot travel, and are not among `types`.
+    pub declared_types: Vec<DeclaredType>,
+    /// Every `coclass`.
+    pub classes: Vec<CoClass>,
+    /// Every `dispinterface`.
+    pub dispatches: Vec<DispInterface>,
     /// Texts of `cpp_quote`, in order; carried into C output only.
     pub cpp_quotes: Vec<String>,
     /// Header files that the ACF's `include` names: `"calc_local.h"`; for C output only.

@@ -1,6 +1,7 @@
 //! Interfaces, their operations and parameters, and what the configuration file says of them. Not
 //! here: types and constants (`types`).
 
+use super::declared::DeclaredOperation;
 use super::types::{Doc, InterfaceId, Ty, Uuid, Version};
 
 /// An interface.
@@ -18,6 +19,8 @@ pub struct Interface {
     pub base: Option<InterfaceId>,
     /// Its own operations, without those of the base.
     pub operations: Vec<Operation>,
+    /// Those of its own that cannot be sent, and are not among `operations`.
+    pub declared: Vec<DeclaredOperation>,
     /// `local`: no stubs, only declarations.
     pub is_local: bool,
     /// Declared in an imported file.

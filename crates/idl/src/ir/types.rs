@@ -300,3 +300,31 @@ pub enum BinaryOp {
     Gt,
     Ge,
 }
+
+impl BinaryOp {
+    /// What it makes of two integers; `None`: nothing (division by zero, a shift too far).
+    pub(crate) fn of(self, a: i128, b: i128) -> Option<i128> {
+        let shift = || u32::try_from(b).ok().filter(|b| *b < 64);
+        let flag = |truth: bool| Some(i128::from(truth));
+        match self {
+            Self::Add => a.checked_add(b),
+            Self::Sub => a.checked_sub(b),
+            Self::Mul => a.checked_mul(b),
+            Self::Div => a.checked_div(b),
+            Self::Rem => a.checked_rem(b),
+            Self::Shl => shift().and_then(|s| a.checked_mul(1_i128 << s)),
+            Self::Shr => shift().map(|s| a >> s),
+            Self::And => Some(a & b),
+            Self::Or => Some(a | b),
+            Self::Xor => Some(a ^ b),
+            Self::LogicalAnd => flag(a != 0 && b != 0),
+            Self::LogicalOr => flag(a != 0 || b != 0),
+            Self::Eq => flag(a == b),
+            Self::Ne => flag(a != b),
+            Self::Lt => flag(a < b),
+            Self::Le => flag(a <= b),
+            Self::Gt => flag(a > b),
+            Self::Ge => flag(a >= b),
+        }
+    }
+}

@@ -18,6 +18,14 @@ pub(super) struct Lexer<'a> {
     pub(super) sink: &'a mut Sink,
 }
 
+impl<'a> Lexer<'a> {
+    /// One that begins at byte `at` of `text`, at the beginning of a line.
+    pub(super) fn new(file: u32, text: &'a str, at: usize, sink: &'a mut Sink) -> Self {
+        let tokens = Tokens::default();
+        Self { file, text, at, tokens, doc: None, brackets: 0, fresh_line: true, sink }
+    }
+}
+
 impl Lexer<'_> {
     pub(super) fn peek(&self, ahead: usize) -> Option<u8> {
         self.text.as_bytes().get(self.at + ahead).copied()

@@ -213,42 +213,20 @@ pub(super) fn unmark_block(text: &str) -> String {
     lines.join("\n").trim_matches('\n').trim_end().to_owned()
 }
 
-/// What to write instead of a preprocessor line; `None` for lines without effect.
+/// A preprocessor line where there is no preprocessor; `None` for lines without effect.
 pub(super) fn preprocessor_diagnostic(line: &str, span: Span) -> Option<Diagnostic> {
-    let rest = line.trim_start_matches('#').trim_start();
-    let (word, argument) = rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()));
-    let argument = argument.trim();
-    let error = |message: String| Diagnostic::error(codes::PREPROCESSOR, span, message);
-    match word {
-        "include" => {
-            let file = argument.trim_matches(['"', '<', '>', ' ']);
-            let d = error("there is no preprocessor: `#include` has no effect".to_owned());
-            Some(if file.ends_with(".idl") {
-                d.help(format!("write `import \"{file}\";`"))
-            } else {
-                d.help(format!("for a C header in the output write `cpp_quote(\"#include <{file}>\")`"))
-                    .help("for its types declare what you need: `typedef [opaque(size, align)] name;`")
-            })
-        }
-        "define" => {
-            let name: String =
-                argument.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            let value = argument.get(name.len()..).unwrap_or("").trim();
-            let value = if value.is_empty() || value.starts_with('(') { "..." } else { value };
-            Some(
-                error("there is no preprocessor: `#define` has no effect".to_owned())
-                    .help(format!("for a number write `const long {name} = {value};`"))
-                    .help("for C only, put the line into cpp_quote(\"...\")"),
-            )
-        }
-        "pragma" => Some(Diagnostic::note(
-            codes::IGNORED,
-            span,
-            "`#pragma` is accepted without effect".to_owned(),
-        )),
-        _ => Some(
-            error(format!("there is no preprocessor: `#{word}` has no effect"))
-                .help("run the file through a preprocessor of your choice before compiling it, or take the line out"),
-        ),
+    let word: String = line
+        .trim_start_matches('#')
+        .trim_start()
+        .chars()
+        .take_while(|c| !c.is_whitespace())
+        .collect();
+    if word == "pragma" {
+        let message = "`#pragma` is accepted without effect".to_owned();
+        return Some(Diagnostic::note(codes::IGNORED, span, message));
     }
+    let message = format!("there is no preprocessor here: `#{word}` has no effect");
+    Some(Diagnostic::error(codes::PREPROCESSOR, span, message).help(
+        "IDL files that are compiled may have such lines; in an ACF, or in a file that is to be formatted, take the line out",
+    ))
 }

@@ -83,10 +83,12 @@ pub(crate) struct Tokens {
     pub(crate) list: Vec<Token>,
     /// Comments of every kind in order.
     pub(crate) comments: Vec<Comment>,
+    /// Files that `#include` has put in between, with their texts.
+    pub(crate) included: Vec<(u32, String)>,
 }
 
 /// All operators and separators, longer ones first.
 pub(crate) const PUNCTS: &[&str] = &[
-    "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "..", "::", "{", "}", "(", ")", "[", "]", ";",
-    ",", ":", "=", "*", "+", "-", "/", "%", "&", "|", "^", "~", "!", "<", ">", "?", ".",
+    "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "..", "::", "##", "{", "}", "(", ")", "[", "]",
+    ";", ",", ":", "=", "*", "+", "-", "/", "%", "&", "|", "^", "~", "!", "<", ">", "?", ".",
 ];

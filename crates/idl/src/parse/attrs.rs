@@ -19,6 +19,8 @@ impl Parser<'_> {
     }
 
     fn attr_list(&mut self, attrs: &mut Vec<Attr>) {
+        // A macro that stands for nothing may leave a comma over.
+        while self.is_com && self.cursor.eat(",") {}
         while !self.cursor.eat("]") {
             let read = self.attr();
             let is_read = read.is_ok();
@@ -99,7 +101,11 @@ impl Parser<'_> {
             Form::Uuid => Args::Uuid(self.uuid()?),
             Form::Version => Args::Version(self.version()?),
             Form::Type => Args::Type(Box::new(self.type_spec()?)),
-            Form::Word => Args::Word(self.cursor.name("a name")?),
+            Form::Word => {
+                // `iid_is(*p)` where p points to the identifier, which `iid_is(p)` means too.
+                self.cursor.eat("*");
+                Args::Word(self.cursor.name("a name")?)
+            }
             Form::Strings => Args::Strings(self.strings()?),
             Form::Flag | Form::Anything => Args::None,
         };
@@ -166,7 +172,7 @@ impl Parser<'_> {
         let token = self.cursor.peek();
         let text = match &token.kind {
             Kind::Int(n) => n.to_string(),
-            Kind::Float(_) => self.cursor.raw(token.span),
+            Kind::Float(_) => self.cursor.raw(token.span).to_owned(),
             _ => return Err(self.cursor.unexpected("a version like 1.0")),
         };
         self.cursor.advance();

@@ -21,17 +21,22 @@ pub(crate) struct Cursor<'a> {
     at: usize,
     depth: u32,
     text: &'a str,
+    /// Texts of the other files that tokens come from.
+    included: &'a [(u32, String)],
     pub(crate) sink: &'a mut Sink,
 }
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(tokens: &'a Tokens, text: &'a str, sink: &'a mut Sink) -> Self {
-        Self { tokens: &tokens.list, at: 0, depth: 0, text, sink }
+        let included = &tokens.included;
+        Self { tokens: &tokens.list, at: 0, depth: 0, text, included, sink }
     }
 
-    /// The source text of a span of this file.
-    pub(crate) fn raw(&self, span: Span) -> String {
-        self.text.get(span.start as usize..span.end as usize).unwrap_or("").to_owned()
+    /// The source text of a span.
+    pub(crate) fn raw(&self, span: Span) -> &'a str {
+        let included = self.included.iter().find(|(file, _)| *file == span.file);
+        let text = included.map_or(self.text, |(_, text)| text);
+        text.get(span.start as usize..span.end as usize).unwrap_or("")
     }
 
     /// The next token; at the end of the file [`Kind::End`] again and again.
@@ -146,8 +151,8 @@ impl<'a> Cursor<'a> {
         .help(format!("write {wanted} here"));
         // Of something that was forgotten at the end of a line, that line is the one to look at.
         if let Some(before) = self.previous() {
-            let (from, to) = (before.span.end as usize, token.span.start as usize);
-            if self.text.get(from..to).is_some_and(|between| between.contains('\n')) {
+            let between = Span { start: before.span.end, end: token.span.start, ..token.span };
+            if before.span.file == token.span.file && self.raw(between).contains('\n') {
                 diagnostic = diagnostic.label(before.span, "behind this");
             }
         }

@@ -2,7 +2,7 @@
 
 use super::cursor::{Bail, Parsed};
 use super::parser::Parser;
-use crate::ast::{Expr, ExprKind, Name};
+use crate::ast::{Expr, ExprKind, Name, TypeSpec};
 use crate::ir::{BinaryOp, UnaryOp};
 use crate::lex::Kind;
 
@@ -113,9 +113,19 @@ impl Parser<'_> {
                 return Ok(Expr { kind: ExprKind::Str(text), span });
             }
             Kind::WideStr(text) => ExprKind::WideStr(text.clone()),
+            Kind::Ident(word) if word == "sizeof" && self.cursor.peek_at(1).is("(") => {
+                self.cursor.advance();
+                let ty = Box::new(self.bracketed_type()?);
+                return Ok(Expr { span: span.to(ty.span), kind: ExprKind::SizeOf(ty) });
+            }
             Kind::Ident(_) => {
                 let Name { text, span } = self.cursor.name("a value")?;
                 return Ok(Expr { kind: ExprKind::Name(text), span });
+            }
+            Kind::Punct("(") if self.is_cast() => {
+                let ty = Box::new(self.bracketed_type()?);
+                let operand = Box::new(self.deeper_unary()?);
+                return Ok(Expr { span: span.to(operand.span), kind: ExprKind::Cast(ty, operand) });
             }
             Kind::Punct("(") => {
                 self.cursor.advance();
@@ -127,5 +137,39 @@ impl Parser<'_> {
         };
         self.cursor.advance();
         Ok(Expr { kind, span })
+    }
+
+    /// `(T)` before a value; `(a)` before an operator is an expression.
+    fn is_cast(&self) -> bool {
+        let mut words = 1;
+        while self.cursor.peek_at(words).ident().is_some() {
+            words += 1;
+        }
+        let mut end = words;
+        while words > 1 && self.cursor.peek_at(end).is("*") {
+            end += 1;
+        }
+        let is_type = end > words || self.is_scalar_word();
+        let behind = self.cursor.peek_at(end + 1);
+        // Behind the name of a parameter `-` and `*` go on with the expression.
+        let is_value = match behind.kind {
+            Kind::Ident(_) | Kind::Int(_) | Kind::Float(_) | Kind::Punct("~" | "(" | "!") => true,
+            Kind::Punct("*" | "-") => is_type,
+            _ => false,
+        };
+        words > 1 && self.cursor.peek_at(end).is(")") && is_value
+    }
+
+    /// Whether the word behind the bracket can be nothing but a type.
+    fn is_scalar_word(&self) -> bool {
+        self.cursor.peek_at(1).ident().is_some_and(super::keys::is_keyword)
+    }
+
+    fn bracketed_type(&mut self) -> Parsed<TypeSpec> {
+        self.cursor.expect("(", "`sizeof`")?;
+        let ty = self.type_spec()?;
+        self.pointers();
+        self.cursor.expect(")", "the type")?;
+        Ok(ty)
     }
 }

@@ -3,26 +3,28 @@
 use super::cursor::{Bail, Parsed};
 use super::parser::Parser;
 use crate::ast::{
-    Attr, Const, Declarator, Interface, Item, Library, Name, Operation, TypeKind, Typedef, find,
+    Attr, Const, Declarator, Interface, Item, Library, Name, Operation, TypeKind, Typedef,
+    Unsendable, find,
 };
 use crate::diag::codes;
 use crate::ir::Doc;
 
 /// Where items stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Scope {
     File,
     Library,
+    Namespace,
     Interface,
 }
 
 impl Parser<'_> {
     /// Items up to the `}` of the enclosing block, or to the end of the file.
-    pub(super) fn items(&mut self, place: Place) -> Vec<Item> {
+    pub(super) fn items(&mut self, place: Scope) -> Vec<Item> {
         let mut items = Vec::new();
         while !self.cursor.at_end() && !self.cursor.sink.is_full() {
             if self.cursor.is("}") {
-                if place != Place::File {
+                if place != Scope::File {
                     return items;
                 }
                 self.cursor.unexpected("a declaration");
@@ -44,7 +46,7 @@ impl Parser<'_> {
         items
     }
 
-    fn item(&mut self, place: Place) -> Parsed<Item> {
+    fn item(&mut self, place: Scope) -> Parsed<Item> {
         let doc = self.cursor.peek().doc.clone();
         let attrs = self.attrs();
         let doc = doc.or_else(|| self.cursor.peek().doc.clone());
@@ -56,13 +58,16 @@ impl Parser<'_> {
             "cpp_quote" => self.cpp_quote(&attrs),
             "typedef" => self.typedef(doc, attrs),
             "const" => self.constant_or_operation(place, doc, attrs),
-            "library" if place == Place::File => self.library(doc, attrs),
-            "interface" if place != Place::Interface => self.interface(doc, attrs),
-            "importlib" => self.ignored_statement(),
-            "coclass" => self.ignored_block(),
-            "dispinterface" | "module" => Err(self.automation_block(word)),
+            "library" if place == Scope::File => self.library(doc, attrs),
+            "interface" if place != Scope::Interface || self.announces() => {
+                self.interface(doc, attrs)
+            }
+            _ if self.begins_com_item() => self.com_item(attrs),
             "struct" | "union" | "enum" if self.is_declaration() => self.declaration(&attrs),
-            _ if place == Place::Interface => self.operation(doc, attrs),
+            _ if place == Scope::Interface => self.operation(doc, attrs),
+            _ if self.is_com && self.cursor.peek_at(1).ident().is_some() => {
+                self.function(doc, attrs)
+            }
             _ => Err(self.stray(word)),
         }
     }
@@ -123,7 +128,7 @@ impl Parser<'_> {
         self.cursor.advance();
         let name = self.cursor.name("the name of the library")?;
         self.cursor.expect("{", "the name of the library")?;
-        let items = self.items(Place::Library);
+        let items = self.items(Scope::Library);
         self.cursor.expect("}", "the contents of the library")?;
         self.cursor.eat(";");
         Ok(Item::Library(Library { doc, attrs, name, items }))
@@ -132,12 +137,17 @@ impl Parser<'_> {
     fn interface(&mut self, doc: Doc, attrs: Vec<Attr>) -> Parsed<Item> {
         self.cursor.advance();
         let name = self.cursor.name("the name of the interface")?;
+        if self.cursor.is("<") {
+            return self.parameterised(name);
+        }
         if self.cursor.eat(";") {
-            self.no_attrs(&attrs, "a forward declaration");
+            if !self.is_com {
+                self.no_attrs(&attrs, "a forward declaration");
+            }
             return Ok(Item::Forward(name));
         }
         let base = if self.cursor.eat(":") {
-            Some(self.cursor.name("the name of the base interface")?)
+            Some(self.path("the name of the base interface")?)
         } else {
             None
         };
@@ -151,8 +161,11 @@ impl Parser<'_> {
             );
             self.cursor.skip_to(&["{"]);
         }
+        if self.cursor.is_word("requires") {
+            self.cursor.skip_to(&["{"]);
+        }
         self.cursor.expect("{", "the name of the interface")?;
-        let items = self.items(Place::Interface);
+        let items = self.items(Scope::Interface);
         self.cursor.expect("}", "the operations of the interface")?;
         self.cursor.eat(";");
         Ok(Item::Interface(Interface { doc, attrs, name, base, items }))
@@ -167,7 +180,6 @@ impl Parser<'_> {
         let mut declarators = Vec::new();
         loop {
             declarators.push(self.declarator("the name of the new type")?);
-            self.refuse_function()?;
             if !self.cursor.eat(",") {
                 break;
             }
@@ -178,12 +190,12 @@ impl Parser<'_> {
     }
 
     /// `const long X = 1;`, or an operation whose result is written `const char *`.
-    fn constant_or_operation(&mut self, place: Place, doc: Doc, attrs: Vec<Attr>) -> Parsed<Item> {
+    fn constant_or_operation(&mut self, place: Scope, doc: Doc, attrs: Vec<Attr>) -> Parsed<Item> {
         let ty = self.type_spec()?;
         let levels = self.pointers();
         let name = self.cursor.name("the name of the constant")?;
         let declarator = Declarator { name, levels };
-        if place == Place::Interface && self.cursor.is("(") {
+        if place == Scope::Interface && self.cursor.is("(") {
             return self.operation_rest(doc, attrs, ty, declarator);
         }
         self.no_attrs(&attrs, "a constant");
@@ -205,7 +217,7 @@ impl Parser<'_> {
     }
 
     fn declaration(&mut self, attrs: &[Attr]) -> Parsed<Item> {
-        let unions_too = attrs.iter().find(|a| a.name.text != "v1_enum");
+        let unions_too = attrs.iter().find(|a| a.name.text != "v1_enum" && !self.is_com);
         let switch_type = find(attrs, "switch_type").is_some();
         if let Some(attr) = unions_too.filter(|_| !switch_type) {
             self.no_attrs(std::slice::from_ref(attr), "a type without `typedef`");
@@ -267,31 +279,16 @@ impl Parser<'_> {
         Ok(Item::Operation(Operation { doc, attrs, ty, declarator, name, params }))
     }
 
-    fn ignored_statement(&mut self) -> Parsed<Item> {
-        let token = self.cursor.advance();
-        self.cursor.skip_to(&[]);
-        self.cursor.expect_end(";", "`importlib`")?;
-        Ok(Item::Ignored(Name { text: "importlib".to_owned(), span: token.span }))
+    /// `interface IFoo;` inside another interface.
+    fn announces(&self) -> bool {
+        self.cursor.peek_at(2).is(";")
     }
 
-    fn ignored_block(&mut self) -> Parsed<Item> {
-        let token = self.cursor.advance();
-        self.cursor.skip_to(&["{"]);
-        if self.cursor.is("{") {
-            self.cursor.skip_balanced();
+    /// A function of a C library, in a file of COM.
+    fn function(&mut self, doc: Doc, attrs: Vec<Attr>) -> Parsed<Item> {
+        match self.operation(doc, attrs)? {
+            Item::Operation(op) => Ok(Item::Unsendable(op.name, Unsendable::Function)),
+            other => Ok(other),
         }
-        self.cursor.eat(";");
-        Ok(Item::Ignored(Name { text: "coclass".to_owned(), span: token.span }))
-    }
-
-    fn automation_block(&mut self, word: &str) -> Bail {
-        let span = self.cursor.peek().span;
-        self.cursor.error(
-            codes::AUTOMATION,
-            span,
-            format!("`{word}` belongs to Automation, which is not part of this language"),
-            "declare an `interface` with the same operations",
-        );
-        Bail
     }
 }

@@ -3,7 +3,9 @@
 use super::cursor::{Bail, Parsed};
 use super::parser::Parser;
 use super::types::begins_type;
-use crate::ast::{Arm, Attr, Expr, Member, Switch, TypeKind, TypeSpec, Union};
+use crate::ast::{
+    Arm, Attr, Declarator, Expr, Member, Name, Struct, Switch, TypeKind, TypeSpec, Union,
+};
 use crate::diag::codes;
 use crate::ir::Doc;
 use crate::lex::Kind;
@@ -30,23 +32,13 @@ impl Parser<'_> {
         let (doc, attrs, ty, span) = self.member_head()?;
         let first = fields.len();
         loop {
-            let declarator = self.declarator("the name of a field")?;
-            self.refuse_function()?;
+            let declarator = self.field_declarator(&ty, "the name of a field")?;
+            let bits = self.bits()?;
             let (doc, attrs, ty) = (doc.clone(), attrs.clone(), ty.clone());
-            fields.push(Member { doc, attrs, ty, declarator, span });
+            fields.push(Member { doc, attrs, ty, declarator, bits, span });
             if !self.cursor.eat(",") {
                 break;
             }
-        }
-        if self.cursor.is(":") {
-            let span = self.cursor.peek().span;
-            self.cursor.error(
-                codes::BIT_FIELD,
-                span,
-                "bit fields do not travel: their layout is each compiler's own".to_owned(),
-                "use an unsigned integer with constants for the bits",
-            );
-            return Err(Bail);
         }
         self.cursor.expect_end(";", "a field")?;
         let behind = self.doc_behind();
@@ -54,6 +46,24 @@ impl Parser<'_> {
             field.doc = field.doc.take().or_else(|| behind.clone());
         }
         Ok(())
+    }
+
+    /// The name of a field; C lets inner structures, unions and bit fields have none.
+    fn field_declarator(&mut self, ty: &TypeSpec, what: &str) -> Parsed<Declarator> {
+        if is_body(ty) && self.cursor.is(";") || self.cursor.is(":") {
+            return Ok(Self::nameless(ty.span));
+        }
+        self.declarator(what)
+    }
+
+    /// `: 3`
+    fn bits(&mut self) -> Parsed<Option<Span>> {
+        let span = self.cursor.peek().span;
+        if !self.cursor.eat(":") {
+            return Ok(None);
+        }
+        self.expr()?;
+        Ok(Some(span))
     }
 
     /// Documentation, attributes and type.
@@ -81,7 +91,7 @@ impl Parser<'_> {
             return Ok(params);
         }
         loop {
-            match self.param() {
+            match self.param(params.len()) {
                 Ok(param) => params.push(param),
                 Err(Bail) => self.cursor.skip_to(&[",", ")"]),
             }
@@ -104,21 +114,31 @@ impl Parser<'_> {
         }
     }
 
-    fn param(&mut self) -> Parsed<Member> {
+    /// Parameter number `number` of an operation.
+    fn param(&mut self, number: usize) -> Parsed<Member> {
         if self.cursor.is(".") || self.cursor.is("..") {
             let span = self.cursor.peek().span;
-            self.cursor.error(
-                codes::VARIADIC,
-                span,
-                "an operation has a fixed number of parameters".to_owned(),
-                "pass an array with size_is",
-            );
-            return Err(Bail);
+            while self.cursor.eat(".") || self.cursor.eat("..") {}
+            let ty = TypeSpec { kind: TypeKind::Variadic, span };
+            let declarator = Self::nameless(span);
+            return Ok(Member { doc: None, attrs: Vec::new(), ty, declarator, bits: None, span });
         }
         let (doc, attrs, ty, span) = self.member_head()?;
-        let declarator = self.declarator("the name of a parameter")?;
-        self.refuse_function()?;
-        Ok(Member { doc, attrs, ty, declarator, span })
+        let declarator = self.param_declarator(number)?;
+        Ok(Member { doc, attrs, ty, declarator, bits: None, span })
+    }
+
+    /// The name of a parameter; files of COM leave some out.
+    fn param_declarator(&mut self, number: usize) -> Parsed<Declarator> {
+        let pointers = self.pointers();
+        if self.is_com && (self.cursor.is(",") || self.cursor.is(")")) {
+            let span = self.cursor.previous().map_or(self.cursor.peek().span, |t| t.span);
+            let name = Name { text: format!("param{number}"), span };
+            return self.bounded(Declarator { name, levels: pointers });
+        }
+        let mut declarator = self.declarator("the name of a parameter")?;
+        declarator.levels.extend(pointers);
+        self.bounded(declarator)
     }
 
     /// `union tag { arms }` or `union tag switch (T name) member { arms }`.
@@ -228,16 +248,24 @@ impl Parser<'_> {
         }
         let (doc, mut attrs, ty, span) = self.member_head()?;
         let declarator = match self.cursor.peek().kind {
-            Kind::Punct(";") => {
+            Kind::Punct(";") if !is_body(&ty) => {
                 self.cursor.unexpected("the name of the arm");
                 Self::nameless(ty.span)
             }
-            _ => self.declarator("the name of the arm")?,
+            _ => self.field_declarator(&ty, "the name of the arm")?,
         };
-        self.refuse_function()?;
         attrs.extend(before);
         self.cursor.expect_end(";", "an arm")?;
         let doc = doc.or_else(|| self.doc_behind());
-        Ok(Some(Member { doc, attrs, ty, declarator, span }))
+        Ok(Some(Member { doc, attrs, ty, declarator, bits: None, span }))
     }
+}
+
+/// Whether a structure or union is defined where it is used.
+fn is_body(ty: &TypeSpec) -> bool {
+    matches!(
+        &ty.kind,
+        TypeKind::Struct(Struct { fields: Some(_), .. })
+            | TypeKind::Union(Union { arms: Some(_), .. })
+    )
 }

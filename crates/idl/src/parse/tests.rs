@@ -1,6 +1,6 @@
 //! Recovery and bounds of the parser; what constructs mean is tested with `sema`.
 
-use super::parse;
+use super::{is_com, parse};
 use crate::ast::{File, Item};
 use crate::diag::{Code, Sink, codes};
 use crate::lex::lex;
@@ -8,7 +8,7 @@ use crate::lex::lex;
 fn read(text: &str) -> (File, Vec<(Code, u32)>) {
     let mut sink = Sink::default();
     let tokens = lex(0, text, &mut sink);
-    let file = parse(&tokens, text, &mut sink);
+    let file = parse(&tokens, text, is_com(&tokens), &mut sink);
     let line = |d: &crate::diag::Diagnostic| {
         let at = d.span.map_or(0, |s| s.start as usize);
         u32::try_from(text[..at].matches('\n').count() + 1).unwrap()

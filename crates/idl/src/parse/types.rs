@@ -5,7 +5,7 @@ use super::parser::Parser;
 use crate::ast::{
     Declarator, Enum, EnumMember, Expr, Level, LevelKind, Name, Struct, TypeKind, TypeSpec,
 };
-use crate::diag::{Diagnostic, codes};
+use crate::diag::codes;
 use crate::ir::Scalar;
 use crate::lex::Kind;
 use crate::source::Span;
@@ -13,13 +13,17 @@ use crate::source::Span;
 /// Most pointers and dimensions of one declarator.
 const LEVELS_MAX: usize = 16;
 
-/// Types that other systems' IDL has and this one has not, with the way out.
-const FOREIGN: &[(&str, &str)] = &[
-    ("pipe", "use an array with size_is, or pass one end of a pipe as `descriptor`"),
-    ("SAFEARRAY", "use an array with size_is"),
-    ("BSTR", "use `[string] wchar_t *`"),
-    ("VARIANT", "use a union with a discriminant"),
-    ("long_double", "use double"),
+/// Words of C compilers that say how a function is called.
+const CALLING_CONVENTIONS: &[&str] = &[
+    "__stdcall",
+    "__cdecl",
+    "__fastcall",
+    "_stdcall",
+    "stdcall",
+    "STDMETHODCALLTYPE",
+    "WINAPI",
+    "CALLBACK",
+    "STDAPICALLTYPE",
 ];
 
 impl Parser<'_> {
@@ -55,32 +59,38 @@ impl Parser<'_> {
         let Some(word) = self.cursor.peek().ident() else {
             return Err(self.cursor.unexpected("a type"));
         };
-        if let Some((_, way_out)) = FOREIGN.iter().find(|(name, _)| *name == word) {
-            let span = self.cursor.peek().span;
-            self.cursor.error(
-                codes::FOREIGN_TYPE,
-                span,
-                format!("`{word}` does not exist here"),
-                way_out,
-            );
-            return Err(Bail);
-        }
         match word {
             "struct" => self.structure(),
             "enum" => self.enumeration(),
             "union" => self.union(),
             "interface" => {
                 self.cursor.advance();
-                Ok(TypeKind::Interface(self.cursor.name("the name of an interface")?))
+                let name = self.path("the name of an interface")?;
+                Ok(TypeKind::Interface(name))
             }
             "void" => self.word(TypeKind::Void),
             "handle_t" => self.word(TypeKind::Handle),
             "descriptor" => self.word(TypeKind::Descriptor),
+            "SAFEARRAY" if self.cursor.peek_at(1).is("(") => {
+                self.cursor.advance();
+                self.cursor.skip_balanced();
+                Ok(TypeKind::SafeArray)
+            }
             _ => match self.scalar()? {
                 Some(scalar) => Ok(TypeKind::Scalar(scalar)),
-                None => Ok(TypeKind::Named(self.cursor.name("a type")?)),
+                None => self.named_type(),
             },
         }
+    }
+
+    /// The name of a type, perhaps with the namespaces it is in, perhaps with parameters.
+    fn named_type(&mut self) -> Parsed<TypeKind> {
+        let name = self.path("a type")?;
+        if self.cursor.is("<") {
+            self.skip_angles();
+            return Ok(TypeKind::Parameterised(name));
+        }
+        Ok(TypeKind::Named(name))
     }
 
     fn word(&mut self, kind: TypeKind) -> Parsed<TypeKind> {
@@ -243,7 +253,11 @@ impl Parser<'_> {
         self.cursor.enter()?;
         let result = self.declarator_here(what);
         self.cursor.leave();
-        let declarator = result?;
+        self.bounded(result?)
+    }
+
+    /// A declarator, unless it has too many steps.
+    pub(super) fn bounded(&mut self, declarator: Declarator) -> Parsed<Declarator> {
         if declarator.levels.len() > LEVELS_MAX {
             self.cursor.error(
                 codes::TOO_DEEP,
@@ -265,8 +279,16 @@ impl Parser<'_> {
         } else {
             (self.cursor.name(what)?, Vec::new())
         };
-        while self.cursor.is("[") {
-            levels.push(self.dimension()?);
+        loop {
+            if self.cursor.is("[") {
+                levels.push(self.dimension()?);
+            } else if self.cursor.is("(") {
+                let span = self.cursor.peek().span;
+                self.cursor.skip_balanced();
+                levels.push(Level { kind: LevelKind::Function, span });
+            } else {
+                break;
+            }
         }
         levels.append(&mut pointers);
         Ok(Declarator { name, levels })
@@ -288,12 +310,10 @@ impl Parser<'_> {
     }
 
     fn eat_calling_convention(&mut self) -> bool {
-        ["__stdcall", "__cdecl", "__fastcall", "_stdcall", "stdcall", "STDMETHODCALLTYPE"]
-            .iter()
-            .any(|word| {
-                let is_name = self.cursor.peek_at(1).is("(") && *word == "stdcall";
-                !is_name && self.cursor.eat_word(word)
-            })
+        CALLING_CONVENTIONS.iter().any(|word| {
+            let is_name = self.cursor.peek_at(1).is("(") && *word == "stdcall";
+            !is_name && self.cursor.eat_word(word)
+        })
     }
 
     fn dimension(&mut self) -> Parsed<Level> {
@@ -322,20 +342,6 @@ impl Parser<'_> {
     /// A declarator whose name has been left out, after an error.
     pub(super) fn nameless(span: Span) -> Declarator {
         Declarator { name: Name { text: String::new(), span }, levels: Vec::new() }
-    }
-
-    /// Reports a declared function where only values can be.
-    pub(super) fn refuse_function(&mut self) -> Parsed<()> {
-        if !self.cursor.is("(") {
-            return Ok(());
-        }
-        let span = self.cursor.peek().span;
-        self.cursor
-            .sink
-            .push(Diagnostic::error(codes::FUNCTION_POINTER, span, "functions do not travel").help(
-            "declare an interface with this operation and pass a reference to it: `[in] IName *p`",
-        ));
-        Err(Bail)
     }
 }
 

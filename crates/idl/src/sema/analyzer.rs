@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::scope::{Base, Meaning, Scope, Symbol};
 use crate::ast::Name;
 use crate::diag::{Code, Diagnostic, Sink, codes};
-use crate::ir::{Interface, LocalAttrs, Module, PtrClass, TypeDef, TypeId, TypeKind};
+use crate::ir::{Cause, Interface, LocalAttrs, Module, PtrClass, TypeDef, TypeId, TypeKind};
 use crate::source::{Loader, SourceMap, Span};
 
 /// Choices that concern the language.
@@ -36,6 +36,14 @@ pub(crate) struct Analyzer<'a> {
     pub(super) import_depth: u32,
     /// One of COM's standard files has been imported.
     pub(super) com_names: bool,
+    /// A file of COM is among those read: what cannot travel is declared only.
+    pub(super) is_com: bool,
+    /// The main file is one of COM's and imports nothing: a part of another file.
+    pub(super) is_part: bool,
+    /// COM's own types have been read.
+    pub(super) has_prelude: bool,
+    /// Inside a `namespace`, where members of enumerations are known with their type only.
+    pub(super) in_namespace: bool,
     /// The interface being read, for names made up.
     pub(super) interface_name: String,
     pub(super) uuids: HashMap<crate::ir::Uuid, Span>,
@@ -49,6 +57,8 @@ pub(super) struct PendingType {
     pub(super) def: TypeDef,
     pub(super) is_defined: bool,
     pub(super) span: Span,
+    /// Why it cannot travel, if it cannot.
+    pub(super) cause: Option<Cause>,
     /// Named by a typedef or by its definition, so that another typedef is an alias.
     pub(super) is_named: bool,
 }
@@ -68,6 +78,9 @@ impl Analyzer<'_> {
     pub(super) fn define(&mut self, name: &Name, meaning: Meaning) -> bool {
         if let Some(before) = self.scope.symbols.get(&name.text) {
             let at = before.span;
+            if self.is_com && self.repeats(name, &meaning) {
+                return false;
+            }
             self.sink.push(
                 Diagnostic::error(
                     codes::DUPLICATE_NAME,
@@ -93,7 +106,7 @@ impl Analyzer<'_> {
             imported: self.import_depth > 0,
             local: LocalAttrs::default(),
         };
-        self.types.push(PendingType { def, is_defined: false, span, is_named: false });
+        self.types.push(PendingType { def, is_defined: false, span, cause: None, is_named: false });
         TypeId(u32::try_from(self.types.len() - 1).unwrap_or(u32::MAX))
     }
 

@@ -1,7 +1,7 @@
 //! `const` declarations.
 
 use super::analyzer::Analyzer;
-use super::scope::{Base, Meaning, StepKind};
+use super::scope::{Base, DerivationKind, Meaning};
 use crate::ast::{Const as Tree, TypeSpec};
 use crate::diag::{Diagnostic, codes};
 use crate::ir::{Const, ConstType, ConstValue, Scalar};
@@ -9,6 +9,11 @@ use crate::source::Span;
 
 impl Analyzer<'_> {
     pub(super) fn const_item(&mut self, tree: &Tree) {
+        // One that cannot be said here is left out of files of COM: nothing depends on it.
+        let ((), _) = self.tolerantly(|this| this.const_here(tree));
+    }
+
+    fn const_here(&mut self, tree: &Tree) {
         let Some(ty) = self.const_type(&tree.ty, tree) else { return };
         let Some(value) = self.constant(&tree.value) else { return };
         let Some(value) = self.fit(ty, value, tree.value.span) else { return };
@@ -29,10 +34,10 @@ impl Analyzer<'_> {
         let scalar = super::analyzer::plain(&base).and_then(|ty| self.scalar_of(ty));
         let ty = match (scalar, steps.as_slice()) {
             (Some(scalar), []) => Some(ConstType::Scalar(scalar)),
-            (Some(Scalar::Char), [step]) if step.kind == StepKind::Pointer => {
+            (Some(Scalar::Char), [step]) if step.kind == DerivationKind::Pointer => {
                 Some(ConstType::String)
             }
-            (Some(Scalar::WChar), [step]) if step.kind == StepKind::Pointer => {
+            (Some(Scalar::WChar), [step]) if step.kind == DerivationKind::Pointer => {
                 Some(ConstType::WideString)
             }
             (None, []) if matches!(base, Base::Ty(_)) && self.is_enum(&base) => {
@@ -70,6 +75,7 @@ impl Analyzer<'_> {
             }
             (ConstType::Scalar(scalar), ConstValue::Int(n)) if !is_float(scalar) => {
                 let (low, high) = limits(scalar)?;
+                let n = if self.is_com { wrap(n, low, high) } else { n };
                 if (low..=high).contains(&n) {
                     return Some(ConstValue::Int(n));
                 }
@@ -118,4 +124,9 @@ pub(super) fn limits(scalar: Scalar) -> Option<(i128, i128)> {
         Scalar::U64 => (0, i128::from(u64::MAX)),
         Scalar::F32 | Scalar::F64 => return None,
     })
+}
+
+/// The number that an integer of these limits holds where C puts `n` into it.
+pub(super) fn wrap(n: i128, low: i128, high: i128) -> i128 {
+    (n - low).rem_euclid(high - low + 1) + low
 }

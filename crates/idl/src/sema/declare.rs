@@ -1,16 +1,19 @@
 //! Attributes and declarator to type: arrays, strings, pointers, references.
 //!
 //! # Theory of operation
-//! A declarator is a list of steps from the name outwards-in: `*a[3]` is `[3]`, then pointer. The
-//! k-th slot of `size_is` and its kin belongs to the k-th step; a pointer with a size is an array.
-//! `string` belongs to the innermost step. The type is built from the innermost step outwards.
+//! A declarator is a list of derivations from the name outwards-in: `*a[3]` is `[3]`, then pointer.
+//! The k-th slot of `size_is` and its kin belongs to the k-th derivation; a pointer with a size is
+//! an array. `string` belongs to the innermost derivation. The type is built from the innermost
+//! derivation outwards.
+
+mod references;
 
 use super::analyzer::Analyzer;
-use super::scope::{Base, Meaning, Role, Shape, Siblings, Step, StepKind};
+use super::scope::{Base, Derivation, DerivationKind, Meaning, Shape, Siblings};
 use super::sizes::{Extent, Sizes};
-use crate::ast::{Args, Attr, Name, find};
+use crate::ast::{Attr, Name, find};
 use crate::diag::{Diagnostic, codes};
-use crate::ir::{Array, Expr, InterfaceRef, PtrClass, Scalar, StringTy, Ty, TypeId, TypeKind};
+use crate::ir::{Array, Expr, PtrClass, Scalar, StringTy, Ty, TypeId};
 use crate::source::Span;
 
 /// Where something is declared.
@@ -30,7 +33,7 @@ pub(super) struct Subject<'a> {
     /// The type as written.
     pub(super) span: Span,
     pub(super) base: Base,
-    pub(super) levels: Vec<Step>,
+    pub(super) levels: Vec<Derivation>,
 }
 
 /// A declared type.
@@ -51,7 +54,7 @@ struct Build<'a> {
     class: Option<(PtrClass, Span)>,
     /// The pointer that `class` speaks of.
     first_pointer: Option<usize>,
-    levels: Vec<Step>,
+    levels: Vec<Derivation>,
     sizes: Sizes,
 }
 
@@ -67,7 +70,7 @@ impl Analyzer<'_> {
         let class = self.pointer_class(attrs);
         let (base, levels) = self.reshape(base, levels, attrs, position);
         let sizes = self.sizes(attrs, &levels, siblings)?;
-        let first_pointer = levels.iter().position(|l| l.kind == StepKind::Pointer);
+        let first_pointer = levels.iter().position(|l| l.kind == DerivationKind::Pointer);
         let takes_class =
             first_pointer.is_some() || position == Position::Param && !levels.is_empty();
         let mut build = Build { attrs, name, span, position, class, first_pointer, levels, sizes };
@@ -88,10 +91,10 @@ impl Analyzer<'_> {
     fn reshape(
         &self,
         base: Base,
-        levels: Vec<Step>,
+        levels: Vec<Derivation>,
         attrs: &[Attr],
         position: Position,
-    ) -> (Base, Vec<Step>) {
+    ) -> (Base, Vec<Derivation>) {
         let (mut base, mut levels) = (base, levels);
         for _ in 0..64 {
             let shape = match &base {
@@ -133,7 +136,7 @@ impl Analyzer<'_> {
             "last_is",
             "iid_is",
         ];
-        let pointer = shape.levels.first().is_some_and(|l| l.kind == StepKind::Pointer);
+        let pointer = shape.levels.first().is_some_and(|l| l.kind == DerivationKind::Pointer);
         attrs.iter().any(|a| RESHAPE.contains(&a.name.text.as_str()))
             || pointer && matches!(position, Position::Param)
     }
@@ -163,7 +166,7 @@ impl Analyzer<'_> {
         found
     }
 
-    /// The type that the pointers and dimensions are put around, with the steps it takes up.
+    /// The type that the pointers and dimensions are put around, with the derivations it takes up.
     fn innermost(
         &mut self,
         base: &Base,
@@ -197,113 +200,13 @@ impl Analyzer<'_> {
         }
     }
 
-    fn union_use(
-        &mut self,
-        id: TypeId,
-        switch: Option<&Attr>,
-        build: &Build<'_>,
-        siblings: &mut Siblings,
-    ) -> Option<Ty> {
-        let Some(Attr { args: Args::Exprs(list), .. }) = switch else {
-            self.error(
-                codes::NO_SWITCH_IS,
-                build.span,
-                format!("nothing says which arm of `{}` is meant", build.name.text),
-                "add `switch_is(kind)` with the parameter or field that selects the arm",
-            );
-            return None;
-        };
-        let tree = list.first()?.as_ref()?;
-        siblings.role = Role::Switch;
-        let expr = self.expression(tree, siblings)?;
-        Some(Ty::Union(id, expr))
-    }
-
-    /// An interface can only be referred to: the innermost step must be a pointer.
-    fn interface_use(
-        &mut self,
-        interface: Option<crate::ir::InterfaceId>,
-        build: &mut Build<'_>,
-        siblings: &mut Siblings,
-    ) -> Option<Ty> {
-        let iid_is = self.iid_is(build.attrs, siblings)?;
-        if build.pop_pointer().is_none() {
-            self.error(
-                codes::INTERFACE_BY_VALUE,
-                build.span,
-                "interfaces are passed by reference".to_owned(),
-                "write `IName *p`, and `IName **p` for an out parameter",
-            );
-            return None;
-        }
-        Some(Ty::Interface(InterfaceRef { interface, iid_is }))
-    }
-
-    /// The sibling that holds the uuid; outer `None`: reported.
-    #[allow(clippy::option_option, reason = "not given and wrong are different")]
-    fn iid_is(&mut self, attrs: &[Attr], siblings: &mut Siblings) -> Option<Option<u32>> {
-        let Some(Attr { args: Args::Word(name), .. }) = find(attrs, "iid_is") else {
-            return Some(None);
-        };
-        siblings.role = Role::Iid;
-        let kind = crate::ast::ExprKind::Name(name.text.clone());
-        match self.expression(&crate::ast::Expr { kind, span: name.span }, siblings)? {
-            Expr::Var { index, .. } => Some(Some(index)),
-            _ => {
-                self.error(
-                    codes::SIBLING_TYPE,
-                    name.span,
-                    "`iid_is` names the parameter that holds the uuid".to_owned(),
-                    "declare one: `[in] REFIID riid`",
-                );
-                None
-            }
-        }
-    }
-
-    fn void_use(&mut self, build: &mut Build<'_>, siblings: &mut Siblings) -> Option<Ty> {
-        if find(build.attrs, "iid_is").is_some() {
-            return self.interface_use(None, build, siblings);
-        }
-        if find(build.attrs, "context_handle").is_some() {
-            if build.pop_pointer().is_none() {
-                self.context_form(build.span);
-                return None;
-            }
-            return Some(self.own_context_handle(build.span));
-        }
-        if find(build.attrs, "ignore").is_some() && build.levels.len() == 1 {
-            return Some(Ty::Scalar(Scalar::Byte));
-        }
-        self.error(
-            codes::VOID,
-            build.span,
-            "`void` says nothing about what travels".to_owned(),
-            "for bytes write `[size_is(n)] byte *p`, for a reference to an interface `[iid_is(riid)] void *p`, for state of the server a context handle",
-        );
-        None
-    }
-
-    /// The type of context handles declared without typedef, one for each interface.
-    fn own_context_handle(&mut self, span: Span) -> Ty {
-        let text = format!("{}_context_t", self.interface_name);
-        let known = self.scope.symbols.get(&text).map(|s| s.meaning.clone());
-        if let Some(Meaning::Type { base: Base::Ty(ty), .. }) = known {
-            return ty;
-        }
-        let id = self.new_type(&text, span);
-        self.set_kind(id, TypeKind::ContextHandle);
-        self.pending(id).is_named = true;
-        self.define(
-            &Name { text, span },
-            Meaning::Type { base: Base::Ty(Ty::Named(id)), shape: None },
-        );
-        Ty::Named(id)
-    }
-
-    /// `string` takes up the innermost step.
+    /// `string` takes up the innermost derivation.
     fn string_or(&mut self, ty: Ty, build: &mut Build<'_>) -> Option<Ty> {
         let Some(attr) = find(build.attrs, "string") else { return Some(ty) };
+        if self.is_com && self.is_string(&ty) {
+            // `[string] LPOLESTR` says twice what it is.
+            return Some(ty);
+        }
         let wide = match self.scalar_of(&ty) {
             Some(Scalar::Char) => false,
             Some(Scalar::WChar) => true,
@@ -338,7 +241,7 @@ impl Analyzer<'_> {
         }
         build.levels.pop();
         let bound = match step.kind {
-            StepKind::Fixed(n) => Some(Expr::Const(i128::from(n))),
+            DerivationKind::Fixed(n) => Some(Expr::Const(i128::from(n))),
             _ => extent.size,
         };
         let string = Ty::String(StringTy { wide, bound });
@@ -346,10 +249,18 @@ impl Analyzer<'_> {
         Some(pointer_unless_ref(class, string))
     }
 
-    /// Class of the pointer at a step; of arrays that are no pointers `Ref`.
-    fn class_at(&self, level: usize, kind: StepKind, build: &Build<'_>) -> PtrClass {
+    fn is_string(&self, ty: &Ty) -> bool {
+        match self.strip(ty) {
+            Ty::String(_) => true,
+            Ty::Pointer(_, target) => matches!(self.strip(target), Ty::String(_)),
+            _ => false,
+        }
+    }
+
+    /// Class of the pointer at a derivation; of arrays that are no pointers `Ref`.
+    fn class_at(&self, level: usize, kind: DerivationKind, build: &Build<'_>) -> PtrClass {
         let given = build.class.map(|c| c.0);
-        if kind != StepKind::Pointer {
+        if kind != DerivationKind::Pointer {
             let as_pointer = level == 0 && build.position == Position::Param;
             return given
                 .filter(|_| as_pointer && build.first_pointer.is_none())
@@ -365,20 +276,20 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Puts the remaining steps around `inner`.
+    /// Puts the remaining derivations around `inner`.
     fn wrap(&mut self, inner: Ty, build: &Build<'_>) -> Option<Ty> {
         let mut ty = inner;
         for (level, step) in build.levels.iter().enumerate().rev() {
             let extent = build.sizes.at(level);
             let class = self.class_at(level, step.kind, build);
             ty = match step.kind {
-                StepKind::Pointer if !extent.is_given() => Ty::Pointer(class, Box::new(ty)),
-                StepKind::Fixed(n) => {
+                DerivationKind::Pointer if !extent.is_given() => Ty::Pointer(class, Box::new(ty)),
+                DerivationKind::Fixed(n) => {
                     let size = Expr::Const(i128::from(n));
                     self.same_size(&extent, n);
                     pointer_unless_ref(class, self.array(ty, size, extent, step.span)?)
                 }
-                StepKind::Pointer | StepKind::Open => {
+                DerivationKind::Pointer | DerivationKind::Open => {
                     let Some(size) = extent.size.clone() else {
                         return self.unsized_array(step.span, build);
                     };
@@ -416,8 +327,8 @@ impl Analyzer<'_> {
     fn array(&mut self, element: Ty, size: Expr, extent: Extent, span: Span) -> Option<Ty> {
         if let (Expr::Const(n), false) = (&size, extent.is_varying()) {
             return match self.dimension(*n, extent.size_span.unwrap_or(span))? {
-                StepKind::Fixed(n) => Some(Ty::Fixed(Box::new(element), n)),
-                StepKind::Pointer | StepKind::Open => None,
+                DerivationKind::Fixed(n) => Some(Ty::Fixed(Box::new(element), n)),
+                DerivationKind::Pointer | DerivationKind::Open => None,
             };
         }
         let first = extent.first.clone().unwrap_or(Expr::Const(0));
@@ -427,14 +338,14 @@ impl Analyzer<'_> {
 }
 
 impl Build<'_> {
-    fn pop_pointer(&mut self) -> Option<Step> {
-        let is_pointer = self.levels.last().is_some_and(|l| l.kind == StepKind::Pointer);
+    fn pop_pointer(&mut self) -> Option<Derivation> {
+        let is_pointer = self.levels.last().is_some_and(|l| l.kind == DerivationKind::Pointer);
         if is_pointer { self.levels.pop() } else { None }
     }
 
     /// Takes the reference pointer off a parameter.
     fn top(&self, ty: Ty) -> Built {
-        let plain_pointer = self.levels.first().is_some_and(|l| l.kind == StepKind::Pointer)
+        let plain_pointer = self.levels.first().is_some_and(|l| l.kind == DerivationKind::Pointer)
             && !self.sizes.at(0).is_given();
         match ty {
             Ty::Pointer(PtrClass::Ref, target)

@@ -1,10 +1,12 @@
 //! Expressions: constants are computed, mentions of siblings stay.
 
-use super::analyzer::Analyzer;
+use super::analyzer::{Analyzer, plain};
+use super::consts::{limits, wrap};
 use super::scope::{Meaning, SiblingUse, Siblings};
-use crate::ast::{Expr as Tree, ExprKind, Name};
+use crate::ast::{Expr as Tree, ExprKind, Name, TypeKind, TypeSpec};
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::ir::{BinaryOp, ConstValue, Expr, UnaryOp};
+use crate::layout::scalar_size;
 use crate::source::Span;
 
 /// What an expression comes to.
@@ -67,12 +69,22 @@ impl Analyzer<'_> {
                 let folded = self.fold(operand, siblings)?;
                 self.fold_unary(*op, folded, tree.span)
             }
+            ExprKind::Binary(op @ (BinaryOp::Sub | BinaryOp::Mul), left, right)
+                if self.names_type(left, siblings) =>
+            {
+                self.fold_hidden_cast(*op, left, right, siblings)
+            }
             ExprKind::Binary(op, left, right) => {
                 let (left_tree, right_tree) = (left, right);
                 let left = self.fold(left_tree, siblings);
                 let right = self.fold(right_tree, siblings);
                 self.fold_binary(*op, left?, right?, tree.span)
             }
+            ExprKind::Cast(ty, operand) => {
+                let folded = self.fold(operand, siblings)?;
+                self.fold_cast(ty, folded)
+            }
+            ExprKind::SizeOf(ty) => self.fold_size(ty),
             ExprKind::Cond(condition, then, other) => {
                 let condition = self.expression(condition, siblings)?;
                 let then = self.fold(then, siblings);
@@ -110,6 +122,61 @@ impl Analyzer<'_> {
                 None
             }
         }
+    }
+
+    /// `(T) - 1` and `(T) * p` look like a difference and a product until it is known that T is a
+    /// type.
+    fn fold_hidden_cast(
+        &mut self,
+        op: BinaryOp,
+        left: &Tree,
+        right: &Tree,
+        siblings: &mut Siblings,
+    ) -> Option<Folded> {
+        let operand = match (op, &right.kind) {
+            (BinaryOp::Mul, ExprKind::Name(name)) => {
+                let name = Name { text: name.clone(), span: right.span };
+                self.fold_deref(&name, right.span, siblings)?
+            }
+            _ => {
+                let folded = self.fold(right, siblings)?;
+                self.fold_unary(UnaryOp::Neg, folded, right.span)?
+            }
+        };
+        let kind = TypeKind::Named(Name { text: name_of(left), span: left.span });
+        self.fold_cast(&TypeSpec { kind, span: left.span }, operand)
+    }
+
+    fn names_type(&self, tree: &Tree, siblings: &Siblings) -> bool {
+        let ExprKind::Name(name) = &tree.kind else { return false };
+        let known = self.scope.symbols.get(name).map(|s| &s.meaning);
+        siblings.index_of(name).is_none() && matches!(known, Some(Meaning::Type { .. }))
+    }
+
+    /// `(T) value`: as C converts constants; what depends on siblings has their type.
+    fn fold_cast(&mut self, ty: &TypeSpec, operand: Folded) -> Option<Folded> {
+        let base = self.base(ty, None)?;
+        let limits = plain(&base).and_then(|ty| self.scalar_of(ty)).and_then(limits);
+        Some(match (operand, limits) {
+            (Folded::Value(ConstValue::Int(n)), Some((low, high))) => int(wrap(n, low, high)),
+            (operand, _) => operand,
+        })
+    }
+
+    /// `sizeof(T)` of a scalar; that of others depends on the compiler.
+    fn fold_size(&mut self, ty: &TypeSpec) -> Option<Folded> {
+        let base = self.base(ty, None)?;
+        let scalar = plain(&base).and_then(|ty| self.scalar_of(ty));
+        if let Some(scalar) = scalar {
+            return Some(int(i128::from(scalar_size(scalar))));
+        }
+        self.error(
+            codes::NOT_AN_INTEGER,
+            ty.span,
+            "the size of this type is each compiler's own".to_owned(),
+            "write the number, or count elements with size_is",
+        );
+        None
     }
 
     fn fold_deref(&mut self, name: &Name, span: Span, siblings: &mut Siblings) -> Option<Folded> {
@@ -189,7 +256,7 @@ impl Analyzer<'_> {
                     );
                     return None;
                 }
-                self.in_range(arithmetic(op, a, b), span)
+                self.in_range(op.of(a, b), span)
             }
             (left, right) => {
                 let (left, right) = (self.open(left, span)?, self.open(right, span)?);
@@ -244,6 +311,13 @@ impl Analyzer<'_> {
     }
 }
 
+fn name_of(tree: &Tree) -> String {
+    match &tree.kind {
+        ExprKind::Name(name) => name.clone(),
+        _ => String::new(),
+    }
+}
+
 fn int(n: i128) -> Folded {
     Folded::Value(ConstValue::Int(n))
 }
@@ -265,30 +339,5 @@ fn float_arithmetic(op: BinaryOp, a: &ConstValue, b: &ConstValue) -> Option<f64>
         BinaryOp::Mul => Some(a * b),
         BinaryOp::Div => Some(a / b),
         _ => None,
-    }
-}
-
-fn arithmetic(op: BinaryOp, a: i128, b: i128) -> Option<i128> {
-    let shift = || u32::try_from(b).ok().filter(|b| *b < 64);
-    let flag = |truth: bool| Some(i128::from(truth));
-    match op {
-        BinaryOp::Add => a.checked_add(b),
-        BinaryOp::Sub => a.checked_sub(b),
-        BinaryOp::Mul => a.checked_mul(b),
-        BinaryOp::Div => a.checked_div(b),
-        BinaryOp::Rem => a.checked_rem(b),
-        BinaryOp::Shl => shift().and_then(|s| a.checked_mul(1_i128 << s)),
-        BinaryOp::Shr => shift().map(|s| a >> s),
-        BinaryOp::And => Some(a & b),
-        BinaryOp::Or => Some(a | b),
-        BinaryOp::Xor => Some(a ^ b),
-        BinaryOp::LogicalAnd => flag(a != 0 && b != 0),
-        BinaryOp::LogicalOr => flag(a != 0 || b != 0),
-        BinaryOp::Eq => flag(a == b),
-        BinaryOp::Ne => flag(a != b),
-        BinaryOp::Lt => flag(a < b),
-        BinaryOp::Le => flag(a <= b),
-        BinaryOp::Gt => flag(a > b),
-        BinaryOp::Ge => flag(a >= b),
     }
 }

@@ -2,15 +2,27 @@
 
 use super::analyzer::Analyzer;
 use crate::ast::Text;
-use crate::diag::{Diagnostic, codes};
+use crate::diag::{Diagnostic, Sink, codes};
 use crate::ir::PtrClass;
-use crate::source::{FILE_SIZE_MAX, Loaded};
+use crate::pre::Includes;
+use crate::source::{FILE_SIZE_MAX, Loaded, Loader, SourceMap, Span};
 
 /// Imports inside imports beyond this are refused.
 const DEPTH_MAX: u32 = 64;
 
 /// Files of COM that declare nothing but names known here anyway.
-const COM_FILES: &[&str] = &["unknwn.idl", "wtypes.idl", "objidl.idl", "oaidl.idl", "basetsd.idl"];
+const COM_FILES: &[&str] = &[
+    "unknwn.idl",
+    "wtypes.idl",
+    "objidl.idl",
+    "oaidl.idl",
+    "ocidl.idl",
+    "oleidl.idl",
+    "basetsd.idl",
+];
+
+/// Headers of COM that are imported for names known here anyway, whether they exist or not.
+const COM_HEADERS: &[&str] = &["basetsd.h", "guiddef.h"];
 
 impl Analyzer<'_> {
     /// Parses and analyses a file that is in the source map.
@@ -18,8 +30,14 @@ impl Analyzer<'_> {
         let Some(source) = self.sources.file(file) else { return };
         let text = source.text.clone();
         self.files.insert(source.path.clone(), file);
-        let tokens = crate::lex::lex(file, &text, self.sink);
-        let tree = crate::parse::parse(&tokens, &text, self.sink);
+        let mut opener = Opener { loader: self.loader, sources: &mut *self.sources };
+        let tokens = crate::pre::preprocess(file, &text, &mut opener, self.sink);
+        self.is_com |= crate::parse::is_com(&tokens);
+        if self.import_depth == 0 && self.is_com && !crate::parse::imports(&tokens) {
+            self.is_part = true;
+            self.com_names = true;
+        }
+        let tree = crate::parse::parse(&tokens, &text, self.is_com, self.sink);
         let outer = std::mem::replace(&mut self.pointer_default, PtrClass::Unique);
         self.items(&tree.items);
         self.pointer_default = outer;
@@ -39,6 +57,10 @@ impl Analyzer<'_> {
                 format!("more than {DEPTH_MAX} imports inside one another"),
                 "let the main file import the innermost ones",
             );
+        }
+        if COM_HEADERS.contains(&name.text.as_str()) {
+            self.com_names = true;
+            return;
         }
         let from = self.sources.file(name.span.file).map(|s| s.path.clone());
         match self.loader.load(&name.text, from.as_deref()) {
@@ -68,12 +90,28 @@ impl Analyzer<'_> {
     }
 }
 
+/// Opens what `#include` names: as `import` does, but again each time.
+struct Opener<'a> {
+    loader: &'a dyn Loader,
+    sources: &'a mut SourceMap,
+}
+
+impl Includes for Opener<'_> {
+    fn open(&mut self, name: &str, at: Span, sink: &mut Sink) -> Result<(u32, String), String> {
+        let from = self.sources.file(at.file).map(|s| s.path.clone());
+        let loaded = self.loader.load(name, from.as_deref()).map_err(|e| e.to_string())?;
+        let file = add_source(self.sources, &loaded, sink, Some(at));
+        let text = self.sources.file(file).map_or_else(String::new, |s| s.text.clone());
+        Ok((file, text))
+    }
+}
+
 /// Puts a file into the source map; complains about bytes that are not UTF-8.
 pub(crate) fn add_source(
-    sources: &mut crate::source::SourceMap,
+    sources: &mut SourceMap,
     loaded: &Loaded,
-    sink: &mut crate::diag::Sink,
-    at: Option<crate::source::Span>,
+    sink: &mut Sink,
+    at: Option<Span>,
 ) -> u32 {
     let mut bytes = loaded.bytes.as_slice();
     if bytes.len() > FILE_SIZE_MAX {
@@ -90,7 +128,7 @@ pub(crate) fn add_source(
     let file = sources.add(loaded.path.clone(), text);
     if let Err(e) = std::str::from_utf8(bytes) {
         let offset = u32::try_from(e.valid_up_to()).unwrap_or(0);
-        let span = crate::source::Span { file, start: offset, end: offset.saturating_add(1) };
+        let span = Span { file, start: offset, end: offset.saturating_add(1) };
         sink.push(
             Diagnostic::error(codes::NOT_UTF8, span, "the file is not UTF-8 from here on")
                 .help("save it as UTF-8"),

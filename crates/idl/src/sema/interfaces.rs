@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 
 use super::analyzer::{Analyzer, PendingInterface};
+use super::remote;
 use super::scope::{Meaning, Symbol};
-use super::types::is_unknown;
 use super::uuid;
+use super::well_known::is_unknown;
 use crate::ast::{Args, Attr, Interface as Tree, Item, Library as LibraryTree, Name, find};
 use crate::diag::{Diagnostic, codes, nearest};
-use crate::ir::{Interface, InterfaceId, Library, LocalAttrs, Operation, PtrClass};
+use crate::ir::{
+    Cause, DeclaredOperation, Interface, InterfaceId, Library, LocalAttrs, Operation, PtrClass,
+};
 use crate::source::Span;
 
 /// Operation numbers 0 to 0xFFFE; 0xFFFF is the binding call.
@@ -65,6 +68,11 @@ impl Analyzer<'_> {
 
     pub(super) fn interface(&mut self, tree: &Tree) {
         self.check_places(&tree.attrs, 'I');
+        if self.is_com && is_unknown(&tree.name.text) {
+            // Its three operations are how processes count references: here connections do.
+            let others = tree.items.iter().filter(|i| !matches!(i, Item::Operation(_)));
+            return others.for_each(|item| self.items(std::slice::from_ref(item)));
+        }
         let Some(id) = self.announce_interface(&tree.name) else { return };
         if self.interfaces[id.0 as usize].interface.is_some() {
             let first = self.interfaces[id.0 as usize].span;
@@ -82,14 +90,26 @@ impl Analyzer<'_> {
         self.interfaces[id.0 as usize].span = tree.name.span;
         let version = self.version(&tree.attrs);
         let uuid = self.uuid(&tree.attrs).unwrap_or_else(|| uuid::derive(&tree.name.text, version));
-        let base = tree.base.as_ref().and_then(|b| self.base_interface(b, id));
+        let (base, lost) =
+            self.tolerantly(|this| tree.base.as_ref().and_then(|b| this.base_interface(b, id)));
+        let (mut operations, mut declared) = self.body(tree, base);
+        if let Some(cause) = lost {
+            // Nobody knows how many operations come before those of this interface.
+            let all = std::mem::take(&mut operations).into_iter();
+            declared.extend(all.map(|Operation { name, opnum, .. }| DeclaredOperation {
+                name,
+                opnum,
+                cause: cause.clone(),
+            }));
+        }
         let interface = Interface {
             name: tree.name.text.clone(),
             doc: Self::doc_with_help(tree.doc.as_ref(), &tree.attrs),
             uuid,
             version,
             base,
-            operations: self.body(tree, base),
+            operations,
+            declared,
             is_local: find(&tree.attrs, "local").is_some(),
             imported: self.import_depth > 0,
             acf: LocalAttrs::default(),
@@ -101,6 +121,9 @@ impl Analyzer<'_> {
         if is_unknown(&name.text) {
             return None;
         }
+        if !self.scope.symbols.contains_key(&name.text) {
+            self.prelude(&name.text);
+        }
         let known = self.scope.symbols.get(&name.text).map(|s| s.meaning.clone());
         match known {
             Some(Meaning::Interface(id))
@@ -109,7 +132,17 @@ impl Analyzer<'_> {
                 Some(id)
             }
             _ => {
-                self.unknown_base(name);
+                let announced = matches!(known, Some(Meaning::Interface(_)));
+                if announced && self.is_com {
+                    self.error(
+                        codes::INCOMPLETE_TYPE,
+                        name.span,
+                        format!("base `{}` is defined later", name.text),
+                        "define the base before",
+                    );
+                } else {
+                    self.unknown_base(name);
+                }
                 None
             }
         }
@@ -130,31 +163,41 @@ impl Analyzer<'_> {
         );
     }
 
-    fn body(&mut self, tree: &Tree, base: Option<InterfaceId>) -> Vec<Operation> {
+    fn body(
+        &mut self,
+        tree: &Tree,
+        base: Option<InterfaceId>,
+    ) -> (Vec<Operation>, Vec<DeclaredOperation>) {
         let class = self.default_class(&tree.attrs).unwrap_or(self.pointer_default);
         let outer = std::mem::replace(&mut self.pointer_default, class);
         self.interface_name.clone_from(&tree.name.text);
         let inherited = self.inherited(base);
         let mut names: HashMap<String, Span> =
             inherited.iter().map(|n| (n.text.clone(), n.span)).collect();
-        let mut operations = Vec::new();
+        let (mut operations, mut declared) = (Vec::new(), Vec::new());
         for item in &tree.items {
             let Item::Operation(op) = item else {
                 self.items(std::slice::from_ref(item));
                 continue;
             };
-            let opnum = inherited.len() + operations.len();
+            let opnum = inherited.len() + operations.len() + declared.len();
             let Some(opnum) = self.opnum(opnum, &op.name) else { break };
-            let operation = self.operation(op, opnum);
+            let (operation, cause) = self.tolerantly(|this| this.operation(op, opnum));
             let name = Name { text: operation.name.clone(), span: op.name.span };
-            if let Some(first) = names.insert(name.text.clone(), name.span) {
-                self.duplicate_operation(&name, first);
-            }
+            let first = names.insert(name.text.clone(), name.span);
+            let cause = cause.or_else(|| self.duplicate_operation(&name, first?));
             self.places.insert(format!("{}.{}", tree.name.text, name.text), name.span);
-            operations.push(operation);
+            match cause {
+                None => operations.push(operation),
+                Some(cause) => {
+                    let is_local = operation.is_local || find(&tree.attrs, "local").is_some();
+                    let cause = if is_local { remote::local(name.span) } else { cause };
+                    declared.push(DeclaredOperation { name: name.text, opnum, cause });
+                }
+            }
         }
         self.pointer_default = outer;
-        operations
+        (operations, declared)
     }
 
     fn opnum(&mut self, number: usize, name: &Name) -> Option<u16> {
@@ -172,7 +215,13 @@ impl Analyzer<'_> {
         }
     }
 
-    fn duplicate_operation(&mut self, name: &Name, first: Span) {
+    /// Two operations of one name: in files of COM, where C++ tells them apart, the second has no
+    /// stubs.
+    fn duplicate_operation(&mut self, name: &Name, first: Span) -> Option<Cause> {
+        if self.is_com {
+            let message = format!("there is an operation `{}` already", name.text);
+            return Some(Cause { construct: "name that is taken", message, span: name.span });
+        }
         self.sink.push(
             Diagnostic::error(
                 codes::DUPLICATE_OPERATION,
@@ -182,6 +231,7 @@ impl Analyzer<'_> {
             .label(first, "first declared here")
             .help("operations have names of their own, those of the base included"),
         );
+        None
     }
 
     /// Names of all operations of `base` and its bases, in order of their numbers.
@@ -195,9 +245,10 @@ impl Analyzer<'_> {
         }
         let mut names = Vec::new();
         for pending in chain.into_iter().rev() {
-            for op in pending.interface.iter().flat_map(|i| &i.operations) {
-                names.push(Name { text: op.name.clone(), span: pending.span });
-            }
+            let Some(interface) = &pending.interface else { continue };
+            let own = interface.operations.iter().map(|op| &op.name);
+            let names_of_all = own.chain(interface.declared.iter().map(|op| &op.name));
+            names.extend(names_of_all.map(|n| Name { text: n.clone(), span: pending.span }));
         }
         names
     }

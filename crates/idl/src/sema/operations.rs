@@ -28,13 +28,16 @@ impl Analyzer<'_> {
         }
     }
 
-    /// COM's properties are operations called `get_X`, `put_X`, `putref_X`.
+    /// COM's properties are operations called `get_X`, `put_X`, `putref_X`, its events `add_X` and
+    /// `remove_X`.
     fn property_name(tree: &Tree) -> String {
         let has = |name| find(&tree.attrs, name).is_some();
         let prefix = match () {
             () if has("propget") => "get_",
             () if has("propput") => "put_",
             () if has("propputref") => "putref_",
+            () if has("eventadd") => "add_",
+            () if has("eventremove") => "remove_",
             () => "",
         };
         format!("{prefix}{}", tree.name.text)
@@ -157,6 +160,7 @@ impl Analyzer<'_> {
             (true, false) => Dir::In,
             (true, true) => Dir::InOut,
             (false, true) => Dir::Out,
+            (false, false) if matches!(member.ty.kind, Words::Variadic) => Dir::In,
             (false, false) => {
                 self.error(
                     codes::NO_DIRECTION,

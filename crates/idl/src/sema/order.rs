@@ -19,6 +19,7 @@ const DESCRIPTORS_MAX: u64 = 16;
 
 impl Analyzer<'_> {
     pub(super) fn finish(mut self) -> (Module, super::analyzer::Places) {
+        self.settle();
         self.check_complete();
         self.check_type_names();
         let types = TypeOrder::new(&self).run();
@@ -265,7 +266,7 @@ enum State {
 
 /// What a type's visit goes on with.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum Visit {
     Target(TypeId),
     Part(TypeId),
 }
@@ -294,11 +295,11 @@ impl<'a> TypeOrder<'a> {
     /// Depth first, with a stack of its own: types can point on and on. `needs_open` keeps pointers
     /// from closing circles.
     fn visit(&mut self, id: TypeId) {
-        let mut open: Vec<(TypeId, VecDeque<Step>)> = self.enter(id).into_iter().collect();
+        let mut open: Vec<(TypeId, VecDeque<Visit>)> = self.enter(id).into_iter().collect();
         while let Some((id, steps)) = open.last_mut() {
             let next = match steps.pop_front() {
-                Some(Step::Part(part)) => Some(part),
-                Some(Step::Target(target)) => {
+                Some(Visit::Part(part)) => Some(part),
+                Some(Visit::Target(target)) => {
                     let new = self.state[target.0 as usize] == State::New;
                     (new && !self.needs_open(target)).then_some(target)
                 }
@@ -314,7 +315,7 @@ impl<'a> TypeOrder<'a> {
     }
 
     /// Opens a type that is new: what comes before it.
-    fn enter(&mut self, id: TypeId) -> Option<(TypeId, VecDeque<Step>)> {
+    fn enter(&mut self, id: TypeId) -> Option<(TypeId, VecDeque<Visit>)> {
         let i = id.0 as usize;
         let Some(kind) = self.kinds[i].filter(|_| self.state[i] == State::New) else {
             if self.state[i] == State::Open {
@@ -323,8 +324,8 @@ impl<'a> TypeOrder<'a> {
             return None;
         };
         self.state[i] = State::Open;
-        let targets = pointed_at(kind).into_iter().map(Step::Target);
-        let parts = self.by_value[i].iter().copied().map(Step::Part);
+        let targets = pointed_at(kind).into_iter().map(Visit::Target);
+        let parts = self.by_value[i].iter().copied().map(Visit::Part);
         Some((id, targets.chain(parts).collect()))
     }
 

@@ -45,6 +45,16 @@ impl Analyzer<'_> {
     }
 
     fn wrong_place(&mut self, attr: &Attr, places: &str, place: char) {
+        if self.is_com {
+            // COM's compilers take attributes in more places than they mean something at.
+            let message = format!(
+                "`{}` is accepted without effect before {}",
+                attr.name.text,
+                place_name(place)
+            );
+            self.sink.push_once(Diagnostic::note(codes::IGNORED, attr.span, message));
+            return;
+        }
         let names: Vec<&str> = places.chars().map(place_name).collect();
         let message = format!("`{}` says nothing about {}", attr.name.text, place_name(place));
         let help = format!("it belongs to {}", names.join(", "));

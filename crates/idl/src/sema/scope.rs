@@ -62,19 +62,19 @@ pub(super) enum Base {
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) base: Base,
-    pub(super) levels: Vec<Step>,
+    pub(super) levels: Vec<Derivation>,
 }
 
 /// One pointer or dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
-    pub(super) kind: StepKind,
+pub(super) struct Derivation {
+    pub(super) kind: DerivationKind,
     pub(super) span: Span,
 }
 
-/// Kinds of steps.
+/// Kinds of derivations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StepKind {
+pub(super) enum DerivationKind {
     Pointer,
     Open,
     Fixed(u32),

@@ -138,6 +138,10 @@ impl Analyzer<'_> {
     fn is_integer(&self, ty: &Ty) -> bool {
         use Scalar::{Byte, I8, I16, I32, I64, U8, U16, U32, U64};
         let scalar = self.scalar_of(ty);
+        // In files of COM `unsigned char` is a number as often as a character.
+        if self.is_com && scalar == Some(Scalar::Char) {
+            return true;
+        }
         matches!(scalar, Some(Byte | I8 | U8 | I16 | U16 | I32 | U32 | I64 | U64))
     }
 

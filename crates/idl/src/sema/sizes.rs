@@ -1,7 +1,7 @@
 //! `size_is` and its kin: one slot for each step of the declarator.
 
 use super::analyzer::Analyzer;
-use super::scope::{Role, Siblings, Step};
+use super::scope::{Derivation, Role, Siblings};
 use crate::ast::{Args, Attr, Expr as Tree};
 use crate::diag::{Diagnostic, codes};
 use crate::ir::{BinaryOp, Expr};
@@ -65,7 +65,7 @@ impl Analyzer<'_> {
     pub(super) fn sizes(
         &mut self,
         attrs: &[Attr],
-        levels: &[Step],
+        levels: &[Derivation],
         siblings: &mut Siblings,
     ) -> Option<Sizes> {
         let mut sizes = Sizes { list: vec![Extent::default(); levels.len()] };

@@ -2,7 +2,7 @@
 
 use super::analyzer::Analyzer;
 use super::declare::{Position, Subject};
-use super::scope::{Base, Meaning, Shape, Siblings, Step, StepKind};
+use super::scope::{Base, Derivation, DerivationKind, Meaning, Shape, Siblings};
 use super::types::Hint;
 use crate::ast::{Args, Attr, Declarator, TypeKind as Words, TypeSpec, Typedef as Tree, find};
 use crate::diag::codes;
@@ -14,7 +14,10 @@ const SHAPING: &[&str] = &["string", "ref", "unique", "ptr"];
 
 impl Analyzer<'_> {
     pub(super) fn typedef(&mut self, tree: &Tree) {
-        self.check_places(&tree.attrs, 'T');
+        let ((), refused) = self.tolerantly(|this| this.check_places(&tree.attrs, 'T'));
+        if let Some(cause) = refused {
+            return self.all_declared_only(tree, &cause);
+        }
         let Some(spec) = &tree.ty else { return self.opaque(tree) };
         if find(&tree.attrs, "context_handle").is_some() {
             return self.context_handle_type(tree, spec);
@@ -28,12 +31,49 @@ impl Analyzer<'_> {
             let doc = Self::doc_with_help(tree.doc.as_ref(), &tree.attrs);
             Hint { name, typedef: first_plain.is_some(), doc }
         });
-        let Some(base) = self.typedef_base(tree, spec, hint.as_ref()) else {
-            return self.undeclarable(tree);
-        };
-        for declarator in &tree.declarators {
-            self.typedef_name(tree, spec, &base, declarator);
+        if let Some(Attr { args: Args::Type(wire), .. }) = wire_type(&tree.attrs) {
+            return self.wire_marshal(tree, spec, wire);
         }
+        let (base, cause) =
+            self.tolerantly(|this| this.base_with_switch(&tree.attrs, spec, hint.as_ref()));
+        match (base, cause) {
+            (_, Some(cause)) => self.all_declared_only(tree, &cause),
+            (Some(base), None) => {
+                for declarator in &tree.declarators {
+                    self.typedef_name(tree, spec, &base, declarator);
+                }
+            }
+            (None, None) => self.undeclarable(tree),
+        }
+    }
+
+    fn all_declared_only(&mut self, tree: &Tree, cause: &crate::ir::Cause) {
+        for declarator in &tree.declarators {
+            self.declared_only(&declarator.name, cause.clone());
+        }
+    }
+
+    /// `[wire_marshal(W)] T name`: programs have T, and W travels. Of a T that is defined here,
+    /// its tag goes on to mean T.
+    fn wire_marshal(&mut self, tree: &Tree, spec: &TypeSpec, wire: &TypeSpec) {
+        self.tolerantly(|this| this.base(spec, None));
+        let (base, cause) = self.tolerantly(|this| this.base(wire, None));
+        if let Some(cause) = cause {
+            return self.all_declared_only(tree, &cause);
+        }
+        let Some(base) = base else { return self.undeclarable(tree) };
+        for declarator in &tree.declarators {
+            let bare = Declarator { name: declarator.name.clone(), levels: Vec::new() };
+            let plain = Tree { attrs: Vec::new(), ..tree.clone() };
+            self.typedef_name(&plain, wire, &base, &bare);
+        }
+    }
+
+    /// A name for something that cannot travel.
+    fn declared_only(&mut self, name: &crate::ast::Name, cause: crate::ir::Cause) {
+        let id = self.new_type(&name.text, name.span);
+        self.cannot_travel(id, cause);
+        self.define(name, Meaning::Type { base: Base::Ty(Ty::Named(id)), shape: None });
     }
 
     /// Names of a broken typedef are kept as `long`, so that their uses are not reported too.
@@ -44,8 +84,14 @@ impl Analyzer<'_> {
         }
     }
 
-    fn typedef_base(&mut self, tree: &Tree, spec: &TypeSpec, hint: Option<&Hint>) -> Option<Base> {
-        let switch = find(&tree.attrs, "switch_type");
+    /// The type of a typedef or field, which may be a union whose discriminant `switch_type` names.
+    pub(super) fn base_with_switch(
+        &mut self,
+        attrs: &[Attr],
+        spec: &TypeSpec,
+        hint: Option<&Hint>,
+    ) -> Option<Base> {
+        let switch = find(attrs, "switch_type");
         match (&spec.kind, switch) {
             (Words::Union(union), Some(Attr { args: Args::Type(ty), .. }))
                 if union.switch.is_none() =>
@@ -67,8 +113,12 @@ impl Analyzer<'_> {
     }
 
     fn typedef_name(&mut self, tree: &Tree, spec: &TypeSpec, base: &Base, declarator: &Declarator) {
-        let Some(levels) = self.steps(declarator) else { return };
         let name = &declarator.name;
+        let (levels, cause) = self.tolerantly(|this| this.steps(declarator));
+        if let Some(cause) = cause {
+            return self.declared_only(name, cause);
+        }
+        let Some(levels) = levels else { return };
         let shaped = tree.attrs.iter().any(|a| SHAPING.contains(&a.name.text.as_str()));
         if levels.is_empty() && !shaped && self.is_own_name(base, &name.text) {
             self.define(name, Meaning::Type { base: base.clone(), shape: None });
@@ -89,7 +139,12 @@ impl Analyzer<'_> {
         let attrs = &tree.attrs;
         let subject = Subject { attrs, name, span: spec.span, base: base.clone(), levels };
         let mut alone = Siblings::default();
-        let Some(built) = self.declare(subject, Position::Typedef, &mut alone) else {
+        let (built, cause) =
+            self.tolerantly(|this| this.declare(subject, Position::Typedef, &mut alone));
+        if let Some(cause) = cause {
+            return self.declared_only(name, cause);
+        }
+        let Some(built) = built else {
             let base = Base::Ty(Ty::Scalar(crate::ir::Scalar::I32));
             self.define(name, Meaning::Type { base, shape: None });
             return;
@@ -123,10 +178,10 @@ impl Analyzer<'_> {
     }
 
     /// Open arrays, and pointers to what cannot stand alone.
-    fn needs_attributes(base: &Base, levels: &[Step]) -> bool {
+    fn needs_attributes(base: &Base, levels: &[Derivation]) -> bool {
         match base {
             Base::Shaped(_) | Base::Void | Base::Union(_) => !levels.is_empty(),
-            _ => levels.iter().any(|l| l.kind == StepKind::Open),
+            _ => levels.iter().any(|l| l.kind == DerivationKind::Open),
         }
     }
 
@@ -192,4 +247,9 @@ impl Analyzer<'_> {
             "write `typedef [context_handle] void *name;`",
         );
     }
+}
+
+/// The attribute that says what travels in place of the declared type.
+fn wire_type(attrs: &[Attr]) -> Option<&Attr> {
+    find(attrs, "wire_marshal").or_else(|| find(attrs, "user_marshal"))
 }

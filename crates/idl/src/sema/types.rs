@@ -1,11 +1,13 @@
 //! What the words of a type stand for: built-in types, names, tags, enumerations.
 
 use super::analyzer::Analyzer;
-use super::scope::{Base, Meaning, Shape, Step, StepKind, Tag};
-use crate::ast::{Enum as EnumTree, Name, TypeKind as Tree, TypeSpec};
-use crate::diag::{Diagnostic, codes, nearest};
-use crate::ir::{Doc, Enum, EnumMember, PtrClass, Scalar, StringTy, Struct, Ty, TypeId, TypeKind};
-use crate::source::Span;
+use super::scope::{Base, Meaning, Tag};
+use super::well_known::{FOREIGN, is_unknown};
+use crate::ast::{Enum as EnumTree, EnumMember as MemberTree, Name, TypeKind as Tree, TypeSpec};
+use crate::diag::{Diagnostic, codes};
+use crate::ir::{
+    Const, ConstType, ConstValue, Doc, Enum, EnumMember, Scalar, Ty, TypeId, TypeKind,
+};
 
 /// The name a type gets if it has none of its own.
 #[derive(Clone, Debug)]
@@ -16,83 +18,6 @@ pub(super) struct Hint {
     pub(super) doc: Doc,
 }
 
-/// What other languages call types, and what they are called here.
-const ELSEWHERE: &[(&str, &str)] = &[
-    ("bool", "boolean"),
-    ("_Bool", "boolean"),
-    ("integer", "long"),
-    ("int8", "small"),
-    ("int16", "short"),
-    ("int32", "long"),
-    ("int64", "hyper"),
-    ("uint8", "byte"),
-    ("uint16", "unsigned short"),
-    ("uint32", "unsigned long"),
-    ("uint64", "unsigned hyper"),
-    ("u8", "byte"),
-    ("u16", "unsigned short"),
-    ("u32", "unsigned long"),
-    ("u64", "unsigned hyper"),
-    ("i8", "small"),
-    ("i16", "short"),
-    ("i32", "long"),
-    ("i64", "hyper"),
-    ("f32", "float"),
-    ("f64", "double"),
-    ("size_t", "unsigned hyper"),
-    ("string", "[string] char *"),
-    ("String", "[string] char *"),
-    ("fd", "descriptor"),
-    ("wchar", "wchar_t"),
-];
-
-/// Names of COM's 16-byte identifiers; those with a pointer begin with `REF`.
-const UUID_NAMES: &[&str] = &["uuid_t", "GUID", "UUID", "IID", "CLSID"];
-const UUID_REFERENCES: &[&str] = &["REFGUID", "REFIID", "REFCLSID"];
-
-/// Name of the structure that stands for all of them in the output.
-pub(crate) const UUID_TYPE: &str = "sj_uuid";
-
-/// COM's names of scalars, known after one of its files has been imported.
-const COM_SCALARS: &[(&str, Scalar)] = &[
-    ("BYTE", Scalar::U8),
-    ("UCHAR", Scalar::U8),
-    ("CHAR", Scalar::Char),
-    ("WCHAR", Scalar::WChar),
-    ("OLECHAR", Scalar::WChar),
-    ("WORD", Scalar::U16),
-    ("USHORT", Scalar::U16),
-    ("SHORT", Scalar::I16),
-    ("DWORD", Scalar::U32),
-    ("ULONG", Scalar::U32),
-    ("UINT", Scalar::U32),
-    ("LONG", Scalar::I32),
-    ("INT", Scalar::I32),
-    ("BOOL", Scalar::I32),
-    ("SCODE", Scalar::I32),
-    ("LONGLONG", Scalar::I64),
-    ("ULONGLONG", Scalar::U64),
-    ("DWORDLONG", Scalar::U64),
-    ("FLOAT", Scalar::F32),
-    ("DOUBLE", Scalar::F64),
-    ("DATE", Scalar::F64),
-    ("VARIANT_BOOL", Scalar::I16),
-    ("LCID", Scalar::U32),
-    ("DISPID", Scalar::I32),
-    ("LARGE_INTEGER", Scalar::I64),
-    ("ULARGE_INTEGER", Scalar::U64),
-];
-
-/// COM's names of strings, known likewise; `true`: of `wchar_t`.
-const COM_STRINGS: &[(&str, bool)] = &[
-    ("LPSTR", false),
-    ("LPCSTR", false),
-    ("LPWSTR", true),
-    ("LPCWSTR", true),
-    ("LPOLESTR", true),
-    ("LPCOLESTR", true),
-];
-
 impl Analyzer<'_> {
     /// The type that `spec` names or declares. `None`: reported.
     pub(super) fn base(&mut self, spec: &TypeSpec, hint: Option<&Hint>) -> Option<Base> {
@@ -102,6 +27,24 @@ impl Analyzer<'_> {
             Tree::Handle => Some(Base::Handle),
             Tree::Descriptor => Some(Base::Ty(Ty::Descriptor)),
             Tree::Named(name) => self.named(name),
+            Tree::Parameterised(name) => {
+                self.foreign(
+                    &name.text,
+                    name.span,
+                    "write an interface for the types that are meant",
+                );
+                None
+            }
+            Tree::SafeArray => self.safe_array(spec.span),
+            Tree::Variadic => {
+                self.error(
+                    codes::VARIADIC,
+                    spec.span,
+                    "an operation has a fixed number of parameters".to_owned(),
+                    "pass an array with size_is",
+                );
+                None
+            }
             Tree::Interface(name) if is_unknown(&name.text) => Some(Base::Interface(None)),
             Tree::Interface(name) => {
                 let id = self.announce_interface(name)?;
@@ -130,6 +73,9 @@ impl Analyzer<'_> {
 
     fn named(&mut self, name: &Name) -> Option<Base> {
         let text = name.text.as_str();
+        if is_unknown(text) {
+            return Some(Base::Interface(None));
+        }
         if let Some(symbol) = self.scope.symbols.get(text) {
             let at = symbol.span;
             return match &symbol.meaning {
@@ -155,103 +101,14 @@ impl Analyzer<'_> {
         if let Some(base) = self.well_known(text, name.span) {
             return Some(base);
         }
-        self.unknown_type(name);
+        if self.prelude(text) {
+            return self.named(name);
+        }
+        match FOREIGN.iter().find(|(foreign, _)| *foreign == text) {
+            Some((_, way_out)) => self.foreign(text, name.span, way_out),
+            None => self.unknown_type(name),
+        }
         None
-    }
-
-    fn well_known(&mut self, text: &str, span: Span) -> Option<Base> {
-        if is_unknown(text) {
-            return Some(Base::Interface(None));
-        }
-        if UUID_NAMES.contains(&text) {
-            return Some(Base::Ty(self.uuid_type(span)));
-        }
-        if UUID_REFERENCES.contains(&text) {
-            let base = Base::Ty(self.uuid_type(span));
-            let levels = vec![Step { kind: StepKind::Pointer, span }];
-            return Some(Base::Shaped(Box::new(Shape { base, levels })));
-        }
-        if !self.com_names {
-            return None;
-        }
-        if let Some((_, wide)) = COM_STRINGS.iter().find(|(n, _)| *n == text) {
-            let string = Ty::String(StringTy { wide: *wide, bound: None });
-            return Some(Base::Ty(Ty::Pointer(PtrClass::Unique, Box::new(string))));
-        }
-        let scalar = COM_SCALARS.iter().find(|(n, _)| *n == text)?;
-        Some(Base::Ty(Ty::Scalar(scalar.1)))
-    }
-
-    /// The structure of sixteen bytes behind `uuid_t`, `GUID` and `IID`.
-    fn uuid_type(&mut self, span: Span) -> Ty {
-        if let Some(tag) = self.scope.tags.get(UUID_TYPE) {
-            return Ty::Named(tag.id);
-        }
-        let id = self.new_type(UUID_TYPE, span);
-        let bytes = crate::ir::Field {
-            name: "bytes".to_owned(),
-            doc: None,
-            ty: Ty::Fixed(Box::new(Ty::Scalar(Scalar::Byte)), 16),
-            range: None,
-            ignore: false,
-        };
-        self.set_kind(id, TypeKind::Struct(Struct { fields: vec![bytes] }));
-        let pending = self.pending(id);
-        pending.is_named = true;
-        pending.def.imported = false;
-        pending.def.doc = Some("A uuid in the order in which it is written.".to_owned());
-        self.scope.tags.insert(UUID_TYPE.to_owned(), Tag { id, word: "struct" });
-        Ty::Named(id)
-    }
-
-    fn unknown_type(&mut self, name: &Name) {
-        let text = name.text.as_str();
-        let known = self
-            .scope
-            .symbols
-            .iter()
-            .filter(|(_, s)| matches!(s.meaning, Meaning::Type { .. } | Meaning::Interface(_)));
-        let built_in = [
-            "hyper",
-            "long",
-            "short",
-            "small",
-            "char",
-            "boolean",
-            "byte",
-            "float",
-            "double",
-            "wchar_t",
-            "unsigned",
-            "void",
-            "struct",
-            "union",
-            "enum",
-            "descriptor",
-        ];
-        let names =
-            known.map(|(n, _)| n.as_str()).chain(self.scope.tags.keys().map(String::as_str));
-        let is_com = COM_SCALARS.iter().any(|(n, _)| *n == text)
-            || COM_STRINGS.iter().any(|(n, _)| *n == text);
-        let help = if is_com {
-            "COM's names of scalars and strings are known after `import \"wtypes.idl\";`".to_owned()
-        } else if let Some((_, here)) = ELSEWHERE.iter().find(|(name, _)| *name == text) {
-            format!("here it is called `{here}`")
-        } else if text == "IDispatch" {
-            "Automation is not part of this language: declare the operations in an interface"
-                .to_owned()
-        } else {
-            match nearest(text, names.chain(built_in)) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!(
-                    "declare it before its use, import the file that does, or, if it is foreign: typedef [opaque(size, align)] {text};"
-                ),
-            }
-        };
-        self.sink.push(
-            Diagnostic::error(codes::UNKNOWN_TYPE, name.span, format!("there is no type `{text}`"))
-                .help(help),
-        );
     }
 
     /// A use of a type by number.
@@ -352,13 +209,34 @@ impl Analyzer<'_> {
                 "add one, or use an integer type",
             );
         }
+        let prefix = self.in_namespace.then(|| self.pending(id).def.name.clone());
+        let list = self.members(members, prefix.as_deref());
+        self.set_kind(id, TypeKind::Enum(Enum { members: list }));
+        Some(Base::Ty(Ty::Named(id)))
+    }
+
+    /// `enum { A, B };` of a file of COM: constants, and no type. Whether this is one.
+    pub(super) fn nameless_enum(&mut self, spec: &TypeSpec) -> bool {
+        let Tree::Enum(EnumTree { tag: None, members: Some(members), .. }) = &spec.kind else {
+            return false;
+        };
+        let imported = self.import_depth > 0;
+        for EnumMember { name, value, doc } in self.members(members, None) {
+            let (ty, value) = (ConstType::Scalar(Scalar::I32), ConstValue::Int(value.into()));
+            self.module.consts.push(Const { name, doc, ty, value, imported });
+        }
+        true
+    }
+
+    /// Members with their values; inside a namespace with the name of their type before them.
+    fn members(&mut self, trees: &[MemberTree], prefix: Option<&str>) -> Vec<EnumMember> {
         let mut list: Vec<EnumMember> = Vec::new();
         let mut next: i128 = 0;
-        for member in members {
+        for member in trees {
             if let Some(value) = &member.value {
                 next = self.int_constant(value).unwrap_or(next);
             }
-            let Ok(value) = i32::try_from(next) else {
+            let Ok(value) = i32::try_from(self.wrapped(next)) else {
                 let span = member.value.as_ref().map_or(member.name.span, |v| v.span);
                 self.error(
                     codes::ENUM_RANGE,
@@ -369,13 +247,25 @@ impl Analyzer<'_> {
                 continue;
             };
             next += 1;
-            if self.define(&member.name, Meaning::Member(value)) {
-                let (name, doc) = (member.name.text.clone(), member.doc.clone());
-                list.push(EnumMember { name, value, doc });
+            let mut name = member.name.clone();
+            if let Some(prefix) = prefix {
+                name.text = format!("{prefix}_{}", name.text);
+            }
+            if self.define(&name, Meaning::Member(value)) {
+                list.push(EnumMember { name: name.text, value, doc: member.doc.clone() });
             }
         }
-        self.set_kind(id, TypeKind::Enum(Enum { members: list }));
-        Some(Base::Ty(Ty::Named(id)))
+        list
+    }
+
+    /// COM writes flags with the highest bit set: 0x80000000 is the least number of 32 bits.
+    pub(super) fn wrapped(&self, value: i128) -> i128 {
+        let top = i128::from(u32::MAX);
+        if self.is_com && value > i128::from(i32::MAX) && value <= top {
+            value - top - 1
+        } else {
+            value
+        }
     }
 
     /// The type behind any chain of aliases.
@@ -408,9 +298,4 @@ impl Analyzer<'_> {
         };
         matches!(self.kind(*id), Some(TypeKind::Enum(_)))
     }
-}
-
-/// The root of COM's interfaces: known everywhere, without operations here.
-pub(super) fn is_unknown(name: &str) -> bool {
-    name == "IUnknown"
 }

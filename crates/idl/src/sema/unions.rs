@@ -22,8 +22,20 @@ impl Analyzer<'_> {
         switch_type: Option<&TypeSpec>,
     ) -> Option<Base> {
         let id = self.tagged("union", tree.tag.as_ref(), tree.arms.is_some(), spec, hint)?;
-        let Some(arms) = &tree.arms else { return Some(self.base_of(id)) };
-        self.set_doc(id, tree.doc.as_ref(), hint);
+        if tree.arms.is_some() {
+            self.set_doc(id, tree.doc.as_ref(), hint);
+            self.defining(id, |this| this.union_body(id, tree, spec, switch_type));
+        }
+        Some(self.base_of(id))
+    }
+
+    fn union_body(
+        &mut self,
+        id: TypeId,
+        tree: &Tree,
+        spec: &TypeSpec,
+        switch_type: Option<&TypeSpec>,
+    ) {
         let switch = match (&tree.switch, switch_type) {
             (Some(switch), _) => self.switch_type(&switch.ty),
             (None, Some(ty)) => self.switch_type(ty),
@@ -40,11 +52,10 @@ impl Analyzer<'_> {
                 None
             }
         };
-        let arms = self.arms(id, arms, switch.as_ref());
+        let arms = self.arms(id, tree.arms.as_deref().unwrap_or(&[]), switch.as_ref());
         let switch_ty = switch.unwrap_or(Ty::Scalar(Scalar::I32));
         let encapsulated = tree.switch.as_ref().map(|s| self.member_names(s));
         self.set_kind(id, TypeKind::Union(Union { switch: switch_ty, encapsulated, arms }));
-        Some(self.base_of(id))
     }
 
     fn member_names(&mut self, switch: &Switch) -> (String, String) {

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use super::analyzer::Analyzer;
 use crate::ast::{Args, Attr, find};
-use crate::diag::{Diagnostic, codes};
+use crate::diag::{Diagnostic, Severity, codes};
 use crate::ir::{Uuid, Version};
 
 impl Analyzer<'_> {
@@ -21,8 +21,11 @@ impl Analyzer<'_> {
             return None;
         };
         if let Some(first) = self.uuids.insert(uuid, text.span) {
+            // Versions of one interface of COM may share theirs: a server has one of them.
+            let severity = if self.is_com { Severity::Warning } else { Severity::Error };
+            let message = "this uuid is taken already";
             self.sink.push(
-                Diagnostic::error(codes::DUPLICATE_UUID, text.span, "this uuid is taken already")
+                Diagnostic::new(severity, codes::DUPLICATE_UUID, Some(text.span), message)
                     .label(first, "first here")
                     .help("make a new one with `uuidgen`"),
             );
@@ -51,7 +54,7 @@ impl Analyzer<'_> {
     }
 }
 
-fn parse(text: &str) -> Option<Uuid> {
+pub(super) fn parse(text: &str) -> Option<Uuid> {
     let groups: Vec<&str> = text.split('-').collect();
     let lengths: Vec<usize> = groups.iter().map(|g| g.len()).collect();
     let digits = groups.concat();

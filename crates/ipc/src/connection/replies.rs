@@ -1,6 +1,6 @@
-//! Answers: taking one out of the region, and what a caller sees of it.
+//! Answers: their copies out of the region, and the caller's view of them.
 //!
-//! Not here: waiting for it; see `waiting`.
+//! Not here: waiting for an answer (`waiting`).
 
 use super::{Connection, Pending};
 use crate::deadline::Deadline;
@@ -10,12 +10,12 @@ use crate::layout::{
 };
 use crate::lock::lock;
 use crate::message::bytes_of_mut;
-use crate::reason::Reason;
+use crate::rt::Reason;
 use crate::rt::{CallError, Decoder, Fault};
 use rustix::fd::OwnedFd;
 
 impl Connection {
-    /// Waits for the answer to a call that was submitted.
+    /// Waits for the answer to a submitted call.
     ///
     /// # Errors
     /// [`CallError`]; after [`CallError::Timeout`] the call is given up.
@@ -34,8 +34,8 @@ impl Connection {
         Ok(Reply { connection: self })
     }
 
-    /// Waits until the answer to a call that was submitted is there, and leaves it to
-    /// [`Self::finish`]. Unlike there the call goes on if it is not there in time.
+    /// Waits until the answer to a submitted call has come, and leaves it for [`Self::finish`].
+    /// Unlike there the call stays outstanding if the deadline passes.
     ///
     /// # Errors
     /// [`CallError`].
@@ -84,7 +84,8 @@ impl Connection {
         let taken = match (header.kind, header.flags) {
             (Kind::Fault, 0) => {
                 self.free_line(header.line);
-                // Descriptors that came ahead of an answer that could not be given.
+                // The server may have sent descriptors before it failed to answer; they are
+                // dropped.
                 self.drain();
                 self.inbox.take(header.seq);
                 return Err(CallError::Fault(Fault(words[1] as u32)));
@@ -95,7 +96,8 @@ impl Connection {
             }
             (Kind::Result, LONG) if total <= self.parts.reply_max => {
                 if header.fds > 0 && self.ended.is_none() {
-                    // While we still wait for that number.
+                    // The packets are read before the call's number is forgotten, so that its
+                    // descriptors are kept.
                     self.drain();
                 }
                 let mut stream = self.fetch(header, total as usize, deadline)?;
@@ -116,7 +118,7 @@ impl Connection {
         taken.ok_or_else(|| self.end(Reason::BadLength))
     }
 
-    /// Fetches an answer that is larger than its area, piece by piece.
+    /// Fetches an answer larger than its area, piece by piece.
     fn fetch(
         &mut self,
         header: Header,
@@ -163,48 +165,47 @@ impl Connection {
             });
         };
         for fd in fds {
-            // As many as a header can announce, which is what a list holds.
+            // The list has room for as many descriptors as a header can announce.
             let _ = self.incoming.fds.push(fd);
         }
         Ok(())
     }
 }
 
-/// An answer: private memory, except for items that are still where the server put them.
+/// An answer in private memory, except for items, which may still lie in the region.
 #[derive(Debug)]
 pub struct Reply<'c> {
     pub(super) connection: &'c mut Connection,
 }
 
 impl Reply<'_> {
-    /// The body, aligned to 8.
+    /// Returns the body, aligned to 8.
     #[inline]
     pub fn body(&self) -> &[u8] {
         self.connection.incoming.body()
     }
 
-    /// Bytes of string item `index`.
+    /// Returns the length of string item `index` in bytes.
     pub fn item_len(&self, index: usize) -> Option<usize> {
         self.connection.incoming.item(index).map(|item| item.len())
     }
 
-    /// Copies string item `index` to where it belongs, once; answers how many bytes: the shorter
-    /// length.
+    /// Copies string item `index` to `target` and returns the number of bytes: the shorter length.
     pub fn item_into(&self, index: usize, target: &mut [u8]) -> Option<usize> {
         self.connection.incoming.item(index).map(|item| item.copy_into(target))
     }
 
-    /// A copy of string item `index`.
+    /// Returns a copy of string item `index`.
     pub fn item(&self, index: usize) -> Option<Vec<u8>> {
         self.connection.incoming.item(index).map(|item| item.to_vec())
     }
 
-    /// Descriptor `index`, once.
+    /// Takes descriptor `index`; `None` if it was taken before.
     pub fn take_fd(&mut self, index: usize) -> Option<OwnedFd> {
         self.connection.incoming.fds.take(index)
     }
 
-    /// All of it, for generated stubs.
+    /// Returns a decoder of the whole answer, for generated stubs.
     #[inline]
     pub fn decoder(&mut self) -> Decoder<'_> {
         self.connection.incoming.decoder()

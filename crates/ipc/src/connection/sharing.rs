@@ -1,24 +1,25 @@
-//! What goes over the control socket, and notifications: everything of a connection that is not a
-//! call.
+//! Notifications, and the packets on the control socket: the parts of a connection beside calls.
 
-use super::{Connection, PARCELS_MAX};
+use super::{BATCHES_MAX, Connection};
 use crate::connect::{self, wait_for};
 use crate::control::{self, Packet, Received, Topic};
 use crate::deadline::Deadline;
 use crate::grant::Memory;
-use crate::reason::Reason;
 use crate::rt::CallError;
+use crate::rt::Reason;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd};
 use sojourn_shm::{Access, Ordering};
 
-/// Packets that are taken at once: more than an honest server can have sent since the last look.
+/// The largest number of packets taken at once, more than an honest server can have sent since the
+/// last look.
 const PACKETS_AT_ONCE: u32 = 4096;
-/// Answers that are kept for those who wait for them, and of whom several may have given up.
+/// The largest number of kept answers to registrations, some of whose callers may have given up.
 const DONE_MAX: usize = 1024;
 
 impl Connection {
-    /// Sets notification bits for the server; bits set before it looks come to it once.
+    /// Sets notification bits for the server. Bits that are set several times before the server
+    /// looks arrive once.
     ///
     /// # Errors
     /// [`CallError::Disconnected`].
@@ -42,10 +43,10 @@ impl Connection {
         Ok(self.parts.region.to_client().swap(0, Ordering::Acquire))
     }
 
-    /// Shares memory with the server, to be passed by reference; answers its number.
+    /// Shares memory with the server, to be passed by reference, and returns the grant's number.
     ///
     /// # Errors
-    /// [`CallError`]; `TooLarge` where the server allows no more.
+    /// [`CallError`]; `TooLarge` if the server allows no more.
     pub fn register(&mut self, memory: &Memory, deadline: Deadline) -> Result<u32, CallError> {
         let id = self.next_grant;
         self.next_grant += 1;
@@ -59,7 +60,7 @@ impl Connection {
         }
     }
 
-    /// Ends the sharing of memory; [`Memory`] says what that can and cannot promise.
+    /// Ends the sharing of memory; see [`Memory`] for the limits of that.
     ///
     /// # Errors
     /// [`CallError`].
@@ -69,7 +70,7 @@ impl Connection {
     }
 
     fn await_done(&mut self, id: u32, deadline: Deadline) -> Result<u64, CallError> {
-        // What is there when the time is over still counts; what comes then does not.
+        // An answer that is there when the deadline passes still counts, a later one does not.
         let mut is_last = false;
         loop {
             if let Some(at) = self.done.iter().position(|(number, _)| *number == id) {
@@ -96,7 +97,8 @@ impl Connection {
             match control::send(self.parts.socket.as_fd(), packet, fds) {
                 Ok(()) => return Ok(()),
                 Err(rustix::io::Errno::AGAIN) => {
-                    // A peer that has shut its side down makes every wait end at once.
+                    // A peer that has shut its side down makes every wait end at once, so the end
+                    // must be noticed here.
                     self.drain();
                     if let Some(reason) = self.ended {
                         return Err(CallError::Disconnected(reason));
@@ -114,14 +116,14 @@ impl Connection {
         }
     }
 
-    /// Whether a call with that number waits for its answer.
+    /// Returns true if a call with that number waits for its answer.
     fn is_awaited(&self, seq: u32) -> bool {
         let awaited = self.busy & !self.given_up;
         (0..).zip(&self.calls).any(|(line, call)| awaited & 1u128 << line != 0 && *call == seq)
     }
 
-    /// Takes the control packets that are there; of a server that sends them faster than we take
-    /// them, so many and no more.
+    /// Takes the waiting control packets, but at most [`PACKETS_AT_ONCE`], in case a server sends
+    /// them faster than they are taken.
     pub(super) fn drain(&mut self) {
         for _ in 0..PACKETS_AT_ONCE {
             match self.drain_one() {
@@ -151,9 +153,9 @@ impl Connection {
                 self.done.push((packet.id, packet.a));
                 Ok(())
             }
-            // Those of an answer that nobody waits for any more.
+            // Descriptors of an answer that no caller waits for any more are dropped.
             Topic::Descriptors if !self.is_awaited(packet.id) => Ok(()),
-            Topic::Descriptors => match self.inbox.put(packet.id, fds, PARCELS_MAX) {
+            Topic::Descriptors => match self.inbox.put(packet.id, fds, BATCHES_MAX) {
                 true => Ok(()),
                 false => Err(Reason::DescriptorFlood),
             },

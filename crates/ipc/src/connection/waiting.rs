@@ -1,6 +1,7 @@
 //! Waiting: spinning, then sleeping on the bell, then sleeping on the socket.
 //!
-//! How long to spin is `wait`'s to say. Read `docs/understand/ipc.md`, "Waiting".
+//! Not here: the length of a spin ([`sojourn_shm::wait`]). Read `docs/understand/ipc.md`,
+//! "Waiting".
 
 use super::{Connection, ON_BELL};
 use crate::connect::{self};
@@ -12,8 +13,8 @@ use crate::wait::Spun;
 use sojourn_shm::{futex, park};
 
 impl Connection {
-    /// Waits until `ready`, the deadline, or the end of the connection. What was published before
-    /// the end still counts.
+    /// Waits until `ready` returns true, the deadline passes, or the connection ends. Messages
+    /// published before the end still count.
     #[inline]
     pub(super) fn wait(
         &mut self,
@@ -40,8 +41,8 @@ impl Connection {
         }
     }
 
-    /// Sleeps: first on the bell, where a wake-up is cheapest; when it takes longer, on the socket,
-    /// where the death of the server shows.
+    /// Sleeps first on the bell, on which a wake-up is cheapest, and after a while on the socket,
+    /// which shows the death of the server.
     #[inline(never)]
     fn park(&mut self, deadline: Deadline, ready: &dyn Fn(&Region) -> bool) {
         let region = &self.parts.region;

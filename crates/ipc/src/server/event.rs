@@ -1,4 +1,4 @@
-//! What a server thread receives, and from whom.
+//! The events that a server thread receives.
 
 use super::request::Request;
 use super::{Found, Server};
@@ -6,14 +6,14 @@ use crate::ancillary;
 use crate::deadline::Deadline;
 use crate::fault;
 use crate::layout::Kind;
-use crate::reason::Reason;
 use crate::reply::ReadyReply;
+use crate::rt::Reason;
 use crate::rt::{ClientId, Credentials};
 use crate::wait::Spun;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
-/// Nothing came before the deadline.
+/// The reason why no event was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecvError {
     /// The deadline passed.
@@ -24,36 +24,36 @@ pub enum RecvError {
     Closed,
 }
 
-/// What a server thread receives.
+/// An event of a server thread.
 #[derive(Debug)]
 pub enum Event<'s> {
     /// A request that wants an answer.
     Call(Request<'s>),
     /// A request that wants none.
     Send(Request<'s>),
-    /// A client set notification bits; bits set several times come once.
+    /// A client set notification bits. Bits set several times arrive once.
     Notify {
-        /// Who.
+        /// The client.
         client: ClientId,
-        /// Its badge.
+        /// The client's badge.
         badge: u64,
-        /// Which, never 0.
+        /// The bits, never 0.
         bits: u64,
     },
     /// A client has connected to this thread.
     Connected {
-        /// Who.
+        /// The client.
         client: ClientId,
-        /// Who that is, by the kernel's word.
+        /// The client's credentials from the kernel.
         credentials: Credentials,
     },
-    /// A client is gone: the time to run its contexts down.
+    /// A client is gone, and its contexts must be run down.
     Gone {
-        /// Who.
+        /// The client.
         client: ClientId,
-        /// Its badge.
+        /// The client's badge.
         badge: u64,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
 }
@@ -67,9 +67,9 @@ impl Server {
         self.reply_wait(None, deadline)
     }
 
-    /// Publishes an answer and waits for what comes next, as one operation: the answer costs a
-    /// store (and a wake-up if the client sleeps), and the client's next request is looked for at
-    /// once.
+    /// Publishes an answer and waits for the next request or event, as one operation: the answer
+    /// costs a store (and a wake-up if the client sleeps), and the client's next request is checked
+    /// for at once.
     ///
     /// An answer to a client that has gone is dropped; [`Event::Gone`] follows.
     ///
@@ -136,12 +136,13 @@ impl Server {
         }
     }
 
-    /// The process that a client connected as, as a descriptor that is readable once it has ended.
-    /// Its number may be another's by then, and whoever has the connection need not be it.
+    /// Returns a pidfd of the process that made a client's connection, which is readable once the
+    /// process has ended. The process number may have been reused by then, and the connection may
+    /// have been passed to another process.
     ///
     /// # Errors
-    /// Those of getsockopt(2): `ENOPROTOOPT` before Linux 6.5, others if it has ended and is
-    /// forgotten.
+    /// Those of getsockopt(2): `ENOPROTOOPT` before Linux 6.5, others if the process has ended and
+    /// was reaped.
     pub fn process(&self, client: ClientId) -> Result<OwnedFd, Errno> {
         let lane = self.lanes.iter().flatten().find(|lane| lane.link.id == client);
         ancillary::peer_process(lane.ok_or(Errno::NOTCONN)?.link.socket.as_fd())

@@ -5,13 +5,13 @@
 use super::{FALSE_RINGS_MAX, HOT_MAX, IDLE_MAX, Server};
 use crate::deadline::Deadline;
 use crate::fault;
-use crate::reason::Reason;
+use crate::rt::Reason;
 use core::sync::atomic::Ordering;
 use sojourn_shm::futex::{self, Woken};
 use sojourn_shm::park;
 
 impl Server {
-    /// Makes a lane hot; the one that has been idle longest makes room.
+    /// Makes a lane hot. If there are too many, the lane that has been idle longest becomes cold.
     pub(super) fn warm(&mut self, index: u32) {
         if self.hot.contains(&index) {
             return;
@@ -34,7 +34,8 @@ impl Server {
         self.hot.push(index);
     }
 
-    /// Puts a lane to sleep on its control socket; false if it has something after all.
+    /// Puts a lane to sleep on its control socket. Returns false if the lane has a request after
+    /// all.
     fn cool(&mut self, index: u32) -> bool {
         let Some(Some(lane)) = self.lanes.get_mut(index as usize) else { return true };
         lane.link.cold.begin(lane.link.region.server_bell());
@@ -77,8 +78,8 @@ impl Server {
         }
     }
 
-    /// Sleeps on a kernel that cannot wait on several futexes at once: all lanes are cold
-    /// meanwhile, so whoever has something says so to the control thread, which posts a note.
+    /// Sleeps on a kernel that cannot wait on several futexes at once. All lanes are cold
+    /// meanwhile, so a client with a request wakes the control thread, which posts a note.
     #[cold]
     fn park_on_mailbox(&mut self, deadline: Deadline) {
         let poke = self.mailbox.poke.load(Ordering::Acquire);
@@ -96,7 +97,7 @@ impl Server {
         self.policy.slept();
     }
 
-    /// Counts who woke us for nothing, and lets go of those who do it all the time.
+    /// Counts needless wake-ups by client, and disconnects clients that cause too many.
     fn count_rings(&mut self) {
         let mut flooder = None;
         for index in &self.hot {

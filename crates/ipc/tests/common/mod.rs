@@ -6,35 +6,16 @@
 pub mod child;
 pub mod raw;
 pub mod service;
+pub mod watchdog;
 
 use child::Process;
 use rustix::fd::AsFd;
 use sojourn_ipc::{
     Address, CallError, ConnectOptions, Connection, Deadline, Endpoint, ServerOptions, Wait,
 };
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// Ends the process, loudly, unless dropped in time.
-pub fn watchdog(seconds: u64) -> impl Drop {
-    struct Watchdog(#[allow(dead_code, reason = "its drop is the message")] Sender<()>);
-    impl Drop for Watchdog {
-        fn drop(&mut self) {}
-    }
-    let (alive, dropped) = channel();
-    let test = std::thread::current().name().unwrap_or("test").to_owned();
-    std::thread::spawn(move || {
-        if dropped.recv_timeout(Duration::from_secs(seconds)) == Err(RecvTimeoutError::Timeout) {
-            // Not `eprintln`: what a test writes is kept back, and lost with the process.
-            let text = format!("watchdog: {test} hung for {seconds} s\n");
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
-            std::process::abort();
-        }
-    });
-    Watchdog(alive)
-}
+pub use watchdog::{name, watchdog};
 
 pub fn limit() -> Deadline {
     Deadline::after(Duration::from_secs(20))
@@ -51,12 +32,6 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-/// A fresh name.
-pub fn name() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("sojourn-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A path in the directory of temporary files that nobody uses.

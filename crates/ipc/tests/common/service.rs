@@ -270,6 +270,7 @@ fn options(words: &[&str]) -> ServerOptions {
         max_granted: number(5),
         clients_per_user_max: number(6) as u32,
         items_in_place: number(7) == 1,
+        own_user: None,
     }
 }
 

@@ -1,5 +1,5 @@
-//! What both sides of a connection know: what a frame asks for, and the processor's time; and the
-//! client's calls.
+//! The common knowledge of both sides of a connection: the requests in a frame's first byte, and
+//! the processor's time; and the client's calls.
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 
@@ -8,20 +8,20 @@ use super::{End, Options};
 use std::io::Result;
 use std::time::{Duration, Instant};
 
-/// Answer with the whole frame.
+/// Request: send the whole frame back.
 pub const SEND_BACK: u8 = 1;
-/// Answer nothing.
+/// Request: send nothing back.
 pub(super) const SWALLOW: u8 = 2;
-/// Answer with one byte.
+/// Request: send one byte back.
 pub(super) const ACKNOWLEDGE: u8 = 3;
-/// Answer with the server's processor time so far, 8 bytes.
+/// Request: send the server's processor time so far, 8 bytes.
 pub const PROCESSOR_TIME: u8 = 4;
-/// Answer with as many frames as the next four bytes say.
+/// Request: send as many frames as the next four bytes say.
 pub(super) const SEND_MANY: u8 = 5;
 
-/// Processor time of another process so far: of its threads that are still there, which is all of
-/// them in a server. Zero if it is gone. See proc_pid_schedstat in the kernel's sched-stats
-/// documentation.
+/// Returns the processor time of another process so far: the sum over its threads that still exist,
+/// which are all of them in a server. Returns 0 if the process is gone. See `/proc/<pid>/schedstat`
+/// in the kernel's documentation of scheduler statistics.
 pub fn cpu_ns_of(pid: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of_task = |task: std::fs::DirEntry| {
@@ -31,7 +31,7 @@ pub fn cpu_ns_of(pid: u32) -> u64 {
     tasks.filter_map(of_task).sum()
 }
 
-/// Processor time of this process so far, with all its threads.
+/// Returns the processor time of this process so far, with all its threads.
 pub fn cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid for writes.
@@ -75,7 +75,7 @@ impl Client {
         self.receive(self.size)
     }
 
-    /// Calls for so long; how many.
+    /// Calls for `time`; returns the number of calls.
     pub(super) fn call_for(&mut self, time: Duration) -> Result<u64> {
         let end = Instant::now() + time;
         let mut count = 0;
@@ -86,7 +86,7 @@ impl Client {
         Ok(count)
     }
 
-    /// Processor time of both sides, and of those that are watched, so far.
+    /// Returns the processor time of both sides, and of the watched processes, so far.
     pub(super) fn cpu_ns(&mut self) -> Result<u64> {
         self.send(PROCESSOR_TIME)?;
         self.receive(8)?;

@@ -1,9 +1,8 @@
-//! One connection: question and answer, and bulk.
+//! One connection: question and answer, and bulk transfer.
 //!
-//! A connection begins with the size of its frames, 3 bytes, and where they begin in a page, 1
-//! byte. The first byte of every frame says what the server is to do with it (`SEND_BACK` and the
-//! others). So the server never has to be told beforehand, and both sides make nothing but plain
-//! blocking reads and writes of whole frames.
+//! A connection begins with the size of its frames in 3 bytes and their offset in a page in 1 byte.
+//! The first byte of every frame is a request (`SEND_BACK` and the others). So the server needs no
+//! other arguments, and both sides make only plain blocking reads and writes of whole frames.
 
 use super::client::{ACKNOWLEDGE, Client, SEND_MANY, SWALLOW};
 pub use super::client::{PROCESSOR_TIME, SEND_BACK, cpu_ns, cpu_ns_of};
@@ -13,13 +12,13 @@ use serde_json::{Value, json};
 use std::io::Result;
 use std::time::{Duration, Instant};
 
-/// Frames asked for at once, and such questions on their way.
+/// Frames that one question asks for; below, the number of such questions in flight.
 const MANY: u32 = 16;
 const QUESTIONS: u32 = 3;
-/// Of each such time the longest gap in a stream is noted.
+/// Length of the intervals whose longest gaps are reported.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Serves one client until it closes.
+/// Serves one client until it closes the connection.
 pub fn serve(mut end: End) {
     let mut size = [0; 4];
     if end.input.read_exact(&mut size).is_err() {
@@ -43,22 +42,22 @@ pub fn serve(mut end: End) {
     }
 }
 
-/// Answers a question for frames.
+/// Answers a request for several frames.
 fn send_many(end: &mut End, frame: &[u8]) -> Result<()> {
     let count = frame[1..5].try_into().map_or(0, u32::from_le_bytes);
     (0..count).try_for_each(|_| end.output.write_all(frame))
 }
 
-/// Question and answer.
+/// Measures question and answer.
 pub fn ping(end: End, options: &Options) -> Result<Value> {
     let mut client = Client::new(end, options)?;
-    // Half of the warm-up may pass before the connection has its final form.
+    // The other half of the warm-up follows: the connection may move during the first half.
     client.call_for(options.warm / 2)?;
     if let Some(pace) = options.pace {
         return paced::ping(&mut client, options, pace);
     }
     let count = client.call_for(options.warm / 2)?;
-    // Reading the clock must not count: one look for at least 2 microseconds.
+    // The clock is read at most once in 2 microseconds, so that reading it does not count.
     let each_ns = options.warm.as_nanos() as u64 / 2 / count.max(1);
     let group = 2_000_u64.div_ceil(each_ns.max(1));
     let mut histogram = Histogram::new();
@@ -79,7 +78,7 @@ pub fn ping(end: End, options: &Options) -> Result<Value> {
     Ok(json!({ "operations": ops, "ns": ns, "cpu_ns": cpu, "histogram": histogram.pairs() }))
 }
 
-/// One way, one frame after the other, and one answer at the end.
+/// Measures one direction: sends frames one after the other, and waits for one answer at the end.
 pub fn bulk(end: End, options: &Options) -> Result<Value> {
     let mut client = Client::new(end, options)?;
     client.call_for(options.warm)?;
@@ -99,7 +98,7 @@ pub fn bulk(end: End, options: &Options) -> Result<Value> {
 }
 
 impl Client {
-    /// Asks for frames.
+    /// Asks for several frames.
     fn ask_many(&mut self) -> Result<()> {
         let frame = self.frames.next();
         frame[0] = SEND_MANY;
@@ -107,7 +106,7 @@ impl Client {
         self.end.output.write_all(frame)
     }
 
-    /// Reads as many bytes as there are, at most what is still `wanted`.
+    /// Reads the bytes that are there, at most `wanted`.
     fn read_some(&mut self, wanted: u64) -> Result<u64> {
         let answer = self.answers.here();
         let room = (answer.len() as u64).min(wanted) as usize;
@@ -118,7 +117,7 @@ impl Client {
     }
 }
 
-/// The longest times without anything, one of each [`SLICE`].
+/// The longest times without an arrival, one for each [`SLICE`].
 struct Gaps {
     slice_start: Instant,
     last: Instant,
@@ -143,9 +142,9 @@ impl Gaps {
     }
 }
 
-/// The other way: the server sends without a pause, as it is always asked for more before it has
-/// sent what it was asked for. Says also the longest times between two reads that gave something,
-/// for each tenth of a second.
+/// Measures the other direction. The server sends without a pause, because the client asks for more
+/// before the server has sent all of the last question's frames. Also reports, for each tenth of a
+/// second, the longest time between two reads that returned bytes.
 pub fn pull(end: End, options: &Options) -> Result<Value> {
     let mut client = Client::new(end, options)?;
     client.call_for(options.warm)?;

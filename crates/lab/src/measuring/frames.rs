@@ -1,23 +1,23 @@
-//! Where the frames of a measurement lie. Not here: what is in them.
+//! The memory of the frames of a measurement. Not here: the content of a frame.
 
 const PAGE: usize = 4096;
-/// Memory for frames that are to be in no cache.
+/// Bytes of memory for frames that must be in no cache.
 const COLD_BYTES: usize = 64 << 20;
 
-/// Places for frames of one size, each as far behind the beginning of a page.
+/// Places for frames of one size, each at the same offset within a page.
 pub(super) struct Frames {
     bytes: Vec<u8>,
-    /// Of the first place.
+    /// Offset of the first place.
     start: usize,
     size: usize,
-    /// From one place to the next.
+    /// Bytes from one place to the next.
     stride: usize,
     places: usize,
     at: usize,
 }
 
 impl Frames {
-    /// `is_cold`: as many places as take more memory than caches have, else one.
+    /// Makes one place, or, if `is_cold`, as many places as take more memory than the caches hold.
     pub(super) fn new(size: usize, offset: usize, is_cold: bool) -> Self {
         let stride = (size + offset).next_multiple_of(PAGE) + PAGE;
         let places = if is_cold { (COLD_BYTES / stride).max(2) } else { 1 };
@@ -26,12 +26,12 @@ impl Frames {
         Self { bytes, start, size, stride, places, at: 0 }
     }
 
-    /// The place last used.
+    /// Returns the place that was used last.
     pub(super) fn here(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start + self.at * self.stride..][..self.size]
     }
 
-    /// The next one.
+    /// Returns the next place.
     pub(super) fn next(&mut self) -> &mut [u8] {
         self.at = (self.at + 1) % self.places;
         self.here()

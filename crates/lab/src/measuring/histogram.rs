@@ -1,11 +1,11 @@
-//! Times by size: exact below 128 ns, within 1 % above.
+//! A histogram of times: exact below 128 ns, within 1 % above.
 
 use serde_json::{Value, json};
 
 /// Steps within one power of two.
 const STEPS: u64 = 64;
 
-/// Counts by time.
+/// Counts of operations by time.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -18,18 +18,18 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Without entries.
+    /// Makes a histogram without entries.
     pub fn new() -> Self {
         Self { counts: vec![0; (STEPS * 60) as usize] }
     }
 
-    /// Notes `count` operations of `ns` each.
+    /// Adds `count` operations of `ns` each.
     pub fn note(&mut self, ns: u64, count: u64) {
         let last = self.counts.len() - 1;
         self.counts[place(ns).min(last)] += count;
     }
 
-    /// Pairs of time in nanoseconds and count, without the empty ones.
+    /// Returns pairs of time in nanoseconds and count, without the empty ones.
     pub fn pairs(&self) -> Value {
         let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         filled.map(|(place, count)| json!([time(place), count])).collect()
@@ -44,7 +44,7 @@ fn place(ns: u64) -> usize {
     (power * STEPS + (ns >> power)) as usize
 }
 
-/// The middle of what has that place.
+/// Returns the middle of the times that belong to `place`.
 fn time(place: usize) -> u64 {
     let place = place as u64;
     if place < 2 * STEPS {

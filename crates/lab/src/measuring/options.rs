@@ -1,4 +1,4 @@
-//! The options all measurements share.
+//! The options that all measurements share.
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 
@@ -14,43 +14,43 @@ use std::time::Duration;
 pub struct Options {
     /// Bytes of a frame (`--size`).
     pub size: usize,
-    /// How long to measure (`--time-ms`).
+    /// Duration of the measurement (`--time-ms`).
     pub time: Duration,
-    /// How long to warm up (`--warm-ms`).
+    /// Duration of the warm-up (`--warm-ms`).
     pub warm: Duration,
-    /// Processor to stay on (`--pin`).
+    /// The processor of this process (`--pin`).
     pub pin: Option<usize>,
-    /// The same for a child (`--child-pin`).
+    /// The processor of a child (`--child-pin`).
     pub child_pin: Option<usize>,
-    /// Connections (`--sessions`).
+    /// Number of connections (`--sessions`).
     pub sessions: usize,
-    /// Calls on every connection before measuring (`--warm-calls`).
+    /// Number of calls on every connection before the measurement (`--warm-calls`).
     pub warm_calls: u64,
-    /// Ask again and again instead of sleeping in the kernel (`--spin 1`).
+    /// Polls instead of sleeping in the kernel (`--spin 1`).
     pub is_spinning: bool,
-    /// A file to make when measuring begins (`--mark`).
+    /// A file to make when the measurement begins (`--mark`).
     pub mark: Option<PathBuf>,
-    /// Congestion control of TCP (`--congestion NAME`); otherwise the system's.
+    /// Congestion control of TCP (`--congestion NAME`); the system's default if `None`.
     pub congestion: Option<String>,
-    /// Processes whose processor time counts, too (`--watch PID`, may be given several times).
+    /// Processes whose processor time counts too (`--watch PID`, may be given several times).
     pub watched: Vec<u32>,
-    /// Instead of measuring: make this file when everything is warm, and go on until it is gone
-    /// (`--ready`).
+    /// A file to make, instead of measuring, when every connection is warm; the calls go on until
+    /// the file is removed (`--ready`).
     pub ready: Option<PathBuf>,
-    /// Calls a second (`--pace`); otherwise as many as there can be.
+    /// Calls per second (`--pace`); as many as possible if `None`.
     pub pace: Option<u64>,
-    /// Where frames begin, in bytes behind a page (`--offset`, below 256), at both ends.
+    /// Offset of frames within a page, in bytes below 256, at both ends (`--offset`).
     pub offset: usize,
-    /// Each frame is at another place, of more memory than caches have, where this end sends or
-    /// receives (`--cold 1`).
+    /// True if this end sends and receives each frame at another place, out of more memory than the
+    /// caches hold (`--cold 1`).
     pub is_cold: bool,
 }
 
 impl Options {
-    /// Of words as a user gives them.
+    /// Parses options from the words of a command line.
     ///
     /// # Errors
-    /// The first word that is no option, or whose value is not one.
+    /// The first word that is no option, or whose value is invalid.
     pub fn parse(words: &[String]) -> Result<Self> {
         let ms = Duration::from_millis;
         let mut options = Self {
@@ -101,10 +101,10 @@ impl Options {
     }
 }
 
-/// Ties this thread, and those it starts, to a processor.
+/// Ties this thread, and the threads that it starts, to a processor.
 pub fn pin(processor: Option<usize>) -> Result<()> {
     let Some(processor) = processor else { return Ok(()) };
-    // SAFETY: a set of plain bits; the index is checked by the macro's range below.
+    // SAFETY: the set is plain bits; the index is limited to the size of the set.
     let done = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(processor.min(libc::CPU_SETSIZE as usize - 1), &mut set);
@@ -114,7 +114,7 @@ pub fn pin(processor: Option<usize>) -> Result<()> {
 }
 
 impl Options {
-    /// Tells whoever waits for it that measuring begins.
+    /// Makes the file of `--mark`, which tells a waiting program that the measurement begins.
     ///
     /// # Errors
     /// If the file cannot be made.
@@ -122,8 +122,8 @@ impl Options {
         self.mark.as_ref().map_or(Ok(()), |path| std::fs::write(path, ""))
     }
 
-    /// Connects. The congestion control is chosen before: one that paces and is replaced later
-    /// leaves its pacing behind.
+    /// Connects. The congestion control is chosen before the connection exists, because a socket
+    /// whose first congestion control paces goes on pacing after the change.
     ///
     /// # Errors
     /// As connect(2).
@@ -137,10 +137,10 @@ impl Options {
         Ok(socket.into())
     }
 
-    /// Sets what these options say of a TCP socket; a listener's connections inherit it.
+    /// Sets the congestion control of a TCP socket; connections of a listener inherit it.
     pub fn apply(&self, socket: &impl AsRawFd) -> Result<()> {
         let Some(name) = &self.congestion else { return Ok(()) };
-        // SAFETY: as many bytes as said.
+        // SAFETY: the name has as many bytes as the call is told.
         let done = unsafe {
             libc::setsockopt(
                 socket.as_raw_fd(),

@@ -1,5 +1,5 @@
-//! Question and answer at a pace: so many calls a second, each timed alone, with a pause in between
-//! whose own processor time does not count.
+//! Question and answer at a pace: a given number of calls per second, each timed alone. The
+//! processor time of the pauses between the calls does not count.
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 
@@ -9,15 +9,16 @@ use serde_json::{Value, json};
 use std::io::Result;
 use std::time::{Duration, Instant};
 
-/// Pauses shorter than this are spent looking at the clock: a sleep takes longer.
+/// Shortest pause that is slept. A shorter pause polls the clock, as a sleep would take longer.
 const SLEEP_MIN: Duration = Duration::from_micros(200);
-/// Calls at that pace before measuring, so that everything knows it, and the longest time for them.
+/// Number of calls at the pace before the measurement, in which the adaptive parts (the library's
+/// spinning, the kernel's timers) settle; and the longest time for them.
 const SETTLE_CALLS: u64 = 300;
 const SETTLE_TIME: Duration = Duration::from_secs(1);
-/// Fewer calls say nothing, however long they take.
+/// Smallest number of calls of a measurement, however long they take: fewer give no median.
 const CALLS_MIN: u64 = 8;
 
-/// Processor time of this thread so far.
+/// Returns the processor time of this thread so far.
 fn thread_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid for writes.
@@ -25,18 +26,18 @@ fn thread_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// When calls are due.
+/// The times at which calls are due.
 struct Pace {
     next: Instant,
     interval: Duration,
-    /// Processor time of the pauses.
+    /// Processor time of the pauses so far.
     paused_ns: u64,
 }
 
 impl Pace {
     fn pause(&mut self) {
         let start = thread_ns();
-        // Who is late does not hurry: the pace is a limit.
+        // A late call does not make the next ones earlier: the pace is a limit.
         self.next = (self.next + self.interval).max(Instant::now());
         let left = self.next.saturating_duration_since(Instant::now());
         if left > SLEEP_MIN {

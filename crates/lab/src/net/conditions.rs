@@ -1,7 +1,7 @@
-//! What a link does to frames, as a model without I/O: frames and times go in, frames come out when
-//! they are due.
+//! The effect of a link on frames, as a model without I/O: frames and times go in, frames come out
+//! when they are due.
 //!
-//! Not the sockets and the thread: see `relay`. Everything random comes from one seed.
+//! Not here: the sockets and the thread (`relay`). All random numbers come from one seed.
 
 use sojourn_wire::ethernet::{self, EtherType};
 use sojourn_wire::{Ecn, checksum, ipv4, ipv6};
@@ -9,30 +9,31 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
-/// What a link does to the frames of one direction. Probabilities are from 0 to 1. The default does
-/// nothing to them.
+/// The conditions of one direction of a link. Probabilities are from 0 to 1. The default leaves
+/// frames as they are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conditions {
-    /// How likely a frame is lost.
+    /// Probability that a frame is lost.
     pub loss: f64,
-    /// How likely a frame arrives twice.
+    /// Probability that a frame arrives twice.
     pub duplicate: f64,
-    /// How likely one bit of a frame, behind the Ethernet header, is changed.
+    /// Probability that one bit of a frame, behind the Ethernet header, is changed.
     pub corrupt: f64,
-    /// How likely a frame whose sender takes part in congestion notification is marked (RFC 3168);
-    /// others are not touched.
+    /// Probability that a frame is marked as having met congestion, if its sender takes part in
+    /// congestion notification (ECN, RFC 3168). Other frames are not marked.
     pub mark: f64,
-    /// How likely a frame is overtaken by those that follow it within [`Conditions::reorder_by`].
+    /// Probability that a frame is overtaken by frames that follow within
+    /// [`Conditions::reorder_by`].
     pub reorder: f64,
-    /// How much later such a frame arrives.
+    /// Additional delay of a frame that is overtaken.
     pub reorder_by: Duration,
-    /// How long a frame is on its way.
+    /// Time that a frame takes from end to end.
     pub delay: Duration,
-    /// Up to how much longer; this does not reorder.
+    /// Largest random addition to the delay; it does not reorder frames.
     pub jitter: Duration,
-    /// Bits per second, if limited.
+    /// Bits per second; `None` for no limit.
     pub rate: Option<u64>,
-    /// Bytes that wait for their turn at that rate at most; what comes then is lost.
+    /// Largest number of bytes that wait because of the rate; frames beyond it are lost.
     pub queue_bytes: usize,
 }
 
@@ -53,22 +54,22 @@ impl Default for Conditions {
     }
 }
 
-/// What was done to the frames of one direction so far.
+/// Counters of one direction so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Frames that came.
+    /// Frames that were sent into the link.
     pub offered: u64,
-    /// Frames (and copies) that went on.
+    /// Frames (and copies) that left the link.
     pub delivered: u64,
-    /// Frames lost by chance.
+    /// Frames lost at random.
     pub lost: u64,
-    /// Frames that came twice.
+    /// Frames that arrived twice.
     pub duplicated: u64,
     /// Frames with a changed bit.
     pub corrupted: u64,
     /// Frames marked as having met congestion.
     pub marked: u64,
-    /// Frames held back for others to overtake.
+    /// Frames that were delayed for others to overtake.
     pub reordered: u64,
     /// Frames for which the queue had no room.
     pub overflowed: u64,
@@ -76,7 +77,7 @@ pub struct Counts {
     pub refused: u64,
 }
 
-/// A generator of which every run is the same (splitmix64).
+/// A generator of random numbers that are the same in every run (splitmix64).
 #[derive(Debug)]
 struct Random(u64);
 
@@ -89,7 +90,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// From 0 up to, not including, 1.
+    /// Returns a number from 0 up to, but not including, 1.
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -99,8 +100,8 @@ impl Random {
     }
 }
 
-/// Marks an Ethernet frame as having met congestion, if its sender takes part (RFC 3168 section 5);
-/// whether it is now.
+/// Marks an Ethernet frame as having met congestion, if its sender takes part (RFC 3168, section
+/// 5). Returns true if the frame was marked.
 fn mark(frame: &mut [u8]) -> bool {
     let Ok((link, packet)) = ethernet::Header::parse(frame) else { return false };
     let at = frame.len() - packet.len();
@@ -127,7 +128,7 @@ fn mark(frame: &mut [u8]) -> bool {
     true
 }
 
-/// A frame on its way: the earliest first, of two at one time the one that came first.
+/// A frame in flight, ordered by arrival; of two that arrive at one time, the older comes first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct OnItsWay {
     due: Instant,
@@ -141,9 +142,9 @@ pub(super) struct Channel {
     random: Random,
     on_their_way: BinaryHeap<Reverse<OnItsWay>>,
     order: u64,
-    /// When the sender has put everything on the line.
+    /// Time at which the sender has sent everything; `None` before the first frame.
     line_free: Option<Instant>,
-    /// When the last frame that was not held back arrives: none comes before.
+    /// Arrival of the last frame that was not overtaken: no later frame arrives before.
     last_due: Option<Instant>,
     pub(super) counts: Counts,
 }
@@ -160,7 +161,7 @@ impl Channel {
         }
     }
 
-    /// A frame comes.
+    /// Takes a frame that is sent at `now`, and decides its fate.
     pub(super) fn offer(&mut self, now: Instant, frame: &[u8], conditions: &Conditions) {
         self.counts.offered += 1;
         if self.random.happens(conditions.loss) {
@@ -208,7 +209,7 @@ impl Channel {
         self.on_their_way.push(Reverse(OnItsWay { due, order: self.order, bytes }));
     }
 
-    /// When the frame's last bit is on the line; `None` if the queue is full.
+    /// Returns the time at which the frame's last bit is sent; `None` if the queue is full.
     fn through_the_queue(
         &mut self,
         now: Instant,
@@ -226,7 +227,7 @@ impl Channel {
         Some(ends)
     }
 
-    /// The next frame that has arrived.
+    /// Returns the next frame that has arrived by `now`.
     pub(super) fn arrived(&mut self, now: Instant) -> Option<Vec<u8>> {
         if self.next_due()? > now {
             return None;
@@ -234,7 +235,7 @@ impl Channel {
         self.on_their_way.pop().map(|Reverse(frame)| frame.bytes)
     }
 
-    /// When the next frame arrives.
+    /// Returns the arrival time of the next frame.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.on_their_way.peek().map(|Reverse(frame)| frame.due)
     }

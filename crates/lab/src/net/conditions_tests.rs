@@ -1,4 +1,4 @@
-//! Tests of `conditions` on made-up time.
+//! Tests of `conditions`, with invented times.
 
 use super::*;
 use sojourn_wire::{FlowKey, MacAddress, Protocol, frame};
@@ -15,8 +15,8 @@ fn number(bytes: &[u8]) -> u32 {
     u32::from_be_bytes([bytes[96], bytes[97], bytes[98], bytes[99]])
 }
 
-/// Offers `count` frames, one per millisecond, and returns which arrive, in their order, with the
-/// time since the start.
+/// Offers `count` frames, one per millisecond. Returns the frames that arrive, in the order of
+/// arrival, with the time since the start.
 fn pass(channel: &mut Channel, count: u32, conditions: &Conditions) -> Vec<(u32, Duration)> {
     let start = Instant::now();
     let mut seen = Vec::new();
@@ -99,7 +99,7 @@ fn reordered_frames_come_later_and_hold_nobody_up() {
 
 #[test]
 fn a_rate_spaces_frames_and_a_full_queue_loses_them() {
-    // 100 bytes in a millisecond, ten frames of queue; all come at once.
+    // 100 bytes take a millisecond; the queue holds ten frames; all frames come at once.
     let conditions = Conditions { rate: Some(800_000), queue_bytes: 1000, ..Conditions::default() };
     let mut channel = Channel::new(6);
     let start = Instant::now();
@@ -116,7 +116,7 @@ fn a_rate_spaces_frames_and_a_full_queue_loses_them() {
     }
     assert_eq!(channel.arrived(start + MS * 100), None);
     assert_eq!(channel.counts.overflowed, 20);
-    // The line is free again, and even a frame longer than the queue gets through an empty one.
+    // The link is idle again: even a frame longer than the queue passes through an empty queue.
     channel.offer(start + MS * 100, &[0; 2000], &conditions);
     assert_eq!(channel.next_due(), Some(start + MS * 120));
 }
@@ -138,7 +138,7 @@ fn only_capable_packets_are_marked_and_stay_whole() {
                 header.emit_udp(&[], ecn, 7, frame::Offload::Nothing, &mut bytes).unwrap();
             channel.offer(now, &bytes[..emitted.len], &all);
             let seen = channel.arrived(now).unwrap();
-            let seen = frame::parse(&seen, frame::Link::Ethernet).unwrap();
+            let seen = frame::parse(&seen, frame::LinkType::Ethernet).unwrap();
             assert!(seen.checksum_is_right());
             let expected = if ecn == Ecn::NotCapable { ecn } else { Ecn::Congestion };
             assert_eq!(seen.traffic_class.ecn(), expected);

@@ -1,5 +1,5 @@
-//! A host: a network namespace, with programs and sockets in it. Not what joins it to others: see
-//! `link`.
+//! A host: a network namespace (network_namespaces(7)), with programs and sockets in it. Not here:
+//! the links between hosts (`link`).
 
 #![allow(unsafe_code, reason = "a hook between fork and exec")]
 
@@ -15,8 +15,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A host, with a loopback interface that is up. Clones are the same host; it goes with the last,
-/// and what runs in it is killed.
+/// A host, with a loopback interface that is up. Clones are the same host. The last drop removes
+/// the host and kills the programs in it.
 #[derive(Clone, Debug)]
 pub struct Host {
     namespace: Arc<Namespace>,
@@ -35,7 +35,7 @@ impl Drop for Namespace {
 }
 
 impl Host {
-    /// A host without links.
+    /// Makes a host without links.
     ///
     /// # Errors
     /// Without the rights, or without `ip`.
@@ -54,7 +54,7 @@ impl Host {
         Ok(host)
     }
 
-    /// A host that forwards packets between its links.
+    /// Makes a host that forwards packets between its links.
     ///
     /// # Errors
     /// As [`Host::new`].
@@ -65,18 +65,19 @@ impl Host {
         Ok(host)
     }
 
-    /// The namespace's name, as `ip netns` knows it.
+    /// Returns the name of the namespace, as `ip netns` knows it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.namespace.name
     }
 
-    /// Runs `work` in a thread that is on this host: what it opens (sockets, `/proc/sys/net`) is
-    /// the host's, and stays so. Threads and processes that it starts are on the host too.
-    /// `/proc/net` is the first thread's: read `/proc/thread-self/net`.
+    /// Runs `work` in a thread that is on this host. Sockets and files of `/proc/sys/net` that
+    /// `work` opens belong to the host, and stay so. Threads and processes that `work` starts are
+    /// on the host too. `/proc/net` is that of the process's first thread: read
+    /// `/proc/thread-self/net` instead.
     ///
     /// # Errors
-    /// If the thread cannot go there.
+    /// If the thread cannot enter the namespace.
     ///
     /// # Panics
     /// If `work` does.
@@ -91,23 +92,23 @@ impl Host {
         })
     }
 
-    /// Makes `command` run on this host; everything else about it stays. The host lives as long as
-    /// the command may be started.
+    /// Makes `command` run on this host; everything else about the command stays. The host lives at
+    /// least as long as the command can be started.
     pub fn place(&self, command: &mut Command) {
         let namespace = Arc::clone(&self.namespace);
         let enter = move || {
             let network = Some(LinkNameSpaceType::Network);
             move_into_link_name_space(namespace.file.as_fd(), network).map_err(Into::into)
         };
-        // SAFETY: setns is one system call with a descriptor that is open; nothing is allocated, no
-        // lock is taken.
+        // SAFETY: setns(2) is one system call with an open descriptor; it allocates nothing and
+        // takes no lock.
         unsafe { command.pre_exec(enter) };
     }
 
     /// Runs a program on this host to its end.
     ///
     /// # Errors
-    /// If it cannot be started or does not end within `limit`.
+    /// If the program cannot be started or does not end within `limit`.
     pub fn run(&self, program: &str, words: &[&str], limit: Duration) -> Result<Finished> {
         let mut command = Command::new(program);
         command.args(words);
@@ -115,10 +116,10 @@ impl Host {
         Running::start(command)?.finish(limit)
     }
 
-    /// Runs `ip` on this host's interfaces, routes and neighbours; its output.
+    /// Runs `ip` on this host's interfaces, routes and neighbours; returns its output.
     ///
     /// # Errors
-    /// If it does not succeed.
+    /// If the command does not succeed.
     pub fn ip(&self, words: &[&str]) -> Result<String> {
         let mut all = vec!["-n", self.name()];
         all.extend(words);
@@ -128,16 +129,16 @@ impl Host {
     /// Sets `/proc/sys/net/NAME`.
     ///
     /// # Errors
-    /// If it cannot be set.
+    /// If the file cannot be written.
     pub fn set(&self, name: &str, value: &str) -> Result<()> {
         let path = format!("/proc/sys/net/{name}");
         self.enter(|| std::fs::write(&path, value))?.with_context(|| format!("{path} = {value}"))
     }
 
-    /// Sends everything that is not on its own links to a router.
+    /// Adds a default route through `router`.
     ///
     /// # Errors
-    /// If the router is not on one of its links.
+    /// If the router is not on one of this host's links.
     pub fn default_route(&self, router: IpAddr) -> Result<()> {
         let family = if router.is_ipv4() { "-4" } else { "-6" };
         self.ip(&[family, "route", "replace", "default", "via", &router.to_string()]).map(drop)

@@ -1,5 +1,5 @@
-//! A link between two hosts: interfaces, addresses, and what is in the middle. What happens to
-//! frames there is `conditions`.
+//! A link between two hosts: interfaces, addresses, and the relay between them. Not here: the
+//! effect of the relay on frames (`conditions`).
 
 use super::Host;
 use super::conditions::{Conditions, Counts};
@@ -16,14 +16,14 @@ const INNER: [&str; 2] = ["toward-a", "toward-b"];
 /// One of the two ends of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The first host's.
+    /// The end at the first host.
     A,
-    /// The second host's.
+    /// The end at the second host.
     B,
 }
 
 impl End {
-    /// The other end.
+    /// Returns the other end.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -37,16 +37,16 @@ impl End {
     }
 }
 
-/// What is between the two interfaces of a link that is not direct.
+/// The relay of a link that is not direct, and its host.
 #[derive(Debug)]
 struct Middle {
     relay: Relay,
-    /// Where the relay's ends are: no addresses, nobody answers there.
+    /// The host with the relay's interfaces. It has no addresses, so nothing there answers.
     place: Host,
 }
 
 /// A link: an interface of the same name on each of two hosts, with an IPv4 and an IPv6 address.
-/// Gone when dropped.
+/// Drop removes it.
 #[derive(Debug)]
 pub struct Link {
     hosts: [Host; 2],
@@ -56,7 +56,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// A veth pair with all its offloads: as fast as the kernel can, nothing is done to frames.
+    /// Makes a veth pair (veth(4)) with all its offloads: as fast as the kernel can be, with frames
+    /// left as they are.
     ///
     /// # Errors
     /// If the interfaces cannot be made.
@@ -68,9 +69,9 @@ impl Link {
         Ok(link)
     }
 
-    /// Two veth pairs, and between them a thread that does to the frames of both directions what
-    /// `conditions` says, by chances from `seed`. The hosts' ends do no checksum and segmentation
-    /// offload: frames are packets as on a wire. No VLAN tags.
+    /// Makes two veth pairs, and a thread between them that applies `conditions` to the frames of
+    /// both directions, with random numbers from `seed`. The hosts' interfaces do no checksum and
+    /// segmentation offload, so that frames are packets as on a wire. Frames have no VLAN tags.
     ///
     /// # Errors
     /// If interfaces or sockets cannot be made.
@@ -106,46 +107,46 @@ impl Link {
         Self { hosts, number, interface: format!("link{number}"), middle: None }
     }
 
-    /// Addresses, and up.
+    /// Gives both interfaces their addresses and sets them up.
     fn configure(&self) -> Result<()> {
         for end in [End::A, End::B] {
             let (host, name) = (self.host(end), self.interface());
             let (v4, v6) = (format!("{}/24", self.v4(end)), format!("{}/64", self.v6(end)));
             host.ip(&["address", "add", &v4, "dev", name])?;
-            // Duplicates are not looked for: the address is usable at once. It survives a carrier
-            // that is lost.
+            // Without duplicate address detection (RFC 4862, section 5.4) the address is usable at
+            // once, and it survives a lost carrier.
             host.ip(&["address", "add", &v6, "dev", name, "nodad"])?;
             host.ip(&["link", "set", "dev", name, "up"])?;
         }
         Ok(())
     }
 
-    /// The host at an end.
+    /// Returns the host at an end.
     #[must_use]
     pub fn host(&self, end: End) -> &Host {
         &self.hosts[end.index()]
     }
 
-    /// The name of the interface at either end.
+    /// Returns the name of the interface, which is the same at both ends.
     #[must_use]
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// The IPv4 address at an end; the network has 24 bits.
+    /// Returns the IPv4 address at an end; the network's prefix has 24 bits.
     #[must_use]
     pub fn v4(&self, end: End) -> Ipv4Addr {
         let [high, low] = self.number.to_be_bytes();
         Ipv4Addr::new(10, high, low, 1 + end.index() as u8)
     }
 
-    /// The IPv6 address at an end; the network has 64 bits.
+    /// Returns the IPv6 address at an end; the network's prefix has 64 bits.
     #[must_use]
     pub fn v6(&self, end: End) -> Ipv6Addr {
         Ipv6Addr::new(0xfd6c, 0x6162, 0, self.number, 0, 0, 0, 1 + end.index() as u16)
     }
 
-    /// The link address at an end.
+    /// Returns the link address at an end.
     #[must_use]
     pub fn mac(&self, end: End) -> String {
         let [high, low] = self.number.to_be_bytes();
@@ -156,7 +157,7 @@ impl Link {
         self.middle.as_ref().context("a direct link has nothing in its middle")
     }
 
-    /// Sets what is done from now on to frames that come from `from`'s host.
+    /// Sets the conditions for frames that `from`'s host sends from now on.
     ///
     /// # Errors
     /// For a direct link.
@@ -165,7 +166,7 @@ impl Link {
         Ok(())
     }
 
-    /// What was done so far to frames that come from `from`'s host.
+    /// Returns the counters of the frames that `from`'s host has sent so far.
     ///
     /// # Errors
     /// For a direct link.
@@ -186,10 +187,10 @@ impl Link {
         Ok(())
     }
 
-    /// Changes how long packets may be, at both ends and in the middle.
+    /// Changes the MTU, at both ends and at the relay.
     ///
     /// # Errors
-    /// If the interfaces cannot do that.
+    /// If the interfaces cannot have this MTU.
     pub fn set_mtu(&self, mtu: u32) -> Result<()> {
         let mtu = mtu.to_string();
         for host in &self.hosts {
@@ -206,16 +207,17 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // First the thread, which would see its interfaces go.
+        // The thread ends first, because it would fail when its interfaces go.
         self.middle = None;
         for host in &self.hosts {
-            // Of a direct link the second is gone with the first.
+            // The second delete fails on a direct link: a veth pair goes with either of its
+            // interfaces.
             let _ = host.ip(&["link", "delete", "dev", self.interface()]);
         }
     }
 }
 
-/// Makes a veth pair: host, interface name and link address of either end.
+/// Makes a veth pair. Each end is a host, the name of the interface and its link address.
 fn make_pair(a: (&Host, &str, &str), b: (&Host, &str, &str), mtu: u32) -> Result<()> {
     let mtu = mtu.to_string();
     let mut words = vec!["link", "add", a.1, "netns", a.0.name(), "address", a.2, "mtu", &mtu];

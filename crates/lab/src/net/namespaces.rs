@@ -1,7 +1,7 @@
-//! Network namespaces by name: made, removed, and removed for owners that are gone. Names say whose
-//! they are: `sj-lab-PID-N`.
+//! Network namespaces by name: made, removed, and removed for owners that are gone. A name contains
+//! the process number of the owner: `sj-lab-PID-N`.
 //!
-//! Not what is in one: see `host`.
+//! Not here: the use of a namespace (`host`).
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const FOLDER: &str = "/run/netns";
 const PREFIX: &str = "sj-lab-";
 
-/// Runs `ip` with these words; its output.
+/// Runs `ip` with the arguments `words`; returns its output.
 pub(super) fn ip(words: &[&str]) -> Result<String> {
     let output = Command::new("ip").args(words).output().context("cannot run ip (iproute2)")?;
     if !output.status.success() {
@@ -23,8 +23,8 @@ pub(super) fn ip(words: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether hosts can be made here: root's rights over networks and namespaces, and `ip`. A test
-/// that cannot says so and passes.
+/// Returns true if hosts can be made here, which needs root's rights over networks and namespaces,
+/// and `ip`. A test that cannot run prints this and passes.
 #[must_use]
 pub fn is_possible() -> bool {
     use rustix::thread::CapabilitySet;
@@ -40,7 +40,7 @@ pub fn is_possible() -> bool {
     is_possible
 }
 
-/// Makes a namespace; its name. The first one removes what dead owners left.
+/// Makes a namespace; returns its name. The first call removes the namespaces of dead owners.
 pub(super) fn make() -> Result<String> {
     static SWEPT: Once = Once::new();
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -51,17 +51,17 @@ pub(super) fn make() -> Result<String> {
     Ok(name)
 }
 
-/// Where a namespace can be opened.
+/// Returns the path of the file by which a namespace can be opened.
 pub(super) fn path(name: &str) -> PathBuf {
     Path::new(FOLDER).join(name)
 }
 
-/// Kills what still runs in a namespace and removes it.
+/// Kills the programs in a namespace and removes it.
 pub(super) fn remove(name: &str) {
     let pids = ip(&["netns", "pids", name]).unwrap_or_default();
     for pid in pids.split_whitespace().filter_map(|pid| pid.parse().ok()).filter_map(Pid::from_raw)
     {
-        // This process is in it if a test moved its first thread there.
+        // A test may have moved this process's first thread into the namespace.
         if pid != rustix::process::getpid() {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
@@ -73,12 +73,12 @@ pub(super) fn remove(name: &str) {
     }
 }
 
-/// The process whose namespace this is.
+/// Returns the process number of the owner in a namespace's name.
 fn owner(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
 }
 
-/// Names of all namespaces that `pid` owns.
+/// Returns the names of all namespaces that `pid` owns.
 #[must_use]
 pub fn leftovers(pid: u32) -> Vec<String> {
     names().into_iter().filter(|name| owner(name) == Some(pid)).collect()
@@ -89,7 +89,7 @@ fn names() -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// Removes the namespaces whose owners are gone, with the programs that still run in them.
+/// Removes the namespaces whose owners are gone, and kills the programs in them.
 pub fn sweep() {
     for name in names() {
         if owner(&name).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
@@ -98,8 +98,8 @@ pub fn sweep() {
     }
 }
 
-/// Removes this process's namespaces, with the programs in them: for a process that ends without
-/// dropping its hosts.
+/// Removes this process's namespaces and kills the programs in them, for a process that ends
+/// without dropping its hosts.
 pub fn sweep_own() {
     leftovers(std::process::id()).iter().for_each(|name| remove(name));
 }

@@ -1,7 +1,8 @@
-//! The thread between the two ends of a link: takes frames at one end, and puts them on the other
+//! The thread between the two ends of a link: takes frames at one end and sends them at the other
 //! when `conditions` says so.
 //!
-//! Ends when its owner drops it, or dies: it is a thread of the owner's process.
+//! The thread ends when its owner drops the relay or dies, as it is a thread of the owner's
+//! process.
 
 use super::conditions::{Channel, Conditions, Counts};
 use super::packet::PacketSocket;
@@ -12,11 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Frames taken from one end before the other gets its turn.
+/// Largest number of frames taken from one end before the other end gets its turn.
 const BATCH: usize = 64;
 const FRAME_BYTES_MAX: usize = 1 << 17;
 
-/// What the owner and the thread share: conditions and counts of both directions.
+/// The state that the owner and the thread share: conditions and counters of both directions.
 #[derive(Debug)]
 struct Shared {
     conditions: Mutex<[Conditions; 2]>,
@@ -32,7 +33,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Between two sockets: direction 0 is from `ends[0]` to `ends[1]`.
+    /// Starts a relay between two sockets: direction 0 is from `ends[0]` to `ends[1]`.
     pub(super) fn start(
         ends: [PacketSocket; 2],
         seed: u64,
@@ -83,7 +84,8 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
-        // Waits end when they are due, not up to 50 µs later.
+        // Waits end when they are due instead of up to 50 µs later, the default slack (prctl(2),
+        // `PR_SET_TIMERSLACK`).
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         while !self.wait() {
             self.take();
@@ -91,7 +93,7 @@ impl Worker {
         }
     }
 
-    /// Waits for a frame or for one to be due; whether it is time to stop.
+    /// Waits until a frame arrives or is due. Returns true if the thread has to stop.
     fn wait(&self) -> bool {
         let due = self.channels.iter().filter_map(Channel::next_due).min();
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
@@ -101,7 +103,7 @@ impl Worker {
             PollFd::new(&self.ends[0], PollFlags::IN),
             PollFd::new(&self.ends[1], PollFlags::IN),
         ];
-        // An interrupted wait is a short one.
+        // An interrupted wait is a short wait.
         let _ = poll(&mut watched, timeout.as_ref());
         watched[0].revents().contains(PollFlags::IN)
     }

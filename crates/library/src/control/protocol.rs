@@ -1,12 +1,13 @@
-//! The protocol thread: talks to the server, watches peers and the kernel's descriptors of sessions
-//! that are away.
+//! The protocol thread: talks to the server, and watches peers and the kernel's descriptors of
+//! sessions that are away.
 //!
-//! It starts with the first hot session and never touches data. It works on the program's
-//! descriptors; what it opens and receives itself has no number among them (`outside`): a second
-//! thread has that, and sleeps for this one. When the server is gone it looks for a new one now and
-//! then, as long as sessions are away. Its connection with the server is in `server`, the server's
-//! words in `words`, what joined sessions need in `joins`. Not here: what joining and going home
-//! mean (`crate::moves::join`, `crate::moves::home`). Read `docs/understand/streams.md` first.
+//! The thread starts with the first hot session and never touches data. It works on the program's
+//! descriptors. What it opens and receives itself has no number among them: a second thread holds
+//! that, and sleeps for both (`outside`). When the server is gone the thread looks for a new one
+//! now and then, as long as sessions are away. Its connection with the server is in `server`, the
+//! server's messages are in `words`, the needs of joined sessions in `joins`. Not here: joining and
+//! going home (`crate::moves::join`, `crate::moves::home`). Read `docs/understand/streams.md`
+//! first.
 
 mod events;
 mod joins;
@@ -45,22 +46,22 @@ use std::net::IpAddr;
 use std::time::Instant;
 use thread::{Joined, Thread};
 
-/// How long the server may take to lend what it has begun to carry, and how often it is looked
-/// whether it has.
+/// How long the server may take to delegate a session that it has begun to carry, and the pause
+/// between two looks.
 const LENT_LIMIT: Duration = Duration::from_millis(200);
 const LENT_SLICE: Duration = Duration::from_micros(100);
-/// The thread.
+/// Runs the protocol thread.
 pub(crate) fn run(library: &'static Library, engine: &'static Engine) {
     let Some(mut thread) = Thread::new(library, engine) else {
         engine.gives_up(library);
         return;
     };
     if engine.is_preparing() {
-        // The program waits for that.
+        // The program waits for the greeting.
         thread.prepare();
     }
-    // Before the first session joins, off the program's threads: takes about half a millisecond,
-    // once.
+    // This is measured before the first session joins, and not on a thread of the program's: it
+    // takes about half a millisecond, once.
     sojourn_shm::wait::sleep_cost_ns();
     thread.serve();
 }
@@ -97,31 +98,32 @@ impl Thread {
         };
         if thread.with_descriptor(kit.watched.as_fd(), |outside| outside.watch_set()) != Some(true)
         {
-            // No table of its own: the kernel does not know how, or somebody forbids it.
+            // The second thread has no table of its own: the kernel cannot give it one, or a filter
+            // forbids that.
             library.is_prohibited();
             return None;
         }
         drop(far);
-        // What was left before there was a bell.
+        // Jobs may have been left before there was a bell.
         engine.ring();
         Some(thread)
     }
 
-    /// Has `work` done where a descriptor of the program's has just been handed over to.
+    /// Has the second thread do `work`, after sending it a descriptor of the program's.
     fn with_descriptor<R: Send>(
         &mut self,
         fd: BorrowedFd<'_>,
         work: impl FnOnce(&mut Outside) -> R + Send,
     ) -> Option<R> {
         if self.engine.own.pass(fd).is_err() {
-            // Full of rings, as a rule: then there is room after that.
+            // The bell's socket is full, of rings as a rule; emptied, it has room.
             self.aside.call(|outside| outside.empty_bell())?;
             self.engine.own.pass(fd).ok()?;
         }
         self.aside.call(work)
     }
 
-    /// Says something to the server. `None`: there is none.
+    /// Says something to the server; `None` if there is no server.
     fn tell<R: Send>(
         &mut self,
         say: impl FnOnce(&mut SessionClient<Connection>) -> Result<R, CallError> + Send,
@@ -144,15 +146,15 @@ impl Thread {
             }
             let is_there = take_watched(self.kit.watched.as_fd(), &mut events).is_ok();
             let Some(words) = woken.filter(|_| is_there) else {
-                // The set was closed under us: a program that closes what is not its own.
+                // The program has closed the library's set, a number that is not its own.
                 self.library.all_home(ReasonT::Resources, true);
                 self.library.give_up_sets();
                 self.engine.stop_serving();
                 self.library.host().show(ReasonT::StoodDown);
                 return;
             };
-            let stirred = events.iter().map(|event| event.data.u64());
-            words.into_iter().chain(stirred).for_each(|word| self.handle(word));
+            let reported = events.iter().map(|event| event.data.u64());
+            words.into_iter().chain(reported).for_each(|word| self.handle(word));
             self.engine.serve_board(self.library, self.joined.values().map(|joined| joined.slot));
             self.do_jobs();
             self.take_words();
@@ -168,8 +170,8 @@ impl Thread {
         }
     }
 
-    /// How long nothing is to be done that nobody rings for. With live sessions, rings are looked
-    /// for, and a server while there is none (`search`).
+    /// Returns the time for which nothing is due unless something rings. While sessions are away,
+    /// rings are looked for, and a server if there is none (`search`).
     fn sleeps_for(&self) -> Option<Duration> {
         let has_sessions = !self.joined.is_empty();
         let rings = has_sessions.then(|| lock(&self.engine.rings).left());
@@ -179,8 +181,8 @@ impl Thread {
         [rings, search, placed, life].into_iter().flatten().min()
     }
 
-    /// There is a ring that nobody sees into. Peers are not waited for: what it waits for comes
-    /// when they have left.
+    /// Sends all sessions home because of a ring that the shell cannot see into. Peers are not
+    /// waited for: the bytes that the ring's submissions wait for come when the peers have left.
     fn leave_for_rings(&self) {
         for joined in self.joined.values() {
             if let Some(session) = self.engine.pool.session(joined.slot) {
@@ -196,7 +198,7 @@ impl Thread {
             SERVER => self.lose_server(),
             SESSION => {
                 if let Some(session) = self.engine.pool.session(rest as u32) {
-                    session.kernel_stirred();
+                    session.kernel_event();
                 }
             }
             PEER => self.peer_died(rest as u32),
@@ -213,8 +215,8 @@ impl Thread {
 
     fn do_jobs(&mut self) {
         let mut left = Vec::new();
-        // These and no more: what has gone home is let go of after them, and a busy program always
-        // has another.
+        // Only the jobs taken here are done before the sessions that went home are forgotten: a
+        // busy program always has another job.
         let (jobs, number) = self.engine.take_jobs();
         for job in jobs {
             match job {
@@ -226,8 +228,9 @@ impl Thread {
                     }
                 }
                 Job::Left { local, reason, sent, received, stream } => {
-                    // What it was lent may have packets of it, and would not come any more.
-                    self.await_lent(local);
+                    // A delegation on its way may bring packets of this session, which would be
+                    // lost after `left`.
+                    self.await_delegation(local);
                     self.unwatch(local, reason);
                     self.tell_left(local, reason, sent, received);
                     drop(stream);
@@ -242,8 +245,8 @@ impl Thread {
             }
         }
         if !left.is_empty() {
-            // Joins that the server has made before it heard of this may name what these sessions
-            // named.
+            // Joins that the server made before it heard of these returns may name what the
+            // sessions named.
             self.take_events();
             self.words.extend(left.into_iter().map(Word::Forget));
             self.take_words();
@@ -251,9 +254,9 @@ impl Thread {
         self.engine.did_jobs(number);
     }
 
-    /// A UDP socket goes home that the server may have begun to carry: what it lends then is waited
-    /// for.
-    fn await_lent(&mut self, local: u64) {
+    /// Waits for the delegation of a UDP socket that goes home and that the server may have begun
+    /// to carry.
+    fn await_delegation(&mut self, local: u64) {
         let deadline = sojourn_shm::Deadline::after(LENT_LIMIT);
         let is_kept = |other: &Stream| other.ledger().keep() || other.ledger().is_kept();
         while self.has_client
@@ -262,7 +265,7 @@ impl Thread {
             && !is_kept(other)
             && !deadline.is_over()
         {
-            // It is lent before that is told.
+            // The server delegates before it says that it has flushed.
             let is_told = other.has_flushed();
             self.take_events();
             if is_told {
@@ -329,7 +332,7 @@ impl Thread {
                 self.offers.insert(offer.local, offer);
                 self.take_events();
             }
-            // It could not even be handed over: the program has closed it.
+            // The descriptor could not be sent: the program has closed it.
             Some(Err(CallError::Fault(_))) | None => self.decline(&offer),
             Some(Err(_)) => {
                 self.decline(&offer);
@@ -338,7 +341,7 @@ impl Thread {
         }
     }
 
-    /// The offer comes to nothing; it may be made again when the session has been hot for longer.
+    /// Drops an offer; it may be made again when the session has been hot for longer.
     fn decline(&self, offer: &Offer) {
         if let Some(entry) = self.library.table.known(offer.fd)
             && entry.version.load(Ordering::SeqCst) == offer.version
@@ -348,18 +351,18 @@ impl Thread {
         }
     }
 
-    /// It will never move.
+    /// Keeps an offer's descriptor in the kernel for good.
     fn fix(&self, offer: &Offer) {
         if let Some(entry) = self.library.table.known(offer.fd)
             && entry.version.load(Ordering::SeqCst) == offer.version
         {
             entry.keep(ReasonT::Kind);
-            // It is the server that has said so.
+            // The server itself has said so, and need not be told.
             entry.unmark(mark::UNTOLD);
         }
     }
 
-    /// An administrator wants something away.
+    /// Offers the descriptors of an inode that an administrator wants away.
     fn offer_wanted(&mut self, inode: u64) {
         let wanted = self.library.wanted(inode, &mut Looker(&mut self.aside, self.tid));
         match wanted {
@@ -371,8 +374,8 @@ impl Thread {
         }
     }
 
-    /// A descriptor is kept in the kernel. What is kept before there is a server is told when there
-    /// is one.
+    /// Tells the server that a descriptor is kept in the kernel. Without a server that is told when
+    /// there is one.
     fn tell_kept(&mut self, fd: i32, version: u32) {
         if !self.has_client {
             self.connect();
@@ -386,7 +389,7 @@ impl Thread {
         }
     }
 
-    /// The server is told why something stays in the kernel.
+    /// Tells the server why the descriptors of an inode stay in the kernel.
     fn decline_inode(&mut self, inode: u64, reason: ReasonT, figures: Figures) {
         let limit = Deadline::after(ANSWER_LIMIT);
         let Figures { in_kernel, away } = figures;

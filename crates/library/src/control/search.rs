@@ -1,19 +1,19 @@
-//! When the protocol thread looks for a session server: soon after it has lost one, then more and
-//! more seldom.
+//! The times at which the protocol thread looks for a session server: soon after it has lost one,
+//! then less and less often.
 //!
-//! A server that is replaced is found a few milliseconds later, one that is away for a while within
-//! the same while again, and one that never comes costs an attempt every other second. Not here:
-//! looking (`protocol`).
+//! The search finds a server that is replaced after a few milliseconds. It finds one that was away
+//! for a while after about as long again. A server that never comes costs an attempt every other
+//! second. Not here: the attempts (`protocol`).
 
 use core::time::Duration;
 use sojourn_shm::Deadline;
 
-/// The first pause between two attempts; each is twice the one before.
+/// The first pause between two attempts; each later one is twice the one before.
 const FIRST: Duration = Duration::from_millis(10);
-/// The longest.
+/// The longest pause.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Where the search stands.
+/// The state of the search.
 #[derive(Debug)]
 pub(crate) struct Search {
     /// The pause after the next attempt.
@@ -22,12 +22,12 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Nothing has been tried yet.
+    /// Starts a search, with an attempt due now.
     pub(crate) fn new() -> Self {
         Self { pause: FIRST, next: Deadline::NOW }
     }
 
-    /// Whether it is time for an attempt. Then it counts as made.
+    /// Returns true if an attempt is due, and counts it as made.
     pub(crate) fn begins_attempt(&mut self) -> bool {
         let is_due = self.next.is_over();
         if is_due {
@@ -36,13 +36,13 @@ impl Search {
         is_due
     }
 
-    /// Time until the next attempt.
+    /// Returns the time until the next attempt.
     pub(crate) fn left(&self) -> Duration {
         self.next.left().unwrap_or(LONGEST)
     }
 
-    /// The server is gone, after it had served us for `lasted`. One that comes and goes is not
-    /// worth haste.
+    /// Notes that a server is gone that had served this process for `lasted`. A server that comes
+    /// and goes is looked for without haste.
     pub(crate) fn lost(&mut self, lasted: Duration) {
         if lasted >= LONGEST {
             self.pause = FIRST;

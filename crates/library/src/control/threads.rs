@@ -1,7 +1,7 @@
-//! The library's own threads, as the rest of the library and the shell see them: started when there
+//! The library's own threads as the rest of the library and the shell see them: started when there
 //! is a job, ended when the program cannot have them.
 //!
-//! Not here: counting them (`engine`), what they do (`protocol`, `net`).
+//! Not here: counting them (`process::engine`), their work (`protocol`, `remote::net`).
 
 use crate::fds::table::mark;
 use crate::process::engine::{Engine, Job};
@@ -10,16 +10,18 @@ use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 
 impl Engine {
-    /// Gives the protocol thread something to do. Starts it if need be.
+    /// Gives the protocol thread a job, and starts the thread if need be.
     pub(crate) fn push(&'static self, library: &'static Library, job: Job) {
         self.leave(job);
         if !self.is_running() && library.host().in_handler() {
-            // The C library allocates for a thread: the next job brings it.
+            // The C library allocates memory to start a thread, which a signal handler must not do
+            // (signal-safety(7)). The job waits for the next one.
             return;
         }
         if self.begin_running() {
             self.note_serving();
-            // With several threads it is the protocol thread's to make, and to wait for.
+            // In a program with several threads the protocol thread makes the kit itself, because
+            // that may have to wait.
             let is_ready = !self.is_single_threaded() || self.own.make_kit(false, None).is_some();
             if !is_ready {
                 self.gives_up(library);
@@ -33,8 +35,8 @@ impl Engine {
         self.ring();
     }
 
-    /// There is no protocol thread, or it cannot work: what it was to do is not done. It is tried
-    /// again when something else is to be done.
+    /// Drops the jobs, because there is no protocol thread or it cannot work. The next job tries
+    /// again.
     pub(crate) fn gives_up(&self, library: &Library) {
         self.end_running();
         self.note_serving();
@@ -51,17 +53,17 @@ impl Engine {
 }
 
 impl Library {
-    /// What the library cannot be without is not allowed to this process: no thread, or no table of
-    /// descriptors for one. Nothing moves in it any more.
+    /// Stops all moves in this process, which is denied something that the library cannot do
+    /// without: a thread, or a table of descriptors for one.
     pub(crate) fn is_prohibited(&self) {
         self.policy.forbid();
         self.host().show(ReasonT::Prohibited);
     }
 
-    /// Ends the library's own threads: what the program is about to do can only be done with one
-    /// thread, or would concern them. (A thread that may not make all system calls any more is
-    /// killed if it must wait for a lock of the C library's, as in malloc(3), which without us
-    /// nobody else would have.) Nothing moves in this process any more, so they are not started
+    /// Ends the library's own threads, because the program is about to do something that needs a
+    /// single thread, or would concern them. (Under a seccomp filter a thread is killed if it waits
+    /// for a lock of the C library, as in malloc(3); a program of one thread would not have
+    /// waited.) The caller has stopped all moves in this process, so the threads are not started
     /// again.
     pub fn end_threads(&self) {
         if let Some(engine) = self.engine() {
@@ -69,8 +71,8 @@ impl Library {
         }
     }
 
-    /// The process may come to live on without its first thread, of whose end not every kernel
-    /// tells.
+    /// Notes that the process may live on without its first thread; not every kernel reports the
+    /// end of that thread.
     pub fn may_outlive_first(&self) {
         // SYNC: before the bell; the protocol thread looks after it.
         self.outlives_first.store(true, Ordering::SeqCst);
@@ -79,17 +81,17 @@ impl Library {
         }
     }
 
-    /// Whether there are threads of the library's own.
+    /// Returns true if there are threads of the library's own.
     pub fn has_threads(&self) -> bool {
         self.engine().is_some_and(Engine::has_threads)
     }
 
-    /// Whether the calling thread is the program's only one.
+    /// Returns true if the calling thread is the program's only one.
     pub fn is_last_thread(&self) -> bool {
         self.engine().is_some_and(Engine::is_single_threaded)
     }
 
-    /// Sessions of this process that are away from the kernel.
+    /// Counts the sessions of this process that are away.
     pub fn away(&self) -> u32 {
         self.engine().map_or(0, |engine| engine.away.load(Ordering::SeqCst))
     }

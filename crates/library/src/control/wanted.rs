@@ -1,10 +1,10 @@
-//! Sessions that somebody wants away now (`sojourn move SESSION library`), hot or not.
+//! Sessions that an administrator wants away now (`sojourn move SESSION library`), hot or not.
 //!
-//! The protocol thread's work: it is told an inode by the server, and offers what this process has
-//! of it, or says why it does not. Whether a session is hot does not count here; what binds it to
-//! the kernel does. Not here: offers and what comes of them (`offer`, `protocol`).
+//! The protocol thread does this: the server names an inode, and the thread offers this process's
+//! descriptors of it, or says why it does not. A reason that binds a session to the kernel counts
+//! here, too; its use does not. Not here: offers and their outcome (`moves::offer`, `protocol`).
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
 use crate::host::kernel;
 use crate::host::look::Look;
 use crate::moves::offer::Offer;
@@ -13,20 +13,20 @@ use crate::process::thresholds::{allows, kind_of};
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 
-/// What becomes of a wish.
+/// The answer to an administrator's wish.
 #[derive(Debug)]
 pub(crate) enum Wanted {
-    /// These are to be offered.
+    /// These offers are to be made.
     Offer(Vec<Offer>),
-    /// It is away, or offered, already.
+    /// The session is away, or offered, already.
     Done,
-    /// It stays.
+    /// The session stays in the kernel.
     Not(ReasonT),
 }
 
 impl Library {
-    /// The offers of everything that this process has open of that inode: several numbers of one
-    /// description are one offer, both ends of a pipe are two.
+    /// Makes the offers of everything that this process has open of that inode: several numbers of
+    /// one description are one offer, both ends of a pipe are two.
     pub(crate) fn wanted(&self, inode: u64, look: &mut dyn Look) -> Wanted {
         if self.policy.is_forbidden() {
             return Wanted::Not(ReasonT::Policy);
@@ -45,7 +45,7 @@ impl Library {
         if offers.is_empty() { Wanted::Not(reason) } else { Wanted::Offer(offers) }
     }
 
-    /// The offer of a number; none if it needs none.
+    /// Makes the offer of a number; `None` if it is offered or away already.
     fn offer_wanted(&self, fd: i32, look: &mut dyn Look) -> Result<Option<Offer>, ReasonT> {
         let entry = self.table.entry(fd).ok_or(ReasonT::Resources)?;
         if entry.session.load(Ordering::SeqCst) != 0 {
@@ -68,16 +68,16 @@ impl Library {
         offer.map(Some).ok_or(entry.kept_for().unwrap_or(ReasonT::Set))
     }
 
-    fn may_be_offered(&self, fd: i32, entry: &Entry) -> Result<(), ReasonT> {
+    fn may_be_offered(&self, fd: i32, entry: &FdEntry) -> Result<(), ReasonT> {
         if fd == 2 || self.host().stdio_uses(fd) {
             return Err(ReasonT::Stdio);
         }
-        // What is kept for a ring is looked at anew.
+        // Rings are looked for anew before each offer.
         entry.kept_for().filter(|reason| *reason != ReasonT::Ring).map_or(Ok(()), Err)
     }
 }
 
-/// Numbers of this process that are open on that inode of a socket or pipe.
+/// Lists the numbers of this process at which that inode, of a socket or pipe, is open.
 fn numbers_of(library: &Library, inode: u64, look: &mut dyn Look) -> Vec<i32> {
     let is_it = |fd: &i32| {
         let found = kernel::at(*fd).and_then(rustix::fs::fstat);

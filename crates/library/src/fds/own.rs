@@ -1,14 +1,15 @@
-//! The library's own descriptors in the program's table: few, at high numbers, and to the program
-//! not open.
+//! The library's own descriptors in the program's table: few, at high numbers, and hidden from the
+//! program.
 //!
-//! Not here: when a number may be taken (`numbers`), and what is in the protocol thread's own table
+//! Not here: when a number may be taken (`host::numbers`), and the protocol thread's own table
 //! (`protocol::outside`).
 //!
 //! # Theory of operation
-//! There are a bell, by which the protocol thread is woken and told of descriptors; the set that
-//! the descriptors of sessions that are away are in; the file that says how busy the machine is;
-//! and the events of inboxes. What the protocol thread receives for the program's threads comes
-//! through the bell's socket, too, and is taken out of it by whoever may take a number just then.
+//! The library's own descriptors are the bell, by which the protocol thread is woken and gets
+//! descriptors; the epoll set with the descriptors of sessions that are away; the file that says
+//! how busy the machine is; and the event descriptors of inboxes. Descriptors that the protocol
+//! thread receives for the program's threads cross the bell's socket, too. They wait in it until a
+//! thread that may take numbers at that moment receives them.
 
 use crate::host::Host;
 use crate::host::lock::lock;
@@ -25,39 +26,40 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use rustix::process::Resource;
-use sojourn_shm::{Held, Place, wait};
+use sojourn_shm::{Held, HeldNumber, wait};
 use std::sync::{Mutex, OnceLock};
 
-/// Numbers below the limit of open files that the library keeps to itself, if it can.
+/// Numbers below the limit of open files that the library uses for itself, where the limit allows.
 const HIDDEN: u64 = 256;
-/// How long the program's calls are waited for before one that makes a descriptor.
+/// How long a thread of the program's waits for other threads' calls before it makes a descriptor;
+/// it goes on without them.
 const HOLD_LIMIT: Duration = Duration::from_millis(2);
-/// The same, where it is a matter of one attempt.
+/// The same for a thread of the library's, which gives up after that.
 const OURS_LIMIT: Duration = Duration::from_millis(50);
-/// Descriptors in one message: two of each of two inboxes.
+/// Descriptors in one message: two event descriptors of each of two inboxes.
 const PASSED_MAX: usize = 4;
 
-/// What the library has open in the program's table as long as it has a protocol thread.
+/// The descriptors that are open in the program's table as long as there is a protocol thread.
 #[derive(Debug)]
 pub(crate) struct Kit {
     bell: Held,
     /// The other end of the bell, until the protocol thread has it in its own table.
     far: Mutex<Option<Held>>,
-    /// The set of the descriptors of sessions that are away.
+    /// The epoll set with the descriptors of sessions that are away.
     pub(crate) watched: Held,
     /// `/proc/loadavg`.
     load: Option<Held>,
 }
 
-/// The own descriptors of one process.
+/// The library's own descriptors of one process.
 #[derive(Debug)]
 pub(crate) struct Own {
     kit: OnceLock<Kit>,
-    places: Mutex<Vec<Place>>,
-    /// Something in the bell's socket waits for a thread of the program's to take it.
+    places: Mutex<Vec<HeldNumber>>,
+    /// A message in the bell's socket waits for a thread of the program's to take it.
     is_wanted: AtomicBool,
     taken: Mutex<Option<Option<Vec<Held>>>>,
-    /// Is told of a number that is going to be closed.
+    /// Is called with a number that is about to be closed.
     forget: fn(i32),
 }
 
@@ -76,11 +78,12 @@ impl Own {
         self.kit.get()
     }
 
-    /// Makes the kit, if there is none: by the program's only thread, or, `is_ours`, by one of the
-    /// library's. `None`: there are no numbers left. `other`: a descriptor of the program's. The
-    /// first descriptor far up makes the kernel enlarge the process's table, for which it has
-    /// programs with several threads wait for some 20 ms: that is done before the program's calls
-    /// are kept away.
+    /// Makes the kit, if there is none. The caller is the program's only thread or, if `is_ours`, a
+    /// thread of the library's. Returns `None` if no numbers are left. `other` is a descriptor of
+    /// the program's. The first descriptor at a high number makes the kernel enlarge the process's
+    /// table, and where the table has several users that waits for a grace period of RCU, some 20
+    /// ms (`expand_fdtable`): so `other` is duplicated there before the program's calls are kept
+    /// away.
     pub(crate) fn make_kit(&self, is_ours: bool, other: Option<BorrowedFd<'_>>) -> Option<&Kit> {
         if self.kit.get().is_none() {
             if let Some(other) = other {
@@ -88,7 +91,8 @@ impl Own {
             }
             let _hold = if is_ours { Some(numbers::hold(OURS_LIMIT)?) } else { None };
             let made = self.open_kit()?;
-            // Only the thread that starts, or is, the protocol thread makes one.
+            // There is no race: only the thread that starts, or is, the protocol thread makes a
+            // kit.
             let _ = self.kit.set(made);
         }
         self.kit.get()
@@ -108,13 +112,17 @@ impl Own {
         Some(Kit { bell, far: Mutex::new(Some(far)), watched, load })
     }
 
-    /// The bell's other end, which is closed here when this is dropped. Once.
+    /// Takes the bell's other end, once; dropping it closes it in this table.
     pub(crate) fn take_far(&self) -> Option<Held> {
         lock(&self.kit()?.far).take()
     }
 
-    /// Makes one more descriptor. By a thread that is inside one of the program's calls, or,
-    /// `is_ours`, by one of the library's own.
+    /// Makes one more descriptor. The caller is a thread inside one of the program's calls or, if
+    /// `is_ours`, a thread of the library's own.
+    ///
+    /// # Errors
+    /// Those of `make`; `EAGAIN` if the program's calls left a thread of the library's no moment;
+    /// `EMFILE` if no high number is free.
     pub(crate) fn make(
         &self,
         is_ours: bool,
@@ -127,8 +135,7 @@ impl Own {
         self.hide(make()?).ok_or(Errno::MFILE)
     }
 
-    /// Puts a descriptor out of the way of the program's numbers. `None`: there is no room, and it
-    /// is closed.
+    /// Moves a descriptor to a high number. If none is free the descriptor is closed: `None`.
     fn hide(&self, fd: OwnedFd) -> Option<Held> {
         let high = rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), hidden_from()).ok()?;
         let held = Held::new(high, self.forget);
@@ -136,9 +143,9 @@ impl Own {
         Some(held)
     }
 
-    /// One of them is going to be closed.
+    /// Forgets the place of an own number that is about to be closed.
     pub(crate) fn forget(&self, number: i32) {
-        // What is closed has no number any more, see `Held`.
+        // A closed descriptor's place says `i32::MAX`, see `Held`.
         lock(&self.places).retain(|place| {
             let at = place.number();
             at != number && at != i32::MAX
@@ -149,14 +156,14 @@ impl Own {
         lock(&self.places).iter().any(|place| place.number() == fd)
     }
 
-    /// The first of the library's own numbers from `from` on.
+    /// Returns the first of the library's own numbers from `from` on.
     pub(crate) fn next(&self, from: u32) -> Option<u32> {
         let places = lock(&self.places);
         let numbers = places.iter().filter_map(|place| u32::try_from(place.number()).ok());
         numbers.filter(|fd| *fd >= from && *fd != i32::MAX as u32).min()
     }
 
-    /// The program is about to have something of its own at `fd`.
+    /// Moves the library's descriptor away from `fd`, where the program is about to put its own.
     pub(crate) fn make_way(&self, fd: i32) {
         let places = lock(&self.places);
         let Some(place) = places.iter().find(|place| place.number() == fd) else { return };
@@ -170,7 +177,7 @@ impl Own {
         }
     }
 
-    /// Closes all. What is done with them from now on fails.
+    /// Closes all of the library's own descriptors. Calls on them fail from now on.
     pub(crate) fn close_all(&self, host: &dyn Host) {
         let places = core::mem::take(&mut *lock(&self.places));
         for place in places {
@@ -181,15 +188,15 @@ impl Own {
         wait::read_load_from(None);
     }
 
-    /// In a `fork` child: numbers of the parent's library, but for its bell. Nothing if a thread
-    /// that is not here was changing them.
+    /// Lists, in a `fork` child, the numbers of the parent's library except its bell. The list is
+    /// empty if another thread of the parent was changing it when the parent called `fork`.
     pub(crate) fn numbers_to_close(&self) -> Vec<i32> {
         let Ok(places) = self.places.try_lock() else { return Vec::new() };
-        let numbers = places.iter().map(Place::number);
+        let numbers = places.iter().map(HeldNumber::number);
         numbers.filter(|fd| *fd != i32::MAX && Some(*fd) != self.bell_number()).collect()
     }
 
-    /// By which children ask for what is away.
+    /// Returns the bell's number, through which `fork` children ask for sessions.
     pub(crate) fn bell_number(&self) -> Option<i32> {
         self.kit().map(|kit| kit.bell.number())
     }
@@ -197,36 +204,36 @@ impl Own {
     /// Wakes the protocol thread.
     pub(crate) fn ring(&self) {
         if let Some(kit) = self.kit() {
-            // Full means that it is awake anyhow.
+            // The socket is full only if the protocol thread has bells to hear and is awake anyhow.
             let _ = rustix::net::send(&kit.bell, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 
-    /// Hands a descriptor of the program's to the protocol thread's own table.
+    /// Sends a descriptor of the program's to the protocol thread's own table.
     pub(crate) fn pass(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         let kit = self.kit().ok_or(Errno::BADF)?;
         send_descriptors(kit.bell.as_fd(), &[fd])
     }
 
-    /// What the protocol thread has sent through the bell's socket is to be taken by a thread of
-    /// the program's.
+    /// Asks a thread of the program's to take what the protocol thread has sent through the bell's
+    /// socket.
     pub(crate) fn want(&self) {
         *lock(&self.taken) = None;
         self.is_wanted.store(true, Ordering::SeqCst);
     }
 
-    /// Whether [`Own::take_wanted`] has something to do.
+    /// Returns true if [`Own::take_wanted`] has something to do.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed)
     }
 
-    /// A thread of the program's, the only one, takes what waits.
+    /// Takes the waiting message; the caller is the program's only thread, inside a call.
     #[cold]
     pub(crate) fn take_wanted(&self) {
         let mut taken = lock(&self.taken);
         if self.is_wanted.swap(false, Ordering::SeqCst) {
-            // Others may have begun since it was the only one.
+            // The program may have started threads since the protocol thread saw only one.
             let _hold = numbers::hold(HOLD_LIMIT);
             *taken = Some(self.take());
             drop(taken);
@@ -234,8 +241,9 @@ impl Own {
         }
     }
 
-    /// What was taken; with `is_late` it is not waited for any longer, and taken here, if it can
-    /// be. `None`: wait.
+    /// Returns the descriptors that were taken, and `None` while none were. With `is_late` the
+    /// protocol thread no longer waits for the program, and takes the message itself if it gets a
+    /// hold.
     pub(crate) fn taken(&self, is_late: bool) -> Option<Option<Vec<Held>>> {
         let mut taken = lock(&self.taken);
         if taken.is_none() && is_late {
@@ -246,7 +254,7 @@ impl Own {
         taken.take()
     }
 
-    /// The descriptors of one message, hidden. `None`: there were too few numbers left.
+    /// Receives and hides the descriptors of one message. `None` if too few numbers were free.
     fn take(&self) -> Option<Vec<Held>> {
         let (sent, fds) = receive_descriptors(self.kit()?.bell.as_fd()).ok()?;
         let hidden: Option<Vec<Held>> = fds.into_iter().map(|fd| self.hide(fd)).collect();
@@ -254,7 +262,7 @@ impl Own {
     }
 }
 
-/// Sends descriptors through a socket of messages; the byte beside them says how many.
+/// Sends descriptors in one message; its only byte is their count.
 pub(crate) fn send_descriptors(
     socket: BorrowedFd<'_>,
     fds: &[BorrowedFd<'_>],
@@ -269,7 +277,7 @@ pub(crate) fn send_descriptors(
     Ok(())
 }
 
-/// The next message: how many descriptors were sent with it, and those that have arrived.
+/// Receives the next message: the count of descriptors sent with it, and those that have arrived.
 pub(crate) fn receive_descriptors(socket: BorrowedFd<'_>) -> Result<(usize, Vec<OwnedFd>), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -286,11 +294,13 @@ pub(crate) fn receive_descriptors(socket: BorrowedFd<'_>) -> Result<(usize, Vec<
     if got.bytes == 0 {
         return Err(Errno::PIPE);
     }
+    // Where the table was full the kernel has dropped some descriptors, and those left cannot be
+    // told apart: all are given up.
     let is_whole = !got.flags.contains(ReturnFlags::CTRUNC);
     Ok((usize::from(count[0]), if is_whole { fds } else { Vec::new() }))
 }
 
-/// The first of the high numbers.
+/// Returns the first of the high numbers: [`HIDDEN`] below the limit of open files, or half of it.
 fn hidden_from() -> i32 {
     let limit =
         rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);

@@ -1,14 +1,14 @@
 //! The descriptor table: what this process knows of each descriptor number.
 //!
-//! Entries are plain atomics in chunks that are made on first use and never freed, so that any
-//! thread may look at any time, and a `fork` child finds them as they were. Not here: what a
+//! Entries are plain atomics, in chunks that are made on first use and never freed. So any thread
+//! may look at any time, and a `fork` child finds the entries as they were. Not here: what a
 //! session is (`session`).
 //!
 //! # Theory of operation
-//! A call that may sit in the kernel counts itself in `users` *before* it looks whether the
-//! descriptor has a session; whoever joins a session stores it *before* it looks at `users`. So
-//! either the call sees the session and waits in the library's way, or the joiner sees the call and
-//! waits with its consent.
+//! A call that may block in the kernel counts itself in `users` *before* it looks whether the
+//! descriptor has a session. A thread that joins a session stores the session *before* it looks at
+//! `users`. So either the call sees the session and waits in the library's way, or the joining
+//! thread sees the call and puts off its consent.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use sojourn_session::ReasonT;
@@ -20,95 +20,96 @@ const WRITER: u32 = 1 << 16;
 
 /// Direction of a data call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     /// Receives.
     Read,
     /// Sends.
     Write,
 }
 
-/// Bits of [`Entry::marks`].
+/// Bits of [`FdEntry::marks`].
 pub(crate) mod mark {
-    /// Never moves; see [`super::Entry::kept_for`].
+    /// Never moves; [`super::FdEntry::kept_for`] says why.
     pub(crate) const FIXED: u32 = 1;
-    /// Made by this process, by a call we saw.
+    /// Made by this process, by a call that the library saw.
     pub(crate) const BORN_HERE: u32 = 2;
-    /// Has had another descriptor to the same description in this process, or may have.
+    /// Has had another number of the same description (open(2)) in this process, or may have had
+    /// one.
     pub(crate) const ALIASED: u32 = 4;
-    /// Has been passed to somebody.
+    /// Has been passed to another process (`SCM_RIGHTS`).
     pub(crate) const PASSED: u32 = 8;
-    /// In more than one set, or in one that cannot carry sessions.
+    /// In more than one epoll set, or in one that cannot carry sessions.
     pub(crate) const SETS: u32 = 16;
     /// An offer is under way or waits.
     pub(crate) const OFFERED: u32 = 32;
-    /// An offer has been made of it: the server may have had a duplicate, and may still have it.
+    /// Has been offered at least once: the server may have had a duplicate, and may still have it.
     pub(crate) const WAS_OFFERED: u32 = 64;
-    /// It has gone home as a bulk transfer: see `bulk`.
+    /// Has gone home as a bulk transfer: see `policy::bulk`.
     pub(crate) const REMEMBERED: u32 = 128;
-    /// Beside `FIXED`: the server is to be told why, if it becomes hot.
+    /// Beside `FIXED`: the server is to be told why, if the descriptor becomes hot.
     pub(crate) const UNTOLD: u32 = 256;
-    /// It has been put off once because moving it is dear: see `hot`.
+    /// Has been put off once because its move costs much: see `policy::hot`.
     pub(crate) const WAITED: u32 = 512;
-    /// It has been in the kernel for a trial: see `measured`.
+    /// Has been in the kernel for a trial: see `policy::measured`.
     pub(crate) const MEASURED: u32 = 1024;
 }
 
-/// One descriptor number.
+/// The entry of one descriptor number.
 #[derive(Debug, Default)]
-pub struct Entry {
-    /// The session's slot + 1; 0 for none.
+pub struct FdEntry {
+    /// The word of the session (`Library::session_word`), its slot + 1; 0 for none.
     pub(crate) session: AtomicU32,
-    /// Calls now in the kernel: readers in the low half, writers in the high half.
+    /// Calls that are in the kernel now: readers in the low half, writers in the high half.
     users: AtomicU32,
-    /// Data calls until now; what the next look at policy is compared with.
+    /// Data calls since the count began, for the next comparison with the thresholds.
     calls: AtomicU32,
-    /// `fork` epoch when it was made.
+    /// `Library::fork_epoch` when the descriptor was made.
     pub(crate) epoch: AtomicU32,
     pub(crate) marks: AtomicU32,
-    /// The set it is in + 1 as a number of `sets`; 0 for none.
+    /// The epoll set that contains the descriptor, as a number of `sets` + 1; 0 for none.
     pub(crate) set: AtomicU32,
-    /// The set it was in last, in the same way: programs take descriptors out of their set and put
-    /// them back.
+    /// The set that contained it last, in the same form: programs take descriptors out of a set and
+    /// put them back.
     pub(crate) last_set: AtomicU32,
-    /// The set it *is*, if it is an epoll descriptor; as `set`.
+    /// The set that the descriptor *is*, if it is an epoll descriptor, in the same form.
     pub(crate) epoll: AtomicU32,
     bytes: AtomicU64,
-    /// Counts what becomes of the number: opened, closed, replaced.
+    /// Counts changes of the number's meaning: opened, closed, replaced.
     pub(crate) version: AtomicU32,
-    /// How often it has to become hot until it is offered again, and how often that was after the
-    /// last refusal.
+    /// How often the descriptor still has to become hot before it is offered again, and how often
+    /// it had to after the last refusal.
     put_off: AtomicU32,
     was_put_off: AtomicU32,
-    /// The same for [`Entry::put_off_longer`].
+    /// The same as `was_put_off`, for [`FdEntry::put_off_longer`].
     returns: AtomicU32,
-    /// Why it never moves, a [`ReasonT`].
+    /// The reason why the descriptor does not move, a [`ReasonT`].
     kept_for: AtomicU8,
 }
 
-/// How often a session that is refused again and again becomes hot between two offers, at most.
-/// What was wrong may be over by then.
+/// How often a session that is refused again and again becomes hot between two offers, at most: the
+/// cause of the refusals may be gone by then.
 const PUT_OFF_MAX: u32 = 1024;
 
-impl Entry {
-    /// Begins a kernel call. The order matters: see the file's head.
+impl FdEntry {
+    /// Counts a kernel call that begins, before the look for a session: see the file's head.
     #[inline]
-    pub(crate) fn enter(&self, way: Way) {
+    pub(crate) fn enter(&self, way: Direction) {
         // SYNC: full order with `users` in the joiner.
-        self.users.fetch_add(if way == Way::Read { 1 } else { WRITER }, Ordering::SeqCst);
+        self.users.fetch_add(if way == Direction::Read { 1 } else { WRITER }, Ordering::SeqCst);
     }
 
     #[inline]
-    pub(crate) fn leave(&self, way: Way) {
-        self.users.fetch_sub(if way == Way::Read { 1 } else { WRITER }, Ordering::SeqCst);
+    pub(crate) fn leave(&self, way: Direction) {
+        self.users.fetch_sub(if way == Direction::Read { 1 } else { WRITER }, Ordering::SeqCst);
     }
 
-    /// Calls sitting in the kernel in one direction.
-    pub(crate) fn users(&self, way: Way) -> u32 {
+    /// Counts the calls that are in the kernel in one direction.
+    pub(crate) fn users(&self, way: Direction) -> u32 {
         let users = self.users.load(Ordering::SeqCst);
-        if way == Way::Read { users & (WRITER - 1) } else { users / WRITER }
+        if way == Direction::Read { users & (WRITER - 1) } else { users / WRITER }
     }
 
-    /// Counts a data call of `bytes`; answers calls and bytes so far.
+    /// Counts a data call of `bytes`; returns calls and bytes so far.
     #[inline]
     pub(crate) fn count(&self, bytes: u64) -> (u32, u64) {
         // Plain loads and stores: a count lost between threads does no harm.
@@ -119,19 +120,19 @@ impl Entry {
         (calls, all)
     }
 
-    /// Bytes since it was last begun to count.
+    /// Returns the bytes counted since [`FdEntry::cool`].
     pub(crate) fn counted(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Starts counting anew.
+    /// Starts the counts anew.
     pub(crate) fn cool(&self) {
         self.calls.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
     }
 
-    /// An offer has come to nothing. The next one is made when it has become hot a few times more,
-    /// twice as often after each refusal.
+    /// Notes that an offer was refused. The next one is made after the descriptor has become hot
+    /// again a few times, twice as often after each refusal.
     pub(crate) fn was_refused(&self) {
         let times = (2 * self.was_put_off.load(Ordering::Relaxed)).clamp(1, PUT_OFF_MAX);
         self.was_put_off.store(times, Ordering::Relaxed);
@@ -139,65 +140,67 @@ impl Entry {
         self.cool();
     }
 
-    /// It has gone home for what may come again: as [`Entry::was_refused`], but a move does not
-    /// begin that anew.
+    /// Notes that the session has gone home for a cause that may recur. The next offer is put off
+    /// as by [`FdEntry::was_refused`], but an accepted move does not reset the count.
     pub(crate) fn put_off_longer(&self) {
         let times = (2 * self.returns.load(Ordering::Relaxed)).clamp(1, PUT_OFF_MAX);
         self.returns.store(times, Ordering::Relaxed);
         self.put_off.store(times, Ordering::Relaxed);
     }
 
-    /// It has become hot, and is to be offered when it has been that a few times more.
+    /// Notes that the descriptor has become hot, and is to be offered when it has become hot
+    /// `times`.
     pub(crate) fn wait_for(&self, times: u32) {
         self.put_off.store(times.saturating_sub(1), Ordering::Relaxed);
         self.cool();
     }
 
-    /// It has become hot. Whether it is not to be offered yet.
+    /// Counts that the descriptor has become hot; returns true if it must not be offered yet.
     pub(crate) fn is_put_off(&self) -> bool {
         let left = self.put_off.load(Ordering::Relaxed);
         self.put_off.store(left.saturating_sub(1), Ordering::Relaxed);
         left > 0
     }
 
-    /// An offer has been taken.
+    /// Notes that an offer was accepted.
     pub(crate) fn was_taken(&self) {
         self.put_off.store(0, Ordering::Relaxed);
         self.was_put_off.store(0, Ordering::Relaxed);
     }
 
-    /// It never moves, for that reason.
+    /// Keeps the descriptor in the kernel for ever, for `reason`.
     pub(crate) fn keep(&self, reason: ReasonT) {
-        // There are far fewer reasons than fit.
+        // `ReasonT` has far fewer values than a byte.
         self.kept_for.store(reason as u8, Ordering::Relaxed);
         self.mark(mark::FIXED | mark::UNTOLD);
     }
 
-    /// It does not move now, for that reason, but may when it has been hot for longer.
+    /// Keeps the descriptor in the kernel for now, for `reason`, until it has been hot for longer.
     pub(crate) fn keep_for_now(&self, reason: ReasonT) {
         self.kept_for.store(reason as u8, Ordering::Relaxed);
         self.was_refused();
     }
 
-    /// It does not move now, for that reason; who says so sees to it.
+    /// Records why the descriptor does not move now; the caller decides when it may.
     pub(crate) fn note_kept(&self, reason: ReasonT) {
         self.kept_for.store(reason as u8, Ordering::Relaxed);
     }
 
-    /// Of [`Entry::keep_for_now`] and [`Entry::note_kept`]: the reason is gone.
+    /// Clears a reason set by [`FdEntry::keep_for_now`] or [`FdEntry::note_kept`].
     pub(crate) fn let_go(&self, reason: ReasonT) {
         if !self.has(mark::FIXED) && self.kept_for() == Some(reason) {
             self.kept_for.store(ReasonT::None as u8, Ordering::Relaxed);
         }
     }
 
-    /// It never moves, and nobody is to be told any more.
+    /// Tells that the descriptor never moves and that the server need not be told any more.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
         self.marks.load(Ordering::Relaxed) & (mark::FIXED | mark::UNTOLD) == mark::FIXED
     }
 
-    /// Why it does not move; none if it may, or if nobody need know.
+    /// Returns the reason why the descriptor does not move; `None` if it may, or if no reason is
+    /// shown.
     pub(crate) fn kept_for(&self) -> Option<ReasonT> {
         let reason = ReasonT::try_from(i32::from(self.kept_for.load(Ordering::Relaxed)));
         match reason.unwrap_or(ReasonT::None) {
@@ -206,12 +209,12 @@ impl Entry {
         }
     }
 
-    /// As `other`, of which it is a duplicate.
+    /// Copies the reason of `other`, of which this descriptor is a duplicate.
     pub(crate) fn keep_as(&self, other: &Self) {
         self.kept_for.store(other.kept_for.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// The number means something new.
+    /// Clears the entry for a new meaning of its number.
     pub(crate) fn reset(&self, marks: u32, epoch: u32) {
         self.version.fetch_add(1, Ordering::SeqCst);
         self.cool();
@@ -225,7 +228,7 @@ impl Entry {
         self.returns.store(0, Ordering::Relaxed);
     }
 
-    /// Whether this process may have other numbers of the same description.
+    /// Returns true if this process may have other numbers of the same description.
     pub(crate) fn may_be_aliased(&self) -> bool {
         !self.has(mark::BORN_HERE) || self.has(mark::ALIASED)
     }
@@ -244,9 +247,9 @@ impl Entry {
     }
 }
 
-/// All descriptor numbers.
+/// The entries of all descriptor numbers.
 pub(crate) struct Table {
-    chunks: [OnceLock<Box<[Entry]>>; CHUNKS],
+    chunks: [OnceLock<Box<[FdEntry]>>; CHUNKS],
 }
 
 impl core::fmt::Debug for Table {
@@ -260,24 +263,24 @@ impl Table {
         Self { chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 
-    /// The entry of a number, made if need be. `None` for numbers that cannot be descriptors of
-    /// ours.
+    /// Returns the entry of a number, and makes its chunk if need be. `None` for numbers that the
+    /// table does not cover.
     #[inline]
-    pub(crate) fn entry(&self, fd: i32) -> Option<&Entry> {
+    pub(crate) fn entry(&self, fd: i32) -> Option<&FdEntry> {
         let index = usize::try_from(fd).ok()?;
         let chunk = self.chunks.get(index / CHUNK)?;
         let chunk = chunk.get().unwrap_or_else(|| chunk.get_or_init(new_chunk));
         chunk.get(index % CHUNK)
     }
 
-    /// The entry of a number if its chunk is there already.
+    /// Returns the entry of a number if its chunk exists.
     #[inline]
-    pub(crate) fn known(&self, fd: i32) -> Option<&Entry> {
+    pub(crate) fn known(&self, fd: i32) -> Option<&FdEntry> {
         let index = usize::try_from(fd).ok()?;
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
     }
 
-    /// Numbers from `first` to `last` whose chunks are there.
+    /// Iterates over the numbers from `first` to `last` whose chunks exist.
     pub(crate) fn known_within(&self, first: u32, last: u32) -> impl Iterator<Item = i32> + '_ {
         let of = |number: u32| (number as usize / CHUNK).min(CHUNKS - 1);
         let there = (of(first)..=of(last)).filter(|index| self.chunks[*index].get().is_some());
@@ -287,7 +290,7 @@ impl Table {
             .map(|number| number as i32)
     }
 
-    /// Numbers of all entries that have a session.
+    /// Iterates over all entries with a session: the number, and the session's word less one.
     pub(crate) fn with_sessions(&self) -> impl Iterator<Item = (i32, u32)> + '_ {
         self.all().filter_map(|(number, entry)| {
             let session = entry.session.load(Ordering::SeqCst);
@@ -295,25 +298,25 @@ impl Table {
         })
     }
 
-    /// Numbers of all entries that are sets.
+    /// Iterates over the numbers that are epoll sets.
     pub(crate) fn with_sets(&self) -> impl Iterator<Item = i32> + '_ {
-        let is_set = |entry: &Entry| entry.epoll.load(Ordering::SeqCst) != 0;
+        let is_set = |entry: &FdEntry| entry.epoll.load(Ordering::SeqCst) != 0;
         self.all().filter_map(move |(number, entry)| is_set(entry).then_some(number))
     }
 
-    /// Numbers of all entries that never move for a reason that somebody may want to know.
+    /// Iterates over the numbers with a recorded reason for staying in the kernel.
     pub(crate) fn kept(&self) -> impl Iterator<Item = i32> + '_ {
-        let is_kept = |entry: &Entry| entry.kept_for().is_some();
+        let is_kept = |entry: &FdEntry| entry.kept_for().is_some();
         self.all().filter_map(move |(number, entry)| is_kept(entry).then_some(number))
     }
 
-    /// No number from here on has an entry.
+    /// Returns the first number behind all entries.
     pub(crate) fn end(&self) -> i32 {
         let last = self.chunks.iter().rposition(|chunk| chunk.get().is_some());
         last.map_or(0, |index| ((index + 1) * CHUNK) as i32)
     }
 
-    fn all(&self) -> impl Iterator<Item = (i32, &Entry)> + '_ {
+    fn all(&self) -> impl Iterator<Item = (i32, &FdEntry)> + '_ {
         self.chunks.iter().enumerate().flat_map(|(index, chunk)| {
             let entries = chunk.get().map_or(&[][..], |chunk| &chunk[..]);
             let number = move |at| (index * CHUNK + at) as i32;
@@ -323,8 +326,8 @@ impl Table {
 }
 
 #[cold]
-fn new_chunk() -> Box<[Entry]> {
-    (0..CHUNK).map(|_| Entry::default()).collect()
+fn new_chunk() -> Box<[FdEntry]> {
+    (0..CHUNK).map(|_| FdEntry::default()).collect()
 }
 
 #[cfg(test)]
@@ -343,19 +346,19 @@ mod tests {
 
     #[test]
     fn calls_in_the_kernel_are_counted_by_direction() {
-        let entry = Entry::default();
-        entry.enter(Way::Read);
-        entry.enter(Way::Write);
-        entry.enter(Way::Write);
-        assert_eq!((entry.users(Way::Read), entry.users(Way::Write)), (1, 2));
-        entry.leave(Way::Write);
-        entry.leave(Way::Read);
-        assert_eq!((entry.users(Way::Read), entry.users(Way::Write)), (0, 1));
+        let entry = FdEntry::default();
+        entry.enter(Direction::Read);
+        entry.enter(Direction::Write);
+        entry.enter(Direction::Write);
+        assert_eq!((entry.users(Direction::Read), entry.users(Direction::Write)), (1, 2));
+        entry.leave(Direction::Write);
+        entry.leave(Direction::Read);
+        assert_eq!((entry.users(Direction::Read), entry.users(Direction::Write)), (0, 1));
     }
 
     #[test]
     fn what_is_refused_is_offered_ever_less_often() {
-        let entry = Entry::default();
+        let entry = FdEntry::default();
         let mut waits = Vec::new();
         for _ in 0..12 {
             assert!(!entry.is_put_off());
@@ -373,7 +376,7 @@ mod tests {
 
     #[test]
     fn what_is_dear_to_move_becomes_hot_several_times_first() {
-        let entry = Entry::default();
+        let entry = FdEntry::default();
         entry.count(9);
         entry.wait_for(8);
         assert_eq!(entry.counted(), 0);
@@ -382,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_new_meaning_of_a_number_starts_at_nothing() {
-        let entry = Entry::default();
+        let entry = FdEntry::default();
         assert_eq!(entry.count(5), (1, 5));
         assert_eq!(entry.count(6), (2, 11));
         entry.mark(mark::FIXED);

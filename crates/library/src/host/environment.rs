@@ -1,27 +1,28 @@
-//! What the starter left in the environment, kept from the program's start on.
+//! The environment variables that configure the library, copied when the program starts.
 //!
-//! The configuration is read late, by then some programs have cleared their environment (nginx does
-//! so in its workers) or written over it (to change how they are called). So the shell hands over
-//! the variables that count while they are untouched. They are copied, not read; nothing is done in
-//! a program that has none. Later nobody looks at the environment: the program may be changing it
-//! at that moment, in another thread or in what a handler interrupted. Read `hot` for who reads
-//! them.
+//! The library reads its configuration late, and by then some programs have cleared their
+//! environment (nginx does so in its workers) or written over it (to change the name that they are
+//! listed under). So the shell hands over the variables at the start, while they are untouched, and
+//! only copies of these are interpreted later; a program without any costs nothing. The library
+//! never looks at the environment itself: the program may be changing it at that moment, in another
+//! thread or in the code that a handler interrupted. Not here: the meaning of the variables
+//! (`policy::hot` reads them).
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Where a user's server is when nothing else is said.
+/// The variable with the folder in which a user's server is, if `SOJOURN_SERVER` does not say.
 const RUNTIME: &[u8] = b"XDG_RUNTIME_DIR";
 
-/// Variables, as `NAME=VALUE` and a zero byte each.
+/// The kept variables, as `NAME=VALUE` with a zero byte behind each.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     text: Vec<u8>,
 }
 
 impl Kept {
-    /// Those of `variables` (`NAME=VALUE`) that count.
+    /// Keeps those of `variables` (`NAME=VALUE`) that configure the library.
     pub(crate) fn of<'a>(variables: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut kept = Self::default();
         for variable in variables.filter(|variable| counts(variable)) {
@@ -31,7 +32,13 @@ impl Kept {
         kept
     }
 
-    /// Names and values.
+    /// Iterates over the variables, `NAME=VALUE` each.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = &CStr> {
+        let strings = self.text.split_inclusive(|byte| *byte == 0);
+        strings.filter_map(|one| CStr::from_bytes_with_nul(one).ok())
+    }
+
+    /// Iterates over names and values.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.text.split(|byte| *byte == 0).filter_map(|variable| {
             let at = variable.iter().position(|byte| *byte == b'=')?;
@@ -39,7 +46,7 @@ impl Kept {
         })
     }
 
-    /// The user's directory for such things as servers' sockets.
+    /// Returns the user's runtime folder (`XDG_RUNTIME_DIR`), if it is set and not empty.
     pub(crate) fn runtime(&self) -> Option<PathBuf> {
         let is_it =
             |(name, value): &(&OsStr, &OsStr)| name.as_bytes() == RUNTIME && !value.is_empty();

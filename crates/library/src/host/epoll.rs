@@ -1,16 +1,16 @@
-//! `epoll_ctl(2)` and its events, as the library makes and passes on such calls.
+//! `epoll_ctl(2)`, `epoll_wait(2)` and their event bits, called without the C library.
 //!
-//! Not here: what sets mean for sessions (`set`, `sets`).
+//! Not here: what sets mean for sessions (`ready::set`, `ready::sets`).
 
 use crate::host::kernel;
 use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
-/// An event as `epoll_wait(2)` gives it.
+/// An event as `epoll_wait(2)` fills it in.
 pub type EpollEvent = epoll::Event;
 
-/// Event bits, `epoll_ctl(2)`; those of `poll(2)` have the same values.
+/// Event bits of `epoll_ctl(2)`. Those of `poll(2)` have the same values.
 pub(crate) mod bit {
     pub(crate) const IN: u32 = 0x1;
     pub(crate) const PRI: u32 = 0x2;
@@ -27,11 +27,11 @@ pub(crate) mod bit {
     pub(crate) const ONESHOT: u32 = 1 << 30;
     pub(crate) const ET: u32 = 1 << 31;
 
-    /// What is said of a descriptor that can be read.
+    /// Bits reported for a descriptor that can be read.
     pub(crate) const INPUT: u32 = IN | RDNORM;
-    /// What is said of a descriptor that can be written.
+    /// Bits reported for a descriptor that can be written.
     pub(crate) const OUTPUT: u32 = OUT | WRNORM | WRBAND;
-    /// Said unasked.
+    /// Bits reported whether or not they were asked for.
     pub(crate) const ALWAYS: u32 = ERR | HUP;
 }
 
@@ -42,7 +42,7 @@ pub(crate) mod op {
     pub(crate) const MOD: i32 = 3;
 }
 
-/// `epoll_ctl(2)`.
+/// Calls `epoll_ctl(2)` with `form`, the events and the data of the registration.
 pub(crate) fn control(epfd: i32, op: i32, fd: i32, form: (u32, u64)) -> Result<(), Errno> {
     let (set, fd) = (kernel::at(epfd)?, kernel::at(fd)?);
     let (flags, data) = (EventFlags::from_bits_retain(form.0), EventData::new_u64(form.1));
@@ -53,7 +53,7 @@ pub(crate) fn control(epfd: i32, op: i32, fd: i32, form: (u32, u64)) -> Result<(
     }
 }
 
-/// `epoll_wait(2)`.
+/// Calls `epoll_pwait2(2)` or `epoll_wait(2)`, without a signal mask.
 pub(crate) fn wait(
     epfd: i32,
     events: &mut [EpollEvent],

@@ -1,7 +1,8 @@
 //! The few kernel calls that the library makes on the program's descriptors.
 //!
-//! All are made directly, never through the C library, so none comes back to the preload shim.
-//! Bytes go through here only while a session is on its way out or home.
+//! All are system calls made past the C library, so none comes back to the preload shim. Bytes go
+//! through these functions only while a session moves out or goes home. Not here: data calls that
+//! the kernel serves as the program made them (`io::from_kernel`).
 
 use core::time::Duration;
 use rustix::event::PollFlags;
@@ -11,20 +12,20 @@ use rustix::net::{RecvAncillaryBuffer, RecvFlags, sockopt};
 use sojourn_session::KindT;
 use sojourn_stream::Leftover;
 
-/// One descriptor of a poll; as C has it.
+/// One descriptor of a `poll(2)`, laid out as `struct pollfd`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PollFd {
-    /// The number; negative ones are skipped.
+    /// The number; `poll(2)` skips negative ones.
     pub fd: i32,
-    /// What is asked.
+    /// The events asked for.
     pub events: i16,
-    /// What is so.
+    /// The events found.
     pub revents: i16,
 }
 
 impl PollFd {
-    /// One that is skipped.
+    /// An entry that `poll(2)` skips.
     pub const NONE: Self = Self { fd: -1, events: 0, revents: 0 };
 
     pub(crate) fn asked(self) -> u32 {
@@ -32,7 +33,7 @@ impl PollFd {
     }
 }
 
-/// What is open at `fd`.
+/// Borrows the descriptor at the number `fd`, open or not.
 ///
 /// # Errors
 /// `EBADF` for numbers that cannot be descriptors.
@@ -40,12 +41,12 @@ pub(crate) fn at(fd: i32) -> Result<BorrowedFd<'static>, Errno> {
     sojourn_shm::descriptor::of_program(fd).ok_or(Errno::BADF)
 }
 
-/// Reads from a pipe without waiting.
+/// Reads from a pipe without waiting, whatever `O_NONBLOCK` says.
 pub(crate) fn read_pipe(fd: i32, bufs: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
     let fd = at(fd)?;
     match rustix::io::preadv2(fd, bufs, u64::MAX, ReadWriteFlags::NOWAIT) {
-        // Kernels whose pipes do not know the flag: only this thread reads here, so what a poll
-        // promises is still there for the read.
+        // The kernel's pipes do not know RWF_NOWAIT. Only this thread reads here, so the bytes that
+        // a poll finds are still there for the read.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
             let found = poll(fd, PollFlags::IN)?;
             if found.is_empty() { Err(Errno::AGAIN) } else { rustix::io::readv(fd, bufs) }
@@ -54,8 +55,9 @@ pub(crate) fn read_pipe(fd: i32, bufs: &mut [IoSliceMut<'_>]) -> Result<usize, E
     }
 }
 
-/// Sends straight from a ring, without waiting and without a signal; to a pipe [`PAGE`] bytes at
-/// most. In one call, so that a reader finds none or all of them where the kernel has room.
+/// Sends straight from a ring, without waiting and without `SIGPIPE`; to a pipe [`PAGE`] bytes at
+/// most. One call sends all, so that a reader finds none or all of the bytes where the kernel has
+/// room for them.
 pub(crate) fn send_from(fd: i32, kind: KindT, bytes: Leftover<'_>) -> Result<usize, Errno> {
     if kind == KindT::Pipe {
         return sojourn_shm::descriptor::write_from(pipe_with_room(fd)?, bytes);
@@ -68,11 +70,11 @@ pub(crate) fn write_pipe(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
     rustix::io::write(pipe_with_room(fd)?, bytes)
 }
 
-/// `PIPE_BUF`, pipe(7): writes up to this size are not mixed with others, nor cut. No manual says
-/// so of Unix sockets, but a kernel that takes a message into one buffer does not cut it, and
-/// programs log through them with several threads.
+/// `PIPE_BUF`, pipe(7): writes up to this size are neither cut nor mixed with others. No manual
+/// promises that of Unix sockets, but the kernel puts a message that fits one buffer there as a
+/// whole, and programs log through Unix sockets from several threads.
 pub(crate) const PIPE_BUF: usize = 4096;
-/// A pipe that polls writable has room for as many bytes.
+/// Room (bytes) that a pipe has at least when it polls writable.
 pub(crate) const PAGE: usize = 4096;
 
 fn pipe_with_room(fd: i32) -> Result<BorrowedFd<'static>, Errno> {
@@ -84,35 +86,37 @@ fn pipe_with_room(fd: i32) -> Result<BorrowedFd<'static>, Errno> {
     Err(if found.is_empty() { Errno::AGAIN } else { Errno::PIPE })
 }
 
-/// What every system allows a program to ask for (twice Linux's own `net.core.wmem_max`).
+/// Send buffer (bytes) that every system allows a program to ask for: twice Linux's default
+/// `net.core.wmem_max`.
 const BUFFER_ALLOWED: usize = 2 * 212_992;
 
-/// Makes the kernel's buffer larger, if that may be, so that `more` bytes fit beside what it has.
-/// Of a socket only if nobody uses it any more (`is_last`): that its buffer no longer adapts itself
-/// would be noticed.
+/// Enlarges the kernel's buffer, if that is allowed, so that `more` bytes fit beside its content. A
+/// socket's buffer is enlarged only if nobody uses the socket any more (`is_last`): setting
+/// `SO_SNDBUF` ends the kernel's own adaptation of the size, which the program would notice.
 pub(crate) fn make_room(fd: i32, kind: KindT, more: usize, is_last: bool) {
     let Ok(fd) = at(fd) else { return };
     if kind == KindT::Pipe {
         let capacity = rustix::pipe::fcntl_getpipe_size(fd).unwrap_or(0);
-        // As slots: what is there may have filled each of them in part.
+        // A pipe holds slots of a page, and bytes already there may fill each slot only in part: so
+        // all of the old capacity counts as taken.
         let _ = rustix::pipe::fcntl_setpipe_size(fd, (capacity + more).next_power_of_two());
     } else if is_last {
         let size = sockopt::socket_send_buffer_size(fd).unwrap_or(0);
-        // Bytes take up to twice their number; the kernel doubles what it is told, and takes what
-        // it allows. One that has grown by itself can be larger than that, and would become
-        // smaller.
+        // The kernel doubles the value that it is given (socket(7)), because bytes take up to twice
+        // their number, and caps it at wmem_max. A buffer that has grown by itself may be beyond
+        // that cap, and would shrink.
         if size < BUFFER_ALLOWED {
             let _ = sockopt::set_socket_send_buffer_size(fd, size / 2 + more);
         }
     }
 }
 
-/// Whether the kernel has an error for the next call to say. Looking does not take it away.
+/// Returns true if the kernel has an error for the next call. The look does not clear it.
 pub(crate) fn has_error(fd: i32) -> bool {
     says_unasked(fd, PollFlags::ERR)
 }
 
-/// Whether nobody has the other end any more, as far as the kernel knows.
+/// Returns true if the other end is closed, as far as the kernel knows.
 pub(crate) fn has_hung_up(fd: i32) -> bool {
     says_unasked(fd, PollFlags::HUP)
 }
@@ -121,12 +125,12 @@ fn says_unasked(fd: i32, what: PollFlags) -> bool {
     at(fd).and_then(|fd| poll(fd, PollFlags::empty())).is_ok_and(|found| found.contains(what))
 }
 
-/// What the kernel says of `fd` now.
+/// Tells which of `wanted` hold for `fd` now.
 pub(crate) fn poll(fd: BorrowedFd<'_>, wanted: PollFlags) -> Result<PollFlags, Errno> {
     wait(fd, wanted, Some(core::time::Duration::ZERO))
 }
 
-/// Waits in the kernel for `wanted`.
+/// Waits in the kernel until one of `wanted` holds, or until `limit` has passed.
 pub(crate) fn wait(
     fd: BorrowedFd<'_>,
     wanted: PollFlags,
@@ -138,15 +142,16 @@ pub(crate) fn wait(
     Ok(fds[0].revents())
 }
 
-/// Whether everything sent has reached the peer's receive queue. A TCP segment is acknowledged when
-/// it is there; the other kinds put bytes there before the call returns.
+/// Returns true if all bytes sent have reached the peer's receive queue. A TCP segment is
+/// acknowledged when it is there (`SIOCOUTQ`); the other kinds put bytes there before the call
+/// returns.
 pub(crate) fn has_arrived(fd: i32, kind: KindT) -> bool {
     kind != KindT::Tcp || at(fd).is_ok_and(|fd| matches!(unsent(fd), Ok(0)))
 }
 
-/// Acknowledges what has come over a TCP connection, for which the kernel waits up to 40 ms: it
-/// hopes for an answer that takes the acknowledgement along. What the program set (`TCP_QUICKACK`)
-/// stays so.
+/// Makes the kernel acknowledge at once what has come over a TCP connection. Otherwise it delays
+/// the acknowledgement by up to 40 ms, for an answer that takes it along. The program's setting of
+/// `TCP_QUICKACK` is restored.
 pub(crate) fn acknowledge(fd: i32) {
     let Ok(fd) = at(fd) else { return };
     let is_interactive = sockopt::tcp_quickack(fd) == Ok(false);
@@ -156,19 +161,19 @@ pub(crate) fn acknowledge(fd: i32) {
     }
 }
 
-/// `FIONREAD`: bytes that can be received.
+/// Counts the bytes that can be received (`FIONREAD`).
 pub(crate) fn input_queue(fd: i32) -> usize {
     let found = at(fd).and_then(rustix::io::ioctl_fionread);
     found.map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0))
 }
 
-/// `SIOCOUTQ`.
+/// Counts the bytes that the peer has not acknowledged (`SIOCOUTQ`).
 fn unsent(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     sojourn_shm::descriptor::output_queue(fd)
 }
 
-/// Looks at one byte without taking it, or for what the kernel says instead. A pipe cannot be
-/// peeked at: `Ok(1)` says that it has bytes.
+/// Looks at one byte without taking it, and returns what a receive would: `Ok(0)` is the end of
+/// file. A pipe cannot be peeked at: for it `Ok(1)` only says that it has bytes.
 pub(crate) fn peek(fd: i32, kind: KindT, byte: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
     if kind != KindT::Pipe {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
@@ -185,16 +190,17 @@ pub(crate) fn peek(fd: i32, kind: KindT, byte: &mut [IoSliceMut<'_>]) -> Result<
     }
 }
 
-/// What to poll for to learn that nobody reads any more.
+/// Returns the poll events by which the kernel reports that nobody reads any more.
 pub(crate) fn hang_up(kind: KindT) -> PollFlags {
     match kind {
-        // A peer that only shuts down its sending side has gone home before: this is its end.
+        // A peer that shuts down only its sending side has gone home before it did: while the
+        // session is away RDHUP is the peer's end.
         KindT::Tcp | KindT::Unix => PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR,
         KindT::Pipe | KindT::Udp => PollFlags::ERR,
     }
 }
 
-/// `ppoll(2)`, of any number of descriptors.
+/// Calls `ppoll(2)` with any number of descriptors.
 pub(crate) fn poll_all(fds: &mut [PollFd], timeout: Option<Duration>) -> Result<usize, Errno> {
     let mut asked = Vec::with_capacity(fds.len());
     for polled in fds.iter_mut() {

@@ -1,10 +1,10 @@
-//! Locks of this process's own.
+//! Locking of mutexes that only this process uses.
 //!
-//! Not here: what they guard, and in which order they are taken; that is said where they are.
+//! Not here: what the locks guard, and in which order they are taken; each lock's owner says that.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks; a poisoned lock is as good as any, for no data call leaves anything half done.
+/// Locks `mutex`. A poisoned lock is taken as it is, for no data call leaves anything half done.
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

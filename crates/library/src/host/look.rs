@@ -1,31 +1,32 @@
-//! Looks at what /proc says of this process's descriptors, from where opening a file takes no
-//! number of the program's.
+//! Looks at /proc's view of this process's descriptors.
 //!
-//! Not here: who looks (`protocol::outside`), and what for (`offer`, `wanted`, `unmanaged_sets`).
+//! A look opens files, and must not take a descriptor number from the program. So [`Look`] is a
+//! trait: the protocol thread, which has a table of its own, serves it for the others. Not here:
+//! that service (`protocol::outside`), and the users (`offer`, `wanted`, `unmanaged_sets`).
 
-/// Who can look.
+/// Looks at the descriptors of the program's table.
 pub(crate) trait Look {
-    /// Numbers that are open.
+    /// Lists the numbers that are open.
     fn numbers(&mut self) -> Vec<i32>;
-    /// Those of them that are epoll sets.
+    /// Lists those of them that are epoll sets.
     fn sets(&mut self) -> Vec<i32>;
-    /// What the kernel says of a number (`fdinfo`, proc(5)); empty if it says nothing.
+    /// Reads the `fdinfo` of a number (proc(5)); empty if there is none.
     fn info(&mut self, fd: i32) -> String;
 }
 
-/// By this thread, of the table that the thread `tid` of this process has.
+/// Looks from the calling thread, at the table of the thread `tid` of this process.
 #[derive(Debug)]
 pub(crate) struct Direct {
     pub(crate) tid: i32,
 }
 
 impl Direct {
-    /// Of the calling thread's.
+    /// Looks at the calling thread's own table.
     pub(crate) fn here() -> Self {
         Self { tid: rustix::thread::gettid().as_raw_nonzero().get() }
     }
 
-    /// The numbers that are names in a folder.
+    /// Lists the numbers that are names in a folder.
     pub(crate) fn in_folder(folder: &str) -> Vec<i32> {
         let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
         names.filter_map(|found| found.file_name().to_str()?.parse().ok()).collect()

@@ -1,36 +1,37 @@
-//! Descriptor numbers while a thread of the library's own takes one in the program's table.
+//! Mutual exclusion between the program's calls that make descriptors and the library's.
 //!
-//! Every call that makes a descriptor takes the lowest number that is free, and there is none that
-//! does not. So one of ours has a number for a moment that the program could get or name. In a
-//! process with one thread, that thread itself makes such calls, inside one of its own, and nobody
-//! can look. In others the calls of the program that make or name numbers wait for that moment, as
-//! it waits for them. What only the protocol thread needs is made in a table of its own instead
-//! (`protocol::outside`). Not here: which numbers are ours (`engine`).
+//! Every call that makes a descriptor takes the lowest free number; there is no way to ask for
+//! another. So a descriptor of the library's has, for a moment, a number that the program could get
+//! or name. In a process with one thread, that thread makes the library's descriptors inside a call
+//! of its own, and nobody can look. In other processes, the program's calls that make or name
+//! numbers ([`begin`], [`pass`]) wait until the library is done (`Hold`), and the library waits
+//! for the calls under way. The protocol thread keeps what only it needs in a table of its own
+//! (`protocol::outside`). Not here: which numbers are the library's (`fds::own`).
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use sojourn_shm::{AtomicU32, Deadline, futex};
 
-/// A number of ours is where the program could meet it.
+/// Bit of [`STATE`]: a number of the library's is where the program could meet it.
 const HELD: u32 = 1 << 31;
-/// How long one sleeps before another look. The wake-up comes as a rule.
+/// Sleep before another look, in case a wake-up is lost.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// How long the program's calls are waited for where that is not so important.
+/// How long [`briefly`] waits for the program's calls; it goes on without them.
 const BRIEFLY: Duration = Duration::from_millis(2);
-/// So long nobody keeps calls away.
+/// After so long a [`Hold`] counts as lost: nobody keeps calls away for that long.
 const LOST: Duration = Duration::from_millis(500);
-/// How often one who waits for the program's calls looks at once, and how long it then sleeps
-/// between looks: they are short, as a rule.
+/// Looks of [`hold`] that only yield, because the program's calls are short as a rule, and the
+/// sleep between later looks.
 const EAGER: u32 = 16;
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Calls of the program that are being made, and [`HELD`].
+/// The number of the program's calls under way, and [`HELD`].
 static STATE: AtomicU32 = AtomicU32::new(0);
 
-/// A call of the program that makes or names descriptor numbers, and does not wait for anything,
-/// begins. A thread that is cancelled in it never says that it has ended: then nothing moves in
-/// this process any more anyhow.
+/// Begins a call of the program that makes or names descriptor numbers and does not block. A thread
+/// that is cancelled inside that call never calls [`end`]: then `hold` fails from then on, and
+/// nothing moves in this process any more.
 #[inline]
 pub fn begin() {
     // SYNC: before the call; pairs with the exchange in `hold`: one of the two sees the other.
@@ -41,15 +42,16 @@ pub fn begin() {
 
 #[cold]
 fn wait() {
+    // The holder waits for a count of zero, so this call must not count itself while it waits.
     end();
     while pass() && STATE.fetch_add(1, Ordering::SeqCst) & HELD != 0 {
         end();
     }
 }
 
-/// A call that may wait in the kernel, and takes its number before it does, begins: it is not
-/// counted. False: who keeps it away has not done with it for so long that it is not there, as in
-/// the child of a `fork` that nobody has told of.
+/// Begins a call that may block in the kernel, and takes its number before it does. Such a call is
+/// not counted. Returns false if the hold lasted so long that its holder cannot exist: this process
+/// is then the child of a `fork` that the library was not told of.
 #[inline]
 pub fn pass() -> bool {
     STATE.load(Ordering::SeqCst) & HELD == 0 || pass_later()
@@ -71,12 +73,12 @@ fn pass_later() -> bool {
     }
 }
 
-/// What [`begin`] told of is over.
+/// Ends the call that [`begin`] began.
 #[inline]
 pub fn end() {
     let mut state = STATE.load(Ordering::Relaxed);
-    // In a `fork` child that a handler made in the middle of such a call there is nothing to count
-    // down.
+    // The count can be zero here: a handler made a `fork` child in the middle of such a call, and
+    // `forget` has cleared the child's count.
     while state & !HELD != 0 {
         match STATE.compare_exchange_weak(state, state - 1, Ordering::SeqCst, Ordering::Relaxed) {
             Ok(_) => return,
@@ -85,16 +87,16 @@ pub fn end() {
     }
 }
 
-/// In a `fork` child: its one thread is in no such call.
+/// Clears the state in a `fork` child, whose only thread is in no such call.
 pub fn forget() {
     STATE.store(0, Ordering::SeqCst);
 }
 
-/// The program makes no such call as long as this is there.
+/// Keeps the program's counted calls away until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Hold(());
 
-/// Keeps the program's calls away, if none is under way within `limit`.
+/// Keeps the program's calls away, once none is under way; `None` if one still is after `limit`.
 pub(crate) fn hold(limit: Duration) -> Option<Hold> {
     let deadline = Deadline::after(limit);
     let mut looks = 0;
@@ -108,8 +110,11 @@ pub(crate) fn hold(limit: Duration) -> Option<Hold> {
     Some(Hold(()))
 }
 
-/// Does what opens something for a moment, in a thread that is inside one of the program's calls.
+/// Runs `work`, which opens something for a moment, in a thread that is inside one of the program's
+/// calls.
 pub(crate) fn briefly<R>(work: impl FnOnce() -> R) -> R {
+    // Without a hold the work is done all the same: a number taken for microseconds does little
+    // harm.
     let _hold = hold(BRIEFLY);
     work()
 }

@@ -1,10 +1,10 @@
-//! How a program's call behaves, as its flags say.
+//! The flags of the program's data calls that matter to sessions.
 //!
-//! Not here: where it goes (`calls`).
+//! Not here: the routing of the calls (`io::calls`).
 
-use crate::session::receive_step::Look;
+use crate::session::received::Look;
 
-/// How a receiving call behaves.
+/// The flags of a receiving call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recv {
     /// `MSG_PEEK`.
@@ -13,18 +13,19 @@ pub struct Recv {
     pub wait_all: bool,
     /// `MSG_DONTWAIT`.
     pub dont_wait: bool,
-    /// `MSG_TRUNC`: of a datagram the whole length is the answer.
+    /// `MSG_TRUNC`: the result is the whole length of the datagram.
     pub whole_len: bool,
 }
 
 impl Recv {
-    /// One look of the call. `may_cut`: it has waited for what is owed.
+    /// Returns the terms of one look of the call. `may_cut`: the call has waited for owed bytes
+    /// already.
     pub(crate) fn look(self, may_cut: bool) -> Look {
         Look { peek: self.peek, may_cut }
     }
 }
 
-/// How a sending call behaves.
+/// The flags of a sending call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Send {
     /// `MSG_DONTWAIT`.

@@ -1,9 +1,10 @@
-//! Where a data call goes: to the kernel, counted, or to the session.
+//! The routing of data calls: to the kernel, with or without a count, or to the session.
 //!
-//! The shell asks before each data call and, for the kernel, reports the result. Read the head of
-//! `table` for the order of things.
+//! The shell asks before each data call and, if the kernel serves the call, reports the result. The
+//! head of `fds::table` says why things happen in this order. Not here: the calls of a session
+//! (`receive`, `send`).
 
-use crate::fds::table::{Entry, Way, mark};
+use crate::fds::table::{Direction, FdEntry, mark};
 use crate::io::call_flags::{Recv, Send};
 use crate::io::datagrams::{Attempt, Got};
 use crate::io::from_kernel::FromKernel;
@@ -14,37 +15,39 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
-/// Where a call goes.
+/// The destination of a data call.
 #[derive(Debug)]
-pub enum Path<'a> {
-    /// To the kernel, and nobody wants to know.
+pub enum Route<'a> {
+    /// The kernel serves the call, and nothing is counted.
     Plain,
-    /// To the kernel; report the result to [`Use::done`].
+    /// The kernel serves the call; its result goes to [`Use::done`].
     Kernel(Use<'a>),
-    /// To the session.
+    /// The session serves the call.
     Session(Call<'a>),
 }
 
-/// A call in the kernel.
+/// A data call that the kernel serves, counted as such until this is dropped.
 #[derive(Debug)]
 pub struct Use<'a> {
     library: &'a Library,
-    entry: &'a Entry,
+    entry: &'a FdEntry,
     fd: i32,
-    way: Way,
+    way: Direction,
 }
 
 impl Use<'_> {
-    /// The call returned `result`: bytes, or negative.
+    /// Reports the call's result: bytes, or a negative number. Counts them, and offers the
+    /// descriptor if it has become hot.
     #[inline]
     pub fn done(self, result: isize) {
         if result > 0 {
             let (calls, bytes) = self.entry.count(result as u64);
-            // On its way home, or out: not now.
+            // A session that is on its way out or home is not offered.
             let is_at_home = self.entry.session.load(Ordering::Relaxed) == 0;
             if is_at_home && self.library.policy.is_hot(calls, bytes) {
                 self.library.became_hot(self.fd, self.entry);
             }
+            // This thread may take numbers now: it is inside a call of the program's.
             if let Some(engine) = self.library.engine()
                 && engine.own.is_wanted()
             {
@@ -61,32 +64,33 @@ impl Drop for Use<'_> {
     }
 }
 
-/// A call on a session.
+/// A data call that a session serves.
 #[derive(Debug)]
 pub struct Call<'a> {
     session: &'a Session,
-    /// The slot's when the table was looked at: it may be in use for something else by now.
+    /// The slot's generation when the table was read: the slot may have a new use by now.
     generation: u32,
-    entry: &'a Entry,
-    /// The entry's, likewise.
+    entry: &'a FdEntry,
+    /// The entry's version then, for the same reason.
     version: u32,
 }
 
 impl Call<'_> {
-    /// Not a pipe: socket calls are allowed.
+    /// Returns true if socket calls are allowed: the descriptor is not a pipe.
     #[inline]
     pub fn is_socket(&self) -> bool {
         self.session.kind() != sojourn_session::KindT::Pipe
     }
 
-    /// A UDP socket: it has calls of its own.
+    /// Returns true for a UDP socket, which has calls of its own.
     #[inline]
     pub fn is_datagram(&self) -> bool {
         self.session.is_datagram()
     }
 
-    /// Receives a datagram into at most [`crate::PARTS_MAX`] slices. `None`: the session has gone
-    /// home; ask again where to go. The caller keeps the attempt until the call is over.
+    /// Receives a datagram into at most [`crate::PARTS_MAX`] slices. `None` means that the session
+    /// has gone home: the caller asks for a new route. The caller keeps `attempt` until its call is
+    /// over.
     pub fn receive_datagram(
         &self,
         bufs: &mut [IoSliceMut<'_>],
@@ -96,13 +100,14 @@ impl Call<'_> {
         self.session.receive_datagram(self.generation, bufs, how, attempt)
     }
 
-    /// The kernel had a datagram, or an error, when [`Got::Kernel`] said to ask it.
+    /// Reports that the kernel had a datagram, or an error, when [`Got::Kernel`] said to ask it.
     pub fn kernel_gave(&self) {
         self.session.kernel_gave();
     }
 
     /// Sends a datagram, or several of `segment` bytes each but the last; to the connected peer if
-    /// no target is given. How many bytes. `None`: the kernel serves this call.
+    /// there is no target. Returns the number of bytes. `None` means that the kernel serves this
+    /// call.
     pub fn send_datagram(
         &self,
         bufs: &[IoSlice<'_>],
@@ -112,14 +117,14 @@ impl Call<'_> {
         self.session.send_datagram(self.generation, bufs, target, segment)
     }
 
-    /// Whether the number was closed, or given to something else, since the call began: then
-    /// nothing more may be done with it.
+    /// Returns true if the number was closed, or given to something else, since the call began:
+    /// then the caller must not use it again.
     pub fn number_is_another(&self) -> bool {
         self.entry.version.load(Ordering::SeqCst) != self.version
     }
 
-    /// Receives; `kernel` takes what is in the kernel still. `None`: the session has gone home; ask
-    /// again where to go.
+    /// Receives; `kernel` takes bytes that are still in the kernel. `None` means that the session
+    /// has gone home: the caller asks for a new route.
     #[inline]
     pub fn recv(
         &self,
@@ -127,17 +132,23 @@ impl Call<'_> {
         how: Recv,
         kernel: &mut dyn FromKernel,
     ) -> Option<Result<usize, Errno>> {
-        self.session.recv(self.generation, bufs, how, kernel)
+        let begun = self.session.begin_timed();
+        let result = self.session.recv(self.generation, bufs, how, kernel);
+        if let Some(begun) = begun {
+            self.session.end_timed(begun, result.as_ref());
+        }
+        result
     }
 
-    /// Sends. `None` as above, or not yet away in this direction: the kernel serves this call.
+    /// Sends. `None` means that the kernel serves this call: the session has gone home, or this
+    /// direction has not switched to the ring yet.
     #[inline]
     pub fn send(&self, bufs: &[IoSlice<'_>], how: Send) -> Option<Result<usize, Errno>> {
         self.session.send(self.generation, bufs, how)
     }
 
-    /// Sends from a file, at `offset` or where the file stands; moves whichever it is. `None` as
-    /// above.
+    /// Sends from a file, at `offset` or at the file's own position, and advances whichever was
+    /// used. `None` means the same as for [`Call::send`].
     pub fn send_file(
         &self,
         file: BorrowedFd<'_>,
@@ -149,32 +160,33 @@ impl Call<'_> {
 }
 
 impl Library {
-    /// Where a receiving call goes.
+    /// Routes a receiving call.
     #[inline]
-    pub fn reading(&self, fd: i32) -> Path<'_> {
-        self.path(fd, Way::Read)
+    pub fn reading(&self, fd: i32) -> Route<'_> {
+        self.path(fd, Direction::Read)
     }
 
-    /// Where a sending call goes.
+    /// Routes a sending call.
     #[inline]
-    pub fn writing(&self, fd: i32) -> Path<'_> {
-        self.path(fd, Way::Write)
+    pub fn writing(&self, fd: i32) -> Route<'_> {
+        self.path(fd, Direction::Write)
     }
 
     #[inline]
-    fn path(&self, fd: i32, way: Way) -> Path<'_> {
-        let Some(entry) = self.table.entry(fd) else { return Path::Plain };
+    fn path(&self, fd: i32, way: Direction) -> Route<'_> {
+        let Some(entry) = self.table.entry(fd) else { return Route::Plain };
         if entry.session.load(Ordering::Relaxed) == 0 {
             if entry.has(mark::FIXED) {
                 if entry.has(mark::UNTOLD) {
                     self.count_kept(fd, entry);
                 }
-                return Path::Plain;
+                return Route::Plain;
             }
             entry.enter(way);
-            // SYNC: after `users`, before the call; pairs with the joiner's store of the session.
+            // SYNC: after `users`, before the call; pairs with the joining thread's store of the
+            // session.
             if entry.session.load(Ordering::SeqCst) == 0 {
-                return Path::Kernel(Use { library: self, entry, fd, way });
+                return Route::Kernel(Use { library: self, entry, fd, way });
             }
             entry.leave(way);
         }
@@ -182,30 +194,32 @@ impl Library {
     }
 
     #[inline]
-    fn session_path<'a>(&'a self, fd: i32, entry: &'a Entry, way: Way) -> Path<'a> {
+    fn session_path<'a>(&'a self, fd: i32, entry: &'a FdEntry, way: Direction) -> Route<'a> {
         let version = entry.version.load(Ordering::Relaxed);
         let Some((session, generation)) = self.own_session(entry) else {
             return self.path_after_recall(entry);
         };
-        if way == Way::Read && session.receives_at_home() {
+        // Only the sending direction is still away (it is flushing): the kernel serves receives.
+        if way == Direction::Read && session.receives_at_home() {
             entry.enter(way);
-            return Path::Kernel(Use { library: self, entry, fd, way });
+            return Route::Kernel(Use { library: self, entry, fd, way });
         }
-        if way == Way::Write && !session.sends() {
-            // Not switched yet: as before, and counted, so that nobody switches meanwhile.
+        if way == Direction::Write && !session.sends() {
+            // This direction has not switched yet. The call is counted, so that no other thread
+            // switches while it sits in the kernel.
             entry.enter(way);
             if session.kernel_may_send() {
-                return Path::Kernel(Use { library: self, entry, fd, way });
+                return Route::Kernel(Use { library: self, entry, fd, way });
             }
             entry.leave(way);
         }
-        Path::Session(Call { session, generation, entry, version })
+        Route::Session(Call { session, generation, entry, version })
     }
 
-    /// The session is another process's: a `fork` has brought us here.
+    /// Routes a call on a session that belongs to an ancestor: this process is a `fork` child.
     #[cold]
-    fn path_after_recall(&self, entry: &Entry) -> Path<'_> {
+    fn path_after_recall(&self, entry: &FdEntry) -> Route<'_> {
         self.recall_from_parent(entry);
-        Path::Plain
+        Route::Plain
     }
 }

@@ -1,22 +1,25 @@
-//! Datagram calls on UDP sockets: what is different from streams.
+//! Datagram calls on UDP sockets, as far as they differ from calls on streams.
+//!
+//! The calls here take and return socket addresses; C's address structures and control data are the
+//! shell's. Read `docs/understand/moves.md`, "UDP".
 //!
 //! # Theory of operation
-//! The socket has two queues: the library's, which the pump fills with plain datagrams from other
-//! hosts, and the kernel's, which has everything else (fragments, multicast, this host's own,
-//! errors). A receive takes from the library's, and asks the kernel when its descriptor has
-//! stirred, and before it says that there is nothing. By turns, when both have something. The order
-//! between the two does not matter; within each it is kept. A send goes past the kernel if the pump
-//! can do it, and else through the socket, datagram by datagram. So nothing has to be waited for
-//! when a socket moves, but that no thread sits in the kernel for what comes to the other queue.
+//! A UDP socket that is away has two queues: the library's, which the pump fills with plain
+//! datagrams from other hosts, and the kernel's, which gets everything else (fragments, multicast,
+//! this host's own, errors). A receive takes from the library's queue. It asks the kernel after an
+//! event of the descriptor, and before it says that there is nothing. When both queues have
+//! something they take turns. The order between the queues does not matter; within each it is kept.
+//! A send goes past the kernel if the pump can do it, and else through the socket, for each
+//! datagram on its own. So a move has to wait for one thing only: no thread may sit in the kernel
+//! for datagrams that will come to the other queue.
 //!
-//! On the way home the server first gives the packets back to the kernel, then what was not read is
-//! said to the kernel again. Read `docs/understand/moves.md`, "UDP". Calls with addresses and
-//! control data are the shell's; here are endpoints.
+//! On the way home the server first gives the packets back to the kernel; then it repeats the
+//! unread datagrams to the kernel.
 
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::io::call_flags::Recv;
-use crate::io::landing::Room;
+use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::process::library::library;
 use crate::remote::net::Net;
@@ -37,52 +40,53 @@ use sojourn_stream::{Bell, Stream};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-/// How long the server may take to give the packets back, and to say to the kernel what was not
-/// read.
+/// How long the server may take to give the packets back, and to repeat the unread datagrams to the
+/// kernel.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
-/// How often it is looked whether the server lives.
+/// Pause between two looks whether the server lives.
 const RETURN_SLICE: Duration = Duration::from_millis(20);
-/// Slices that one receive fills.
+/// Slices that one receive fills at most.
 pub const PARTS_MAX: usize = 16;
 
 /// Bits of [`Session::form`].
 pub(crate) mod form {
     /// An IPv6 socket.
     pub(crate) const IS_V6: u32 = 1;
-    /// IPv4 datagrams may go past the kernel.
+    /// Datagrams over IPv4 may go past the kernel.
     pub(crate) const TAKES_V4: u32 = 2;
-    /// Both. Higher ones are `ancillary::wants`.
+    /// Both bits of this module. The higher bits are those of `ancillary::wants`: the control data
+    /// that the program wants.
     pub(crate) const ALL: u32 = 3;
 }
 
-/// A datagram that was received.
+/// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram {
-    /// Who sent it, as the socket's family has it.
+    /// The sender, in the form of the socket's own address family.
     pub source: SocketAddr,
-    /// Its length (bytes).
+    /// The length of the datagram (bytes).
     pub len: usize,
-    /// Bytes of it that had room.
+    /// The bytes that fitted the buffers.
     pub copied: usize,
-    /// What the program wants to be told with it.
+    /// The values for the control data that the program wants.
     pub told: Told,
 }
 
-/// What a receive came to.
+/// The outcome of one receive.
 #[derive(Clone, Copy, Debug)]
 pub enum Got {
     /// A datagram.
     Here(Datagram),
-    /// The kernel is to be asked, without waiting. If it has nothing either, that is the answer if
-    /// `is_last`, and else the receive is to be made again. What it has is to be
-    /// [reported](crate::Call::kernel_gave).
+    /// The caller asks the kernel's queue, without waiting, and reports any result other than
+    /// `EAGAIN` by [`kernel_gave`](crate::Call::kernel_gave). If the kernel has nothing either,
+    /// `EAGAIN` is the program's result if `is_last`; if not, the caller receives again.
     Kernel {
-        /// Nothing else is left to do.
+        /// Both queues have been asked.
         is_last: bool,
     },
 }
 
-/// What a receiving call remembers between its parts.
+/// The state of a receiving call between its steps.
 #[derive(Debug, Default)]
 pub struct Attempt {
     deadline: Option<Deadline>,
@@ -90,7 +94,7 @@ pub struct Attempt {
     has_asked: bool,
 }
 
-enum Step {
+enum DatagramReceived {
     Got(Datagram),
     Kernel,
     Empty,
@@ -99,28 +103,28 @@ enum Step {
 }
 
 impl Session {
-    /// A UDP socket's: calls on it are those of this file.
+    /// Returns true for a UDP socket, whose calls are those of this file.
     #[inline]
     pub(crate) fn is_datagram(&self) -> bool {
         self.kind.load(Ordering::Relaxed) == KindT::Udp as u32
     }
 
-    /// The pump has its queue from now on.
+    /// Notes that the pump fills `socket`'s queue from now on.
     pub(crate) fn receives_datagrams(&self, socket: Arc<Mutex<Socket>>) {
         let mut rx = lock(&self.rx);
-        // It may have gone home already, which is done under the same lock.
-        if !self.is_lent() {
+        // The session may have gone home already; that happens under the same lock.
+        if !self.is_delegated() {
             return;
         }
         rx.datagrams = Some(socket);
-        // What was set since the record was made holds, too.
+        // The record is older than the options that the program has set since it was made.
         self.learn_options(&rx);
         drop(rx);
-        // Whoever waits looks there as well from now on.
-        self.kernel_stirred();
+        // Threads that wait for the kernel alone wake up, and wait for both queues.
+        self.kernel_event();
     }
 
-    /// The program has set an option that is obeyed here.
+    /// Takes over an option that the program has set and that the engine obeys.
     pub(crate) fn options_changed(&self) {
         let rx = lock(&self.rx);
         self.learn_options(&rx);
@@ -130,8 +134,8 @@ impl Session {
         }
     }
 
-    /// Reads from the kernel's socket what is obeyed here. Under the receiver's lock, so that what
-    /// was set last is read last.
+    /// Reads the options that the engine obeys from the kernel's socket. The caller holds the
+    /// receiver's lock, so that the value set last is the one read last.
     fn learn_options(&self, rx: &Receiver) {
         let Ok(fd) = kernel::at(self.number()) else { return };
         self.form.store(form_of(fd) | ancillary::wanted(fd), Ordering::SeqCst);
@@ -144,7 +148,8 @@ impl Session {
         }
     }
 
-    /// Receives one. `None`: the session is home, the kernel serves this call.
+    /// Receives one datagram. `None` means that the session is home and the kernel serves this
+    /// call.
     pub(crate) fn receive_datagram(
         &self,
         generation: u32,
@@ -155,23 +160,24 @@ impl Session {
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
         loop {
             match self.datagram_step(generation, bufs, how.peek) {
-                Step::Home => {
+                DatagramReceived::Home => {
                     self.settle();
                     return None;
                 }
-                Step::Leave(reason) => {
+                DatagramReceived::Leave(reason) => {
                     self.leave(reason, false);
                     continue;
                 }
-                Step::Got(datagram) => return Some(Ok(Got::Here(datagram))),
-                Step::Kernel => return Some(Ok(Got::Kernel { is_last: false })),
-                // Packets that have arrived count as received.
-                Step::Empty if !attempt.has_turned && self.is_lent() => {
+                DatagramReceived::Got(datagram) => return Some(Ok(Got::Here(datagram))),
+                DatagramReceived::Kernel => return Some(Ok(Got::Kernel { is_last: false })),
+                // Packets that have arrived count as received, so they are taken in before the call
+                // says that there is nothing.
+                DatagramReceived::Empty if !attempt.has_turned && self.is_delegated() => {
                     attempt.has_turned = true;
                     library().turn_net();
                     continue;
                 }
-                Step::Empty => {}
+                DatagramReceived::Empty => {}
             }
             if may_wait {
                 let limit = self.receive_timeout.load(Ordering::Relaxed);
@@ -182,7 +188,8 @@ impl Session {
                     Waited::TimedOut => {}
                 }
             }
-            // It may have got something this moment, which the program knows of.
+            // The kernel's queue may have got a datagram just now, and the program may have heard
+            // of it from somebody who sent it. So the kernel is asked once before the call fails.
             if core::mem::replace(&mut attempt.has_asked, true) {
                 return Some(Err(Errno::AGAIN));
             }
@@ -190,30 +197,35 @@ impl Session {
         }
     }
 
-    fn datagram_step(&self, generation: u32, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Step {
+    fn datagram_step(
+        &self,
+        generation: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> DatagramReceived {
         let mut rx = lock(&self.rx);
         if self.generation.load(Ordering::Relaxed) != generation || rx.phase == RxPhase::Home {
-            return Step::Home;
+            return DatagramReceived::Home;
         }
-        let Some(stream) = &rx.stream else { return Step::Home };
+        let Some(stream) = &rx.stream else { return DatagramReceived::Home };
         if stream.is_frozen() {
-            return Step::Leave(ReasonT::PeerLeft);
+            return DatagramReceived::Leave(ReasonT::PeerLeft);
         }
         if rx.phase == RxPhase::Joined {
             let stream = Arc::clone(stream);
             self.try_consent(&mut rx, &stream);
         }
-        let is_kernels_turn = !rx.was_kernels_turn && self.has_stirred.load(Ordering::Relaxed);
+        let is_kernels_turn = !rx.was_kernels_turn && self.rx_kernel_event.load(Ordering::Relaxed);
         if !is_kernels_turn && let Some(datagram) = self.take_datagram(&rx, bufs, peek) {
             rx.was_kernels_turn = false;
-            return Step::Got(datagram);
+            return DatagramReceived::Got(datagram);
         }
-        // Cleared before the kernel is asked, so that what stirs meanwhile is looked at next time.
-        if self.has_stirred.swap(false, Ordering::SeqCst) {
+        // Cleared before the kernel is asked, so that an event meanwhile is found by the next look.
+        if self.rx_kernel_event.swap(false, Ordering::SeqCst) {
             rx.was_kernels_turn = true;
-            return Step::Kernel;
+            return DatagramReceived::Kernel;
         }
-        Step::Empty
+        DatagramReceived::Empty
     }
 
     fn take_datagram(
@@ -233,6 +245,8 @@ impl Session {
         let wants = self.form.load(Ordering::Relaxed);
         let is_v6 = wants & form::IS_V6 != 0;
         let source = match got.source.ip() {
+            // An IPv6 socket shows a sender's IPv4 address as an IPv4-mapped one (ipv6(7), RFC 4291
+            // section 2.5.5.2).
             IpAddr::V4(ip) if is_v6 => {
                 SocketAddr::new(ip.to_ipv6_mapped().into(), got.source.port())
             }
@@ -247,13 +261,13 @@ impl Session {
         Some(Datagram { source, len: got.len, copied: got.copied, told })
     }
 
-    /// The kernel had something: it may have more.
+    /// Notes that the kernel's queue had something: it may have more.
     pub(crate) fn kernel_gave(&self) {
-        self.has_stirred.store(true, Ordering::SeqCst);
+        self.rx_kernel_event.store(true, Ordering::SeqCst);
     }
 
-    /// Sends one past the kernel: how many bytes. `None`: the kernel's socket sends it, or says why
-    /// not.
+    /// Sends a datagram past the kernel; returns the number of bytes. `None` means that the
+    /// kernel's socket sends it, or says why it cannot.
     pub(crate) fn send_datagram(
         &self,
         generation: u32,
@@ -264,8 +278,8 @@ impl Session {
         if self.generation.load(Ordering::Relaxed) != generation {
             return None;
         }
-        // An error that came for an earlier one is for this call to say.
-        if self.tx_stirred.swap(false, Ordering::SeqCst) && kernel::has_error(self.number()) {
+        // An error that an earlier datagram caused is this call's to return, and the kernel has it.
+        if self.tx_kernel_event.swap(false, Ordering::SeqCst) && kernel::has_error(self.number()) {
             return None;
         }
         let form = self.form.load(Ordering::Relaxed);
@@ -277,14 +291,14 @@ impl Session {
         is_sent.then(|| bufs.iter().map(|buf| buf.len()).sum())
     }
 
-    /// Whether one waits in the library's queue.
+    /// Returns true if a datagram waits in the library's queue.
     pub(crate) fn has_datagram(&self, rx: &Receiver) -> bool {
         rx.datagrams.as_ref().is_some_and(|socket| lock(socket).is_readable())
     }
 
-    /// Bytes of the next one in the library's queue, if one waits there.
+    /// Returns the length (bytes) of the next datagram in the library's queue.
     pub(crate) fn next_datagram(&self) -> Option<usize> {
-        if self.is_lent() {
+        if self.is_delegated() {
             library().turn_net();
         }
         let rx = lock(&self.rx);
@@ -292,8 +306,8 @@ impl Session {
         socket.is_readable().then(|| socket.siocinq())
     }
 
-    /// The stream is frozen: waits until the kernel has the packets again, and what the program has
-    /// not read.
+    /// Gives a frozen session's packets back: waits until the kernel has the packets again, and
+    /// then the datagrams that the program has not read.
     pub(crate) fn return_datagrams(&self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
         rx.datagrams = None;
         // SYNC: the stream is frozen by now; pairs with `Net::begin_datagrams`, also if there is no
@@ -303,10 +317,11 @@ impl Session {
         let net = net.filter(|(_, net)| net.withdraw(self));
         stream.attention();
         let Some((_, net)) = net else { return };
-        // Of an unknown session the server has given to the kernel what it found. Without a server
-        // nobody gives a port back that is not used any more.
-        let is_server_there =
-            reason != ReasonT::PeerDied && (reason != ReasonT::Closed || net.has_server(library()));
+        // The server has given an unknown session's leftovers to the kernel itself. Without a
+        // server nobody takes the packets back, and a socket that is being closed does not need
+        // them.
+        let is_server_there = reason != ReasonT::PeerDied
+            && (reason != ReasonT::Closed || net.server.is_there(library()));
         if is_server_there {
             let is_told = || stream.peer_flushing().is_some() || stream.peer_flushed().is_some();
             self.await_server(net, stream, is_told);
@@ -319,9 +334,9 @@ impl Session {
         }
     }
 
-    /// Waits until the server has said something, this one or the next.
+    /// Waits until the server, this one or the next, has decided.
     fn await_server(&self, net: &Net, stream: &Stream, is_decided: impl Fn() -> bool) {
-        // If there was no server for so long before, none is waited for again.
+        // The last return waited in vain for a server: this one does not wait as long again.
         let is_alone = net.is_alone.load(Ordering::SeqCst);
         let deadline = Deadline::after(if is_alone { RETURN_SLICE } else { RETURN_LIMIT });
         let mut has_server = true;
@@ -331,18 +346,19 @@ impl Session {
                 stream.sleep_reader(said, Some(RETURN_SLICE));
             }
             stream.withdraw_reader();
-            // It also sees to it that there is a connection for what was not read.
-            has_server = is_decided() || net.has_server(library());
+            // The call also makes the connection on which the unread datagrams go.
+            has_server = is_decided() || net.server.is_there(library());
         }
         net.is_alone.store(!has_server, Ordering::SeqCst);
     }
 }
 
-/// A target that may go past the kernel, as it is on the wire.
+/// Returns the target as it is on the wire, if datagrams to it may go past the kernel.
 fn plain(target: SocketAddr, form: u32) -> Option<SocketAddr> {
     let (is_v6, takes_v4) = (form & form::IS_V6 != 0, form & form::TAKES_V4 != 0);
     match target {
         SocketAddr::V4(_) => takes_v4.then_some(target),
+        // The engine sends neither scoped addresses nor flow labels.
         SocketAddr::V6(to) if to.scope_id() != 0 || to.flowinfo() != 0 => None,
         SocketAddr::V6(to) => match to.ip().to_canonical() {
             IpAddr::V4(ip) => (is_v6 && takes_v4).then_some(SocketAddr::new(ip.into(), to.port())),
@@ -351,8 +367,9 @@ fn plain(target: SocketAddr, form: u32) -> Option<SocketAddr> {
     }
 }
 
-/// What a socket may do past the kernel. An IPv6 socket has options for IPv4 of its own, which the
-/// record does not have: if they differ, IPv4 is the kernel's.
+/// Returns the bits of [`form`] for a socket. An IPv6 socket has separate options for IPv4, which
+/// the session record does not carry: if they differ from those for IPv6, the kernel sends over
+/// IPv4.
 fn form_of(fd: BorrowedFd<'_>) -> u32 {
     if sockopt::socket_domain(fd) != Ok(AddressFamily::INET6) {
         return form::TAKES_V4;

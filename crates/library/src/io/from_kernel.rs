@@ -1,31 +1,32 @@
-//! How a receiving call takes bytes out of the kernel's socket while its session is on the way out
-//! or home.
+//! The way in which a receiving call takes bytes from the kernel's socket while its session is on
+//! the way out or home.
 //!
-//! What a message carries beside its bytes (descriptors, credentials) the kernel gives to the call
-//! that takes the first of them, or throws away if that call has no room for it. So the library
-//! never takes a socket's bytes with a call of its own: it says how many the program's call may
-//! have, and whoever made that call takes them with the program's own control buffer. Not here: the
-//! decision where bytes come from (`receive`).
+//! The kernel gives a message's ancillary data (descriptors, credentials) to the call that takes
+//! the message's first byte, and drops them if that call has no room for them (unix(7)). So the
+//! library never takes a socket's bytes by a call of its own: it decides how many bytes the
+//! program's call may have, and the shell takes them with the program's own control buffer. Not
+//! here: the choice between kernel and ring (`io::receive`).
 
 use crate::host::kernel;
 use rustix::io::{Errno, IoSliceMut};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags};
 
-/// The kernel's part of one receiving call.
+/// Takes bytes from the kernel on behalf of one receiving call.
 pub trait FromKernel {
-    /// Receives from the socket `fd` into `bufs`, without waiting; `peek`: as `MSG_PEEK`.
+    /// Receives from the socket `fd` into `bufs`, without waiting; with `peek` the bytes stay.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of `recvmsg(2)`.
     fn take(&mut self, fd: i32, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Errno>;
 
-    /// Whether something came beside the bytes, for which there was room or not: the call ends with
-    /// them, as in the kernel, which never puts bytes of two such messages together.
+    /// Returns true if ancillary data came with the bytes, whether there was room for the data or
+    /// not. The call ends with these bytes: the kernel never joins the bytes of two such messages
+    /// in one call (`unix_stream_read_generic`).
     fn has_ended(&self) -> bool;
 }
 
-/// For a call without a control buffer, like `read` and `recv`: what comes beside the bytes is
-/// thrown away, as the kernel would.
+/// Takes bytes for a call without a control buffer, like `read(2)` and `recv(2)`. Ancillary data is
+/// dropped, as the kernel would drop it.
 #[derive(Debug, Default)]
 pub struct BytesOnly {
     has_ended: bool,

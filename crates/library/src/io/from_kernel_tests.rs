@@ -1,13 +1,13 @@
 //! A stream on which some messages carry a descriptor, with moves at every point of it: each
 //! descriptor comes once, with its byte.
 //!
-//! All short sequences of what two ends and their protocol threads can do, and many long ones left
-//! to chance, are tried on real sockets with both ends in this process: a thread would only choose
-//! among these orders. What a call does under its session's lock is one step here.
+//! The test tries all short sequences of steps of two ends and their protocol threads, and many
+//! long random ones, on real sockets with both ends in this process: a thread would only choose
+//! among these orders. The part of a call under its session's lock is one step here.
 
 use crate::host::kernel;
 use crate::io::call_flags::{Recv, Send};
-use crate::io::calls::Path;
+use crate::io::calls::Route;
 use crate::io::from_kernel::FromKernel;
 use crate::process::library::library;
 use crate::session_fakes::{Pair, common_inbox, is_away, write};
@@ -21,7 +21,7 @@ use rustix::net::{
 };
 use sojourn_session::ReasonT;
 
-/// What can happen next.
+/// A step of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// The writer sends a byte.
@@ -30,13 +30,13 @@ enum Step {
     Pass,
     /// The reader asks for so many bytes.
     Receive(usize),
-    /// The reader looks at what is there.
+    /// The reader peeks.
     Look,
     /// Both ends move, if they are home.
     Move,
     /// An end is called home.
     Home(usize),
-    /// The protocol threads hear what the peer has said.
+    /// The protocol threads take the peer's messages.
     Attend,
 }
 
@@ -92,7 +92,7 @@ impl FromKernel for Control {
 /// One session on its way through a history.
 struct Flow {
     pair: Pair,
-    /// For each byte that was sent, whether it carries a descriptor.
+    /// For each byte that was sent: true if it carries a descriptor.
     sent: Vec<bool>,
     received: usize,
 }
@@ -134,7 +134,7 @@ impl Flow {
     fn pass(&mut self) {
         let (fd, at) = (self.pair.fd(0), self.sent.len());
         library().go_home_with_control(fd);
-        if let Path::Session(call) = library().writing(fd) {
+        if let Route::Session(call) = library().writing(fd) {
             assert_eq!(call.send(&[], Send::default()), None, "at home, nothing to follow");
         }
         let number = eventfd(at as u32 + 1, EventfdFlags::empty()).unwrap();
@@ -158,8 +158,8 @@ impl Flow {
         let bufs = &mut [IoSliceMut::new(&mut buf[..len])];
         let got = loop {
             match library().reading(fd) {
-                Path::Plain | Path::Kernel(_) => break control.take(fd, bufs, peek),
-                Path::Session(call) => {
+                Route::Plain | Route::Kernel(_) => break control.take(fd, bufs, peek),
+                Route::Session(call) => {
                     let how = Recv { peek, dont_wait: true, ..Recv::default() };
                     if let Some(done) = call.recv(bufs, how, &mut control) {
                         break done;
@@ -182,8 +182,8 @@ impl Flow {
             u64::from_ne_bytes(number) as usize - 1
         };
         let mut came: Vec<usize> = control.came.into_iter().map(number).collect();
-        // A look that is full also has what the kernel's next message carries: Linux does not ask
-        // whether there is room for a byte of it.
+        // A peek that fills the buffer also has the descriptor of the kernel's next message: Linux
+        // attaches it without looking for room for a byte of that message.
         came.retain(|at| !peek || *at < self.received + got);
         assert_eq!(came, passed.collect::<Vec<_>>(), "descriptors");
         self.received += if peek { 0 } else { got };

@@ -1,29 +1,31 @@
 //! Receiving on a session: from the kernel while bytes still come that way, then from the ring.
 //!
-//! Read `docs/understand/streams.md`, "Moving out" (4, 5) and "Going home". One thread at a time is
-//! here for a session, by its lock; no wait happens under it.
+//! One thread at a time looks for a session, under the lock of its receiving direction; no thread
+//! waits under that lock. Not here: bytes that a peer owes after a freeze (`moves::residue`), and
+//! remote sessions' own steps (`remote::carried`). Read `docs/understand/streams.md`, "Moving out"
+//! (4, 5) and "Going home".
 
-use crate::fds::table::Way;
+use crate::fds::table::Direction;
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::io::call_flags::Recv;
 use crate::io::from_kernel::FromKernel;
-use crate::io::landing::Room;
+use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
-use crate::session::receive_step::{Look, Step};
+use crate::session::received::{Look, Received};
 use core::sync::atomic::Ordering;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::{Stop, Stream};
 
-/// Buffers that one receive from the kernel fills, of a call that may have as many as `UIO_MAXIOV`.
+/// Buffers that one receive from the kernel fills; a program's call may have `UIO_MAXIOV`.
 const PARTS_MAX: usize = 8;
 
-/// What ends a receive that has waited, if anything does. `has_some`: bytes have been received
-/// before. `is_last`: the time was over when the call looked last.
+/// Returns the error that ends a receive after a wait; `None` to look again. `has_some`: the call
+/// has received bytes. `is_last`: the time was over before the last look.
 fn after_wait(
     waited: Waited,
     has_some: bool,
@@ -31,12 +33,12 @@ fn after_wait(
     is_last: &mut bool,
 ) -> Option<Errno> {
     match waited {
-        // Once more when the time is over, whatever has ended the wait.
+        // When the time is over there is one more look, whatever ended the wait.
         Waited::Look if !*is_last => {
             *is_last = until.is_over();
             None
         }
-        // As in the kernel: what has arrived is told rather than the call restarted.
+        // signal(7): a call that has transferred bytes returns their number, and is not restarted.
         Waited::Restart if !has_some => None,
         Waited::TimedOut | Waited::Look => Some(Errno::AGAIN),
         Waited::Interrupted | Waited::Restart => Some(Errno::INTR),
@@ -44,7 +46,7 @@ fn after_wait(
 }
 
 impl Session {
-    /// Receives. `None`: the session is home, the kernel serves this call.
+    /// Receives. `None` means that the session is home and that the kernel serves this call.
     pub(crate) fn recv(
         &self,
         generation: u32,
@@ -56,39 +58,42 @@ impl Session {
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
         let limit = self.receive_timeout.load(Ordering::Relaxed);
         let mut deadline = None;
-        let (mut got, mut landed) = (0, 0);
+        let (mut got, mut placed) = (0, 0);
         let (mut has_turned, mut has_spun, mut is_last) = (false, false, false);
         loop {
-            let step = match core::mem::take(&mut landed) {
+            let step = match core::mem::take(&mut placed) {
                 0 => self.receive_step(generation, bufs, got, how.look(has_spun), kernel),
-                len => Step::Done(Ok(len)),
+                len => Received::Done(Ok(len)),
             };
             let result = match step {
-                // Packets that have arrived count as received.
-                Step::Empty if !has_turned && self.is_lent() => {
+                // Packets that have arrived count as received, so they are taken in before the call
+                // says that there is nothing.
+                Received::Empty if !has_turned && self.is_delegated() => {
                     has_turned = true;
-                    landed = self.turn_for(&Room::of(generation, bufs, got, how));
+                    placed = self.turn_for(&Room::of(generation, bufs, got, how));
                     continue;
                 }
-                // What is here already cannot be given back; the rest comes from the kernel.
-                Step::Home => {
+                // Bytes already in the program's buffer cannot be given back; the next call gets
+                // the kernel's.
+                Received::Home => {
                     self.settle();
                     return (got > 0).then_some(Ok(got));
                 }
-                Step::Leave(reason) => {
+                Received::Leave(reason) => {
                     self.leave(reason, false);
                     continue;
                 }
-                Step::Part(len) if got + len >= wanted => return Some(Ok(got + len)),
-                Step::Part(len) => {
+                Received::Part(len) if got + len >= wanted => return Some(Ok(got + len)),
+                Received::Part(len) => {
                     got += len;
                     continue;
                 }
-                Step::Done(Ok(0)) if wanted > 0 => return Some(Ok(got)),
-                Step::Done(Ok(len)) => {
+                Received::Done(Ok(0)) if wanted > 0 => return Some(Ok(got)),
+                Received::Done(Ok(len)) => {
                     got += len;
                     if got >= wanted || how.peek || !how.wait_all || kernel.has_ended() {
-                        // As below. Seldom so, and looking is cheaper.
+                        // The session may have ended with these bytes. That is rare, and the flag
+                        // is cheaper to read than `settle` is to call.
                         if self.is_over.load(Ordering::Relaxed) {
                             self.settle();
                         }
@@ -96,30 +101,31 @@ impl Session {
                     }
                     continue;
                 }
-                Step::Done(Err(error)) => {
-                    // The last that there was to say: who waits now, waits for the kernel.
+                Received::Done(Err(error)) => {
+                    // The error was the session's last answer; sleepers of this process wait for
+                    // the kernel now.
                     self.settle();
                     Err(error)
                 }
-                // Bytes that a poll has told of are not to be missed by the call that follows, nor
-                // cut in two.
-                Step::Owed if !has_spun => {
+                // A poll may have reported the owed bytes, so the call that follows must find them,
+                // and find them in one piece.
+                Received::Owed if !has_spun => {
                     has_spun = true;
                     self.let_flush(may_wait);
                     continue;
                 }
-                Step::Empty | Step::Owed
+                Received::Empty | Received::Owed
                     if !may_wait || (how.wait_all && got > 0 && how.dont_wait) =>
                 {
                     Err(Errno::AGAIN)
                 }
-                Step::Empty | Step::Owed => {
+                Received::Empty | Received::Owed => {
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                     let room = Room::of(generation, bufs, got, how);
                     let waited = self.wait_readable(until, &room);
-                    landed = room.done();
+                    placed = room.done();
                     match after_wait(waited, got > 0, until, &mut is_last) {
-                        Some(error) if landed == 0 => Err(error),
+                        Some(error) if placed == 0 => Err(error),
                         _ => continue,
                     }
                 }
@@ -128,7 +134,7 @@ impl Session {
         }
     }
 
-    /// One look, into the buffers beyond the first `skip` bytes.
+    /// Looks once, into the buffers beyond their first `skip` bytes.
     fn receive_step(
         &self,
         generation: u32,
@@ -136,15 +142,15 @@ impl Session {
         skip: usize,
         look: Look,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
+    ) -> Received {
         let mut rx = lock(&self.rx);
         if self.generation.load(Ordering::Relaxed) != generation {
-            return Step::Home;
+            return Received::Home;
         }
         if skip == 0 {
             return self.look(&mut rx, bufs, look, kernel);
         }
-        // Only `MSG_WAITALL` comes here: buffer by buffer, which is rare enough.
+        // Only `MSG_WAITALL` comes here, which is rare enough for one buffer at a time.
         let mut before = 0;
         for buf in bufs.iter_mut() {
             let len = buf.len();
@@ -154,7 +160,7 @@ impl Session {
             }
             before += len;
         }
-        Step::Done(Ok(0))
+        Received::Done(Ok(0))
     }
 
     #[inline]
@@ -164,14 +170,14 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         look: Look,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
+    ) -> Received {
         if rx.phase == RxPhase::Ring {
             match self.read_ring(rx, bufs, look.peek) {
                 Ok(step) => return step,
                 Err(Stop::Empty)
-                    if !rx.is_promised && !self.has_stirred.load(Ordering::Relaxed) =>
+                    if !rx.is_promised && !self.rx_kernel_event.load(Ordering::Relaxed) =>
                 {
-                    return Step::Empty;
+                    return Received::Empty;
                 }
                 Err(_) => {}
             }
@@ -179,23 +185,24 @@ impl Session {
         self.look_further(rx, bufs, look, kernel)
     }
 
-    /// From the ring.
+    /// Reads from the ring.
     #[inline]
     fn read_ring(
         &self,
         rx: &mut Receiver,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
-    ) -> Result<Step, Stop> {
-        let Some(stream) = &rx.stream else { return Ok(Step::Home) };
+    ) -> Result<Received, Stop> {
+        let Some(stream) = &rx.stream else { return Ok(Received::Home) };
+        self.note_look(stream);
         let len = stream.read(bufs, peek)?;
         self.have_delivered(stream);
         let keeps = peek && !self.is_carried();
         if (keeps || !rx.peeked.is_empty()) && !rx.peeked.settle(bufs, len, peek) {
-            // Only the kernel keeps so much.
-            return Ok(Step::Leave(ReasonT::Operation));
+            // More bytes are peeked at than can be kept; at home the kernel keeps them.
+            return Ok(Received::Leave(ReasonT::Operation));
         }
-        Ok(Step::Done(Ok(len)))
+        Ok(Received::Done(Ok(len)))
     }
 
     #[cold]
@@ -206,26 +213,27 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         look: Look,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
-        let Some(stream) = rx.stream.clone() else { return Step::Home };
+    ) -> Received {
+        let Some(stream) = rx.stream.clone() else { return Received::Home };
         match rx.phase {
-            RxPhase::Home => Step::Home,
+            RxPhase::Home => Received::Home,
             RxPhase::Joined => self.look_in_kernel_first(rx, &stream, bufs, look.peek, kernel),
             RxPhase::Ring => self.look_at_ring(rx, &stream, bufs, look.peek),
             RxPhase::Residue => self.look_for_rest(rx, &stream, bufs, look, kernel),
             RxPhase::Reset => {
-                // What has come is told before how it ended, as the kernel does it.
+                // The kernel reports an error only after the bytes that came before it
+                // (`tcp_recvmsg_locked`).
                 if let Ok(len @ 1..) = self.receive_some(bufs, usize::MAX, look.peek, kernel) {
-                    return Step::Done(Ok(len));
+                    return Received::Done(Ok(len));
                 }
                 rx.is_reset = false;
                 self.finish(rx);
-                Step::Done(Err(Errno::CONNRESET))
+                Received::Done(Err(Errno::CONNRESET))
             }
         }
     }
 
-    /// Joined: kernel bytes come before those of the ring.
+    /// Looks while the direction is joined: the kernel's bytes come before those of the ring.
     fn look_in_kernel_first(
         &self,
         rx: &mut Receiver,
@@ -233,46 +241,55 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
+    ) -> Received {
         if stream.is_frozen() {
-            return Step::Leave(ReasonT::PeerLeft);
+            return Received::Leave(ReasonT::PeerLeft);
         }
         self.try_consent(rx, stream);
         if rx.phase == RxPhase::Ring {
             return self.look_at_ring(rx, stream, bufs, peek);
         }
-        // Before the kernel is looked at: what it holds then is all it will ever hold.
-        let rings = !self.is_carried() && stream.peer_rings();
-        let found = self.receive_stirred(bufs, peek, kernel);
+        // The order matters: if the peer uses the ring *before* this look at the kernel, the kernel
+        // holds all that it will ever hold.
+        let uses_ring = !self.is_carried() && stream.peer_uses_ring();
+        let found = self.receive_at_kernel(bufs, peek, kernel);
+        if self.is_carried() {
+            // These may have been the kernel's last bytes: once it has none it can be given up.
+            self.try_consent(rx, stream);
+            if rx.phase == RxPhase::Ring && found == Err(Errno::AGAIN) {
+                return self.look_at_ring(rx, stream, bufs, peek);
+            }
+        }
         match found {
-            Err(Errno::AGAIN) if rings => {
+            Err(Errno::AGAIN) if uses_ring => {
                 rx.phase = RxPhase::Ring;
                 self.look_at_ring(rx, stream, bufs, peek)
             }
-            Err(Errno::AGAIN) => Step::Empty,
-            Err(Errno::INTR) => Step::Empty,
-            // The end, or an error, of a peer that had switched: its ring comes first.
-            Ok(0) | Err(_) if rings && stream.available().is_ok_and(|len| len > 0) => {
+            Err(Errno::AGAIN) => Received::Empty,
+            Err(Errno::INTR) => Received::Empty,
+            // The end, or an error, of a peer that had switched to its ring: the ring's bytes come
+            // first.
+            Ok(0) | Err(_) if uses_ring && stream.available().is_ok_and(|len| len > 0) => {
                 rx.phase = RxPhase::Ring;
                 rx.is_reset = found == Err(Errno::CONNRESET);
-                self.stirred();
+                self.note_kernel_event();
                 self.look_at_ring(rx, stream, bufs, peek)
             }
-            // The end, and it has not left before: it died. What it has not read of our ring
-            // decides what that is.
+            // An end without a freeze: the peer died. The bytes that it left unread in our ring
+            // decide between an end and a reset.
             Ok(0) if bufs.iter().any(|buf| !buf.is_empty()) && !stream.is_frozen() => {
-                // A peer on another host has closed before the session was away.
+                // A peer on another host has closed the connection before it was away: nobody died.
                 let has_closed = self.is_carried();
-                Step::Leave(if has_closed { ReasonT::PeerLeft } else { ReasonT::PeerDied })
+                Received::Leave(if has_closed { ReasonT::PeerLeft } else { ReasonT::PeerDied })
             }
-            other => Step::Done(other),
+            other => Received::Done(other),
         }
     }
 
-    /// From the kernel. The session counts as stirred until the kernel has been found empty: it
-    /// tells of what arrives, once, and not of what a call has left there, for which others may be
-    /// waiting.
-    fn receive_stirred(
+    /// Receives from the kernel. The event flag stays set until the kernel has been found empty:
+    /// the kernel reports an arrival once, and says nothing of bytes that a call has left there,
+    /// for which other threads may be waiting.
+    fn receive_at_kernel(
         &self,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
@@ -281,84 +298,91 @@ impl Session {
         loop {
             let found = self.take(bufs, peek, kernel);
             if found != Err(Errno::AGAIN) {
-                self.has_stirred.store(true, Ordering::SeqCst);
+                self.rx_kernel_event.store(true, Ordering::SeqCst);
                 return found;
             }
-            // What came between the look and this is found by another look, and tells of what comes
-            // later.
-            if !self.has_stirred.swap(false, Ordering::SeqCst) {
+            // An event came between the look and this line. Another look finds its bytes, and arms
+            // the report of later ones.
+            if !self.rx_kernel_event.swap(false, Ordering::SeqCst) {
                 return found;
             }
         }
     }
 
-    /// The reader consents once none of its threads sits in the kernel on this session.
+    /// Consents to the ring, once no thread of this process sits in the kernel for this session.
     pub(crate) fn try_consent(&self, rx: &mut Receiver, stream: &Stream) {
-        if !stream.has_consented() && self.users(Way::Read) == 0 {
+        if !stream.has_consented() && self.users(Direction::Read) == 0 {
             stream.consent();
             if self.is_carried() {
                 stream.attention();
             }
         }
-        // A carrier begins its ring once nothing comes to the kernel any more.
-        if self.is_carried() && stream.has_consented() && stream.peer_rings() {
+        // The carrier begins its ring only when nothing comes to the kernel's socket any more. A
+        // poll may have reported the bytes that are still there, and the call that follows it must
+        // not wait for the carrier to bring them: calls take them out of the kernel first.
+        let may_give_up = || self.is_datagram() || kernel::input_queue(self.number()) == 0;
+        if self.is_carried() && stream.has_consented() && stream.peer_uses_ring() && may_give_up() {
             self.give_up_kernel(rx, stream);
         }
     }
 
-    /// The ring; when it is empty and the kernel has stirred, the kernel says why.
+    /// Looks at the ring; when it is empty and the kernel has reported an event, asks the kernel
+    /// why.
     fn look_at_ring(
         &self,
         rx: &mut Receiver,
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
-    ) -> Step {
-        // Cleared before looking, so that what stirs meanwhile is looked at next time.
-        let stirred = self.has_stirred.swap(false, Ordering::SeqCst);
+    ) -> Received {
+        // Cleared before the look, so that an event during it is found by the next look.
+        let had_event = self.rx_kernel_event.swap(false, Ordering::SeqCst);
         match self.read_ring(rx, bufs, peek) {
             Ok(step) => {
-                if stirred {
-                    self.stirred();
+                if had_event {
+                    self.note_kernel_event();
                 }
                 return step;
             }
             Err(Stop::Empty) => {}
-            // The carrier has not begun yet.
-            Err(Stop::NotRinging) if self.is_carried() => return self.found_nothing(rx, stream),
-            Err(Stop::Frozen) => return Step::Leave(ReasonT::PeerLeft),
-            Err(_) => return Step::Leave(ReasonT::Violation),
+            // The carrier has not begun its ring yet.
+            Err(Stop::NotOnRing) if self.is_carried() => return self.found_nothing(rx, stream),
+            Err(Stop::Frozen) => return Received::Leave(ReasonT::PeerLeft),
+            Err(_) => return Received::Leave(ReasonT::Violation),
         }
         if self.is_carried() {
             return self.found_nothing(rx, stream);
         }
-        if !stirred {
-            return Step::Empty;
+        if !had_event {
+            return Received::Empty;
         }
         let mut byte = [0];
         let peeked = &mut [IoSliceMut::new(&mut byte)];
-        // An error is left where it is, for the call that follows at home.
+        // The look must not take the error away: the call that follows at home returns it.
         let has_error = kernel::has_error(self.number());
         let found =
             if has_error { Ok(0) } else { kernel::peek(self.number(), self.kind(), peeked) };
         match found {
-            Err(Errno::AGAIN | Errno::INTR) => Step::Empty,
-            // Published before the end that we have just seen?
+            Err(Errno::AGAIN | Errno::INTR) => Received::Empty,
+            // The peer may have written these bytes before the end that the kernel has just
+            // reported.
             _ if stream.available().is_ok_and(|len| len > 0) => {
-                self.stirred();
-                self.read_ring(rx, bufs, peek).unwrap_or(Step::Empty)
+                self.note_kernel_event();
+                self.read_ring(rx, bufs, peek).unwrap_or(Received::Empty)
             }
-            // The end, an error, or bytes from another holder: no stream any more.
+            // The peer has ended, or has died.
             Ok(0) | Err(_) => {
-                // Looking has taken it away: it is for us to say.
+                // Peeking has taken the error out of the socket, so the library has to return it.
                 rx.is_reset |= found == Err(Errno::CONNRESET);
-                Step::Leave(ReasonT::PeerDied)
+                Received::Leave(ReasonT::PeerDied)
             }
-            Ok(_) => Step::Leave(ReasonT::SeveralHolders),
+            // Bytes in the kernel while the peer uses the ring are another holder's: no stream any
+            // more.
+            Ok(_) => Received::Leave(ReasonT::SeveralHolders),
         }
     }
 
-    /// At most `max` bytes from the kernel, into the first buffers that have room.
+    /// Receives at most `max` bytes from the kernel, into the first buffers that have room.
     pub(crate) fn receive_some(
         &self,
         bufs: &mut [IoSliceMut<'_>],
@@ -380,11 +404,11 @@ impl Session {
         if count == 0 {
             return Ok(0);
         }
-        self.has_stirred.store(false, Ordering::SeqCst);
+        self.rx_kernel_event.store(false, Ordering::SeqCst);
         self.take(&mut parts[..count], peek, kernel)
     }
 
-    /// From the kernel, without waiting.
+    /// Takes bytes from the kernel, without waiting.
     fn take(
         &self,
         bufs: &mut [IoSliceMut<'_>],

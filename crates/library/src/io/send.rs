@@ -1,9 +1,10 @@
 //! Sending on a session: to the kernel until the switch, then to the ring.
 //!
-//! Read `docs/understand/streams.md`, "Moving out" (4). One thread at a time is here for a session,
-//! by its lock; no wait happens under it.
+//! One thread at a time sends for a session, under the lock of its sending direction; no thread
+//! waits under that lock. Not here: going on with a flush (`moves::flush`). Read
+//! `docs/understand/streams.md`, "Moving out" (4).
 
-use crate::fds::table::Way;
+use crate::fds::table::Direction;
 use crate::host::kernel;
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
@@ -21,18 +22,18 @@ use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::{Deadline, Span};
 use sojourn_stream::Stop;
 
-/// How long a call that may wait leaves it at the ring's near part, in all, when the reader does
-/// not keep up: going on in the far part costs both sides the processor's cache.
+/// How long a call that may wait stays with the ring's near part, in all, when the reader does not
+/// keep up: the far part costs both sides the processor's cache.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// One call's waits for room.
+/// The state of one call's waits for room.
 struct ForRoom {
     may_wait: bool,
-    /// The next time the ring is full it goes on in the far part.
+    /// The call goes on in the far part the next time the near part is full.
     turns: bool,
-    /// The end of the call's patience with the near part, once it has begun.
+    /// The end of the call's patience with the near part, once it has had to wait.
     patience: Option<Deadline>,
-    /// When the call's time is over, once it has begun to wait.
+    /// The end of the call's time (`SO_SNDTIMEO`), once it has had to wait.
     deadline: Option<Deadline>,
 }
 
@@ -42,17 +43,18 @@ impl ForRoom {
     }
 }
 
-enum Step {
+enum Sent {
     Done(Result<usize, Errno>),
-    /// No room.
+    /// There is no room.
     Full,
+    /// The session has to go home first.
     Leave(ReasonT),
-    /// The kernel serves this call: home, or not switched yet.
+    /// The kernel serves this call: the session is home, or has not switched to the ring yet.
     Kernel,
 }
 
 impl Session {
-    /// Sends. `None`: the kernel serves this call.
+    /// Sends. `None` means that the kernel serves this call.
     pub(crate) fn send(
         &self,
         generation: u32,
@@ -65,17 +67,17 @@ impl Session {
         let (mut sent, mut room) = (0, ForRoom::new(may_wait));
         loop {
             let result = match self.send_step(generation, bufs, sent, at_least) {
-                Step::Kernel => {
+                Sent::Kernel => {
                     self.settle();
-                    // Part of the bytes went the other way: the rest follows through the kernel at
-                    // the next call.
+                    // Some bytes went through the ring: the call returns their number, and the
+                    // program's next call sends the rest through the kernel.
                     return (sent > 0).then_some(Ok(sent));
                 }
-                Step::Leave(reason) => {
+                Sent::Leave(reason) => {
                     self.leave(reason, false);
                     continue;
                 }
-                Step::Done(Ok(len)) => {
+                Sent::Done(Ok(len)) => {
                     sent += len;
                     self.have_sent();
                     if sent < wanted && !may_wait && !self.turn(generation) && !self.is_leaving() {
@@ -91,11 +93,12 @@ impl Session {
                     }
                     continue;
                 }
-                Step::Done(Err(error)) => Err(error),
-                Step::Full => {
+                Sent::Done(Err(error)) => Err(error),
+                Sent::Full => {
                     match self.wait_for_room(generation, &mut room, at_least, wanted - sent) {
                         Waited::Look => continue,
-                        // As in the kernel: what has gone is told rather than the call restarted.
+                        // signal(7): a call that has transferred bytes returns their number, and is
+                        // not restarted.
                         Waited::Restart if sent == 0 => continue,
                         Waited::TimedOut => Err(Errno::AGAIN),
                         Waited::Interrupted | Waited::Restart => Err(Errno::INTR),
@@ -106,8 +109,8 @@ impl Session {
         }
     }
 
-    /// The ring is full: waits until it is to be looked at again, or says why the call ends.
-    /// `at_least` bytes must go in one piece, of `left`.
+    /// Waits for room after the ring was full; `Look` means that the caller tries again, the others
+    /// end its call. Of `left` bytes the next `at_least` must go in one piece.
     #[cold]
     fn wait_for_room(
         &self,
@@ -131,7 +134,8 @@ impl Session {
         let waited = self.wait_writable(until, at_least, left);
         if !room.turns && waited != Waited::Look {
             room.turns = true;
-            // Whatever has ended the wait: in the kernel there would have been none.
+            // The far part has room now. The wait that a handler interrupted would not have taken
+            // place in the kernel, so the handler does not end the call.
             if self.turn(generation) || waited == Waited::TimedOut {
                 return Waited::Look;
             }
@@ -139,19 +143,20 @@ impl Session {
         waited
     }
 
-    /// Whether it was not want of room that has ended a write: the rest goes into the kernel.
+    /// Returns true if a freeze, not want of room, has cut a write short: the rest goes to the
+    /// kernel.
     #[cold]
     fn is_leaving(&self) -> bool {
         self.stream().is_some_and(|stream| stream.is_frozen())
     }
 
-    /// Bytes that must go in one piece.
+    /// Counts the bytes that must go in one piece.
     fn atomic_len(&self, wanted: usize) -> usize {
         let is_whole = matches!(self.kind(), KindT::Pipe | KindT::Unix) && wanted <= PIPE_BUF;
         if is_whole { wanted } else { 0 }
     }
 
-    /// Goes on in the ring's far part, if it has one and that is not in use yet.
+    /// Goes on in the ring's far part; returns false if there is none or it is in use already.
     #[cold]
     fn turn(&self, generation: u32) -> bool {
         let tx = lock(&self.tx);
@@ -167,10 +172,10 @@ impl Session {
         bufs: &[IoSlice<'_>],
         skip: usize,
         at_least: usize,
-    ) -> Step {
+    ) -> Sent {
         let mut tx = lock(&self.tx);
         if self.generation.load(Ordering::Relaxed) != generation {
-            return Step::Kernel;
+            return Sent::Kernel;
         }
         if skip == 0 {
             return self.put(&mut tx, bufs, at_least);
@@ -182,43 +187,46 @@ impl Session {
             }
             before += buf.len();
         }
-        Step::Done(Ok(0))
+        Sent::Done(Ok(0))
     }
 
     #[inline]
-    fn put(&self, tx: &mut Sender, bufs: &[IoSlice<'_>], at_least: usize) -> Step {
+    fn put(&self, tx: &mut Sender, bufs: &[IoSlice<'_>], at_least: usize) -> Sent {
         if tx.phase == TxPhase::Flushing {
             return self.after_flush(tx);
         }
         if tx.phase != TxPhase::Ring && !self.switch(tx) {
-            return Step::Kernel;
+            return Sent::Kernel;
         }
-        let Some(stream) = &tx.stream else { return Step::Kernel };
-        // The kernel stirred: the peer may have gone. What a send then means the kernel knows best.
-        if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
-            return Step::Leave(ReasonT::PeerDied);
+        let Some(stream) = &tx.stream else { return Sent::Kernel };
+        // After an event of the kernel the peer may have gone. Then the kernel knows best what a
+        // send returns.
+        if self.tx_kernel_event.load(Ordering::Relaxed) && self.peer_is_gone() {
+            return Sent::Leave(ReasonT::PeerDied);
         }
         self.note_writers_cpu(stream);
         if self.acknowledges.load(Ordering::Relaxed) {
             self.acknowledge();
         }
+        self.note_call(stream);
         match stream.write(bufs, at_least) {
             Ok(len) => {
                 if stream.has_rung(RINGS) {
                     self.is_due.store(true, Ordering::Relaxed);
                 }
-                Step::Done(Ok(len))
+                Sent::Done(Ok(len))
             }
-            Err(Stop::Full) => Step::Full,
-            Err(Stop::Frozen) => Step::Leave(ReasonT::PeerLeft),
-            Err(Stop::Violation) => Step::Leave(ReasonT::Violation),
-            Err(Stop::Empty | Stop::NotRinging | Stop::NotFrozen) => Step::Kernel,
+            Err(Stop::Full) => Sent::Full,
+            Err(Stop::Frozen) => Sent::Leave(ReasonT::PeerLeft),
+            Err(Stop::Violation) => Sent::Leave(ReasonT::Violation),
+            Err(Stop::Empty | Stop::NotOnRing | Stop::NotFrozen) => Sent::Kernel,
         }
     }
 
-    /// While bytes still come through the kernel and our answers go to the ring, no answer takes
-    /// acknowledgements along. Without one the peer cannot switch, and Nagle's algorithm holds its
-    /// next small segment back until the kernel is tired of waiting (40 ms).
+    /// Has the kernel acknowledge received bytes at once. While they still come through the kernel
+    /// and the answers go to the ring, no answer takes acknowledgements along. Without them the
+    /// peer cannot switch, and Nagle's algorithm (RFC 9293 section 3.7.4) holds its next small
+    /// segment back until the delayed acknowledgement, 40 ms later.
     #[cold]
     fn acknowledge(&self) {
         if lock(&self.rx).phase == RxPhase::Joined {
@@ -228,43 +236,47 @@ impl Session {
         }
     }
 
-    /// What was sent before a return goes first.
+    /// Goes on with a flush: the bytes sent before a return go first.
     #[cold]
-    fn after_flush(&self, tx: &mut Sender) -> Step {
-        // Whatever stirred is an error by now, or nothing.
-        self.tx_stirred.store(false, Ordering::SeqCst);
-        if self.flush_on(tx) { Step::Kernel } else { Step::Full }
+    fn after_flush(&self, tx: &mut Sender) -> Sent {
+        // The event has become an error of the socket, which the flush leaves in place, or has
+        // passed.
+        self.tx_kernel_event.store(false, Ordering::SeqCst);
+        if self.flush_on(tx) { Sent::Kernel } else { Sent::Full }
     }
 
-    /// Whether sends go to the ring, by now at least. Not under the lock.
+    /// Returns true if sends go to the ring, and switches to it if that is possible now. The caller
+    /// does not hold the lock.
     #[inline]
     pub(crate) fn sends(&self) -> bool {
         self.tx_state.load(Ordering::Relaxed) == switch::RING || self.switch(&mut lock(&self.tx))
     }
 
-    /// After [`crate::fds::table::Entry::enter`]: whether the kernel call may be made.
+    /// Returns true if the kernel's call may be made; called after
+    /// [`crate::fds::table::FdEntry::enter`].
     #[inline]
     pub(crate) fn kernel_may_send(&self) -> bool {
         // SYNC: after `users`; pairs with the store in `switch`.
         self.tx_state.load(Ordering::SeqCst) == switch::KERNEL
     }
 
-    /// Switches to the ring, if that may be now.
+    /// Switches to the ring, if the conditions hold now; see the head of the file.
     #[cold]
     fn switch(&self, tx: &mut Sender) -> bool {
         let Some(stream) = &tx.stream else { return false };
+        // The reader has not consented, or the session is on its way home.
         if tx.phase != TxPhase::Joined || stream.is_frozen() || !stream.has_consent() {
             return tx.phase == TxPhase::Ring;
         }
         // SYNC: before `users` is looked at; pairs with the load in `kernel_may_send`.
         self.tx_state.store(switch::UNDER_WAY, Ordering::SeqCst);
-        // What is on its way to another host the carrier waits for.
+        // The carrier waits for the acknowledgement of bytes on their way to another host.
         let has_arrived = self.is_carried() || kernel::has_arrived(self.number(), self.kind());
-        if self.users(Way::Write) > 0 || !has_arrived {
+        if self.users(Direction::Write) > 0 || !has_arrived {
             self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
             return false;
         }
-        stream.start_ring();
+        stream.use_ring();
         tx.phase = TxPhase::Ring;
         self.tx_state.store(switch::RING, Ordering::SeqCst);
         if self.is_carried() {
@@ -273,17 +285,17 @@ impl Session {
         true
     }
 
-    /// For sessions that write seldom: switches without a write.
+    /// Switches without a write, for sessions that write seldom.
     pub(crate) fn switch_now(&self) {
         self.switch(&mut lock(&self.tx));
     }
 
-    /// Whether the kernel says that nobody will read any more.
+    /// Returns true if the kernel says that nobody will read any more.
     fn peer_is_gone(&self) -> bool {
-        // Cleared before looking, so that what stirs meanwhile is looked at next time.
-        self.tx_stirred.store(false, Ordering::SeqCst);
+        // Cleared before the look, so that an event during it is found by the next look.
+        self.tx_kernel_event.store(false, Ordering::SeqCst);
         if self.is_carried() {
-            // It is away from its socket, of which the carrier is told.
+            // The session is away from its socket, and the carrier hears of the socket's end.
             return false;
         }
         let Ok(fd) = kernel::at(self.number()) else { return true };
@@ -291,7 +303,7 @@ impl Session {
         kernel::poll(fd, wanted).map_or(true, |found| found.intersects(wanted))
     }
 
-    /// Sends from a file, straight into the ring. `None`: the kernel serves this call.
+    /// Sends from a file, straight into the ring. `None` means that the kernel serves this call.
     pub(crate) fn send_file(
         &self,
         generation: u32,
@@ -305,16 +317,16 @@ impl Session {
         while sent < count {
             let result =
                 match self.file_step(generation, file, at.as_deref().copied(), count - sent) {
-                    Step::Kernel => {
+                    Sent::Kernel => {
                         self.settle();
                         return (sent > 0).then_some(Ok(sent));
                     }
-                    Step::Done(Ok(0)) => break,
-                    Step::Leave(reason) => {
+                    Sent::Done(Ok(0)) => break,
+                    Sent::Leave(reason) => {
                         self.leave(reason, false);
                         continue;
                     }
-                    Step::Done(Ok(len)) => {
+                    Sent::Done(Ok(len)) => {
                         sent += len;
                         self.have_sent();
                         if let Some(at) = at.as_deref_mut() {
@@ -322,8 +334,8 @@ impl Session {
                         }
                         continue;
                     }
-                    Step::Done(Err(error)) => Err(error),
-                    Step::Full => {
+                    Sent::Done(Err(error)) => Err(error),
+                    Sent::Full => {
                         match self.wait_for_room(generation, &mut room, 1, count - sent) {
                             Waited::Look => continue,
                             Waited::Restart if sent == 0 => continue,
@@ -343,28 +355,28 @@ impl Session {
         file: BorrowedFd<'_>,
         at: Option<u64>,
         max: usize,
-    ) -> Step {
+    ) -> Sent {
         let mut tx = lock(&self.tx);
         let is_other = self.generation.load(Ordering::Relaxed) != generation;
         if tx.phase == TxPhase::Flushing && !is_other {
             return self.after_flush(&mut tx);
         }
         if is_other || (tx.phase != TxPhase::Ring && !self.switch(&mut tx)) {
-            return Step::Kernel;
+            return Sent::Kernel;
         }
-        let Some(stream) = &tx.stream else { return Step::Kernel };
-        if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
-            return Step::Leave(ReasonT::PeerDied);
+        let Some(stream) = &tx.stream else { return Sent::Kernel };
+        if self.tx_kernel_event.load(Ordering::Relaxed) && self.peer_is_gone() {
+            return Sent::Leave(ReasonT::PeerDied);
         }
         if self.acknowledges.load(Ordering::Relaxed) {
             self.acknowledge();
         }
         let read = |span: Span<'_>| sojourn_shm::descriptor::read_into(file, at, span);
         match stream.write_with(max, read) {
-            Ok(result) => Step::Done(result),
-            Err(Stop::Full) => Step::Full,
-            Err(Stop::Frozen) => Step::Leave(ReasonT::PeerLeft),
-            Err(_) => Step::Leave(ReasonT::Violation),
+            Ok(result) => Sent::Done(result),
+            Err(Stop::Full) => Sent::Full,
+            Err(Stop::Frozen) => Sent::Leave(ReasonT::PeerLeft),
+            Err(_) => Sent::Leave(ReasonT::Violation),
         }
     }
 }

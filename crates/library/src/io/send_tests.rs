@@ -31,7 +31,7 @@ fn one_that_waits_on_a_carried_session_sleeps_whatever_the_kernel_says_of_its_so
     session.is_nonblocking.store(false, Ordering::SeqCst);
     session.send_timeout.store(LIMIT.as_nanos() as u64, Ordering::SeqCst);
     session.is_carried.store(true, Ordering::SeqCst);
-    session.stirred();
+    session.note_kernel_event();
     let (tell, told) = mpsc::channel();
     let fd = pair.fd(0);
     let writer = std::thread::spawn(move || {
@@ -56,11 +56,11 @@ fn small_messages_to_a_unix_socket_go_whole_or_not_at_all() {
     // Not even where some of it would fit.
     assert_eq!(write(pair.fd(0), &[0; 100]), Ok(100), "64 KiB are no multiple of 700");
     assert_eq!(write(pair.fd(0), &[0; 4096]), Err(Errno::AGAIN));
-    // What is longer goes in pieces.
+    // A longer message goes in pieces.
     assert!(write(pair.fd(0), &[0; 4097]).is_ok_and(|len| len < 4097));
 }
 
-/// What an end has sent that the kernel at the other end has not acknowledged (bytes).
+/// Returns the bytes that an end has sent and the kernel at the other end has not acknowledged.
 fn unacknowledged(pair: &Pair, end: usize) -> u64 {
     sojourn_shm::descriptor::output_queue(pair.ends[end].as_ref().unwrap().as_fd()).unwrap()
 }

@@ -1,12 +1,13 @@
-//! Waiting for one session: spinning as the policy allows, then sleeping on its bell.
+//! Waiting for one session: spinning as the policy allows, then sleeping on the session's bell.
 //!
-//! The protocol thread rings when the kernel descriptor stirs, so the bell is enough. Waiting for
-//! many is `set_wait`'s and `poll`'s. Read `docs/understand/streams.md`, "Waiting".
+//! The protocol thread rings the bell at an event of the kernel's descriptor, so the sleeper need
+//! not sleep in the kernel as well. Not here: waiting for several descriptors (`ready::set_wait`,
+//! `ready::poll`). Read `docs/understand/streams.md`, "Waiting".
 
 use crate::host::Interrupt;
 use crate::host::epoll::bit;
 use crate::host::lock::lock;
-use crate::io::landing::Room;
+use crate::io::placement::Room;
 use crate::process::library::library;
 use crate::session::directions::{RxPhase, TxPhase};
 use crate::session::{Session, worth_waking_for};
@@ -19,29 +20,31 @@ use sojourn_shm::wait::{Policy, Spun};
 use sojourn_stream::Bell;
 use std::sync::MutexGuard;
 
-/// Sleeps without a deadline are cut into pieces of this length.
+/// The longest single sleep; a sleep without a deadline is cut into such pieces.
 const LONG: Duration = Duration::from_secs(3600);
-/// The same, for bytes that a peer owes. Nobody watches the descriptor of a session that is on its
-/// way home, so the sleeper looks itself whether the peer has died.
+/// The longest single sleep for bytes that a peer owes. Nobody watches the descriptor of a session
+/// that is on its way home, so the sleeper itself looks whether the peer has died.
 const OWED: Duration = Duration::from_millis(20);
-/// The same, for bytes that the peer says are in the kernel: a segment that is under way.
+/// The longest single sleep for bytes that the peer has put into the kernel: a TCP segment is under
+/// way, and no bell rings when it arrives.
 const UNDER_WAY: Duration = Duration::from_millis(1);
 
-/// Why a wait ended.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// There may be something: look.
+    /// There may be something: the caller looks again.
     Look,
-    /// The deadline passed.
+    /// The deadline has passed.
     TimedOut,
-    /// A signal handler ran that ends the call.
+    /// A signal handler ran that ends the call with `EINTR`.
     Interrupted,
-    /// A signal handler ran after which the call is restarted, if it has nothing to show yet.
+    /// A signal handler ran with `SA_RESTART`: the call starts again, unless it has a result
+    /// already.
     Restart,
 }
 
 impl Session {
-    /// Waits until a look at the receiving side is worth while, or bytes are in `room`.
+    /// Waits until a look at the receiving side may find something, or bytes are in `room`.
     pub(crate) fn wait_readable(&self, deadline: Deadline, room: &Room<'_>) -> Waited {
         let Some(stream) = self.stream() else { return Waited::Look };
         let (phase, seen, datagrams) = {
@@ -57,10 +60,11 @@ impl Session {
                 _ => LONG,
             },
             peer_cpu: stream.peer_cpu_writing(),
-            // Coming from the kernel, bytes show as a stir; from the ring, as bytes.
+            // Bytes show as an event if they come through the kernel, and as bytes if through the
+            // ring.
             ready: &|| {
                 self.turn_for(room) > 0
-                    || self.has_stirred.load(Ordering::Relaxed)
+                    || self.rx_kernel_event.load(Ordering::Relaxed)
                     || match phase {
                         RxPhase::Home | RxPhase::Reset => true,
                         RxPhase::Joined | RxPhase::Ring if is_datagram => {
@@ -68,14 +72,14 @@ impl Session {
                             stream.is_frozen()
                                 || queue.is_some_and(|queue| lock(queue).is_readable())
                         }
-                        RxPhase::Joined => stream.peer_rings() || stream.is_frozen(),
+                        RxPhase::Joined => stream.peer_uses_ring() || stream.is_frozen(),
                         RxPhase::Ring => stream.may_read(),
                         RxPhase::Residue => stream.flush_news() != seen,
                     }
             },
             announce: &|| stream.announce_reader(Bell::OnFutex),
             sleep: &|said, limit| stream.sleep_reader(said, limit),
-            packets: self.is_lent().then_some((self, bit::IN)),
+            packets: self.is_delegated().then_some((self, bit::IN)),
             withdraw: &|| stream.withdraw_reader(),
         };
         let waited = wait.run(self.rx_policy());
@@ -84,7 +88,7 @@ impl Session {
     }
 
     /// Waits until there is room for `at_least` bytes, which must go in one piece, and for as many
-    /// of `wanted` as is worth waking for.
+    /// of `wanted` as [`worth_waking_for`] says.
     pub(crate) fn wait_writable(
         &self,
         deadline: Deadline,
@@ -96,12 +100,13 @@ impl Session {
         let phase = lock(&self.tx).phase;
         let wait = Wait {
             deadline,
-            // A Unix peer that shuts its reading side down makes no room: only a send hears of it.
+            // While a flush goes on the sleep is short: a Unix peer that shuts down its reading
+            // side makes no room in the kernel, and only a send finds that out.
             piece: if phase == TxPhase::Flushing { OWED } else { LONG },
             peer_cpu: stream.peer_cpu_reading(),
             ready: &|| {
                 self.turns_net();
-                self.tx_stirred.load(Ordering::Relaxed)
+                self.tx_kernel_event.load(Ordering::Relaxed)
                     || match phase {
                         TxPhase::Ring => stream.may_write(room),
                         TxPhase::Flushing => !self.is_flushing.load(Ordering::SeqCst),
@@ -110,7 +115,7 @@ impl Session {
             },
             announce: &|| stream.announce_writer(Bell::OnFutex, room),
             sleep: &|said, limit| stream.sleep_writer(said, limit),
-            packets: self.is_lent().then_some((self, bit::OUT)),
+            packets: self.is_delegated().then_some((self, bit::OUT)),
             withdraw: &|| stream.withdraw_writer(),
         };
         let waited = wait.run(self.tx_policy());
@@ -119,23 +124,24 @@ impl Session {
     }
 }
 
-/// One wait.
+/// The parameters of one wait.
 struct Wait<'a> {
     deadline: Deadline,
-    /// Sleeps at once for so long, at most.
+    /// The longest single sleep.
     piece: Duration,
     peer_cpu: u16,
     ready: &'a dyn Fn() -> bool,
     announce: &'a dyn Fn() -> u32,
     sleep: &'a dyn Fn(u32, Option<Duration>) -> Woken,
-    /// It is packets that bring what is waited for: of that session, in that direction.
+    /// The session and the direction, if the wait is for something that comes in packets.
     packets: Option<(&'a Session, u32)>,
     withdraw: &'a dyn Fn(),
 }
 
 impl Wait<'_> {
-    /// Whether the time is up. A futex without a time limit is restarted by the kernel after a
-    /// handler that wants that; one with a limit never is.
+    /// Sleeps once; returns true if the deadline has passed. The futex always gets a limit: without
+    /// one the kernel would restart the wait after a handler with `SA_RESTART` (signal(7)), and the
+    /// sleeper would not learn of it.
     fn sleep_once(&self, said: u32) -> bool {
         let left = self.deadline.left();
         let limit = left.map_or(self.piece, |left| left.min(self.piece));
@@ -150,7 +156,8 @@ impl Wait<'_> {
     fn run(&self, mut policy: MutexGuard<'_, Policy>) -> Waited {
         let host = library().host();
         host.wait_begins();
-        // A further look takes packets again, and sends what could wait for the program's answer.
+        // The result is kept: each further look would take in packets again, and would send
+        // acknowledgements that could wait for the program's answer.
         let is_found = Cell::new(false);
         let look = || {
             is_found.set((self.ready)());
@@ -168,6 +175,8 @@ impl Wait<'_> {
         if spun == Spun::GaveUp && !timed_out && host.interrupt() == Interrupt::None {
             policy.slept();
             drop(policy);
+            // Announce, look, sleep, in this order: otherwise a ring between the look and the sleep
+            // is lost.
             let said = (self.announce)();
             if !(self.ready)() && host.interrupt() == Interrupt::None {
                 timed_out = self.sleep_once(said);
@@ -181,7 +190,7 @@ impl Wait<'_> {
         }
         match interrupt {
             Interrupt::Break => Waited::Interrupted,
-            // As in the kernel: a call with a time limit is not restarted (signal(7)).
+            // signal(7): a socket call with a time limit is not restarted.
             Interrupt::Restart if self.deadline != Deadline::NEVER => Waited::Interrupted,
             Interrupt::Restart => Waited::Restart,
             _ if timed_out => Waited::TimedOut,

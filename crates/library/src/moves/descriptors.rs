@@ -1,12 +1,14 @@
-//! What becomes of descriptor numbers: opened, duplicated, replaced, closed, changed, passed on.
+//! Changes of descriptor numbers: opened, duplicated, replaced, closed, passed on, with new flags
+//! or options.
 //!
-//! The shell tells, around the kernel's calls. Read `docs/understand/streams.md`, "Going home".
+//! The shell reports them around the kernel's calls. Not here: going home (`home`). Read
+//! `docs/understand/streams.md`, "Going home".
 
-use crate::fds::table::{Entry, Way, mark};
+use crate::fds::table::{Direction, FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::process::deferred::Telling;
 use crate::process::engine::{Engine, Job};
-use crate::process::late::Telling;
 use crate::process::library::Library;
 use crate::process::library::library;
 use crate::session::Session;
@@ -17,46 +19,47 @@ use rustix::net::sockopt;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 
-/// How long a close waits for the server to let go of its duplicate, and how often it looks. A
-/// server that lives needs some ten microseconds.
+/// How long a close waits for the server to close its duplicate, and the pause between two looks. A
+/// living server needs some ten microseconds.
 const OFFERED_LIMIT: Duration = Duration::from_millis(20);
 const OFFERED_SLICE: Duration = Duration::from_micros(20);
 
-/// Where a descriptor comes from.
+/// The origin of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Made by this process just now: nobody else has it.
+    /// This process has just made it: nobody else has it.
     Fresh,
-    /// Received, inherited, or not known.
+    /// Received, inherited, or unknown.
     Unknown,
 }
 
-/// Options whose change the library must know of.
+/// The options whose change matters to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketOption {
     /// `SO_RCVTIMEO`, `SO_SNDTIMEO`.
     Timeouts,
-    /// One that a stream cannot honour: the session goes home and stays.
+    /// An option that a stream cannot honour: the session goes home for good.
     Binding,
-    /// One that UDP sockets obey while they are away; it has been set.
+    /// An option that UDP sockets obey while they are away; it has been set.
     OfDatagrams,
-    /// Any other: a stream does not mind.
+    /// Any other, which does not concern a stream.
     Other,
 }
 
 impl Library {
-    /// The program opened `fd`.
+    /// Reports that the program has opened `fd`.
     pub fn opened(&self, fd: i32, origin: Origin) {
         let Some(entry) = self.table.entry(fd) else { return };
         if entry.session.load(Ordering::SeqCst) != 0 {
-            // It was closed by a way that we did not see.
+            // The old descriptor was closed past the library.
             self.lost(fd, entry);
         }
         let marks = if origin == Origin::Fresh { mark::BORN_HERE } else { 0 };
         entry.reset(marks, self.fork_epoch.load(Ordering::SeqCst));
     }
 
-    /// Before the program closes `fd`. [`Library::ended`] comes after that.
+    /// Reports that the program is about to close `fd`. The shell calls [`Library::ended`] after
+    /// the close.
     pub fn closing(&self, fd: i32) {
         self.host().number_closing(fd);
         let Some(entry) = self.table.known(fd) else { return };
@@ -65,15 +68,15 @@ impl Library {
             entry.reset(0, 0);
             return;
         }
-        // First: threads that this wakes must not take what the number becomes for what they were
-        // waiting for.
+        // This comes first: threads that the following wakes must not take the number's next
+        // meaning for the descriptor that they were waiting for.
         entry.version.fetch_add(1, Ordering::SeqCst);
         self.unjoin(fd, entry);
         entry.reset(0, 0);
     }
 
-    /// Before the program closes every number from `first` to `last`; the library's own are left
-    /// out. [`Library::ended`] comes after that.
+    /// Reports that the program is about to close every number from `first` to `last`, except the
+    /// library's own. The shell calls [`Library::ended`] after that.
     pub fn closing_range(&self, first: u32, last: u32) {
         for fd in self.table.known_within(first, last) {
             if !self.is_own(fd) {
@@ -82,15 +85,15 @@ impl Library {
         }
     }
 
-    /// The first of the library's own numbers from `from` on.
+    /// Returns the first of the library's own numbers from `from` on.
     pub fn next_own(&self, from: u32) -> Option<u32> {
         let own = self.engine().and_then(|engine| engine.own.next(from));
         let inherited = self.inherited_doorbells().filter_map(|fd| u32::try_from(fd).ok());
         inherited.filter(|fd| *fd >= from).chain(own).min()
     }
 
-    /// Whether a wait for `fd` must be known here: it has a session, or may come to have one
-    /// meanwhile.
+    /// Returns true if a wait for `fd` must be made through the library: the descriptor has a
+    /// session, or may get one meanwhile.
     pub fn concerns(&self, fd: i32) -> bool {
         self.table.known(fd).is_some_and(|entry| {
             entry.session.load(Ordering::SeqCst) != 0
@@ -99,18 +102,17 @@ impl Library {
         })
     }
 
-    /// Whether data calls on `fd` are the kernel's for good, so that nobody need be asked. Cannot
-    /// fail.
+    /// Returns true if the kernel serves data calls on `fd` for good, so that the library need not
+    /// be asked.
     #[inline]
     pub fn is_plain(&self, fd: i32) -> bool {
         let Some(entry) = self.table.known(fd) else { return fd < 0 };
-        // Where nothing moves any more, nobody counts.
+        // Where nothing moves any more, no calls are counted.
         let is_fixed = entry.is_settled() || self.policy.is_forbidden();
         is_fixed && entry.session.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether [`Library::is_plain`], where a no is no harm: for good, and without a look at
-    /// settings.
+    /// Returns true if [`Library::is_plain`] would, from the entry alone: false is always safe.
     #[inline(always)]
     pub fn is_surely_plain(&self, fd: i32) -> bool {
         self.table
@@ -118,21 +120,21 @@ impl Library {
             .is_some_and(|entry| entry.is_settled() && entry.session.load(Ordering::Relaxed) == 0)
     }
 
-    /// Before something else is put on `fd` (dup2, dup3): as a close, with [`Library::ended`] after
-    /// it.
+    /// Reports that something else is about to be put on `fd` (`dup2(2)`, `dup3(2)`), which closes
+    /// it. The shell calls [`Library::ended`] after that.
     pub fn replacing(&self, fd: i32) {
         self.closing(fd);
     }
 
-    /// `new` has become a duplicate of `old`.
+    /// Reports that `new` has become a duplicate of `old`.
     pub fn duplicated(&self, old: i32, new: i32) {
         let (Some(from), Some(to)) = (self.table.known(old), self.table.entry(new)) else { return };
         if old == new {
             return;
         }
         self.take_back(old, from);
-        // One number of two can be forgotten by a close that we do not see: both are looked at
-        // closely before either moves, and what has moved goes home.
+        // One of the two numbers can be closed past the library. So before either moves all numbers
+        // are looked for, and a session that is away goes home.
         self.go_home(old, ReasonT::Operation, false);
         self.set_shared(old);
         from.mark(mark::ALIASED);
@@ -141,20 +143,21 @@ impl Library {
         to.keep_as(from);
     }
 
-    /// The process has made a pipe, or has one that is worth moving.
+    /// Notes that the process has made a pipe, or has one that is worth moving.
     pub fn pipe_made(&self) {
         self.has_pipes.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it may have pipes that matter: it has made some, or offered some.
+    /// Returns true if the process has made a pipe, or has offered one.
     #[inline]
     pub fn has_pipes(&self) -> bool {
         self.has_pipes.load(Ordering::Relaxed)
     }
 
-    /// The program has opened `new` by a name. Whether it is an end of a pipe that the process has
-    /// under other numbers, too (/proc has names for them). Those are treated as its duplicates:
-    /// the kernel's descriptions are two, but the bytes are the same.
+    /// Reports that the program has opened `new` by a name. Returns true if that is an end of a
+    /// pipe which the process has under other numbers, too (/proc has names for pipes). Those are
+    /// treated as duplicates of `new`: the kernel's descriptions differ, but the bytes are the
+    /// same.
     pub fn opened_by_name(&self, new: i32) -> bool {
         let Some(pipe) = pipe_at(new) else { return false };
         let is_same = |fd: &i32| *fd != new && pipe_at(*fd) == Some(pipe);
@@ -165,9 +168,9 @@ impl Library {
         !others.is_empty()
     }
 
-    /// Takes back an offer: what it said of the descriptor's holders and numbers is true no more.
-    /// If it was made under another number, it comes to nothing when it is answered.
-    fn take_back(&self, fd: i32, entry: &Entry) {
+    /// Withdraws an offer: its statements about the descriptor's holders and numbers no longer
+    /// hold. An offer made under another number of the description fails when it is answered.
+    fn take_back(&self, fd: i32, entry: &FdEntry) {
         let Some(engine) = self.engine() else { return };
         let _joining = lock(&engine.joining);
         if entry.may_be_aliased() {
@@ -179,7 +182,7 @@ impl Library {
         }
     }
 
-    /// `fd` is about to be given to somebody else.
+    /// Reports that `fd` is about to be passed to another process.
     pub fn passing(&self, fd: i32) {
         if let Some(entry) = self.table.known(fd) {
             self.take_back(fd, entry);
@@ -191,15 +194,15 @@ impl Library {
         }
     }
 
-    /// Whether `fd` is the library's own: to the program it is not open.
+    /// Returns true if `fd` is the library's own: to the program it is not open.
     #[inline]
     pub fn is_own(&self, fd: i32) -> bool {
         self.engine().is_some_and(|engine| engine.own.owns(fd))
             || self.inherited_doorbells().any(|bell| bell == fd)
     }
 
-    /// If the session of `fd` is that of a process we were `fork`ed from, it goes home: that
-    /// process knows nothing of what we change, and nobody tells us of what comes.
+    /// Sends the session of `fd` home if it is an ancestor's: that process does not learn of this
+    /// process's changes, and would not report readiness to it.
     pub fn recall_foreign(&self, fd: i32) {
         if let Some(entry) = self.table.known(fd)
             && entry.session.load(Ordering::Relaxed) != 0
@@ -208,7 +211,7 @@ impl Library {
         }
     }
 
-    /// The flags of `fd` have changed.
+    /// Reports that the flags of `fd` have changed.
     pub fn flags_changed(&self, fd: i32) {
         if let Some(session) = self.session_of(fd) {
             session.learn_flags(fd);
@@ -217,7 +220,7 @@ impl Library {
         }
     }
 
-    /// An option of `fd` has been set.
+    /// Reports that an option of `fd` has been set.
     pub fn option_changed(&self, fd: i32, option: SocketOption) {
         match option {
             SocketOption::Timeouts => {
@@ -229,7 +232,7 @@ impl Library {
             }
             SocketOption::Binding => self.go_home(fd, ReasonT::Option, true),
             SocketOption::OfDatagrams => {
-                // One that is offered is looked at when it begins to be carried.
+                // For an offered socket the options are read when its session begins to be carried.
                 if let Some(session) = self.session_of(fd) {
                     session.options_changed();
                 } else {
@@ -239,7 +242,8 @@ impl Library {
             SocketOption::Other => {
                 let Some(entry) = self.table.known(fd) else { return };
                 let is_away = entry.session.load(Ordering::SeqCst) != 0;
-                // What a UDP socket's were was looked at when it was offered.
+                // The server read a UDP socket's options when it was offered, and they may bind it
+                // to the kernel now: it is offered anew.
                 if (is_away || entry.has(mark::OFFERED))
                     && crate::process::thresholds::kind_of(fd) == Some(KindT::Udp)
                 {
@@ -250,44 +254,45 @@ impl Library {
         }
     }
 
-    /// Bytes that `FIONREAD` must count beside the kernel's.
+    /// Counts the bytes that `FIONREAD` must add to the kernel's count.
     pub fn input_queue(&self, fd: i32) -> Option<usize> {
         self.session_of(fd).map(Session::input_queue)
     }
 
-    /// Bytes of the datagram that `FIONREAD` must tell of in place of the kernel's.
+    /// Returns the length (bytes) that `FIONREAD` must return instead of the kernel's: that of the
+    /// next datagram.
     pub fn next_datagram(&self, fd: i32) -> Option<usize> {
         self.session_of(fd).filter(|session| session.is_datagram())?.next_datagram()
     }
 
-    /// Whether `fd` is a UDP socket.
+    /// Returns true if `fd` is a UDP socket.
     pub fn is_udp(&self, fd: i32) -> bool {
         crate::process::thresholds::kind_of(fd) == Some(KindT::Udp)
     }
 
-    /// Whether `fd` is a UDP socket that is not the kernel's alone.
+    /// Returns true if `fd` is a UDP socket that is away.
     pub fn is_datagram(&self, fd: i32) -> bool {
         self.session_of(fd).is_some_and(Session::is_datagram)
     }
 
-    /// Bytes that `SIOCOUTQ` must count beside the kernel's.
+    /// Counts the bytes that `SIOCOUTQ` must add to the kernel's count.
     pub fn output_queue(&self, fd: i32) -> Option<usize> {
         self.session_of(fd).map(Session::output_queue)
     }
 
-    /// Ends what a number has to do with a session: its close or its offer.
-    fn unjoin(&self, fd: i32, entry: &Entry) {
+    /// Ends a number's part in a session or an offer.
+    fn unjoin(&self, fd: i32, entry: &FdEntry) {
         let Some(engine) = self.engine() else { return };
         let _joining = lock(&engine.joining);
         if entry.has(mark::OFFERED) {
             entry.unmark(mark::OFFERED);
-            self.push_when(Job::Withdraw { fd }, Telling::Late);
+            self.push_when(Job::Withdraw { fd }, Telling::Deferred);
             if engine.offering.load(Ordering::SeqCst) == fd {
                 self.end_offered(engine, fd, entry);
             }
         }
         let Some((session, _)) = self.own_session(entry) else {
-            // Another process's, or none: only the number goes.
+            // The session is another process's, or there is none: only the number is cleared.
             entry.session.store(0, Ordering::SeqCst);
             return;
         };
@@ -305,11 +310,10 @@ impl Library {
         entry.session.store(0, Ordering::SeqCst);
     }
 
-    /// The server has a duplicate of `fd` at this moment, so that the program's close is not the
-    /// end yet. If it would be but for that, and would be an orderly one, the peer is told so now.
-    /// Where that is not known the server's answer is waited for, with which its duplicate is
-    /// closed.
-    fn end_offered(&self, engine: &Engine, fd: i32, entry: &Entry) {
+    /// Makes a close of `fd` effective although the server has a duplicate at this moment. If the
+    /// close would end the connection in an orderly way, the socket is shut down now. If that is
+    /// not known, this waits for the server's answer, before which the server closes its duplicate.
+    fn end_offered(&self, engine: &Engine, fd: i32, entry: &FdEntry) {
         let is_sole = self.is_sole(entry) && !entry.may_be_aliased();
         let is_stream =
             matches!(crate::process::thresholds::kind_of(fd), Some(KindT::Tcp | KindT::Unix));
@@ -328,8 +332,9 @@ impl Library {
         }
     }
 
-    /// The descriptor has gone without our seeing it: the kernel has told the peer already.
-    fn lost(&self, fd: i32, entry: &Entry) {
+    /// Ends the session of a descriptor that was closed past the library: the kernel has told the
+    /// peer already.
+    fn lost(&self, fd: i32, entry: &FdEntry) {
         if let Some((session, _)) = self.own_session(entry) {
             session.abandon();
         }
@@ -338,7 +343,7 @@ impl Library {
     }
 }
 
-/// Which pipe is open at `fd`, if one is.
+/// Returns device and inode of the pipe at `fd`, if it is one.
 fn pipe_at(fd: i32) -> Option<(u64, u64)> {
     let found = rustix::fs::fstat(crate::host::kernel::at(fd).ok()?).ok()?;
     let is_pipe = FileType::from_raw_mode(found.st_mode) == FileType::Fifo;
@@ -346,8 +351,8 @@ fn pipe_at(fd: i32) -> Option<(u64, u64)> {
 }
 
 impl Session {
-    /// Calls of this process sitting in the kernel on any of its numbers.
-    pub(crate) fn users(&self, way: Way) -> u32 {
+    /// Counts the calls of this process that sit in the kernel on any of the session's numbers.
+    pub(crate) fn users(&self, way: Direction) -> u32 {
         let facts = lock(&self.facts);
         let table = &library().table;
         facts.numbers.iter().filter_map(|fd| table.known(*fd)).map(|entry| entry.users(way)).sum()

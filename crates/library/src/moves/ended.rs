@@ -1,8 +1,8 @@
 //! `SO_ERROR` of sessions within the host whose peers were killed.
 //!
-//! Of the bytes that such a peer left unread in a ring the kernel knows nothing, so what it would
-//! say once, to whatever asks first, a receive or `SO_ERROR`, is said here. Not here: how the end
-//! is found by calls that receive and send (`receive`, `send`), and what is left of the stream then
+//! The kernel knows nothing of bytes that a killed peer left unread in a ring. So the library
+//! itself reports the reset, once, to the first call that asks: a receive or `SO_ERROR`. Not here:
+//! how receives and sends find the end (`io::receive`, `io::send`), and the rest of the stream
 //! (`flush`, `home`).
 
 use crate::host::kernel;
@@ -13,16 +13,16 @@ use crate::session::directions::RxPhase;
 use sojourn_session::{KindT, ReasonT};
 
 impl Library {
-    /// Before the kernel is asked for the error of `fd`: what became of the peer is known
-    /// afterwards, as far as the kernel knows it.
+    /// Prepares a question for the error of `fd`: if the kernel knows that the peer has died, the
+    /// session goes home now, which decides about a reset.
     pub fn look_for_end(&self, fd: i32) {
         if let Some(session) = self.ended_session(fd) {
             session.leave(ReasonT::PeerDied, false);
         }
     }
 
-    /// After the kernel has said that there is none: whether there is `ECONNRESET` to be told.
-    /// Nobody else will tell it.
+    /// Takes the reset that is to be reported, after the kernel has said that there is no error.
+    /// Returns true if the caller has to report `ECONNRESET`: nobody else will.
     pub fn take_reset(&self, fd: i32) -> bool {
         let Some(session) = self.session_of(fd) else { return false };
         let is_reset = {
@@ -37,7 +37,7 @@ impl Library {
         is_reset
     }
 
-    /// The session of `fd`, if it is one within the host whose other end is closed.
+    /// Returns the session of `fd`, if it is one within the host whose other end is closed.
     fn ended_session(&self, fd: i32) -> Option<&Session> {
         let session = self.session_of(fd)?;
         if !matches!(session.kind(), KindT::Tcp | KindT::Unix) || session.is_carried() {

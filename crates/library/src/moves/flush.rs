@@ -1,14 +1,16 @@
-//! Giving the kernel what the peer has not read, on the way home.
+//! The flush: on the way home, the bytes that the peer has not read go from the ring to the kernel.
 //!
-//! Read `docs/understand/streams.md`, "Going home", then `home`.
+//! Not here: freezing and letting go (`home`), and receiving flushed bytes (`residue`). Read
+//! `docs/understand/streams.md`, "Going home", then `home`.
 //!
 //! # Theory of operation
-//! What fits goes at once. If the kernel is full the peer is told how far we came and that the rest
-//! *follows*: the protocol thread goes on whenever there is room, and the program's own writes wait
-//! meanwhile as they would for a full socket ([`TxPhase::Flushing`]). So nobody waits for what
-//! moves only when the peer's program reads, and the order is kept. Where this process will write
-//! no more, or somebody else will, nothing can follow: the kernel's buffer is made larger. Where it
-//! cannot be, the rest *stays* in the ring, and the peer's library takes it from there.
+//! Bytes for which the kernel has room go at once. If the kernel is full, this side tells the peer
+//! how far it came and that the rest *follows*: the protocol thread goes on whenever there is room,
+//! and the program's own writes wait meanwhile as they would for a full socket
+//! ([`TxPhase::Flushing`]). So no call waits for a move that only the peer's program can complete
+//! by reading, and the order is kept. Where this process will write no more, or another one will,
+//! nothing can follow: the kernel's buffer is made larger. Where that is not possible, the rest
+//! *stays* in the ring, and the peer's library takes it from there.
 
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -25,22 +27,23 @@ use sojourn_shm::Deadline;
 use sojourn_shm::deadline::now_ns;
 use sojourn_stream::Stream;
 
-/// How long a full kernel buffer is waited for before the rest stays in the ring.
+/// How long a flush waits for a full kernel before the rest stays in the ring.
 const STAY_LIMIT: Duration = Duration::from_millis(200);
 
-/// What becomes of the bytes for which the kernel has no room.
+/// The treatment of bytes for which the kernel has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// They follow as there is room.
+    /// They follow when there is room.
     Follows,
-    /// They stay in the ring: somebody else may use the descriptor next.
+    /// They stay in the ring: another process may use the descriptor next.
     Stays,
-    /// The same, and nobody uses it any more.
+    /// They stay in the ring, and nobody uses the descriptor any more.
     Ends,
 }
 
 impl Rest {
-    /// After going home for `reason`; `pass_on`: somebody else may use the descriptor next.
+    /// Chooses by the reason for going home; `pass_on`: another process may use the descriptor
+    /// next.
     pub(crate) fn of(reason: ReasonT, pass_on: bool) -> Self {
         match reason {
             ReasonT::Closed => Self::Ends,
@@ -50,11 +53,11 @@ impl Rest {
     }
 }
 
-/// How far a push came.
+/// The progress of a push into the kernel.
 struct Pushed {
-    /// Bytes of the leftover in the kernel.
+    /// Bytes of the leftover that are in the kernel.
     done: usize,
-    /// We must say that the peer ended with bytes unread.
+    /// The program must see a reset, because the peer ended with bytes unread.
     is_reset: bool,
     /// The kernel is full.
     is_short: bool,
@@ -62,8 +65,8 @@ struct Pushed {
 
 impl Session {
     /// Writes to the kernel what the peer has not read, and ends the sending direction, at once or
-    /// when the rest has followed. `peer_died`: before the freeze. A full kernel is waited for
-    /// until then at most.
+    /// when the rest has followed. `peer_died`: the peer died before the freeze. The deadline
+    /// bounds the wait for a full kernel.
     pub(crate) fn flush(
         &self,
         tx: &mut Sender,
@@ -78,7 +81,8 @@ impl Session {
             tx.flushed = stream.begin_flush();
         }
         if owed > 0 && peer_died {
-            // Of the bytes in the ring the kernel knew nothing. (A pipe says nothing of the kind.)
+            // The kernel knows nothing of bytes in the ring, so the library has to report that they
+            // were lost. (A pipe reports nothing of the kind.)
             rx.is_reset |= is_socket && !kernel::has_error(self.number());
             stream.set_flushed(tx.flushed);
             return self.end_sending(tx);
@@ -103,7 +107,7 @@ impl Session {
         }
     }
 
-    /// The sending direction is the kernel's.
+    /// Ends the sending direction: sends go to the kernel.
     pub(crate) fn end_sending(&self, tx: &mut Sender) {
         tx.phase = TxPhase::Home;
         tx.stream = None;
@@ -112,7 +116,7 @@ impl Session {
         self.is_flushing.store(false, Ordering::SeqCst);
     }
 
-    /// Goes on where a flush was cut short. Whether there is nothing to go on with any more; then
+    /// Goes on with a flush that was cut short. Returns true if nothing is left of it; then
     /// `settle` is due.
     pub(crate) fn flush_on(&self, tx: &mut Sender) -> bool {
         let Some(stream) = tx.stream.clone().filter(|_| tx.phase == TxPhase::Flushing) else {
@@ -124,20 +128,20 @@ impl Session {
             if pushed.done > tx.flushed {
                 tx.flushed = pushed.done;
                 stream.set_flushing(pushed.done);
-                stream.ring_peer();
+                stream.notify_peer();
             }
             return false;
         }
         stream.set_flushed(pushed.done);
         stream.attention();
-        stream.ring_peer();
+        stream.notify_peer();
         self.unwatch();
         self.end_sending(tx);
         self.wake_own(&stream);
         true
     }
 
-    /// The protocol thread's: there may be room.
+    /// Goes on with a flush because the kernel may have room; called by the protocol thread.
     pub(crate) fn room_came(&self) {
         let is_over = self.flush_on(&mut lock(&self.tx));
         if is_over {
@@ -145,7 +149,7 @@ impl Session {
         }
     }
 
-    /// From the leftover's byte `done` on.
+    /// Writes to the kernel from the leftover's byte `done` on.
     fn push_leftover(
         &self,
         stream: &Stream,
@@ -156,11 +160,13 @@ impl Session {
         let is_socket = self.kind() != KindT::Pipe;
         let (mut is_reset, mut is_short) = (false, false);
         while done < owed {
-            // Sending would take an error away that is the program's to see.
+            // Sending would take away an error that the program has to see (`sock_error`).
             if is_socket && kernel::has_error(self.number()) {
                 break;
             }
-            // The kernel does not take as much in many small pieces as in a few large ones.
+            // A socket takes more bytes in a few large pieces than in many small ones: the kernel
+            // charges each buffer's overhead to the socket, too. A pipe that polls writable has
+            // room for a page.
             let most = if is_socket { usize::MAX } else { kernel::PAGE };
             let parts = stream.own_leftover_at(done, most);
             match kernel::send_from(self.number(), self.kind(), parts) {
@@ -175,6 +181,8 @@ impl Session {
                     is_short = true;
                     break;
                 }
+                // The peer has ended with bytes unread, and this call has used up the kernel's
+                // report of that: the library has to repeat it.
                 Err(error) => {
                     let is_ours = self.kind() == KindT::Unix || error == Errno::CONNRESET;
                     is_reset = is_socket && is_ours;

@@ -1,5 +1,5 @@
-//! Returns with a full kernel: nobody waits for what moves only when the peer's program reads, and
-//! the order is kept.
+//! Returns with a full kernel: nobody waits for bytes that move only when the peer's program reads,
+//! and the order is kept.
 
 use crate::host::lock::lock;
 use crate::moves::flush::Rest;
@@ -14,9 +14,9 @@ use std::thread;
 use std::time::Instant;
 
 const LIMIT: Duration = Duration::from_secs(20);
-/// What a full ring has, and the kernel has no room for.
+/// The bytes of a full ring, for which the kernel has no room.
 const BYTES: usize = 64 * 1024;
-/// What is in the kernel before.
+/// The bytes that are in the kernel before.
 const BACKLOG: usize = 2000;
 
 fn byte(at: usize) -> u8 {
@@ -91,7 +91,7 @@ fn passed_on() -> Pair {
 #[test]
 fn who_passes_a_descriptor_on_does_not_wait_for_its_program_to_read() {
     let pair = passed_on();
-    // Whoever has it now reads from the kernel.
+    // The next owner of the end reads from the kernel.
     receive(BACKLOG + BYTES, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
     wait_for("the sender at home", || !is_away(pair.fd(0)));
 }
@@ -146,7 +146,7 @@ fn the_other_direction_goes_on_while_the_rest_follows() {
 fn a_writer_that_closes_makes_room_in_the_kernel() {
     let mut pair = full();
     pair.close(0);
-    // Whoever has the other end next has no library.
+    // The next owner of the other end has no library.
     receive(BACKLOG + BYTES, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
     assert_eq!(rustix::io::read(pair.ends[1].as_ref().unwrap(), &mut [0; 10]), Ok(0));
 }
@@ -154,8 +154,8 @@ fn a_writer_that_closes_makes_room_in_the_kernel() {
 #[test]
 fn what_cannot_follow_stays_in_the_ring() {
     let mut pair = full();
-    // Somebody else may write next: what the kernel has not taken by then, the reader's library
-    // takes.
+    // Another process may write next: the reader's library takes the bytes that the kernel has not
+    // taken by then.
     library().session_of(pair.fd(0)).unwrap().leave(ReasonT::Exec, true);
     pair.close(0);
     receive(BACKLOG + BYTES, |buf| read(pair.fd(1), buf));

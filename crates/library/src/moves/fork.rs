@@ -1,17 +1,18 @@
-//! `fork` and `exec`: who owns the sessions, and how another holder gets at them.
+//! `fork` and `exec`: the owner of the sessions, and the way in which another holder gets them.
 //!
-//! After `fork` the parent keeps its sessions. The child has no mapping of them; when it uses one,
-//! it writes the session's slot on the **board**, a page that both share, rings the parent's
-//! doorbell, and waits until the parent has brought it home. Epoll sets likewise: the parent's
-//! sessions are in them as ever, until a child says over the board that it uses one, which then is
-//! the kernel's alone. Read `docs/understand/streams.md`, "Going home".
+//! After `fork` the parent keeps its sessions. The child has no mapping of them. When it uses one,
+//! it writes the session's slot on the **board**, pages that both share, rings the parent's
+//! doorbell, and waits until the parent has brought the session home. Epoll sets work likewise: the
+//! parent's sessions are in them as ever, until a child says over the board that it uses a set,
+//! which then is the kernel's alone. Not here: the kernel's side of going home (`home`). Read
+//! `docs/understand/streams.md`, "Going home".
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::flush::Rest;
+use crate::process::deferred::Telling;
 use crate::process::engine::{BOARD_SLOTS, Engine};
-use crate::process::late::Telling;
 use crate::process::library::Library;
 use crate::process::patience::{PASS_LIMIT, Waits};
 use core::sync::atomic::Ordering;
@@ -20,24 +21,24 @@ use rustix::io::FdFlags;
 use sojourn_session::ReasonT;
 use sojourn_shm::{AtomicU32, Deadline, Mapping, futex};
 
-/// A slot's word on the board: nothing asked.
+/// A word on the board: nothing is asked for.
 const QUIET: u32 = 0;
-/// Asked for.
+/// A word on the board: a child asks for the session or set.
 const WANTED: u32 = 1;
-/// How often a waiting child looks whether its parent lives.
+/// Pause between two looks of a waiting child whether its parent lives.
 const SLICE: Duration = Duration::from_millis(20);
-/// How long it waits for one that lives and does not answer: stopped, or without hearing of us.
-/// Then it goes on with the kernel's part alone, as a program without the library would with a
-/// parent that never reads.
+/// How long a child waits for a parent that lives and does not answer: one that is stopped, or has
+/// no thread that hears of the child. Then the child goes on with the kernel's part alone, as a
+/// program without the library would with a parent that never reads.
 const ASK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where the words of sets begin, in words; the first word counts requests, the second says whether
-/// anybody serves them.
+/// The index of the first word of the sets. The first word of the board counts requests, the second
+/// says whether the owner serves them.
 const SETS_AT: usize = SESSIONS_AT + BOARD_SLOTS as usize;
 const SESSIONS_AT: usize = 2;
 
 impl Engine {
-    /// The board, made before the first `fork` that finds something a child could ask for.
+    /// Returns the board, made before the first `fork` that finds something a child could ask for.
     fn board(&self) -> Option<&Mapping> {
         let len = (SETS_AT + BOARD_SLOTS as usize) * size_of::<u32>();
         let made = self.board.get_or_init(|| Mapping::for_children(len).ok()).as_ref();
@@ -45,8 +46,8 @@ impl Engine {
         made
     }
 
-    /// Whether a child may hold what this process has.
-    pub(crate) fn has_heirs(&self) -> bool {
+    /// Returns true if a child may hold what this process has.
+    pub(crate) fn has_children(&self) -> bool {
         self.board.get().is_some()
     }
 
@@ -54,12 +55,12 @@ impl Engine {
         self.board.get()?.as_ref()?.word32(index * size_of::<u32>())
     }
 
-    /// The word of a session.
+    /// Returns the word of a session.
     fn word(&self, slot: u32) -> Option<&AtomicU32> {
         (slot < BOARD_SLOTS).then(|| self.at(SESSIONS_AT + slot as usize))?
     }
 
-    /// The word of a set.
+    /// Returns the word of a set.
     fn set_word(&self, index: u32) -> Option<&AtomicU32> {
         (index < BOARD_SLOTS).then(|| self.at(SETS_AT + index as usize))?
     }
@@ -68,12 +69,12 @@ impl Engine {
         self.at(0)
     }
 
-    /// Whether the owner's protocol thread serves the board, or has never had anything to serve.
+    /// Returns the word that is 1 while the owner's protocol thread serves the board.
     fn serving(&self) -> Option<&AtomicU32> {
         self.at(1)
     }
 
-    /// Says on the board whether the protocol thread runs.
+    /// Writes on the board whether the protocol thread runs.
     pub(crate) fn note_serving(&self) {
         if let Some(serving) = self.serving() {
             // SYNC: before the thread looks at the requests; pairs with `ask`.
@@ -81,8 +82,8 @@ impl Engine {
         }
     }
 
-    /// Brings home what children have asked for, of the sessions in the slots `joined`, and gives
-    /// up sets that they use.
+    /// Brings home the sessions, out of those in the slots `joined`, that children have asked for,
+    /// and gives up the sets that they use.
     pub(crate) fn serve_board(&self, library: &Library, joined: impl Iterator<Item = u32>) {
         let Some(requests) = self.requests() else { return };
         // SYNC: acquire; pairs with the child's increment after it has written its word.
@@ -92,7 +93,7 @@ impl Engine {
         let is_wanted = |word: Option<&AtomicU32>| {
             word.is_some_and(|word| word.load(Ordering::Acquire) == WANTED)
         };
-        // Whichever peers do not answer: children do not wait for each of them in turn.
+        // One deadline for all: children must not wait for each of several dead peers in turn.
         let until = library.patience.until(PASS_LIMIT);
         let wanted: Vec<_> = joined
             .filter(|slot| is_wanted(self.word(*slot)))
@@ -109,7 +110,7 @@ impl Engine {
         self.answer_board();
     }
 
-    /// The protocol thread ends; nothing is away any more.
+    /// Ends the service, when the protocol thread ends; nothing is away any more.
     pub(crate) fn stop_serving(&self) {
         if let Some(serving) = self.serving() {
             // SYNC: before the words are looked at; pairs with `ask`.
@@ -118,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// All that was asked for is so, also of what was home already.
+    /// Answers every request, also for sessions that were home already.
     pub(crate) fn answer_board(&self) {
         for word in (SESSIONS_AT..SETS_AT + BOARD_SLOTS as usize).filter_map(|at| self.at(at)) {
             if word.load(Ordering::Relaxed) == WANTED {
@@ -130,11 +131,11 @@ impl Engine {
 }
 
 impl Library {
-    /// Before `fork`.
+    /// Prepares for `fork`: makes the board, if there is something to ask for.
     pub fn before_fork(&self) {
         {
-            // A join is done by now, so that the child's table has it, or comes later and sees the
-            // epoch.
+            // A join either is complete now, so that the child's table has it, or comes later and
+            // sees the new epoch.
             let _joining = self.engine().map(|engine| lock(&engine.joining));
             self.fork_epoch.fetch_add(1, Ordering::SeqCst);
         }
@@ -145,14 +146,15 @@ impl Library {
             return;
         }
         if engine.and_then(Engine::board).is_none() {
-            // No way for the child to ask.
+            // Without a board the child has no way to ask, so nothing stays away.
             self.all_home(ReasonT::Resources, false);
             self.give_up_sets();
         }
     }
 
-    /// After `fork`, in the child: nothing of the parent's engine is touched but its board. That
-    /// every session and set there was is the parent's, the words of the table say already.
+    /// Makes the library usable in a `fork` child. Nothing of the parent's engine is touched but
+    /// its board. The words of the table already name the parent as the owner of every session and
+    /// set.
     pub fn after_fork_child(&self) {
         let parent = self.engine();
         self.next_generation();
@@ -164,7 +166,7 @@ impl Library {
         }
     }
 
-    /// Before `exec`, `posix_spawn` and their like: what stays open over it goes home.
+    /// Sends home the sessions that stay open over `exec`, `posix_spawn` and the like.
     pub fn before_exec(&self) {
         self.sets_before_exec();
         self.inherited_sets_before_exec();
@@ -177,27 +179,27 @@ impl Library {
         self.fork_epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Before `vfork`: as before `exec`, for the child has our memory but its own descriptors.
+    /// Prepares for `vfork`, as for `exec`: the child has this process's memory, but its own
+    /// descriptors.
     pub fn before_vfork(&self) {
         self.before_exec();
     }
 
-    /// The session of `entry` belongs to the process we were `fork`ed from: asks it to bring the
-    /// session home, and takes the number for an ordinary one.
-    pub(crate) fn recall_from_parent(&self, entry: &Entry) {
+    /// Asks the ancestor that owns the session of `entry` to bring it home, and makes the number an
+    /// ordinary one.
+    pub(crate) fn recall_from_parent(&self, entry: &FdEntry) {
         let Some((generation, slot)) = self.foreign_session(entry) else { return };
         if let Some(engine) = self.engine_of(generation) {
             ask(engine, engine.word(slot));
         }
-        // The kernel's set that it is in knows nothing of a session of ours.
+        // The kernel's set that contains the number knows nothing of a session of this process.
         let sets = [&entry.set, &entry.last_set].map(|set| set.load(Ordering::SeqCst));
         let is_in_sets = entry.has(mark::SETS) || sets != [0; 2];
         entry.reset(mark::ALIASED | if is_in_sets { mark::SETS } else { 0 }, 0);
         entry.session.store(0, Ordering::SeqCst);
     }
 
-    /// The set `word` of a table entry belongs to a process we were `fork`ed from: that process
-    /// leaves it to the kernel from now on.
+    /// Asks the ancestor that owns the set `word` of a table entry to leave it to the kernel.
     pub(crate) fn take_set_from_parent(&self, word: u32) {
         let Some((generation, index)) = self.foreign_index(word) else { return };
         if let Some(engine) = self.engine_of(generation) {
@@ -206,8 +208,8 @@ impl Library {
     }
 }
 
-/// Asks the process of `engine` for what `word` of its board stands for, and waits until that is in
-/// the kernel, or the process is gone.
+/// Asks the process of `engine` for the session or set of `word`, and waits until that is in the
+/// kernel, or the process is gone.
 fn ask(engine: &Engine, word: Option<&AtomicU32>) {
     let (Some(word), Some(requests)) = (word, engine.requests()) else { return };
     let Some(owner) = i32::try_from(engine.pid).ok().and_then(rustix::process::Pid::from_raw)
@@ -220,8 +222,8 @@ fn ask(engine: &Engine, word: Option<&AtomicU32>) {
     engine.ring();
     let deadline = Deadline::after(ASK_LIMIT);
     while word.load(Ordering::Acquire) == WANTED && !deadline.is_over() {
-        // SYNC: after the request; pairs with `note_serving`. Who begins to serve finds it before
-        // anything else.
+        // SYNC: after the request; pairs with `note_serving`. An owner that begins to serve looks
+        // at the requests before anything else.
         if engine.serving().is_some_and(|serving| serving.load(Ordering::SeqCst) == 0) {
             return;
         }

@@ -1,13 +1,13 @@
-//! Going home: freezing the stream and letting go. Giving the kernel what the peer has not read is
-//! `flush`, what a dead peer has not given it `put_back`.
+//! Going home: freezing the stream, and letting go of it when nothing is owed any more.
 //!
-//! Read `docs/understand/streams.md`, "Going home". Any thread of the process may do it, under both
-//! locks of the session.
+//! Any thread of the process may send a session home, under both locks of the session. Not here:
+//! the bytes that the peer has not read (`flush`), and those that a dead writer has left in a ring
+//! (`put_back`). Read `docs/understand/streams.md`, "Going home".
 
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::flush::Rest;
-use crate::process::late::Telling;
+use crate::process::deferred::Telling;
 use crate::process::library::Library;
 use crate::process::library::library;
 use crate::process::patience::{PASS_LIMIT, Waits};
@@ -23,31 +23,32 @@ use sojourn_shm::deadline::now_ns;
 use sojourn_stream::Stream;
 use std::sync::Arc;
 
-/// How long a close waits for the peer to hand over what was never read.
+/// How long a close waits for the peer to put into the kernel what the program never read.
 const UNREAD_LIMIT: Duration = Duration::from_millis(100);
-/// How long a process that ends takes for that, if kernels are full and peers do not answer.
+/// How long a process that ends may take for its sessions, if kernels are full and peers do not
+/// answer.
 const EXIT_LIMIT: Duration = Duration::from_millis(300);
-/// How often a peer that owes bytes is looked after, while somebody waits for them.
+/// Pause between two looks after a peer that owes bytes, while a thread waits for them.
 const OWED_SLICE: Duration = Duration::from_millis(20);
 
 impl Session {
-    /// Sends the session home. With `pass_on` another holder may use the descriptor next: it
+    /// Sends the session home. With `pass_on` another holder may use the descriptor next: then this
     /// returns when the kernel has what the peer had sent, or as much of it as there is room for.
     pub(crate) fn leave(&self, reason: ReasonT, pass_on: bool) {
         let rest = Rest::of(reason, pass_on);
-        // The peer's word for it, or the kernel's, wakes the protocol thread as well: nobody need
-        // be woken by the call that has found it first, which may be about to hear of an end.
+        // The peer, or the kernel, has woken the protocol thread as well. So this call, which was
+        // only the first to find the freeze and may be about to hear of the end, wakes nobody.
         let is_told = reason == ReasonT::PeerLeft && !self.is_carried();
-        let when = if is_told { Telling::Late } else { Telling::Now };
+        let when = if is_told { Telling::Deferred } else { Telling::Now };
         let waits =
             if pass_on { Waits::until(library().patience.until(PASS_LIMIT)) } else { Waits::NOT };
         self.leave_within(reason, (rest, waits), when);
     }
 
-    /// The server wants it home. It takes a process for dead that it does not hear of any more,
-    /// which may live and have lost the server only: such a peer still gives the kernel what it
-    /// owes, and reads there what it has not read. If the process has ended, the kernel or the
-    /// process's own descriptor says so.
+    /// Sends the session home at the server's wish. The server takes a process for dead when it no
+    /// longer hears of it, but such a process may have lost only the server: then the peer still
+    /// puts owed bytes into the kernel, and reads there what it has not read. If the process has
+    /// ended, the process table or the kernel's descriptor says so.
     pub(crate) fn recalled(&self, reason: ReasonT) {
         let is_doubtful = reason == ReasonT::PeerDied && !self.is_carried();
         let lives = is_doubtful && !self.peer_process_is_gone() && !self.kernel_has_ended();
@@ -55,8 +56,8 @@ impl Session {
         self.leave_within(reason, (Rest::of(reason, false), Waits::NOT), Telling::Now);
     }
 
-    /// As [`Session::leave`], waiting no longer than that. If the peer owes something it is told at
-    /// once.
+    /// Sends the session home, waiting no longer than `how` says. If the peer owes bytes it is
+    /// notified at once, whatever `when` says.
     pub(crate) fn leave_within(&self, reason: ReasonT, how: (Rest, Waits), when: Telling) {
         library().with_stack(|| self.leave_here(reason, how, when));
     }
@@ -71,7 +72,7 @@ impl Session {
             }
             stream
         };
-        // Sleepers of this process look again and find the kernel.
+        // Sleepers of this process look again, and find the kernel.
         self.wake_own(&stream);
         self.settle();
         self.await_rest(&stream, how.1.peer);
@@ -96,29 +97,31 @@ impl Session {
         how: (Rest, Waits),
         when: Telling,
     ) {
-        let reason = self.reason_for(reason);
-        // Of before the ring, if the stream is not frozen by now: nobody has flushed anything then.
+        let reason = self.reason_for(reason, stream);
+        // If the stream is not frozen yet nobody has flushed, so these bytes are older than the
+        // ring's.
         let queued = match rx.phase {
-            RxPhase::Joined if stream.peer_rings() => kernel::input_queue(self.number()),
+            RxPhase::Joined if stream.peer_uses_ring() => kernel::input_queue(self.number()),
             _ => 0,
         };
         let was_frozen = stream.is_frozen();
         let was_flushing = tx.phase == TxPhase::Flushing;
         stream.freeze();
-        // Of a session that had not given up the kernel in either direction the carrier has
-        // nothing, and need not even be there.
+        // The carrier has nothing of a session that had not given up the kernel in either
+        // direction, and need not even be there.
         let is_away = tx.phase == TxPhase::Ring || rx.phase == RxPhase::Ring;
         if self.is_carried() && !(is_away && self.return_carried(rx, stream, reason)) {
             self.end_sending(tx);
         } else if tx.stream.is_some() {
-            // Others can hold the end of a process that has died, and read from the kernel.
+            // The death counts only if the kernel confirms it: another process can hold the dead
+            // one's end, and reads from the kernel.
             let died = !was_frozen && reason == ReasonT::PeerDied && self.kernel_has_ended();
             self.flush(tx, rx, stream, died, (how.0, how.1.room));
         } else {
             self.end_sending(tx);
         }
         let owed = rx.stream.as_ref().map_or(0, |stream| stream.peer_leftover().unwrap_or(0));
-        // A peer that has frozen the stream itself, and gets nothing from us, knows all of it.
+        // A peer that froze the stream itself, and to which nothing is owed, needs no notification.
         let is_known = was_frozen && !self.is_carried() && stream.own_leftover() == Ok(0);
         if let Some(engine) = library().engine().filter(|_| !is_known || owed > 0) {
             let waits = was_frozen || owed > 0;
@@ -135,20 +138,23 @@ impl Session {
         } else if rx.phase != RxPhase::Residue {
             rx.phase = RxPhase::Residue;
             rx.since_freeze = 0;
-            // Some may be of a flush. How many is known once the peer has said how far it came.
+            // Part of the queued bytes may be flushed ones; how many is known once the peer has
+            // said how far it came.
             let before =
                 if was_frozen && queued > 0 { self.queued_before(stream) } else { Some(queued) };
             rx.is_unsure = before.is_none();
             rx.before_owed = before.unwrap_or(queued);
             rx.seen_news = stream.flush_news();
-            // Before the freeze: it has flushed nothing, and never will. Nor is a peer relied on
-            // that breaks the rules.
+            // A peer that died before the freeze has flushed nothing, and never will. A peer that
+            // breaks the rules is not relied on.
             let is_dead = !was_frozen && reason == ReasonT::PeerDied;
             rx.flushed = (is_dead || reason == ReasonT::Violation).then_some(0);
         }
     }
 
-    /// Nothing is owed any more: the descriptor is an ordinary one again.
+    /// Ends the receiving direction, to which nothing is owed any more: the descriptor is an
+    /// ordinary one again. A reset that the program must see keeps the session until it is
+    /// reported.
     pub(crate) fn finish(&self, rx: &mut Receiver) {
         if rx.is_reset {
             rx.phase = RxPhase::Reset;
@@ -163,18 +169,18 @@ impl Session {
         self.is_over.store(true, Ordering::SeqCst);
     }
 
-    /// Lets go of what `finish` has ended. Not under the session's locks: sets have locks of their
-    /// own, which come first.
+    /// Lets go of a session that `finish` has ended. The caller holds no lock of the session: the
+    /// locks of epoll sets come first.
     pub(crate) fn settle(&self) {
-        // SYNC: full order with `end_sending`: whichever of the two directions is over last comes
-        // here after that.
+        // SYNC: full order with `end_sending`: the direction that is over last comes here after
+        // that.
         if !self.is_flushing.load(Ordering::SeqCst) && self.is_over.swap(false, Ordering::SeqCst) {
             library().detach(self);
         }
     }
 
-    /// Waits until the peer has given the kernel what it owes, or as much as there is room for, or
-    /// has gone.
+    /// Waits until the peer has put the owed bytes into the kernel, or as many as there is room
+    /// for, or has died.
     fn await_residue(&self, stream: &Stream, deadline: Deadline) {
         let begun = now_ns();
         let has_said = || stream.peer_flushed().is_some() || stream.peer_flushing().is_some();
@@ -188,7 +194,7 @@ impl Session {
         library().patience.waited_since(begun);
     }
 
-    /// Whether the peer still owes bytes. Ends the residue if not.
+    /// Returns true if the peer still owes bytes; ends the residue if not.
     fn is_owed(&self, stream: &Stream) -> bool {
         let mut rx = lock(&self.rx);
         if rx.phase != RxPhase::Residue {
@@ -196,24 +202,24 @@ impl Session {
         }
         let owed = stream.peer_leftover().unwrap_or(0);
         let is_owed = flushed(stream, &rx).is_none_or(|flushed| flushed < owed);
-        // What the program has looked at comes as it was then, whatever the kernel has.
+        // Peeked bytes must be laid over the kernel's, which only the residue does.
         if !is_owed && rx.peeked.is_empty() {
             self.finish(&mut rx);
         }
         is_owed
     }
 
-    /// Whether nobody is there any more to put into the kernel what the peer owes. A process that
-    /// has ended may still have its number.
+    /// Returns true if nobody is left to put the owed bytes into the kernel. A process that has
+    /// ended may still have its number, as a zombie: then the kernel's hang-up tells.
     pub(crate) fn peer_is_dead(&self) -> bool {
         self.peer_process_is_gone() || kernel::has_hung_up(self.number())
     }
 
-    /// Whether the kernel says that nobody will read what is sent.
+    /// Returns true if the kernel says that nobody will read what is sent.
     fn kernel_has_ended(&self) -> bool {
         let wanted = kernel::hang_up(self.kind());
         let found = kernel::at(self.number()).and_then(|fd| kernel::poll(fd, wanted));
-        // Of a pipe's reading end there is another word for it.
+        // A pipe's reading end shows the end of its writers as a hang-up.
         found.map_or(true, |found| found.intersects(wanted | rustix::event::PollFlags::HUP))
     }
 
@@ -225,7 +231,7 @@ impl Session {
         rustix::process::test_kill_process(pid) == Err(Errno::SRCH)
     }
 
-    /// Wakes this process's own sleepers on the session.
+    /// Wakes this process's own threads that sleep for the session.
     pub(crate) fn wake_own(&self, stream: &Stream) {
         let by_inbox = stream.wake_reader() | stream.wake_writer();
         if by_inbox && let Some((inbox, slot)) = self.place() {
@@ -233,15 +239,16 @@ impl Session {
         }
     }
 
-    /// The kernel's descriptor stirred, as the protocol thread sees it.
-    pub(crate) fn kernel_stirred(&self) {
-        self.stirred();
+    /// Notes an event that the kernel reported on the descriptor, and wakes sleepers.
+    pub(crate) fn kernel_event(&self) {
+        self.note_kernel_event();
         if let Some(stream) = self.stream() {
             self.wake_own(&stream);
         }
     }
 
-    /// The peer asked for attention: it has frozen the stream, or flushed what it owed.
+    /// Follows the peer, which asked for attention: it has frozen the stream, or has flushed what
+    /// it owed.
     pub(crate) fn attend(&self) {
         let Some(stream) = self.stream() else { return };
         if !stream.is_frozen() {
@@ -255,7 +262,7 @@ impl Session {
         self.settle();
     }
 
-    /// The protocol thread watches the descriptor no more.
+    /// Ends the protocol thread's watch on the descriptor.
     pub(crate) fn unwatch(&self) {
         if let Some(kit) = library().engine().and_then(|engine| engine.own.kit())
             && let Ok(fd) = kernel::at(self.number())
@@ -264,26 +271,29 @@ impl Session {
         }
     }
 
-    /// Before the last descriptor is closed. Unread bytes make the kernel's close a reset, as they
-    /// would have there. Others are told late ([`Library::ended`]).
+    /// Goes home before the last descriptor is closed. Unread bytes make the kernel's close a
+    /// reset, as they would without the library. Notifications are deferred ([`Library::ended`]).
     pub(crate) fn close(&self) {
         let unread = self.input_queue();
         let stream = self.stream();
-        // By this thread: were the protocol thread in a call on the descriptor, the end would not
-        // be over when the program's close returns.
+        // This thread does it: if the protocol thread were in a call on the descriptor, the
+        // connection would not have ended when the program's close returns.
         self.unwatch();
-        self.leave_within(ReasonT::Closed, (Rest::Ends, Waits::NOT), Telling::Late);
+        self.leave_within(ReasonT::Closed, (Rest::Ends, Waits::NOT), Telling::Deferred);
         if unread > 0
             && self.kind() == KindT::Unix
             && let Some(stream) = stream
         {
-            // With the bytes in its queue the kernel does at the close what it always does.
+            // A Unix socket is closed with the unread bytes in its queue, so that the peer sees a
+            // reset (`unix_release_sock`).
             self.await_residue(&stream, library().patience.until(UNREAD_LIMIT));
         }
         if unread > 0
             && self.kind() == KindT::Tcp
             && let Ok(fd) = kernel::at(self.number())
         {
+            // A linger time of zero makes the close of a TCP socket a reset (`tcp_disconnect` in
+            // `__tcp_close`), as RFC 9293 section 3.6.1 asks for where bytes are unread.
             let _ = rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO));
         }
         {
@@ -317,9 +327,9 @@ impl Library {
         }
     }
 
-    /// Sends the session of `fd` home for a message that carries more than bytes. What the kernel
-    /// has no room for follows, and is waited for by who sends next. One that does so again and
-    /// again moves less and less often.
+    /// Sends the session of `fd` home for a message with ancillary data. Bytes for which the kernel
+    /// has no room follow, and the next sender waits for them. A session that goes home for this
+    /// again and again moves less and less often.
     pub fn go_home_with_control(&self, fd: i32) {
         let Some(entry) = self.table.known(fd) else { return };
         entry.cool();
@@ -337,19 +347,19 @@ impl Library {
         }
     }
 
-    /// Before the kernel shuts down the sending direction of the session of `fd`, and the receiving
-    /// one as well if `receives`: it goes home and stays. [`Library::ended`] comes after that.
+    /// Sends the session of `fd` home for good, before the kernel shuts down its sending direction
+    /// and, if `receives`, the receiving one. The shell calls [`Library::ended`] after that.
     pub fn shutting(&self, fd: i32, receives: bool) {
         let Some(entry) = self.table.known(fd) else { return };
-        let when = Telling::Late;
+        let when = Telling::Deferred;
         self.keep_in_kernel(fd, entry, ReasonT::State, when);
         entry.cool();
         if entry.session.load(Ordering::SeqCst) == 0 {
             return;
         }
         match self.own_session(entry) {
-            // Nothing can follow what is sent before the end. What the peer owes comes as ever,
-            // where that is let in.
+            // Nothing can follow once the direction is shut down. Owed bytes are waited for only
+            // where the receiving direction ends: else they come as ever.
             Some((session, _)) => {
                 let mut waits = Waits::NOT;
                 if receives || session.is_carried() {
@@ -361,10 +371,11 @@ impl Library {
         }
     }
 
-    /// Before this process ends of its own will. Of what its peers have not read, and have sent to
-    /// it, as much as there is room for is in the kernel then, where whoever holds the descriptors
-    /// next finds it. (A process that is killed leaves it in the rings, to the peers' libraries.)
-    /// What goes to other hosts the carrier sees to.
+    /// Sends this process's sessions home before it ends of its own will. What its peers have not
+    /// read, and what they have sent to it, is in the kernel then, as far as there is room, where
+    /// the next holder of the descriptors finds it. (A process that is killed leaves those bytes in
+    /// the rings, to the peers' libraries.) The carrier does the same for sessions with other
+    /// hosts.
     pub fn before_exit(&self) {
         if self.engine().is_none_or(|engine| engine.away.load(Ordering::SeqCst) == 0) {
             return;
@@ -373,12 +384,12 @@ impl Library {
         let fds = self.table.with_sessions().map(|(fd, _)| fd);
         let fds =
             fds.filter(|fd| self.session_of(*fd).is_some_and(|session| !session.is_carried()));
-        // Who is not owed anything hears of the end from the kernel, which is about to tell all of
-        // them.
+        // A peer to which nothing is owed hears of the end from the kernel, which is about to
+        // notify all.
         let until = Deadline::after(EXIT_LIMIT);
         self.home_together(&fds.collect::<Vec<_>>(), until, |session| {
             let how = (Rest::of(ReasonT::Closed, true), Waits { room: until, ..Waits::NOT });
-            session.leave_within(ReasonT::Closed, how, Telling::Late);
+            session.leave_within(ReasonT::Closed, how, Telling::Deferred);
         });
     }
 

@@ -1,8 +1,8 @@
 //! Peers that write anything into the shared region at any time, stop, or keep silent: no call
-//! waits that must not, every loop ends, and what was told stays so.
+//! waits that must not, every loop ends, and an answer that was given stays true.
 //!
-//! The peer of each session here is the test itself, which has the region's memory. What real
-//! programs see of such a peer: `tests/system`.
+//! The peer of each session here is the test itself, which has the region's memory. Not here: the
+//! view of real programs on such a peer (`tests/system`).
 
 use crate::host::epoll::bit;
 use crate::host::epoll::op;
@@ -23,14 +23,14 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Instant;
 
-/// Where the words of the rings are, by what the region looks like: each ring has lines of 128
-/// bytes for tail, head, reader, writer.
+/// The places of the rings' words in the region: each ring has lines of 128 bytes for tail, head,
+/// reader, writer.
 const LINE: usize = 128;
 const RING: usize = 4 * LINE;
 const OUT_TAIL: usize = 0;
 const OUT_HEAD: usize = LINE;
 const IN_TAIL: usize = RING;
-/// What the writer of the in-ring says of its flush: behind bell and want.
+/// The state of its flush that the writer of the in-ring writes: behind bell and want.
 const IN_FLUSHED: usize = RING + 3 * LINE + 16;
 const FROZEN: u64 = 1 << 63;
 const BEGUN: u64 = 1 << 61;
@@ -184,9 +184,9 @@ fn work(seed: u64, pair: &mut Pair) {
     assert!(is_of(&got, &all), "{seed}: {} bytes that are not of the {written}", got.len());
 }
 
-/// Whether these bytes are some of all that were written, in order: what went to the kernel before
-/// the ring was used, and then, from some byte on, what followed. (If nobody reads, the kernel does
-/// not take all of it.)
+/// Returns true if these bytes are some of all that were written, in order: first those that went
+/// to the kernel before the ring was used, and then, from some byte on, those that followed. (If
+/// nobody reads, the kernel does not take all of them.)
 fn is_of(got: &[u8], all: &[u8]) -> bool {
     let same = got.iter().zip(all).take_while(|(got, written)| got == written).count();
     // The bytes may go on by chance as they would have done in the kernel.
@@ -204,8 +204,8 @@ fn every_call_ends_whatever_the_peer_writes() {
     }
 }
 
-/// The positions of a frozen ring are looked at once: what is sent is what this program has
-/// written, and there is an end to it.
+/// The positions of a frozen ring are looked at once: the bytes that are sent are those that this
+/// program has written, and there is an end to them.
 #[test]
 fn a_peer_that_moves_frozen_positions_gets_no_other_bytes() {
     let _guard = watchdog(60);
@@ -248,14 +248,14 @@ fn what_a_stopped_peer_had_sent_is_read_at_once() {
     let _guard = watchdog(60);
     let pair = Pair::new();
     let peer = warm(&pair, b"hello");
-    // The peer's process is stopped here: nobody puts into the kernel what is owed.
+    // The peer's process is stopped here: nobody puts the bytes that are owed into the kernel.
     library().session_of(pair.fd(0)).unwrap().leave(ReasonT::User, false);
     assert_eq!(input_queue(pair.fd(0)), 5);
     let mut polled = [crate::PollFd { fd: pair.fd(0), events: 1, revents: 0 }];
     assert_eq!(library().poll(&mut polled, Some(Duration::ZERO), None), Ok(1));
     let mut buf = [0; 2];
     assert_eq!((read(pair.fd(0), &mut buf), &buf), (Ok(2), b"he"));
-    // It goes on: what has been read from the ring does not come again.
+    // The peer goes on: bytes that were read from the ring do not come again.
     assert_eq!(peer.side.begin_flush(), 2);
     rustix::io::write(pair.ends[1].as_ref().unwrap(), b"llo").unwrap();
     peer.side.set_flushed(5);
@@ -357,8 +357,8 @@ fn what_was_counted_is_received_though_the_peer_takes_it_back() {
     }
 }
 
-/// Bits that mean nothing, set as fast as they are looked at, keep nobody from what else is in the
-/// set.
+/// Bits that mean nothing, set as fast as they are looked at, keep nobody from the other members of
+/// the set.
 #[test]
 fn a_flood_of_bits_hides_nothing_of_the_kernels() {
     let _guard = watchdog(60);

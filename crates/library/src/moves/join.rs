@@ -1,12 +1,13 @@
 //! Joining: two offers have become one stream, and the session is put on it.
 //!
-//! The protocol thread's work. Read `docs/understand/streams.md`, "Moving out" (2, 3).
+//! The protocol thread does this. Not here: the offer (`offer`), and the switch to the ring
+//! (`io::send`, `io::receive`). Read `docs/understand/streams.md`, "Moving out" (2, 3).
 
 use crate::fds::table::mark;
 use crate::host::lock::lock;
 use crate::moves::offer::Offer;
+use crate::process::deferred::Telling;
 use crate::process::engine::Engine;
-use crate::process::late::Telling;
 use crate::process::library::Library;
 use crate::session::directions::{Receiver, RxPhase, TxPhase, switch};
 use crate::session::{Facts, Session};
@@ -17,7 +18,7 @@ use sojourn_shm::Mapping;
 use sojourn_stream::{Inbox, Layout, Stream};
 use std::sync::Arc;
 
-/// What a join needs beside the offer.
+/// The parts that a join needs beside the offer.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) stream: Arc<Stream>,
@@ -25,7 +26,7 @@ pub(crate) struct Parts {
     pub(crate) own_slot: u32,
 }
 
-/// The stream of a join, in its region.
+/// Makes this side's view of a join's stream, in its region.
 pub(crate) fn view(join: &JoinT, region: Mapping, peer_inbox: Arc<Inbox>) -> Result<Stream, Errno> {
     let layout = Layout::new(join.ring_bytes).ok_or(Errno::INVAL)?;
     let side = usize::from(join.side);
@@ -33,7 +34,8 @@ pub(crate) fn view(join: &JoinT, region: Mapping, peer_inbox: Arc<Inbox>) -> Res
 }
 
 impl Library {
-    /// Puts the offered session on its stream. The session's slot, or why not.
+    /// Puts the offered session on its stream. Returns the session, or the reason why it stays in
+    /// the kernel.
     pub(crate) fn join(
         &self,
         engine: &'static Engine,
@@ -48,11 +50,12 @@ impl Library {
             return Err(ReasonT::Closed);
         }
         if entry.may_be_aliased() && offer.aliases != self.alias_epoch.load(Ordering::SeqCst) {
-            // There may be one more number of it, of which the offer does not know.
+            // The program may have made one more number of the description, which the offer does
+            // not list.
             return Err(ReasonT::Operation);
         }
         if offer.epoch != self.fork_epoch.load(Ordering::SeqCst) {
-            // A child may have it, too, and know of no session.
+            // A child may have the descriptor, too, and knows of no session.
             return Err(ReasonT::Fork);
         }
         if lock(&engine.rings).look_for_offer(|| self.has_ring_unseen()) {
@@ -66,8 +69,8 @@ impl Library {
         }
         let session = engine.pool.take().map_err(|_| ReasonT::Resources)?;
         self.settle_in(session, offer, join, parts);
-        // From here on every call on these numbers is the session's; the calls that sit in the
-        // kernel now are waited for by `try_consent` and `switch`.
+        // From here on every call on these numbers is the session's. `try_consent` and `switch`
+        // wait for the calls that sit in the kernel now.
         for fd in &offer.numbers {
             if let Some(entry) = self.table.known(*fd) {
                 entry.unmark(mark::OFFERED);
@@ -78,8 +81,8 @@ impl Library {
         }
         engine.away.fetch_add(1, Ordering::SeqCst);
         if !offer.numbers.iter().all(|fd| self.set_joined(*fd, session)) {
-            // It may be a matter of the moment: the set has as many inboxes as it can have, or the
-            // program has just changed its registration.
+            // The cause may pass: the set has as many inboxes as it can have, or the program has
+            // just changed its registration.
             entry.was_refused();
             session.leave(ReasonT::Set, false);
             return Ok(session);
@@ -94,14 +97,14 @@ impl Library {
     fn settle_in(&self, session: &Session, offer: &Offer, join: &JoinT, parts: &Parts) {
         session.kind.store(offer.kind as u32, Ordering::SeqCst);
         session.fd.store(offer.fd, Ordering::SeqCst);
-        session.has_stirred.store(false, Ordering::SeqCst);
-        session.tx_stirred.store(false, Ordering::SeqCst);
+        session.rx_kernel_event.store(false, Ordering::SeqCst);
+        session.tx_kernel_event.store(false, Ordering::SeqCst);
         session.is_over.store(false, Ordering::SeqCst);
         session.is_flushing.store(false, Ordering::SeqCst);
         session.is_carried.store(join.is_carried, Ordering::SeqCst);
         let acknowledges = offer.kind == KindT::Tcp && !join.is_carried;
         session.acknowledges.store(acknowledges, Ordering::SeqCst);
-        session.is_lent.store(false, Ordering::SeqCst);
+        session.is_delegated.store(false, Ordering::SeqCst);
         session.has_new_options.store(false, Ordering::SeqCst);
         session.tx_state.store(switch::KERNEL, Ordering::SeqCst);
         session.learn_flags(offer.fd);
@@ -124,7 +127,7 @@ impl Library {
         if !join.is_carried {
             parts.stream.set_near(near_part(offer.what.ring_bytes, parts.stream.out_bytes()));
         }
-        // A pipe's writer is side 0; it has nothing to read, its reader nothing to write.
+        // A pipe's writer is side 0. It has nothing to read, and its reader has nothing to write.
         if parts.stream.out_bytes() > 0 {
             tx.stream = Some(Arc::clone(&parts.stream));
             tx.phase = TxPhase::Joined;
@@ -135,7 +138,7 @@ impl Library {
         }
     }
 
-    /// A session is home for good: its numbers are the kernel's.
+    /// Detaches a session that is home for good: its numbers are the kernel's again.
     pub(crate) fn detach(&self, session: &Session) {
         let Some(engine) = self.engine() else { return };
         session.generation.fetch_add(1, Ordering::SeqCst);
@@ -153,7 +156,7 @@ impl Library {
         engine.pool.give_back(session);
     }
 
-    /// The session has been frozen for `reason`: the server wants to know.
+    /// Reports to the server that the session was frozen for `reason`.
     pub(crate) fn count_return(
         &self,
         session: &Session,
@@ -171,15 +174,15 @@ impl Library {
     }
 }
 
-/// The part that is used of a ring of `all` bytes while its reader keeps up (bytes): what this
-/// process wants of a ring, but most of one that is larger is for what the kernel would have taken.
+/// Returns the bytes of a ring of `all` bytes that are used while its reader keeps up: this
+/// process's wish. The larger rest of a ring is for the bytes that the kernel would have taken.
 fn near_part(wanted: u32, all: u32) -> u32 {
     if wanted >= all { all } else { (1 << wanted.max(1).ilog2()).min(all / 4) }
 }
 
 impl Session {
-    /// Its descriptor has gone by a way we did not see. The peer finds in the ring what it has not
-    /// read.
+    /// Gives up a session whose descriptor was closed past the library. The peer finds the unread
+    /// bytes in the ring.
     pub(crate) fn abandon(&self) {
         if let Some(stream) = self.stream() {
             stream.freeze();

@@ -3,7 +3,7 @@
 //! The program's thread only leaves a job; the rest is the protocol thread's. Read
 //! `docs/understand/streams.md`, "Moving out".
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::host::look::Look;
@@ -36,7 +36,7 @@ pub(crate) struct Offer {
 
 impl Library {
     /// Leaves the job, unless there is one.
-    pub(crate) fn offer(&self, fd: i32, entry: &Entry, kind: KindT) {
+    pub(crate) fn offer(&self, fd: i32, entry: &FdEntry, kind: KindT) {
         if kind == KindT::Pipe {
             self.pipe_made();
         }
@@ -92,7 +92,7 @@ impl Library {
     }
 
     /// Whether this process is known to be the only holder.
-    pub(crate) fn is_sole(&self, entry: &Entry) -> bool {
+    pub(crate) fn is_sole(&self, entry: &FdEntry) -> bool {
         entry.has(mark::BORN_HERE)
             && !entry.has(mark::PASSED)
             && entry.epoch.load(Ordering::SeqCst) == self.fork_epoch.load(Ordering::SeqCst)
@@ -102,7 +102,7 @@ impl Library {
     pub(crate) fn numbers_of(
         &self,
         fd: i32,
-        entry: &Entry,
+        entry: &FdEntry,
         look_at: &mut dyn Look,
     ) -> Option<Vec<i32>> {
         if !entry.may_be_aliased() {

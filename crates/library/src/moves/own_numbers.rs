@@ -1,14 +1,14 @@
-//! The program takes numbers that the library has for itself.
+//! Numbers of the library's own that the program takes for itself.
 //!
-//! Not here: the library's own descriptors (`own`).
+//! Not here: the library's own descriptors (`fds::own`).
 
 use crate::process::library::Library;
 use sojourn_session::ReasonT;
 
 impl Library {
-    /// The program is about to have something of its own at `fd`, which may be one of the
-    /// library's: it may choose its numbers. All that is away goes home for good, as sets of the
-    /// program know some of them by their numbers.
+    /// Makes way for the program, which is about to put something of its own at `fd`. If that is a
+    /// number of the library's, all that is away goes home for good: the program's sets know some
+    /// of the library's descriptors by their numbers.
     pub fn make_way(&self, fd: i32) {
         if !self.is_own(fd) {
             return;
@@ -21,8 +21,8 @@ impl Library {
         self.host().show(ReasonT::StoodDown);
     }
 
-    /// The program has as many descriptors as it may have, but for the library's. It gets those:
-    /// all that is away goes home for good. False: there are none.
+    /// Gives the library's numbers to a program that has no others left: all that is away goes home
+    /// for good. Returns false if the library has none.
     pub fn gives_numbers_back(&self) -> bool {
         let Some(engine) = self.engine().filter(|engine| engine.own.next(0).is_some()) else {
             return false;

@@ -1,12 +1,12 @@
-//! A pipe whose writer has ended, and whose last bytes are in the ring only: they are put back into
-//! the kernel, where everybody finds them.
+//! The last bytes of a pipe whose writer has died, which are only in the ring: they are put back
+//! into the kernel, where every holder finds them.
 //!
-//! A writer that ends of its own will does so itself (`home`, `flush`). One that was killed cannot,
-//! nor one whose kernel was full. Its reader's library could take the rest from the ring; but if
-//! the reading end is passed on (`fork`, `exec`, a message), the next holder has the kernel's pipe
-//! alone. The name that /proc gives a pipe can be opened for writing by whoever may read it
-//! (pipe(7), proc_pid_fd(5)). Of sockets nothing of the kind can be had. Read
-//! `docs/understand/streams.md`, "Going home", first.
+//! A writer that ends of its own will does so itself (`home`, `flush`). A writer that was killed
+//! cannot, nor can one that found the kernel full. The reader's library could take the rest from
+//! the ring; but if the reading end is passed on (`fork`, `exec`, a message), the next holder has
+//! the kernel's pipe alone. The name that /proc has for a pipe can be opened for writing by whoever
+//! may read the pipe (pipe(7), proc_pid_fd(5)). Sockets have no such way. Not here: the flush of a
+//! writer that lives (`flush`). Read `docs/understand/streams.md`, "Going home", first.
 
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -21,8 +21,8 @@ use sojourn_shm::Held;
 use sojourn_stream::Stream;
 
 impl Session {
-    /// See the head of this file; on a stack of the library's own, for it takes a page. Nothing is
-    /// changed if the writer is there still, or nothing is owed.
+    /// Puts the bytes back that a dead writer left. Does nothing if the writer is still there, or
+    /// nothing is owed. Needs a page of stack, so the caller is on a stack of the library's own.
     #[inline(never)]
     pub(crate) fn put_back_rest(&self, stream: &Stream) {
         let mut rx = lock(&self.rx);
@@ -34,8 +34,8 @@ impl Session {
         let mut done = match flushed(stream, &rx) {
             Some(flushed) => flushed.max(rx.since_freeze),
             None if !stream.peer_flushes() => rx.since_freeze,
-            // It died meanwhile, and nobody else has written: what is there is what came before the
-            // debt, then what was paid of it.
+            // The writer died in its flush, and nobody else has written since: the pipe has the
+            // bytes from before the debt, then those that the writer has paid of it.
             None => {
                 rx.since_freeze + kernel::input_queue(self.number()).saturating_sub(rx.before_owed)
             }

@@ -1,8 +1,8 @@
-//! What is on its way when a peer is taken for dead that lives, or whose end somebody else still
+//! Bytes on their way while a peer is taken for dead that lives, or whose end another process still
 //! holds.
 //!
-//! The server takes a process for dead that it does not hear of any more: also one that has lost
-//! its connection only.
+//! The server takes a process for dead if it hears nothing of it any more, also if that has lost
+//! only its connection.
 
 use crate::process::library::library;
 use crate::session_fakes::{Pair, common_inbox, is_away, read, write};

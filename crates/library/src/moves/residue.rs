@@ -1,11 +1,11 @@
-//! Receiving what the peer owed when the stream was frozen: from the ring, while the peer has not
-//! begun to put it into the kernel, or from the kernel.
+//! The residue: bytes that the peer owed when the stream was frozen, and how they are received,
+//! from the ring while the peer has not begun its flush, or from the kernel.
 //!
 //! One exchange of one word decides between the two (`sojourn_stream::Stream::begin_flush`,
-//! `take_unflushed`), so a call that finds bytes owed need not wait for a peer that does not run:
-//! it takes them itself, and the peer puts the rest into the kernel when it gets to it. Read
-//! `receive` and `docs/understand/streams.md`, "Going home", first. Not here: waiting for the
-//! kernel to have all of it before somebody else uses the descriptor (`home`).
+//! `take_unflushed`). So a call that finds bytes owed need not wait for a peer that does not run:
+//! the call takes them itself, and the peer flushes the rest when it runs. Not here: waiting for
+//! the kernel to have all of it before another process uses the descriptor (`home`). Read
+//! `io::receive` and `docs/understand/streams.md`, "Going home", first.
 
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -15,22 +15,22 @@ use crate::session::Session;
 use crate::session::directions::Receiver;
 use crate::session::owed::flushed;
 use crate::session::peeked::PEEKED_MAX;
-use crate::session::receive_step::{Look, Step};
+use crate::session::received::{Look, Received};
 use core::time::Duration;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_shm::deadline::now_ns;
 use sojourn_stream::{Bell, Stream};
 
-/// How long a call that must not wait lets the peer's flush go on: longer than a system call that
-/// sends what a ring holds, and wakes somebody, takes.
+/// How long a call that must not wait lets the peer's flush go on: longer than the peer's system
+/// call takes, which sends what a ring holds and wakes a thread.
 const FLUSH_LIMIT: Duration = Duration::from_micros(100);
-/// The same of a call that may wait, for a peer whose turn on the processor has ended. One that has
-/// been stopped is waited for no longer.
+/// The same for a call that may wait, in case the peer's turn on the processor has ended. A stopped
+/// peer is waited for no longer.
 const FLUSH_WAIT: Duration = Duration::from_millis(100);
 
 impl Session {
-    /// Lets a flush of the peer's that has begun come to the kernel. Between the two the bytes,
-    /// which are readable, are nowhere to be read, or some of them are.
+    /// Waits for news of the peer's flush, which has begun. In its middle the bytes, or some of
+    /// them, are readable neither in the ring nor in the kernel.
     pub(crate) fn let_flush(&self, may_wait: bool) {
         let Some(stream) = self.stream() else { return };
         let seen = lock(&self.rx).seen_news;
@@ -49,18 +49,19 @@ impl Session {
         }
     }
 
-    /// Whether a read may take what the kernel has of the bytes owed: a record that the peer wrote
-    /// at once is not cut because its two halves come to the kernel one after the other. `wanted`:
-    /// bytes that the kernel has by the end of the flush.
+    /// Returns true if a read may take owed bytes that are in the kernel now: a record that the
+    /// peer wrote at once must not be cut because its halves reach the kernel one after the other.
+    /// `wanted`: bytes that the kernel has by the end of the flush.
     fn is_whole(&self, stream: &Stream, wanted: usize) -> bool {
-        // A peer that has not said how far it came is in its first call, or between two. One that
-        // has gives more when there is room, which takes a read where more is wanted.
+        // A peer that has not said how far it came is in its first system call, or between two. A
+        // peer that has said so gives more when there is room, and a large read has to make that
+        // room.
         stream.peer_flushing().is_some()
             && (wanted > kernel::PIPE_BUF || kernel::input_queue(self.number()) >= wanted)
     }
 
-    /// Frozen, and the peer owes bytes: from the kernel as many as it has flushed, then what it
-    /// could not flush from the ring, then the kernel for good.
+    /// Looks for owed bytes: those that the peer has flushed come from the kernel, then those that
+    /// it could not flush from the ring, then all bytes from the kernel for good.
     pub(crate) fn look_for_rest(
         &self,
         rx: &mut Receiver,
@@ -68,36 +69,38 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         look: Look,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
+    ) -> Received {
         let peek = look.peek;
         let Ok(owed) = stream.peer_leftover() else {
             self.finish(rx);
-            return Step::Home;
+            return Received::Home;
         };
         if bufs.iter().all(|buf| buf.is_empty()) {
-            return Step::Done(Ok(0));
+            return Received::Done(Ok(0));
         }
-        // Before the kernel is looked at.
+        // Before the look at the kernel, so that news during it is noticed.
         rx.seen_news = stream.flush_news();
         let flushed = flushed(stream, rx);
-        // Where all of it is in the kernel, in order, nothing is left to be counted either.
+        // Where all owed bytes are in the kernel, in order, there is nothing to count any more
+        // either.
         if rx.since_freeze >= owed || (flushed == Some(owed) && rx.peeked.is_empty()) {
             self.finish(rx);
-            return Step::Home;
+            return Received::Home;
         }
         if rx.is_unsure {
             match self.queued_before(stream) {
-                // Nothing has been read from the kernel since the freeze.
+                // All bytes in the kernel count: none has been read since the freeze.
                 Some(before) => rx.before_owed = before,
-                // What a peer that has died has flushed, the kernel's end will tell.
+                // The peer died and cannot say how far its flush came; the kernel's end of file
+                // will tell.
                 None if self.peer_is_dead() => {}
-                None => return Step::Owed,
+                None => return Received::Owed,
             }
             rx.is_unsure = false;
         }
         let has_begun = stream.peer_flushes();
         let from_kernel = flushed.unwrap_or(owed).min(owed);
-        // Bytes owed that come through the kernel.
+        // Owed bytes that come through the kernel.
         let owed_there = match flushed {
             None if !has_begun => 0,
             _ => from_kernel.saturating_sub(rx.since_freeze),
@@ -109,11 +112,12 @@ impl Session {
         let wanted = wanted.min(rx.before_owed + owed_there);
         let may_cut = look.may_cut || flushed.is_some() || wanted <= rx.before_owed;
         if !may_cut && !self.is_whole(stream, wanted) {
-            return Step::Owed;
+            return Received::Owed;
         }
         match self.receive_some(bufs, wanted, peek, kernel) {
             Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) if flushed.is_none() => {
-                // It died before it was done: the ring has what the kernel has not.
+                // The peer died before its flush was done: the ring has the bytes that the kernel
+                // has not.
                 (rx.flushed, rx.before_owed) = (Some(rx.since_freeze), 0);
                 self.rest_from_ring(rx, stream, bufs, peek, (owed, false))
             }
@@ -128,28 +132,28 @@ impl Session {
                 }
                 let is_cut = flushed.is_some_and(|flushed| flushed < owed);
                 match is_cut && !peek && rx.before_owed == 0 && rx.since_freeze == from_kernel {
-                    true => Step::Part(len),
-                    false => Step::Done(Ok(len)),
+                    true => Received::Part(len),
+                    false => Received::Done(Ok(len)),
                 }
             }
-            Err(Errno::AGAIN | Errno::INTR) => Step::Owed,
-            Err(error) => Step::Done(Err(error)),
+            Err(Errno::AGAIN | Errno::INTR) => Received::Owed,
+            Err(error) => Received::Done(Err(error)),
         }
     }
 
-    /// Bytes in the kernel that are nothing of what the peer owes: all of them, before it flushes.
-    /// `None`: it is in the middle of that, and will say how far it came.
+    /// Counts the bytes in the kernel that are older than the owed ones: all, before the peer
+    /// flushes. `None` means that the peer is in its flush, and will say how far it came.
     pub(crate) fn queued_before(&self, stream: &Stream) -> Option<usize> {
         let news = stream.flush_news();
         let said = stream.peer_flushed().or_else(|| stream.peer_flushing());
         let said = said.or_else(|| (!stream.peer_flushes()).then_some(0))?;
         let queued = kernel::input_queue(self.number());
-        // What it has put there between two looks would be counted on one side only.
+        // If the peer flushed between the two looks, the same bytes would count on one side only.
         (stream.flush_news() == news).then(|| queued.saturating_sub(said))
     }
 
-    /// What is owed and is not in the kernel. If the peer may still put it there, it is told how
-    /// much of it need not come that way any more.
+    /// Receives owed bytes that are not in the kernel. If the peer may still flush them, it is told
+    /// how many no longer have to come that way.
     fn rest_from_ring(
         &self,
         rx: &mut Receiver,
@@ -157,24 +161,25 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
         (owed, may_flush): (usize, bool),
-    ) -> Step {
+    ) -> Received {
         let (mut done, from) = (0, rx.since_freeze);
         let most = if peek { PEEKED_MAX } else { usize::MAX };
         for buf in bufs.iter_mut() {
             let len = buf.len().min(most - done);
             done += stream.copy_unflushed(from + done, &mut buf[..len]);
         }
-        // As it was before the copy: meanwhile the peer may have put all of it into the kernel.
+        // The claim comes after the copy, and fails if the peer has begun its flush meanwhile.
         let takes = !peek && may_flush;
         if takes && !stream.take_unflushed(from, done) {
             if stream.peer_flushes() {
-                return Step::Owed;
+                return Received::Owed;
             }
-            // Whatever it has written there instead: it is not relied on any more.
+            // The word is neither the peer's nor this side's: the peer breaks the rules, and is not
+            // relied on.
             rx.flushed = Some(from);
         }
         if (peek || !rx.peeked.is_empty()) && !rx.peeked.settle(bufs, done, peek) {
-            return Step::Done(Err(Errno::NOBUFS));
+            return Received::Done(Err(Errno::NOBUFS));
         }
         if !peek {
             rx.since_freeze += done;
@@ -182,6 +187,6 @@ impl Session {
                 self.finish(rx);
             }
         }
-        Step::Done(Ok(done))
+        Received::Done(Ok(done))
     }
 }

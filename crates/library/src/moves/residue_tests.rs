@@ -1,5 +1,5 @@
-//! Receiving from a peer that is in the middle of its flush: what it wrote at once is not cut where
-//! its pieces meet.
+//! Receiving from a peer that is in the middle of its flush: a message that the peer wrote in one
+//! piece is not cut where the pieces of the flush meet.
 //!
 //! The test is the peer, and stops wherever it likes. Real peers: `crowd` of `tests/system`.
 
@@ -7,7 +7,7 @@ use crate::host::lock::lock;
 use crate::io::from_kernel::BytesOnly;
 use crate::process::library::library;
 use crate::session::Session;
-use crate::session::receive_step::{Look, Step};
+use crate::session::received::{Look, Received};
 use crate::session_fakes::{Hostile, Pair, is_away, read};
 use core::sync::atomic::Ordering;
 use rustix::io::{Errno, IoSliceMut};
@@ -52,8 +52,8 @@ fn look(session: &Session, wanted: usize, may_cut: bool) -> Option<Result<usize,
     let bufs = &mut [IoSliceMut::new(&mut buf)];
     let look = Look { peek: false, may_cut };
     match session.look_for_rest(&mut rx, &stream, bufs, look, &mut BytesOnly::default()) {
-        Step::Done(done) => Some(done),
-        Step::Owed => None,
+        Received::Done(done) => Some(done),
+        Received::Owed => None,
         _ => panic!("neither received nor to be waited for"),
     }
 }
@@ -80,7 +80,7 @@ fn where_the_kernel_is_full_a_read_of_what_it_has_does_not_wait() {
     assert_eq!(look(session, 1, false), Some(Ok(1)));
 }
 
-/// What was in the kernel before the peer's ring began comes first, and is not counted as owed,
+/// Bytes that were in the kernel before the peer's ring began come first, and do not count as owed,
 /// however far the peer has come when the session goes home.
 #[test]
 fn what_was_in_the_kernel_before_is_not_taken_for_owed() {

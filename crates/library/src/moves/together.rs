@@ -1,12 +1,12 @@
-//! Several sessions go home together: before `exec`, at the end of the process, when nothing may be
-//! away any more.
+//! Several sessions that go home together: before `exec`, at the end of the process, when nothing
+//! may be away any more.
 //!
-//! All are frozen first, so that all peers that owe something are at it at once; then they are
-//! waited for, with one deadline for all. Not here: going home (`home`), how long that may take in
-//! all (`patience`).
+//! All streams are frozen first, so that all peers that owe something flush at the same time; then
+//! this process waits for all of them, with one deadline. Not here: one session's way home
+//! (`home`), and the time for all returns (`process::patience`).
 
 use crate::moves::flush::Rest;
-use crate::process::late::Telling;
+use crate::process::deferred::Telling;
 use crate::process::library::Library;
 use crate::process::patience::{PASS_LIMIT, Waits};
 use crate::session::Session;
@@ -15,7 +15,7 @@ use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
 
 impl Library {
-    /// As [`Library::go_home`] for each of these numbers.
+    /// Sends the sessions of all these numbers home, as [`Library::go_home`] does for one.
     pub(crate) fn go_home_together(&self, fds: &[i32], reason: ReasonT) {
         let until = self.patience.until(PASS_LIMIT);
         for entry in fds.iter().filter_map(|fd| self.table.known(*fd)) {
@@ -40,7 +40,7 @@ impl Library {
 }
 
 impl Session {
-    /// Waits until then for what the peer had sent.
+    /// Waits, until `until` at most, for what the peer had sent.
     pub(crate) fn await_peer(&self, until: Deadline) {
         if let Some(stream) = self.stream() {
             crate::process::library::library().with_stack(|| self.await_rest(&stream, until));

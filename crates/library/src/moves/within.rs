@@ -1,10 +1,9 @@
-//! Streams both ends of which are sessions of this process: a server that is told so joins them
-//! too.
+//! Streams of which both ends are sessions of this process; a server joins them if it is told to.
 //!
 //! Nearly all is as between two processes: each end has its session, its locks and its side of the
-//! ring. One thing is not: who waits for the peer to give the kernel what it owes waits for the
-//! protocol thread of this very process, and may be that thread. So the waiter does it itself, with
-//! no lock of its own session held. Read `home` first.
+//! ring. One thing differs: a thread that waits for the peer to flush waits for the protocol thread
+//! of its own process, and may be that thread. So the waiting thread does the flush itself, while
+//! it holds no lock of its own session. Read `home` first.
 
 use crate::host::lock::lock;
 use crate::process::library::Library;
@@ -12,7 +11,8 @@ use crate::session::Session;
 use core::sync::atomic::Ordering;
 
 impl Session {
-    /// Does what is asked of the other end's session, if that is this process's, too.
+    /// Does for the other end's session what the peer's protocol thread would do, if that session
+    /// is this process's.
     pub(crate) fn attend_other_end(&self) {
         let library = crate::process::library::library();
         if library.engine().is_some_and(|engine| engine.has_within.load(Ordering::Relaxed)) {

@@ -1,12 +1,12 @@
-//! Bulk transfers that do better in the kernel: what is remembered of them between their moves.
+//! Bulk transfers with other hosts that do better in the kernel, between their moves.
 //!
-//! The decision is `sojourn_pump::bulk`'s. Away, the pump samples and freezes the stream of a
-//! session that is to go home; whoever sends it home then notes why ([`Session::reason_for`]). In
-//! the kernel its calls are counted as for any descriptor, and each time a threshold is reached
-//! that counts as a sample, too ([`Library::may_leave`]). Only sessions that went home for this are
-//! remembered.
+//! `sojourn_pump::bulk` decides. While a session is away the pump samples it, and freezes the
+//! stream if the session is to go home; the thread that sends the session home then asks for the
+//! reason ([`Session::reason_for`]). In the kernel the library counts its calls as for any
+//! descriptor, and takes a sample each time a threshold is reached ([`Library::may_leave`]). Only
+//! sessions that went home for this have a record. Not here: sessions on one host (`measured`).
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::Library;
@@ -15,11 +15,12 @@ use core::sync::atomic::Ordering;
 use sojourn_pump::bulk::{History, Judge, Verdict};
 use sojourn_pump::now;
 use sojourn_session::ReasonT;
+use sojourn_stream::Stream;
 
 impl Library {
-    /// A descriptor that has a history has reached a threshold, after so many bytes. Whether it may
-    /// be offered.
-    pub(crate) fn may_leave(&self, fd: i32, entry: &Entry, bytes: u64) -> bool {
+    /// Counts `bytes` of a descriptor that has a history and has reached a threshold; returns true
+    /// if it may be offered.
+    pub(crate) fn may_leave(&self, fd: i32, entry: &FdEntry, bytes: u64) -> bool {
         let Some(engine) = self.engine() else { return true };
         let version = entry.version.load(Ordering::SeqCst);
         match lock(&engine.bulk).of_mut(fd, version) {
@@ -30,7 +31,7 @@ impl Library {
 }
 
 impl Session {
-    /// Who watches it while it is away.
+    /// Makes the judge that watches the session while it is away.
     pub(crate) fn judge(&self, engine: &Engine) -> Judge {
         let library = crate::process::library::library();
         if !library.policy.config().measure_bulk {
@@ -44,10 +45,17 @@ impl Session {
         }
     }
 
-    /// Why it goes home, if whoever sends it only knows that the stream is frozen.
-    pub(crate) fn reason_for(&self, told: ReasonT) -> ReasonT {
+    /// Returns the reason for going home, where the caller only knows that the stream is frozen:
+    /// the carrier may have frozen it and told its reason, or the pump with a verdict.
+    pub(crate) fn reason_for(&self, told: ReasonT, stream: &Stream) -> ReasonT {
         let library = crate::process::library::library();
-        if told != ReasonT::PeerLeft || !self.is_lent() {
+        if told != ReasonT::PeerLeft || !self.is_carried() {
+            return told;
+        }
+        if let Some(reason) = ReasonT::from_number(stream.ledger().reason()) {
+            return reason;
+        }
+        if !self.is_delegated() {
             return told;
         }
         let verdict = library.net().and_then(|net| {
@@ -66,7 +74,7 @@ impl Session {
     }
 }
 
-fn remember(engine: &Engine, fd: i32, entry: &Entry, verdict: Verdict) {
+fn remember(engine: &Engine, fd: i32, entry: &FdEntry, verdict: Verdict) {
     let version = entry.version.load(Ordering::SeqCst);
     lock(&engine.bulk).of_or(fd, version, History::default).goes_home(now(), verdict);
     entry.mark(mark::REMEMBERED);

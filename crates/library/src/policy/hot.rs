@@ -3,9 +3,9 @@
 //! Read `docs/understand/streams.md`, "Moving out" (1). Not here: the thresholds (`thresholds`),
 //! offers (`offer`).
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
+use crate::process::deferred::Telling;
 use crate::process::engine::Engine;
-use crate::process::late::Telling;
 use crate::process::library::Library;
 use crate::process::thresholds::{allows, is_for_this_host, is_usual, kind_of};
 use sojourn_session::{KindT, ReasonT};
@@ -17,7 +17,7 @@ const DEAR: u32 = 8;
 impl Library {
     /// A descriptor has reached a threshold.
     #[cold]
-    pub(crate) fn became_hot(&self, fd: i32, entry: &Entry) {
+    pub(crate) fn became_hot(&self, fd: i32, entry: &FdEntry) {
         let has_thread = self.engine().is_some_and(Engine::is_running);
         if !has_thread && self.host().in_handler() {
             // What becomes of it begins with a thread, for which the C library allocates: at a
@@ -27,7 +27,7 @@ impl Library {
         self.with_stack(|| self.is_hot(fd, entry));
     }
 
-    fn is_hot(&self, fd: i32, entry: &Entry) {
+    fn is_hot(&self, fd: i32, entry: &FdEntry) {
         let is_first = !self.policy.is_configured();
         let config = self.policy.config();
         if entry.has(mark::FIXED | mark::OFFERED)
@@ -85,7 +85,7 @@ impl Library {
     /// Whether moving a session costs the host milliseconds of processor time, because this process
     /// has no protocol thread yet, or because the server must look through all processes for
     /// holders.
-    fn is_dear(&self, entry: &Entry) -> bool {
+    fn is_dear(&self, entry: &FdEntry) -> bool {
         let has_thread = self.engine().is_some_and(Engine::is_running);
         !(has_thread && self.is_sole(entry))
     }

@@ -1,14 +1,14 @@
-//! Sessions on one host that get on better in the kernel: who measures, and what is done about it.
+//! Sessions on one host that do better in the kernel: the measuring, and the moves that follow.
 //!
-//! The decision is `progress`'s. Away, the end that has woken its peer a few times looks at the
-//! clock once and at how far the rings are; that end sends the session home for a trial. In the
-//! kernel its calls are counted as for any descriptor, and each time a threshold is reached is a
-//! sample, too ([`Library::may_move_again`]). Only sessions that have had a trial are remembered.
-//! Sessions with other hosts: `bulk`.
+//! `session::progress` decides. While a session is away, the end that has woken its peer a few
+//! times looks once at the clock and at the rings' positions; that end sends the session home for a
+//! trial. In the kernel the library counts the session's calls as for any descriptor, and takes a
+//! sample each time a threshold is reached ([`Library::may_move_again`]). Only sessions that have
+//! had a trial have a record. Not here: sessions with other hosts (`bulk`).
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
 use crate::host::lock::lock;
-use crate::process::late::Telling;
+use crate::process::deferred::Telling;
 use crate::process::library::Library;
 use crate::process::library::library;
 use crate::session::Session;
@@ -19,17 +19,17 @@ use sojourn_session::ReasonT;
 use sojourn_shm::deadline::now_ns;
 use sojourn_stream::Stream;
 
-/// So many times the peer is woken between two samples.
+/// Wake-ups of the peer between two samples.
 pub(crate) const RINGS: u32 = 32;
 
 impl Library {
-    /// A descriptor that has had a trial has reached a threshold, after so many bytes. Whether it
-    /// may be offered.
-    pub(crate) fn may_move_again(&self, fd: i32, entry: &Entry, bytes: u64) -> bool {
+    /// Counts `bytes` of a descriptor that has had a trial and has reached a threshold; tells
+    /// whether it may be offered.
+    pub(crate) fn may_move_again(&self, fd: i32, entry: &FdEntry, bytes: u64) -> bool {
         self.may_move_at(now_ns(), fd, entry, bytes)
     }
 
-    pub(crate) fn may_move_at(&self, now_ns: u64, fd: i32, entry: &Entry, bytes: u64) -> bool {
+    pub(crate) fn may_move_at(&self, now_ns: u64, fd: i32, entry: &FdEntry, bytes: u64) -> bool {
         let Some(engine) = self.engine() else { return true };
         let version = entry.version.load(Ordering::SeqCst);
         let next = match lock(&engine.measured).of_mut(fd, version) {
@@ -50,8 +50,8 @@ impl Library {
         }
     }
 
-    /// Who watches a session while it is away.
-    pub(crate) fn watches(&self, fd: i32, entry: &Entry) -> Away {
+    /// Makes the watcher of a session that is about to be away.
+    pub(crate) fn watches(&self, fd: i32, entry: &FdEntry) -> Away {
         if !self.policy.config().measure_bulk {
             return Away::default();
         }
@@ -63,14 +63,15 @@ impl Library {
         }
     }
 
-    /// What its last trial has found, of a descriptor that is kept for that reason.
+    /// Returns the rates of the last trial of a descriptor that is kept in the kernel for being
+    /// slower.
     pub(crate) fn figures(&self, fd: i32, reason: ReasonT) -> Figures {
         let engine = self.engine().filter(|_| reason == ReasonT::Slower);
         let found = engine.and_then(|engine| Some(lock(&engine.measured).last(fd)?.figures()));
         found.unwrap_or_default()
     }
 
-    fn remember_trial(&self, fd: i32, entry: &Entry, now_ns: u64, rate: u64) {
+    fn remember_trial(&self, fd: i32, entry: &FdEntry, now_ns: u64, rate: u64) {
         let Some(engine) = self.engine() else { return };
         let version = entry.version.load(Ordering::SeqCst);
         lock(&engine.measured).of_or(fd, version, Past::new).goes_home(now_ns, rate);
@@ -79,8 +80,8 @@ impl Library {
 }
 
 impl Session {
-    /// The peer has been woken a few times since this was last called: a sample, and home if it is
-    /// time for a trial.
+    /// Takes a sample, after some more wake-ups of the peer, and sends the session home if a trial
+    /// is due.
     #[cold]
     pub(crate) fn measure(&self, generation: u32) {
         let (now_ns, rate) = {
@@ -95,12 +96,12 @@ impl Session {
             let Some(rate) = rate else { return };
             (now_ns, rate)
         };
-        // Of one that is about to end, perhaps, nothing is to be learnt.
-        if self.is_carried() || self.tx_stirred.load(Ordering::Relaxed) {
+        // A pending kernel event may be the session's end, and such a trial would show nothing.
+        if self.is_carried() || self.tx_kernel_event.load(Ordering::Relaxed) {
             return;
         }
         let library = library();
-        // Whichever of its numbers the program uses in the kernel.
+        // The program may use any of the numbers in the kernel, so each gets the record.
         let numbers = lock(&self.facts).numbers.clone();
         for fd in numbers {
             if let Some(entry) = library.table.known(fd) {
@@ -111,8 +112,8 @@ impl Session {
     }
 }
 
-/// One end of a stream judges: that of side 0, if it hears the other at all, else the one that
-/// sends.
+/// Returns true if this end takes the samples. One end of a stream does: side 0, or, where bytes go
+/// one way, the end that sends them.
 fn judges(stream: &Stream) -> bool {
     stream.is_first() || stream.totals().1 == 0
 }

@@ -1,5 +1,5 @@
-//! A session with both ends in this process goes home for a trial, and what the trial finds decides
-//! whether it may move again. Time is made up.
+//! A session with both ends in this process goes home for a trial, and the result of the trial
+//! decides if it may move again. Time is made up.
 
 use crate::fds::table::mark;
 use crate::host::lock::lock;

@@ -1,12 +1,12 @@
-//! Epoll sets that were made past the library, by a program's own system calls: what is in one of
-//! them must not move, for the kernel would never tell of it again.
+//! Epoll sets made past the library, by a program's own system calls: a descriptor in one must not
+//! move, because the kernel would never report it again.
 //!
-//! Some programs make part of their calls themselves (Rust's rustix does, and with it much of what
-//! waits) while their data calls go by the C library. So before an offer the protocol thread looks
-//! for sets that nobody has told of, and what `/proc/self/fdinfo` says is in them (`tfd`, proc(5)).
-//! Looking through all descriptors takes a while where there are many, so it is done now and then
-//! (`looks`); a set that is made and filled in between is seen too late. Not here: sets that the
-//! library knows of (`sets`).
+//! Some programs make part of their calls themselves (Rust's rustix does, and many event loops use
+//! it) while their data calls go through the C library. So before an offer the protocol thread
+//! looks for epoll descriptors that the library does not know, and reads their members in
+//! `/proc/self/fdinfo` (`tfd`, proc(5)). A look through many descriptors takes a while, so it is
+//! made now and then (`process::looks`); a set that is made and filled in between is seen too late.
+//! Not here: sets that the library knows (`ready::sets`).
 
 use crate::host::kernel;
 use crate::host::look::Look;
@@ -14,8 +14,8 @@ use crate::process::library::Library;
 use crate::process::looks::UnmanagedSets;
 
 impl Library {
-    /// Whether one of these numbers of one description is in a set that nobody has told of. The
-    /// protocol thread's.
+    /// Returns true if one of `numbers`, all of one description, is in a set made past the library.
+    /// Called by the protocol thread.
     pub(crate) fn is_in_unmanaged_set(
         &self,
         numbers: &[i32],
@@ -25,6 +25,8 @@ impl Library {
         let sets = known.sets(|| self.unmanaged_sets(look));
         let inode = numbers.first().and_then(|fd| inode(*fd));
         sets.iter().any(|set| {
+            // The number in the registration may be closed or reused since, so the inode counts as
+            // well.
             members_of(&look.info(*set))
                 .any(|(fd, of)| numbers.contains(&fd) || of.is_some() && of == inode)
         })
@@ -41,7 +43,7 @@ fn inode(fd: i32) -> Option<u64> {
     Some(rustix::fs::fstat(kernel::at(fd).ok()?).ok()?.st_ino)
 }
 
-/// What is in a set, by what the kernel says of the set's descriptor: numbers, and inodes.
+/// Parses a set's `fdinfo`: the numbers and inodes of its members.
 fn members_of(text: &str) -> impl Iterator<Item = (i32, Option<u64>)> {
     text.lines().filter_map(|line| {
         let mut words = line.strip_prefix("tfd:")?.split_whitespace();

@@ -1,8 +1,8 @@
-//! What belongs to one process alone and is made anew after `fork`: sessions, jobs for the protocol
-//! thread, the board by which children ask for sessions.
+//! The state that belongs to one process alone and is made anew after `fork`: sessions, jobs for
+//! the protocol thread, the board by which children ask for sessions.
 //!
-//! Not here: what the protocol thread does (`protocol`), and which descriptors are the library's
-//! own (`own`).
+//! Not here: the protocol thread's work (`control::protocol`), and the library's own descriptors
+//! (`fds::own`).
 
 use crate::fds::own::Own;
 use crate::host::Host;
@@ -19,42 +19,42 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
-/// Sessions, and sets, that children can ask for: as many sets as there can be.
+/// Sessions that children can ask for; epoll sets as well, of which there cannot be more.
 pub(crate) const BOARD_SLOTS: u32 = 16_384;
-/// How often is looked whether threads have ended.
+/// Pause between two looks whether threads have ended.
 const END_SLICE: Duration = Duration::from_micros(50);
 
 /// How long threads of the library's own may take to end.
 const END_LIMIT: Duration = Duration::from_secs(2);
-/// The same for the kernel's count of them.
+/// How long the kernel may go on counting them after that.
 const COUNT_LIMIT: Duration = Duration::from_millis(100);
 
-/// Streams of which [`Engine::ended`] keeps at most so many; those beyond that are told at once.
+/// Streams that [`Engine::ended`] keeps at most; the peer of a further one is told at once.
 pub(crate) const ENDED_MAX: usize = 64;
 
 /// Work for the protocol thread.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// A descriptor is hot.
+    /// A descriptor is hot: offer it.
     Offer { fd: i32, version: u32, kind: KindT },
-    /// A joined session is home. The stream is let go of by the protocol thread: the last view
-    /// takes its mapping along.
+    /// A joined session is home: tell the server. The protocol thread also drops the stream,
+    /// because dropping the last view unmaps the region.
     Left { local: u64, reason: ReasonT, sent: u64, received: u64, stream: Arc<Stream> },
-    /// A session's flush was cut short: go on when there is room.
+    /// A session's flush was cut short: go on when the kernel has room.
     Flush { slot: u32 },
-    /// A UDP socket's session is to learn how to send there.
+    /// A UDP socket has sent to a new address: ask the server for the way there.
     AskWay { local: u64, to: IpAddr },
-    /// An administrator wants what this process has of that inode away.
+    /// An administrator wants this process's descriptors of that inode moved.
     Wanted { inode: u64 },
-    /// The number's descriptor is about to be something else: forget the offer.
+    /// The number is about to mean something else: withdraw the offer.
     Withdraw { fd: i32 },
-    /// A descriptor is kept in the kernel: the server is to know why.
+    /// A descriptor is kept in the kernel: tell the server why.
     Kept { fd: i32, version: u32 },
-    /// The server is to be greeted now, whether there is something for it or not.
+    /// Greet the server now, even if there is nothing to tell it.
     Prepare,
 }
 
-/// What the protocol thread is to do, and how many it was ever given and has done.
+/// The jobs that wait, and the numbers of jobs ever given and done.
 #[derive(Debug, Default)]
 struct Jobs {
     left: VecDeque<Job>,
@@ -62,55 +62,57 @@ struct Jobs {
     done: u64,
 }
 
-/// One process's share of the library.
+/// The part of the library's state that belongs to one process.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) pool: Pool,
     jobs: Mutex<Jobs>,
     jobs_done: Condvar,
-    /// Streams that have ended here whose other sides are told once the kernel has: see `late`.
+    /// Streams that have ended here and whose other sides are told after the kernel: see
+    /// `deferred`.
     pub(crate) ended: Mutex<Vec<Arc<Stream>>>,
     is_running: AtomicBool,
-    /// There is a server, which has been greeted.
+    /// The server exists and has been greeted.
     is_served: AtomicBool,
-    /// Somebody waits for [`Job::Prepare`].
+    /// A thread waits for [`Job::Prepare`].
     is_preparing: AtomicBool,
-    /// Shared with children; see `fork`.
+    /// The pages shared with children; see `moves::fork`.
     pub(crate) board: OnceLock<Option<Mapping>>,
     /// Held while a descriptor's meaning changes and while a session joins.
     pub(crate) joining: Mutex<()>,
     pub(crate) pid: u32,
     pub(crate) next_local: AtomicU64,
-    /// The descriptor of which the server is being sent a duplicate, which it closes before it
+    /// The descriptor of which a duplicate is on its way to the server, which closes it before it
     /// answers; negative: none.
     pub(crate) offering: AtomicI32,
-    /// Some stream has had both its ends in this process (`within`).
+    /// A stream has had both its ends in this process (`moves::within`).
     pub(crate) has_within: AtomicBool,
-    /// Sessions that are away.
+    /// The number of sessions that are away.
     pub(crate) away: AtomicU32,
     /// Bytes of address space that their streams take.
     pub(crate) mapped: AtomicU64,
-    /// Threads of the library's own, and their numbers.
+    /// The number of threads of the library's own, and their thread ids.
     threads: AtomicU32,
     tids: Mutex<Vec<i32>>,
-    /// They are to end.
+    /// Those threads are to end.
     is_ending: AtomicBool,
-    /// How threads of the library's own are woken that the bell does not wake.
+    /// Functions that wake threads of the library's own which the bell does not wake.
     wakers: Mutex<Vec<fn()>>,
-    /// What is remembered of bulk transfers.
+    /// The histories of bulk transfers, between their moves.
     pub(crate) bulk: Mutex<Histories>,
-    /// What is remembered of sessions on this host that were measured.
+    /// The trials of sessions on this host, between their moves.
     pub(crate) measured: Mutex<Pasts>,
-    /// Epoll sets that nobody has told of.
+    /// Epoll sets that were made past the library.
     pub(crate) unmanaged_sets: Mutex<UnmanagedSets>,
-    /// Rings that nobody sees into.
+    /// Looks for io_urings that the shell does not see into.
     pub(crate) rings: Mutex<Looks>,
     /// The library's own descriptors.
     pub(crate) own: Own,
 }
 
 impl Engine {
-    /// `forget` is told of numbers of the library's own that are going to be closed.
+    /// Makes the state of this process. `forget` is called with numbers of the library's own that
+    /// are about to be closed.
     pub(crate) fn new(forget: fn(i32)) -> Box<Self> {
         Box::new(Self {
             pool: Pool::new(),
@@ -140,22 +142,21 @@ impl Engine {
         })
     }
 
-    /// Gives the protocol thread something to do, for when it is next awake:
-    /// [`Engine::ring_if_left`] comes next.
+    /// Leaves a job for the protocol thread without waking it; [`Engine::ring_if_left`] comes next.
     pub(crate) fn leave(&self, job: Job) {
         let mut jobs = lock(&self.jobs);
         jobs.left.push_back(job);
         jobs.given += 1;
     }
 
-    /// Wakes the protocol thread if there is something left for it.
+    /// Wakes the protocol thread if there is a job for it.
     pub(crate) fn ring_if_left(&self) {
         if self.is_running() && !lock(&self.jobs).left.is_empty() {
             self.ring();
         }
     }
 
-    /// Starts a thread of the library's own.
+    /// Starts a thread of the library's own, and counts it until it ends.
     pub(crate) fn spawn(
         &'static self,
         host: &dyn Host,
@@ -177,38 +178,38 @@ impl Engine {
         has_begun
     }
 
-    /// Whether the program has one thread, as far as can be seen.
+    /// Returns true if the program has one thread, as far as /proc shows.
     pub(crate) fn is_single_threaded(&self) -> bool {
         self.programs_threads() == Some(1)
     }
 
-    /// Threads of the process beside the library's own, if that can be seen. One that has ended
-    /// counts if it was the first.
+    /// Counts the threads of the process without the library's own; `None` if /proc does not tell.
+    /// An ended first thread counts, because it stays in /proc as a zombie.
     pub(crate) fn programs_threads(&self) -> Option<u64> {
         threads_here()?.checked_sub(u64::from(self.threads.load(Ordering::SeqCst)))
     }
 
-    /// Whether a thread is one of the library's own.
+    /// Returns true if a thread is one of the library's own.
     pub(crate) fn is_own_thread(&self, tid: i32) -> bool {
         lock(&self.tids).contains(&tid)
     }
 
-    /// Has threads of the library's own that are to end woken in this way, too.
+    /// Adds a function that wakes a thread of the library's own, for [`Engine::end_threads`].
     pub(crate) fn add_waker(&self, wake: fn()) {
         lock(&self.wakers).push(wake);
     }
 
-    /// Whether there are threads of the library's own.
+    /// Returns true if there are threads of the library's own.
     pub(crate) fn has_threads(&self) -> bool {
         self.threads.load(Ordering::SeqCst) > 0
     }
 
-    /// There is a protocol thread from now on; false: there was one before.
+    /// Notes that the protocol thread runs from now on; false: there was one before.
     pub(crate) fn begin_running(&self) -> bool {
         !self.is_running.swap(true, Ordering::SeqCst)
     }
 
-    /// There is none any more.
+    /// Notes that the protocol thread has ended.
     pub(crate) fn end_running(&self) {
         self.is_running.store(false, Ordering::SeqCst);
     }
@@ -217,10 +218,11 @@ impl Engine {
         self.is_ending.load(Ordering::SeqCst)
     }
 
-    /// Ends the library's own threads, and waits until the kernel knows nothing of them. What is
-    /// away has gone home before.
+    /// Ends the library's own threads, and waits until the kernel no longer counts them. The caller
+    /// has sent all sessions home.
     pub(crate) fn end_threads(&self) {
         let own = u64::from(self.threads.load(Ordering::SeqCst));
+        // In a `fork` child the threads counted are the parent's.
         if own == 0 || self.pid != std::process::id() {
             return;
         }
@@ -232,8 +234,9 @@ impl Engine {
         while self.threads.load(Ordering::SeqCst) > 0 && !deadline.is_over() {
             std::thread::sleep(END_SLICE);
         }
-        // The kernel counts a thread for a moment after it has done all that can be waited for,
-        // which matters to a program of one thread. (One more may have been there that measures.)
+        // The kernel counts a thread for a moment after everything that can be waited for, and a
+        // program of one thread may notice that. A thread that measures may have been there beside
+        // them.
         if before.is_some_and(|before| before <= own + 2) {
             let deadline = Deadline::after(COUNT_LIMIT);
             while threads_here() != Some(1) && !deadline.is_over() {
@@ -246,7 +249,7 @@ impl Engine {
         self.is_running.load(Ordering::SeqCst)
     }
 
-    /// Whether the server has been greeted, and is there as far as is known.
+    /// Returns true if the server has been greeted, and is there as far as is known.
     pub(crate) fn is_served(&self) -> bool {
         self.is_running() && self.is_served.load(Ordering::SeqCst)
     }
@@ -267,7 +270,7 @@ impl Engine {
         self.is_preparing.store(false, Ordering::SeqCst);
     }
 
-    /// A descriptor of the program's that there is a job for.
+    /// Returns a descriptor of the program's for which there is a job.
     pub(crate) fn known_number(&self) -> Option<i32> {
         lock(&self.jobs).left.iter().find_map(|job| match job {
             Job::Offer { fd, .. } | Job::Kept { fd, .. } => Some(*fd),
@@ -275,37 +278,38 @@ impl Engine {
         })
     }
 
-    /// What is to be done now, and its number for [`Engine::did_jobs`]. What comes while it is done
-    /// rings the bell again.
+    /// Takes the jobs that wait, and their number for [`Engine::did_jobs`]. A job that comes while
+    /// they are done rings the bell again.
     pub(crate) fn take_jobs(&self) -> (VecDeque<Job>, u64) {
         let mut jobs = lock(&self.jobs);
         (core::mem::take(&mut jobs.left), jobs.given)
     }
 
-    /// The jobs up to that number are done.
+    /// Notes that the jobs up to `number` are done.
     pub(crate) fn did_jobs(&self, number: u64) {
         lock(&self.jobs).done = number;
         self.jobs_done.notify_all();
     }
 
-    /// Waits until the jobs that there are now are done, no longer than that.
+    /// Waits until the jobs given so far are done, for `limit` at most.
     pub(crate) fn await_jobs(&self, limit: Duration) {
         let jobs = lock(&self.jobs);
         let given = jobs.given;
         let is_behind = |jobs: &mut Jobs| jobs.done < given;
-        // Poisoned: nothing is done any more, and nothing depends on it.
+        // A poisoned lock means that the protocol thread has died; nothing depends on this wait.
         drop(self.jobs_done.wait_timeout_while(jobs, limit, is_behind));
     }
 
     /// Wakes the protocol thread.
     pub(crate) fn ring(&self) {
-        // SYNC: while there is no bell the thread has not looked for jobs; it makes one before it
-        // takes the lock of the jobs, under which this one was left.
+        // SYNC: without a bell the protocol thread has not looked for jobs yet; it makes the bell
+        // before it takes the lock of the jobs, under which this job was left.
         self.own.ring();
     }
 }
 
-/// Threads of this process. See proc(5): each is a folder there.
+/// Counts the threads of this process: each is a folder in /proc/self/task (proc(5)), and a folder
+/// has two links beside those of its folders.
 fn threads_here() -> Option<u64> {
     rustix::fs::stat("/proc/self/task").ok()?.st_nlink.checked_sub(2)
 }

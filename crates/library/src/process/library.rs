@@ -1,23 +1,25 @@
-//! The library of a process: what all of it shares, and what each process in a line of descent by
-//! `fork` has of its own.
+//! The library of a process: the state that all of the library shares, and, for each process in a
+//! line of descent by `fork`, the state of its own.
 //!
-//! Not here: what is done with it; each room of the library adds its own methods. Read `table`,
-//! `session` and `engine` next.
+//! Not here: the operations; each folder of the library adds its own methods. Read `fds::table`,
+//! `session` and `process::engine` next.
 
-use crate::fds::table::{Entry, Table};
+use crate::fds::table::{FdEntry, Table};
 use crate::host::environment::Kept;
 use crate::host::{Host, Plain};
 use crate::process::engine::Engine;
 use crate::process::patience::Patience;
 use crate::process::thresholds::Policy;
 use crate::session::Session;
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::OnceLock;
 
-/// Processes in one line of descent by `fork` alone that can have sessions; in later ones all stays
-/// in the kernel.
+/// Processes in one line of descent by `fork` alone that can have sessions away; in later ones all
+/// stays in the kernel.
 const GENERATIONS: usize = 32;
-/// Bits of a table entry's session word that say which slot; the others say whose.
+/// Bits of a table entry's session word that give the slot; the higher bits give the generation of
+/// the process.
 const SLOT_BITS: u32 = 20;
 
 /// The library of this process.
@@ -29,10 +31,10 @@ pub struct Library {
     host: OnceLock<&'static dyn Host>,
     engines: PerProcess<Box<Engine>>,
     generation: AtomicU32,
-    /// Counts `fork`s and the like: what was made before the last one may have a second holder.
+    /// Counts forks and the like: a descriptor made before the last one may have a second holder.
     pub(crate) fork_epoch: AtomicU32,
-    /// Counts duplicates of descriptions that may have had several numbers before: an offer made
-    /// earlier may not know all.
+    /// Counts duplications of descriptions that may have had several numbers before: an offer made
+    /// earlier may not know all numbers.
     pub(crate) alias_epoch: AtomicU32,
     /// See [`Library::may_outlive_first`].
     pub(crate) outlives_first: AtomicBool,
@@ -40,7 +42,7 @@ pub struct Library {
     pub(crate) has_pipes: AtomicBool,
 }
 
-/// What `fork` must not copy half-done is made anew in each process: one for each generation.
+/// State that `fork` must not copy half done: each generation has its own, made on first use.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T>([OnceLock<T>; GENERATIONS]);
 
@@ -49,13 +51,13 @@ impl<T> PerProcess<T> {
         Self([const { OnceLock::new() }; GENERATIONS])
     }
 
-    /// This process's; `None` if it has none yet, or can have none.
+    /// Returns this process's; `None` if it has none yet, or can have none.
     #[inline]
     pub(crate) fn of(&self, library: &Library) -> Option<&T> {
         self.0.get(library.generation.load(Ordering::Relaxed) as usize)?.get()
     }
 
-    /// The same, made if need be, where there is stack enough for that.
+    /// Returns this process's, made if need be, on a stack that is large enough for that.
     pub(crate) fn of_or(&self, library: &Library, make: impl FnOnce() -> T) -> Option<&T> {
         let place = self.0.get(library.generation.load(Ordering::Relaxed) as usize)?;
         match place.get() {
@@ -64,7 +66,7 @@ impl<T> PerProcess<T> {
         }
     }
 
-    /// Those of the first generations, as far as there are any.
+    /// Iterates over those of the first generations that exist.
     fn first(&self, generations: u32) -> impl Iterator<Item = &T> {
         self.0.iter().take(generations as usize).filter_map(OnceLock::get)
     }
@@ -72,14 +74,14 @@ impl<T> PerProcess<T> {
 
 static LIBRARY: Library = Library::new();
 
-/// One of the library's own descriptors is going to be closed.
+/// Forgets one of the library's own descriptors, which is about to be closed.
 fn forget_own(number: i32) {
     if let Some(engine) = library().engine() {
         engine.own.forget(number);
     }
 }
 
-/// The library of this process.
+/// Returns the library of this process.
 #[inline]
 pub fn library() -> &'static Library {
     &LIBRARY
@@ -101,31 +103,37 @@ impl Library {
         }
     }
 
-    /// Says who the shell is; once, before anything else.
+    /// Sets the shell; once, before any other call.
     pub fn set_host(&self, host: &'static dyn Host) {
-        // A second one changes nothing: the first may be in use.
+        // A second shell is ignored: the first may be in use.
         let _ = self.host.set(host);
     }
 
-    /// The program's descriptors are none of the library's business: it opens nothing among them
-    /// but what `own` says.
+    /// Stops the use of the file that says how busy the machine is: the library must open nothing
+    /// among the program's descriptors but what `fds::own` says.
     pub fn opens_nothing(&self) {
         sojourn_shm::wait::read_load_from(None);
     }
 
-    /// Hands over the program's environment, `NAME=VALUE` each, as it is at the start: once, before
-    /// the program runs. Without it the environment counts as it is when the first data call is
-    /// made.
+    /// Hands over the program's environment, `NAME=VALUE` each, as it is when the program starts.
+    /// Called once, before the program runs. Without this call the library reads the environment as
+    /// it is at the first data call.
     pub fn keep_environment<'a>(&self, variables: impl Iterator<Item = &'a [u8]>) {
-        // A second one changes nothing.
+        // A second environment is ignored: the configuration may have been read.
         let _ = self.policy.environment.set(Kept::of(variables));
+    }
+
+    /// Iterates over the variables kept by [`Library::keep_environment`], `NAME=VALUE` each.
+    pub fn kept_environment(&self) -> impl Iterator<Item = &CStr> {
+        self.policy.environment.get().into_iter().flat_map(Kept::variables)
     }
 
     pub(crate) fn host(&self) -> &'static dyn Host {
         *self.host.get_or_init(|| &Plain)
     }
 
-    /// Does what may need more stack than the program's thread has: see [`Host::on_own_stack`].
+    /// Runs `work`, which may need more stack than the program's thread has: see
+    /// [`Host::on_own_stack`].
     pub(crate) fn with_stack<R>(&self, work: impl FnOnce() -> R) -> R {
         let (mut work, mut answer) = (Some(work), None);
         self.host().on_own_stack(&mut || answer = work.take().map(|work| work()));
@@ -133,32 +141,32 @@ impl Library {
         answer
     }
 
-    /// The engine of this process; `None` if it has none yet, or can have none.
+    /// Returns the engine of this process; `None` if it has none yet, or can have none.
     #[inline]
     pub(crate) fn engine(&self) -> Option<&Engine> {
         self.engines.of(self).map(|engine| &**engine)
     }
 
-    /// As [`Library::engine`], made if need be.
+    /// Returns the engine of this process, made if need be; `None` beyond the last generation.
     pub(crate) fn engine_or_new(&self) -> Option<&Engine> {
         self.engines.of_or(self, || Engine::new(forget_own)).map(|engine| &**engine)
     }
 
-    /// Which slot a word of a table entry names, if it is this process's.
+    /// Returns the slot that a session word names, if the word is this process's.
     pub(crate) fn own_index(&self, word: u32) -> Option<u32> {
         let word = word.checked_sub(1)?;
         let is_own = word >> SLOT_BITS == self.generation.load(Ordering::Relaxed);
         is_own.then_some(word & ((1 << SLOT_BITS) - 1))
     }
 
-    /// The word of a table entry for a session of this process.
+    /// Makes the session word of a slot of this process.
     pub(crate) fn session_word(&self, slot: u32) -> u32 {
         (self.generation.load(Ordering::Relaxed) << SLOT_BITS) + slot + 1
     }
 
-    /// The session of an entry and the generation of its slot, if it is this process's.
+    /// Returns the session of an entry and its slot's generation, if the session is this process's.
     #[inline]
-    pub(crate) fn own_session(&self, entry: &Entry) -> Option<(&Session, u32)> {
+    pub(crate) fn own_session(&self, entry: &FdEntry) -> Option<(&Session, u32)> {
         let word = entry.session.load(Ordering::SeqCst);
         let slot = word.wrapping_sub(1) & ((1 << SLOT_BITS) - 1);
         if word == 0 || word.wrapping_sub(1) >> SLOT_BITS != self.generation.load(Ordering::Relaxed)
@@ -167,11 +175,11 @@ impl Library {
         }
         let session = self.engine()?.pool.session(slot)?;
         let generation = session.generation.load(Ordering::SeqCst);
-        // Still the same? Then generation and session belong together.
+        // An unchanged word means that generation and session belong together.
         (entry.session.load(Ordering::SeqCst) == word).then_some((session, generation))
     }
 
-    /// The session of a descriptor, if it has one that is this process's.
+    /// Returns the session of a descriptor, if it has one that is this process's.
     pub(crate) fn session_of(&self, fd: i32) -> Option<&Session> {
         let entry = self.table.known(fd)?;
         if entry.session.load(Ordering::Relaxed) == 0 {
@@ -180,31 +188,32 @@ impl Library {
         self.own_session(entry).map(|(session, _)| session)
     }
 
-    /// Where an entry's session belongs to another process: which generation, which slot.
-    pub(crate) fn foreign_session(&self, entry: &Entry) -> Option<(u32, u32)> {
+    /// Returns the generation and the slot of an entry's session that belongs to an ancestor.
+    pub(crate) fn foreign_session(&self, entry: &FdEntry) -> Option<(u32, u32)> {
         self.foreign_index(entry.session.load(Ordering::SeqCst))
     }
 
-    /// The same for any such word.
+    /// Does the same for any session word.
     pub(crate) fn foreign_index(&self, word: u32) -> Option<(u32, u32)> {
         let word = word.checked_sub(1)?;
         let (generation, slot) = (word >> SLOT_BITS, word & ((1 << SLOT_BITS) - 1));
         (generation != self.generation.load(Ordering::Relaxed)).then_some((generation, slot))
     }
 
-    /// The engine of an ancestor, as it was when it `fork`ed.
+    /// Returns the engine of an ancestor, as it was when that process forked.
     pub(crate) fn engine_of(&self, generation: u32) -> Option<&Engine> {
         self.engines.0.get(generation as usize)?.get().map(|engine| &**engine)
     }
 
-    /// Numbers of the doorbells of those whose children we are, as long as there may be something
-    /// to ask them for.
+    /// Iterates over the doorbells of the ancestors that may still have something to ask for.
     pub(crate) fn inherited_doorbells(&self) -> impl Iterator<Item = i32> {
         let ancestors = self.engines.first(self.generation.load(Ordering::Relaxed));
-        ancestors.filter(|engine| engine.has_heirs()).filter_map(|engine| engine.own.bell_number())
+        ancestors
+            .filter(|engine| engine.has_children())
+            .filter_map(|engine| engine.own.bell_number())
     }
 
-    /// The engines of this process and of those whose child it is.
+    /// Iterates over the engines of this process and of its ancestors.
     pub(crate) fn all_engines(&self) -> impl Iterator<Item = &Engine> {
         let count = self.generation.load(Ordering::Relaxed) + 1;
         self.engines.first(count).map(|engine| &**engine)

@@ -1,39 +1,38 @@
-//! Looks through all of the program's descriptors, which take a while: what the last one found, and
-//! when the next one is due.
+//! The schedule of looks through all of the program's descriptors, and the results of the last.
 //!
-//! The protocol thread's. Not here: looking (`rings`, `unmanaged_sets`).
+//! Such a look takes a while where there are many descriptors. The protocol thread makes them. Not
+//! here: the looks themselves (`policy::rings`, `policy::unmanaged_sets`).
 
 use core::time::Duration;
 use std::time::Instant;
 
-/// The time between two looks while sessions are away: soon after a move, then less and less often.
+/// The time between two looks while sessions are away: short after a move, then longer and longer.
 const FIRST: Duration = Duration::from_millis(20);
 const LAST: Duration = Duration::from_secs(1);
-/// How old what was found may be when a session is offered.
+/// How old a result may be when a session is offered.
 const AGE: Duration = Duration::from_millis(20);
-/// A look is put off if it takes more than this part of the time between two.
+/// The pause after a look is at least this many times the look's own length.
 const PART: u32 = 500;
-/// The shortest time between two looks through the descriptors; it is longer if a look takes more
-/// than a small part of it.
+/// The shortest time between two looks for sets, and the same multiple for them.
 const SETS_PAUSE: Duration = Duration::from_millis(50);
 const SETS_PART: u32 = 20;
 
-/// What the last look found, and when the next one is due. The protocol thread's.
+/// The looks for io_urings: the last result, and when the next look is due.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     is_found: bool,
-    /// When, and how long it took.
+    /// When the last look ended, and how long it took.
     last: Option<(Instant, Duration)>,
     pause: Duration,
 }
 
 impl Looks {
-    /// A session has moved.
+    /// Begins the short pauses again, because a session has moved.
     pub(crate) fn again(&mut self) {
         self.pause = FIRST;
     }
 
-    /// Until the next look while sessions are away.
+    /// Returns the time until the next look while sessions are away.
     pub(crate) fn left(&self) -> Duration {
         self.left_of(self.pause)
     }
@@ -43,7 +42,7 @@ impl Looks {
         (last + pause.max(took * PART)).saturating_duration_since(Instant::now())
     }
 
-    /// Looks, if it is time to. Whether there is a ring that nobody sees into.
+    /// Looks if a look is due; returns true if there is a ring that the shell does not see into.
     pub(crate) fn look(&mut self, look: impl FnOnce() -> bool) -> bool {
         if self.left().is_zero() {
             self.look_now(look);
@@ -52,12 +51,12 @@ impl Looks {
         self.is_found
     }
 
-    /// Somebody else has found one.
+    /// Notes that another thread has found such a ring.
     pub(crate) fn note(&mut self) {
         self.is_found = true;
     }
 
-    /// The same before an offer, and before a session joins.
+    /// Looks before an offer, and before a session joins, unless the last result is fresh.
     pub(crate) fn look_for_offer(&mut self, look: impl FnOnce() -> bool) -> bool {
         if self.is_found || self.left_of(AGE).is_zero() {
             self.look_now(look);
@@ -72,7 +71,7 @@ impl Looks {
     }
 }
 
-/// The sets found last.
+/// The looks for epoll sets made past the library: the last result, and when the next is due.
 #[derive(Debug, Default)]
 pub(crate) struct UnmanagedSets {
     sets: Vec<i32>,
@@ -80,7 +79,7 @@ pub(crate) struct UnmanagedSets {
 }
 
 impl UnmanagedSets {
-    /// The sets, found anew by `find` if it is time to.
+    /// Returns the sets; `find` finds them anew if a look is due.
     pub(crate) fn sets(&mut self, find: impl FnOnce() -> Vec<i32>) -> &[i32] {
         let start = Instant::now();
         if self.next.is_none_or(|next| next <= start) {

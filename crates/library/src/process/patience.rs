@@ -1,10 +1,10 @@
-//! How long this process waits for peers on the way home, in all.
+//! The time that this process spends waiting for peers on the way home, in all.
 //!
-//! Nothing depends on these waits: a peer that lives puts what it owes into the kernel before it
-//! writes anything else. So a process with many peers that do not answer, stopped or hostile ones,
-//! is not held up by each of them in turn: there is a time for all of them together, of which some
-//! comes back as time passes. Honest peers take some ten microseconds of it. Not here: the waits
-//! (`home`, `flush`), which sessions go home together (`together`).
+//! Nothing depends on these waits: a living peer puts owed bytes into the kernel before it writes
+//! anything else. So a process with many peers that do not answer, because they are stopped or
+//! hostile, is not held up by each of them in turn: all waits draw on one budget, which recovers as
+//! time passes. Honest peers take some ten microseconds of it. Not here: the waits (`moves::home`,
+//! `moves::flush`), and the sessions that go home together (`moves::together`).
 
 use crate::session::Session;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -12,68 +12,69 @@ use core::time::Duration;
 use sojourn_shm::Deadline;
 use sojourn_shm::deadline::now_ns;
 
-/// How long one who passes a descriptor on waits for the peer to put what it owes into the kernel.
+/// How long a thread that passes a descriptor on waits for the peer to put owed bytes into the
+/// kernel.
 pub(crate) const PASS_LIMIT: Duration = Duration::from_secs(1);
-/// The same where the program has said that calls on the descriptor do not wait, and it is not
-/// passed on.
+/// The same where calls on the descriptor do not wait (`O_NONBLOCK`) and it is not passed on.
 const PASS_LIMIT_NONBLOCKING: Duration = Duration::from_millis(20);
-/// What may be spent at once, and how long it takes until all of that may be spent again.
+/// The budget, and how many times as long as a wait its recovery takes.
 const MOST: Duration = PASS_LIMIT;
 const RECOVERY: u64 = 10;
 
-/// How long one return may wait.
+/// The deadlines of one return.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
-    /// For room in the kernel, if nothing can follow.
+    /// For room in the kernel, if the rest cannot follow later.
     pub(crate) room: Deadline,
-    /// For the peer to put into the kernel what it owes.
+    /// For the peer to put owed bytes into the kernel.
     pub(crate) peer: Deadline,
 }
 
 impl Waits {
-    /// For no peer: what it owes comes when it comes.
+    /// Waits for no peer: owed bytes come when they come.
     pub(crate) const NOT: Self = Self { room: Deadline::NEVER, peer: Deadline::NOW };
 
-    /// For both until then.
+    /// Waits for both until `deadline`.
     pub(crate) fn until(deadline: Deadline) -> Self {
         Self { room: deadline, peer: deadline }
     }
 }
 
-/// See the head of this file.
+/// The budget of this process.
 #[derive(Debug)]
 pub(crate) struct Patience {
-    /// When all of it has come back (nanoseconds): each wait puts that off, by [`RECOVERY`] times
-    /// what it took.
+    /// The time (nanoseconds) at which the budget is whole again: each wait puts that off by
+    /// [`RECOVERY`] times its length.
     whole_ns: AtomicU64,
 }
 
 impl Patience {
-    /// All of it.
+    /// Makes a whole budget.
     pub(crate) const fn new() -> Self {
         Self { whole_ns: AtomicU64::new(0) }
     }
 
-    /// Until when may be waited now, `limit` at most.
+    /// Returns the deadline for a wait that begins now, `limit` away at most.
     pub(crate) fn until(&self, limit: Duration) -> Deadline {
         let missing_ns = self.whole_ns.load(Ordering::Relaxed).saturating_sub(now_ns()) / RECOVERY;
         let left = MOST.saturating_sub(Duration::from_nanos(missing_ns));
         if left.is_zero() { Deadline::NOW } else { Deadline::after(left.min(limit)) }
     }
 
-    /// A wait that began then is over.
+    /// Takes a wait that began at `begun_ns` off the budget.
     pub(crate) fn waited_since(&self, begun_ns: u64) {
         let now = now_ns();
         let cost = now.saturating_sub(begun_ns).saturating_mul(RECOVERY);
-        // Of threads that wait at the same time one may count: it is the time that counts, and they
-        // spend the same.
+        // The store may lose another thread's: threads that wait at the same time spend the same
+        // time.
         let whole = self.whole_ns.load(Ordering::Relaxed).max(now);
         self.whole_ns.store(whole.saturating_add(cost), Ordering::Relaxed);
     }
 }
 
 impl Session {
-    /// How long a call on this session waits for the peer, if the session goes home for it.
+    /// Returns the longest wait for the peer of a call on this session, if the session goes home
+    /// for the call.
     pub(crate) fn pass_limit(&self) -> Duration {
         let is_nonblocking = self.is_nonblocking.load(Ordering::Relaxed);
         if is_nonblocking { PASS_LIMIT_NONBLOCKING } else { PASS_LIMIT }

@@ -1,22 +1,22 @@
-//! What is remembered of descriptors between the moves of their sessions, by number.
+//! Records that outlive the moves of a descriptor's session, by descriptor number.
 //!
-//! A number that means another descriptor by now is one of which nothing is remembered. Those that
-//! are closed are not taken out one by one. Not here: what is remembered (`bulk`, `measured`).
+//! A record counts only while the number means the same descriptor; those of closed ones are not
+//! removed one by one. Not here: the records (`policy::bulk`, `policy::measured`).
 
 use crate::session::progress::Past;
 use sojourn_pump::bulk::History;
 use std::collections::HashMap;
 
-/// More are not remembered.
+/// Records kept at most: when there are more, all are dropped.
 const MOST: usize = 4096;
 
-/// By descriptor number, with what the number was then (`Entry::version`).
+/// Records by descriptor number, each with the number's version then (`FdEntry::version`).
 #[derive(Debug)]
 pub(crate) struct Remembered<T>(HashMap<i32, (u32, T)>);
 
-/// Of descriptors whose bulk transfers did better in the kernel: see `bulk`.
+/// Records of descriptors whose bulk transfers did better in the kernel: see `policy::bulk`.
 pub(crate) type Histories = Remembered<History>;
-/// Of descriptors whose sessions have had a trial: see `measured`.
+/// Records of descriptors whose sessions have had a trial: see `policy::measured`.
 pub(crate) type Pasts = Remembered<Past>;
 
 impl<T> Default for Remembered<T> {
@@ -26,22 +26,22 @@ impl<T> Default for Remembered<T> {
 }
 
 impl<T> Remembered<T> {
-    /// What is remembered of that descriptor.
+    /// Returns the record of a descriptor.
     pub(crate) fn of(&self, fd: i32, version: u32) -> Option<&T> {
         self.0.get(&fd).filter(|(known, _)| *known == version).map(|(_, what)| what)
     }
 
-    /// The same, to be changed.
+    /// Returns the record of a descriptor, to be changed.
     pub(crate) fn of_mut(&mut self, fd: i32, version: u32) -> Option<&mut T> {
         self.0.get_mut(&fd).filter(|(known, _)| *known == version).map(|(_, what)| what)
     }
 
-    /// What was remembered last under that number, of whatever descriptor.
+    /// Returns the last record of that number, whichever descriptor it is of.
     pub(crate) fn last(&self, fd: i32) -> Option<&T> {
         self.0.get(&fd).map(|(_, what)| what)
     }
 
-    /// The same; of a descriptor that nothing is remembered of, `new` from now on.
+    /// Returns the record of a descriptor, to be changed, and makes it by `new` if there is none.
     pub(crate) fn of_or(&mut self, fd: i32, version: u32, new: impl Fn() -> T) -> &mut T {
         if self.0.len() >= MOST {
             self.0.clear();

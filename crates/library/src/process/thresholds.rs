@@ -1,7 +1,8 @@
-//! The thresholds, the configuration behind them, and which descriptors it leaves out.
+//! The thresholds of the policy, the configuration behind them, and the descriptors that it
+//! excludes.
 //!
 //! The configuration is read when the first data call is counted, not before: most programs never
-//! come that far. Not here: what becomes of a descriptor that reaches a threshold (`hot`).
+//! come that far. Not here: what follows when a descriptor reaches a threshold (`policy::hot`).
 
 use crate::host::environment::Kept;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -21,14 +22,15 @@ pub(crate) struct Policy {
     after_bytes: AtomicU64,
     is_forbidden: AtomicBool,
     config: OnceLock<Config>,
-    /// What the configuration is read from, if the program changes its environment.
+    /// The source of the configuration, unaffected by the program's later changes of its
+    /// environment.
     pub(crate) environment: OnceLock<Kept>,
 }
 
 impl Policy {
     pub(crate) const fn new() -> Self {
         Self {
-            // The first counted call comes to `became_hot`, which reads the configuration.
+            // The first counted call thus reaches `became_hot`, which reads the configuration.
             after_calls: AtomicU32::new(1),
             after_bytes: AtomicU64::new(u64::MAX),
             is_forbidden: AtomicBool::new(false),
@@ -43,7 +45,7 @@ impl Policy {
             || bytes >= self.after_bytes.load(Ordering::Relaxed)
     }
 
-    /// Nothing moves in this process any more.
+    /// Forbids all moves in this process from now on.
     pub(crate) fn forbid(&self) {
         self.is_forbidden.store(true, Ordering::SeqCst);
         self.after_calls.store(u32::MAX, Ordering::Relaxed);
@@ -56,11 +58,11 @@ impl Policy {
 
     pub(crate) fn config(&self) -> &Config {
         self.config.get_or_init(|| {
-            // `sojourn run` has checked the variables; what others put there is not worth a
-            // program's life.
+            // Values that cannot be parsed are ignored: `sojourn run` has checked those that it
+            // sets, and others are no reason to end the program.
             let config = match self.environment.get() {
-                // Not the environment as it is now: another thread, or what a handler interrupted,
-                // may be changing it.
+                // The live environment may be changing now, in another thread or in the code that a
+                // handler interrupted.
                 Some(kept) => Config::from_env(kept.pairs()),
                 None => Config::from_env(std::env::vars_os()),
             };
@@ -75,12 +77,12 @@ impl Policy {
         })
     }
 
-    /// Whether the configuration has been read.
+    /// Returns true if the configuration has been read.
     pub(crate) fn is_configured(&self) -> bool {
         self.config.get().is_some()
     }
 
-    /// How waiters wait.
+    /// Returns the way in which waiting threads wait.
     pub(crate) fn wait(&self) -> Wait {
         let config = self.config();
         match config.spin {
@@ -94,16 +96,17 @@ impl Policy {
     }
 }
 
-/// Whether thresholds are what they are by default. Others are taken at their word.
+/// Returns true if the thresholds are the default ones. Others are taken at their word.
 pub(crate) fn is_usual(config: &Config) -> bool {
     let usual = Config::default();
     (config.move_after_calls, config.move_after_bytes)
         == (usual.move_after_calls, usual.move_after_bytes)
 }
 
-/// A program has several names: of its file, of the link that it was started by (`redis-server` is
-/// one to `redis-check-rdb`), and that which `ps` and `sojourn ss` show. It is meant by any of
-/// them. One whose name cannot be told is not left out.
+/// Returns true if the configuration lets this program's sessions move. A program has several
+/// names: that of its file, that of the link it was started by (`redis-server` is a link to
+/// `redis-check-rdb`), and the one that `ps` and `sojourn ss` show. A match with any of them
+/// counts. A program whose names cannot be read is not excluded.
 fn allows_this_program(config: &Config) -> bool {
     if config.programs == Programs::default() {
         return true;
@@ -116,7 +119,7 @@ fn allows_this_program(config: &Config) -> bool {
     names.is_empty() || config.programs.allow(&names)
 }
 
-/// Whether the configuration lets a descriptor of that kind move.
+/// Returns true if the configuration lets the descriptor `fd`, of that kind, move.
 pub(crate) fn allows(config: &Config, fd: i32, kind: KindT) -> bool {
     if !config.allows(kind) {
         return false;
@@ -129,11 +132,12 @@ pub(crate) fn allows(config: &Config, fd: i32, kind: KindT) -> bool {
     let local = rustix::net::getsockname(fd).ok().and_then(|any| SocketAddr::try_from(any).ok());
     let remote = rustix::net::getpeername(fd).ok().flatten();
     let remote = remote.and_then(|any| SocketAddr::try_from(any).ok());
+    // A TCP socket without a peer cannot move yet; a UDP socket need not be connected.
     let has_ends = remote.is_some() || kind == KindT::Udp;
     local.is_some_and(|local| has_ends && config.allows_between(local, remote))
 }
 
-/// Whether a UDP socket is bound to, or connected with, a loopback address.
+/// Returns true if a UDP socket is bound to, or connected with, a loopback address.
 pub(crate) fn is_for_this_host(fd: i32) -> bool {
     let Some(fd) = sojourn_shm::descriptor::of_program(fd) else { return true };
     let is_loopback = |any: rustix::net::SocketAddrAny| {
@@ -143,7 +147,7 @@ pub(crate) fn is_for_this_host(fd: i32) -> bool {
         || rustix::net::getpeername(fd).ok().flatten().is_some_and(is_loopback)
 }
 
-/// What a descriptor is, if it is of a kind that can move. The server looks closer.
+/// Returns the kind of a descriptor, if it is one that can move. The server looks closer.
 pub(crate) fn kind_of(fd: i32) -> Option<KindT> {
     let fd = sojourn_shm::descriptor::of_program(fd)?;
     match FileType::from_raw_mode(rustix::fs::fstat(fd).ok()?.st_mode) {

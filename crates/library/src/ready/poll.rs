@@ -1,14 +1,15 @@
-//! `poll(2)` and its like, over kernel descriptors and sessions.
+//! `poll(2)` and its variants, over kernel descriptors and sessions.
 //!
-//! Sessions are looked at here, everything else and what the kernel knows of sessions by the
-//! kernel's `ppoll`. Read `docs/understand/streams.md`, "Waiting". Sleeping is `poll_sleep`.
+//! The rings are looked at here. The kernel's `ppoll` looks at all other descriptors, and at what
+//! the kernel knows of sessions. Not here: sleeping (`poll_sleep`). Read
+//! `docs/understand/streams.md`, "Waiting".
 
-use crate::fds::table::Way;
+use crate::fds::table::Direction;
 use crate::host::Interrupt;
 use crate::host::epoll::bit;
 use crate::host::kernel::PollFd;
 use crate::host::lock::lock;
-use crate::io::landing::Room;
+use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::process::library::Library;
 use crate::process::library::library;
@@ -23,15 +24,15 @@ use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_stream::Stream;
 
-/// Entries of a call for which no memory is asked for.
+/// Entries of a call that need no memory from the heap.
 const FEW: usize = 32;
 
 impl Library {
-    /// `poll(2)`: how many of `fds` have something. No timeout: for ever. `mask`: signals blocked
-    /// meanwhile, a bit each.
+    /// Serves `poll(2)`; returns how many of `fds` have events. Without a timeout it waits for
+    /// ever. `mask`: the signals blocked meanwhile, one bit each.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of `ppoll(2)`.
     pub fn poll(
         &self,
         fds: &mut [PollFd],
@@ -44,7 +45,7 @@ impl Library {
             if entry.epoll.load(Ordering::Relaxed) != 0 {
                 self.set_shared(polled.fd);
             }
-            // Nobody rings a child for what is its parent's.
+            // The owner of an ancestor's session would not report readiness to this process.
             self.recall_foreign(polled.fd);
             sessions += usize::from(entry.session.load(Ordering::SeqCst) != 0);
         }
@@ -61,8 +62,8 @@ impl Library {
         polling.run()
     }
 
-    /// Leaves all to the kernel. The calls are counted, so that no session consents while they sit
-    /// there; `None`: one has joined before that.
+    /// Leaves the call to the kernel. The call is counted, so that no session consents while it
+    /// sits there. `None` means that a session has joined before that.
     fn poll_kernel(
         &self,
         fds: &mut [PollFd],
@@ -85,8 +86,8 @@ impl Library {
         result
     }
 
-    /// Counts the descriptors of a call as in use, or no more; see the head of `table`. Whether one
-    /// has a session.
+    /// Counts the descriptors of a call as in use, or no longer; see the head of `fds::table`.
+    /// Returns true if one of them has a session.
     pub(crate) fn count_polled(&self, fds: &[PollFd], is_entry: bool) -> bool {
         let mut has_session = false;
         for polled in fds {
@@ -105,7 +106,8 @@ impl Library {
 }
 
 impl Polling<'_> {
-    /// One descriptor, one direction: the session's own bell. `None`: not that simple.
+    /// Serves a call for one descriptor and one direction, by the session's own bell. `None` means
+    /// that the call is not that simple.
     fn one_alone(&mut self) -> Option<Result<usize, Errno>> {
         let [polled] = &mut *self.fds else { return None };
         let is_simple = matches!(polled.asked(), bit::IN | bit::OUT) && self.mask.is_none();
@@ -122,9 +124,10 @@ impl Polling<'_> {
         if says() {
             return Some(Ok(1));
         }
-        // What the kernel decides, and what has stirred, is not this simple.
+        // The general way serves descriptors about which the kernel decides or has reported an
+        // event.
         if self.deadline.is_over()
-            || session.has_stirred.load(Ordering::Relaxed)
+            || session.rx_kernel_event.load(Ordering::Relaxed)
             || (!is_input && session.ready().output.is_none())
         {
             return None;
@@ -136,7 +139,7 @@ impl Polling<'_> {
             session.wait_writable(self.deadline, room, room)
         };
         match waited {
-            // Whether the handler wants calls restarted or not: signal(7).
+            // signal(7): `poll` is never restarted, with SA_RESTART or without.
             Waited::Interrupted | Waited::Restart => Some(Err(Errno::INTR)),
             _ => says().then_some(Ok(1)),
         }
@@ -145,7 +148,7 @@ impl Polling<'_> {
     fn run(&mut self) -> Result<usize, Errno> {
         let mut stack = [PollFd::NONE; FEW];
         let mut heap = Vec::new();
-        // Beside the program's: the inboxes, and the thread's own event.
+        // The kernel is asked about the inboxes and the thread's own event as well.
         let len = self.fds.len() + crate::ready::poll_sleep::EXTRA;
         let kernel = if len <= FEW {
             &mut stack[..len]
@@ -172,10 +175,11 @@ impl Polling<'_> {
         }
     }
 
-    /// What there is, if the rings know all of it: every descriptor is a session whose bytes go
-    /// through them, and the protocol thread has seen nothing stir in the kernel. The kernel then
-    /// has at most what came this moment, which is found in the next call; only where nothing was
-    /// found, and nothing will be waited for, it is asked for that.
+    /// Counts the ready descriptors, if the rings know all about them: every descriptor is a
+    /// session whose bytes go through rings, and the protocol thread has seen no event of the
+    /// kernel's. At most the kernel has an event of this moment, which the next call finds. `None`
+    /// means that the kernel has to be asked, also where nothing was found and the call must not
+    /// wait.
     fn rings_alone(&mut self) -> Option<usize> {
         let mut found = 0;
         for polled in &mut *self.fds {
@@ -190,7 +194,7 @@ impl Polling<'_> {
         (found > 0 || !self.deadline.is_over()).then_some(found)
     }
 
-    /// Looks at everything, without waiting.
+    /// Looks at all descriptors, without waiting.
     fn gather(&mut self, kernel: &mut [PollFd]) -> Result<usize, Errno> {
         if !core::mem::take(&mut self.must_ask)
             && let Some(found) = self.rings_alone()
@@ -209,7 +213,8 @@ impl Polling<'_> {
         Ok(self.merge(&kernel[..len]))
     }
 
-    /// With a mask, a signal that it lets through ends the call even if the time is over.
+    /// Looks once more when the time is over: with a mask, a signal that it lets through ends the
+    /// call even so.
     fn last_look(&mut self, kernel: &mut [PollFd]) -> Result<usize, Errno> {
         if self.mask.is_none() {
             return Ok(0);
@@ -221,16 +226,17 @@ impl Polling<'_> {
         Ok(self.merge(&kernel[..len]))
     }
 
-    /// What the kernel is to be asked.
+    /// Fills in the kernel's question.
     pub(crate) fn fill(&self, kernel: &mut [PollFd]) {
         for (asked, polled) in kernel.iter_mut().zip(&*self.fds) {
             *asked = PollFd { revents: 0, ..*polled };
             let Some(session) = self.library.session_of(polled.fd) else { continue };
+            // A deaf socket has nothing to say while the session is away.
             if session.is_deaf() {
                 asked.fd = -1;
                 continue;
             }
-            // Whoever looks for the end must find it, asked for or not.
+            // The peer's end must be found whether the program asked for it or not.
             let mut events = polled.asked() | bit::RDHUP | bit::IN;
             if session.ready().output.is_some() {
                 events &= !bit::OUTPUT;
@@ -239,16 +245,16 @@ impl Polling<'_> {
         }
     }
 
-    /// What rings say before the kernel is asked: what comes into one meanwhile may have come after
-    /// something that the kernel was not asked about any more.
+    /// Notes the events of rings before the kernel is asked: an event that comes into a ring during
+    /// the kernel's call may be younger than one that the call had passed already.
     pub(crate) fn look_at_rings(&mut self) {
         for polled in &mut *self.fds {
             polled.revents = self.library.session_of(polled.fd).map_or(0, ring_says) as i16;
         }
     }
 
-    /// Puts together what the kernel says and the rings have said. How many descriptors have
-    /// something.
+    /// Joins the kernel's events and those of the rings. Returns the number of descriptors with
+    /// events.
     pub(crate) fn merge(&mut self, kernel: &[PollFd]) -> usize {
         let mut found = 0;
         for (said, polled) in kernel.iter().zip(&mut *self.fds) {
@@ -257,10 +263,10 @@ impl Polling<'_> {
                 if session.is_deaf() {
                     events = 0;
                 }
-                events |= stirs(session, polled.fd, events) | u32::from(polled.revents as u16);
+                events |=
+                    pass_on_event(session, polled.fd, events) | u32::from(polled.revents as u16);
             }
-            // Also of one that has gone home since the kernel was asked: it was asked for more than
-            // the program asks for.
+            // The kernel was asked for more events than the program asks for.
             events &= polled.asked() | bit::ALWAYS | bit::NVAL;
             polled.revents = events as i16;
             found += usize::from(events != 0);
@@ -268,7 +274,7 @@ impl Polling<'_> {
         found
     }
 
-    /// Whether a ring has something that is asked for.
+    /// Returns true if a ring has an event that is asked for.
     pub(crate) fn ring_has(&self) -> bool {
         self.fds.iter().any(|polled| {
             self.library
@@ -277,8 +283,8 @@ impl Polling<'_> {
         })
     }
 
-    /// Whether a handler that ran since the pause began ends the call. With a mask only the kernel
-    /// knows.
+    /// Returns true if a handler that ran since the pause began ends the call. With a mask only the
+    /// kernel knows which handlers ran.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.mask.is_none() && self.library.host().interrupt() != Interrupt::None
     }
@@ -293,20 +299,20 @@ fn ring_says(session: &Session) -> u32 {
 }
 
 impl Session {
-    /// The events of a poll for `asked`, if the rings know them all.
+    /// Returns the events of a poll for `asked`, if the rings know them all.
     fn ring_knows(&self, asked: u32) -> Option<u32> {
-        if self.has_stirred.load(Ordering::SeqCst)
-            || self.tx_stirred.load(Ordering::SeqCst)
+        if self.rx_kernel_event.load(Ordering::SeqCst)
+            || self.tx_kernel_event.load(Ordering::SeqCst)
             || asked & !(bit::INPUT | bit::OUTPUT | bit::RDHUP) != 0
         {
             return None;
         }
         if self.is_datagram() {
-            // Of room the kernel knows.
+            // Only the kernel knows the room in the socket's send buffer.
             let knows = asked & bit::OUTPUT == 0;
             let has = || self.has_datagram(&lock(&self.rx));
             let events = || if has() { bit::INPUT } else { 0 };
-            return (knows && self.is_lent()).then(events);
+            return (knows && self.is_delegated()).then(events);
         }
         let mut events = 0;
         {
@@ -329,43 +335,48 @@ impl Session {
     }
 }
 
-/// Goes home if the peer has: then the kernel knows what there is. Hands over to a carrier that
-/// waits for that: while this call sits in the kernel nobody can.
+/// Sends the session home if the peer has frozen the stream, so that the kernel knows all. Hands
+/// over to a carrier that waits for that, because nobody can while this call sits in the kernel.
 fn follow_peer(session: &Session) {
     let phase = lock(&session.rx).phase;
     if !matches!(phase, RxPhase::Joined | RxPhase::Ring) {
         return;
     }
-    let waits =
-        |stream: &Stream| phase == RxPhase::Joined && session.is_carried() && stream.peer_rings();
+    let waits = |stream: &Stream| {
+        phase == RxPhase::Joined && session.is_carried() && stream.peer_uses_ring()
+    };
     if session.stream().is_some_and(|stream| stream.is_frozen() || waits(&stream)) {
         session.attend();
     }
 }
 
-/// Lets the session's own calls know what the kernel said; they look there only then. What it says
-/// by now.
-fn stirs(session: &Session, fd: i32, said: u32) -> u32 {
+/// Passes the kernel's events on to the session's own calls, which look at the kernel only then.
+/// Returns the events that hold by now.
+fn pass_on_event(session: &Session, fd: i32, said: u32) -> u32 {
     let seen = bit::IN | bit::RDHUP | bit::ALWAYS;
     if said & seen != 0 {
-        let knows = |stirred: &AtomicBool| stirred.load(Ordering::SeqCst);
-        if !knows(&session.has_stirred) || !knows(&session.tx_stirred) {
-            session.kernel_stirred();
+        let knows = |event: &AtomicBool| event.load(Ordering::SeqCst);
+        if !knows(&session.rx_kernel_event) || !knows(&session.tx_kernel_event) {
+            session.kernel_event();
         }
         return said;
     }
-    // What it said once is over; unless that was while we looked.
-    if session.has_stirred.swap(false, Ordering::SeqCst) {
+    // The reported event is over, unless a new one came during the look.
+    if session.rx_kernel_event.swap(false, Ordering::SeqCst) {
         let now = library().kernel(fd, seen);
         if now & seen != 0 {
-            session.kernel_stirred();
+            session.kernel_event();
             return now;
         }
     }
     0
 }
 
-/// The direction that a poll for `events` waits for.
-fn way(events: u32) -> Way {
-    if events & bit::OUTPUT != 0 && events & bit::INPUT == 0 { Way::Write } else { Way::Read }
+/// Returns the direction that a poll for `events` waits for.
+fn way(events: u32) -> Direction {
+    if events & bit::OUTPUT != 0 && events & bit::INPUT == 0 {
+        Direction::Write
+    } else {
+        Direction::Read
+    }
 }

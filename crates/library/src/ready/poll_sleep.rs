@@ -1,15 +1,15 @@
-//! How a `poll(2)` of several descriptors, sessions among them, waits.
+//! The waiting of a `poll(2)` for several descriptors, sessions among them.
 //!
-//! Read `poll` first. Not here: what is ready.
+//! Not here: readiness (`poll`, which is to be read first).
 //!
 //! # Theory of operation
 //! Sessions in no epoll set share inboxes, one for each user of peers. A thread that polls arms its
-//! sessions, announces itself on their inboxes, looks again and sleeps in the kernel's `ppoll`,
-//! which contains the inboxes' event descriptors. Several threads can sleep so, each for sessions
-//! of its own, and one event wakes all that are still asleep when they look. The first one to come
-//! takes the bits and clears the event, which would hide it from the others; so it *nudges* those
-//! that wait for one of the bits, each by an event descriptor of its own. A bit stands for every
-//! 64th slot: a nudge too many is a look too many.
+//! sessions, announces itself on their inboxes, looks again, and sleeps in the kernel's `ppoll` on
+//! the inboxes' event descriptors, too. Several threads can sleep so, each for sessions of its own,
+//! and one event wakes all that are still asleep. The first thread awake takes the bits and clears
+//! the event, which hides it from the others. So it *nudges* those that wait for one of the bits,
+//! each by an event descriptor of its own. A bit stands for every 64th slot: a needless nudge costs
+//! one look.
 
 use crate::host::epoll::bit;
 use crate::host::kernel::PollFd;
@@ -30,42 +30,42 @@ use sojourn_shm::{Deadline, Held};
 use sojourn_stream::Inbox;
 use std::sync::Arc;
 
-/// Users of peers that one call can sleep for.
+/// Inboxes, that is users of peers, that one call can sleep for.
 const INBOXES_MAX: usize = 8;
-/// Descriptors that the kernel is asked about beside the program's: inboxes, the thread's own, and
-/// packets.
+/// Descriptors that the kernel is asked about beside the program's: the inboxes, the thread's own
+/// event, and the packet sockets.
 pub(crate) const EXTRA: usize = INBOXES_MAX + 2;
 /// Looks at the rings between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 64;
 
-/// One call.
+/// One poll of the program's.
 pub(crate) struct Polling<'a> {
     pub(crate) library: &'a Library,
     pub(crate) fds: &'a mut [PollFd],
     pub(crate) deadline: Deadline,
     pub(crate) mask: Option<u64>,
-    /// The kernel has said something while we slept: what that was must be found now.
+    /// The kernel has reported something during the sleep, so the next look must ask it.
     pub(crate) must_ask: bool,
 }
 
-/// How a pause ended.
+/// The outcome of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slept {
-    /// Look again.
+    /// There may be something: look again.
     Look,
-    /// A handler ran.
+    /// A signal handler ran.
     Interrupted,
 }
 
-/// Where the sessions of a call leave word.
+/// The places to which the peers of a call's sessions post.
 #[derive(Default)]
 struct Places {
     inboxes: Vec<Arc<Inbox>>,
     interest: u64,
-    /// Sessions that leave word elsewhere.
+    /// Sessions whose peers post elsewhere: to a set's inbox, or to one inbox too many.
     elsewhere: Vec<i32>,
-    /// There are some whose bytes come in packets.
-    has_lent: bool,
+    /// The engine of one of the sessions runs in this process, so its bytes come in packets.
+    has_delegated: bool,
 }
 
 impl Polling<'_> {
@@ -91,8 +91,8 @@ impl Polling<'_> {
             }
             return Ok(Slept::Look);
         }
-        // Before the sessions are looked at: one that joins later finds this call and waits with
-        // its consent.
+        // This comes before the look at the sessions: a thread that joins one later finds this
+        // call, and puts off its consent.
         self.library.count_polled(self.fds, true);
         let slept = self.sleep(&places, kernel);
         self.library.count_polled(self.fds, false);
@@ -103,7 +103,7 @@ impl Polling<'_> {
         self.fds.iter().any(|polled| self.library.session_of(polled.fd).is_some())
     }
 
-    /// Whether to look again now.
+    /// Spins; returns true if the caller should look again now.
     fn spin(&mut self, kernel: &mut [PollFd]) -> bool {
         let Some(pollers) = self.library.pollers() else { return false };
         let spare = pollers.spare_policy();
@@ -121,6 +121,7 @@ impl Polling<'_> {
             }
             next_ns = now_ns() + ASK_INTERVAL_NS;
             self.fill(kernel);
+            // The rings do not tell of other descriptors, so the kernel is asked now and then.
             let said = self.library.host().poll(&mut kernel[..len], Some(Duration::ZERO), None);
             self.must_ask |= said.is_ok_and(|_| self.has_asked(&kernel[..len]));
             self.must_ask
@@ -130,7 +131,7 @@ impl Polling<'_> {
         spun == Spun::Ready || !parks
     }
 
-    /// Whether the kernel said something that the program asked for.
+    /// Returns true if the kernel reported something that the program asked for.
     fn has_asked(&self, kernel: &[PollFd]) -> bool {
         let counts = bit::ALWAYS | bit::NVAL;
         kernel
@@ -149,7 +150,7 @@ impl Polling<'_> {
                 continue;
             };
             places.interest |= 1 << (slot % 64);
-            places.has_lent |= session.is_lent();
+            places.has_delegated |= session.is_delegated();
             if places.inboxes.iter().any(|known| Arc::ptr_eq(known, &inbox)) {
                 continue;
             }
@@ -165,11 +166,8 @@ impl Polling<'_> {
     fn sleep(&mut self, places: &Places, kernel: &mut [PollFd]) -> Result<Slept, Errno> {
         let Some(pollers) = self.library.pollers() else { return Err(Errno::NOMEM) };
         let Ok(event) = self.library.poll_event(pollers) else {
-            // There is no number left for it: the program must not notice, so the kernel serves the
-            // call.
-            for polled in &*self.fds {
-                self.library.go_home(polled.fd, ReasonT::Resources, false);
-            }
+            // No number is left for the event.
+            self.leave_to_kernel();
             return Ok(Slept::Look);
         };
         let number = event.number();
@@ -182,7 +180,7 @@ impl Polling<'_> {
             }
         }
         let host = self.library.host();
-        let net = self.library.net().filter(|_| places.has_lent);
+        let net = self.library.net().filter(|_| places.has_delegated);
         host.wait_begins();
         let watches = net.map(|net| net.begin_sleep(true));
         let is_over = self.ring_has() || self.is_interrupted();
@@ -202,9 +200,23 @@ impl Polling<'_> {
         match slept {
             // `poll` is never restarted (signal(7)), so both kinds of handlers end it.
             Err(Errno::INTR) => Ok(Slept::Interrupted),
+            // `ppoll` refuses more descriptors than the process may have open (EINVAL, poll(2)),
+            // and some of these are not the program's.
+            Err(Errno::INVAL) => {
+                self.leave_to_kernel();
+                Ok(Slept::Look)
+            }
             Err(error) => Err(error),
             Ok(_) if is_interrupted => Ok(Slept::Interrupted),
             Ok(_) => Ok(Slept::Look),
+        }
+    }
+
+    /// Sends the call's sessions home where the library lacks a descriptor, so that the kernel can
+    /// serve the call and the program does not notice.
+    fn leave_to_kernel(&self) {
+        for polled in &*self.fds {
+            self.library.go_home(polled.fd, ReasonT::Resources, false);
         }
     }
 
@@ -226,9 +238,9 @@ impl Polling<'_> {
 }
 
 impl Session {
-    /// Sleeps for packets, and for word of the session otherwise: that the call may look again.
-    /// `sleep`: how it sleeps if another thread watches for packets, or if it leaves word in a set
-    /// of the program's.
+    /// Sleeps until a packet arrives or a peer posts for the session: then the call may look again.
+    /// If another thread watches for packets, or if the peers post to a set of the program's, it
+    /// sleeps as `sleep` says.
     pub(crate) fn sleep_for_packets(
         &self,
         asked: u32,
@@ -252,7 +264,7 @@ impl Session {
                 event,
                 (limit, ready),
             ),
-            // Nobody may have taken what came before the other one watched.
+            // Packets that came before the other thread began to watch may still wait.
             None if watches || ready() => Woken::Look,
             None => sleep(),
         };

@@ -21,7 +21,7 @@ fn ask(fd: i32, events: u32) -> PollFd {
     PollFd { fd, events: events as i16, revents: 0 }
 }
 
-/// Polls: how many, and what is said of each.
+/// Polls; returns the number of descriptors with events, and the events of each.
 fn poll(fds: &[(i32, u32)], limit: Option<Duration>) -> (usize, Vec<u32>) {
     let mut fds: Vec<PollFd> = fds.iter().map(|(fd, events)| ask(*fd, *events)).collect();
     let found = library().poll(&mut fds, limit, None).unwrap();
@@ -48,7 +48,8 @@ fn rings_and_kernel_are_looked_at_together() {
     assert!(is_away(pair.fd(0)) && is_away(pair.fd(1)));
 }
 
-/// What came through the kernel is in the round that has what came later through a ring.
+/// An event that came through the kernel is in the same round as one that came later through a
+/// ring.
 #[test]
 fn what_the_kernel_had_before_is_never_missing() {
     let pair = Pair::joined();

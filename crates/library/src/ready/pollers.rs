@@ -1,6 +1,6 @@
 //! The threads of the process that sleep in polls, and how they wake each other.
 //!
-//! Why they have to: the head of `poll_sleep`. Not here: what a thread sleeps for.
+//! Not here: the reason for that (the head of `poll_sleep`), and the events slept for.
 
 use crate::host::epoll::bit;
 use crate::host::kernel::PollFd;
@@ -25,24 +25,24 @@ struct State {
 
 #[derive(Debug)]
 struct Sleeper {
-    /// A bit for every 64th slot.
+    /// The slots slept for: bit n stands for every slot that is n modulo 64.
     interest: u64,
     event: Held,
     is_nudged: bool,
 }
 
 impl Pollers {
-    /// A thread is about to sleep for sessions in slots of these bits; `event` is to wake it.
+    /// Adds a thread that is about to sleep for sessions in slots of these bits; `event` wakes it.
     pub(crate) fn sleeps(&self, interest: u64, event: Held) {
         lock(&self.state).sleeping.push(Sleeper { interest, event, is_nudged: false });
     }
 
-    /// An event that a sleeper had before.
+    /// Returns an event descriptor that a sleeper had before, if there is one.
     pub(crate) fn spare_event(&self) -> Option<Held> {
         lock(&self.state).spare_events.pop()
     }
 
-    /// What a waiter has learnt, for the next one.
+    /// Returns the spinning policy of an earlier wait, with what it has learnt.
     pub(crate) fn spare_policy(&self) -> Option<Policy> {
         lock(&self.state).spare_policies.pop()
     }
@@ -51,8 +51,8 @@ impl Pollers {
         lock(&self.state).spare_policies.push(policy);
     }
 
-    /// The thread with the event `number` is awake; `extra` is what the kernel said of inboxes and
-    /// event.
+    /// Takes out the awake thread with the event `number`; `extra` has the kernel's answers about
+    /// the inboxes and that event.
     pub(crate) fn woke(&self, inboxes: &[Arc<Inbox>], number: i32, extra: &[PollFd]) {
         let mut state = lock(&self.state);
         let at = state.sleeping.iter().position(|sleeper| sleeper.event.number() == number);
@@ -64,7 +64,8 @@ impl Pollers {
                 let _ = rustix::io::read(&sleeper.event, &mut [0; 8]);
             }
             if is_lost {
-                // The program has closed the number by a way around us; it is not ours to close.
+                // The program has closed the number past the library, so the number is no longer
+                // the library's to close.
                 sleeper.event.place().move_to(None);
             } else {
                 state.spare_events.push(sleeper.event);
@@ -72,6 +73,7 @@ impl Pollers {
         }
         for (inbox, said) in inboxes.iter().zip(extra) {
             if said.revents != 0 {
+                // Taking the bits hides them from the other sleepers, so these are nudged.
                 let mut bits = 0;
                 inbox.take_ready(&mut |slot, _| bits |= 1u64 << (slot % 64));
                 state.nudge(bits);

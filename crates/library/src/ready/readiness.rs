@@ -1,12 +1,14 @@
-//! What the rest of the library asks of sets, and tells them.
+//! The question that an offer asks about epoll sets.
+//!
+//! Not here: the sets (`sets`).
 
 use crate::fds::table::mark;
 use crate::process::library::Library;
 use crate::ready::sets::SetOf;
 
 impl Library {
-    /// The set all these numbers of one description are in, 0 for none; `None` if they cannot move
-    /// for it.
+    /// Returns the set that contains all these numbers of one description, 0 for none; `None` if
+    /// the sets forbid a move.
     pub(crate) fn set_for_offer(&self, numbers: &[i32]) -> Option<u32> {
         let mut set = 0;
         for fd in numbers {

@@ -1,15 +1,15 @@
-//! One epoll set of the program: the kernel's, and what the library answers beside it.
+//! One epoll set of the program: the kernel's set, and the answers that the library adds.
 //!
-//! Every registration is made in the kernel first; errors are the kernel's. Waiting is `set_wait`;
-//! what the rest of the library asks of sets is `sets`. Read `docs/understand/streams.md`, "epoll",
-//! then `set_entry` and `set_ready`.
+//! Every registration is made in the kernel first, whose errors are the program's. Not here:
+//! waiting (`set_wait`), and all sets of the process (`sets`). Read `docs/understand/streams.md`,
+//! "epoll", then `set_entry` and `set_ready`.
 //!
 //! # Theory of operation
-//! A set in which no session has ever joined is left to the kernel but for notes of what is
-//! registered. The first join sets `ever`; from then on each waiter translates what the kernel says
-//! ([`State::sort`]). A thread that fell asleep before that has counted itself in `plain` first and
-//! looks at `ever` afterwards, while a joiner sets `ever` first and looks at `plain` afterwards: so
-//! the joiner either finds it and announces it on the inboxes, or it translates.
+//! A set in which no session has ever joined is left to the kernel, but for notes of what is
+//! registered. The first join sets `ever`; from then on each waiter translates the kernel's answers
+//! ([`State::sort`]). A waiter counts itself in `plain` first, and looks at `ever` afterwards,
+//! while a joining thread sets `ever` first and looks at `plain` afterwards. So either the joining
+//! thread finds the sleeping waiter and announces it on the inboxes, or the waiter translates.
 //!
 //! # Locks
 //! `state` comes before the locks of a session; nothing here sends a session home.
@@ -27,40 +27,40 @@ use rustix::io::Errno;
 use sojourn_stream::Inbox;
 use std::sync::{Arc, Mutex};
 
-/// A set. Used again for another when it is closed.
+/// One epoll set. Used again for another one after a close.
 #[derive(Debug, Default)]
 pub(crate) struct Set {
-    /// A session has joined, or a tag was registered for another reason: answers must be
-    /// translated.
+    /// A session has joined, or a tag was registered for another reason: the kernel's answers must
+    /// be translated.
     pub(crate) ever: AtomicBool,
-    /// Threads in the kernel that found `ever` not set.
+    /// Threads that sleep in the kernel and found `ever` not set.
     pub(crate) plain: AtomicU32,
     pub(crate) state: Mutex<State>,
 }
 
-/// Who holds a description whose number is closed. The kernel forgets its registration with the
-/// last of them.
+/// The remaining holders of a description whose number is closed. The kernel forgets a registration
+/// with the last of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// Nobody, as far as is known.
+    /// There is none, as far as is known.
     Not,
-    /// Another number of the program's: the registration stays.
+    /// Another number of the program's holds it: the registration stays.
     Kept,
-    /// Perhaps the server or the protocol thread, for a moment that the program must not see.
+    /// The server or the protocol thread may hold it for a moment, which the program must not see.
     ByUs,
 }
 
-/// What becomes of a change by the program.
+/// The outcome of a change by the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Changed {
-    /// Nothing more to do.
+    /// The change is complete.
     Done,
-    /// The program uses our prefix: the set cannot carry sessions.
+    /// The program uses the prefix of tags: the set cannot carry sessions.
     Collides,
 }
 
 impl Set {
-    /// The set at `epfd`, just made.
+    /// Starts with an empty set, just made at `epfd`.
     pub(crate) fn open(&self, epfd: i32) {
         let mut state = lock(&self.state);
         let (policy, version) = (state.policy.take(), state.version + 1);
@@ -68,23 +68,23 @@ impl Set {
         self.ever.store(false, Ordering::SeqCst);
     }
 
-    /// Its own number, while it is open.
+    /// Returns the set's own number while it is open.
     pub(crate) fn number(&self) -> Option<i32> {
         let state = lock(&self.state);
         state.is_open.then_some(state.epfd)
     }
 
-    /// The set is going to be closed. Numbers that were registered in it.
+    /// Ends the set, which is about to be closed. Returns the numbers that were registered in it.
     pub(crate) fn close(&self) -> Vec<i32> {
         let mut state = lock(&self.state);
         let numbers = state.registrations.keys().copied().collect();
         let (policy, version) = (state.policy.take(), state.version + 1);
-        // Who still sleeps is woken by the kernel or not at all, as ever.
+        // A thread that still sleeps is the kernel's to wake, or not, as without the library.
         *state = State { policy, version, ..State::default() };
         numbers
     }
 
-    /// `EPOLL_CTL_ADD`, `MOD`, `DEL` as the program asks for it.
+    /// Makes the program's `EPOLL_CTL_ADD`, `MOD` or `DEL`.
     pub(crate) fn change(
         &self,
         look: &dyn Look,
@@ -98,7 +98,8 @@ impl Set {
             op::ADD if state.put_back(look, epfd, fd, (events, data))? => {}
             op::ADD => {
                 control(epfd, op, fd, (events, data))?;
-                // What is known of the number, if it was closed by a way that we did not see.
+                // The number may have been closed past the library, and old notes of it are wrong
+                // now.
                 state.forget(fd);
                 state.registrations.insert(fd, Registration::new(events, data));
             }
@@ -113,17 +114,18 @@ impl Set {
         Ok(if collides { Changed::Collides } else { Changed::Done })
     }
 
-    /// The session of `fd` answers from now on, with word left in `slot` of `inbox`. Whether that
-    /// could be.
+    /// Makes the session of `fd` answer from now on; its peers post to `slot` of `inbox`. Returns
+    /// false if the set cannot take it.
     pub(crate) fn join(&self, fd: i32, inbox: &Arc<Inbox>, slot: u32) -> bool {
         let mut state = lock(&self.state);
         let Some(found) = state.registrations.get(&fd).copied() else {
-            // Not registered any more: nothing to answer.
+            // The program has taken the descriptor out: there is nothing to answer.
             return true;
         };
         if found.member != 0 {
             return true;
         }
+        // A one-shot registration that was not watched may have had its shot, or not.
         let is_unknown = found.is_oneshot() && !found.is_watched;
         if state.is_unfit || is_unknown || !Tag::fits(fd) {
             return false;
@@ -138,7 +140,7 @@ impl Set {
         state.take_over(fd, (index, slot))
     }
 
-    /// The kernel answers for `fd` again.
+    /// Makes the kernel answer for `fd` again.
     pub(crate) fn leave(&self, fd: i32) {
         let mut state = lock(&self.state);
         let epfd = state.epfd;
@@ -152,25 +154,26 @@ impl Set {
         registration.member = 0;
         registration.next_count();
         let registration = *registration;
-        // A change of a registration makes the kernel look at it: if the descriptor is ready, that
-        // is an edge.
+        // `EPOLL_CTL_MOD` makes the kernel look at the descriptor (`ep_modify`): if it is ready
+        // that is an edge, so nothing is lost.
         replace(epfd, fd, &registration, registration.kernel_form(fd));
         state.ready.remove(member);
     }
 
-    /// The number `fd` is going to be closed, or has been.
+    /// Notes that the number `fd` is about to be closed, or has been.
     pub(crate) fn closed(&self, fd: i32, held: Held) {
         if held == Held::Kept {
             self.leave(fd);
         }
         let mut state = lock(&self.state);
+        // The kernel would keep the registration as long as the other holder has the description.
         if held == Held::ByUs && state.registrations.contains_key(&fd) {
             let _ = control(state.epfd, op::DEL, fd, (0, 0));
         }
         state.forget(fd);
     }
 
-    /// Sessions cannot be in it any more. Those that are.
+    /// Bars sessions from the set. Returns the numbers of those that are in it.
     pub(crate) fn make_unfit(&self) -> Vec<i32> {
         let mut state = lock(&self.state);
         state.is_unfit = true;
@@ -189,7 +192,7 @@ impl Set {
         members
     }
 
-    /// No session is in it any more: the kernel's set has nothing of ours.
+    /// Takes the inboxes and the packet sockets out of the kernel's set, which has no session left.
     pub(crate) fn let_inboxes_go(&self) {
         let mut state = lock(&self.state);
         state.let_inboxes_go(|_| true);
@@ -199,13 +202,14 @@ impl Set {
         }
     }
 
-    /// A session in it is carried by this process from now on: who waits in it hears of packets.
+    /// Has waiters of the set hear of packets, because this process runs the engine of a session in
+    /// it.
     pub(crate) fn hear_packets(&self, packets: i32) {
         lock(&self.state).hear_packets(packets);
     }
 
-    /// A one-shot registration of a hot descriptor is known from its next change on. Whether it is
-    /// already.
+    /// Has a one-shot registration of a hot descriptor watched from its next change on. Returns
+    /// true if its state is known already.
     pub(crate) fn watch(&self, fd: i32) -> bool {
         let mut state = lock(&self.state);
         let Some(registration) = state.registrations.get_mut(&fd) else { return false };
@@ -217,7 +221,7 @@ impl Set {
         false
     }
 
-    /// A sender found no room: it is to be told when there is some, if it wants to know.
+    /// Notes that a sender found no room: if the program wants to hear of room, it will.
     pub(crate) fn full(&self, look: &dyn Look, fd: i32) {
         let mut state = lock(&self.state);
         let Some(registration) = state.registrations.get(&fd).copied() else { return };
@@ -232,7 +236,8 @@ impl Set {
         }
     }
 
-    /// A waiter that leaves all to the kernel begins. Whether it may.
+    /// Begins a wait that leaves all to the kernel. Returns false if the answers would have to be
+    /// translated.
     #[inline]
     pub(crate) fn begin_plain(&self) -> bool {
         self.plain.fetch_add(1, Ordering::SeqCst);
@@ -244,7 +249,7 @@ impl Set {
         false
     }
 
-    /// It ends. Whether what it got is the program's as it is.
+    /// Ends such a wait. Returns true if its answers are the program's as they are.
     #[inline]
     pub(crate) fn end_plain(&self) -> bool {
         let before = self.plain.fetch_sub(1, Ordering::SeqCst);

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use sojourn_shm::Deadline;
 use sojourn_shm::wait::Wait;
 
-/// How often the kernel is asked at least while sessions are busy.
+/// The longest time between two questions to the kernel while sessions are busy.
 pub(crate) const ASK_INTERVAL_NS: u64 = 32_000;
 /// One call.
 pub(crate) struct Call<'a> {
@@ -20,22 +20,22 @@ pub(crate) struct Call<'a> {
     pub(crate) look: &'a dyn Look,
     pub(crate) epfd: i32,
     pub(crate) events: &'a mut [EpollEvent],
-    /// As the program said it; and when that is over.
+    /// The program's timeout, and the time at which it is over.
     pub(crate) timeout: Option<Duration>,
     pub(crate) deadline: Deadline,
     pub(crate) mask: Option<u64>,
-    /// How to wait; asked for once in the life of a set.
+    /// Returns the way to wait; called once in the life of a set.
     pub(crate) wait: &'a dyn Fn() -> Wait,
 }
 
 impl Call<'_> {
-    /// Whether a handler that ran since the pause began ends the call. With a mask only the kernel
-    /// knows which ran while the mask held.
+    /// Returns true if a handler that ran since the pause began ends the call. With a mask only the
+    /// kernel knows which handlers ran while the mask held.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.mask.is_none() && self.host.interrupt() != Interrupt::None
     }
 
-    /// The kernel's `epoll_wait`, into that part of the room.
+    /// Calls the kernel's `epoll_wait`, with that part of the events.
     pub(crate) fn ask(
         &mut self,
         part: impl SliceIndex<[EpollEvent], Output = [EpollEvent]>,
@@ -46,7 +46,7 @@ impl Call<'_> {
     }
 }
 
-/// When a timeout that begins now is over.
+/// Returns the end of a timeout that begins now.
 pub(crate) fn deadline(timeout: Option<Duration>) -> Deadline {
     match timeout {
         None => Deadline::NEVER,

@@ -1,14 +1,13 @@
-//! What a set knows of one registration, and the tags by which the kernel's answers about it are
-//! recognized.
+//! The library's notes on one registration of a set, and the tags by which it recognizes the
+//! kernel's answers about it.
 //!
-//! Values only. The ready list is `set_ready`, the set `set`, the waiting `set_wait`.
+//! Values only. Not here: the ready list (`set_ready`), the set (`set`), waiting (`set_wait`).
 //!
 //! # Theory of operation
-//! The kernel gives back with each event the 64 bits it was registered with. Where the library
-//! answers for a descriptor, it registers a *tag* in their place: a prefix that no program uses
-//! knowingly, and which descriptor. A set in which a program does use the prefix carries no
-//! sessions. The count in a tag tells an event that was collected before the last change of the
-//! registration from one of now.
+//! The kernel returns with each event the 64 bits of the registration. Where the library answers
+//! for a descriptor, it registers a *tag* instead: a prefix that no program uses knowingly, and the
+//! descriptor. A set in which a program does use the prefix carries no sessions. The count in a tag
+//! tells an event from before the last change of the registration from a current one.
 
 use crate::host::epoll::bit;
 use core::hash::{BuildHasherDefault, Hasher};
@@ -16,20 +15,20 @@ use std::collections::HashMap;
 
 const PREFIX: u64 = 0x9d5e_52b7;
 const INBOX: u32 = 1 << 31;
-/// Like an inbox, but none.
+/// A tag like an inbox's, with an index that no inbox has.
 const PACKETS: u32 = !0;
 const FD_BITS: u32 = 20;
-/// Values a tag's count takes.
+/// The number of values of a tag's count.
 const COUNTS: u32 = 1 << (31 - FD_BITS);
 
-/// What the kernel was told to say of a registration of ours.
+/// The meaning of a tag in an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tag {
     /// The event descriptor of the set's inbox with that index.
     Inbox(usize),
     /// The packet sockets of the process.
     Packets,
-    /// A descriptor the library answers for, and the count of its registration.
+    /// A descriptor for which the library answers, and the count of its registration.
     Descriptor(i32, u32),
 }
 
@@ -43,7 +42,7 @@ impl Tag {
         PREFIX << 32 | u64::from(low)
     }
 
-    /// The tag in an event's data, if it is one.
+    /// Returns the tag in an event's data, if it is one.
     #[inline]
     pub(crate) fn of_data(data: u64) -> Option<Self> {
         if data >> 32 != PREFIX {
@@ -59,7 +58,7 @@ impl Tag {
         })
     }
 
-    /// Whether a descriptor can be tagged at all.
+    /// Returns true if the descriptor's number fits a tag.
     pub(crate) fn fits(fd: i32) -> bool {
         (0..1 << FD_BITS).contains(&fd)
     }
@@ -70,21 +69,21 @@ impl Tag {
 pub(crate) struct Registration {
     pub(crate) events: u32,
     pub(crate) data: u64,
-    /// Index + 1 in the ready list; 0: the kernel answers for it.
+    /// The index in the ready list + 1; 0: the kernel answers for the descriptor.
     pub(crate) member: u32,
-    /// Changes with each registration; as in the tag.
+    /// Changes with each change of the registration; part of the tag.
     pub(crate) count: u32,
-    /// One-shot, and hot: to be tagged from the next change on, see [`Registration::is_watched`].
+    /// One-shot, and hot: watched from the next change on, see [`Registration::is_watched`].
     pub(crate) is_wanted: bool,
-    /// One-shot, not joined, but tagged: so it is known whether it has had its shot, which must be
-    /// known when it joins.
+    /// One-shot, not joined, but tagged: so the library learns whether the registration has had its
+    /// shot, which it must know when the session joins.
     pub(crate) is_watched: bool,
-    /// One-shot, watched or joined: has been reported and not been changed since.
+    /// One-shot, watched or joined: reported, and not changed since.
     pub(crate) is_spent: bool,
-    /// Joined, and taken out of the set by the program: the kernel keeps it, for the program may
-    /// put it back at once.
+    /// Joined, and taken out of the set by the program: the kernel keeps the registration, since
+    /// the program may put the descriptor back at once.
     pub(crate) is_absent: bool,
-    /// Joined: what the kernel has been asked for.
+    /// Joined: the events that the kernel has been asked for.
     pub(crate) asked: u32,
 }
 
@@ -97,7 +96,7 @@ impl Registration {
         self.events & bit::ONESHOT != 0
     }
 
-    /// The program changes it.
+    /// Makes the program's change.
     pub(crate) fn change(&mut self, events: u32, data: u64) {
         self.events = events;
         self.data = data;
@@ -109,20 +108,21 @@ impl Registration {
         self.count = (self.count + 1) % COUNTS;
     }
 
-    /// What the kernel is to have while the library answers: enough to learn of the kernel's part,
-    /// edge by edge. Room is the kernel's affair only as long as bytes go there.
+    /// Returns the kernel's form of a registration for which the library answers: enough to learn
+    /// of the kernel's events, edge by edge. Room is asked for only while bytes go to the kernel.
     pub(crate) fn joined_form(&self, fd: i32, sends_to_kernel: bool) -> (u32, u64) {
         let output = if sends_to_kernel { bit::OUTPUT } else { 0 };
         let asked = self.events & (bit::PRI | bit::RDBAND | output);
         (bit::IN | bit::RDHUP | bit::ET | asked, self.tag(fd))
     }
 
-    /// What the kernel is to have while it answers itself.
+    /// Returns the kernel's form of a registration for which the kernel answers.
     pub(crate) fn kernel_form(&self, fd: i32) -> (u32, u64) {
         match (self.is_watched, self.is_spent) {
             (false, _) => (self.events, self.data),
             (true, false) => (self.events, self.tag(fd)),
-            // Nothing but what cannot be refused, and that is dropped when it comes.
+            // A spent registration: the kernel reports EPOLLERR and EPOLLHUP unasked, and those are
+            // dropped when they come.
             (true, true) => (bit::ONESHOT, self.tag(fd)),
         }
     }
@@ -135,15 +135,15 @@ impl Registration {
 /// Registrations by descriptor number.
 pub(crate) type Registrations = HashMap<i32, Registration, BuildHasherDefault<NumberHasher>>;
 
-/// The program is told of `fd`; if it `is_spent` that was its shot.
+/// Notes that `fd` was reported to the program; with `is_spent` that was its shot.
 pub(crate) fn reported(registrations: &mut Registrations, fd: i32, is_spent: bool) {
     if is_spent && let Some(registration) = registrations.get_mut(&fd) {
         registration.is_spent = true;
     }
 }
 
-/// Descriptor numbers are small and dense: a multiplication spreads them well enough, and needs no
-/// random key, which would take a system call.
+/// Hashes descriptor numbers. They are small and dense, so a multiplication spreads them well
+/// enough, and needs no random key, which would take a system call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NumberHasher(u64);
 

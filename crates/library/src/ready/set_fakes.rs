@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Longer than any test may wait for what must come.
+/// Longer than any test may wait for an event that must come.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// One fake session: its descriptor is one end of a socket pair.
@@ -34,7 +34,7 @@ pub(crate) struct Fake {
     pub(crate) bytes: AtomicU32,
     pub(crate) is_full: AtomicBool,
     pub(crate) in_kernel: AtomicBool,
-    pub(crate) stirs: AtomicU32,
+    pub(crate) kernel_events: AtomicU32,
     armed_input: AtomicBool,
     armed_output: AtomicBool,
 }
@@ -45,7 +45,7 @@ impl Fake {
     }
 }
 
-/// A host of which one can ask what it was asked, and whose handlers one runs by hand.
+/// A host that records the questions it gets, and whose handlers the test runs by hand.
 #[derive(Debug, Default)]
 pub(crate) struct FakeHost {
     pub(crate) asks: AtomicU32,
@@ -118,7 +118,7 @@ impl World {
                 bytes: AtomicU32::new(0),
                 is_full: AtomicBool::new(false),
                 in_kernel: AtomicBool::new(false),
-                stirs: AtomicU32::new(0),
+                kernel_events: AtomicU32::new(0),
                 armed_input: AtomicBool::new(false),
                 armed_output: AtomicBool::new(false),
             }
@@ -189,7 +189,7 @@ impl World {
         self.all[at].bytes.swap(0, Ordering::SeqCst)
     }
 
-    /// Waits: the events and data of what came.
+    /// Waits; returns the events and data that came.
     pub(crate) fn wait(
         &self,
         room: usize,
@@ -212,7 +212,7 @@ impl World {
         self.set.wait(&mut self.call(events, timeout, mask, &wait))
     }
 
-    /// The data of what a waiter tells whose pause has ended so.
+    /// Returns the data that a waiter reports whose pause has ended in this way.
     pub(crate) fn after_pause(
         &self,
         events: &mut [EpollEvent],
@@ -279,7 +279,7 @@ impl Look for World {
         }
     }
 
-    fn stirred(&self, fd: i32) {
-        self.fake(fd).stirs.fetch_add(1, Ordering::SeqCst);
+    fn note_kernel_event(&self, fd: i32) {
+        self.fake(fd).kernel_events.fetch_add(1, Ordering::SeqCst);
     }
 }

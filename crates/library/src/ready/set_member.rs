@@ -1,6 +1,7 @@
-//! A joined session in a set: what is said of it now, and what is remembered for that.
+//! A joined session in a set: the events that it reports now, and the notes that this needs.
 //!
-//! Read `set_ready`, whose list it is on. What ring and kernel say comes in through [`Look`].
+//! Ring and kernel are seen through [`Look`]. Not here: the list of members (`set_ready`, which is
+//! to be read first).
 
 use crate::host::epoll::bit;
 use crate::ready::set_look::{Look, RingSays};
@@ -17,23 +18,24 @@ pub(crate) struct Member {
     pub(crate) is_spent: bool,
     pub(crate) is_vacant: bool,
     pub(crate) kernel_has: bool,
-    /// What the kernel has was not reported yet.
+    /// The kernel's events have not been reported yet.
     pub(crate) has_news: bool,
-    /// Its bytes may come through the kernel still: counted in `ReadyList::in_kernel`.
+    /// The session's bytes may still come through the kernel: counted in `ReadyList::in_kernel`.
     pub(crate) is_in_kernel: bool,
-    /// Listed: since when (nanoseconds), and whether a bell has said that, which is rung for the
-    /// first of its bytes.
+    /// While listed: the time of listing (nanoseconds), and whether it is that of a bell, which
+    /// rings for the first of the bytes.
     pub(crate) at_ns: u64,
     pub(crate) is_rung: bool,
-    /// The round that found it ready last.
+    /// The last round that found the member ready.
     pub(crate) seen: u64,
-    /// When it was last reported, or joined: then the kernel may have reported it.
+    /// The round that last reported the member, or in which it joined: until then the kernel may
+    /// have reported it.
     pub(crate) round: u64,
 }
 
 impl Member {
-    /// What is to be said of it; armed if that is nothing, or if it is said once only. If `says`,
-    /// it is said now.
+    /// Returns the events to report. The member is armed if there are none, or if its events are
+    /// reported only once. With `says` the events are reported now.
     pub(crate) fn look(&mut self, look: &dyn Look, says: bool, in_kernel: &mut usize) -> u32 {
         if self.is_spent {
             return 0;
@@ -48,7 +50,8 @@ impl Member {
         }
         look.arm(self.fd, self.wants(bit::INPUT), false);
         let (mut events, ring) = self.now(look, in_kernel);
-        // A bell for room rings at each read of the peer; so it is armed only where there is none.
+        // A bell for room rings at each read of the peer, so it is armed only where there is no
+        // room.
         if ring.output == Some(false) && self.wants(bit::OUTPUT) {
             look.arm(self.fd, false, true);
             events = self.now(look, in_kernel).0;
@@ -84,14 +87,14 @@ impl Member {
             found |= bit::ERR;
         }
         if self.kernel_has {
-            // Of room the kernel's own buffer says nothing once bytes go to the ring.
+            // The kernel's buffer tells nothing of room once bytes go to the ring.
             let not_asked = if ring.output.is_some() { bit::OUTPUT } else { 0 };
             let asked = (self.events & !not_asked) | bit::IN | bit::RDHUP;
             let said = look.kernel(self.fd, asked & 0xffff) & !not_asked;
             self.kernel_has = said != 0;
             let is_edge = self.events & bit::ET == 0 || self.has_news;
-            // Beside what the ring says it is told again, as the kernel tells all there is at each
-            // edge.
+            // Beside an event of the ring the kernel's events are reported again: an edge of the
+            // kernel's reports all that is ready, too.
             if is_edge || found & (self.events | bit::ALWAYS) != 0 {
                 found |= said;
             }

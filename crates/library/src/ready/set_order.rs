@@ -1,39 +1,40 @@
-//! In which order a set tells what has come: the kernel's events among those of sessions.
+//! The order in which a set reports events: the kernel's among those of sessions.
 //!
-//! No system call, no lock, no clock. Read `set_ready` first; who uses this is `set_round`.
+//! No system call, no lock, no clock. Not here: the rounds that use this (`set_round`). Read
+//! `set_ready` first.
 //!
 //! # Theory of operation
-//! The kernel lists its events in the order in which they came and says no time; bells say the time
-//! at which they were rung. What is known of the kernel's events is this: when a look at them
-//! *began*, and left nothing behind, all that came before is told ([`Told::until_ns`]). So each
-//! event of the next look came after that time, and a session that was rung before it stands before
-//! them all. One that was rung later may stand behind any of them, so the kernel is asked first,
+//! The kernel lists its events in the order in which they came and gives no times; bells give the
+//! time of their ring. One thing is known of the kernel's events: when a look at them *began*, and
+//! left nothing behind, all older events have been reported ([`Told::until_ns`]). So each event of
+//! the next look came after that time, and a session that was rung before it stands before them
+//! all. A session that was rung later may stand behind any of them, so the kernel is asked first,
 //! and its events stand before. One thing more is known where a waiter slept: a peer that posts
-//! then writes the event of the inbox, which the kernel lists among its own events; what comes
-//! behind it there came after that post ([`Round::mark`]).
+//! writes the event of the inbox, which the kernel lists among its own events; the events behind it
+//! came after that post ([`Round::mark`]).
 //!
-//! A look may leave something behind where there was not room for all. The kernel puts what it has
-//! told, and what is still so, behind the rest: when it tells the first one again it has told all
-//! that there was when that look began.
+//! A look leaves something behind where there was not room for all events. The kernel puts the
+//! events that it has reported, and that still hold, behind the others: when it reports the first
+//! one again it has reported all that there was when the first look began.
 //!
-//! Times of peers are their word. They are held between the last take of their bits and now, so a
-//! peer that lies changes where the sessions stand that it could hold back anyway, and no session
-//! waits for it.
+//! The times are the peers' word. They are held between the last take of their bits and now. So a
+//! peer that lies changes only the place of its own sessions, which it could hold back anyway, and
+//! no session waits for it.
 
 /// Inboxes that are told apart in one round.
 const MARKS_MAX: usize = 16;
 
-/// How far the kernel's events of a set have been told.
+/// How far the kernel's events of a set have been reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
-    /// Everything that the kernel had before this time is told.
+    /// Every event that the kernel had before this time has been reported.
     pub(crate) until_ns: u64,
-    /// A look left something behind: when it began, and the first thing it told.
+    /// A look that left something behind: when it began, and the first event's data.
     turn: Option<(u64, u64)>,
 }
 
 impl Told {
-    /// A look that began at `began_ns` was answered with events of these data, and there may be
+    /// Notes the answer to a look that began at `began_ns`: events with these data, and perhaps
     /// more if it `is_full`.
     pub(crate) fn answered(
         &mut self,
@@ -49,8 +50,8 @@ impl Told {
         for data in data {
             match self.turn {
                 None => self.turn = Some((began_ns, data)),
-                // Those of one look differ, but for registrations that the program does not tell
-                // apart.
+                // Events of one look differ, except for registrations with the same data, which the
+                // program cannot tell apart either.
                 Some((began, first)) if first == data && began != began_ns => {
                     self.until(began);
                     self.turn = Some((began_ns, data));
@@ -65,19 +66,19 @@ impl Told {
     }
 }
 
-/// One look of one waiter at a set: what it tells, the kernel's events first.
+/// One look of one waiter at a set, which reports the kernel's events first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
-    /// What has been reported since then, to this wait or another, is not reported again.
+    /// Members reported since this round, to this wait or another, are not reported again.
     pub(crate) since: u64,
-    /// Its own number.
+    /// The round's own number.
     pub(crate) number: u64,
-    /// [`Told::until_ns`] as it was before this round.
+    /// [`Told::until_ns`] before this round.
     pub(crate) before_ns: u64,
-    /// Events of the kernel's that the program gets.
+    /// The number of the kernel's events that the program gets.
     pub(crate) kept: usize,
-    /// How many of the kept ones stand before an inbox's event, and for a post of which time that
-    /// was written.
+    /// For each inbox's event: how many kept events stand before it, and the time of the post that
+    /// it was written for.
     marks: [(usize, u64); MARKS_MAX],
     marked: usize,
 }
@@ -94,7 +95,7 @@ impl Round {
         }
     }
 
-    /// The event of an inbox stands here, written for a post of that time.
+    /// Notes that the event of an inbox stands here, written for a post of that time.
     pub(crate) fn mark(&mut self, rung_ns: u64) {
         if let Some(mark) = self.marks.get_mut(self.marked) {
             *mark = (self.kept, rung_ns);
@@ -102,7 +103,7 @@ impl Round {
         }
     }
 
-    /// How many of the kernel's events stand before a session that was rung at that time.
+    /// Counts the kernel's events that stand before a session that was rung at `at_ns`.
     pub(crate) fn place(&self, at_ns: u64) -> usize {
         if at_ns <= self.before_ns {
             return 0;
@@ -112,21 +113,20 @@ impl Round {
     }
 }
 
-/// Puts in place what was appended to the kernel's events, run by run.
+/// Moves events that were appended to the kernel's into their places, run by run.
 #[derive(Debug, Default)]
 pub(crate) struct Merge {
-    /// Of the run under way: its place among the kernel's events, where it begins, and how long it
-    /// is.
+    /// The current run: its place among the kernel's events, where it begins, and its length.
     place: usize,
     begin: usize,
     len: usize,
-    /// Appended before it.
+    /// The number of events moved before the run.
     before: usize,
 }
 
 impl Merge {
-    /// The next event is at `at`, and `place` of the kernel's stand before it. What was appended
-    /// before it stands before it, too.
+    /// Notes the next appended event, at `at`; `place` of the kernel's events stand before it.
+    /// Events appended earlier stand before it, too.
     pub(crate) fn append<T>(&mut self, events: &mut [T], at: usize, place: usize) {
         if self.len > 0 && place > self.place {
             self.finish(events);
@@ -138,7 +138,7 @@ impl Merge {
         self.len += 1;
     }
 
-    /// The run is over.
+    /// Moves the current run to its place.
     pub(crate) fn finish<T>(&mut self, events: &mut [T]) {
         if self.len > 0 {
             events[self.place + self.before..self.begin + self.len].rotate_right(self.len);

@@ -1,4 +1,4 @@
-//! In which order a set tells what has come, in one process, with the kernel's epoll and fake
+//! The order in which a set reports events, in one process, with the kernel's epoll and fake
 //! sessions.
 
 use crate::host::epoll::bit;
@@ -11,8 +11,8 @@ use sojourn_shm::wait::Wait;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-/// A kernel descriptor beside the sessions, with 100 as data: what is written to the first is for
-/// the second.
+/// Makes a kernel descriptor beside the sessions, with 100 as data: bytes that are written to the
+/// first socket are for the second.
 fn beside(world: &World, events: u32) -> (UnixStream, UnixStream) {
     let (near, far) = UnixStream::pair().unwrap();
     world.control_fd(op::ADD, far.as_raw_fd(), (events, 100)).unwrap();
@@ -126,7 +126,8 @@ fn what_is_still_ready_goes_behind_what_came_since() {
     world.publish(2);
     assert_eq!(data(&world.now()), [2]);
     near.write_all(b"x").unwrap();
-    // As in the kernel: it went behind all when it was told, and before what came then.
+    // Like in the kernel, the session went behind all others when it was reported, and before those
+    // that came afterwards.
     assert_eq!(data(&world.now()), [2, 100]);
     world.publish(0);
     assert_eq!(data(&world.now()), [2, 100, 0]);

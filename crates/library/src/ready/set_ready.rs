@@ -1,27 +1,27 @@
-//! The ready list of a set: which joined sessions may have something to say, and what is said of
-//! them when.
+//! The ready list of a set: the joined sessions that may have events, and when these are reported.
 //!
-//! No system call, no lock, no clock: what ring and kernel say comes in through [`Look`]. So it is
+//! No system call, no lock, no clock: ring and kernel are seen through [`Look`]. So the list is
 //! tested against a model of epoll(7) in `set_ready_tests`. Not here: waiting (`set_wait`),
 //! registrations (`set_entry`).
 //!
 //! # Theory of operation
 //! A member that is not on the list is *armed*: the next thing that happens to its session rings,
-//! which puts it on the list. A level-triggered member stays on the list while it is ready and is
-//! armed when it is found not to be. An edge-triggered or one-shot member is taken off the list
-//! whenever it is looked at, having been armed before the look. So nothing that happens is missed,
-//! and the work done is by what has happened, not by how many members there are.
+//! which puts the member on the list. A level-triggered member stays on the list while it is ready,
+//! and is armed when it is found not to be. An edge-triggered or one-shot member is armed, then
+//! looked at, then taken off the list. So nothing is missed, and the work grows with what has
+//! happened, not with the number of members.
 //!
-//! What the kernel knows of a member (bytes from before the move, the end, errors) is asked for
-//! only after the kernel said that there is something: its registration is edge-triggered, so
-//! `kernel_has` stays set until it was found to have nothing. For an edge-triggered member that is
-//! not enough to report it: `has_news` says that the kernel has said something, or the registration
-//! has changed, since the last report. A bell that was rung for another reason is no edge.
+//! The kernel's events of a member (bytes from before the move, the end, errors) are asked for only
+//! after the kernel has reported something. The registration in the kernel is edge-triggered, so
+//! `kernel_has` stays set until the kernel was found to have nothing. That is not enough to report
+//! an edge-triggered member: `has_news` says that the kernel has reported something, or that the
+//! registration has changed, since the last report. A bell that rang for another reason is no edge.
 //!
-//! The list is in the order of arrival, as the kernel's: who was rung is put behind the others by
-//! when that was, and what is still ready after it was reported goes behind all. A round first
-//! *looks over* the list and marks what is ready, then the kernel is asked, then what was marked is
-//! *reported*, see `set_order`: bytes that come while the kernel is asked are for the next round.
+//! The list is in the order of arrival, as the kernel's is: a member that was rung goes behind the
+//! others, by the time of its bell, and a member that is still ready after its report goes behind
+//! all. A round first *looks over* the list and marks the ready members, then asks the kernel, then
+//! *reports* the marked ones, see `set_order`. Bytes that come while the kernel is asked are for
+//! the next round.
 
 use crate::host::epoll::bit;
 use crate::ready::set_look::Look;
@@ -29,86 +29,88 @@ use crate::ready::set_member::Member;
 use crate::ready::set_order::Round;
 use std::collections::VecDeque;
 
-/// Who leaves word in one inbox.
+/// The members that have a slot in one inbox.
 #[derive(Clone, Debug, Default)]
 struct Slots {
-    /// Per slot: index + 1.
+    /// For each slot: the member's index + 1.
     members: Vec<u32>,
 }
 
-/// What [`ReadyList::report`] reports.
+/// One member that [`ReadyList::report`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) fd: i32,
     pub(crate) events: u32,
     pub(crate) data: u64,
-    /// One-shot: this was the shot.
+    /// This was the shot of a one-shot member.
     pub(crate) is_spent: bool,
-    /// Since when it was listed (nanoseconds).
+    /// The time of its listing (nanoseconds).
     pub(crate) at_ns: u64,
 }
 
-/// What [`ReadyList::look_over`] found.
+/// The result of [`ReadyList::look_over`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// Members that are ready.
+    /// The number of ready members.
     pub(crate) count: usize,
-    /// How many of them, the first ones, were listed when all was told that the kernel had.
+    /// The number of them, from the front, that were listed before all of the kernel's events were
+    /// reported.
     pub(crate) old: usize,
-    /// For some of them the kernel must be asked first.
+    /// The kernel must be asked before some of them are reported.
     pub(crate) is_new: bool,
 }
 
-/// The members of a set and the list of those to look at.
+/// The members of a set, and the list of those to look at.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyList {
     members: Vec<Member>,
     free: Vec<u32>,
     queue: VecDeque<u32>,
-    /// Rung since the bits were last taken, and when, until they are listed in that order.
+    /// Members rung since the bits were last taken, and when, until they are listed in that order.
     rung: Vec<(u64, u32)>,
-    /// Per inbox: who is in it.
+    /// For each inbox: the members in it.
     inboxes: Vec<Slots>,
     len: usize,
     in_kernel: usize,
     round: u64,
-    /// The time, as last told.
+    /// The time, as last set.
     now_ns: u64,
 }
 
 impl ReadyList {
-    /// Members.
+    /// Counts the members.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is nothing to look at.
+    /// Returns true if no member is listed.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Whether bytes of a member may still come through the kernel.
+    /// Returns true if bytes of a member may still come through the kernel.
     pub(crate) fn uses_kernel(&self) -> bool {
         self.in_kernel > 0
     }
 
-    /// What is listed from now on is listed at that time.
+    /// Sets the time of listing for members listed from now on.
     pub(crate) fn set_time(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
-    /// The time, as last set.
+    /// Returns the time, as last set.
     pub(crate) fn time(&self) -> u64 {
         self.now_ns
     }
 
-    /// Where the next member to look at is posted to.
+    /// Returns the inbox and slot of the first member to look at.
     pub(crate) fn front(&self) -> Option<(usize, u32)> {
         let mut members = self.queue.iter().map(|index| &self.members[*index as usize]);
         members.find(|member| !member.is_vacant).map(|member| (member.inbox as usize, member.slot))
     }
 
-    /// A session joins. Its number, for [`ReadyList::change`] and the like. It is on the list.
+    /// Adds a session that joins, and lists it. Returns its number, for [`ReadyList::change`] and
+    /// the like.
     pub(crate) fn add(
         &mut self,
         fd: i32,
@@ -138,17 +140,18 @@ impl ReadyList {
         }
         slots.members[slot as usize] = index + 1;
         (self.len, self.in_kernel) = (self.len + 1, self.in_kernel + 1);
-        // Room for each member, so that listing one never allocates.
+        // There is room for each member, so that listing one never allocates.
         self.queue.reserve(self.members.len() - self.queue.len());
         self.rung.reserve(self.members.len() - self.rung.len());
         self.list(index);
         index
     }
 
-    /// It leaves.
+    /// Removes a member.
     pub(crate) fn remove(&mut self, index: u32) {
         let member = &mut self.members[index as usize];
         let slots = &mut self.inboxes[member.inbox as usize];
+        // The slot may be a newer member's by now.
         if let Some(at) = slots.members.get_mut(member.slot as usize)
             && *at == index + 1
         {
@@ -157,13 +160,14 @@ impl ReadyList {
         self.len -= 1;
         self.in_kernel -= usize::from(member.is_in_kernel);
         member.is_vacant = true;
-        // While it is listed its index must not mean another member.
+        // The index of a listed member must not mean another one; `look_over` frees it.
         if !member.is_listed {
             self.free.push(index);
         }
     }
 
-    /// Its registration changes: it is looked at again, as `EPOLL_CTL_MOD` does.
+    /// Changes a member's registration, and lists it: `EPOLL_CTL_MOD` looks at a descriptor again,
+    /// too.
     pub(crate) fn change(&mut self, index: u32, events: u32, data: u64) {
         let member = &mut self.members[index as usize];
         member.events = events;
@@ -173,14 +177,16 @@ impl ReadyList {
         self.list(index);
     }
 
-    /// It has had its shot, or is out of the set: nothing is said of it until it changes.
+    /// Silences a member until its registration changes: it has had its shot, or is out of the set.
     pub(crate) fn spend(&mut self, index: u32) {
         self.members[index as usize].is_spent = true;
     }
 
-    /// Its bell was rung, at that time by what the peer says. [`ReadyList::list_rung`] comes next.
+    /// Notes that a member's bell was rung, at the time that the peer says.
+    /// [`ReadyList::list_rung`] comes next.
     pub(crate) fn rang(&mut self, inbox: usize, slot: u32, at_ns: u64) {
         let slots = self.inboxes.get(inbox);
+        // The list never grows beyond the room that `add` has reserved, however often peers ring.
         if let Some(index) = slots.and_then(|slots| slots.members.get(slot as usize))
             && *index > 0
             && self.rung.len() < self.members.len()
@@ -189,17 +195,18 @@ impl ReadyList {
         }
     }
 
-    /// Whether a bell was rung after `ns`, as peers say it.
+    /// Returns true if a bell was rung after `ns`, by what peers say.
     pub(crate) fn rang_after(&self, ns: u64) -> bool {
         self.rung.iter().any(|(at_ns, _)| *at_ns > ns)
     }
 
-    /// Lists who was rung, in that order; not before `since_ns` and not after `now_ns`, whatever
-    /// peers say.
+    /// Lists the rung members in the order of their times, which are held between `since_ns` and
+    /// `now_ns`, whatever peers say.
     pub(crate) fn list_rung(&mut self, since_ns: u64, now_ns: u64) {
         self.rung.sort_unstable();
         for nth in 0..self.rung.len() {
             let (at_ns, index) = self.rung[nth];
+            // A member that is listed already keeps its place.
             if !self.members[index as usize].is_listed {
                 self.list(index);
                 let member = &mut self.members[index as usize];
@@ -209,11 +216,12 @@ impl ReadyList {
         self.rung.clear();
     }
 
-    /// The kernel said `events` of it. It is asked for more than the program asks for. Whether that
-    /// is the reason for which it is listed: then it is the last.
+    /// Notes that the kernel reported `events` of a member; the kernel reports more than the
+    /// program asks for. Returns true if the member was listed for that: then it is the last.
     pub(crate) fn kernel_said(&mut self, index: u32, events: u32) -> bool {
         let member = &mut self.members[index as usize];
-        // It says so once: what nobody wants to know now is asked for again when somebody does.
+        // The kernel reports an edge once. An event that the program does not ask for now is asked
+        // for again when it does.
         member.kernel_has = true;
         if events & (member.events | bit::ALWAYS) == 0 {
             return false;
@@ -224,13 +232,12 @@ impl ReadyList {
         is_new
     }
 
-    /// The kernel said something of it while the program did not want to know: it is asked again
-    /// later.
-    pub(crate) fn kernel_stirred(&mut self, index: u32) {
+    /// Notes an event of the kernel's that the program did not ask for: it is asked for later.
+    pub(crate) fn kernel_event(&mut self, index: u32) {
         self.members[index as usize].kernel_has = true;
     }
 
-    /// It may have something to say.
+    /// Lists a member that may have events.
     pub(crate) fn list(&mut self, index: u32) {
         let member = &mut self.members[index as usize];
         if !member.is_listed {
@@ -239,7 +246,7 @@ impl ReadyList {
         }
     }
 
-    /// Whether a member that has just been listed may be ready. If not, it is armed.
+    /// Returns true if a member that has just been listed may be ready. If not, it is armed.
     pub(crate) fn may_say(&self, index: u32, look: &dyn Look) -> bool {
         let member = &self.members[index as usize];
         let (input, output) = (member.wants(bit::INPUT), member.wants(bit::OUTPUT));
@@ -250,19 +257,20 @@ impl ReadyList {
         if member.kernel_has || is_ready() {
             return true;
         }
+        // Armed before the second look: an event after that look rings.
         look.arm(member.fd, input, output);
         is_ready()
     }
 
-    /// A wait begins to look: its number.
+    /// Begins a round; returns its number.
     pub(crate) fn begin_round(&mut self) -> u64 {
         self.round += 1;
         self.round
     }
 
-    /// Looks at what is on the list, in its order, until `room` are found ready. Those stay, to be
-    /// reported; what is not ready is armed and taken off. What has been reported since
-    /// `round.since` stays, not looked at. All that the kernel had before `until_ns` is told.
+    /// Looks at the listed members, in order, until `room` are found ready. Those stay, to be
+    /// reported; the others are armed and taken off. A member reported since `round.since` stays
+    /// without a look. All of the kernel's events from before `until_ns` have been reported.
     pub(crate) fn look_over(
         &mut self,
         round: &Round,
@@ -299,8 +307,8 @@ impl ReadyList {
         seen
     }
 
-    /// Reports what the round has found ready, if it still is and was listed by `until_ns`: at most
-    /// `room`. How many.
+    /// Reports members that the round has found ready, if they still are and were listed by
+    /// `until_ns`, `room` at most. Returns their number.
     pub(crate) fn report(
         &mut self,
         round: &Round,
@@ -330,8 +338,8 @@ impl ReadyList {
         found
     }
 
-    /// What the kernel has said of a member, and the ring has, in the place of the kernel's own
-    /// event: of the last on the list.
+    /// Reports the last member on the list, ring and kernel together, in the place of the kernel's
+    /// own event.
     pub(crate) fn report_last(&mut self, round: &Round, look: &dyn Look) -> Option<Found> {
         let index = *self.queue.back()?;
         if self.members[index as usize].round >= round.since {
@@ -341,8 +349,8 @@ impl ReadyList {
         self.report_one(index, look)
     }
 
-    /// Reports one that was just taken off the list. It goes behind all others if it is
-    /// level-triggered.
+    /// Reports a member that was just taken off the list. A level-triggered one goes behind all
+    /// others.
     fn report_one(&mut self, index: u32, look: &dyn Look) -> Option<Found> {
         let member = &mut self.members[index as usize];
         member.is_listed = false;
@@ -353,6 +361,7 @@ impl ReadyList {
         member.round = self.round;
         member.is_spent = member.events & bit::ONESHOT != 0;
         let Member { fd, data, is_spent, at_ns, .. } = *member;
+        // The kernel puts a level-triggered descriptor behind all others, too (`ep_send_events`).
         if member.events & (bit::ET | bit::ONESHOT) == 0 {
             self.list(index);
         }

@@ -38,7 +38,7 @@ impl Fakes {
         f(&mut self.all.borrow_mut()[fd as usize])
     }
 
-    /// The peer writes: whether it rings.
+    /// The peer writes; returns true if it rings.
     fn publish(&self, fd: i32) -> bool {
         self.with(fd, |fake| {
             fake.bytes += 1;
@@ -46,7 +46,7 @@ impl Fakes {
         })
     }
 
-    /// The peer reads: whether it rings.
+    /// The peer reads; returns true if it rings.
     fn make_room(&self, fd: i32) -> bool {
         self.with(fd, |fake| {
             fake.is_full = false;
@@ -78,7 +78,7 @@ impl Look for Fakes {
         self.with(fd, |fake| fake.kernel & (events | bit::ALWAYS))
     }
 
-    fn stirred(&self, _fd: i32) {}
+    fn note_kernel_event(&self, _fd: i32) {}
 }
 
 fn collect(list: &mut ReadyList, fakes: &Fakes, room: usize) -> Vec<Found> {
@@ -297,7 +297,7 @@ fn a_wait_that_looks_twice_says_nothing_twice() {
     assert_eq!(collect(&mut list, &fakes, 9).len(), 2);
 }
 
-/// What a program, its peers and the kernel do.
+/// A step of a program, its peers or the kernel.
 #[derive(Clone, Debug)]
 enum Step {
     Publish(i32),
@@ -335,9 +335,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// epoll(7) for one session: what it knows is whether an event came since the last look
-/// (`is_pending`), and whether that was the ring's alone (`is_rung`): what the kernel has is in
-/// front of that and was reported before.
+/// A model of epoll(7) for one session. It knows if an event came since the last look
+/// (`is_pending`), and if that was the ring's alone (`is_rung`): events of the kernel are in front
+/// of that and were reported before.
 #[derive(Clone, Copy, Debug)]
 struct Model {
     member: u32,
@@ -360,7 +360,8 @@ impl World {
         Self { fakes: Fakes::new(SESSIONS as usize), list: ReadyList::default(), models }
     }
 
-    /// What the ring would say of it, and what the kernel would if it had everything.
+    /// Returns the state that the ring would report, and the state that the kernel would report if
+    /// it had everything.
     fn now(&self, fd: i32) -> (u32, u32) {
         self.fakes.with(fd, |fake| {
             let input = if fake.bytes > 0 { bit::IN } else { 0 };
@@ -369,7 +370,7 @@ impl World {
         })
     }
 
-    /// Something of `events` happened; the kernel takes note of what a registration asks for.
+    /// Some of `events` happened; the kernel notes those for which a registration asks.
     fn happened(&mut self, fd: i32, rang: bool, events: u32) {
         if rang {
             ring(&mut self.list, fd as u32);
@@ -419,7 +420,7 @@ impl World {
                 let Some(model) = &mut self.models[fd as usize] else { return };
                 *model = Model { events, is_pending: true, is_spent: false, ..*model };
                 self.list.change(model.member, events, fd as u64);
-                // The change in the kernel says again what the kernel has.
+                // The change of the registration makes the kernel report its state again.
                 self.list.kernel_said(model.member, self.fakes.with(fd, |fake| fake.kernel));
             }
             Step::Remove(fd) => {
@@ -463,8 +464,8 @@ impl World {
             model.is_spent = model.events & bit::ONESHOT != 0;
             assert_eq!(one.is_spent, model.is_spent);
         }
-        // With room to spare everything was looked at, and what was not ready has used up its
-        // event.
+        // With room to spare every session was looked at, and one that was not ready has used up
+        // its event.
         if found.len() < room {
             for (fd, model) in self.models.iter_mut().enumerate() {
                 if !due.iter().any(|(due, _)| *due == fd as i32)
@@ -492,8 +493,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// As the kernel's list: who is rung goes behind the others, in the order of the times and not
-    /// in that in which bits are taken, and so does what was told and is still so.
+    /// Like in the kernel's list, a session that is rung goes behind the others, in the order of
+    /// the times and not of the bits, and so does a session that was reported and is still ready.
     #[test]
     fn the_list_tells_in_the_order_of_epoll(steps in prop::collection::vec((0..8i32, 0..6usize), 1..80)) {
         const MEMBERS: i32 = 6;

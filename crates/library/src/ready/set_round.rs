@@ -1,15 +1,15 @@
 //! One look of a waiter at a set: what is ready, in the order in which it came.
 //!
-//! Read `set_wait` and `set_order` first. Not here: waiting.
+//! Not here: waiting (`set_wait`). Read `set_wait` and `set_order` first.
 //!
 //! # Theory of operation
-//! A round takes what the inboxes have onto the list, looks over the list, asks the kernel if what
-//! was found could have come after something that only the kernel knows of, and reports both in one
-//! order. Where all that the set has are sessions whose bytes go through rings, nothing is to be
-//! learned from the kernel but ends and errors: then it is asked now and then.
+//! A round takes the posts of the inboxes onto the ready list, looks the list over, asks the kernel
+//! if something found could be younger than an event that only the kernel knows, and reports both
+//! in one order. Where all members of the set are sessions whose bytes go through rings, the kernel
+//! has only ends and errors: then it is asked now and then.
 //!
-//! Events of the kernel that the program gets are the end of a round's asking, for the kernel would
-//! say them again.
+//! The first of the kernel's events that the program gets ends a round's asking: the kernel would
+//! repeat them.
 
 use crate::host::epoll::EpollEvent;
 use crate::host::lock::lock;
@@ -24,31 +24,31 @@ use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_shm::deadline::now_ns;
 
-/// How often the kernel is asked again when its answer was for us.
+/// Further questions to the kernel when its answer was not for the program.
 const ASKS_MAX: u32 = 3;
-/// How often bits are taken again because some were posted meanwhile.
+/// Further takes of the bits because some were posted meanwhile.
 const TAKES_MAX: u32 = 3;
 
-/// What the kernel has answered: events that lie behind those which a round keeps already.
+/// The kernel's answer: events that lie behind those which the round keeps already.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
-    /// When it was asked; 0: what it tells says nothing of what it has not told.
+    /// The time at which the kernel was asked; 0 if the answer proves nothing about other events.
     pub(crate) began_ns: u64,
     pub(crate) said: usize,
-    /// For how many events there was room.
+    /// The number of events that there was room for.
     pub(crate) room: usize,
 }
 
 impl Set {
-    /// What is ready now.
+    /// Gathers what is ready now; returns the number of events.
     pub(crate) fn gather(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
         call.look.turn();
         let round = self.begin(None);
         self.tell(call, round)
     }
 
-    /// A pause has ended with an answer of the kernel's. Nothing is reported that was reported
-    /// since `since`.
+    /// Gathers after a pause that ended with an answer of the kernel's. Nothing is reported that
+    /// was reported since `since`.
     pub(crate) fn after_pause(
         &self,
         call: &mut Call<'_>,
@@ -60,8 +60,8 @@ impl Set {
         self.tell(call, round)
     }
 
-    /// How many of the kernel's events, which lie in front, are the program's. Of sessions nothing
-    /// is told.
+    /// Counts those of the kernel's events that are the program's, and puts them in front. Nothing
+    /// is reported of sessions.
     pub(crate) fn sort(&self, call: &mut Call<'_>, said: usize) -> usize {
         let mut round = self.begin(Some(0));
         self.answered(call, &mut round, Answer { began_ns: 0, said, room: call.events.len() });
@@ -98,7 +98,8 @@ impl Set {
         Ok(round.kept + found)
     }
 
-    /// Asks the kernel for what stands beside the sessions that were seen. Whether it answers.
+    /// Asks the kernel for the events that stand beside the sessions that were seen. Returns false
+    /// if it does not answer.
     fn ask_for_rest(
         &self,
         call: &mut Call<'_>,
@@ -110,6 +111,7 @@ impl Set {
             let began_ns = now_ns();
             let said = match call.ask(0..room, Some(Duration::ZERO), None) {
                 Ok(said) => said,
+                // The program gets what was seen; the error shows in its next call.
                 Err(_) if seen.count > 0 => return Ok(false),
                 Err(error) => return Err(error),
             };
@@ -121,8 +123,8 @@ impl Set {
         Ok(true)
     }
 
-    /// Takes note of an answer: the program's events stay, in front; what was said to us is dealt
-    /// with, and session's events that the kernel knows of take the places of its own.
+    /// Notes an answer. The program's events stay, in front. An event of a session is replaced by
+    /// the session's own.
     fn answered(&self, call: &mut Call<'_>, round: &mut Round, answer: Answer) {
         let mut state = lock(&self.state);
         let events = &mut call.events[round.kept..round.kept + answer.said];
@@ -142,12 +144,14 @@ impl State {
         crate::ready::set_entry::Tag::of_data({ event.data }.u64()).is_some()
     }
 
-    /// Whether the kernel is to be asked before what was seen is told.
+    /// Returns true if the kernel has to be asked before the seen sessions are reported.
     fn must_ask(&mut self, seen: Seen, room: usize, is_last: bool) -> bool {
         if seen.count == 0 {
-            // The wait that follows asks anyway.
+            // The sleep that follows asks anyway.
             return is_last;
         }
+        // Sessions that are older than all of the kernel's events need no question, nor do old ones
+        // that fill the room.
         if !seen.is_new || seen.old == room {
             return false;
         }
@@ -160,7 +164,7 @@ impl State {
         asks
     }
 
-    /// Takes what the inboxes have onto the list, by when it was posted.
+    /// Takes the posts of the inboxes onto the list, ordered by their times.
     pub(crate) fn drain(&mut self) {
         let Self { inboxes, ready, drained_ns, .. } = self;
         let has_word = has_ready(inboxes);
@@ -176,8 +180,8 @@ impl State {
                         inbox.take_ready(&mut |slot, at_ns| ready.rang(index, slot, at_ns));
                     }
                 }
-                // What was posted before that is there now, if it was not yet when its word was
-                // looked at.
+                // A post from before `now` is visible by now, even if its bit was not yet when the
+                // inbox was looked at.
                 let came_meanwhile = ready.rang_after(now);
                 now = now_ns();
                 if !came_meanwhile {
@@ -189,8 +193,8 @@ impl State {
         ready.set_time(now);
     }
 
-    /// Reports what the round has found ready and was listed by `until_ns`, among the kernel's
-    /// events that it keeps. How many.
+    /// Reports, among the kernel's events that the round keeps, the members that the round has
+    /// found ready and that were listed by `until_ns`. Returns their number.
     fn collect(
         &mut self,
         round: &Round,

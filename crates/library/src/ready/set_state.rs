@@ -1,7 +1,8 @@
-//! What the lock of a set guards, and what is done under it: registrations, the ready list, who
-//! sleeps.
+//! The state that the lock of an epoll set guards, and the operations under it: registrations, the
+//! ready list, sleepers.
 //!
-//! Read `set` first. No system calls here but `epoll_ctl` and the event descriptors of inboxes.
+//! Its only system calls are `epoll_ctl` and those on the event descriptors of inboxes. Not here:
+//! the set's operations as a whole (`set`, which is to be read first).
 
 use crate::host::epoll::bit;
 use crate::host::epoll::{EpollEvent, control, op};
@@ -20,38 +21,38 @@ use std::sync::Arc;
 /// Inboxes of one set, that is users of peers, at most.
 const INBOXES_MAX: usize = 16;
 
-/// What its lock guards.
+/// The state of one set.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// The set's own number.
+    /// The set's own descriptor number.
     pub(crate) epfd: i32,
     pub(crate) is_open: bool,
-    /// Counts openings and closings: a sleeper from before has no part in what is now.
+    /// Counts openings and closings: a sleeper from before a change does not touch the counts.
     pub(crate) version: u32,
-    /// Sessions cannot be in it any more.
+    /// No session can be in the set any more.
     pub(crate) is_unfit: bool,
     pub(crate) registrations: Registrations,
     pub(crate) ready: ReadyList,
-    /// A list that waiters can take along. Those that no session has any more are let go.
+    /// The inboxes, in a list that waiters can share. An inbox that no session uses is let go of.
     pub(crate) inboxes: Arc<Vec<Option<Arc<Inbox>>>>,
-    /// The set of packet sockets that is registered in the kernel's, once a session was in it that
-    /// its own process carries; else 0.
+    /// The epoll descriptor of the packet sockets, registered in the kernel's set since this
+    /// process ran the engine of a session in it; else 0.
     pub(crate) packets: i32,
-    /// Threads that sleep, each announced on each inbox.
+    /// Sleeping threads, each announced on each inbox.
     pub(crate) sleepers: u32,
-    /// Threads that spin.
+    /// Spinning threads.
     pub(crate) spinners: u32,
     /// The threads of `plain` are announced, as one, on each inbox.
     pub(crate) is_plain_announced: bool,
     /// An inbox's event descriptor may be readable.
     pub(crate) is_raised: bool,
-    /// When the kernel was last asked while sessions were busy.
+    /// The time at which the kernel was last asked while sessions were busy.
     pub(crate) asked_ns: u64,
-    /// When the inboxes were last looked into and had something.
+    /// The time at which the inboxes were last found with something in them.
     pub(crate) drained_ns: u64,
-    /// How far the kernel's events have been told.
+    /// How far the kernel's events have been reported to the program.
     pub(crate) told: Told,
-    /// With the waiter that spins for the set, if there is one.
+    /// The spinning policy; the waiter that spins for the set has it meanwhile.
     pub(crate) policy: Option<Box<Policy>>,
 }
 
@@ -79,8 +80,8 @@ impl State {
         Ok(())
     }
 
-    /// The registration of a joined session becomes another. The kernel hears of it only if it is
-    /// to be asked for more.
+    /// Changes the registration of a joined session. The kernel hears of it only if it has to
+    /// report more than before.
     fn modify_joined(
         &mut self,
         look: &dyn Look,
@@ -90,8 +91,8 @@ impl State {
         (events, data): (u32, u64),
     ) -> Result<(), Errno> {
         let Some(mut new) = self.registrations.get(&fd).copied() else { return Err(Errno::NOENT) };
-        // The kernel would refuse this; the registration it has while a session is joined would not
-        // show it.
+        // The kernel refuses to change exclusive registrations (EINVAL, epoll_ctl(2)). It does not
+        // see this change, so the library refuses it.
         if (new.events | events) & bit::EXCLUSIVE != 0 {
             return Err(Errno::INVAL);
         }
@@ -100,8 +101,8 @@ impl State {
         let sends_to_kernel = look.ring(fd).output.is_none();
         let form = new.joined_form(fd, sends_to_kernel);
         if sends_to_kernel {
-            // The kernel may have said that there is room while nobody wanted to know.
-            self.ready.kernel_stirred(member);
+            // The kernel may have reported room while the registration did not ask for it.
+            self.ready.kernel_event(member);
         }
         if form.0 & !new.asked != 0 {
             control(epfd, op::MOD, fd, form)?;
@@ -111,15 +112,16 @@ impl State {
         self.registrations.insert(fd, new);
         self.ready.set_time(now_ns());
         self.ready.change(member, events, data);
-        // A one-shot registration changes with each event: nobody is woken for nothing.
+        // A one-shot registration changes with each event; sleepers are not woken for nothing each
+        // time.
         if self.ready.may_say(member, look) {
             self.wake();
         }
         Ok(())
     }
 
-    /// The program puts `fd` into the set. Whether it is a joined session that was out of it only
-    /// for a while.
+    /// Puts `fd` into the set for the program. Returns true if that was a joined session that had
+    /// been out of the set for a while.
     pub(crate) fn put_back(
         &mut self,
         look: &dyn Look,
@@ -132,7 +134,8 @@ impl State {
             return Ok(false);
         };
         if events & bit::EXCLUSIVE != 0 {
-            // Known to the kernel alone: anew.
+            // An exclusive registration cannot be had by a change, so it is made anew in the
+            // kernel.
             control(epfd, op::DEL, fd, (0, 0))?;
             return Ok(false);
         }
@@ -140,8 +143,8 @@ impl State {
         Ok(true)
     }
 
-    /// The program takes `fd` out of the set. Whether it is a joined session: the kernel keeps
-    /// that, and nothing is said of it until it is put back.
+    /// Takes `fd` out of the set for the program. Returns true for a joined session: the kernel
+    /// keeps its registration, and nothing is reported of it until the program puts it back.
     pub(crate) fn take_out(&mut self, fd: i32) -> Result<bool, Errno> {
         let Some(registration) = self.registrations.get_mut(&fd) else { return Ok(false) };
         let Some(member) = registration.member.checked_sub(1) else { return Ok(false) };
@@ -164,14 +167,14 @@ impl State {
         }
     }
 
-    /// The index of an inbox, whose event descriptor is registered in the kernel's set once.
+    /// Returns the index of an inbox, after registering its event descriptor if need be.
     pub(crate) fn inbox(&mut self, inbox: &Arc<Inbox>) -> Option<usize> {
         let known = self.index_of(inbox);
         if known.is_some() {
             return known;
         }
-        // Those that no session of the process has any more. One that has only left the set for a
-        // moment keeps its own.
+        // First the inboxes go that no session of the process uses. A session that has left the set
+        // for a moment keeps its own.
         self.let_inboxes_go(|inbox| Arc::strong_count(inbox) == 1);
         let vacant = self.inboxes.iter().position(Option::is_none);
         let index = vacant.unwrap_or(self.inboxes.len());
@@ -183,12 +186,12 @@ impl State {
         let inboxes = Arc::make_mut(&mut self.inboxes);
         inboxes.resize(inboxes.len().max(index + 1), None);
         inboxes[index] = Some(Arc::clone(inbox));
-        // Who sleeps already sleeps on this one as well.
+        // A thread that sleeps already sleeps on this inbox as well.
         (0..self.announced()).for_each(|_| inbox.announce());
         Some(index)
     }
 
-    /// Who waits in the set hears of packets.
+    /// Has waiters of the set hear of packets.
     pub(crate) fn hear_packets(&mut self, packets: i32) {
         if self.is_open && !self.is_unfit && self.packets == 0 {
             let form = (bit::IN, Tag::Packets.to_data());
@@ -205,7 +208,7 @@ impl State {
         self.inboxes.iter().position(is_it)
     }
 
-    /// How often each inbox is announced.
+    /// Counts how often each inbox is announced.
     fn announced(&self) -> u32 {
         self.sleepers + u32::from(self.is_plain_announced)
     }
@@ -218,7 +221,7 @@ impl State {
         has_ready(&self.inboxes)
     }
 
-    /// Lets go of some inboxes.
+    /// Lets go of the inboxes for which `is_over` says so.
     pub(crate) fn let_inboxes_go(&mut self, is_over: impl Fn(&Arc<Inbox>) -> bool) {
         let announced = self.announced();
         for place in Arc::make_mut(&mut self.inboxes) {
@@ -229,7 +232,7 @@ impl State {
         }
     }
 
-    /// Makes a member of `fd`, in the kernel and here.
+    /// Makes a member of `fd`, in the kernel's set and on the ready list.
     pub(crate) fn take_over(&mut self, fd: i32, place: (usize, u32)) -> bool {
         let epfd = self.epfd;
         let Some(registration) = self.registrations.get_mut(&fd) else { return false };
@@ -248,12 +251,12 @@ impl State {
         if registration.is_spent {
             self.ready.spend(member);
         }
-        // On the list, to be armed or reported by the next look.
+        // The new member is on the list: the next look arms or reports it.
         self.wake();
         true
     }
 
-    /// The list has something new: tells those who sleep or spin.
+    /// Wakes a thread that sleeps or spins, because the list has something new.
     pub(crate) fn wake(&mut self) {
         let Some((inbox, slot)) = self.ready.front() else { return };
         let Some(Some(inbox)) = self.inboxes.get(inbox) else { return };
@@ -265,8 +268,8 @@ impl State {
         }
     }
 
-    /// Sorts the `said` events of the kernel behind those that are kept: the program's own are
-    /// kept, and so is what it is told of sessions for them; the rest is taken note of.
+    /// Sorts the `said` events of the kernel behind those that the round keeps: the program's own
+    /// are kept, an event of a session is replaced by the session's, and the rest is noted.
     pub(crate) fn sort(
         &mut self,
         round: &mut Round,
@@ -291,14 +294,14 @@ impl State {
         let (flags, data) = ({ said.flags }.bits(), { said.data }.u64());
         let (fd, count) = match Tag::of_data(data) {
             None => return Some(said),
-            // Whoever hears that looks for them.
+            // The waiter takes packets in on its next look.
             Some(Tag::Packets) => return None,
             Some(Tag::Inbox(index)) => {
                 self.is_raised = true;
                 if let Some(Some(inbox)) = self.inboxes.get(index) {
                     let rung_ns = inbox.rung_ns().min(now_ns());
                     round.mark(rung_ns);
-                    // What came before it stood in front of it.
+                    // All events of the kernel older than this post stood in front of the inbox's.
                     self.told.until(rung_ns);
                 }
                 return None;
@@ -308,16 +311,16 @@ impl State {
         let registration = self.registrations.get_mut(&fd)?;
         if registration.is_absent {
             let member = registration.member - 1;
-            self.ready.kernel_stirred(member);
-            look.stirred(fd);
+            self.ready.kernel_event(member);
+            look.note_kernel_event(fd);
             return None;
         }
         if let Some(member) = registration.member.checked_sub(1) {
-            // Room in the kernel's buffer is no news where bytes go to the ring.
+            // Room in the kernel's buffer means nothing where bytes go to the ring.
             let is_news = if look.ring(fd).output.is_some() { !bit::OUTPUT } else { !0 };
             let is_last = self.ready.kernel_said(member, flags & is_news);
             if flags & !bit::OUTPUT != 0 {
-                look.stirred(fd);
+                look.note_kernel_event(fd);
             }
             let found = if is_last { self.ready.report_last(round, look) } else { None }?;
             reported(&mut self.registrations, found.fd, found.is_spent);
@@ -335,8 +338,8 @@ impl State {
         Some(event(flags, registration.data))
     }
 
-    /// Before a thread leaves the set alone: the event descriptors are readable if there is
-    /// something that another thread should come for, and are not if there is nothing.
+    /// Leaves the inboxes' events right for the other threads, before a thread leaves the set:
+    /// readable if another thread should come, and not readable if there is nothing.
     pub(crate) fn settle(&mut self) {
         let others = self.sleepers > 0 || self.is_plain_announced;
         if self.ready.is_idle() || !others {
@@ -350,19 +353,19 @@ impl State {
     }
 }
 
-/// Whether any of them has word of a session.
+/// Returns true if a peer has posted to one of the inboxes.
 #[inline]
 pub(crate) fn has_ready(inboxes: &[Option<Arc<Inbox>>]) -> bool {
     inboxes.iter().flatten().any(|inbox| inbox.has_ready())
 }
 
-/// An event of ours.
+/// Makes an event for the program.
 pub(crate) fn event(events: u32, data: u64) -> EpollEvent {
     EpollEvent { flags: EventFlags::from_bits_retain(events), data: EventData::new_u64(data) }
 }
 
-/// Gives a registration another form in the kernel. An exclusive one cannot be changed there, only
-/// made anew.
+/// Gives a registration another form in the kernel. An exclusive one cannot be changed
+/// (epoll_ctl(2)), so it is removed and made anew.
 pub(crate) fn replace(epfd: i32, fd: i32, registration: &Registration, form: (u32, u64)) -> bool {
     if registration.events & bit::EXCLUSIVE == 0 {
         return control(epfd, op::MOD, fd, form).is_ok();

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 const SHORT: Option<Duration> = Some(Duration::from_millis(30));
 
-/// Waits until a thread sleeps in the kernel: by what its stack says, not by the clock.
+/// Waits until a thread sleeps in the kernel, by a look at its stack and not by the clock.
 fn await_sleeper(tid: i32) {
     let (start, mut seen) = (Instant::now(), String::new());
     while start.elapsed() < LONG {
@@ -139,7 +139,7 @@ fn the_end_of_the_peer_comes_through_the_kernel() {
     world.all[0].peer.shutdown(std::net::Shutdown::Write).unwrap();
     let found = world.wait(4, Some(LONG), None).unwrap();
     assert_eq!(found, [(bit::IN | bit::RDHUP, 0)]);
-    assert!(world.all[0].stirs.load(Ordering::SeqCst) > 0);
+    assert!(world.all[0].kernel_events.load(Ordering::SeqCst) > 0);
     assert_eq!(world.now(), found, "level-triggered: again");
 }
 
@@ -462,7 +462,7 @@ fn nothing_is_lost_one_shot() {
     nothing_is_lost(bit::IN | bit::ET | bit::ONESHOT, Wait::Adaptive);
 }
 
-/// What a round costs: one session of `members` becomes ready, is waited for, and read.
+/// Returns the cost of a round: one session of `members` becomes ready, is waited for, and read.
 fn round_ns(members: u32, events: u32) -> u64 {
     const ROUNDS: u32 = 200_000;
     let world = World::joined(members, Wait::Park, events);
@@ -478,7 +478,7 @@ fn round_ns(members: u32, events: u32) -> u64 {
     start.elapsed().as_nanos() as u64 / u64::from(ROUNDS)
 }
 
-/// What the plain call costs, by itself and through a set without sessions.
+/// Returns the cost of the plain call, by itself or through a set without sessions.
 fn plain_ns(through_set: bool) -> u64 {
     const ROUNDS: u32 = 200_000;
     let world = World::new(1, Wait::Park);

@@ -1,18 +1,18 @@
 //! `epoll_wait(2)` on a set in which sessions have joined.
 //!
-//! Read `docs/understand/streams.md`, "Waiting" and "epoll", then `set` and `set_ready`. Nothing of
-//! the process at large is known here: sessions come in as
-//! [`Look`](crate::ready::set_look::Look), signals as [`Host`](crate::host::Host).
+//! Nothing of the process at large is known here: sessions come in as
+//! [`Look`](crate::ready::set_look::Look), signals as [`Host`](crate::host::Host). Read
+//! `docs/understand/streams.md`, "Waiting" and "epoll", then `set` and `set_ready`.
 //!
 //! # Theory of operation
-//! A round *gathers* what is ready (`set_round`). Nothing found, the waiter *pauses*: it spins if
+//! A round *gathers* what is ready (`set_round`). If nothing is, the waiter *pauses*: it spins if
 //! no other waiter of the set does, then announces itself, looks again, and sleeps in the kernel's
 //! set, which contains the inboxes' event descriptors.
 //!
-//! With a signal mask there is no spinning: the mask must hold from the moment that nothing was
-//! found until the call ends, without a gap, and only the kernel can set it together with sleeping.
-//! Setting it for the spin would take two more system calls and open such a gap between spin and
-//! sleep.
+//! With a signal mask the waiter does not spin. The mask must hold, without a gap, from the moment
+//! at which nothing was found until the call ends, and only the kernel can set it together with
+//! sleeping. Setting it for the spin would take two more system calls, and would leave such a gap
+//! between spin and sleep.
 
 use crate::host::epoll::EpollEvent;
 use crate::host::lock::lock;
@@ -30,27 +30,28 @@ use std::sync::{Arc, MutexGuard};
 
 /// Looks at the inboxes between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 64;
-/// How often a wait looks again for nothing before it asks the kernel each time.
+/// Vain looks of a wait after which it asks the kernel each time.
 const VAIN_MAX: u32 = 4;
-/// `EP_MAX_EVENTS` of the kernel.
+/// `EP_MAX_EVENTS` of the kernel (fs/eventpoll.c).
 const EVENTS_MAX: usize = i32::MAX as usize / size_of::<EpollEvent>();
 
-/// How a pause ended.
+/// The outcome of a pause.
 enum Pause {
-    /// Look again.
+    /// Peers may have posted: look again.
     Look,
-    /// The kernel's set was slept or looked at.
+    /// The kernel has answered, after a sleep or at once.
     Kernel(Answer),
-    /// A handler ran.
+    /// A signal handler ran.
     Interrupted,
 }
 
 impl Set {
-    /// Waits.
+    /// Waits, and fills in the events of the call.
     ///
     /// # Errors
     /// Those of `epoll_wait(2)`.
     pub(crate) fn wait(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
+        // The kernel says what is wrong with the number of events.
         if call.events.is_empty() || call.events.len() > EVENTS_MAX {
             return call.ask(.., Some(Duration::ZERO), None);
         }
@@ -60,7 +61,7 @@ impl Set {
         self.wait_for_both(call)
     }
 
-    /// No session has joined yet; one may while we sleep.
+    /// Waits in a set without sessions; one may join during the sleep.
     fn wait_plainly(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
         call.host.wait_begins();
         let result = call.ask(.., call.timeout, call.mask);
@@ -87,8 +88,8 @@ impl Set {
             }
             let since = lock(&self.state).ready.begin_round();
             let paused = match self.pause(call)? {
-                // Word of sessions that have nothing, again and again: what else is in the set is
-                // not to wait for that.
+                // Peers have posted again and again for sessions that have nothing. Other members
+                // of the set must not wait for that.
                 Pause::Look if vain >= VAIN_MAX => self.look_in_kernel(call)?,
                 Pause::Look => {
                     vain += 1;
@@ -105,7 +106,7 @@ impl Set {
                     }
                 }
                 Pause::Interrupted => {
-                    // What is ready counts more than that a handler ran, as in the kernel.
+                    // Readiness counts more than a handler that ran, as in the kernel (`ep_poll`).
                     let found = self.gather(call)?;
                     return if found > 0 { Ok(found) } else { Err(Errno::INTR) };
                 }
@@ -120,7 +121,8 @@ impl Set {
         Ok(Pause::Kernel(Answer { began_ns, said, room }))
     }
 
-    /// The time is over. With a mask, a signal that it lets through ends the call even so.
+    /// Looks once more when the time is over: with a mask, a signal that it lets through ends the
+    /// call even so.
     fn last_look(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
         if call.mask.is_none() {
             return Ok(0);
@@ -148,7 +150,7 @@ impl Set {
         }
     }
 
-    /// One waiter of a set spins, the others sleep.
+    /// Spins, unless another waiter of the set does; that one wakes the sleepers.
     fn spin(&self, call: &mut Call<'_>) -> Option<Pause> {
         let (mut policy, inboxes) = {
             let mut state = lock(&self.state);
@@ -161,7 +163,8 @@ impl Set {
             (policy, Arc::clone(&state.inboxes))
         };
         let mut said = 0;
-        // Not at once: most answers come sooner, and the sleep that follows asks too.
+        // The kernel is not asked at once: most answers come sooner, and the sleep that follows
+        // asks, too.
         let (mut looks, mut next_ns, mut asked_ns) = (0u32, now_ns() + ASK_INTERVAL_NS, 0);
         policy.spin(0, call.deadline, || {
             call.look.turn();
@@ -177,7 +180,7 @@ impl Set {
                 return false;
             }
             (asked_ns, next_ns) = (now, now + ASK_INTERVAL_NS);
-            // An error shows again when we sleep.
+            // An error shows again in the sleep.
             said = call.ask(.., Some(Duration::ZERO), None).unwrap_or(0);
             said > 0
         });
@@ -201,7 +204,7 @@ impl Set {
         let slept = self.sleep_now(call);
         if let Some(watches) = watches {
             call.look.end_sleep(watches);
-            // What has woken us, perhaps.
+            // A packet may have ended the sleep.
             call.look.turn();
         }
         slept
@@ -218,7 +221,8 @@ impl Set {
             state.settle();
             state.sleepers += 1;
             state.each_inbox(Inbox::announce);
-            // SYNC: after the announcement; pairs with the peer that posts, then looks who sleeps.
+            // SYNC: after the announcement; pairs with the peer, which posts and then looks for
+            // sleepers.
             if state.has_ready() || call.is_interrupted() {
                 state.woke();
                 return Ok(Pause::Look);
@@ -237,7 +241,7 @@ impl Set {
 }
 
 impl State {
-    /// A sleeper is awake.
+    /// Ends a sleep: takes back the announcements.
     fn woke(&mut self) {
         self.sleepers -= 1;
         self.each_inbox(Inbox::withdraw);

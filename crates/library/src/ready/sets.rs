@@ -1,13 +1,13 @@
-//! All epoll sets of the process: which descriptor is one, which is in which, and which may carry
-//! sessions.
+//! All epoll sets of the process: which descriptor is a set, which set contains which descriptors,
+//! and which sets may carry sessions.
 //!
-//! This is what the shell calls and what the rest of the library asks. One set is `set`, waiting on
-//! it `set_wait`; what becomes of a set's members is `members`.
+//! The shell and the rest of the library call this file. Not here: one set (`set`), waiting on it
+//! (`set_wait`), and changes of a set's members (`members`).
 //!
-//! A table entry names sets by words that say whose they are, as for sessions. So after `fork`
-//! every set there was is the parent's, without anything being touched.
+//! A table entry names its sets by words that contain the process's generation, as for sessions. So
+//! after `fork` every existing set is the parent's, although nothing was changed.
 
-use crate::fds::table::{Entry, mark};
+use crate::fds::table::{FdEntry, mark};
 use crate::host::epoll::{EpollEvent, control, op};
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -28,27 +28,27 @@ use std::sync::{Mutex, OnceLock};
 
 mod members;
 
-/// In which sets a descriptor is.
+/// The sets that contain a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetOf {
-    /// In none.
+    /// No set contains it.
     None,
-    /// In this one, counted from 1.
+    /// This set alone contains it, counted from 1.
     One(u32),
-    /// In one that must first see how the program uses it: ask again when the descriptor is hot
-    /// again.
+    /// A set contains it that must first learn how the program uses it: the caller asks again when
+    /// the descriptor is hot again.
     NotYet,
-    /// In several, or in one that cannot carry sessions.
+    /// Several sets contain it, or one that cannot carry sessions.
     Unfit,
 }
 
-/// The sets of one process.
+/// The epoll sets of one process.
 #[derive(Debug)]
 pub(crate) struct Sets {
     chunks: [OnceLock<Box<[Slot]>>; Sets::CHUNKS],
     free: Mutex<Free>,
-    /// A registered number was closed while another kept its description open, and with it the
-    /// registration.
+    /// The program closed a registered number while another number kept its description open, and
+    /// with it the registration (epoll(7), "Questions and answers").
     has_left_behind: AtomicBool,
     pub(crate) pollers: Pollers,
 }
@@ -58,8 +58,8 @@ static SETS: PerProcess<Box<Sets>> = PerProcess::new();
 #[derive(Debug, Default)]
 struct Slot {
     set: Set,
-    /// Its descriptor has been duplicated, passed on, polled or put into another set, or a child
-    /// uses it.
+    /// The set's descriptor has been duplicated, passed on, polled or put into another set, or a
+    /// child uses it: the set cannot carry sessions.
     is_shared: AtomicBool,
 }
 
@@ -69,13 +69,14 @@ struct Free {
     made: u32,
 }
 
-/// What a descriptor is, as a set.
+/// A descriptor, seen as an epoll set.
 enum SetAt<'a> {
-    /// One we know nothing of, or none.
+    /// Not a set, or one made past the library.
     Unknown,
+    /// A set of this process: its word and its slot.
     Own(u32, &'a Slot),
-    /// One of the process we were `fork`ed from.
-    Foreign(&'a Entry),
+    /// A set of an ancestor.
+    Foreign(&'a FdEntry),
 }
 
 impl Sets {
@@ -120,23 +121,24 @@ impl Slot {
     }
 }
 
-/// What the shell calls.
+/// The calls of the shell.
 impl Library {
-    /// The program has made the set `epfd`.
+    /// Reports that the program has made the set `epfd`.
     pub fn epoll_made(&self, epfd: i32) {
         let (Some(entry), Some(sets)) = (self.table.entry(epfd), self.sets_or_new()) else {
             return;
         };
         let Some((index, slot)) = sets.take() else { return };
         slot.set.open(epfd);
+        // The slot may have been another set's.
         slot.is_shared.store(false, Ordering::SeqCst);
         entry.epoll.store(self.session_word(index), Ordering::SeqCst);
     }
 
-    /// `epoll_ctl(2)`; `event` as far as the program gave one.
+    /// Serves `epoll_ctl(2)`; `event` is `None` if the program gave a null pointer.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of `epoll_ctl(2)`.
     pub fn epoll_ctl(
         &self,
         epfd: i32,
@@ -149,6 +151,7 @@ impl Library {
             (_, None) => return Err(Errno::FAULT),
             (_, Some(event)) => ({ event.flags }.bits(), { event.data }.u64()),
         };
+        // Bad descriptors count before a bad operation, as in the kernel (`do_epoll_ctl`).
         if !(op::ADD..=op::MOD).contains(&op) {
             for fd in [epfd, fd] {
                 rustix::io::fcntl_getfd(kernel::at(fd)?)?;
@@ -171,11 +174,11 @@ impl Library {
         Ok(())
     }
 
-    /// `epoll_wait(2)` and its like. No timeout: for ever. `mask`: signals blocked meanwhile, a bit
-    /// each.
+    /// Serves `epoll_wait(2)` and its variants. Without a timeout it waits for ever. `mask`: the
+    /// signals blocked meanwhile, one bit each.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of `epoll_wait(2)`.
     pub fn epoll_wait(
         &self,
         epfd: i32,
@@ -201,9 +204,9 @@ impl Library {
     }
 }
 
-/// What the rest of the library asks and tells.
+/// The questions and reports of the rest of the library.
 impl Library {
-    /// In which sets `fd` is.
+    /// Tells which sets contain `fd`.
     pub(crate) fn set_of(&self, fd: i32) -> SetOf {
         let Some(entry) = self.table.known(fd) else { return SetOf::None };
         let word = entry.set.load(Ordering::SeqCst);
@@ -213,8 +216,10 @@ impl Library {
         if word == 0 {
             let left = self.sets().is_some_and(|sets| sets.has_left_behind.load(Ordering::SeqCst));
             return match self.own_set(entry.last_set.load(Ordering::SeqCst)) {
+                // The description may still be registered under a number that was closed.
                 _ if left && entry.has(mark::ALIASED) => SetOf::Unfit,
-                // Out of it only for a moment, by all we know.
+                // The program has taken the descriptor out, most likely for a moment only: programs
+                // put it back.
                 Some((index, slot)) if slot.is_fit() && slot.set.number().is_some() => {
                     SetOf::One(index + 1)
                 }
@@ -233,7 +238,8 @@ impl Library {
         }
     }
 
-    /// `fd` has been duplicated, passed on or polled: if it is a set, no session can be in it.
+    /// Notes that `fd` has been duplicated, passed on or polled: if it is a set, no session can be
+    /// in it any more.
     pub(crate) fn set_shared(&self, fd: i32) {
         match self.set_at(fd) {
             SetAt::Own(_, slot) => self.share(slot),
@@ -241,27 +247,28 @@ impl Library {
         }
     }
 
-    /// Whether there are sets that sessions can be in, and that a child would have, too.
+    /// Returns true if there are sets that sessions can be in and that a child would inherit.
     pub(crate) fn has_sets(&self) -> bool {
         let is_usable = |slot: &Slot| slot.is_fit() && slot.set.number().is_some();
         self.sets().is_some_and(|sets| sets.all().any(is_usable))
     }
 
-    /// A child uses the set of that index, or is about to: it is the kernel's alone.
+    /// Leaves the set of that index to the kernel, because a child uses it or is about to.
     pub(crate) fn set_used_by_child(&self, index: u32) {
         if let Some(slot) = self.sets().and_then(|sets| sets.slot(index)) {
             self.share(slot);
         }
     }
 
-    /// No session can be in any set that there is.
+    /// Leaves all sets to the kernel.
     pub(crate) fn give_up_sets(&self) {
         if let Some(sets) = self.sets() {
             sets.all().filter(|slot| slot.set.number().is_some()).for_each(|slot| self.share(slot));
         }
     }
 
-    /// Before `exec` in a child: the new program will use what it gets.
+    /// Prepares the sets inherited from an ancestor for `exec` in a child: the new program will use
+    /// those that stay open.
     pub(crate) fn inherited_sets_before_exec(&self) {
         let all: Vec<i32> = self.table.with_sets().collect();
         for epfd in all {
@@ -274,7 +281,8 @@ impl Library {
         }
     }
 
-    /// Before `exec`, `posix_spawn` and their like: in sets that stay open over it are no sessions.
+    /// Prepares this process's sets for `exec`, `posix_spawn` and the like: those that stay open
+    /// carry no sessions.
     pub(crate) fn sets_before_exec(&self) {
         let Some(sets) = self.sets() else { return };
         for slot in sets.all().filter(|slot| !slot.is_shared.load(Ordering::SeqCst)) {
@@ -288,17 +296,17 @@ impl Library {
 }
 
 impl Library {
-    /// The epoll sets of this process, if it has any.
+    /// Returns the epoll sets of this process, if it has any.
     fn sets(&self) -> Option<&'static Sets> {
         SETS.of(self).map(|sets| &**sets)
     }
 
-    /// As [`Library::sets`], made if need be.
+    /// Returns the epoll sets of this process, made if need be.
     fn sets_or_new(&self) -> Option<&'static Sets> {
         SETS.of_or(self, Sets::new).map(|sets| &**sets)
     }
 
-    /// Where threads of this process sleep in polls.
+    /// Returns the threads of this process that sleep in polls.
     pub(crate) fn pollers(&self) -> Option<&Pollers> {
         Some(&self.sets_or_new()?.pollers)
     }
@@ -308,8 +316,7 @@ impl Library {
         Some((index, self.sets()?.slot(index)?))
     }
 
-    /// Whether that descriptor is a set whose making was seen, here or by the process we were
-    /// `fork`ed from.
+    /// Returns true if the descriptor is a set that the library, here or in an ancestor, saw made.
     pub(crate) fn knows_set(&self, fd: i32) -> bool {
         !matches!(self.set_at(fd), SetAt::Unknown)
     }
@@ -323,8 +330,8 @@ impl Library {
         self.own_set(word).map_or(SetAt::Foreign(entry), |(_, slot)| SetAt::Own(word, slot))
     }
 
-    /// A set that is shared with the parent: before its first use here the parent leaves it to the
-    /// kernel, and what has moved of it comes home.
+    /// Prepares for the first use of an ancestor's set here: the ancestor leaves it to the kernel,
+    /// and this process's sessions in it come home.
     fn make_known(&self, set: &SetAt<'_>) {
         let SetAt::Foreign(of) = set else { return };
         let word = of.epoll.swap(0, Ordering::SeqCst);
@@ -361,17 +368,18 @@ impl Library {
         if !slot.is_shared.swap(true, Ordering::SeqCst) {
             for fd in slot.set.make_unfit() {
                 self.unfit(fd);
-                // Also if its peer still owes it bytes: the kernel tells when they come.
+                // This includes a session whose peer still owes it bytes: the kernel reports them
+                // when they come.
                 slot.set.leave(fd);
             }
             slot.set.let_inboxes_go();
         }
     }
 
-    fn close_set(&self, entry: &Entry, word: u32, slot: &Slot) {
+    fn close_set(&self, entry: &FdEntry, word: u32, slot: &Slot) {
         let Some(sets) = self.sets() else { return };
-        if self.engine().is_some_and(Engine::has_heirs) {
-            // A child may go on with it, and is to find there what the program registered.
+        if self.engine().is_some_and(Engine::has_children) {
+            // A child may go on with the set, and has to find there what the program registered.
             self.share(slot);
         }
         entry.epoll.store(0, Ordering::SeqCst);
@@ -432,9 +440,9 @@ impl Look for Library {
         found.map_or(0, |found| u32::from(found.bits()))
     }
 
-    fn stirred(&self, fd: i32) {
+    fn note_kernel_event(&self, fd: i32) {
         if let Some(session) = self.session_of(fd) {
-            session.stirred();
+            session.note_kernel_event();
         }
     }
 }

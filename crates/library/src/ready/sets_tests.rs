@@ -1,4 +1,4 @@
-//! Which sets carry sessions, and what becomes of sessions when a set is used in a way that it
+//! The sets that carry sessions, and the fate of sessions when a set is used in a way in which it
 //! cannot carry them. Through the library's own calls, on sessions with both ends in this process.
 
 use crate::host::epoll::bit;
@@ -102,8 +102,18 @@ fn going_home_and_moving_again_loses_no_edge() {
         library().go_home(pair.fd(0), sojourn_session::ReasonT::User, false);
         assert_eq!(set.wait(Some(LONG)), [(bit::IN, pair.fd(0))]);
         assert_eq!(read(pair.fd(0), &mut [0; 9]), Ok(1));
-        assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]));
+        join_soon(&pair, &set);
         pair.warm_up();
+    }
+}
+
+/// Moves the pair again, with another inbox of the set's. A thread that has taken a copy of the
+/// list of inboxes has the earlier ones for a moment more, and there may be no place until then.
+fn join_soon(pair: &Pair, set: &Epoll) {
+    let deadline = sojourn_shm::Deadline::after(LONG);
+    while !pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]) {
+        assert!(!deadline.is_over(), "no place for one more");
+        std::thread::yield_now();
     }
 }
 
@@ -128,12 +138,7 @@ fn a_set_that_has_no_place_for_one_more_inbox_has_one_later() {
     assert_eq!(set.wait(Some(LONG)), [(bit::IN, pair.fd(0))]);
     assert_eq!(read(pair.fd(0), &mut [0; 9]), Ok(1));
     kept.clear();
-    // Who has taken the list of inboxes along has it for a moment more.
-    let deadline = sojourn_shm::Deadline::after(LONG);
-    while !pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]) {
-        assert!(!deadline.is_over(), "no place for one more");
-        std::thread::yield_now();
-    }
+    join_soon(&pair, &set);
     pair.warm_up();
     assert!(is_away(pair.fd(0)) && is_away(pair.fd(1)));
 }
@@ -226,7 +231,7 @@ fn out_of_the_set_it_is_as_if_it_had_never_been_there() {
     assert_eq!(set.wait(NOW), []);
     set.change(op::ADD, pair.fd(0), bit::IN | bit::ET).unwrap();
     assert_eq!(set.change(op::ADD, pair.fd(0), bit::IN), Err(Errno::EXIST));
-    // What came meanwhile is news.
+    // An event that came meanwhile is news.
     assert_eq!(set.wait(Some(LONG)), [(bit::IN, pair.fd(0))]);
     assert_eq!(read(pair.fd(0), &mut [0; 9]), Ok(1));
     set.change(op::DEL, pair.fd(0), 0).unwrap();
@@ -241,7 +246,7 @@ fn out_of_the_set_it_is_as_if_it_had_never_been_there() {
 #[test]
 fn room_is_said_again_after_each_time_out_of_the_set() {
     let set = Epoll::new();
-    // Not warmed up: what is sent still goes to the kernel, which says only once that it has room.
+    // Not warmed up: bytes still go to the kernel, which reports only once that it has room.
     let pair = Pair::new();
     set.change(op::ADD, pair.fd(0), bit::OUT).unwrap();
     assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]));

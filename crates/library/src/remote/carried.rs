@@ -1,38 +1,36 @@
-//! Sessions whose other side is the server's carrier: what is different for them.
+//! Sessions whose stream's other side is the server's carrier, as far as they differ from others.
 //!
-//! To data calls a carried session is a session as any other. The kernel's socket, however, is not
-//! a second way for bytes: once both directions have switched, the carrier takes over what the
-//! kernel knew of the connection, and gives it back when the stream is frozen. So nobody here uses
-//! the socket in between. Read `docs/understand/moves.md`.
+//! To data calls a carried session is a session like any other. The kernel's socket, however, is
+//! not a second way for bytes: once both directions have switched, the carrier takes over the
+//! kernel's state of the connection, and gives it back when the stream is frozen. So this process
+//! does not use the socket in between. Not here: running the engine (`net`). Read
+//! `docs/understand/moves.md`.
 
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::process::library::Library;
-use crate::remote::carry_server::{ANSWER_LIMIT, Connected, open_carry_client};
-use crate::remote::net::{Net, Parting};
+use crate::remote::net::Parting;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
-use crate::session::receive_step::Step;
+use crate::session::received::Received;
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
-use rustix::fd::AsFd;
-use sojourn_pump::{Late, now};
+use sojourn_pump::now;
 use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
 use sojourn_stream::{Bell, Stream};
 
-/// How long the carrier may take to put a session back. Then it counts as lost, as if the peer had
-/// reset it.
+/// How long the carrier may take to put a session back. After that the session counts as lost, as
+/// if the peer had reset it.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
-/// How often it is looked whether the carrier lives, or another one.
+/// Pause between two looks whether a carrier, this one or the next, lives.
 const RETURN_SLICE: Duration = Duration::from_millis(20);
 impl Session {
     pub(crate) fn is_carried(&self) -> bool {
         self.is_carried.load(Ordering::Relaxed)
     }
 
-    /// Receives from the ring only from now on: what is in the kernel the carrier will take from
-    /// there.
+    /// Gives the kernel up: from now on receives come from the ring only. The carrier takes bytes
+    /// that are still in the kernel from there.
     pub(crate) fn give_up_kernel(&self, rx: &mut Receiver, stream: &Stream) {
         if rx.phase == RxPhase::Joined {
             rx.phase = RxPhase::Ring;
@@ -43,20 +41,22 @@ impl Session {
         }
     }
 
-    /// A session's ring is empty. What the kernel had when it was given up may have been reported,
-    /// so it is not "nothing" until the carrier has brought it.
-    pub(crate) fn found_nothing(&self, rx: &mut Receiver, stream: &Stream) -> Step {
+    /// Answers a receive that found the ring empty. Bytes that the kernel had when it was given up
+    /// may have been reported to the program, so the answer is not "nothing" until the carrier has
+    /// brought them.
+    pub(crate) fn found_nothing(&self, rx: &mut Receiver, stream: &Stream) -> Received {
         rx.is_promised &= stream.totals().1 == 0;
-        if rx.is_promised { Step::Owed } else { Step::Empty }
+        if rx.is_promised { Received::Owed } else { Received::Empty }
     }
 
-    /// The kernel's socket has nothing to say: the session is away from it, and on the way home it
-    /// is disconnected for a moment, which looks like a hang-up.
+    /// Returns true if the kernel's socket has nothing to say, because the session is away from it.
+    /// On the way home the carrier disconnects the socket for a moment, which looks like a hang-up.
     pub(crate) fn is_deaf(&self) -> bool {
         self.is_carried() && !self.is_datagram() && lock(&self.rx).phase == RxPhase::Ring
     }
 
-    /// The carrier is ready: both directions switch as soon as no thread sits in the kernel.
+    /// Hands over to a carrier that is ready: both directions switch as soon as no thread of this
+    /// process sits in the kernel.
     pub(crate) fn hand_over(&self, stream: &Stream) {
         self.switch_now();
         let mut rx = lock(&self.rx);
@@ -64,17 +64,16 @@ impl Session {
             self.try_consent(&mut rx, stream);
         }
         drop(rx);
-        // What the kernel has said of room and bytes has become the stream's to say: whoever sleeps
-        // looks there.
+        // The stream decides about room and bytes from now on, so sleepers look there.
         self.wake_own(stream);
     }
 
-    /// The server is gone. What its carrier had not begun to take out of the kernel is in the
-    /// kernel, but for what the program has written to the ring meanwhile. What it had begun with,
-    /// and not lent, only the next one may know.
+    /// Reacts to the loss of the server. A session that its carrier had not begun to take out is in
+    /// the kernel, except for bytes that the program has written to the ring meanwhile. Only the
+    /// next server may know of a session that was begun and not delegated.
     pub(crate) fn carrier_is_lost(&self) {
         if self.is_carried()
-            && !self.is_lent()
+            && !self.is_delegated()
             && let Some(stream) = self.stream()
         {
             if !self.is_datagram() {
@@ -84,29 +83,31 @@ impl Session {
         }
     }
 
-    /// Waits until the carrier has put the session back, or it turns out that there is nothing to
-    /// put back. `parting`: where the session stands, if that is known here; it is given to this
-    /// server, or to the next one if this dies. Whether this process has kept it.
+    /// Waits until the carrier has put the session back, or there turns out to be nothing to put
+    /// back. `parting`: the session's state, if it was here; it is given to this server, or to the
+    /// next one if this one dies. Returns true if the kernel has had the session all the time.
     fn await_return(&self, stream: &Stream, parting: Option<&Parting>) -> bool {
         let library = crate::process::library::library();
         let net = library.engine().zip(library.net());
-        // If there was no server for so long before, none is waited for again.
+        // The last return waited in vain for a server: this one does not wait as long again.
         let is_alone = net.is_some_and(|(_, net)| net.is_alone.load(Ordering::SeqCst));
         let limit = if is_alone { RETURN_SLICE } else { RETURN_LIMIT };
         let deadline = Deadline::after(limit);
         let is_decided = || stream.peer_flushed().is_some() || stream.ledger().is_lost();
-        let mut given = Given::default();
+        // The connection over which the session was given back.
+        let mut given = None;
         while !is_decided() && !deadline.is_over() {
             match (parting, net) {
                 (Some(parting), Some((_, net))) => {
-                    net.give_back(library, parting, &mut given);
-                    // What comes for it meanwhile is kept: work that would have to be done
-                    // afterwards.
+                    let session = (parting.token, parting.carried.has_ended());
+                    given = net.server.give_back(library, given, session, &parting.record);
+                    // Packets that come for the session meanwhile are taken in now, so that this
+                    // work is not left for afterwards.
                     while !is_decided() && net.with_pump(|pump| pump.turn(false, now())) {}
                 }
-                // The carrier has not taken it out, and never will.
+                // The carrier is gone, had not taken the session out, and never will.
                 _ if self.peer_process_is_gone() && stream.ledger().keep() => return true,
-                // Another thread has found that out.
+                // Another thread has decided that the kernel keeps the session.
                 _ if stream.ledger().is_kept() => return true,
                 _ => {}
             }
@@ -117,14 +118,15 @@ impl Session {
             stream.withdraw_reader();
         }
         if let (false, Some(_), Some((_, net))) = (is_decided(), parting, net) {
-            net.is_alone.store(!given.is_given(), Ordering::SeqCst);
+            net.is_alone.store(given.is_none(), Ordering::SeqCst);
         }
         false
     }
 
-    /// The stream is frozen: waits until the carrier has put the session into the kernel, with all
-    /// that the program has written and not read. It reads what is left in our ring itself. True:
-    /// the kernel has had it all the time, but for what is in the ring.
+    /// Brings home a carried session whose stream is frozen: waits until the carrier has put it
+    /// into the kernel, with all bytes that the program has written, and those that it has not
+    /// read. Returns true if the kernel has had the session all the time, except for the bytes in
+    /// the ring.
     pub(crate) fn return_carried(
         &self,
         rx: &mut Receiver,
@@ -144,100 +146,34 @@ impl Session {
         fence(Ordering::SeqCst);
         let net = library.engine().zip(library.net());
         let net = net.filter(|(_, net)| net.withdraw(self));
-        let is_lent = net.is_some();
+        let is_delegated = net.is_some();
         let parting = net.and_then(|(_, net)| net.part(self.slot()));
-        if !is_lent {
+        if !is_delegated {
             stream.set_flushed(0);
             stream.attention();
         }
-        // If it was carried and what it was cannot be told, nobody can put it back.
-        if is_lent == parting.is_some() && self.await_return(stream, parting.as_ref()) {
+        // Nobody can put back a session that was here and whose state cannot be exported.
+        if is_delegated == parting.is_some() && self.await_return(stream, parting.as_ref()) {
             return true;
         }
-        let late = net.zip(parting.as_ref()).and_then(|((_, net), parting)| net.late(parting));
-        // Neither the kernel nor anybody else knows where the connection stands.
+        let in_transit =
+            net.zip(parting.as_ref()).and_then(|((_, net), parting)| net.in_transit(parting));
+        // Nobody knows the state of the connection any more.
         if stream.peer_flushed().is_none() {
             rx.is_reset = true;
             stream.ledger().lose();
             if let (Some(parting), Some((_, net))) = (parting, net) {
                 net.reset(parting);
             }
-            // Its socket would wait for ever for answers to what it said long ago: closed, it
-            // refuses writes, and tells the peer.
+            // The socket's state is old: it would wait for ever for acknowledgements. Disconnected,
+            // it refuses writes.
             if let Ok(fd) = kernel::at(self.number()) {
                 let _ = rustix::net::connect_unspec(fd);
             }
-        } else if let (Some(late), Some(parting), Some((_, net))) = (late, parting, net) {
-            net.give_late(&parting, &late);
+        } else if let (Some(in_transit), Some(parting), Some((_, net))) = (in_transit, parting, net)
+        {
+            net.server.give_in_transit(parting.token, &in_transit);
         }
         false
-    }
-}
-
-/// Whom a session was given back to.
-#[derive(Debug, Default)]
-struct Given {
-    /// Which connection that was.
-    by: Option<u64>,
-}
-
-impl Given {
-    fn is_given(&self) -> bool {
-        self.by.is_some()
-    }
-}
-
-impl Net {
-    /// Whether sessions can be given back: there is a server, and a connection to it.
-    pub(crate) fn has_server(&self, library: &Library) -> bool {
-        self.connected(library, &mut lock(&self.server))
-    }
-
-    /// Sees to it that there is a connection to a server that lives.
-    fn connected(&self, library: &Library, server: &mut Option<Connected>) -> bool {
-        if server.as_mut().is_some_and(|server| !server.is_alive()) {
-            *server = None;
-        }
-        if server.is_none() {
-            self.connections.fetch_add(1, Ordering::Relaxed);
-            let number = self.connections.load(Ordering::Relaxed);
-            let client = open_carry_client(library);
-            *server = client.map(|client| Connected { client, number });
-        }
-        server.is_some()
-    }
-
-    /// Gives the session to the server, unless the one that is there has it already.
-    fn give_back(&self, library: &Library, parting: &Parting, given: &mut Given) {
-        let mut server = lock(&self.server);
-        if !self.connected(library, &mut server) {
-            given.by = None;
-            return;
-        }
-        let Some(Connected { client, number }) = &mut *server else { return };
-        if given.by == Some(*number) {
-            return;
-        }
-        let (token, has_ended) = (parting.token, parting.carried.has_ended());
-        let deadline = sojourn_ipc::Deadline::after(ANSWER_LIMIT);
-        let file = Some(parting.file.as_fd());
-        let is_given = client.with_deadline(deadline).give_back(token, has_ended, file).is_ok();
-        given.by = is_given.then_some(*number);
-        if !is_given {
-            *server = None;
-        }
-    }
-
-    /// The server that has put the session back says to the kernel what came meanwhile. If there is
-    /// none, or it is another one, the peer repeats it.
-    fn give_late(&self, parting: &Parting, late: &Late) {
-        let mut server = lock(&self.server);
-        let Ok(file) = late.pack() else { return };
-        let Some(Connected { client, .. }) = &mut *server else { return };
-        let deadline = sojourn_ipc::Deadline::after(ANSWER_LIMIT);
-        let told = client.with_deadline(deadline).give_late(parting.token, Some(file.as_fd()));
-        if told.is_err() {
-            *server = None;
-        }
     }
 }

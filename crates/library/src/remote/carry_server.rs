@@ -1,23 +1,32 @@
-//! Connections with the session server: sockets for the protocol thread, and the connection that
-//! sessions are given back over, by any thread.
+//! Connections with the session server: sockets for the protocol thread, and the connection over
+//! which any thread gives sessions back.
 //!
-//! Not here: what is said over them (`protocol`, `carried`).
+//! That connection, and the files that go over it, are a thread's with a descriptor table of its
+//! own (`sojourn_shm::aside`): they have no numbers that the program could name, and need none of
+//! those that it has left. Not here: the messages (`control::protocol`), and when a session is
+//! given back (`carried`).
 
 use crate::host::environment::Kept;
+use crate::host::lock::lock;
+use crate::process::engine::Engine;
 use crate::process::library::Library;
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::{Address, ConnectOptions, Connection, Deadline};
+use sojourn_proto::record::SessionRecord;
+use sojourn_pump::{InTransit, sealed};
 use sojourn_session::place::Surroundings;
 use sojourn_session::{CarryClient, carry_connect_options};
+use sojourn_shm::aside::{Aside, keep_only, pair};
+use std::sync::Mutex;
 
-/// How long the server may take to take a session back.
+/// How long the server may take to answer a call.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// A connection for sessions that are given back: for any thread.
-pub(crate) fn open_carry_client(library: &Library) -> Option<CarryClient<Connection>> {
+/// Opens a connection for giving sessions back.
+fn open_carry_client(library: &Library) -> Option<CarryClient<Connection>> {
     let socket = open_socket(library)?;
     let connection = open_connection(socket, carry_connect_options())?;
     CarryClient::bind_by(connection, Deadline::after(ANSWER_LIMIT)).ok()
@@ -29,7 +38,7 @@ pub(crate) fn open_connection(socket: OwnedFd, mut options: ConnectOptions) -> O
     Connection::connect(Address::Descriptor(socket), &options).ok()
 }
 
-/// A socket that is connected to the server.
+/// Opens a socket that is connected to the server.
 pub(crate) fn open_socket(library: &Library) -> Option<OwnedFd> {
     let policy = &library.policy;
     let mut around = Surroundings::of_this_process(&policy.config().server);
@@ -45,20 +54,125 @@ pub(crate) fn open_socket(library: &Library) -> Option<OwnedFd> {
     Some(socket)
 }
 
-/// A connection to the server that sessions are given back to.
+/// A connection to a server, by its number among those that this process has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectionNumber(u64);
+
+/// The connection over which any thread gives sessions back, made when it is needed first, and
+/// again when the server is another one.
 #[derive(Debug)]
-pub(crate) struct Connected {
-    pub(crate) client: CarryClient<Connection>,
-    /// Of those that this process has made.
-    pub(crate) number: u64,
+pub(crate) struct CarryConnection {
+    /// `None`: the thread has ended, and does not come back.
+    aside: Mutex<Option<Aside<Connections>>>,
 }
 
-impl Connected {
-    /// Whether its server has it still.
-    pub(crate) fn is_alive(&mut self) -> bool {
-        let socket = self.client.transport().socket();
-        let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        !matches!(poll(&mut set, Some(&at_once)), Ok(count) if count > 0)
+/// The state of the thread that has the connection.
+#[derive(Debug)]
+struct Connections {
+    client: Option<CarryClient<Connection>>,
+    /// The number of `client`, or of the one before it.
+    number: u64,
+}
+
+impl CarryConnection {
+    /// Starts the thread. `number`: a descriptor of the library's that stays open until the thread
+    /// runs. `None` if the program may have no more threads.
+    pub(crate) fn start(
+        library: &'static Library,
+        engine: &'static Engine,
+        number: i32,
+    ) -> Option<Self> {
+        let (aside, worker) = pair();
+        let work = move || {
+            worker.serve(|| {
+                // A table of the thread's own has to be made with one descriptor at least.
+                drop(keep_only(number).ok()?);
+                Some(Connections { client: None, number: 0 })
+            });
+        };
+        let has_begun = engine.spawn(library.host(), "sojourn-carry", work);
+        has_begun.then(|| Self { aside: Mutex::new(Some(aside)) })
     }
+
+    /// Ends the thread, with its connection.
+    pub(crate) fn end(&self) {
+        drop(lock(&self.aside).take());
+    }
+
+    /// Returns true if sessions can be given back: there is a connection to a living server.
+    pub(crate) fn is_there(&self, library: &Library) -> bool {
+        self.call(|connections| connections.connected(library).is_some()) == Some(true)
+    }
+
+    /// Gives a session to the server with its record, unless that server has it already: `given` is
+    /// the connection over which it was given last. Returns the connection over which the server
+    /// has it; `None` if no server does.
+    pub(crate) fn give_back(
+        &self,
+        library: &Library,
+        given: Option<ConnectionNumber>,
+        (token, has_ended): (u64, bool),
+        record: &SessionRecord,
+    ) -> Option<ConnectionNumber> {
+        self.call(|connections| {
+            let (client, number) = connections.connected(library)?;
+            if given == Some(number) {
+                return given;
+            }
+            let file = sealed::pack(record).ok()?;
+            let client = client.with_deadline(Deadline::after(ANSWER_LIMIT));
+            let is_given = client.give_back(token, has_ended, Some(file.as_fd())).is_ok();
+            connections.keep_if(is_given).then_some(number)
+        })?
+    }
+
+    /// Gives the segments that came for a session meanwhile to the server that has put it back,
+    /// which says them to the kernel. If there is no such server any more, the peer repeats them.
+    pub(crate) fn give_in_transit(&self, token: u64, in_transit: &InTransit) {
+        self.call(|connections| {
+            let Some(client) = &mut connections.client else { return };
+            let Ok(file) = in_transit.pack() else { return };
+            let client = client.with_deadline(Deadline::after(ANSWER_LIMIT));
+            let is_given = client.give_late(token, Some(file.as_fd())).is_ok();
+            connections.keep_if(is_given);
+        });
+    }
+
+    fn call<R: Send>(&self, work: impl FnOnce(&mut Connections) -> R + Send) -> Option<R> {
+        lock(&self.aside).as_mut()?.call(work)
+    }
+}
+
+impl Connections {
+    /// Returns the connection to a living server, made if need be; `None` if there is no server.
+    fn connected(
+        &mut self,
+        library: &Library,
+    ) -> Option<(&mut CarryClient<Connection>, ConnectionNumber)> {
+        if self.client.as_mut().is_some_and(|client| !is_alive(client)) {
+            self.client = None;
+        }
+        if self.client.is_none() {
+            self.number += 1;
+            self.client = open_carry_client(library);
+        }
+        let number = ConnectionNumber(self.number);
+        self.client.as_mut().map(|client| (client, number))
+    }
+
+    /// Drops the connection if its server has not answered; returns `has_answered`.
+    fn keep_if(&mut self, has_answered: bool) -> bool {
+        if !has_answered {
+            self.client = None;
+        }
+        has_answered
+    }
+}
+
+/// Returns true if the server at the other end of a connection has it still.
+fn is_alive(client: &mut CarryClient<Connection>) -> bool {
+    let socket = client.transport().socket();
+    let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    !matches!(poll(&mut set, Some(&at_once)), Ok(count) if count > 0)
 }

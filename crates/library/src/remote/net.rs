@@ -1,37 +1,38 @@
-//! Sessions with other hosts that this process carries: how they come, who turns the pump, how they
-//! go.
+//! The driver of this process's sessions with other hosts: how sessions come, who turns the pump,
+//! how sessions go.
 //!
 //! # Who turns the pump
-//! Whoever has reason to, under one lock: a call that has written, for its own session; a call that
-//! finds nothing or waits, for all, as it is packets that it waits for; and a thread that sleeps
-//! for packets and timers, for what nobody waits for. A call that finds the pump being turned
-//! leaves word, and whoever turns it looks again. The lock is this process's alone, and nobody
-//! sleeps under it. Who sleeps for packets: `watch`.
+//! Every thread that has reason to turns the pump, under one lock: a call that has written, for its
+//! own session; a call that finds nothing or waits, for all sessions, since it waits for packets;
+//! and a thread that sleeps for packets and timers, for all that no call waits for. A call that
+//! finds the pump being turned leaves a mark, and the turning thread looks again. The lock is this
+//! process's alone, and no thread sleeps under it.
 //!
-//! A session is lent by the session server, with a record of where its connection stands, and given
-//! back with another one on a connection of its own, by any thread. Read
-//! `docs/understand/moves.md`. What the pump is: `sojourn_pump`.
+//! The session server delegates a session with a record of its connection's state. Any thread gives
+//! the session back, with another record, over a connection of its own. Not here: sleeping for
+//! packets (`watch`), and the pump (`sojourn_pump`). Read `docs/understand/moves.md`.
 
 pub(crate) mod datagrams;
+mod sessions;
+mod thread;
 
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::library;
 use crate::process::library::{Library, PerProcess};
-use crate::remote::carry_server::Connected;
-use crate::remote::lent::Lent;
+use crate::process::room::has_room;
+use crate::remote::carry_server::CarryConnection;
+use crate::remote::delegation::Delegation;
 use crate::remote::watch::Watch;
 use crate::session::Session;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
-use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::io::Errno;
+use rustix::event::{EventfdFlags, eventfd};
 use sojourn_netif::{Interface, Message, Ring, RingLayout};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
-use sojourn_pump::{Carried, Hop, Late, LinkId, Pump, now, parcel};
+use sojourn_pump::{Carried, InTransit, LinkHop, LinkId, Pump, now};
 use sojourn_session::{HopT, LendT, RingT};
 use sojourn_shm::Held;
 use sojourn_stream::Stream;
@@ -40,45 +41,44 @@ use std::sync::{Mutex, MutexGuard};
 
 /// Events taken at once.
 const EVENTS: usize = 16;
-/// While the pump is turned the thread looks so often (microseconds), and a timer may be so late:
-/// every message sets timers and takes them away again, and the thread is not to be woken for each.
+/// Period of the thread's looks while the pump is turned, and how late a timer may be
+/// (microseconds). Every message sets timers and removes them again, and the thread must not wake
+/// up for each.
 const SLACK_US: u64 = 2_000;
-/// No time at which anything is due.
+/// The time of a timer that is not set.
 const NEVER: u64 = u64::MAX;
 
-/// What an event of the thread's set is about.
+/// The subjects of events in the thread's set.
 const WAKE: u64 = 0;
 const PACKETS: u64 = 1;
 const TICK: u64 = 2;
 
-/// See the head of this file.
+/// The driver of one process.
 #[derive(Debug)]
 pub(crate) struct Net {
     pump: Mutex<Pump>,
-    /// Sessions that are carried here.
+    /// The number of sessions whose engine runs here.
     count: AtomicU32,
-    /// Sessions to be served that were marked while somebody turned the pump.
+    /// Sessions to be served that were marked while another thread turned the pump.
     marked: Mutex<Vec<u32>>,
     has_marked: AtomicBool,
     pub(crate) watch: Watch,
     /// Wakes the thread.
     wake: Held,
-    /// When the thread looks next by itself, whatever happens (microseconds).
+    /// The time of the thread's next look, if nothing wakes it (microseconds).
     looks_at: AtomicU64,
-    /// The pump was turned since it looked last.
+    /// A call has turned the pump since the thread looked last.
     was_turned: AtomicBool,
-    /// What the server knows the sessions by, and their links, by their slots.
+    /// For each session's slot the server's token of it, and its interface.
     tokens: Mutex<HashMap<u32, (u64, LinkId)>>,
-    /// See `carried`.
-    pub(crate) server: Mutex<Option<Connected>>,
-    /// Made so far.
-    pub(crate) connections: AtomicU64,
-    /// A session has waited for a server in vain; the next ones need not.
+    /// The connection over which sessions are given back.
+    pub(crate) server: CarryConnection,
+    /// A session has waited for a server in vain; the next ones do not wait as long.
     pub(crate) is_alone: AtomicBool,
     has_thread: AtomicBool,
 }
 
-/// Once there are such sessions. `None`: there are no descriptors left for it.
+/// The driver, made for the first such session; `None` if no descriptors were left for it.
 static NETS: PerProcess<Option<Net>> = PerProcess::new();
 
 /// A session that is on its way home.
@@ -86,26 +86,26 @@ pub(crate) struct Parting {
     pub(crate) token: u64,
     link: LinkId,
     pub(crate) carried: Carried,
-    record: SessionRecord,
-    /// The same record.
-    pub(crate) file: OwnedFd,
+    pub(crate) record: SessionRecord,
 }
 
-/// What of a way is in frames.
-fn hop_of(told: &HopT) -> Hop {
+/// Returns the part of a next hop that is in frames.
+fn hop_of(told: &HopT) -> LinkHop {
     let link = told.has_addresses.then_some((told.own, told.next));
-    Hop { link, mtu: told.mtu, is_cut: told.is_cut }
+    LinkHop { link, mtu: told.mtu, is_cut: told.is_cut }
 }
 
-/// Wakes the thread of this process, if there is one.
-fn wake_thread() {
+/// Wakes the threads of this process, which are to end, if there are any.
+fn wake_threads() {
     if let Some(net) = library().net() {
         net.wake();
+        net.server.end();
     }
 }
 
 impl Net {
-    /// The process's, with its thread. `None`: there are no descriptors or threads left.
+    /// Returns the process's driver, made with its thread if need be. `None` if no descriptors or
+    /// threads are left.
     pub(crate) fn start(
         library: &'static Library,
         engine: &'static Engine,
@@ -115,6 +115,7 @@ impl Net {
             let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
             let wake = engine.own.make(true, || eventfd(0, flags)).ok()?;
             epoll::add(&set, &wake, EventData::new_u64(WAKE), EventFlags::IN).ok()?;
+            let server = CarryConnection::start(library, engine, wake.number())?;
             let watch = Watch::new(engine, set, PACKETS, TICK).ok()?;
             Some(Self {
                 pump: Mutex::default(),
@@ -126,8 +127,7 @@ impl Net {
                 looks_at: AtomicU64::new(NEVER),
                 was_turned: AtomicBool::new(false),
                 tokens: Mutex::default(),
-                server: Mutex::new(None),
-                connections: AtomicU64::new(0),
+                server,
                 is_alone: AtomicBool::new(false),
                 has_thread: AtomicBool::new(false),
             })
@@ -138,56 +138,60 @@ impl Net {
                 net.has_thread.store(false, Ordering::SeqCst);
                 return None;
             }
-            engine.add_waker(wake_thread);
+            engine.add_waker(wake_threads);
         }
         Some(net)
     }
 
-    /// Carries the session from now on. `other`: the side of its stream that the server had. False:
-    /// it is not carried; the server finds that out when the session leaves.
+    /// Runs the session's engine from now on. `other`: the side of the stream that the server had.
+    /// Returns false if that is impossible; the server learns of it when the session leaves.
     pub(crate) fn begin(
         &self,
         engine: &Engine,
         session: &Session,
         other: Stream,
-        (lent, packets): (&Lent, Option<Held>),
+        (delegation, packets): (&Delegation, Option<Held>),
     ) -> bool {
-        let (Some(record), lent) = (&lent.record, &lent.lent) else { return false };
-        // The server has begun the ring; this view of it was made before that.
-        other.start_ring();
-        let mut pump = lock(&self.pump);
-        if !self.has_link(&mut pump, lent, packets) {
+        let (Some(record), terms) = (&delegation.record, &delegation.terms) else { return false };
+        if !has_room(0) {
             return false;
         }
-        let hop = hop_of(&lent.hop);
+        // The server has begun the ring; this view of the stream is older than that.
+        other.use_ring();
+        let mut pump = lock(&self.pump);
+        if !self.has_link(&mut pump, terms, packets) {
+            return false;
+        }
+        let hop = hop_of(&terms.hop);
         let Some(mut carried) = Carried::new(other, record, &hop, &Limits::default(), now()) else {
             return false;
         };
         carried.watch_bulk(session.judge(engine));
-        // SYNC: under the pump's lock, before this is claimed; pairs with `withdraw`: who has
-        // frozen the stream takes that lock next, and either finds the session lent, or it is not
-        // claimed here any more, and the carrier puts it back.
+        // SYNC: under the pump's lock, before the claim; pairs with `withdraw`: a thread that has
+        // frozen the stream takes the pump's lock next. It either finds the session delegated, or
+        // the claim fails here and the carrier puts the session back.
         fence(Ordering::SeqCst);
         if !carried.stream().claim() {
             return false;
         }
-        lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
-        pump.insert(session.slot(), lent.link, carried, now());
+        lock(&self.tokens).insert(session.slot(), (terms.token, terms.link));
+        pump.insert(session.slot(), terms.link, carried, now());
         self.count.fetch_add(1, Ordering::SeqCst);
         crate::process::library::library().set_hears_packets(session, self.watch.packets());
-        session.is_lent.store(true, Ordering::SeqCst);
+        session.is_delegated.store(true, Ordering::SeqCst);
         session.take_new_options(&mut pump);
         self.serve_and_leave(pump);
         true
     }
 
-    /// Whether the pump has the interface that the session was lent with, by now.
-    fn has_link(&self, pump: &mut Pump, lent: &LendT, packets: Option<Held>) -> bool {
-        if pump.has_link(lent.link) {
+    /// Returns true if the pump has the session's interface, after adding the one that came with
+    /// it.
+    fn has_link(&self, pump: &mut Pump, terms: &LendT, packets: Option<Held>) -> bool {
+        if pump.has_link(terms.link) {
             return true;
         }
-        let opened = packets.and_then(|packets| self.open_link(lent.ring, packets));
-        opened.map(|packets| pump.add_link(lent.link, packets, now())).is_some()
+        let opened = packets.and_then(|packets| self.open_link(terms.ring, packets));
+        opened.map(|packets| pump.add_link(terms.link, packets, now())).is_some()
     }
 
     fn open_link(&self, ring: RingT, socket: Held) -> Option<Box<dyn Interface + Send>> {
@@ -201,7 +205,7 @@ impl Net {
         Some(packets)
     }
 
-    /// Does something with the pump, and sees to it that nothing is forgotten then.
+    /// Does `work` with the pump, and then serves sessions marked meanwhile.
     pub(crate) fn with_pump<R>(&self, work: impl FnOnce(&mut Pump) -> R) -> R {
         crate::process::library::library().with_stack(|| {
             let mut pump = lock(&self.pump);
@@ -211,26 +215,13 @@ impl Net {
         })
     }
 
-    /// Closes interfaces that have not been used for a while. When to look again.
-    fn close_idle_links(&self, pump: &mut Pump) -> Option<Instant> {
-        while let Some(packets) = pump.take_idle_link(now()) {
-            if let Some(fd) = packets.wait_fd() {
-                self.watch.remove(fd);
-                if let Some(engine) = crate::process::library::library().engine() {
-                    engine.own.forget(fd.as_raw_fd());
-                }
-            }
-        }
-        pump.next_idle_link()
-    }
-
     /// Wakes the thread.
     pub(crate) fn wake(&self) {
-        // Full means that it is awake anyhow.
+        // The counter is full only if the thread is awake anyhow.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// The way to a session's peer has changed.
+    /// Takes over a new way to a session's peer.
     pub(crate) fn reroute(&self, slot: u32, hop: &HopT) {
         let mut pump = lock(&self.pump);
         pump.reroute(slot, &hop_of(hop), now());
@@ -238,36 +229,36 @@ impl Net {
         self.serve_and_leave(pump);
     }
 
-    /// The stream is frozen: whether the session was carried here; it is not begun any more (see
-    /// [`Net::begin`]).
+    /// Withdraws a session whose stream is frozen, so that it is not begun any more (see
+    /// [`Net::begin`]). Returns true if its engine ran here.
     pub(crate) fn withdraw(&self, session: &Session) -> bool {
         let _pump = lock(&self.pump);
-        session.is_lent.swap(false, Ordering::SeqCst)
+        session.is_delegated.swap(false, Ordering::SeqCst)
     }
 
-    /// What has come for a session since it went, whose packets are the kernel's again.
-    pub(crate) fn late(&self, parting: &Parting) -> Option<Late> {
-        self.with_pump(|pump| pump.take_late(&parting.carried.flow(), now()))
+    /// Takes the segments that have come for a session since it left the pump; its packets are the
+    /// kernel's again.
+    pub(crate) fn in_transit(&self, parting: &Parting) -> Option<InTransit> {
+        self.with_pump(|pump| pump.take_in_transit(&parting.carried.flow(), now()))
     }
 
-    /// The frozen session goes home: what is to be given back. `None`: it was not carried here, or
-    /// there are no descriptors left.
+    /// Takes a frozen session out of the pump, for the way home. `None` if it was not here.
     pub(crate) fn part(&self, slot: u32) -> Option<Parting> {
         let mut carried = lock(&self.pump).remove(slot, now())?;
         self.count.fetch_sub(1, Ordering::SeqCst);
         let (token, link) = lock(&self.tokens).remove(&slot)?;
         let record = carried.leave(now())?;
-        let file = parcel::pack(&record).ok()?;
-        Some(Parting { token, link, carried, record, file })
+        Some(Parting { token, link, carried, record })
     }
 
-    /// Nobody takes the session: its peer is told that it is over.
+    /// Resets a session that nobody takes back: its peer is told that the connection is over.
     pub(crate) fn reset(&self, mut parting: Parting) {
         let Parting { link, carried, record, .. } = &mut parting;
         lock(&self.pump).reset(*link, carried, record, now());
     }
 
-    /// Something has happened to a session on this side: it is served, by whoever turns the pump.
+    /// Serves a session to which something has happened on this side; the thread that turns the
+    /// pump does it, if another one does.
     pub(crate) fn serve_one(&self, slot: u32) {
         crate::process::library::library().with_stack(|| self.serve_one_here(slot));
     }
@@ -286,15 +277,15 @@ impl Net {
         }
     }
 
-    /// Takes what has arrived, for all sessions. Whether anything has; false as well if somebody
-    /// else does just now.
+    /// Takes in arrived packets, for all sessions. Returns true if there were any; false as well if
+    /// another thread turns the pump just now.
     #[inline]
     pub(crate) fn turn(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0 && self.turn_now(Pump::turn) == Some(true)
     }
 
-    /// A call is about to sleep: as [`Watch::begin_sleep`], and nothing that can be done now is
-    /// left for later.
+    /// Prepares the sleep of a call, as [`Watch::begin_sleep`] does, and does now what the pump
+    /// might have left for later.
     pub(crate) fn begin_sleep(&self, may_watch: bool) -> bool {
         let watches = self.watch.begin_sleep(may_watch);
         crate::process::library::library().with_stack(|| {
@@ -306,8 +297,7 @@ impl Net {
         watches
     }
 
-    /// Turns the pump in the way that `turn` says, unless somebody does just now or there is
-    /// nothing to do.
+    /// Turns the pump by `turn`, unless another thread does just now or there is nothing to do.
     #[inline]
     pub(crate) fn turn_now<R>(
         &self,
@@ -319,7 +309,7 @@ impl Net {
             self.serve_marked();
             return None;
         }
-        // What a packet may need, which is much at times.
+        // A packet's way through the engine may need much stack.
         Some(crate::process::library::library().with_stack(move || {
             let mut pump = pump;
             let at = now();
@@ -335,11 +325,11 @@ impl Net {
         self.leave(pump);
     }
 
-    /// Lets go of the pump, having seen to it that nothing is forgotten.
+    /// Lets go of the pump, and serves sessions marked meanwhile.
     fn leave<'a>(&'a self, mut pump: MutexGuard<'a, Pump>) {
         loop {
             let next = pump.next_timeout().map_or(NEVER, Instant::as_micros);
-            // Set under the lock by the thread that is meant.
+            // The thread itself stores `looks_at`, under this lock.
             let is_early = next.saturating_add(SLACK_US) < self.looks_at.load(Ordering::Relaxed);
             if !self.was_turned.load(Ordering::Relaxed) {
                 self.was_turned.store(true, Ordering::Relaxed);
@@ -357,10 +347,10 @@ impl Net {
         }
     }
 
-    /// The lock was let go of, and nothing was done under it.
+    /// Serves sessions marked while this thread held the lock and did nothing under it.
     #[inline]
     fn serve_marked(&self) {
-        // SYNC: as in `leave`.
+        // SYNC: after the lock was let go of; pairs with the store in `serve_one`.
         fence(Ordering::SeqCst);
         if self.has_marked.load(Ordering::SeqCst) {
             crate::process::library::library().with_stack(|| {
@@ -371,7 +361,7 @@ impl Net {
         }
     }
 
-    /// Serves what was marked while somebody else turned the pump, if nobody does now.
+    /// Serves the sessions marked while another thread turned the pump, unless one does now.
     fn take_marked(&self) -> Option<MutexGuard<'_, Pump>> {
         if !self.has_marked.load(Ordering::SeqCst) {
             return None;
@@ -384,112 +374,18 @@ impl Net {
         pump.serve(false, now());
         Some(pump)
     }
-
-    /// The thread. It ends if its set was closed under it, by a program that closes what is not its
-    /// own: then calls alone turn the pump.
-    fn serve(&self) {
-        let mut events = Vec::with_capacity(EVENTS);
-        loop {
-            let was_turned = self.was_turned.load(Ordering::Relaxed);
-            let mut pump = lock(&self.pump);
-            let at = now();
-            pump.turn(false, at);
-            let soon = was_turned.then(|| Instant::from_micros(at.as_micros() + SLACK_US));
-            let idle = self.close_idle_links(&mut pump);
-            let next = [soon, idle, pump.next_timeout()].into_iter().flatten().min();
-            self.looks_at.store(next.map_or(NEVER, Instant::as_micros), Ordering::Relaxed);
-            self.leave(pump);
-            // That was not a call's turn. Should one have come since, its next one is in time.
-            self.was_turned.store(false, Ordering::Relaxed);
-            let is_over =
-                crate::process::library::library().engine().is_some_and(Engine::is_ending);
-            if is_over || self.sleep(&mut events, next).is_err() {
-                return;
-            }
-        }
-    }
-
-    /// The thread sleeps until there is something to do for sessions.
-    fn sleep(&self, events: &mut Vec<epoll::Event>, next: Option<Instant>) -> Result<(), Errno> {
-        let mut is_idle = true;
-        while is_idle {
-            let limit = next.map(|next| next.since(now()).as_micros()).map(|us| Timespec {
-                tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
-                tv_nsec: (us % 1_000_000 * 1000) as i64,
-            });
-            events.clear();
-            let spare = rustix::buffer::spare_capacity(events);
-            match epoll::wait(self.watch.set(), spare, limit.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-            is_idle = !events.is_empty();
-            for event in events.iter() {
-                match event.data.u64() {
-                    TICK if !self.watch.tick(now().as_micros()) => continue,
-                    WAKE => drop(rustix::io::read(&self.wake, &mut [0; 8])),
-                    _ => {}
-                }
-                is_idle = false;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Library {
-    /// What carries this process's sessions with other hosts, if it has any.
+    /// Returns the driver of this process's sessions with other hosts, if there is one.
     #[inline]
     pub(crate) fn net(&self) -> Option<&Net> {
         NETS.of(self)?.as_ref()
     }
 
-    /// Takes packets that have arrived, if this process carries sessions. Whether there were any.
+    /// Takes in arrived packets, if there is a driver. Returns true if there were any.
     #[inline]
     pub(crate) fn turn_net(&self) -> bool {
         self.net().is_some_and(Net::turn)
-    }
-}
-
-impl Session {
-    /// Whether this process carries it to another host.
-    #[inline]
-    pub(crate) fn is_lent(&self) -> bool {
-        self.is_lent.load(Ordering::Relaxed)
-    }
-
-    /// After a write: has it sent.
-    #[inline]
-    pub(crate) fn have_sent(&self) {
-        if !self.is_carried() {
-            return;
-        }
-        // SYNC: after the write; pairs with the store in `Net::begin`, which looks at the ring
-        // after it.
-        fence(Ordering::SeqCst);
-        if self.is_lent()
-            && let Some(net) = crate::process::library::library().net()
-        {
-            self.has_asked.store(true, Ordering::Relaxed);
-            net.serve_one(self.slot());
-        }
-    }
-
-    /// After a read: has what there was no room for delivered.
-    #[inline]
-    pub(crate) fn have_delivered(&self, stream: &Stream) {
-        if self.is_lent()
-            && stream.ledger().takes_want()
-            && let Some(net) = crate::process::library::library().net()
-        {
-            net.serve_one(self.slot());
-        }
-    }
-
-    /// Takes packets that have arrived, if it is packets that its bytes come in. Whether there were
-    /// any.
-    #[inline]
-    pub(crate) fn turns_net(&self) -> bool {
-        self.is_lent() && crate::process::library::library().turn_net()
     }
 }

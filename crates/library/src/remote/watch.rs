@@ -1,23 +1,25 @@
-//! Who sleeps for packets: a call that waits for them anyway, or the thread that does nothing else.
+//! The choice of the thread that sleeps for packets: a call that waits for them anyway, or the
+//! thread that does nothing else.
 //!
-//! Not here: taking packets (`net`), sleeping (`sleep`, `poll_sleep`, `set_wait`).
+//! Not here: taking packets in (`net`), and sleeping (`io::sleep`, `ready::poll_sleep`,
+//! `ready::set_wait`).
 //!
 //! # Theory of operation
 //! A packet that wakes the thread first, and the call by way of it, costs a second wake-up; and a
-//! thread that is woken beside a call that spins takes the processor from somebody. So while calls
-//! look for packets the thread does not: the packet sockets are in a set of their own, and of that
-//! set the thread hears only while *it* watches. Taking the watch, and giving it back, is a system
-//! call each; so it is not given back at the end of a call, as the next one comes soon. A timer
-//! sees to what happens if none comes: the thread takes the watch back when no call has looked for
+//! thread that wakes up beside a call that spins takes somebody's processor. So the thread does not
+//! look for packets while calls do: the packet sockets are in a set of their own, and the thread
+//! hears of that set only while *it* watches. Taking the watch costs a system call, and so does
+//! giving it back. So a call keeps the watch at its end, as the next call comes soon. A timer is
+//! for the case that none comes: the thread takes the watch back when no call has looked for
 //! [`PERIOD`].
 //!
-//! And while calls look and none sleeps, nobody needs to be woken: then the packet sockets are in
-//! no set at all, and a packet's way into its ring is shorter. The timer takes them out; whoever is
-//! about to sleep, and the thread before it watches, puts them back.
+//! While calls look and none sleeps, no thread needs to be woken. Then the packet sockets are in no
+//! set at all, which shortens a packet's way into its ring. The timer takes them out; a call that
+//! is about to sleep puts them back, and so does the thread before it watches.
 //!
-//! Of several calls that sleep, one watches; the others are woken by whoever turns the pump. When
-//! the one leaves and others still sleep the thread watches at once. Sets of the program contain
-//! the set of packet sockets, so who waits in them hears of packets in any case.
+//! Of several calls that sleep one watches; the turning thread wakes the others. When the watching
+//! call leaves and others still sleep, the thread watches at once. Sets of the program contain the
+//! set of packet sockets, so a call that waits in one hears of packets in any case.
 
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
@@ -34,30 +36,30 @@ use sojourn_shm::Held;
 use sojourn_shm::descriptor::of_program;
 use std::sync::Mutex;
 
-/// Calls that look for packets at least so often keep the thread from it.
+/// Calls that look for packets at least this often keep the thread from watching.
 const PERIOD: Duration = Duration::from_millis(2);
 
-/// See the head of this file.
+/// The state of the choice.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// The packet sockets.
+    /// The set of the packet sockets.
     packets: Held,
-    /// What the thread sleeps in.
+    /// The set that the thread sleeps in.
     set: Held,
-    /// Of `packets` in `set`.
+    /// The data of the events of `packets` in `set`.
     data: u64,
     timer: Held,
-    /// The thread does not watch. Changed under `sockets`.
+    /// Calls watch, not the thread. Changed under `sockets`.
     by_calls: AtomicBool,
     /// A call sleeps and watches.
     asleep: AtomicBool,
-    /// Calls that sleep and do not watch.
+    /// The number of calls that sleep and do not watch.
     waiting: AtomicU32,
     /// The timer is set.
     ticks: AtomicBool,
-    /// When a call last looked for packets (microseconds).
+    /// The time at which a call last looked for packets (microseconds).
     looked_at: AtomicU64,
-    /// A call has slept since the timer last went off.
+    /// A call has slept since the timer last expired.
     has_slept: AtomicBool,
     sockets: Mutex<Sockets>,
 }
@@ -66,13 +68,13 @@ pub(crate) struct Watch {
 #[derive(Debug, Default)]
 struct Sockets {
     numbers: Vec<i32>,
-    /// None of them is in `packets`, or not every one.
+    /// Not all of them are in `packets`.
     are_out: bool,
 }
 
 impl Watch {
-    /// The thread watches. `set`: what it sleeps in; its events have that `data` if there are
-    /// packets, and `tick` if [`Watch::tick`] is to be called.
+    /// Starts with the thread watching. `set`: the set that it sleeps in; its events carry `data`
+    /// if there are packets, and `tick` if [`Watch::tick`] is due.
     pub(crate) fn new(engine: &Engine, set: Held, data: u64, tick: u64) -> Result<Self, Errno> {
         let packets = engine.own.make(true, || epoll::create(epoll::CreateFlags::CLOEXEC))?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
@@ -94,37 +96,40 @@ impl Watch {
         })
     }
 
-    /// What the thread sleeps in.
+    /// Returns the set that the thread sleeps in.
     pub(crate) fn set(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
     }
 
-    /// Readable while there are packets.
+    /// Returns the number of the packet sockets' set, which is readable while there are packets.
     pub(crate) fn packets(&self) -> i32 {
         self.packets.number()
     }
 
-    /// One more packet socket.
+    /// Adds a packet socket.
     pub(crate) fn add(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         let mut sockets = lock(&self.sockets);
-        // Also while the others are not: only those that could be put in are taken out.
+        // The socket is added even while the others are out: `take_out` removes only sockets that
+        // could be added.
         epoll::add(&self.packets, fd, EventData::new_u64(0), EventFlags::IN)?;
         sockets.numbers.push(fd.as_raw_fd());
         Ok(())
     }
 
-    /// One less.
+    /// Removes a packet socket.
     pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
         let mut sockets = lock(&self.sockets);
         sockets.numbers.retain(|number| *number != fd.as_raw_fd());
         let _ = epoll::delete(&self.packets, fd);
     }
 
-    /// Nobody sleeps for packets: see the head of this file.
+    /// Takes the packet sockets out of their set, because no thread sleeps for packets: see the
+    /// head of the file.
     #[cold]
     fn take_out(&self) {
         let mut sockets = lock(&self.sockets);
-        // Who sleeps has said so before taking the lock, and puts them back once it has it.
+        // A sleeping call has said so before it takes this lock, and puts the sockets back once it
+        // has it.
         let somebody_sleeps =
             self.asleep.load(Ordering::SeqCst) || self.waiting.load(Ordering::SeqCst) > 0;
         if sockets.are_out || somebody_sleeps || !self.by_calls.load(Ordering::SeqCst) {
@@ -136,7 +141,8 @@ impl Watch {
         }
     }
 
-    /// Somebody is to be woken. A packet that has come meanwhile shows at once.
+    /// Puts the packet sockets back, because a thread is to be woken. Packets that came meanwhile
+    /// show at once.
     fn put_in(&self, sockets: &mut Sockets) {
         if !sockets.are_out {
             return;
@@ -147,13 +153,13 @@ impl Watch {
             sockets.are_out |= matches!(added, Err(Errno::NOMEM | Errno::NOSPC));
         }
         if sockets.are_out {
-            // No memory for it, or as many watches as the user may have: the thread looks instead,
-            // and tries again.
+            // There is no memory, or the user has as many watches as allowed (epoll_ctl(2)): the
+            // thread looks by itself meanwhile, and tries again.
             self.start_ticking();
         }
     }
 
-    /// A call has looked for packets at `now` (microseconds), awake.
+    /// Notes that an awake call has looked for packets, at `now` (microseconds).
     #[inline]
     pub(crate) fn looked(&self, now: u64) {
         let before = self.looked_at.load(Ordering::Relaxed);
@@ -162,13 +168,14 @@ impl Watch {
         if by_calls && self.ticks.load(Ordering::Relaxed) {
             return;
         }
-        // The first of many, perhaps: one that stands alone changes nothing.
+        // A second look within the period is likely the first of many; a single one changes
+        // nothing.
         if by_calls || now.saturating_sub(before) < PERIOD.as_micros() as u64 {
             self.take();
         }
     }
 
-    /// The calls watch from now on, unless somebody relies on the thread.
+    /// Gives the watch to the calls, unless a sleeping call relies on the thread.
     #[cold]
     fn take(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 && !self.asleep.load(Ordering::SeqCst) {
@@ -195,8 +202,7 @@ impl Watch {
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
     }
 
-    /// The thread hears of packets, or does not any more. If there are some it hears of them at
-    /// once.
+    /// Makes the thread hear of packets, or not any more. It hears at once of those that are there.
     #[cold]
     fn let_thread_watch(&self, does: bool) {
         let mut sockets = lock(&self.sockets);
@@ -210,9 +216,10 @@ impl Watch {
         let _ = epoll::modify(&self.set, &self.packets, EventData::new_u64(self.data), events);
     }
 
-    /// A call is about to sleep for packets among others. True: it has to watch, that is to sleep
-    /// on [`Watch::packets`] as well. In any case it must look once more before it sleeps, and call
-    /// [`Watch::end_sleep`] with the answer. `may_watch`: it can sleep on those.
+    /// Begins the sleep of a call that waits for packets. Returns true if the call has to watch,
+    /// that is, to sleep on [`Watch::packets`] as well. In any case the call must look once more
+    /// before it sleeps, and pass the result to [`Watch::end_sleep`]. `may_watch`: the call can
+    /// sleep on [`Watch::packets`].
     pub(crate) fn begin_sleep(&self, may_watch: bool) -> bool {
         self.has_slept.store(true, Ordering::Relaxed);
         if may_watch && !self.asleep.swap(true, Ordering::SeqCst) {
@@ -221,14 +228,14 @@ impl Watch {
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
         self.put_in(&mut lock(&self.sockets));
-        // SYNC: after `waiting`; pairs with `end_sleep` of the one that watches, and with `take`.
+        // SYNC: after `waiting`; pairs with `end_sleep` of the call that watches, and with `take`.
         if !self.asleep.load(Ordering::SeqCst) {
             self.let_thread_watch(true);
         }
         false
     }
 
-    /// It is awake.
+    /// Ends a call's sleep.
     pub(crate) fn end_sleep(&self, watches: bool) {
         if !watches {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -243,7 +250,7 @@ impl Watch {
         }
     }
 
-    /// Whether there will be another look in a moment, by a call or by the thread.
+    /// Returns true if a call, or the thread, will look again in a moment.
     #[inline]
     pub(crate) fn looks_again(&self) -> bool {
         self.by_calls.load(Ordering::Relaxed)
@@ -251,8 +258,8 @@ impl Watch {
             && !self.asleep.load(Ordering::Relaxed)
     }
 
-    /// The timer has gone off, at `now` (microseconds): for the thread. True: it does not go off
-    /// again by itself, so the thread has to look.
+    /// Handles the timer's expiry at `now` (microseconds), on the thread. Returns true if the timer
+    /// stays off, so that the thread has to look.
     pub(crate) fn tick(&self, now: u64) -> bool {
         let _ = rustix::io::read(&self.timer, &mut [0; 8]);
         self.ticks.store(false, Ordering::SeqCst);

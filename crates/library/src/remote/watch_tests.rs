@@ -1,4 +1,4 @@
-//! Who watches for packets, and when the thread does again.
+//! The watchers for packets, and the time at which the thread watches again.
 
 use super::*;
 use rustix::event::{EventfdFlags, eventfd};
@@ -24,7 +24,7 @@ impl World {
         Self { watch, _socket: socket }
     }
 
-    /// Whether the thread hears of the packet.
+    /// Returns true if the thread hears of the packet.
     fn thread_hears(&self) -> bool {
         let mut events = Vec::with_capacity(4);
         let spare = rustix::buffer::spare_capacity(&mut events);
@@ -33,7 +33,7 @@ impl World {
         events.iter().any(|event| event.data.u64() == DATA)
     }
 
-    /// Whether a packet wakes who sleeps on the set of packet sockets.
+    /// Returns true if a packet wakes a thread that sleeps on the set of packet sockets.
     fn packets_wake(&self) -> bool {
         let mut events = Vec::with_capacity(4);
         let spare = rustix::buffer::spare_capacity(&mut events);

@@ -1,48 +1,48 @@
-//! Where each direction of a session stands.
+//! The state of each direction of a session.
 //!
-//! Not here: the session (`session`), and what takes a direction from one phase to the next
-//! (`join`, `send`, `receive`, `home`). Read `docs/understand/streams.md` first.
+//! Not here: the session (`session`), and the steps from one phase to the next (`moves::join`,
+//! `io::send`, `io::receive`, `moves::home`). Read `docs/understand/streams.md` first.
 
 use crate::session::peeked::Peeked;
 use sojourn_pump::Waiting;
 use sojourn_stream::Stream;
 use std::sync::Arc;
 
-/// Values of [`Session::tx_state`](crate::Session).
+/// Values of [`Session::tx_state`](crate::Session): the kernel's, a switch under way, the ring's.
 pub(crate) mod switch {
     pub(crate) const KERNEL: u32 = 0;
     pub(crate) const UNDER_WAY: u32 = 1;
     pub(crate) const RING: u32 = 2;
 }
 
-/// How the sending direction stands.
+/// The phase of the sending direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TxPhase {
-    /// Not joined, or home again: the kernel.
+    /// Not joined, or home again: sends go to the kernel.
     #[default]
     Home,
-    /// Joined; still the kernel, until the conditions for the switch hold.
+    /// Joined: sends go to the kernel until the conditions for the switch hold.
     Joined,
-    /// The ring.
+    /// Sends go to the ring.
     Ring,
-    /// Frozen; what the peer has not read goes to the kernel as there is room, and nothing else
-    /// before.
+    /// Frozen: the bytes that the peer has not read go to the kernel as it has room, before any
+    /// other.
     Flushing,
 }
 
-/// How the receiving direction stands.
+/// The phase of the receiving direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RxPhase {
-    /// Not joined, or home again: the kernel.
+    /// Not joined, or home again: the kernel serves receives.
     #[default]
     Home,
-    /// Joined; bytes still come through the kernel.
+    /// Joined: bytes still come through the kernel.
     Joined,
-    /// The ring.
+    /// Bytes come through the ring.
     Ring,
-    /// Frozen; the peer still owes bytes to the kernel.
+    /// Frozen: the peer still owes bytes, which come through the kernel or from the ring.
     Residue,
-    /// Frozen; the peer ended with bytes unread, which the next receive must say.
+    /// Frozen: the peer ended with bytes unread, and the next receive returns `ECONNRESET`.
     Reset,
 }
 
@@ -64,26 +64,26 @@ pub(crate) struct Receiver {
     pub(crate) since_freeze: usize,
     /// In `Residue`: bytes that were in the kernel before those that the peer owes.
     pub(crate) before_owed: usize,
-    /// In `Residue`: `before_owed` is what was in the kernel when the peer was putting there what
-    /// it owes.
+    /// In `Residue`: `before_owed` is not exact, because it was counted while the peer put owed
+    /// bytes into the kernel.
     pub(crate) is_unsure: bool,
-    /// In `Residue`: what the peer had said of its flush before the kernel was last looked at
-    /// (`Stream::flush_news`).
+    /// In `Residue`: the state of the peer's flush (`Stream::flush_news`) before the last look at
+    /// the kernel.
     pub(crate) seen_news: u64,
-    /// Ends in `Reset`.
+    /// The direction ends in `Reset`.
     pub(crate) is_reset: bool,
-    /// In `Residue`: how much of what it owed the peer has put into the kernel, where it died and
-    /// never says so.
+    /// In `Residue`: owed bytes that a peer which has died, and cannot say so itself, had put into
+    /// the kernel.
     pub(crate) flushed: Option<usize>,
-    /// In `Ring`, carried: the kernel had bytes when it was given up. They were here, and come
-    /// first in the ring.
+    /// In `Ring`, of a remote session: the kernel had bytes when it was given up, so the program
+    /// may know of them; they come first in the ring.
     pub(crate) is_promised: bool,
-    /// A UDP socket's queue, while this process carries it.
+    /// The queue of a UDP socket, while this process runs its engine.
     pub(crate) datagrams: Option<Waiting>,
-    /// The kernel was asked last, where both had something: see `datagrams`.
+    /// Both queues had something, and the kernel's was asked last: see `io::datagrams`.
     pub(crate) was_kernels_turn: bool,
-    /// How many they were.
+    /// The number of bytes that `is_promised` is about.
     pub(crate) promised: usize,
-    /// What the program has looked at in the ring and not taken.
+    /// The bytes in the ring that the program has peeked at and not taken.
     pub(crate) peeked: Peeked,
 }

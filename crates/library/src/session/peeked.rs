@@ -1,16 +1,17 @@
-//! What a program has looked at with `MSG_PEEK` and not taken yet: it is the same when the program
-//! takes it.
+//! The bytes that a program has looked at with `MSG_PEEK` and not taken: a later receive returns
+//! the same ones.
 //!
-//! The bytes stay in the ring, where they count, and whence they go to the kernel if the session
-//! goes home. But the ring is memory of the peer, too, which can write others there meanwhile: a
-//! program that has looked at a length, checked it, and then receives another one has been deceived
-//! in a way that the kernel excludes. So what was looked at is kept in private memory, and laid
-//! over what is received, whichever way that comes. Not here: receiving (`receive`). Sessions with
-//! other hosts need none of it: the writer of their rings is this process.
+//! The bytes stay in the ring, where they count, and from where they go to the kernel if the
+//! session goes home. But the ring is the peer's memory, too, and the peer can change them
+//! meanwhile: a program that looks at a length, checks it, and then receives another one has been
+//! deceived in a way that the kernel excludes. So peeked bytes are copied to private memory, and
+//! laid over the bytes received later, whether those come from the ring or from the kernel. Not
+//! here: receiving (`io::receive`). Remote sessions need none of it: this process writes their
+//! rings.
 //!
-//! The memory is a mapping of its own, made by the first call that looks, a few pages as a rule:
-//! nothing is allocated in a program's heap. More than [`PEEKED_MAX`] at once only the kernel
-//! shows.
+//! The private memory is a mapping, made by the first call that peeks, of which a few pages are
+//! used as a rule: nothing is allocated in the program's heap. More than [`PEEKED_MAX`] bytes at
+//! once only the kernel can show.
 
 use rustix::io::IoSliceMut;
 use sojourn_shm::Mapping;
@@ -18,7 +19,7 @@ use sojourn_shm::Mapping;
 /// Bytes that are kept at most.
 pub(crate) const PEEKED_MAX: usize = 256 * 1024;
 
-/// See the head of this file. The bytes are those that come next.
+/// The kept bytes of one session, which are the next that a receive returns.
 #[derive(Debug, Default)]
 pub(crate) struct Peeked {
     memory: Option<Mapping>,
@@ -32,9 +33,9 @@ impl Peeked {
         self.len == 0
     }
 
-    /// The next `len` bytes have been copied to `bufs`: lays over them what was kept, and keeps
-    /// what is new. With `peek` they stay, else they are taken. False: they cannot be kept; the
-    /// call must not show them.
+    /// Lays the kept bytes over the first of the `len` bytes that a receive has copied to `bufs`.
+    /// With `peek` all `len` bytes are kept from now on, else those taken are dropped. Returns
+    /// false if the bytes cannot be kept: then the call must not show them.
     #[cold]
     #[inline(never)]
     pub(crate) fn settle(&mut self, bufs: &mut [IoSliceMut<'_>], len: usize, peek: bool) -> bool {
@@ -47,7 +48,7 @@ impl Peeked {
         true
     }
 
-    /// Nothing is kept any more.
+    /// Drops all kept bytes.
     pub(crate) fn forget(&mut self) {
         (self.start, self.len) = (0, 0);
     }
@@ -73,7 +74,8 @@ impl Peeked {
             self.start = 0;
             self.len = 0;
         }
-        // Those before are there already, or are laid down again at the beginning.
+        // The first `self.len` bytes are in the mapping already; after a restart at its beginning
+        // `len` is 0 and all are copied.
         let (mut at, mut skip) = (self.len, self.len);
         for buf in bufs {
             let Some(new) = buf.get(skip..).filter(|new| !new.is_empty()) else {

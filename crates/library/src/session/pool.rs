@@ -1,13 +1,13 @@
-//! All sessions of the process.
+//! The pool of all sessions of the process, by slot.
 //!
-//! They are never freed, only used again: see `session`.
+//! Sessions are never freed, only used again: see `session`. Not here: the state of one session.
 
 use crate::host::lock::lock;
 use crate::session::Session;
 use rustix::io::Errno;
 use std::sync::{Mutex, OnceLock};
 
-/// All sessions of the process.
+/// The pool of all sessions of the process.
 pub(crate) struct Pool {
     chunks: [OnceLock<Box<[Session]>>; Pool::CHUNKS],
     free: Mutex<Free>,
@@ -30,17 +30,17 @@ impl Pool {
         }
     }
 
-    /// The session in a slot that was handed out.
+    /// Returns the session in a slot that was handed out.
     #[inline]
     pub(crate) fn session(&self, slot: u32) -> Option<&Session> {
         let slot = slot as usize;
         self.chunks.get(slot / Self::CHUNK)?.get()?.get(slot % Self::CHUNK)
     }
 
-    /// A session to be used for something new.
+    /// Takes a session out of the pool for a new use.
     ///
     /// # Errors
-    /// `EMFILE` when all are in use.
+    /// `EMFILE` if all are in use.
     pub(crate) fn take(&self) -> Result<&Session, Errno> {
         let mut free = lock(&self.free);
         let slot = match free.slots.pop() {
@@ -61,7 +61,7 @@ impl Pool {
         chunk.get(slot as usize % Self::CHUNK).ok_or(Errno::MFILE)
     }
 
-    /// Gives one back.
+    /// Puts a session back into the pool.
     pub(crate) fn give_back(&self, session: &Session) {
         lock(&self.free).slots.push(session.slot());
     }

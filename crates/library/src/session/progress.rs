@@ -1,49 +1,50 @@
-//! Whether a session on one host gets on better in the kernel: decided by measuring it there and
-//! away, one after the other.
+//! The decision whether a session on one host makes better progress in the kernel, from rates
+//! measured there and away, one after the other.
 //!
-//! Pure: time and bytes come in as arguments. Who measures, and what is done with the answer, is in
-//! `measured`; the same question for sessions with other hosts is `sojourn_pump::bulk`'s.
+//! The code is pure: times and byte counts come in as arguments. Not here: the measuring, and the
+//! moves that follow (`policy::measured`); the decision for remote sessions (`sojourn_pump::bulk`).
 //!
 //! # Theory of operation
-//! What gets on is bytes, both ways: where a program waits for answers, they come as fast as
-//! answers do. Time is cut into slices; a rate is the **median** of the last few, and a pause
-//! begins anew. Only a session whose peer sleeps again and again is asked about at all: where both
-//! ends are met awake, shared memory is far ahead. After it has been so for a while away ([`Away`])
-//! it goes home for a **trial**, a fraction of a second, so that both rates are of the same minute
-//! ([`Past`]). If the kernel was clearly faster it stays there, for a time that doubles with each
-//! such trial; if not it leaves, and the next trial comes four times as late. So neither answer can
-//! flap, and trials cost less and less.
+//! Progress is bytes in both directions: where a program waits for answers, bytes come as fast as
+//! answers do. Time is cut into slices; a rate is the **median** of the last few slices, and a
+//! pause discards them. Only a session whose peer sleeps again and again is sampled at all: where
+//! both ends are awake, shared memory is far ahead. After a while away without a pause ([`Away`])
+//! the session goes home for a **trial**, a fraction of a second, so that both rates are of the
+//! same minute ([`Past`]). If the kernel was clearly faster the session stays there, for a time
+//! that doubles with each such trial. If not, the session leaves, and the next trial comes four
+//! times as late. So neither answer can flap, and trials cost less and less.
 
-/// A slice lasts so long; one that lasts longer than the second had a pause in it (nanoseconds).
+/// Length of a slice, and the length beyond which a slice had a pause in it (nanoseconds).
 const SLICE_NS: u64 = 20_000_000;
 const SLICE_MAX_NS: u64 = 60_000_000;
 /// Slices that make a rate.
 const SLICES: usize = 8;
-/// Slices at the beginning that are the move's.
+/// Slices at the beginning that show the cost of the move, not the rate.
 const SKIPPED: u32 = 1;
 const SECOND_NS: u64 = 1_000_000_000;
-/// How long a session is watched away before its first trial, and at most before a later one.
+/// Time away before the first trial, and the longest time before a later one.
 const TRIAL_AFTER_NS: u64 = 2 * SECOND_NS;
 const TRIAL_AFTER_MAX_NS: u64 = 3600 * SECOND_NS;
-/// The same for one that was slower away the last time.
+/// Time away before the trial of a session that was slower away in its last trial.
 const AGAIN_AFTER_NS: u64 = SECOND_NS / 5;
-/// How long a trial may last.
+/// The longest time that a trial may last.
 const TRIAL_MAX_NS: u64 = SECOND_NS;
-/// How long a session that does better in the kernel stays there at first, and at most.
+/// Time in the kernel after the first trial that the kernel won, and the longest such time.
 const HOLD_FIRST_NS: u64 = 2 * SECOND_NS;
 const HOLD_MAX_NS: u64 = 3600 * SECOND_NS;
 
 /// Measures a rate.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meter {
-    /// When the slice began, and with how many bytes.
+    /// The time and the byte count at which the current slice began.
     since: Option<(u64, u64)>,
     rates: [u64; SLICES],
     count: u32,
 }
 
 impl Meter {
-    /// `total` bytes have gone through by now. Whether there was no pause.
+    /// Counts that `total` bytes have gone through by now. Returns false if there was a pause,
+    /// which discards all slices.
     fn count(&mut self, now_ns: u64, total: u64) -> bool {
         let Some((since, before)) = self.since else {
             self.since = Some((now_ns, total));
@@ -67,7 +68,7 @@ impl Meter {
         true
     }
 
-    /// Bytes a second, once enough was measured.
+    /// Returns the rate (bytes a second), once there are enough slices.
     fn rate(&self) -> Option<u64> {
         let mut rates = self.rates;
         rates.sort_unstable();
@@ -76,18 +77,19 @@ impl Meter {
     }
 }
 
-/// Watches a session that is away.
+/// Watches one session while it is away.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Away {
-    /// 0: it is not watched.
+    /// 0: the session is not watched.
     trial_after_ns: u64,
     meter: Meter,
+    /// The beginning of the time without a pause.
     steady_since: Option<u64>,
 }
 
 impl Away {
-    /// The peer has been woken some times more, and `total` bytes have gone both ways by now. The
-    /// rate, if there is to be a trial.
+    /// Takes a sample: `total` bytes have gone both ways by now. Returns the rate away if a trial
+    /// is due.
     pub(crate) fn sample(&mut self, now_ns: u64, total: u64) -> Option<u64> {
         if self.trial_after_ns == 0 {
             return None;
@@ -101,18 +103,18 @@ impl Away {
     }
 }
 
-/// What becomes of a session that is in the kernel.
+/// What follows a sample in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It stays for now.
+    /// The session stays in the kernel for now.
     Stay,
-    /// As [`Next::Stay`]: it has just been found to do better there.
+    /// The session stays: this sample ended a trial that the kernel won.
     Slower,
-    /// It may be offered.
+    /// The session may be offered again.
     Leave,
 }
 
-/// What a trial has found: bytes a second, both ways; 0: nothing.
+/// The two rates of a trial, in bytes a second of both directions; 0: not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     pub(crate) in_kernel: u64,
@@ -125,14 +127,14 @@ enum Stage {
     Hold { until_ns: u64 },
 }
 
-/// What is remembered of a session between its moves.
+/// The state of a session's trials, kept in the process between its moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Past {
     stage: Stage,
-    /// Bytes in the kernel since the trial began.
+    /// Bytes through the kernel since the trial began.
     total: u64,
     meter: Meter,
-    /// Bytes a second, away before the trial and in the kernel during it.
+    /// Rates in bytes a second: away before the trial, and in the kernel during the trial.
     away: u64,
     kernel: Option<u64>,
     trial_after_ns: u64,
@@ -140,7 +142,7 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// Of a session that has none.
+    /// Makes the state of a session that has had no trial.
     pub(crate) fn new() -> Self {
         Self {
             stage: Stage::Hold { until_ns: 0 },
@@ -153,13 +155,13 @@ impl Past {
         }
     }
 
-    /// It goes home for a trial; that was its rate.
+    /// Begins a trial: the session goes home, and has had the rate `away`.
     pub(crate) fn goes_home(&mut self, now_ns: u64, away: u64) {
         self.stage = Stage::Trial { began_ns: now_ns };
         (self.total, self.meter, self.away, self.kernel) = (0, Meter::default(), away, None);
     }
 
-    /// So many bytes more have gone through the kernel by now.
+    /// Counts `bytes` that have gone through the kernel since the last call; tells what follows.
     pub(crate) fn count(&mut self, now_ns: u64, bytes: u64) -> Next {
         let began_ns = match self.stage {
             Stage::Hold { until_ns } if now_ns < until_ns => return Next::Stay,
@@ -170,12 +172,15 @@ impl Past {
         self.meter.count(now_ns, self.total);
         self.kernel = self.meter.rate();
         match self.kernel {
+            // The kernel was faster by a tenth or more (dividing first avoids an overflow).
             Some(kernel) if self.away / 9 < kernel / 10 => {
                 self.stage = Stage::Hold { until_ns: now_ns + self.hold_ns };
                 self.hold_ns = (self.hold_ns * 2).min(HOLD_MAX_NS);
                 self.trial_after_ns = AGAIN_AFTER_NS;
                 Next::Slower
             }
+            // A trial that never gathers enough slices (the program pauses) ends undecided after a
+            // second.
             None if now_ns.saturating_sub(began_ns) < TRIAL_MAX_NS => Next::Stay,
             _ => {
                 self.stage = Stage::Hold { until_ns: 0 };
@@ -189,12 +194,12 @@ impl Past {
         }
     }
 
-    /// What its last trial has found.
+    /// Returns the rates of the last trial.
     pub(crate) fn figures(&self) -> Figures {
         Figures { in_kernel: self.kernel.unwrap_or(0), away: self.away }
     }
 
-    /// It is away from now on.
+    /// Makes the watcher for the time away that begins now.
     pub(crate) fn away(&self) -> Away {
         Away { trial_after_ns: self.trial_after_ns, ..Away::default() }
     }

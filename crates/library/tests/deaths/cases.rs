@@ -1,4 +1,5 @@
-//! The cases: who dies where, and what the others must see.
+//! The cases: the process that dies, the place where it dies, and the view that the others must
+//! have.
 
 use crate::record::{Numbers, end};
 use crate::world::{Pair, World, until};
@@ -46,7 +47,7 @@ impl Case {
         self.check(world.record(dead), world.record(alive));
     }
 
-    /// The survivor saw what the kernel would have shown.
+    /// Checks that the survivor saw the same as with the kernel alone.
     fn check(&self, dead: Numbers, alive: Numbers) {
         let said = format!("{}\ndead: {dead:?}\nalive: {alive:?}", self.name());
         assert!(alive.got >= dead.sent, "bytes that were sent are lost: {said}");

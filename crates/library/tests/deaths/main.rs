@@ -114,8 +114,8 @@ fn main() {
         println!("skipped: fault points are in debug builds only");
         return;
     }
-    // What a session inherits is not trusted if somebody of it may not be inspected. As is already
-    // so if this is its leader.
+    // A session (setsid(2)) with a process that may not be inspected is not trusted with inherited
+    // descriptors, so the test runs in one of its own. An error means that it leads one already.
     let _ = rustix::process::setsid();
     let threads = ["tcp", "unix", "pipe"].map(|kind| std::thread::spawn(move || run_kind(kind)));
     let results = threads.map(std::thread::JoinHandle::join);

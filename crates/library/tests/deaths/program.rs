@@ -87,7 +87,7 @@ struct Talk {
 impl Talk {
     fn run(mut self, asks: bool, stop: &std::path::Path) {
         for round in 0.. {
-            // Only whoever asks ends it: then nothing is on its way.
+            // Only the asking side ends the talk: then nothing is on its way.
             if asks && stop.exists() {
                 break;
             }
@@ -180,14 +180,14 @@ impl Talk {
         Over
     }
 
-    /// What was sent before the end is there, then the end, which stays; and nothing can be sent
-    /// any more.
+    /// Reads the bytes that were sent before the end; then the end must be there, and stay; and
+    /// nothing can be sent any more.
     fn see_the_end(&mut self) {
         while self.receive_some(READ_MAX).is_ok() {}
         let before = self.record.now;
         while self.receive_some(READ_MAX).is_ok() {}
         assert_eq!(before.got, self.record.now.got, "bytes after the end");
-        // A reset is told once; what follows it is not about the death.
+        // A reset is reported once; a later result does not concern the death.
         self.record.now.end = before.end;
         self.record.write();
         let begun = Instant::now();
@@ -219,7 +219,7 @@ impl Talk {
     }
 }
 
-/// Whether every session is home and no memory of streams is left, in good time.
+/// Returns true if every session is home and no memory of streams is left, in good time.
 fn is_tidy() -> bool {
     let begun = Instant::now();
     loop {

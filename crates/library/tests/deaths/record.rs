@@ -1,4 +1,4 @@
-//! What a program has done so far, in a file, so that it can be read when the program is dead.
+//! The progress of a program, in a file, so that it can be read when the program is dead.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -41,7 +41,7 @@ impl Record {
         record
     }
 
-    /// A system call: what it has written is there whatever becomes of us.
+    /// Writes the record by a system call, so that it survives the process.
     pub(crate) fn write(&self) {
         let Numbers { begun, sent, got, end, is_tidy } = self.now;
         let bytes: Vec<u8> =

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// After so long without what must come a test has failed.
+/// The time after which a test has failed that still waits.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until something holds, or fails.
@@ -66,7 +66,7 @@ fn start(role: &str, point: Option<&str>, input: Stdio, output: Stdio, server: &
     Process(command.spawn().unwrap())
 }
 
-/// The two programs, and what they have done.
+/// The two programs, and their records.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) asks: Process,

@@ -2,19 +2,19 @@
 
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
-use sojourn_library::{BytesOnly, Path, Recv, Send, library};
+use sojourn_library::{BytesOnly, Recv, Route, Send, library};
 
 /// As a shell serves `read`.
 pub(crate) fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
     loop {
         match library().reading(fd) {
-            Path::Plain => return rustix::io::read(at(fd), buf),
-            Path::Kernel(using) => {
+            Route::Plain => return rustix::io::read(at(fd), buf),
+            Route::Kernel(using) => {
                 let result = rustix::io::read(at(fd), &mut *buf);
                 using.done(result.map_or(-1, |len| len as isize));
                 return result;
             }
-            Path::Session(call) => {
+            Route::Session(call) => {
                 let bufs = &mut [IoSliceMut::new(buf)];
                 if let Some(done) = call.recv(bufs, Recv::default(), &mut BytesOnly::default()) {
                     return done;
@@ -28,13 +28,13 @@ pub(crate) fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
 pub(crate) fn write(fd: i32, buf: &[u8]) -> Result<usize, Errno> {
     loop {
         match library().writing(fd) {
-            Path::Plain => return rustix::io::write(at(fd), buf),
-            Path::Kernel(using) => {
+            Route::Plain => return rustix::io::write(at(fd), buf),
+            Route::Kernel(using) => {
                 let result = rustix::io::write(at(fd), buf);
                 using.done(result.map_or(-1, |len| len as isize));
                 return result;
             }
-            Path::Session(call) => {
+            Route::Session(call) => {
                 if let Some(done) = call.send(&[IoSlice::new(buf)], Send::default()) {
                     return done;
                 }

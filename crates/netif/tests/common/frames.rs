@@ -1,35 +1,40 @@
-//! Frames between the two hosts, and their bytes.
+//! Frames between the two hosts, and their payloads.
 
 use crate::common::{FAR, NEAR};
-use sojourn_netif::{Interface, Link, Outgoing, SendError, vnet};
+use sojourn_netif::{Interface, LinkType, Outgoing, SendError, vnet};
 use sojourn_wire::ethernet::{self, EtherType};
 use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload};
 use sojourn_wire::tcp::{self, Flags, SeqNum};
 use sojourn_wire::{Ecn, FlowKey, MacAddress, Protocol};
 use std::net::{IpAddr, SocketAddr};
 
-/// A station that is nobody: kernels do not look at what is sent to it.
+/// A link address that no interface has: kernels ignore frames to it.
 pub(crate) const NOBODY: MacAddress = MacAddress([2, 0, 0, 0, 0, 0x99]);
 
-/// Bytes that differ from place to place and from mark to mark.
+/// Returns bytes that differ by position and by `mark`.
 pub(crate) fn pattern(len: usize, mark: u8) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8 ^ mark).collect()
 }
 
-/// A flow between ports of the two hosts.
+/// Returns a flow between ports of the two hosts.
 pub(crate) fn flow(protocol: Protocol, near: u16, far: u16) -> FlowKey {
     let address = |bytes, port| SocketAddr::new(IpAddr::from(bytes), port);
     FlowKey { protocol, source: address(NEAR, near), target: address(FAR, far) }
 }
 
-/// The headers of a flow's frames on an interface of that link.
-pub(crate) fn headers(link: Link, source: MacAddress, target: MacAddress, flow: FlowKey) -> Header {
-    let ethernet =
-        (link == Link::Ethernet).then(|| ethernet::Header::new(source, target, EtherType::IPV4));
+/// Returns the headers of a flow's frames, for an interface of this type of link.
+pub(crate) fn headers(
+    link: LinkType,
+    source: MacAddress,
+    target: MacAddress,
+    flow: FlowKey,
+) -> Header {
+    let ethernet = (link == LinkType::Ethernet)
+        .then(|| ethernet::Header::new(source, target, EtherType::IPV4));
     Header::new(ethernet, flow, Fields::default()).unwrap()
 }
 
-/// Headers and offload header of a frame.
+/// The headers and the offload header of a frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Front {
     pub(crate) bytes: Vec<u8>,
@@ -57,25 +62,25 @@ impl Front {
         Self { bytes, vnet: emitted.vnet }
     }
 
-    /// The frame with a payload in two parts.
+    /// Returns the frame with a payload in two parts.
     pub(crate) fn with<'a>(&'a self, first: &'a [u8], second: &'a [u8]) -> Outgoing<'a> {
         Outgoing { vnet: self.vnet, parts: [&self.bytes, first, second] }
     }
 
-    /// The same in one piece.
+    /// Returns the frame in one piece.
     pub(crate) fn joined(&self, payload: &[u8]) -> Vec<u8> {
         [&self.bytes, payload].concat()
     }
 }
 
-/// A UDP frame of `len` bytes to nobody, complete.
-pub(crate) fn probe(link: Link, len: usize, mark: u8) -> Vec<u8> {
+/// Makes a complete UDP frame of `len` bytes to an unused link address.
+pub(crate) fn probe(link: LinkType, len: usize, mark: u8) -> Vec<u8> {
     let headers = headers(link, NOBODY, NOBODY, flow(Protocol::Udp, 1000, 2000));
     let payload = pattern(len - headers.transport_at() - 8, mark);
     Front::udp(&headers, &[&payload], Offload::Nothing).joined(&payload)
 }
 
-/// A TCP header in the middle of a connection.
+/// Returns a TCP header of the middle of a connection.
 pub(crate) fn tcp_header(seq: u32, ack: u32, flags: Flags) -> tcp::Header {
     tcp::Header {
         source_port: 0,
@@ -89,7 +94,7 @@ pub(crate) fn tcp_header(seq: u32, ack: u32, flags: Flags) -> tcp::Header {
     }
 }
 
-/// Sends now.
+/// Sends a frame and flushes.
 pub(crate) fn send_now(
     interface: &mut dyn Interface,
     frame: &Outgoing<'_>,

@@ -1,9 +1,9 @@
-//! Two hosts and a link between them, for tests: network namespaces with a veth pair, gone when
-//! dropped.
+//! Two hosts and a link between them, for tests: network namespaces with a veth pair. Drop removes
+//! them.
 //!
-//! Needs root and `ip`; without them [`Lab::new`] says so and the test is skipped. The near host
-//! has no addresses, so its kernel answers nothing: whoever tests speaks for it. Names begin with
-//! `sj-netif-`.
+//! Needs root and `ip`; without them [`Lab::new`] prints the reason and the test is skipped. The
+//! near host has no addresses, so its kernel answers nothing: the test answers instead. Names of
+//! namespaces begin with `sj-netif-`.
 #![allow(dead_code, reason = "each test uses some of it")]
 #![allow(unsafe_code, reason = "system calls that nothing else has a function for")]
 
@@ -24,14 +24,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest wait for anything.
+/// Longest wait of any test.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
-/// The near host's address, for which its kernel does not answer.
+/// The near host's address. Its kernel does not have it, so the test answers for it.
 pub(crate) const NEAR: [u8; 4] = [10, 77, 0, 1];
-/// The far host's address, which is its kernel's.
+/// The far host's address, which its kernel has.
 pub(crate) const FAR: [u8; 4] = [10, 77, 0, 2];
-/// The interfaces' names.
+/// The names of the interfaces.
 pub(crate) const NEAR_DEVICE: &str = "near";
 pub(crate) const FAR_DEVICE: &str = "far";
 
@@ -43,19 +43,19 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// For a test, whose thread stays on its processor: what is sent over veth from one processor
-    /// stays in order, from two it does not. `None`, with a message, where namespaces cannot be
-    /// made.
+    /// Makes a lab for a test of one thread, which is tied to its processor: frames that one
+    /// processor sends over veth stay in order, those of two processors may not. Returns `None`,
+    /// and prints the reason, where namespaces cannot be made.
     pub(crate) fn new() -> Option<Self> {
         let mut here = CpuSet::new();
         here.set(sched_getcpu());
-        // Where that is not allowed there is less order, no harm.
+        // Where pinning is not allowed the order is not certain, which harms nothing else.
         let _ = sched_setaffinity(None, &here);
         Self::for_several()
     }
 
-    /// For several threads on their own processors. `None`, with a message, where namespaces cannot
-    /// be made.
+    /// Makes a lab for several threads on processors of their own. Returns `None`, and prints the
+    /// reason, where namespaces cannot be made.
     pub(crate) fn for_several() -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         use rustix::thread::CapabilitySet;
@@ -74,7 +74,8 @@ impl Lab {
             }
         }
         for host in [&lab.near, &lab.far] {
-            // Otherwise the kernels greet each other.
+            // With IPv6 the kernels would send frames of their own (router and neighbour
+            // discovery).
             in_namespace(host, || {
                 std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
             });
@@ -90,8 +91,8 @@ impl Lab {
         Some(lab)
     }
 
-    /// Waits until the link carries: it begins to some time after both interfaces are up, and what
-    /// is sent before is lost silently.
+    /// Waits until the link carries frames. It begins to some time after both interfaces are up,
+    /// and frames sent before are lost without an error.
     fn settle(&self) {
         let options = PacketOptions::default();
         let mut near = self.near(|| Message::open(NEAR_DEVICE, &options).unwrap());
@@ -110,17 +111,17 @@ impl Lab {
         ip(&format!("-n {} {arguments}", self.far));
     }
 
-    /// Does something on the near host.
+    /// Runs `action` on the near host.
     pub(crate) fn near<T: Send>(&self, action: impl FnOnce() -> T + Send) -> T {
         in_namespace(&self.near, action)
     }
 
-    /// Does something on the far host.
+    /// Runs `action` on the far host.
     pub(crate) fn far<T: Send>(&self, action: impl FnOnce() -> T + Send) -> T {
         in_namespace(&self.far, action)
     }
 
-    /// Tells the far host's kernel the near one's link address, so that it does not ask.
+    /// Gives the far host's kernel the near link address, so that it sends no ARP requests.
     pub(crate) fn introduce(&self, near: MacAddress) {
         self.far_ip(&format!("neigh replace 10.77.0.1 lladdr {near} dev {FAR_DEVICE}"));
     }
@@ -129,13 +130,13 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         for host in [&self.near, &self.far] {
-            // With the namespace go its interfaces.
+            // The interfaces go with their namespace.
             is_done(&format!("netns del {host}"));
         }
     }
 }
 
-/// Runs `ip` and complains if it fails.
+/// Runs `ip`; panics if it fails.
 fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -147,7 +148,7 @@ fn is_done(arguments: &str) -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// Does something on a thread in the network namespace of that name.
+/// Runs `action` on a thread in the network namespace of this name.
 fn in_namespace<T: Send>(name: &str, action: impl FnOnce() -> T + Send) -> T {
     let file = File::open(format!("/run/netns/{name}")).unwrap();
     std::thread::scope(|scope| {
@@ -163,8 +164,8 @@ fn in_namespace<T: Send>(name: &str, action: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Sleeps until the interface has something, or for a little; `false` if the time of the test is
-/// over.
+/// Sleeps until the interface is readable, at most a tenth of a second. Returns `false` after
+/// `deadline`.
 pub(crate) fn wait(interface: &dyn Interface, deadline: Instant) -> bool {
     if Instant::now() > deadline {
         return false;
@@ -177,7 +178,7 @@ pub(crate) fn wait(interface: &dyn Interface, deadline: Instant) -> bool {
     true
 }
 
-/// Whether the interface's descriptor shows `flags` now.
+/// Returns true if the interface's descriptor shows one of `flags` now.
 pub(crate) fn shows(interface: &dyn Interface, flags: PollFlags) -> bool {
     let fd = interface.wait_fd().unwrap();
     let mut fds = [PollFd::new(&fd, flags)];
@@ -185,7 +186,7 @@ pub(crate) fn shows(interface: &dyn Interface, flags: PollFlags) -> bool {
     fds[0].revents().intersects(flags)
 }
 
-/// Receives until `is_enough` says so; fails when the time is over.
+/// Receives until `is_enough` returns true; panics after `LIMIT`.
 pub(crate) fn receive_until(
     interface: &mut dyn Interface,
     what: &str,
@@ -202,7 +203,7 @@ pub(crate) fn receive_until(
     }
 }
 
-/// Sends until the frame sent last arrives: then none is left on the way.
+/// Sends frames until the last one arrives: then none is left in flight.
 pub(crate) fn until_it_carries(source: &mut dyn Interface, target: &mut dyn Interface) {
     let deadline = Instant::now() + LIMIT;
     for mark in 0.. {
@@ -217,7 +218,7 @@ pub(crate) fn until_it_carries(source: &mut dyn Interface, target: &mut dyn Inte
     }
 }
 
-/// Options of sockets that watch: what is sent is seen too.
+/// Options of sockets that watch: they also see the frames that the host sends.
 pub(crate) const WATCHING: PacketOptions = PacketOptions {
     vnet: true,
     ignore_outgoing: false,

@@ -1,14 +1,14 @@
-//! A tun device: a link without link headers, of which one end is a descriptor. The kernel's
-//! `Documentation/networking/tuntap.rst`.
+//! A tun device: a link without link headers, whose far end is a descriptor (the kernel's
+//! `Documentation/networking/tuntap.rst`).
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, IoSlice, IoSliceMut, readv, writev};
 use sojourn_netif::{
-    Interface, Link, LinkError, Outgoing, Properties, Received, SendError, Statistics, vnet,
+    Interface, LinkError, LinkType, Outgoing, Properties, Received, SendError, Statistics, vnet,
 };
 
-/// The descriptor's end.
+/// The end of the device that is a descriptor.
 #[derive(Debug)]
 pub(crate) struct Tun {
     fd: OwnedFd,
@@ -18,8 +18,8 @@ pub(crate) struct Tun {
 }
 
 impl Tun {
-    /// Makes a device of that name in this thread's network namespace; `None`, with a message,
-    /// where there are none.
+    /// Makes a device of this name in this thread's network namespace. Returns `None`, and prints
+    /// the reason, where there are no tun devices.
     pub(crate) fn new(name: &str) -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(fd) = open("/dev/net/tun", flags, Mode::empty()) else {
@@ -39,10 +39,11 @@ impl Tun {
         };
         request.name[..name.len()].copy_from_slice(name.as_bytes());
         let raw = std::os::fd::AsRawFd::as_raw_fd(&fd);
-        // SAFETY: an interface request, as the call wants.
+        // SAFETY: the request has the layout of an interface request, which the call wants.
         let made = unsafe { libc::ioctl(raw, libc::TUNSETIFF as _, &raw mut request) };
         assert_eq!(made, 0, "TUNSETIFF");
-        // Partial checksums, and segments of TCP over both versions.
+        // TUN_F_CSUM, TUN_F_TSO4, TUN_F_TSO6: partial checksums, and segments of TCP over both
+        // versions.
         const OFFLOADS: libc::c_ulong = 1 | 2 | 4;
         // SAFETY: the argument is a number.
         let set = unsafe { libc::ioctl(raw, libc::TUNSETOFFLOAD as _, OFFLOADS) };
@@ -50,7 +51,7 @@ impl Tun {
         let properties = Properties {
             index: 0,
             mtu: 1500,
-            link: Link::Raw,
+            link: LinkType::Raw,
             address: None,
             checksum_offload: true,
             gso_max: 65_535,

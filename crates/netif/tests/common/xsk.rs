@@ -1,9 +1,9 @@
-//! An XDP program of six instructions that gives every frame of a queue to an AF_XDP socket.
-//! bpf(2).
+//! An XDP program of six instructions that passes every frame of a queue to an AF_XDP socket
+//! (bpf(2)).
 //!
-//! The project's own programs are the filter's; this one only lets a socket be tested by itself. It
-//! is attached in generic mode, which leaves the other end of a veth its segmentation, and goes
-//! with its link's descriptor.
+//! The project's own programs are the filter's; this one allows a test of a socket without the
+//! filter. It is attached in generic mode, which leaves the far end of the veth its segmentation
+//! offload, and is detached when its link's descriptor closes.
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -19,7 +19,7 @@ const XDP_PASS: i32 = 2;
 const XDP_FLAGS_SKB: u32 = 2;
 const REDIRECT_MAP: i32 = 51;
 
-/// A program on an interface, and the map by which it finds sockets.
+/// A program on an interface, and the map in which it finds sockets.
 #[derive(Debug)]
 pub(crate) struct Steering {
     map: OwnedFd,
@@ -28,7 +28,7 @@ pub(crate) struct Steering {
 }
 
 impl Steering {
-    /// Attaches the program to the interface of that index in this thread's network namespace.
+    /// Attaches the program to the interface with this index in this thread's network namespace.
     pub(crate) fn new(index: u32) -> Self {
         let map = map_create();
         let program = program_load(map.as_raw_fd());
@@ -36,7 +36,7 @@ impl Steering {
         Self { map, _program: program, _link: link }
     }
 
-    /// Makes the socket the receiver of that queue.
+    /// Makes the socket the receiver of a queue.
     pub(crate) fn give(&self, queue: u32, socket: BorrowedFd<'_>) {
         let value = socket.as_raw_fd();
         #[repr(C)]
@@ -54,16 +54,18 @@ impl Steering {
             value: (&raw const value) as u64,
             flags: 0,
         };
-        // SAFETY: key and value are alive and of the map's sizes.
+        // SAFETY: key and value are alive and have the map's sizes.
         let done = unsafe { bpf(MAP_UPDATE, &update) };
         assert!(done >= 0, "map update: {}", std::io::Error::last_os_error());
     }
 }
 
+/// Calls bpf(2).
+///
 /// # Safety
-/// `attributes` is what `command` wants.
+/// `attributes` has the layout that `command` expects.
 unsafe fn bpf<T>(command: i32, attributes: &T) -> i64 {
-    // SAFETY: the caller's contract.
+    // SAFETY: the contract of this function, which the caller keeps.
     unsafe {
         libc::syscall(libc::SYS_bpf, command, core::ptr::from_ref(attributes), size_of::<T>())
     }
@@ -71,18 +73,18 @@ unsafe fn bpf<T>(command: i32, attributes: &T) -> i64 {
 
 fn owned(made: i64, what: &str) -> OwnedFd {
     assert!(made >= 0, "{what}: {}", std::io::Error::last_os_error());
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: a new descriptor that nothing else owns.
     unsafe { OwnedFd::from_raw_fd(made as RawFd) }
 }
 
 fn map_create() -> OwnedFd {
-    // Type, size of keys and of values, entries.
+    // The type, the sizes of keys and of values, the number of entries.
     let attributes: [u32; 4] = [MAP_TYPE_XSKMAP, 4, 4, 4];
-    // SAFETY: the start of the command's attributes; the rest counts as zero.
+    // SAFETY: the beginning of the command's attributes; the kernel takes the rest as zero.
     owned(unsafe { bpf(MAP_CREATE, &attributes) }, "map")
 }
 
-/// An instruction: code, registers (source in the high half), offset, immediate value.
+/// Encodes an instruction: code, registers (the source in the high half), offset, immediate value.
 const fn instruction(code: u8, registers: u8, offset: i16, value: i32) -> u64 {
     code as u64
         | (registers as u64) << 8
@@ -94,10 +96,10 @@ fn program_load(map: RawFd) -> OwnedFd {
     let program = [
         // r2 = ctx->rx_queue_index
         instruction(0x61, 0x12, 16, 0),
-        // r1 = the map
+        // r1 = map
         instruction(0x18, 0x11, 0, map),
         instruction(0, 0, 0, 0),
-        // r3 = what to do if there is no socket
+        // r3 = the action if there is no socket
         instruction(0xb7, 0x03, 0, XDP_PASS),
         // return bpf_redirect_map(r1, r2, r3)
         instruction(0x85, 0, 0, REDIRECT_MAP),
@@ -124,6 +126,6 @@ fn program_load(map: RawFd) -> OwnedFd {
 
 fn link_create(program: RawFd, index: u32) -> OwnedFd {
     let attributes: [u32; 4] = [program as u32, index, ATTACH_XDP, XDP_FLAGS_SKB];
-    // SAFETY: the start of the command's attributes; the rest counts as zero.
+    // SAFETY: the beginning of the command's attributes; the kernel takes the rest as zero.
     owned(unsafe { bpf(LINK_CREATE, &attributes) }, "link")
 }

@@ -1,23 +1,26 @@
-//! One submission of a ring: which descriptors it concerns, and what the library is told of it.
+//! One submission of a ring: the descriptors that it concerns, and the messages to the library
+//! about them.
 //!
-//! Opcodes and fields are those of `include/uapi/linux/io_uring.h`. An opcode that is not known
-//! here concerns the descriptor it names, as nearly all do. Not here: rings, and which of their
-//! submissions are looked at when (`rings`).
+//! Opcodes and fields are those of include/uapi/linux/io_uring.h. An opcode that this file does not
+//! know concerns the descriptor that it names, as nearly all opcodes do. Not here: the rings, and
+//! the moments at which submissions are checked (`rings`).
 
 use crate::library::{EpollEvent, Library};
 use crate::{buffers, messages};
 use libc::msghdr;
 
-/// `IOSQE_FIXED_FILE`: the number is an index into registered files.
+/// `IOSQE_FIXED_FILE`: the descriptor is an index into the registered files.
 const FIXED_FILE: u8 = 1;
-/// `IOSQE_IO_DRAIN`, `IOSQE_IO_LINK`, `IOSQE_IO_HARDLINK`: it waits for others, or others for it.
+/// `IOSQE_IO_DRAIN`, `IOSQE_IO_LINK`, `IOSQE_IO_HARDLINK`: the submission waits for others, or
+/// others wait for it.
 const CHAINED: u8 = 2 | 4 | 8;
-/// `SPLICE_F_FD_IN_FIXED`.
+/// `SPLICE_F_FD_IN_FIXED`: the source is an index into the registered files.
 const FROM_FIXED: u32 = 1 << 31;
-/// The most descriptors that one call registers, by the kernel's own bound.
+/// The most descriptors that one call registers; the kernel has the same limit
+/// (`IORING_MAX_FIXED_FILES`).
 const FILES_MAX: usize = 1 << 20;
 
-/// `IORING_OP_…`
+/// The opcodes `IORING_OP_…`.
 mod op {
     pub(super) const NOP: u8 = 0;
     pub(super) const READV: u8 = 1;
@@ -60,7 +63,7 @@ mod op {
     pub(super) const PIPE: u8 = 62;
 }
 
-/// `struct io_uring_sqe`, by the names that its fields have for most opcodes.
+/// `struct io_uring_sqe`. Fields have the names that they have for most opcodes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Submission {
@@ -75,23 +78,23 @@ pub(super) struct Submission {
     user_data: u64,
     buffer: u16,
     personality: u16,
-    /// `splice_fd_in`, or of a `CLOSE` the index of a registered file + 1.
+    /// `splice_fd_in`; for `CLOSE`, the index of a registered file + 1.
     from: i32,
     rest: [u64; 2],
 }
 
-/// What a submission concerns.
+/// The subject of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Concern {
     /// No descriptor that can be a session.
     Nothing,
-    /// Descriptors; negative: none.
+    /// Up to two descriptors; a negative number means none.
     Numbers([i32; 2]),
-    /// A number that is closed.
+    /// A descriptor that is closed.
     Close(i32),
     /// A change of an epoll set.
     Set,
-    /// What may become of it nobody can tell here.
+    /// Descriptors that cannot be determined here.
     Unknown,
 }
 
@@ -121,18 +124,19 @@ impl Submission {
         }
     }
 
-    /// The descriptor it names. Registered files were sent home when they were registered.
+    /// Returns the descriptor that the submission names; -1 for a registered file, whose session
+    /// went home when the file was registered.
     fn number(&self) -> i32 {
         if self.flags & FIXED_FILE == 0 { self.fd } else { -1 }
     }
 
-    /// It waits for nothing, and nothing waits for it.
+    /// Returns true if the submission waits for no other, and no other waits for it.
     pub(super) fn is_alone(&self) -> bool {
         self.flags & CHAINED == 0 && self.personality == 0
     }
 
-    /// Whether it is about files, whatever else there may be at that number later. With `concern`,
-    /// what it concerns.
+    /// Returns true if the submission is a file operation and stays harmless even if its descriptor
+    /// is replaced later. `concern` is the result of [`Submission::concern`].
     pub(super) fn is_of_files(&self, concern: &Concern) -> bool {
         match concern {
             Concern::Nothing => true,
@@ -157,7 +161,7 @@ impl Submission {
         }
     }
 
-    /// The sessions that it concerns are the kernel's from now on.
+    /// Moves the sessions that the submission concerns into the kernel for good.
     pub(super) fn send_home(&self, library: &'static Library, concern: &Concern) {
         match concern {
             Concern::Nothing | Concern::Unknown => {}
@@ -182,10 +186,11 @@ impl Submission {
         }
     }
 
-    /// Changes the set. False: it cannot be done so, and the kernel will say why.
+    /// Makes the submitted change of an epoll set. Returns false if the change is not possible;
+    /// then the kernel reports the error.
     pub(super) fn change_set(&self, library: &'static Library) -> bool {
         let change = self.len as i32;
-        // SAFETY: plain data, left alone until it is submitted.
+        // SAFETY: plain data, which the program leaves alone until it is submitted.
         let event = unsafe { buffers::structure(self.address as *const EpollEvent) };
         if self.flags & FIXED_FILE != 0 || event.is_none() && change != libc::EPOLL_CTL_DEL {
             return false;
@@ -193,7 +198,8 @@ impl Submission {
         library.epoll_ctl(self.fd, change, self.offset as i32, event.as_ref()).is_ok()
     }
 
-    /// What does nothing, in its place: the same chain, the same name.
+    /// Returns a submission that does nothing in place of this one, with the same flags and the
+    /// same `user_data`.
     pub(super) fn done(&self) -> Self {
         Self {
             opcode: op::NOP,
@@ -211,50 +217,55 @@ impl Submission {
     }
 }
 
-/// Whether there is a socket or a pipe at that number.
+/// Returns true if `fd` is a socket or a pipe.
 fn is_stream(fd: i32) -> bool {
     let Ok(fd) = u32::try_from(fd) else { return false };
-    // SAFETY: all zeroes is a value of it.
+    // SAFETY: zeroes are a valid `stat`.
     let mut found: libc::stat = unsafe { core::mem::zeroed() };
     let arguments = [fd as usize, (&raw mut found) as usize, 0, 0, 0, 0];
-    // SAFETY: room for what is found.
+    // SAFETY: `found` has room for the answer.
     let result = unsafe { crate::raw::call(libc::SYS_fstat, arguments) };
     result >= 0 && matches!(found.st_mode & libc::S_IFMT, libc::S_IFSOCK | libc::S_IFIFO)
 }
 
-/// Descriptors that a ring keeps for itself.
+/// Sends home the sessions of descriptors that a ring registers: the ring then uses them without
+/// their numbers.
 fn files(library: &'static Library, at: usize, count: usize) {
-    // SAFETY: plain data, left alone meanwhile.
+    // SAFETY: plain data, which the program leaves alone during the call.
     let all = unsafe { buffers::structures(at as *const i32, count.min(FILES_MAX)) };
     all.unwrap_or_default().iter().filter(|fd| **fd >= 0).for_each(|fd| library.ring_uses(*fd));
 }
 
-/// `io_uring_register(2)`: `what` with `count` at `at`. False: the ring becomes another one by it,
-/// or may.
+/// Handles io_uring_register(2) with operation `what`. Returns false if the operation makes the
+/// ring unseen, or may do so.
 pub(super) fn register(library: &'static Library, what: usize, at: usize, count: usize) -> bool {
     const FILES: usize = 2;
     const FILES_UPDATE: usize = 6;
     const FILES2: usize = 13;
     const FILES_UPDATE2: usize = 14;
     const RING_FDS: usize = 20;
-    /// The last one that is known to change nothing here, but for the two between.
+    /// The last operation that this file knows. All up to it change nothing here, except those
+    /// listed.
     const LAST: usize = 32;
     const SEND_MSG_RING: usize = 31;
-    // SAFETY: plain data, left alone meanwhile: the structures' eight-byte words.
+    // SAFETY: plain data, which the program leaves alone during the call; the structures consist of
+    // 8-byte words.
     let words = |number| unsafe { buffers::structures(at as *const u64, number) };
     match what {
         FILES => files(library, at, count),
-        // `struct io_uring_files_update`: offset, then where they are.
+        // `struct io_uring_files_update`: the offset, then the address of the descriptors.
         FILES_UPDATE => {
             words(2).into_iter().for_each(|of| files(library, of[1] as usize, count));
         }
-        // `struct io_uring_rsrc_register`: count, flags; reserved; where they are.
+        // `struct io_uring_rsrc_register`: the count and flags, a reserved word, the address of the
+        // descriptors.
         FILES2 => {
             words(4)
                 .into_iter()
                 .for_each(|of| files(library, of[2] as usize, of[0] as u32 as usize));
         }
-        // `struct io_uring_rsrc_update2`: offset; where they are; tags; count.
+        // `struct io_uring_rsrc_update2`: the offset, the address of the descriptors, the address
+        // of the tags, the count.
         FILES_UPDATE2 => {
             words(4)
                 .into_iter()

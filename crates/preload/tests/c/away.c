@@ -1,10 +1,12 @@
-/* The same calls on a session that is away from the kernel: a child is the peer, told what to do over a pipe. */
+/* The same calls on a session that is away from the kernel. A child is the peer, and gets its
+   orders through a pipe. */
 #include "peer.h"
 #include <aio.h>
 #include <wordexp.h>
 
-/* The names that headers put in place of the ordinary ones (fortification), and those that libraries call. Nothing waits: past the
-   library they would find nothing, and no room to tell of. */
+/* The names that headers use in place of the ordinary functions (fortification), and those that
+   other libraries call. None of these calls waits: if one bypassed the library, it would find
+   neither bytes nor room, and fail. */
 extern ssize_t __read(int, void *, size_t), __write(int, const void *, size_t), __send(int, const void *, size_t, int);
 extern int __poll(struct pollfd *, nfds_t, int), __select(int, fd_set *, fd_set *, fd_set *, struct timeval *);
 extern ssize_t __read_chk(int, void *, size_t, size_t), __recv_chk(int, void *, size_t, size_t, int);
@@ -30,7 +32,7 @@ static void names(void) {
     SAY(__recvfrom_chk(s, b, 8, 64, MSG_PEEK, 0, 0)), SAY(__recvfrom_chk(s, b, 64, 64, 0, 0, 0));
     SAY(__write(s, b, 9)), SAY(__send(s, b, 10, 0)), SAY(ask('r', 19));
     CHECK(!getenv("LD_PRELOAD") || is_away());
-    /* Too large for its room: the C library ends the program. */
+    /* The buffer is too small for the length, so the C library ends the program. */
     pid_t child = fork();
     if (child == 0) {
         close(2);
@@ -65,12 +67,12 @@ static void calls(void) {
     struct timeval t = {0, 30000};
     SAY(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t)), SAY(read(s, b, 1));
     t.tv_usec = 0, SAY(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
-    /* The far end of the buffer is bad, and nothing needs it. */
+    /* The far end of the buffer is inaccessible, but the call does not need it. */
     char *edge = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(edge + 4096, 4096, PROT_NONE);
     SAY(ask('s', 9)), SAY(read(s, edge + 4080, 1000000));
     munmap(edge, 8192), SAY(ask('s', 1)), SAY(read(s, edge, 1)), SAY(read(s, b, 1));
-    /* Large ones. */
+    /* Large transfers. */
     char *big = malloc(1 << 20);
     long all = 0, got;
     tell('s', 1 << 20);
@@ -114,7 +116,7 @@ static void interruptions(void) {
         CHECK(!pthread_create(&t, 0, poke, &me));
         SAY(poll(&(struct pollfd){s, POLLIN, 0}, 1, 5000)), pthread_join(t, 0), SAY(ran);
     }
-    /* So often that every gap is met; each must end a wait or come before it. */
+    /* Often enough to hit every gap. Each signal must end a wait or arrive before it. */
     struct sigaction a = {.sa_handler = count};
     sigaction(SIGALRM, &a, 0);
     setitimer(ITIMER_REAL, &(struct itimerval){{0, 300}, {0, 300}}, 0);
@@ -138,7 +140,8 @@ static void *queue(void *to) {
     return 0;
 }
 
-/* Signals at any point of calls on a session: none is lost or out of order, and no byte either. */
+/* Signals at any moment of calls on a session: no signal is lost or out of order, and no byte
+   either. */
 static void storm(void) {
     char b[64];
     pthread_t me = pthread_self(), t;
@@ -191,7 +194,8 @@ static void processes(void) {
     SAY(ask('r', 4)), SAY(ask('s', 7));
     CHECK(waitpid(c, &status, 0) == c && status == 0);
     SAY(ask('s', 2)), SAY(read(s, b, 64)), warm();
-    /* As daemons do: all that is not theirs is closed, before what is away is used. */
+    /* A daemon closes all inherited descriptors, also those that the library uses, before it uses a
+       session that is away. */
     if ((c = fork()) == 0) {
         CHECK((s == 3 || !close_range(3, s - 1, 0)) && !close_range(s + 1, ~0u, 0));
         _exit(write(s, "alone", 5) == 5 ? 0 : 1);
@@ -206,7 +210,7 @@ static void processes(void) {
 }
 
 static void stdio(void) {
-    /* Descriptor 0 and 1, first with plain calls, then with stdio. */
+    /* Descriptors 0 and 1, first with plain calls, then with stdio. */
     int kept = s;
     char b[64] = "";
     CHECK(dup2(s, 0) == 0 && dup2(s, 1) == 1), close(s), s = 0;
@@ -235,7 +239,7 @@ static void listed(void) {
     SAY(aio_error(&block)), SAY(aio_return(&block));
 }
 
-/* A shell that the C library starts inherits what may be inherited. */
+/* A shell that the C library starts inherits the descriptors without close-on-exec. */
 static void expanded(void) {
     char text[80];
     wordexp_t words;
@@ -253,7 +257,8 @@ static void ends(void) {
     SAY(write(s, b, 1)), SAY(ran > 0), SAY(send(s, b, 1, MSG_NOSIGNAL));
 }
 
-/* Who knows by another way that the peer has ended the session hears of that at once, behind what it sent. */
+/* A program that learns in another way that the peer has ended the session finds the end at once,
+   behind the bytes that the peer has sent. */
 static void heard(int tcp) {
     char b[64];
     int status;
@@ -273,7 +278,8 @@ static void heard(int tcp) {
         }
 }
 
-/* What is ready is told in the order in which it came, and what the kernel had before is told before. */
+/* Ready descriptors are reported in the order in which they became ready; those of the kernel that
+   were ready before come first. */
 static void in_order_of_arrival(int tcp) {
     enum { N = 3 };
     int sessions[N], orders[N], done[N], p[2];
@@ -285,7 +291,8 @@ static void in_order_of_arrival(int tcp) {
         begin(tcp);
         sessions[i] = s, orders[i] = told[1], done[i] = answers[0], peers[i] = peer;
     }
-    /* After the last fork: no child can use the set. With each session two pipes move. */
+    /* Made after the last fork, so that no child can use the set. With each session two pipes
+       move. */
     int set = epoll_create1(0);
     CHECK(set >= 0 && !pipe(p));
     CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, p[0], &(struct epoll_event){EPOLLIN, {.u32 = 9}}));
@@ -296,7 +303,8 @@ static void in_order_of_arrival(int tcp) {
     }
     for (int round = 0; round < 60; round++) {
         struct epoll_event found[8];
-        /* What was told and is over leaves the kernel's list only now. */
+        /* The kernel removes a descriptor that was reported and is no longer ready from its list
+           only in this call. */
         int before = epoll_wait(set, found, 8, 0);
         SAY(before);
         CHECK(write(p[1], b, 1) == 1);

@@ -1,6 +1,7 @@
-/* System calls by their numbers, with good arguments and, one at a time, bad ones, on sessions that are away from the kernel or in it:
-   by_number WHERE KIND NAME... says what each call answers and leaves behind. WHERE is "away" or "kernel", KIND "unix" or "tcp".
-   For each argument there is a session of its own. A child sends back what it gets. */
+/* System calls by number, with valid arguments and, one at a time, invalid ones, on sessions that
+   are away from the kernel or in it. `by_number WHERE KIND NAME...` prints the result of each call
+   and the memory after it. WHERE is "away" or "kernel", KIND "unix" or "tcp". For each argument
+   there is a session of its own. A child sends all bytes back. */
 #include "check.h"
 #include <linux/openat2.h>
 
@@ -10,7 +11,7 @@ enum { ROOM = 1 << 16, CLOSED = 900 };
 static int pairs[SESSIONS], used, s, set, empty[2], full[2], file, door;
 static char *good_page, *bad_page;
 
-/* Places in the good page, each with a copy at an odd address behind it. */
+/* Places in the accessible page. Behind each there is a copy at an odd address. */
 enum { BUFFER = 0, LIST = 0x1000, HEADER = 0x2000, SECOND = 0x3000, THIRD = 0x4000, TIME = 0x5000, MASK = 0x6000, NAME = 0x7000, ONE = 0x9000, SIZED = 0xa000,
        EVENT = 0xb000, HOW = 0xc000, INPUT = 0xd000, OUTPUT = 0xe000, OLD_TIME = 0xf000, ODD = 0x801 };
 static long at(int place) { return (long)(good_page + place); }
@@ -35,7 +36,7 @@ static void echo(void) {
     _exit(0);
 }
 
-/* Whether a stream is mapped that was not there before. */
+/* Returns true if a stream is mapped that was not mapped before. */
 static int has_more_away(void) {
     static long seen[2 * SESSIONS];
     static int count;
@@ -74,13 +75,13 @@ static void next_session(int is_away) {
         CHECK(now_ms() - start < 10000);
         exchange(8);
     }
-    /* Both have changed over by then. */
+    /* By the end of these exchanges both directions have switched. */
     for (int i = 0; i < 4; i++) exchange(8);
     struct epoll_event event = {EPOLLIN, {.u64 = 42}};
     CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, s, &event));
 }
 
-/* Waits until so many bytes are there to be read. */
+/* Waits until `len` bytes can be read. */
 static void await(int len) {
     int there = 0;
     for (int64_t start = now_ms(); there < len; ioctl(s, FIONREAD, &there)) {
@@ -90,7 +91,7 @@ static void await(int len) {
     CHECK(there == len);
 }
 
-/* What a call has sent is back before the next. */
+/* Waits for the echo of the bytes that a call has sent. */
 static void await_echo(long number, long result) {
     int is_sent = number == SYS_write || number == SYS_writev || number == SYS_pwritev2 || number == SYS_sendto || number == SYS_sendmsg ||
                   number == SYS_sendfile;
@@ -98,7 +99,7 @@ static void await_echo(long number, long result) {
     if (is_sent && result > 0) await(8 + result);
 }
 
-/* Eight bytes are there to be read, and nothing else. */
+/* Leaves exactly eight bytes to be read. */
 static void prepare(void) {
     char b[64];
     struct pollfd one = {s, POLLIN, 0};
@@ -106,7 +107,8 @@ static void prepare(void) {
         if (read(s, b, sizeof b) <= 0) return;
     if (write(s, "abcdefgh", 8) != 8) return;
     await(8);
-    /* Readable is not yet reported: a sender that is preempted in between reports them late. */
+    /* Waits until the set reports the bytes: a sender that is preempted after writing them reports
+       them late. */
     struct epoll_event event;
     CHECK(epoll_wait(set, &event, 1, 10000) == 1);
 }
@@ -138,7 +140,8 @@ static void fill(void) {
     memset(good_page + THIRD, 0, 0x1000);
 }
 
-/* What may be wrong with each argument: (f)d, (p)ointer, (n)umber, (s)mall number, (i)nteger, (a)ddress of a page and its (l)ength, (-) nothing. */
+/* The kinds of arguments, which determine their invalid values: (f)d, (p)ointer, (n)umber, (s)mall
+   number, (i)nteger, (a)ddress of a page and its (l)ength, (-) none. */
 struct call { const char *name; long number; const char *kinds; };
 #define CALL(name, kinds) { #name, name, kinds }
 static const struct call calls[] = {
@@ -184,7 +187,7 @@ static void good(long number, long a[6]) {
     }
 }
 
-/* The wrong values of a kind, after the right one; how many. */
+/* Stores the invalid values of a kind behind the valid one. Returns their number. */
 static int wrong(char kind, long right, long values[8]) {
     long all[8] = {right};
     int count = 1;
@@ -208,7 +211,7 @@ static int makes_number(long number) {
 
 static void forget_numbers(long number, long result) {
     int *two = (int *)at(THIRD);
-    /* What the kernel can do is in it, and not the same to all. */
+    /* The structure contains the features of the kernel, which are not the same everywhere. */
     if (number == SYS_io_uring_setup) memset(good_page + THIRD, 0, 0x1000);
     if (makes_number(number) && result >= 0) close(result);
     if ((number == SYS_dup2 || number == SYS_dup3) && result >= 0 && result != s) close(result);
@@ -234,10 +237,10 @@ static void say(const struct call *call, int which, int value, long a[6]) {
     for (int i = 0; i < ROOM; i++) sum = sum * 31 + (unsigned char)good_page[i];
     int is_place = call->number == SYS_mremap && result > 4096;
     fprintf(stderr, "%s %d %d: %ld %d %u\n", call->name, which, value, makes_number(call->number) && result >= 0 ? 1000 : is_place ? 1001 : result, error,
-            /* Pointers are in it. */ sum & (is_place ? 0 : ~0u));
+            /* The memory contains pointers. */ sum & (is_place ? 0 : ~0u));
 }
 
-/* The time that is left is told, and a limit is kept. */
+/* The remaining time is reported, and a time limit is kept. */
 static void limits(void) {
     struct timespec time = {0, 30000000};
     struct timeval old_time = {0, 30000};
@@ -283,7 +286,7 @@ int main(int argc, char **argv) {
     CHECK(!bind(door, &nameless, 2) && !listen(door, 1));
     file = memfd_create("file", 0), CHECK(write(file, "0123456789", 10) == 10);
     set = epoll_create1(0);
-    /* In one place, so that sums of what is in it can be compared. */
+    /* At a fixed address, so that checksums of its contents can be compared. */
     good_page = mmap((void *)(1L << 40), ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     bad_page = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(!mprotect(bad_page + 4096, 4096, PROT_NONE)), bad_page += 4096;

@@ -1,4 +1,4 @@
-/* A cancelled thread ends in whatever call it sits, and its clean-up handlers run. */
+/* A cancelled thread ends in any call in which it waits, and its clean-up handlers run. */
 #include "check.h"
 
 static int p[2], s[2], door, set;
@@ -34,7 +34,7 @@ static void *work(void *how) {
 
 int main(int argc, char **argv) {
     if (argc == 1) {
-        /* Each in a process of its own: the first cancellation changes how the others go. */
+        /* Each in a process of its own, because the first cancellation sends all sessions home. */
         for (int how = 0; how <= 10; how++) {
             char number[8];
             snprintf(number, sizeof number, "%d", how);
@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
     CHECK(!pipe(p) && !socketpair(AF_UNIX, SOCK_STREAM, 0, s));
     door = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0);
     CHECK(!listen(door, 1) && !epoll_ctl(set, EPOLL_CTL_ADD, p[0], &e));
-    /* First one that sits in the call, then one that is cancelled before it makes it. */
+    /* First a thread that waits in the call, then a thread that is cancelled before the call. */
     for (int early = 0; early < 2; early++) {
         pthread_t t;
         void *result = 0;
@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
         CHECK(!pthread_cancel(t) && !pthread_join(t, &result));
         CHECK(result == PTHREAD_CANCELED && cleaned);
     }
-    /* Nobody else noticed. */
+    /* The other threads go on as before. */
     char b[8];
     CHECK(write(p[1], "x", 1) == 1 && read(p[0], b, 8) == 1);
     return 0;

@@ -1,5 +1,5 @@
-/* What the test programs share: SAY prints a value and errno, so that two runs can be compared; CHECK is a fact that
-   must hold in both. */
+/* Shared by the test programs. SAY prints a value and errno, so that two runs can be compared.
+   CHECK tests a condition that must hold in both runs. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -38,7 +38,7 @@ extern char **environ;
         }                                                                                                              \
     })
 
-/* The value of a call, and errno as the call left it. */
+/* Prints the value of a call, and errno after the call. */
 #define SAY(call)                                                                                                      \
     ({                                                                                                                 \
         errno = 77;                                                                                                    \

@@ -1,4 +1,5 @@
-/* Numbers: the lowest free one, duplicates, ranges; what closing and replacing do. */
+/* Descriptor numbers: the lowest free one, duplicates, ranges; the effects of closing and
+   replacing. */
 #include "check.h"
 
 int main(void) {
@@ -15,7 +16,7 @@ int main(void) {
     SAY(fcntl(99, F_DUPFD, 1)), SAY(dup(99));
     SAY(write(s[0], "shared", 6)), SAY(read(50, b, 2)), SAY(read(40, b, 2)), SAY(read(none, b, 2));
     SAY(fcntl(40, F_SETFL, O_NONBLOCK)), SAY(read(s[1], b, 1)), SAY(fcntl(50, F_SETFL, 0));
-    /* Something else on the number of a connection: its peer sees the end. */
+    /* Another file replaces the descriptor of a connection: the peer finds the end. */
     SAY(close(none)), SAY(close(41)), SAY(close(50)), SAY(close(51)), SAY(close(40));
     SAY(dup2(p[0], s[1])), SAY(read(s[0], b, 8)), SAY(write(p[1], "pipe", 4)), SAY(read(s[1], b, 8));
     SAY(close(s[1])), SAY(close(s[1])), SAY(close(-1));

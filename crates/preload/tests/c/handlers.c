@@ -1,6 +1,8 @@
-/* Signal handlers that come at any moment, in the middle of `malloc` and of the library's own code, and make calls that POSIX allows there.
-   `handlers HOW [KIND]`: HOW is `plain` or `alternate` (the handler's stack), `pipe` (a SIGCHLD handler's self-pipe), or `jump` (the handler leaves by
-   siglongjmp). A child is the peer of a session, by which every byte is checked; the handler uses a second one. */
+/* Signal handlers that arrive at any moment, also in the middle of `malloc` and of the library's
+   own code, and make calls that POSIX allows in handlers. `handlers HOW [KIND]`: HOW is `plain` or
+   `alternate` (the handler's stack), `pipe` (the self-pipe of a SIGCHLD handler) or `jump` (the
+   handler leaves by siglongjmp). A child is the peer of a session, and every byte is checked; the
+   handler uses a second session. */
 #include "check.h"
 #include <sys/resource.h>
 
@@ -10,9 +12,9 @@ static struct sockaddr_in at;
 static socklen_t at_len = sizeof at;
 static volatile sig_atomic_t ran, jumps, may_jump, children;
 static sigjmp_buf back;
-static unsigned long sent, got; /* on the handler's session */
+static unsigned long sent, got; /* bytes on the handler's session */
 
-/* The program's malloc, which nobody may call while the handler runs. */
+/* The program's malloc, which must not be called while the handler runs. */
 static __thread volatile int is_handling;
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
 extern void __libc_free(void *);
@@ -30,7 +32,7 @@ void free(void *p) { look(), __libc_free(p); }
 
 static int pair(int p[2]) { return is_tcp ? tcp_pair(p) : socketpair(AF_UNIX, SOCK_STREAM, 0, p); }
 
-/* Sends back whatever comes. */
+/* Sends all bytes back. */
 static void echo(int fd) {
     char b[4096];
     long n;
@@ -51,7 +53,9 @@ static int echoing(void) {
     return p[0];
 }
 
-/* What a handler may do: not `fork`, which takes the locks of malloc. Bytes of the handler's session are numbered, for at most some hundred are under way. */
+/* Calls that a handler may make. `fork` is not among them, because it takes the locks of malloc.
+   The bytes of the handler's session are numbered; a byte suffices, because at most some hundred
+   are under way. */
 static void busy(int number) {
     int error = errno;
     unsigned char c = (unsigned char)sent, all[64];
@@ -67,7 +71,7 @@ static void busy(int number) {
     struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
     long n = ran % 2 ? recvmsg(t[0], &m, MSG_DONTWAIT) : recv(t[0], all, sizeof all, MSG_DONTWAIT);
     for (long i = 0; i < n; i++) if (all[i] != (unsigned char)got++) write(2, "wrong byte in the handler\n", 26), _exit(1);
-    /* Descriptors come and go. */
+    /* Descriptors are made and closed. */
     int p[2], value, copy;
     if (pipe(p) == 0) {
         char d;
@@ -117,7 +121,7 @@ static void allocate(unsigned *seed) {
     for (int i = 0; i < 16; i++) free(all[i]);
 }
 
-/* The main line: allocates, and has a session of its own whose bytes must come back. */
+/* The main program's work: allocates, and has a session of its own, whose bytes must come back. */
 static void work(int rounds) {
     unsigned seed = 1;
     static unsigned char out[2048], in[2048];
@@ -182,7 +186,7 @@ int main(int argc, char **argv) {
     pthread_sigmask(SIG_SETMASK, &before, 0);
     tick(700);
     if (!strcmp(how, "jump")) {
-        /* Out of a loop that holds nothing, and back into the same. */
+        /* The handler jumps out of a loop that holds no resources, and back into it. */
         for (volatile int i = 0; i < 500; i++) {
             if (sigsetjmp(back, 1) == 0)
                 for (may_jump = 1; may_jump;) {
@@ -191,11 +195,11 @@ int main(int argc, char **argv) {
                 }
             work(4);
         }
-    } else do work(rounds); while (ran <= 100); /* A fast machine needs more rounds for as many ticks. */
-    /* None that was put off comes between a read and the count of it. */
+    } else do work(rounds); while (ran <= 100); /* A fast machine needs more rounds for the same number of ticks. */
+    /* From here on no signal that was put off can arrive between reading a byte and counting it. */
     tick(0), pthread_sigmask(SIG_BLOCK, &alarms, 0), stop = 1;
     CHECK(!pthread_join(thread, 0) && ran > 100);
-    /* All that the handler sent has come back. */
+    /* Waits until all bytes of the handler have come back. */
     while (got < sent) {
         unsigned char c;
         CHECK(read(t[0], &c, 1) == 1 && c == (unsigned char)got++);

@@ -1,4 +1,4 @@
-/* Data calls on pipes, Unix and TCP sockets: results, errors, errno left alone, bad pointers. */
+/* Data calls on pipes, Unix and TCP sockets: results, errors, unchanged errno, bad pointers. */
 #include "check.h"
 
 static void stream(int in, int out, int is_socket) {
@@ -64,13 +64,13 @@ static void stream(int in, int out, int is_socket) {
     SAY(read(in, b, 8));
     SAY(read(in, b, 8));
     SAY(fcntl(in, F_SETFL, fcntl(in, F_GETFL) & ~O_NONBLOCK));
-    /* A buffer whose far end is bad: what fits is delivered. */
+    /* The far end of the buffer is inaccessible: the bytes that fit before it are delivered. */
     char *edge = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(edge + 4096, 4096, PROT_NONE);
     SAY(write(out, "edge", 4));
     SAY(read(in, edge + 4092, 1000));
     SAY(fcntl(in, F_SETFL, O_NONBLOCK));
-    /* Sends files, and does what only the kernel does. */
+    /* Calls that send files, and calls that only the kernel serves. */
     char name[] = "/tmp/sojourn-io-XXXXXX";
     int file = mkstemp(name);
     unlink(name);
@@ -89,7 +89,7 @@ static void stream(int in, int out, int is_socket) {
     SAY(read(p[0], b, 10));
     close(p[0]);
     close(p[1]);
-    /* The end. */
+    /* The end of the stream. */
     close(out);
     SAY(read(in, b, 8));
     SAY(read(in, b, 8));
@@ -116,7 +116,7 @@ int main(void) {
     SAY(socket(99, 1, 1));
     SAY(setsockopt(p[1], SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){0, 20000}, sizeof(struct timeval)));
     SAY(shutdown(p[1], 7));
-    /* Enough calls to be worth moving, with nobody to move to. */
+    /* Enough calls to make a move worthwhile, but there is no server. */
     CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, p));
     for (int i = 0; i < 20000; i++) {
         int64_t word = i;

@@ -1,5 +1,6 @@
-/* Two processes send each other numbered bytes all the time, over a session that moves. The one offers the server new sessions meanwhile, so that it finds out
-   when the server does not answer; the other has nothing to say to it. `lost MS [tcp]` */
+/* Two processes send each other numbered bytes all the time, over a session that moves. One of them
+   also offers new sessions to the server, so that it notices when the server does not answer; the
+   other one sends the server nothing. `lost MS [tcp]` */
 #include "check.h"
 
 static int fd;

@@ -1,4 +1,4 @@
-/* sendmsg, recvmsg and the plural forms; descriptors that travel. */
+/* sendmsg, recvmsg, sendmmsg and recvmmsg; descriptors in messages. */
 #include "check.h"
 
 static int pass(int over, int fd) {

@@ -1,4 +1,4 @@
-/* The same through syscall(), numbers known to the library and others. */
+/* Calls through syscall(), with numbers that the library serves and with others. */
 #include "check.h"
 
 int main(void) {
@@ -20,7 +20,7 @@ int main(void) {
     SAY(syscall(SYS_getpid) == getpid());
     SAY(syscall(9999, 1, 2, 3, 4, 5, 6));
     SAY(syscall(SYS_lseek, p[0], 0L, SEEK_CUR));
-    /* Six arguments, all of which count. */
+    /* A call with six arguments, all of which matter. */
     char *page = (char *)syscall(SYS_mmap, 0L, 4096L, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1L, 0L);
     CHECK(page != MAP_FAILED);
     page[0] = 1;

@@ -1,4 +1,5 @@
-/* For another C library: a bit of everything that the preload library stands before. */
+/* Built for another C library: calls some of each kind of function that the preload library
+   replaces. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>

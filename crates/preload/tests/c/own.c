@@ -1,4 +1,5 @@
-/* A program that has functions of the C library's names itself, which others can see (-rdynamic). */
+/* A program that defines functions with names of the C library itself and exports them
+   (-rdynamic). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -57,7 +58,7 @@ int fcntl(int fd, int command, ...) {
 #endif
 
 #ifdef CLOCK
-/* A clock that stands still, an environment that is another, and things that the program never asked for. */
+/* A clock that stands still, another environment, and functions that the program never needs. */
 int clock_gettime(clockid_t clock, struct timespec *now) { *now = (struct timespec){ 1, 2 }; return 0; }
 int clock_nanosleep(clockid_t clock, int flags, const struct timespec *span, struct timespec *left) { abort(); }
 char *getenv(const char *name) { return "nonsense"; }
@@ -72,7 +73,7 @@ long sysconf(int name) { return -1; }
 #endif
 
 #ifdef MEMORY
-/* Memory as some give it out: by system calls that are made by number. */
+/* An allocator that makes its system calls by number, as some allocators do. */
 static char pool[1 << 22];
 static size_t used;
 void *malloc(size_t len) {
@@ -83,7 +84,7 @@ void *malloc(size_t len) {
     return pool + at + 16;
 }
 void free(void *at) { }
-/* Never used before, so zero. */
+/* The pool is never reused, so the memory is zero. */
 void *calloc(size_t count, size_t len) { return malloc(count * len); }
 void *realloc(void *old, size_t len) {
     void *new = malloc(len);

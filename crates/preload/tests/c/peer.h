@@ -1,26 +1,28 @@
-/* A session and its peer, a child that is told what to do over a pipe. */
+/* A session and its peer: a child that gets its orders through a pipe. */
 #include "check.h"
+#include "away.h"
 #include <netinet/tcp.h>
 
 static int s, told[2], answers[2];
-/* How many are away without this one. */
+/* The number of sessions that are away, without this one. */
 static int others;
-/* The session is not used before the test does. */
+/* True if the session must not be used before the test uses it. */
 static int is_cold;
-/* It is not expected to move. */
+/* True if the session is not expected to move. */
 static int stays;
-/* A descriptor that the peer does not keep. */
+/* A descriptor that the peer closes. */
 static int inherited = -1;
 static pid_t peer;
 
-/* What the peer does: 's' sends n bytes, 'r' receives n, 'h' does and answers what they were, 'e' receives to the end, 'c' closes, 'q' ends,
-   'w' sends n after 50 ms; capitals send n and end
-   the session in one of several ways. */
+/* The peer's orders: 's' sends n bytes; 'r' receives n; 'h' receives n and answers their hash; 'e'
+   receives to the end; 'c' closes; 'q' ends; 'w' sends n after 50 ms; capital letters send n and
+   end the session in one of several ways. */
 static void be_peer(int fd) {
     struct { char what; int n; } order;
     static unsigned char bytes[1 << 20];
     signal(SIGPIPE, SIG_IGN);
-    /* Bytes that nobody answers come at once. */
+    /* Without this, the kernel would delay small segments while earlier ones are not
+       acknowledged. */
     if (is_cold) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     while (read(told[0], &order, sizeof order) == sizeof order) {
         long done = 0, got = 1;
@@ -65,18 +67,7 @@ static long ask(char what, int n) {
     return done;
 }
 
-/* Sessions and pipes that are away from the kernel. */
-static int is_away(void) {
-    char line[512];
-    int found = 0;
-    FILE *f = fopen("/proc/self/maps", "r");
-    while (fgets(line, sizeof line, f))
-        if (strstr(line, "memfd:sojourn-stream")) found++;
-    fclose(f);
-    return found;
-}
-
-/* Exchanges bytes until the session has moved, if it is to move. */
+/* Exchanges bytes until the session has moved, if it is expected to move. */
 static void warm(void) {
     char b[64] = {1};
     int64_t start = now_ms();
@@ -88,7 +79,7 @@ static void warm(void) {
     }
 }
 
-/* A system call that no interposer sees. */
+/* Makes a system call that no interposer sees. */
 __attribute__((unused)) static long inline_call(long number, long a, long b, long c, long d, long e, long f) {
     long result;
     register long r10 asm("r10") = d, r8 asm("r8") = e, r9 asm("r9") = f;
@@ -98,7 +89,8 @@ __attribute__((unused)) static long inline_call(long number, long a, long b, lon
 }
 
 
-/* Exchanges bytes until what the peer sends comes through the ring: its direction may switch after ours. */
+/* Exchanges bytes until the peer's bytes come through the ring: the peer's direction may switch
+   after this one. */
 __attribute__((unused)) static void switched(void) {
     char b[8];
     int64_t start = now_ms();
@@ -115,7 +107,7 @@ static void begin(int tcp) {
     peer = fork();
     if (peer == 0) {
         close(p[0]), close(told[1]), close(answers[0]), close(inherited);
-        /* Nobody else has the sessions that there are already: they are to move. */
+        /* The child must not hold the earlier sessions, which are to move. */
         for (int fd = 3; is_cold && fd < 100; fd++)
             if (fd != p[1] && fd != told[0] && fd != answers[1]) close(fd);
         be_peer(p[1]);

@@ -1,11 +1,12 @@
-/* A program with a plug-in that waits for the program's session, reads from it and writes to it, itself (OUTER) and by a library that it brings
-   along (INNER). Loaded so that names are looked for in the plug-in first (RTLD_DEEPBIND), or not, or in a namespace of its own. */
+/* A program with a plug-in. The plug-in waits for the program's session, reads from it and writes
+   to it, itself (OUTER) and through a library that it brings along (INNER). It is loaded with its
+   own names first (RTLD_DEEPBIND), without that, or in a namespace of its own. */
 #include "check.h"
 #include <dlfcn.h>
 
 #ifdef INNER
 ssize_t inner_read(int fd, void *at, size_t len) { return read(fd, at, len); }
-/* A name of the C library's that it has itself, and that nobody may take from it. */
+/* A name of the C library's that the plug-in defines itself, and that must stay its own. */
 int sockatmark(int fd) { return 4711; }
 int pipe2(int ends[2], int flags) { return 4712; }
 #endif
@@ -26,14 +27,7 @@ int outer_own(void) {
 #endif
 
 #ifdef HOST
-static int is_away(void) {
-    char line[512];
-    int found = 0;
-    FILE *f = fopen("/proc/self/maps", "r");
-    while (fgets(line, sizeof line, f)) found |= strstr(line, "memfd:sojourn-stream") != 0;
-    fclose(f);
-    return found;
-}
+#include "away.h"
 
 int main(int argc, char **argv) {
     int pair[2], is_space = argv[2][0] == 'n';

@@ -1,4 +1,4 @@
-/* New processes in every way there is, and what they find open. */
+/* New processes, made in every possible way, and the descriptors that they find open. */
 #include "check.h"
 #include <pty.h>
 
@@ -8,7 +8,7 @@ static int over(pid_t child) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-/* The child of vfork runs on this frame; the parent must find it as it was. */
+/* The child of vfork runs on this frame, and the parent must find the frame unchanged. */
 static __attribute__((noinline)) int by_vfork(int fail, int a, int b, int c) {
     volatile int keep[64];
     for (int i = 0; i < 64; i++) keep[i] = i * a + b * c;
@@ -72,7 +72,7 @@ int main(int argc, char **argv) {
     SAY(over(c));
     SAY(handlers);
     SAY(read(p[0], b, 9));
-    /* Arguments of every kind of exec. */
+    /* The arguments of every kind of exec. */
     if ((c = fork()) == 0) execl("/proc/self/exe", "1", "2", "3", "4", "5", "6", "7", "8", "9", "41", (char *)0);
     SAY(over(c));
     if ((c = fork()) == 0) execlp("sh", "sh", "-c", "exit 42", (char *)0);
@@ -85,7 +85,7 @@ int main(int argc, char **argv) {
     if ((c = fork()) == 0) execve("/bin/sh", (char *[]){"sh", "-c", "exit $CODE", 0}, with);
     SAY(over(c));
     SAY(execv("/nowhere", (char *[]){"x", 0}));
-    /* Spawned, with a session as its standard input. */
+    /* A spawned program with a session as its standard input. */
     posix_spawn_file_actions_t acts;
     CHECK(!posix_spawn_file_actions_init(&acts) && !posix_spawn_file_actions_adddup2(&acts, s[1], 0));
     CHECK(!posix_spawn_file_actions_adddup2(&acts, p[1], 1) && !posix_spawn_file_actions_addclose(&acts, s[0]));

@@ -34,7 +34,7 @@ static void selects(int in, int out) {
     SAY(select(-1, &r, 0, 0, 0));
     SAY(select(top, &r, 0, 0, &(struct timeval){-1, 0}));
     SAY(select(top, (void *)8, 0, 0, 0));
-    /* Above 63 the kernel need not look. */
+    /* With a descriptor below 64 the kernel need not look at the other words of the sets. */
     r = only(50);
     SAY(select(51, &r, 0, 0, 0));
     SAY(FD_ISSET(50, &r));
@@ -115,7 +115,7 @@ int main(void) {
     CHECK(!pipe(pairs[0]) && !socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[1]) && !tcp_pair(pairs[2]));
     for (int i = 0; i < 3; i++) {
         int in = pairs[i][0], out = pairs[i][1];
-        /* Known to the library, too. */
+        /* After these calls the library has an entry for the descriptors, too. */
         CHECK(write(out, "q", 1) == 1 && read(in, b, 1) == 1);
         selects(in, out);
         polls(in, out);
@@ -124,7 +124,7 @@ int main(void) {
         fd_set r = only(in);
         SAY(select(in + 1, &r, 0, 0, 0));
         pthread_join(t, 0);
-        /* Hang-up shows where it should and nowhere else. */
+        /* Hang-up is reported only in the sets that include it. */
         close(out);
         fd_set x = only(in);
         SAY(select(in + 1, 0, 0, &x, &(struct timeval){0, 20000}));

@@ -1,9 +1,10 @@
-/* io_uring on sessions: rings made by the C library's syscall ("libc"), by inline system calls ("inline"), served by a thread of the kernel ("polled") or as libuv's
-   for files ("libuv"), before the session moves or after. The queues are used by hand, as liburing does it. */
+/* io_uring on sessions. Rings are made by the C library's syscall ("libc"), by inline system calls
+   ("inline"), with a thread of the kernel ("polled"), or as libuv's ring for files ("libuv"),
+   before or after the session moves. The queues are used directly, as in liburing. */
 #include "peer.h"
 #include <linux/io_uring.h>
 
-/* How system calls for rings are made. */
+/* The ways in which system calls for rings are made. */
 enum { LIBC, INLINE, POLLED };
 static int maker, early, size = 8;
 
@@ -38,13 +39,13 @@ static void make(struct ring *r, unsigned entries) {
 }
 
 static void unmake(struct ring *r) {
-    /* In either order. */
+    /* Closing and unmapping work in either order. */
     if (r->fd % 2) close(r->fd), r->fd = -1;
     munmap(r->queue, r->queue_len), munmap(r->completions, r->completions_len), munmap(r->sqes, r->sqes_len);
     if (r->fd >= 0) close(r->fd), r->fd = -1;
 }
 
-/* The next entry, all zero but for these. */
+/* Returns the next entry, which is zero except for these fields. */
 static struct io_uring_sqe *entry(int op, int fd, const void *at, unsigned len, unsigned long offset) {
     unsigned tail = *ring.tail, index = tail & *ring.mask;
     struct io_uring_sqe *e = &ring.sqes[index];
@@ -65,7 +66,7 @@ static void enter(unsigned submit, unsigned wait) {
     if (maker != POLLED || flags) CHECK(CALL(SYS_io_uring_enter, ring.fd, submit, wait, flags, 0, 0) >= 0);
 }
 
-/* The next completion's result; waits for it. */
+/* Waits for the next completion. Returns its result. */
 static int completion(void) {
     while (*ring.cq_head == __atomic_load_n(ring.cq_tail, __ATOMIC_ACQUIRE)) enter(0, 1);
     struct io_uring_cqe *c = &ring.cqes[*ring.cq_head & *ring.cq_mask];
@@ -86,7 +87,7 @@ static int run(void) {
     return completion();
 }
 
-/* What a ring is used for in most programs: files. */
+/* Uses a ring for files, as most programs do. */
 static void use_files(void) {
     char b[64];
     int null = open("/dev/null", O_RDWR);
@@ -106,7 +107,7 @@ static void op_recv(void) {
     SAY(completion());
 }
 
-/* What is there already, and what is asked for before. */
+/* Reads bytes that have arrived before, and bytes that arrive after the submission. */
 static void op_read(void) {
     struct iovec parts[2] = {{bytes, 10}, {bytes + 20, 20}};
     SAY(ask('s', 64));
@@ -130,7 +131,7 @@ static void op_message(void) {
     SAY(ask('h', 64));
 }
 
-/* Nothing overtakes anything. */
+/* Bytes of plain calls and of submissions stay in order. */
 static void op_send(void) {
     for (int i = 0; i < 1000; i++) bytes[i] = i * 7;
     SAY(write(s, bytes, 100));
@@ -150,7 +151,7 @@ static void op_poll(void) {
     SAY(read(s, bytes, 100));
 }
 
-/* By a number that names a registered file. */
+/* A submission names a registered file by its index. */
 static void op_registered(void) {
     int files[3] = {-1, s, -1};
     SAY(CALL(SYS_io_uring_register, ring.fd, IORING_REGISTER_FILES, (long)files, 3, 0, 0));
@@ -190,7 +191,8 @@ static void op_close(void) {
     close(again);
 }
 
-/* A set changed by the ring, and what it tells; then it moves, and tells again. */
+/* A ring changes a set, which reports events; then the session moves, and the set reports events
+   again. */
 static void op_set(void) {
     struct epoll_event event = {EPOLLIN, {.u64 = 99}}, got = {0};
     int set = epoll_create1(0);
@@ -200,7 +202,7 @@ static void op_set(void) {
     SAY(run());
     entry(IORING_OP_EPOLL_CTL, set, &event, EPOLL_CTL_ADD, 999);
     SAY(run());
-    /* In a set that only a ring that is seen into has changed it may move. */
+    /* The session may move only if the library sees the ring that has changed the set. */
     int moves = getenv("LD_PRELOAD") && maker == LIBC;
     int64_t start = now_ms();
     for (int i = 0, n; i < 50 || moves && !is_away(); i++) {
@@ -223,7 +225,7 @@ static void op_set(void) {
     close(set);
 }
 
-/* A chain: the second begins when the first is done. */
+/* A chain: the second entry begins when the first is done. */
 static void op_chain(void) {
     entry(IORING_OP_RECV, s, bytes, 64, 0)->flags = IOSQE_IO_LINK;
     publish();
@@ -235,7 +237,7 @@ static void op_chain(void) {
     SAY(ask('r', 64));
 }
 
-/* The number of a ring that is closed becomes another's; nothing of the library's keeps the first alive. */
+/* The number of a closed ring is used again; the library must not keep the first ring alive. */
 static void op_again(void) {
     int p[2];
     CHECK(!pipe(p));
@@ -248,7 +250,7 @@ static void op_again(void) {
     submit();
     close(p[0]);
     unmake(&ring);
-    /* Who reads is gone with the ring, soon. */
+    /* The pending read ends with the ring, after a short time: then the pipe has no reader. */
     signal(SIGPIPE, SIG_IGN);
     for (int64_t until = now_ms() + 10000; write(p[1], "x", 1) == 1;) CHECK(now_ms() < until), usleep(1000);
     close(p[1]);
@@ -263,22 +265,23 @@ int main(int argc, char **argv) {
     maker = !strcmp(argv[1], "inline") ? INLINE : !strcmp(argv[1], "polled") ? POLLED : LIBC;
     early = !strcmp(argv[2], "early");
     int count = sizeof ops / sizeof *ops, is_libuv = !strcmp(argv[1], "libuv");
-    /* What libuv never does is seen late, but is seen. */
+    /* Operations that libuv never submits are noticed late, but they are noticed. */
     if (is_libuv) maker = POLLED, size = 64, count = 3;
     alarm(55);
     for (int i = 0; i < count; i++) {
         int is_unseen = early && maker != LIBC && !is_libuv;
         if (early) make(&ring, size), use_files();
         stays = is_unseen;
-        /* The peer has no part in it. */
+        /* The peer closes its copy of the ring. */
         inherited = maker == LIBC ? -1 : ring.fd;
         begin(argc > 3 && !strcmp(argv[3], "tcp"));
         CHECK(!must || !is_unseen || !is_away());
         if (!early) make(&ring, size);
         if (maker == LIBC || is_libuv) {
-            /* What is not for the session does not concern it: it is away, or moves now. */
+            /* Submissions that do not name the session do not concern it: it is away, or moves
+               now. */
             use_files();
-            /* Pipes may have been what had moved so far, and come home. */
+            /* The streams that had moved so far may have been pipes, which come home. */
             warm();
         }
         fprintf(stderr, "op %d\n", i);

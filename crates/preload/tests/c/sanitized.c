@@ -1,5 +1,5 @@
-/* Asks a child over a socket pair some thousand times, so that the session would move; with memory of its
- * own and a thread, for sanitizers to look at. Prints "ok". */
+/* Exchanges some thousand messages with a child over a socket pair, so that the session would move.
+   Uses memory of its own and a thread, which sanitizers watch. Prints "ok". */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Handlers: what is installed, how it is called, what it does to calls. */
+/* Signal handlers: the installed action, the handler's arguments, the effect on calls. */
 #include "check.h"
 
 static volatile sig_atomic_t count, last, code, value, depth, deepest;
@@ -57,12 +57,12 @@ int main(void) {
     SAY(sigaction(99, &old, 0));
     SAY(signal(SIGSTOP, plain) == SIG_ERR);
     SAY(signal(0, plain) == SIG_ERR);
-    /* Nested, or not. */
+    /* Nested handlers, and handlers that do not nest. */
     count = deepest = 0, install(SIGUSR1, nested, SA_NODEFER, 0), raise(SIGUSR1);
     SAY(deepest);
     count = deepest = 0, install(SIGUSR1, nested, 0, 0), raise(SIGUSR1);
     SAY(deepest);
-    /* Interrupted, restarted, jumped out of. */
+    /* Calls that are interrupted, restarted, or left by a jump. */
     install(SIGUSR1, plain, 0, 0);
     CHECK(!pthread_create(&t, 0, poke, &me));
     SAY(read(p[0], b, 8));
@@ -83,10 +83,10 @@ int main(void) {
     for (volatile int i = 0; i < 3; i++)
         if (!sigsetjmp(back, 1)) read(p[0], b, 8);
     pthread_join(t, 0);
-    /* After that everything is as before. */
+    /* After a jump out of a handler calls work as before. */
     SAY(write(p[1], "after", 5));
     SAY(read(p[0], b, 8));
-    /* The mask of a wait holds for the wait only. */
+    /* The signal mask of a wait applies during the wait only. */
     sigset_t none, usr1;
     sigemptyset(&none), sigemptyset(&usr1), sigaddset(&usr1, SIGUSR1);
     install(SIGUSR1, plain, 0, 0);
@@ -102,13 +102,13 @@ int main(void) {
     SAY(epoll_pwait(set, &(struct epoll_event){0}, 1, 5000, &none));
     SAY(count);
     sigprocmask(SIG_UNBLOCK, &usr1, 0);
-    /* On a stack of its own. */
+    /* A handler on an alternate stack. */
     char *own = malloc(1 << 16);
     CHECK(!sigaltstack(&(stack_t){.ss_sp = own, .ss_size = 1 << 16}, 0));
     install(SIGUSR1, full, SA_SIGINFO | SA_ONSTACK, 0);
     raise(SIGUSR1);
     CHECK((char *)stack_at > own && (char *)stack_at < own + (1 << 16));
-    /* A fault can be handled. */
+    /* A handler for a fault. */
     install(SIGSEGV, jumps, 0, 0);
     if (!sigsetjmp(back, 1)) *(volatile int *)8 = 1; else SAY(1);
     return 0;

@@ -1,6 +1,8 @@
-/* Small stacks, with a page below them that nobody may touch: `small HOW BYTES [KIND]`. HOW is `thread`, `alternate` (a handler's, SIGUSR1) or `coroutine`;
-   BYTES are what the stack has beyond what HOW takes itself. On it a session is read, written, polled and selected while it moves
-   out, is called home by its peer and moves again; then it is shut down and closed, and other calls are made. */
+/* Small stacks, with an inaccessible page below: `small HOW BYTES [KIND]`. HOW is `thread`,
+   `alternate` (the stack of the SIGUSR1 handler) or `coroutine`; BYTES is the room in addition to
+   what HOW itself needs. On this stack a session is read, written, polled and selected while it
+   moves out, is called home by its peer and moves again; then it is shut down and closed, and other
+   calls are made. */
 #include "check.h"
 #include <sys/prctl.h>
 #include <ucontext.h>
@@ -34,7 +36,7 @@ static int is_away(void) {
 
 static int round_;
 
-/* One round of everything. */
+/* Makes each call once. */
 static void once(void) {
     static fd_set set;
     static struct timeval limit;
@@ -49,7 +51,7 @@ static void once(void) {
     if (i % 16 == 0) CHECK(!pipe(p) && write(p[1], b, 8) == 8 && read(p[0], b, 8) == 8 && !close(p[0]) && !close(p[1]));
 }
 
-/* Until it has moved, and then for a while. */
+/* Repeats the calls until the session has moved, and then for a while. */
 static void all(void) {
     int must = getenv("LD_PRELOAD") != 0, since = 0;
     int64_t start = now_ms();
@@ -102,7 +104,8 @@ int main(int argc, char **argv) {
         sigaction(SIGUSR2, &(struct sigaction){.sa_handler = on_last, .sa_flags = SA_ONSTACK}, 0);
         int must = getenv("LD_PRELOAD") != 0, since = 0;
         int64_t start = now_ms();
-        /* What is used in handlers alone need not move, and the first session of a process moves late. */
+        /* A session that only handlers use need not move, and the first session of a process moves
+           late. So the session is used outside a handler first. */
         for (int i = 0; i < 400; i++) once();
         for (int i = 0; since < 600; i++) {
             CHECK(now_ms() - start < 20000), raise(SIGUSR1);

@@ -1,8 +1,9 @@
-/* How much of the caller's stack one call takes: `stack NAME STATE [KIND]` makes the call on a stack of its own, shared with the
-   process that looks afterwards how far down it was touched, so that calls which never return can be looked at, too.
-   `stack list` says which calls there are. States: `fresh`, the first call of its kind; `away`, on a session that is away from the
-   kernel, with bytes unread at both ends, if there is a server; `waits`, likewise, but the bytes come later; `moves`, again and again while the
-   session moves out and home. */
+/* Measures how much of the caller's stack one call uses. `stack NAME STATE [KIND]` makes the call
+   on a stack of its own. The parent process shares that stack, and afterwards finds the lowest byte
+   that was written; so calls that never return can be measured, too. `stack list` prints the names
+   of the calls. States: `fresh`, the first call of its kind; `away`, on a session that is away from
+   the kernel (if there is a server), with unread bytes at both ends; `waits`, the same, but the
+   bytes arrive later; `moves`, repeatedly while the session moves. */
 #include "check.h"
 #include <sys/resource.h>
 #include <aio.h>
@@ -18,7 +19,7 @@
 #include <wordexp.h>
 
 enum { LEN = 512 << 10 };
-static unsigned char *area; /* the stack; the last page is for what is said beside */
+static unsigned char *area; /* the stack; its last page holds shared data */
 static long (*fn)();
 static int s, told[2], answers[2], door, p[2], ep, file, alive[2];
 static pid_t peer;
@@ -26,7 +27,7 @@ static char b[256], *line = b;
 static wchar_t wide[256];
 static size_t room = sizeof b;
 static FILE *stream;
-static struct { unsigned gp, fp; void *over, *save; } va; /* a va_list of nothing but words */
+static struct { unsigned gp, fp; void *over, *save; } va; /* a va_list of words only */
 static long words[8];
 static fd_set in, out;
 static struct pollfd pf[40];
@@ -35,7 +36,7 @@ static struct iovec v[2];
 static struct msghdr m;
 static struct mmsghdr mm[2];
 static struct timeval tv;
-static struct rlimit few = {60, 60}; /* processes */
+static struct rlimit few = {60, 60}; /* limit on processes */
 static struct timespec ts;
 static struct sigaction sa;
 static struct aiocb cb, *cbs[1] = {&cb};
@@ -59,8 +60,9 @@ static void handler(int n) { (void)n; }
 static int nothing(void *a) { return (void)a, 0; }
 static void *sleeper(void *a) { pause(); return a; }
 
-/* Each call: where its session is (S: anywhere, F: likewise, and the call forks, H: likewise, and it ends a thread, I: number 0, O: number 1, P: the end of a pipe that fits is a session, too), what the peer
-   sends before, and the call. */
+/* Each call: the place of its session, the peer's bytes before the call, and the call. Places: S,
+   any number; F, the same, and the call forks; H, the same, and the call ends a thread; I, number
+   0; O, number 1; P, the matching end of a pipe is a session, too. */
 #define ONES "1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n"
 #define CALLS(X)                                                                                                       \
     X(read, S, fn(s, b, 8)) X(__read, S, fn(s, b, 8)) X(__read_chk, S, fn(s, b, 8, sizeof b))                          \
@@ -186,11 +188,11 @@ static const char *payload(const char *name) {
     return ONES;
 }
 
-/* The peer sends what it is sent first, 64 bytes at a time, until it is told what to send last. */
+/* The peer sends each block of 64 bytes back, until it is told to send the last bytes. */
 static void be_peer(int fd, const char *last) {
     char c[64];
     while (read(told[0], c, 1) == 1) {
-        /* Its descriptor is another's, too, for a moment: the session goes home. */
+        /* The descriptor has a duplicate for a moment, so the session goes home. */
         if (*c == 'h') CHECK(close(dup(fd)) == 0);
         else if (*c == 'w') usleep(30000), CHECK(write(fd, last, strlen(last)) > 0);
         else if (*c == 'e') {
@@ -264,7 +266,7 @@ static void prepare(const struct one *one, int away, int is_late, int tcp) {
 
 static const struct one *moving;
 
-/* The call, whatever it is, with 64 bytes there to be read, while the session moves. */
+/* Makes the call again and again, with 64 bytes to read, while the session moves. */
 static void move(void) {
     int must = getenv("LD_PRELOAD") != 0, since = 0;
     int64_t start = now_ms();
@@ -273,7 +275,7 @@ static void move(void) {
         CHECK(write(s, b, 64) == 64), ask('e');
         moving->run();
         while (recv(s, b, 64, MSG_DONTWAIT) > 0) {}
-        /* Used where it is for a while, then called home by the peer. */
+        /* The session is used in one place for a while, then the peer calls it home. */
         if (since || !must || (i % 16 == 0 && is_away())) since++;
         if (since % 250 == 249) ask('h');
         tv.tv_sec = 1, FD_SET(s, &in), FD_SET(s, &out);
@@ -288,7 +290,7 @@ static void __attribute__((noinline)) on(unsigned char *top, void (*run)(void)) 
 
 static void *in_thread(void *run) { return ((void (*)(void))run)(), (void *)0; }
 
-/* How much has been touched, not counting what is below `at`. */
+/* Returns how many bytes were written to, without those below `at`. */
 static size_t lowest(size_t at) {
     while (at < LEN && area[at] == 0xA5) at++;
     return LEN - at;
@@ -302,11 +304,12 @@ int main(int argc, char **argv) {
     const struct one *one = calls;
     while (strcmp(one->name, argv[1])) one++;
     int away = (!strcmp(argv[2], "away") || !strcmp(argv[2], "waits")) && getenv("LD_PRELOAD") != 0, status;
-    /* Of two processes each needs its own: then the one that goes on looks itself. */
+    /* After a fork each process needs a stack of its own, so the parent's side measures its own
+       stack. */
     int sharing = one->where == 'F' ? MAP_PRIVATE : MAP_SHARED;
     area = mmap(0, LEN, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
     size_t *taken = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK((fn = dlsym(RTLD_DEFAULT, one->name)) || !getenv("LD_PRELOAD"));
+    fn = dlsym(RTLD_DEFAULT, one->name);
     if (!fn) return puts("absent"), 0;
     CHECK(!pipe2(alive, O_CLOEXEC));
     pid_t who = fork();
@@ -331,7 +334,7 @@ int main(int argc, char **argv) {
     struct pollfd gone = {alive[0], POLLIN, 0};
     CHECK(poll(&gone, 1, 30000) == 1);
     CHECK(waitpid(who, &status, 0) == who); if (status) printf("status %x\n", status), exit(1);
-    /* Another process of `clone` has the lower part. */
+    /* The new process of `clone` uses the lower part. */
     if (one->where != 'F') *taken = lowest(strstr(one->name, "clone") ? LEN / 4 : 0);
     printf("%zu\n", *taken);
     return 0;

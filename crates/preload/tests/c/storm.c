@@ -1,4 +1,5 @@
-/* Signals in their thousands, at any point of data calls: none is lost, none comes twice, none out of order. */
+/* Thousands of signals at any moment of data calls: no signal is lost, duplicated or out of
+   order. */
 #include "check.h"
 
 enum { ALL = 30000 };
@@ -10,7 +11,7 @@ static void counted(int s, siginfo_t *i, void *c) {
     int kept = errno;
     if (i->si_code != SI_QUEUE || i->si_value.sival_int != next) wrong++;
     next++;
-    /* A handler may use descriptors, too. */
+    /* A handler may use descriptors as well. */
     if (next % 64 == 0) {
         char b;
         if (write(loop[1], "x", 1) != 1 || read(loop[0], &b, 1) != 1) wrong++;
@@ -21,7 +22,7 @@ static void timer(int s) {
     (void)s;
     int kept = errno;
     char b;
-    /* Now and then: the next one may be there before this one is done. */
+    /* Only now and then, because the next signal may arrive before this handler is done. */
     if (++others % 16 == 0 && (write(other[1], "y", 1) != 1 || read(other[0], &b, 1) != 1)) wrong++;
     errno = kept;
 }
@@ -48,7 +49,7 @@ int main(void) {
         if (i % 1000 == 0 && poll(&(struct pollfd){p[0], POLLOUT, 0}, 1, -1) != 1 && errno != EINTR) bad++;
     }
     pthread_join(t, 0);
-    /* Neither signal is blocked for ever. */
+    /* Neither signal stays blocked. */
     sig_atomic_t before = others;
     for (long i = 0; others == before && i < 2000; i++) usleep(1000);
     CHECK(others != before);

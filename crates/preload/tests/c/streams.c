@@ -1,4 +1,4 @@
-/* stdio: every function that is stood before does what it did, with arguments of all kinds. */
+/* stdio: every function that the library replaces works as before, with arguments of all kinds. */
 #include "check.h"
 #include <stdarg.h>
 #include <wchar.h>
@@ -15,7 +15,7 @@ int main(void) {
     size_t room = 0;
     int p[2], n;
     double d;
-    /* More arguments than registers, floating ones among them. */
+    /* More arguments than there are registers, with floating-point numbers among them. */
     printf("%d %s %f %ld %g %c %d %d %d %f %f %f %f %f %f %f %f\n", 1, "two", 3.5, 4L, 5.25, '6', 7, 8, 9, 1.5, 2.5, 3.5, 4.5,
            5.5, 6.5, 7.5, 8.5);
     fprintf(stdout, "%Lf %d\n", (long double)1.25, 2);

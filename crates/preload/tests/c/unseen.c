@@ -1,5 +1,6 @@
-// The library has descriptors and threads of its own in this process. None of that may be seen: which numbers calls give and may name, when
-// the process ends, and what only a process with one thread may do.
+// The library has descriptors and threads of its own in this process. The program must not notice
+// them: by the numbers that calls give and may name, by the end of the process, or by calls that
+// only a process with one thread may make.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,7 @@ static void *echo(void *at) {
     return 0;
 }
 
-// One end of a pair whose other end a child echoes.
+// Returns one end of a pair whose other end a child echoes.
 static int session(void) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) exit(2);
@@ -52,7 +53,7 @@ static void call(int end, int count) {
         }
 }
 
-// Calls until the session had time to move, and some more.
+// Makes calls until the session had time to move, and some more.
 static void use(int end) {
     for (int i = 0; i < 60; i++) {
         call(end, 30);
@@ -66,7 +67,7 @@ static double now(void) {
     return at.tv_sec + at.tv_nsec / 1e9;
 }
 
-// Puts a pipe's end on the lowest free number with dup2, again and again while sessions move.
+// Puts an end of a pipe on the lowest free number with dup2, again and again while sessions move.
 static void lowest(void) {
     int wrong = 0, sessions[SESSIONS];
     for (int i = 0; i < SESSIONS; i++) sessions[i] = session();
@@ -115,7 +116,8 @@ static void standard(void) {
     dprintf(out, "over\n");
 }
 
-// As many descriptors as there can be, while sessions move: each can be closed, and sessions go on.
+// Makes as many descriptors as possible while sessions move: each can be closed, and sessions go
+// on.
 static void full(void) {
     struct rlimit limit = { 128, 128 };
     setrlimit(RLIMIT_NOFILE, &limit);
@@ -137,13 +139,14 @@ static void full(void) {
         ends[round % 4] = session();
         usleep(2000);
     }
-    // How many there can be is not told by the library's either.
+    // The library's descriptors do not reduce the number that the program can make.
     int count = 0;
     while (dup(0) >= 0) count++;
     dprintf(out, "wrong: %d, room for %d\n", wrong, count);
 }
 
-// A program may choose any number below its limit. What was there of the library's, wherever that is, gives way.
+// A program may choose any number below its limit. A descriptor of the library's at that number
+// gives way.
 static void chosen(void) {
     struct rlimit limit = { 128, 128 };
     setrlimit(RLIMIT_NOFILE, &limit);
@@ -192,7 +195,7 @@ static void *silent(void *end) {
     return worker(end);
 }
 
-// How a child ends whose first thread ends before the last one.
+// Prints how a child ends whose first thread ends before the last one.
 static void last(const char *name, void *(*start)(void *), int cancels) {
     pid_t child = fork();
     if (!child) {
@@ -234,7 +237,7 @@ static void threads(void) {
     pthread_t thread;
     pthread_create(&thread, 0, forks, 0);
     pthread_join(thread, 0);
-    // One that ends by the system call ends without handlers, with that status.
+    // A child that ends by the system call itself runs no handlers, and ends with that status.
     pid_t child = fork();
     if (!child) {
         atexit(told);

@@ -1,5 +1,6 @@
-/* A program that talks to itself: both ends of each session are in this process, and move where the server is told so. One thread first, then two;
-   then what a child finds that inherits both ends of a full session, then ends. */
+/* A program that talks to itself: both ends of each session are in this process, and move if the
+   server is configured for that. First with one thread, then with two; then a child inherits both
+   ends of a full session, and reads to the end. */
 #include "peer.h"
 
 static void make(const char *kind, int p[2]) {
@@ -10,7 +11,7 @@ static void make(const char *kind, int p[2]) {
 
 static char sent[1 << 16], got[1 << 16];
 
-/* From `w` to `r`, `n` bytes. */
+/* Moves `n` bytes from `w` to `r`. */
 static void pass(int w, int r, int n) {
     CHECK(write(w, sent, n) == n);
     for (int have = 0, more; have < n; have += more) {
@@ -21,7 +22,7 @@ static void pass(int w, int r, int n) {
     CHECK(!memcmp(sent, got, n));
 }
 
-/* Until both ends have moved. */
+/* Exchanges bytes until both ends have moved. */
 static void warm_both(int w, int r) {
     int must = getenv("LD_PRELOAD") != 0;
     for (int i = 0; i < 400 || (must && is_away() < 2); i++) {
@@ -32,7 +33,7 @@ static void warm_both(int w, int r) {
     for (int i = 0; i < 400; i++) pass(w, r, 1 + i % 3000);
 }
 
-/* Until the memory of those before is let go of. */
+/* Waits until the memory of earlier sessions is released. */
 static void none(void) {
     for (int i = 0; is_away() > 0; i++) CHECK(i < 20000 && !usleep(1000));
 }
@@ -53,7 +54,7 @@ static void two_threads(int p[2]) {
     SAY(read(p[0], got, 1));
 }
 
-/* All that was written comes, also to a child, and then the end. */
+/* All written bytes arrive, also in a child, and then the end. */
 static void passed_on(int w, int r) {
     long put = 0, had = 0;
     int n, status;

@@ -1,4 +1,5 @@
-//! Builds C programs and runs programs with and without the library preloaded.
+//! Shared parts of the tests: C programs are built, and programs are run with and without the
+//! library preloaded.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(dead_code, reason = "each test uses its part")]
@@ -12,14 +13,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where cargo put this test's profile: `target/debug` or the like.
+/// Returns the folder of this test's build profile: `target/debug` or the like.
 fn profile() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().parent().unwrap().to_path_buf()
 }
 
-/// Has a package built as this test is. Cargo builds neither a `cdylib` nor another package's
-/// program for a test.
+/// Builds a package with this test's profile. Returns the folder. Cargo builds neither a `cdylib`
+/// nor another package's program for a test.
 pub(crate) fn built(package: &str) -> PathBuf {
     let profile = profile();
     let mut build = Command::new(env!("CARGO"));
@@ -33,28 +34,28 @@ pub(crate) fn built(package: &str) -> PathBuf {
     profile
 }
 
-/// Whether what ships is tested, not what is built as the test is.
+/// True if the release build is tested instead of this test's profile.
 static SHIPS: AtomicBool = AtomicBool::new(false);
 
-/// From now on the library under test is the one that ships. Unoptimized code takes more stack, and
-/// is linked with the compiler's own library, which other C libraries do not find.
+/// Makes the release build the library under test. Unoptimized code takes more stack, and is linked
+/// with the compiler's own library, which programs of other C libraries do not find.
 pub(crate) fn test_what_ships() {
     SHIPS.store(true, Ordering::Relaxed);
 }
 
-/// Where what is tested of that package is, built.
+/// Builds the package under test. Returns the folder of the result.
 fn under_test(package: &str) -> PathBuf {
     if SHIPS.load(Ordering::Relaxed) { shipped() } else { built(package) }
 }
 
-/// The library under test.
+/// Returns the path of the library under test.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| under_test("sojourn-preload").join("libsojourn_preload.so"))
 }
 
-/// Has what ships built, and says where. All in one call: with other packages beside them some
-/// would be built with other features, again and again.
+/// Builds the packages that are released. Returns the folder. One call builds them all, because
+/// separate calls would build some dependencies with different features again and again.
 fn shipped() -> PathBuf {
     let target = profile().parent().unwrap().to_path_buf();
     let mut build = Command::new(env!("CARGO"));
@@ -66,18 +67,19 @@ fn shipped() -> PathBuf {
     target.join("release")
 }
 
-/// Builds `tests/c/NAME.c` for the test `user`: tests run side by side.
+/// Builds `tests/c/NAME.c`. `user` names the test in the program's file name, because tests run in
+/// parallel.
 pub(crate) fn build(name: &str, user: &str) -> PathBuf {
     build_with(name, user, &[])
 }
 
-/// The same with these options for the compiler.
+/// Builds a program as [`build`] does, with options for the compiler.
 pub(crate) fn build_with(name: &str, user: &str, options: &[&str]) -> PathBuf {
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{user}"));
     let status = Command::new("cc")
-        // No warnings: these programs do on purpose what compilers warn of.
+        // No warnings: these programs do on purpose the things that compilers warn about.
         .args(["-std=gnu17", "-O2", "-g", "-w", "-pthread"])
         .args(options)
         .arg("-o")
@@ -88,11 +90,11 @@ pub(crate) fn build_with(name: &str, user: &str, options: &[&str]) -> PathBuf {
     program
 }
 
-/// Runs to the end, in a session (setsid(2)) of its own, or kills after a minute. Tests may run
-/// among kin that nobody here may inspect, and a server does not trust what a session with such kin
-/// inherits.
+/// Runs a command to its end in a session (setsid(2)) of its own; kills it after a minute. The
+/// tests' own session may contain processes that the server may not inspect, and the server does
+/// not trust descriptors that such a session inherits.
 pub(crate) fn run(mut command: Command) -> Output {
-    // SAFETY: setsid is async-signal-safe and touches no memory of ours.
+    // SAFETY: setsid is async-signal-safe and accesses no memory of this process.
     unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -120,19 +122,20 @@ pub(crate) fn run(mut command: Command) -> Output {
     Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
 }
 
-/// `command` with the library.
+/// Returns `command` with the library preloaded.
 pub(crate) fn preloaded(mut command: Command) -> Command {
     command.env("LD_PRELOAD", library());
     command
 }
 
-/// Runs a C program without and with the library: both must end well and say the same.
+/// Runs a C program without and with the library. Both runs must succeed, with the same output.
 pub(crate) fn same(name: &str) {
     let program = build(name, "plain");
     same_command(|| Command::new(&program));
 }
 
-/// Runs what `make` makes without and with the library.
+/// Runs the command of `make` without and with the library. Both runs must succeed, with the same
+/// output.
 #[track_caller]
 pub(crate) fn same_command(make: impl Fn() -> Command) {
     let plain = run(make());
@@ -156,7 +159,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Where it listens.
+    /// Returns the address at which the server listens.
     pub(crate) fn address(&self) -> PathBuf {
         self.folder.join("server")
     }
@@ -175,7 +178,7 @@ impl Drop for Server {
     }
 }
 
-/// The server.
+/// Builds the server. Returns the program's path.
 fn server_program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| under_test("sojourn-server").join("sojournd"))
@@ -185,7 +188,7 @@ pub(crate) fn server(name: &str) -> Server {
     server_with(name, &[])
 }
 
-/// The same with more options.
+/// Starts a server as [`server`] does, with more options.
 pub(crate) fn server_with(name: &str, options: &[&str]) -> Server {
     let folder = std::env::temp_dir().join(format!("sojourn-away-{}-{name}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();

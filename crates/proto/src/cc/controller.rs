@@ -9,7 +9,7 @@ use super::reno::Reno;
 use super::window::{Acked, Signal, Window};
 use crate::time::Duration;
 
-/// Which congestion controller.
+/// The kind of congestion controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// CUBIC (RFC 9438).
@@ -19,7 +19,7 @@ pub enum Kind {
     Reno,
 }
 
-/// The algorithm and what it remembers.
+/// An algorithm with its state.
 #[derive(Clone, Copy, Debug)]
 enum Algorithm {
     Cubic(Cubic),
@@ -31,13 +31,14 @@ enum Algorithm {
 pub struct Controller {
     algorithm: Algorithm,
     pub(super) hystart: HyStart,
-    /// As it was before the last reduction.
+    /// The window and the algorithm as they were before the last reduction, for
+    /// [`Controller::undo`].
     saved: Option<(Window, Algorithm)>,
 }
 
 impl Controller {
-    /// A controller that begins with `window`, and with what CUBIC remembered as `W_max` (0 if
-    /// nothing).
+    /// Creates a controller that begins with `window` and with CUBIC's `W_max` in bytes from an
+    /// earlier connection or record (0 if it is not known).
     pub fn new(kind: Kind, window: &Window, w_max: u64) -> Controller {
         let algorithm = match kind {
             Kind::Cubic => Algorithm::Cubic(Cubic::new(window, w_max)),
@@ -46,7 +47,7 @@ impl Controller {
         Controller { algorithm, hystart: HyStart::new(window.ssthresh == u64::MAX), saved: None }
     }
 
-    /// Which one it is.
+    /// Returns the kind of this controller.
     pub fn kind(&self) -> Kind {
         match self.algorithm {
             Algorithm::Cubic(_) => Kind::Cubic,
@@ -54,7 +55,7 @@ impl Controller {
         }
     }
 
-    /// CUBIC's `W_max` in bytes; 0 if there is none.
+    /// Returns CUBIC's `W_max` in bytes; 0 if there is none.
     pub fn w_max(&self) -> u64 {
         match &self.algorithm {
             Algorithm::Cubic(cubic) => cubic.remembered(),
@@ -64,6 +65,8 @@ impl Controller {
 
     /// Lets the window grow after an acknowledgement outside of recovery.
     pub fn on_ack(&mut self, window: &mut Window, acked: &Acked) {
+        // HyStart++ sees every acknowledgement, because its rounds go on even if the window may not
+        // grow.
         let share = self.hystart.on_ack(window, acked);
         if !acked.limited {
             return;
@@ -81,9 +84,9 @@ impl Controller {
         }
     }
 
-    /// Lowers the threshold because of congestion; what happens to the window until it reaches the
-    /// threshold is the caller's. Remembers how things were, unless this is a further timeout of
-    /// the same recovery (`again`).
+    /// Lowers the threshold because of congestion. The caller moves the window towards the
+    /// threshold. Saves the state before the reduction for [`Controller::undo`], unless this is a
+    /// further timeout of the same recovery (`again`).
     pub fn on_congestion(&mut self, window: &mut Window, signal: Signal, again: bool) {
         if !again || self.saved.is_none() {
             self.saved = Some((*window, self.algorithm));
@@ -96,13 +99,15 @@ impl Controller {
         window.ssthresh = ssthresh.max(window.least());
     }
 
-    /// The last reduction stays, whatever turns out about it (Linux forgets `prior_ssthresh`).
+    /// Makes the last reduction final: [`Controller::undo`] does nothing after this call (Linux
+    /// clears `prior_ssthresh`).
     pub fn confirm(&mut self) {
         self.saved = None;
     }
 
-    /// The last reduction was needless: the window is at least what it was (RFC 9438, 4.9; Linux's
-    /// `tcp_undo_cwnd_reduction`). Gives whether it could be taken back.
+    /// Takes the last reduction back because it was needless: the window is at least the one before
+    /// it (RFC 9438, 4.9; Linux's `tcp_undo_cwnd_reduction`). Returns false if there is no
+    /// reduction that can be taken back.
     pub fn undo(&mut self, window: &mut Window) -> bool {
         let Some((old, algorithm)) = self.saved.take() else { return false };
         window.set(window.cwnd.max(old.cwnd));
@@ -111,8 +116,8 @@ impl Controller {
         true
     }
 
-    /// Nothing was in the network for `idle`: time stands still for what grows with time (RFC 9438,
-    /// 5.8).
+    /// Tells that nothing was in the network for `idle`: CUBIC's clock stands still for that time
+    /// (RFC 9438, 5.8).
     pub fn on_idle(&mut self, idle: Duration) {
         if let Algorithm::Cubic(cubic) = &mut self.algorithm {
             cubic.on_idle(idle);

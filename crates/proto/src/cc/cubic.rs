@@ -14,7 +14,8 @@ const BETA: u64 = 7;
 const C: u128 = 4;
 /// Cubic microseconds in a cubic second, times ten for `C`.
 const SCALE: u128 = 10 * 1_000_000_000_000_000_000;
-/// Longer than this an epoch is not computed: the cube is beyond any window by then.
+/// The longest time (microseconds) for which the curve is computed: the cube is beyond any window
+/// by then.
 const TIME_MAX: u64 = 1 << 30;
 /// The curve is computed anew when it is older than this.
 const STALE: Duration = Duration::from_millis(1);
@@ -25,25 +26,26 @@ struct Epoch {
     start: Instant,
     /// Microseconds until the curve is back at `w_max` (`K`, equation 2).
     k: u64,
-    /// Where the curve is flat, in bytes: `w_max`, or the window if that was larger already.
+    /// The height at which the curve is flat, in bytes: `w_max`, or the window if the window was
+    /// larger when the epoch began.
     origin: u64,
-    /// What Reno would have by now (`W_est`, 4.3).
+    /// The window that Reno would have by now (`W_est`, 4.3).
     estimate: u64,
-    /// What is left over of `estimate`'s growth, in bytes times 17 times the window.
+    /// The remainder of `estimate`'s growth, in bytes times 17 times the window.
     estimate_credit: u64,
-    /// What is left over of the window's growth, in bytes times the window.
+    /// The remainder of the window's growth, in bytes times the window.
     credit: u64,
-    /// `W_cubic(t)` and `W_cubic(t + RTT)` in bytes, when they were computed.
+    /// `W_cubic(t)` and `W_cubic(t + RTT)` in bytes, for `t` at `computed`.
     curve: (u64, u64),
     computed: Instant,
 }
 
-/// What CUBIC remembers.
+/// CUBIC's state between reductions.
 #[derive(Clone, Copy, Debug)]
 pub struct Cubic {
     /// The window before the last reduction (`W_max`), bytes.
     w_max: u64,
-    /// The same, but never guessed: what a record may say.
+    /// `W_max` for a session record: 0 instead of a guess.
     known: u64,
     /// The window when the last reduction was made (`cwnd_prior`, 4.3).
     prior: u64,
@@ -51,8 +53,9 @@ pub struct Cubic {
 }
 
 impl Cubic {
-    /// What is known at the beginning. A connection that comes with a threshold, but without
-    /// `w_max`, has been reduced before: the window then was about the threshold divided by beta.
+    /// Creates the state of a connection that begins. A connection that comes with a threshold but
+    /// without `w_max` has been reduced before: the window then was about the threshold divided by
+    /// beta.
     pub fn new(window: &Window, w_max: u64) -> Cubic {
         let reduced = window.ssthresh != u64::MAX;
         let guess = if reduced { window.ssthresh.saturating_mul(10) / BETA } else { 0 };
@@ -64,18 +67,19 @@ impl Cubic {
         }
     }
 
-    /// `W_max` in bytes; 0 before the first reduction, and after a timeout.
+    /// Returns `W_max` in bytes; 0 before the first reduction, and after a timeout.
     pub fn remembered(&self) -> u64 {
         self.known
     }
 
-    /// A reduction (4.6, 4.7). Gives the new threshold.
+    /// Ends the epoch with a reduction (4.6, 4.7) and returns the new threshold.
     pub fn on_congestion(&mut self, window: &Window, signal: Signal) -> u64 {
         self.w_max = if signal == Signal::Timeout {
             // 4.8: after a timeout the curve begins flat, at the window where slow start ends.
             0
         } else if window.cwnd < self.w_max {
-            // 4.7, fast convergence: who is still below the last maximum gives way to newcomers.
+            // 4.7, fast convergence: a flow that is still below its last maximum leaves bandwidth
+            // to flows that have joined since.
             window.cwnd.saturating_mul(10 + BETA) / 20
         } else {
             window.cwnd
@@ -86,7 +90,7 @@ impl Cubic {
         window.cwnd.saturating_mul(BETA) / 10
     }
 
-    /// The curve does not move while nothing is sent.
+    /// Shifts the epoch by `idle`: the curve does not move while nothing is sent.
     pub fn on_idle(&mut self, idle: Duration) {
         if let Some(epoch) = &mut self.epoch {
             epoch.start += idle;
@@ -94,7 +98,7 @@ impl Cubic {
         }
     }
 
-    /// Congestion avoidance (4.2 to 4.5).
+    /// Grows the window in congestion avoidance for `bytes` acknowledged (4.2 to 4.5).
     pub fn avoid(&mut self, window: &mut Window, acked: &Acked, bytes: u64) {
         let (w_max, prior) = (self.w_max, self.prior);
         let epoch = self.epoch.get_or_insert_with(|| Epoch::begin(acked.now, window, w_max));
@@ -102,12 +106,13 @@ impl Cubic {
         epoch.estimate_reno(window, bytes, prior);
         let (at_now, at_target) = epoch.curve;
         if at_now < epoch.estimate {
-            // 4.3: where Reno would be faster, be as fast as Reno.
+            // 4.3: in the Reno-friendly region the window follows Reno's.
             window.set(window.cwnd.max(epoch.estimate));
             epoch.credit = 0;
             return;
         }
-        // 4.4, 4.5: a fraction of the way to the target, which is at most half a window off.
+        // 4.4, 4.5: the window moves a fraction of the way to the target, which is at most half a
+        // window above it.
         let target = at_target.clamp(window.cwnd, window.cwnd + window.cwnd / 2);
         epoch.credit += (target - window.cwnd) * bytes;
         let grown = epoch.credit / window.cwnd;
@@ -143,7 +148,7 @@ impl Epoch {
         self.curve = (self.at(time, window.mss), self.at(time + rtt, window.mss));
     }
 
-    /// `W_cubic(t)` (equation 1), bytes.
+    /// Returns `W_cubic(t)` (equation 1) in bytes.
     fn at(&self, time: Duration, mss: u64) -> u64 {
         let time = time.as_micros().min(TIME_MAX);
         let distance = u128::from(time.abs_diff(self.k));
@@ -156,9 +161,8 @@ impl Epoch {
         }
     }
 
-    /// 4.3: `W_est` grows by alpha segments for every window that is acknowledged. Alpha is 3 (1 -
-    /// beta) / (1 + beta), which is 9/17 for beta 0.7; once `W_est` is where the last reduction
-    /// was, it is 1.
+    /// Grows `W_est` by alpha segments for every acknowledged window (4.3). Alpha is 3 (1 - beta) /
+    /// (1 + beta), which is 9/17 for beta 0.7, and 1 once `W_est` has reached `cwnd_prior`.
     fn estimate_reno(&mut self, window: &Window, bytes: u64, prior: u64) {
         let alpha = if self.estimate >= prior { 17 } else { 9 };
         let unit = 17 * window.cwnd;
@@ -169,7 +173,7 @@ impl Epoch {
     }
 }
 
-/// The largest number whose cube is not more than `value`.
+/// Returns the largest number whose cube is not more than `value`.
 fn cubic_root(value: u128) -> u64 {
     let mut root = 0u128;
     // `value` is below 2^126, so its root is below 2^42.

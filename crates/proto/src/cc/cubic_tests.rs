@@ -28,7 +28,7 @@ fn the_curve_is_back_at_its_maximum_after_k() {
     let start = epoch.at(Duration::ZERO, MSS);
     assert!(start.abs_diff(70 * MSS) <= 1, "{start}");
     assert_eq!(epoch.at(Duration::from_micros(epoch.k), MSS), 100 * MSS);
-    // Twice as long: as far above as it was below.
+    // After twice K the curve is as far above the maximum as it was below at the start.
     let twice = epoch.at(Duration::from_micros(2 * epoch.k), MSS);
     assert!(twice.abs_diff(130 * MSS) <= 1, "{twice}");
 }

@@ -12,30 +12,31 @@ use crate::time::Duration;
 const THRESHOLD_MIN: Duration = Duration::from_millis(4);
 /// A rise that always counts (`MAX_RTT_THRESH`).
 const THRESHOLD_MAX: Duration = Duration::from_millis(16);
-/// Between the two it is this part of the round-trip time (`MIN_RTT_DIVISOR`).
+/// Between the two bounds the rise that counts is the round-trip time divided by this number
+/// (`MIN_RTT_DIVISOR`).
 const DIVISOR: u64 = 8;
 /// Samples that a round needs (`N_RTT_SAMPLE`).
 const SAMPLES: u32 = 8;
-/// How much slower conservative slow start grows (`CSS_GROWTH_DIVISOR`).
+/// The number by which conservative slow start divides the growth (`CSS_GROWTH_DIVISOR`).
 const CONSERVATIVE_SHARE: u64 = 4;
-/// Rounds of it, the one counted in which it began (`CSS_ROUNDS`).
+/// Rounds of conservative slow start, including the round in which it began (`CSS_ROUNDS`).
 const CONSERVATIVE_ROUNDS: u32 = 5;
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Slow start as ever.
+    /// Ordinary slow start.
     Standard,
-    /// Conservative slow start: watching whether the rise was one.
+    /// Conservative slow start: slow start resumes if the round-trip time falls below `baseline`.
     Conservative { baseline: Duration, rounds: u32 },
     /// The first slow start is over.
     Done,
 }
 
-/// The watch over the first slow start.
+/// The detector of the end of the first slow start.
 #[derive(Clone, Copy, Debug)]
 pub struct HyStart {
     phase: Phase,
-    /// The round ends when this position is acknowledged; `None`: no round yet.
+    /// The position whose acknowledgement ends the round; `None` before the first round.
     round_end: Option<u64>,
     last_min: Duration,
     min: Duration,
@@ -43,7 +44,8 @@ pub struct HyStart {
 }
 
 impl HyStart {
-    /// `first`: whether the connection is in its first slow start.
+    /// Creates the detector. `first` is true if the connection is in its first slow start;
+    /// otherwise the detector does nothing.
     pub fn new(first: bool) -> HyStart {
         HyStart {
             phase: if first { Phase::Standard } else { Phase::Done },
@@ -54,18 +56,18 @@ impl HyStart {
         }
     }
 
-    /// Congestion: slow start is over.
+    /// Ends the first slow start because of congestion.
     pub fn stop(&mut self) {
         self.phase = Phase::Done;
     }
 
-    /// Whether slow start goes on more slowly.
+    /// Returns true in conservative slow start.
     pub fn is_conservative(&self) -> bool {
         matches!(self.phase, Phase::Conservative { .. })
     }
 
-    /// Takes in an acknowledgement, sets the threshold to the window if slow start is to end, and
-    /// gives the number by which growth is divided.
+    /// Processes an acknowledgement, sets the threshold to the window if slow start is to end, and
+    /// returns the number by which the caller divides the growth.
     pub fn on_ack(&mut self, window: &mut Window, acked: &Acked) -> u64 {
         if matches!(self.phase, Phase::Done) {
             return 1;
@@ -86,7 +88,7 @@ impl HyStart {
         if self.is_conservative() { CONSERVATIVE_SHARE } else { 1 }
     }
 
-    /// 4.2: compares this round's least round-trip time with the last round's.
+    /// Compares this round's least round-trip time with the last round's (4.2).
     fn watch(&mut self) {
         if self.samples < SAMPLES {
             return;
@@ -99,6 +101,7 @@ impl HyStart {
                     self.phase = Phase::Conservative { baseline: self.min, rounds: 0 };
                 }
             }
+            // The rise did not last: slow start goes on at full speed.
             Phase::Conservative { baseline, .. } if self.min < baseline => {
                 self.phase = Phase::Standard;
             }

@@ -4,8 +4,7 @@ use crate::time::Instant;
 
 const MSS: u64 = 1_000;
 
-/// A connection in its first slow start whose rounds of ten samples have the round-trip time that
-/// is given.
+/// A connection in its first slow start; each round of ten samples has one round-trip time.
 struct Rounds {
     controller: Controller,
     window: Window,
@@ -18,7 +17,7 @@ impl Rounds {
         Rounds { controller: Controller::new(Kind::Cubic, &window, 0), window, una: 0 }
     }
 
-    /// Gives by how much the window grew for ten segments.
+    /// Runs a round of ten segments and returns the growth of the window.
     fn round(&mut self, rtt_ms: u64) -> u64 {
         let before = self.window.cwnd;
         let nxt = self.una + 10 * MSS;

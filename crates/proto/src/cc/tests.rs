@@ -90,8 +90,8 @@ fn an_unused_window_does_not_grow() {
 }
 
 proptest! {
-    /// Between two losses no controller's window ever falls, and no acknowledgement more than
-    /// doubles what it acknowledges.
+    /// Between two losses no controller's window falls, and an acknowledgement of some bytes grows
+    /// the window by no more than these bytes and a segment.
     #[test]
     fn the_window_never_falls_between_losses(
         cubic in any::<bool>(),

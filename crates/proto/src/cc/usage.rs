@@ -1,6 +1,6 @@
-//! Whether the congestion window is what limits the sender. If not, it must not grow, and after a
-//! while it shrinks to what is used (RFC 7661's aim, with the rules of Linux's `tcp_cwnd_validate`
-//! and `tcp_cwnd_restart`).
+//! Detection of senders that do not fill the congestion window. Such a window must not grow, and
+//! after a while it shrinks towards the part that is used (RFC 7661's aim, with the rules of
+//! Linux's `tcp_cwnd_validate` and `tcp_cwnd_restart`).
 
 use super::window::Window;
 use crate::time::{Duration, Instant};
@@ -11,7 +11,7 @@ pub struct Usage {
     limited: bool,
     /// Most bytes outstanding in this round trip.
     outstanding_max: u64,
-    /// The round trip ends when this position is acknowledged.
+    /// The position whose acknowledgement ends the round trip.
     round_end: u64,
     /// Most bytes outstanding since `full_at`.
     used: u64,
@@ -20,20 +20,20 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Nothing sent yet.
+    /// Creates the state of a connection that has sent nothing yet.
     pub fn new(now: Instant) -> Usage {
         Usage { full_at: now, ..Usage::default() }
     }
 
-    /// Whether the window may grow: it was full in the last round trip, or in slow start at least
-    /// half full.
+    /// Returns true if the window may grow: it was full in the last round trip, or in slow start
+    /// more than half full (Linux's `tcp_is_cwnd_limited`).
     pub fn is_limited(&self, window: &Window) -> bool {
         self.limited || (window.in_slow_start() && window.cwnd < 2 * self.outstanding_max)
     }
 
-    /// The output loop ended with `outstanding` bytes from `una` to `nxt`; `full`: because the
-    /// window was used up. `rto` is the retransmission timeout; `shrink`: whether an unused window
-    /// may shrink now, and no further than to `floor`.
+    /// Tells that the output loop ended with the bytes from `una` to `nxt` outstanding. `full` is
+    /// true if the loop ended because the window was used up. `rto` is the retransmission timeout.
+    /// `shrink` is `Some(floor)` if an unused window may shrink now, but not below `floor`.
     #[allow(clippy::too_many_arguments, reason = "each is a plain number that the caller has")]
     pub fn on_output_done(
         &mut self,
@@ -71,8 +71,9 @@ impl Usage {
         }
     }
 
-    /// Sending begins again after nothing was sent for `idle`: the window is halved for every
-    /// timeout that passed, and no further than to `floor` (RFC 5681, 4.1 would go there at once).
+    /// Halves the window for every timeout in `idle`, the time without sending, but not below
+    /// `floor`. RFC 5681, 4.1 would set the window to `floor` at once; this is Linux's
+    /// `tcp_cwnd_restart`.
     pub fn on_restart(
         &mut self,
         window: &mut Window,
@@ -95,7 +96,8 @@ impl Usage {
     }
 }
 
-/// Keeps in the threshold that the window once was larger (Linux's `tcp_current_ssthresh`).
+/// Raises the threshold to three quarters of the window, so that slow start leads back there
+/// (Linux's `tcp_current_ssthresh`).
 fn remember(window: &mut Window) {
     window.ssthresh = window.ssthresh.max(window.cwnd / 4 * 3);
 }
@@ -118,7 +120,7 @@ mod tests {
         assert!(!usage.is_limited(&window));
         usage.on_output_done(&mut window, Instant::ZERO, 0, 10_000, true, RTO, None);
         assert!(usage.is_limited(&window));
-        // Full once in a round trip is enough until that round trip ends.
+        // A window that was full once in a round trip counts as full until the round trip ends.
         usage.on_output_done(&mut window, Instant::ZERO, 9_000, 11_000, false, RTO, None);
         assert!(usage.is_limited(&window));
         usage.on_output_done(&mut window, Instant::ZERO, 11_000, 12_000, false, RTO, None);

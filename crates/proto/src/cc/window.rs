@@ -1,4 +1,4 @@
-//! The congestion window, and what an algorithm is told of the network.
+//! The congestion window, and the events that an algorithm reacts to.
 
 use crate::time::{Duration, Instant};
 
@@ -7,26 +7,28 @@ use crate::time::{Duration, Instant};
 pub struct Window {
     /// The congestion window.
     pub cwnd: u64,
-    /// Below it, slow start; `u64::MAX` until the first congestion.
+    /// The slow start threshold: slow start applies below it; `u64::MAX` until the first
+    /// congestion.
     pub ssthresh: u64,
     /// A full segment's payload.
     pub mss: u64,
-    /// The window never exceeds this.
+    /// The upper limit of the window.
     pub max: u64,
 }
 
 impl Window {
-    /// Whether the window doubles in a round trip.
+    /// Returns true in slow start, in which the window doubles in a round trip.
     pub fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 
-    /// The least value of the threshold (RFC 5681, equation 4).
+    /// Returns the least value of the threshold (RFC 5681, equation 4).
     pub fn least(&self) -> u64 {
         2 * self.mss
     }
 
-    /// Grows by `bytes` while below the threshold, and gives what is left of them at the threshold.
+    /// Grows the window by `bytes`, up to the threshold, and returns the bytes that are left for
+    /// congestion avoidance.
     pub fn slow_start(&mut self, bytes: u64) -> u64 {
         let grown = self.cwnd.saturating_add(bytes).min(self.ssthresh).min(self.max);
         let used = grown.saturating_sub(self.cwnd);
@@ -34,20 +36,20 @@ impl Window {
         if self.in_slow_start() { 0 } else { bytes.saturating_sub(used) }
     }
 
-    /// Sets the window, within its limit.
+    /// Sets the window, at least one segment and at most `max`.
     pub fn set(&mut self, cwnd: u64) {
         self.cwnd = cwnd.min(self.max).max(self.mss);
     }
 }
 
-/// What an acknowledgement tells the controller.
+/// The facts of an acknowledgement for the controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Acked {
     /// Now.
     pub now: Instant,
     /// Bytes newly known to have arrived.
     pub bytes: u64,
-    /// The round-trip time of the latest of them, if it is known.
+    /// The round-trip time of the segment sent last among them, if it is known.
     pub rtt: Option<Duration>,
     /// The smoothed round-trip time.
     pub srtt: Option<Duration>,
@@ -55,12 +57,12 @@ pub struct Acked {
     pub una: u64,
     /// The next position to send.
     pub nxt: u64,
-    /// Whether the window was what limited the sender ([`super::usage`]); otherwise it does not
+    /// True if the window limited the sender ([`super::usage`]); otherwise the window does not
     /// grow.
     pub limited: bool,
 }
 
-/// Why the window is to be reduced.
+/// The reason for a reduction of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// A segment was lost.

@@ -1,7 +1,9 @@
-//! What an acknowledgement does: marks, round-trip times, loss detection, and the congestion state.
+//! Processing of acknowledgements: marks, round-trip times, loss detection, and the congestion
+//! state.
 //!
-//! Not here: the timers ([`super::timer`]) and when a reduction is taken back ([`super::undo`]).
-//! The order of the steps and the transitions are Linux's (`tcp_ack`, `tcp_fastretrans_alert`).
+//! Not here: the timers ([`super::timer`]), and the decision to take a reduction back
+//! ([`super::undo`]). The order of the steps and the transitions are Linux's (`tcp_ack`,
+//! `tcp_fastretrans_alert`).
 
 use super::reduction::Undo;
 use super::undo::Partial;
@@ -19,29 +21,29 @@ use crate::tlp::Answer;
 /// 6.2).
 const DUPLICATES: u32 = 3;
 
-/// What is gathered while the scoreboard takes in one acknowledgement.
+/// The facts gathered while the scoreboard processes one acknowledgement.
 #[derive(Default)]
 struct News {
     advanced: u64,
     delivered: u64,
     /// Bytes newly reported by SACK.
     reported: u64,
-    /// When the oldest and the latest segment was sent that was sent once and is acknowledged by
-    /// number.
+    /// The times of sending of the oldest and the latest segment that were sent once and are
+    /// acknowledged by number.
     acked: Option<(Instant, Instant)>,
-    /// The same of those reported by SACK.
+    /// The same times for segments reported by SACK.
     selected: Option<(Instant, Instant)>,
-    /// Something that was sent twice is acknowledged by number: then the times above do not count
-    /// (Karn).
+    /// A retransmitted segment is acknowledged by number, so the times above do not count (Karn;
+    /// RFC 6298, 3).
     ambiguous: bool,
-    /// Bytes sent once, and before the recovery point, have arrived.
+    /// Bytes that were sent once, and before the recovery point, have arrived.
     original: bool,
-    /// The acknowledgement has a D-SACK block.
+    /// The acknowledgement's D-SACK block.
     duplicate_block: Option<Span>,
-    /// It is a duplicate acknowledgement.
+    /// The acknowledgement is a duplicate (RFC 5681, 2).
     duplicate: bool,
     lost: u64,
-    /// Of those, how many had been sent again.
+    /// The part of `lost` that had been retransmitted before.
     lost_again: u64,
 }
 
@@ -65,7 +67,7 @@ impl News {
         }
     }
 
-    /// The round-trip times of the oldest and of the latest segment.
+    /// Returns the round-trip times of the oldest and of the latest segment.
     fn round_trip(&self, now: Instant, ack: &Ack<'_>) -> Option<(Duration, Duration)> {
         let acked = self.acked.filter(|_| !self.ambiguous);
         if let Some((oldest, _)) = acked.or(self.selected) {
@@ -78,7 +80,7 @@ impl News {
 }
 
 impl Recovery {
-    /// Takes in an acknowledgement.
+    /// Processes an acknowledgement: updates marks, timers, congestion state and window.
     pub fn on_ack(&mut self, now: Instant, ack: &Ack<'_>) -> Acked {
         let flight = self.board.outstanding();
         let undone_before = self.statistics.undone_total;
@@ -114,7 +116,7 @@ impl Recovery {
         }
     }
 
-    /// Puts the acknowledgement on the scoreboard.
+    /// Enters the acknowledgement on the scoreboard.
     fn mark(&mut self, now: Instant, ack: &Ack<'_>) -> News {
         let mut news = News::default();
         let (una, fack, point) = (self.board.una(), self.board.fack(), self.point);
@@ -133,8 +135,8 @@ impl Recovery {
             }
         }
         news.advanced = self.board.una() - una;
-        // Without SACK a retransmission that filled the gap acknowledges what had arrived long
-        // before (`tcp_clean_rtx_queue`).
+        // Without SACK a retransmission that filled the gap also acknowledges originals that had
+        // arrived long before, so these are no sign of a spurious timeout (`tcp_clean_rtx_queue`).
         news.original &= self.config.sack || !news.ambiguous;
         self.statistics.delivered_total += news.delivered;
         news.duplicate_block = duplicate_block(ack);
@@ -144,8 +146,8 @@ impl Recovery {
         news
     }
 
-    /// RFC 3708: a D-SACK block answers something sent twice, unless the network made more copies
-    /// than we did.
+    /// Counts a D-SACK block as the answer to a retransmission, unless more duplicates were
+    /// reported than bytes retransmitted: then the network duplicated segments (RFC 3708).
     fn on_duplicate_block(&mut self, block: Span) {
         self.statistics.duplicates_total += block.len();
         if self.statistics.duplicates_total > self.statistics.retransmitted_total {
@@ -154,13 +156,14 @@ impl Recovery {
         if let Some(undo) = &mut self.undo {
             undo.on_duplicate(block);
         }
+        // A block about the tail loss probe says nothing about reordering (`tcp_dsack_seen`).
         if self.rack.reordering_seen() && !self.tlp.ends_at(block.end) {
             self.rack.on_dsack(self.board.una(), self.board.nxt());
         }
     }
 
-    /// RFC 5681, 2: what a duplicate acknowledgement is. Without SACK each stands for a segment
-    /// that left the network.
+    /// Counts duplicate acknowledgements, as RFC 5681, 2 defines them. Without SACK each of them
+    /// stands for a segment that left the network.
     fn count_duplicates(&mut self, ack: &Ack<'_>, news: &mut News) {
         news.duplicate = news.advanced == 0
             && ack.una == self.board.una()
@@ -180,7 +183,7 @@ impl Recovery {
             self.board.add_duplicate(mss);
             news.delivered += mss;
         } else if news.advanced > 0 {
-            // What the duplicates stood for was counted when they came.
+            // The segments for which duplicates had stood were counted when the duplicates came.
             let counted = self.board.sacked();
             news.delivered = news.advanced.saturating_sub(counted).max(mss.min(news.advanced));
             self.board.remove_duplicates(news.advanced, mss);
@@ -194,7 +197,8 @@ impl Recovery {
         }
     }
 
-    /// RFC 8985, 7.4. Gives whether the window was reduced for a loss that the probe repaired.
+    /// Processes the answer to a tail loss probe (RFC 8985, 7.4). Returns true if the window was
+    /// reduced for a loss that the probe repaired.
     fn answer_probe(&mut self, ack: &Ack<'_>, news: &News) -> bool {
         let plain = news.duplicate && news.reported == 0;
         let dsack = news.duplicate_block.is_some_and(|block| self.tlp.ends_at(block.end));
@@ -210,10 +214,11 @@ impl Recovery {
         false
     }
 
-    /// The state machine.
+    /// Moves the congestion state on (Linux's `tcp_fastretrans_alert`).
     fn advance_state(&mut self, now: Instant, ack: &Ack<'_>, news: &mut News, flight: u64) {
         if ack.ece {
-            // What the network marked is congestion, whatever else was a mistake.
+            // A mark of the network is real congestion, so the reduction stays even if a
+            // retransmission turns out to be needless.
             self.controller.confirm();
         }
         // Without SACK the end must be passed, or late duplicates would begin the next recovery
@@ -261,7 +266,7 @@ impl Recovery {
         self.settle(ack, flight);
     }
 
-    /// What was outstanding when the state began is acknowledged.
+    /// Ends the state: all bytes that were outstanding when it began are acknowledged.
     fn end_state(&mut self, ack: &Ack<'_>) {
         match self.state {
             State::Reduced if self.board.una() > self.point => {
@@ -281,7 +286,8 @@ impl Recovery {
         }
     }
 
-    /// Linux's `tcp_process_loss`: undo, F-RTO, or the end of it.
+    /// Processes an acknowledgement in state Loss: undo, F-RTO, or the end of the state (Linux's
+    /// `tcp_process_loss`).
     fn after_timeout(&mut self, ack: &Ack<'_>, news: &News) {
         if news.advanced > 0 && self.try_undo_loss(ack, false) {
             return;
@@ -318,7 +324,8 @@ impl Recovery {
         }
     }
 
-    /// RACK, or without SACK the count of duplicate acknowledgements (RFC 6582).
+    /// Marks lost bytes: by RACK, or without SACK by the count of duplicate acknowledgements (RFC
+    /// 6582).
     fn find_losses(&mut self, now: Instant, news: &mut News) {
         if self.config.sack {
             if self.rack.take_advanced() {
@@ -329,6 +336,8 @@ impl Recovery {
             return;
         }
         let lost = match self.state {
+            // RFC 6582, 3.2, step 3: a partial acknowledgement means that the next segment is lost
+            // as well.
             State::Recovery => news.advanced > 0,
             State::Loss => false,
             _ => self.has_enough_duplicates(),
@@ -338,14 +347,16 @@ impl Recovery {
         }
     }
 
-    /// Whether three segments have arrived beyond a gap. The scoreboard knows bytes only, and
-    /// segments may be small: so many acknowledgements that told of some are as good.
+    /// Returns true if three segments have arrived beyond a gap. The scoreboard counts bytes, and
+    /// segments may be small, so three acknowledgements that reported bytes beyond the gap suffice
+    /// too.
     pub(super) fn has_enough_duplicates(&self) -> bool {
         self.repeats >= DUPLICATES
             || self.board.sacked() > u64::from(DUPLICATES - 1) * self.window.mss
     }
 
-    /// Nothing is lost: the state is Open or Disorder, unless a congestion mark says otherwise.
+    /// Chooses the state when nothing is lost: Open or Disorder, or Reduced after a congestion
+    /// mark.
     fn settle(&mut self, ack: &Ack<'_>, flight: u64) {
         if self.state == State::Reduced {
             return;
@@ -360,7 +371,8 @@ impl Recovery {
         }
     }
 
-    /// Open, or Disorder if something is reported or was sent again.
+    /// Sets the state to Open, or to Disorder if bytes are reported or were retransmitted (Linux's
+    /// `tcp_try_keep_open`).
     pub(super) fn keep_open(&mut self) {
         let disorder = self.board.sacked() > 0 || self.board.una() < self.board.again_to();
         let state = if disorder { State::Disorder } else { State::Open };
@@ -370,7 +382,7 @@ impl Recovery {
         }
     }
 
-    /// Fast recovery begins; `flight` bytes were outstanding before.
+    /// Begins fast recovery; `flight` bytes were outstanding before (Linux's `tcp_enter_recovery`).
     pub(super) fn enter_recovery(&mut self, flight: u64) {
         self.statistics.recoveries_total += 1;
         self.tlp.forget();
@@ -393,7 +405,8 @@ impl Recovery {
         self.probe_at = None;
     }
 
-    /// PRR sets the window after every acknowledgement of a reduction.
+    /// Lets PRR set the window after an acknowledgement during a reduction (Linux's
+    /// `tcp_cwnd_reduction`).
     pub(super) fn reduce(&mut self, delivered: u64, progress: bool) {
         let in_flight = self.board.in_flight();
         let (ssthresh, mss) = (self.window.ssthresh, self.window.mss);
@@ -421,8 +434,8 @@ impl Recovery {
     }
 }
 
-/// The D-SACK block of an acknowledgement (RFC 2883, 4): the first block, if it lies below the
-/// acknowledgement number or within the second block.
+/// Returns the D-SACK block of an acknowledgement (RFC 2883, 4): the first block, if it lies below
+/// the acknowledgement number or within the second block.
 fn duplicate_block(ack: &Ack<'_>) -> Option<Span> {
     let first = *ack.sack.first()?;
     let within = ack.sack.get(1).is_some_and(|second| second.covers(first));

@@ -1,16 +1,17 @@
-//! What is remembered of a reduction of the window that could turn out needless.
+//! The record of a window reduction that may turn out to be needless.
 //!
-//! Not here: what is done about it; see `undo`.
+//! Not here: the decision to take a reduction back (`undo`). The fields are Linux's `undo_marker`
+//! and `undo_retrans`.
 
 use crate::position::Span;
 
-/// A reduction, until it is over or taken back.
+/// A reduction until it is complete or taken back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Undo {
-    /// The first unacknowledged position when it was made.
+    /// The first unacknowledged position when the reduction was made.
     marker: u64,
-    /// Bytes sent again since then and not reported as duplicates; `None`: nothing was sent again
-    /// yet.
+    /// Bytes retransmitted since then and not reported as duplicates; `None` before the first
+    /// retransmission.
     again: Option<u64>,
 }
 

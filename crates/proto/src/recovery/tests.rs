@@ -26,13 +26,13 @@ fn config() -> Config {
     }
 }
 
-/// A sender with endless data on a path of 100 ms, whose peer is the test. Segments have numbers;
-/// segment 0 is the first.
+/// A sender with endless data on a path of 100 ms; the test acts as the peer. Segments are numbered
+/// from 0.
 struct Sender {
     recovery: Recovery,
     now: Instant,
     una: u64,
-    /// What was sent, as segment numbers, and when.
+    /// The numbers of the sent segments with their times.
     sent: Vec<(u64, Instant)>,
     data: u64,
 }
@@ -66,7 +66,7 @@ impl Sender {
         self.sent.push(((start - UNA) / MSS, self.now));
     }
 
-    /// Runs the output loop; gives the numbers of the segments that were sent.
+    /// Runs the output loop and returns the numbers of the sent segments.
     fn output(&mut self) -> Vec<u64> {
         let before = self.sent.len();
         if let Some(span) = self.recovery.probe() {
@@ -89,7 +89,7 @@ impl Sender {
         self.sent[before..].iter().map(|sent| sent.0).collect()
     }
 
-    /// Acknowledges all before segment `una`, with SACK blocks of segments.
+    /// Acknowledges all segments before `una`, with SACK blocks of segments.
     fn ack(&mut self, una: u64, blocks: &[(u64, u64)]) -> Acked {
         self.ack_echo(una, blocks, None)
     }
@@ -195,8 +195,8 @@ fn the_tail_is_probed_after_two_round_trips() {
     assert_eq!(sender.expire(), Some(Expired::Probe));
     assert_eq!(sender.output(), [9], "the last segment once more");
     sender.wait(100);
-    // The probe was sent so much later that what is missing before it is lost; one segment goes for
-    // one that arrived.
+    // The probe was sent so much later that the missing segments before it are lost; one segment is
+    // sent for one that arrived.
     assert_eq!(sender.ack(7, &[(9, 10)]).lost, 2 * MSS);
     assert_eq!(sender.output(), [7]);
     sender.wait(100);

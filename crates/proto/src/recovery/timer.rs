@@ -11,12 +11,13 @@ use crate::time::{Duration, Instant};
 use crate::tlp;
 
 impl Recovery {
-    /// When [`Recovery::on_timeout`] is to be called next.
+    /// Returns the time at which [`Recovery::on_timeout`] is to be called next.
     pub fn next_timeout(&self) -> Option<Instant> {
         [self.rto_at, self.probe_at, self.reordering_at, self.resume_at].into_iter().flatten().min()
     }
 
-    /// Looks whether a timer ran out; nothing if none did. May be called at any time.
+    /// Handles one expired timer and returns its cause; returns `None` if no timer has expired. May
+    /// be called at any time.
     pub fn on_timeout(&mut self, now: Instant) -> Option<Expired> {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.reordering_at) {
@@ -26,6 +27,7 @@ impl Recovery {
         if due(self.probe_at) {
             self.probe_at = None;
             self.rto_at = Some(now + self.rtt.rto());
+            // RFC 8985, 7.2: there is at most one unanswered probe.
             if !self.tlp.is_pending() {
                 self.probe_due = true;
                 return Some(Expired::Probe);
@@ -41,13 +43,15 @@ impl Recovery {
         None
     }
 
-    /// RFC 6298, 5.3: all timers start anew after progress, or stop when nothing is outstanding.
+    /// Restarts the timers after progress, or stops them if nothing is outstanding (RFC 6298, 5.2
+    /// and 5.3).
     pub(super) fn rearm(&mut self, now: Instant) {
         self.rto_at = (!self.board.is_empty()).then(|| now + self.rtt.rto());
         self.schedule_probe(now);
     }
 
-    /// RFC 8985, 7.2: a probe is scheduled while nothing unusual happens.
+    /// Schedules a probe if the connection is neither in recovery nor has SACK reports (RFC 8985,
+    /// 7.2).
     pub(super) fn schedule_probe(&mut self, now: Instant) {
         let usual = matches!(self.state, State::Open | State::Reduced);
         if !(self.config.tail_loss_probe && self.config.sack && usual)
@@ -63,8 +67,9 @@ impl Recovery {
         self.probe_at = Some(self.rto_at.map_or(at, |rto_at| rto_at.min(at)));
     }
 
-    /// Lets RACK judge what is outstanding, and sets the reordering timer if something has to be
-    /// waited for. Gives the bytes newly lost, and how many of them had been sent again already.
+    /// Lets RACK judge the outstanding entries, and sets the reordering timer if some may yet
+    /// arrive. Returns the bytes newly lost, and the part of them that had been retransmitted
+    /// already.
     pub(super) fn detect_loss(&mut self, now: Instant) -> (u64, u64) {
         let resent = self.board.resent();
         let window = self.reordering_window();
@@ -91,14 +96,14 @@ impl Recovery {
         if self.state != State::Recovery && self.state != State::Loss {
             self.enter_recovery(flight);
         }
-        // What left the network by being lost is not delivered: PRR is asked with nothing.
+        // Lost bytes left the network but were not delivered, so PRR gets 0 delivered bytes.
         if self.is_reducing() && before > self.board.in_flight() {
             self.reduce(0, false);
         }
         self.rto_at = Some(now + self.rtt.rto());
     }
 
-    /// RFC 6298, 5.4 to 5.6, with Linux's `tcp_enter_loss`.
+    /// Handles the retransmission timeout (RFC 6298, 5.4 to 5.6; Linux's `tcp_enter_loss`).
     fn on_retransmission_timeout(&mut self, now: Instant) -> Expired {
         let first = !matches!(self.state, State::Recovery | State::Loss);
         let una = self.board.una();
@@ -125,17 +130,19 @@ impl Recovery {
         Expired::Retransmission(self.timeouts)
     }
 
-    /// All is lost but what was sent only just now. If the peer threw away what it had reported,
-    /// that is lost too.
+    /// Marks all bytes lost except those sent too recently to be late. If the peer reneged, the
+    /// bytes that it had reported are lost too (Linux's `tcp_timeout_mark_lost`).
     fn mark_after_timeout(&mut self, now: Instant) {
         if self.board.head().is_some_and(|head| head.mark == Mark::Sacked) {
+            // The first outstanding bytes are reported but not acknowledged: the peer discarded
+            // them (RFC 2018, 8).
             self.board.renege();
             self.board.judge(|_| Verdict::Lost);
             return;
         }
         self.board.clear_duplicates();
         self.repeats = 0;
-        // Without SACK nothing would mark later what is not marked now.
+        // Without SACK all bytes are marked now, since RACK will not mark them later.
         let (rack, una, sack) = (self.rack, self.board.una(), self.config.sack);
         let window = self.rack.window(false, self.rtt.min(), self.rtt.srtt());
         self.board.judge(|entry| {

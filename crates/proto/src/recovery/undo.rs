@@ -1,28 +1,28 @@
-//! Whether a reduction of the window was needless: all that was sent again had arrived before
-//! (D-SACK, RFC 2883 and 3708), or the timestamps say that an original was acknowledged (Eifel, RFC
-//! 3522).
+//! Detection and undoing of needless window reductions. A reduction was needless if all
+//! retransmitted bytes had arrived before (D-SACK, RFC 2883 and 3708), or if the timestamps show
+//! that an original was acknowledged (Eifel, RFC 3522).
 //!
-//! Not here: F-RTO, which finds it out another way. The rules are Linux's (`tcp_may_undo` and the
-//! `tcp_try_undo_*` functions).
+//! Not here: F-RTO, another method of detection ([`crate::frto`]). The rules are Linux's
+//! (`tcp_may_undo` and the `tcp_try_undo_*` functions).
 
 use super::Recovery;
 use super::reduction::Undo;
 use super::types::{Ack, State};
 
-/// What an acknowledgement during fast recovery shows.
+/// The conclusion from an acknowledgement during fast recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Partial {
-    /// Nothing about that.
+    /// No sign that the reduction was needless.
     Loss,
-    /// An original filled the gap; what was sent again is still under way.
+    /// An original filled the gap; retransmissions are still in the network.
     Overtaken,
     /// The reduction was taken back.
     Undone,
 }
 
 impl Recovery {
-    /// Takes the last reduction back, unless a congestion mark asked for it as well. `absolve`:
-    /// what is marked as lost is not.
+    /// Takes the last reduction back, unless a congestion mark asked for it as well. `absolve` also
+    /// clears all marks of loss.
     pub(super) fn undo_reduction(&mut self, absolve: bool) {
         if self.controller.undo(&mut self.window) {
             self.cwr_due = false;
@@ -37,10 +37,11 @@ impl Recovery {
         self.rack.reconsider();
     }
 
-    /// Whether the acknowledgement answers an original, sent before anything was sent again.
+    /// Returns true if the acknowledgement answers an original: the echoed timestamp is older than
+    /// the first retransmission (Linux's `tcp_packet_delayed`).
     pub(super) fn answers_original(&self, ack: &Ack<'_>) -> bool {
         match (ack.echo, self.config.timestamp_unit, self.again_since) {
-            // The echo is rounded down by less than a unit.
+            // The echo is rounded down by less than a unit, so a unit is added.
             (Some(echo), Some(unit), Some(since)) => echo + unit <= since,
             _ => false,
         }
@@ -50,7 +51,8 @@ impl Recovery {
         self.undo.is_some_and(|undo| undo.all_were_duplicates() || self.answers_original(ack))
     }
 
-    /// All up to the recovery point is acknowledged. Gives whether the reduction was taken back.
+    /// Called when all bytes up to the recovery point are acknowledged. Returns true if the
+    /// reduction was taken back.
     pub(super) fn try_undo_recovery(&mut self, ack: &Ack<'_>) -> bool {
         let undone = self.may_undo(ack);
         if undone {
@@ -62,9 +64,9 @@ impl Recovery {
         undone
     }
 
-    /// A part is acknowledged during fast recovery. If that is by an original, the gap was filled
-    /// by what had only been overtaken: nothing more is to be deemed lost now, and if nothing sent
-    /// again is under way, it is as if nothing had been.
+    /// Called for a partial acknowledgement during fast recovery. If an original caused it, the
+    /// segment in the gap had only been overtaken: no more bytes are to be deemed lost now, and if
+    /// no retransmission is in the network, the reduction is taken back.
     pub(super) fn try_undo_partial(&mut self, ack: &Ack<'_>) -> Partial {
         if self.undo.is_none() || !self.answers_original(ack) {
             return Partial::Loss;
@@ -78,7 +80,7 @@ impl Recovery {
         Partial::Undone
     }
 
-    /// Every retransmission was reported as a duplicate.
+    /// Takes the reduction back if every retransmission was reported as a duplicate.
     pub(super) fn try_undo_duplicates(&mut self) -> bool {
         let undone = self.undo.is_some_and(Undo::all_were_duplicates);
         if undone {
@@ -88,7 +90,8 @@ impl Recovery {
         undone
     }
 
-    /// After a timeout: `spurious` if F-RTO says so.
+    /// Takes the reduction of a timeout back if it was needless; `spurious` is true if F-RTO found
+    /// that.
     pub(super) fn try_undo_loss(&mut self, ack: &Ack<'_>, spurious: bool) -> bool {
         if !spurious && !self.may_undo(ack) {
             return false;

@@ -1,17 +1,17 @@
 //! The row of entries itself: cutting, marking and joining them, and the sums that go with it.
 //!
-//! Not here: what marks mean and when they change; that is the scoreboard's.
+//! Not here: the meaning of the marks, and when they change ([`super`]).
 
-use super::{Entry, Mark, Scoreboard};
+use super::{Mark, Scoreboard, SentRange};
 use crate::position::Span;
 
 impl Scoreboard {
-    /// Cuts the entry at `at` so that the part within `block` is an entry, and gives its index;
-    /// nothing if there is no room to.
+    /// Cuts the entry at `at` so that the part within `block` is an entry, and returns that entry's
+    /// index; `None` if there is no room for more entries.
     pub(super) fn isolate(&mut self, at: usize, block: Span) -> Option<usize> {
         let span = self.entries[at].span;
         let cuts = usize::from(span.start < block.start) + usize::from(block.end < span.end);
-        // A part that touches what was reported before joins it: then one entry less remains.
+        // A part that touches an entry reported before is joined with it, which frees one entry.
         let touches =
             at > 0 && span.start >= block.start && self.entries[at - 1].mark == Mark::Sacked;
         if cuts > usize::from(touches) && self.entries.len() + cuts > self.limit * 3 / 2 {
@@ -27,7 +27,7 @@ impl Scoreboard {
         Some(at)
     }
 
-    /// What is lost has not arrived.
+    /// Limits the duplicates: bytes that are lost have not arrived.
     pub(super) fn limit_duplicates(&mut self) {
         self.duplicates = self.duplicates.min(self.outstanding() - self.lost);
     }
@@ -68,7 +68,7 @@ impl Scoreboard {
         }
     }
 
-    /// Makes two entries of the one at `at`, the second beginning at `position`; not if the memory
+    /// Splits the entry at `at`; the second part begins at `position`. Returns false if the memory
     /// is used up.
     pub(super) fn split(&mut self, at: usize, position: u64) -> bool {
         if self.entries.len() >= 2 * self.limit {
@@ -81,7 +81,7 @@ impl Scoreboard {
         true
     }
 
-    /// Joins the entry at `at` with its neighbours where they are alike, and gives its index.
+    /// Joins the entry at `at` with neighbours in the same state, and returns its index.
     pub(super) fn join(&mut self, at: usize) -> usize {
         if at + 1 < self.entries.len() {
             self.join_pair(at);
@@ -92,15 +92,15 @@ impl Scoreboard {
     pub(super) fn join_pair(&mut self, at: usize) -> bool {
         let (one, two) = (self.entries[at], self.entries[at + 1]);
         let alike = one.mark == two.mark && one.again == two.again;
-        // Of what was reported the time does not matter any more; of the rest it does while there
-        // is room to remember it.
+        // The time of reported bytes does not matter any more. The time of the others is kept while
+        // there is room.
         let timeless = one.mark == Mark::Sacked || self.entries.len() > self.limit;
         let same_time = (one.sent_first, one.sent_last, one.order)
             == (two.sent_first, two.sent_last, two.order);
         if !(alike && (timeless || same_time)) {
             return false;
         }
-        self.entries[at] = Entry {
+        self.entries[at] = SentRange {
             span: Span::new(one.span.start, two.span.end),
             sent_first: one.sent_first.min(two.sent_first),
             sent_last: one.sent_last.max(two.sent_last),

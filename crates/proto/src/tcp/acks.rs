@@ -1,32 +1,32 @@
-//! When to acknowledge: delayed and quick acknowledgements, as Linux times them
+//! The timing of acknowledgements: delayed and quick acknowledgements as in Linux
 //! (`tcp_event_data_recv`, `__tcp_ack_snd_check`, `tcp_send_delayed_ack`; RFC 9293, 3.8.6.3; RFC
 //! 5681, 4.2).
 //!
-//! A session begins by acknowledging at once (so that the peer's window can open), learns how far
-//! apart segments come, and delays when the program answers in time for the answer to carry the
-//! acknowledgement. Not here: what an acknowledgement says.
+//! A session begins by acknowledging at once, so that the peer's congestion window can open. It
+//! measures the time between segments, and delays acknowledgements when the program answers soon
+//! enough for the answer to carry them. Not here: the contents of an acknowledgement (`segment`).
 
 use crate::record::{TcpOptions, TcpTuning};
 use crate::time::{Duration, Instant};
 
-/// The most segments that are acknowledged at once in a row (`TCP_MAX_QUICKACKS`).
+/// The largest number of immediate acknowledgements in a row (`TCP_MAX_QUICKACKS`).
 const QUICK_MAX: u32 = 16;
-/// The segment size that is assumed when none was seen (RFC 9293, 3.7.1).
+/// The peer's segment size until a segment was seen (RFC 9293, 3.7.1).
 const SEGMENT_DEFAULT: u32 = 536;
 
 /// The state of acknowledging.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acks {
-    /// Something was received that no segment of ours has acknowledged.
+    /// Received bytes are not acknowledged yet.
     scheduled: bool,
-    /// It is acknowledged by the next output, whatever the timer says.
+    /// The next output sends the acknowledgement, even before `deadline`.
     now: bool,
     /// Acknowledgements owed one by one: duplicates that a peer without SACK counts (RFC 5681,
     /// 3.2).
     owed: u32,
-    /// When it is acknowledged at the latest.
+    /// The latest time for the acknowledgement.
     deadline: Option<Instant>,
-    /// How many more acknowledgements go at once.
+    /// The number of further acknowledgements that are sent at once (Linux's `icsk_ack.quick`).
     quick: u32,
     /// Answers in a row (`pingpong`); at the threshold the session counts as interactive.
     pingpong: u8,
@@ -34,9 +34,9 @@ pub(super) struct Acks {
     /// The expected time between segments (`ato`); zero before the first.
     interval: Duration,
     last_data: Option<Instant>,
-    /// The largest segment seen of late (`rcv_mss`).
+    /// The largest segment seen lately (`rcv_mss`).
     segment: u32,
-    /// The segment size told to the peer bounds it.
+    /// The segment size announced to the peer, the upper limit of `segment`.
     segment_max: u32,
     pushed: bool,
     delay_min: Duration,
@@ -64,42 +64,44 @@ impl Acks {
         }
     }
 
-    /// Whether an acknowledgement is owed, at once or later.
+    /// Returns true if an acknowledgement is owed, at once or later.
     pub(super) fn is_scheduled(&self) -> bool {
         self.scheduled || self.owed > 0
     }
 
-    /// Whether an acknowledgement is to be sent by the output that runs now.
+    /// Returns true if the next output must send an acknowledgement.
     pub(super) fn is_due(&self) -> bool {
         self.now || self.owed > 0
     }
 
-    /// When the delayed acknowledgement is due.
+    /// Returns the time at which the delayed acknowledgement is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.scheduled && !self.now { self.deadline } else { None }
     }
 
-    /// Whether the program answers what it receives (`inet_csk_in_pingpong_mode`).
+    /// Returns true if the program usually answers the data that it receives
+    /// (`inet_csk_in_pingpong_mode`).
     pub(super) fn in_pingpong(&self) -> bool {
         self.pingpong >= self.threshold
     }
 
-    /// The size of the peer's segments, as far as seen.
+    /// Returns the size of the peer's segments as seen so far.
     pub(super) fn segment(&self) -> u32 {
         self.segment
     }
 
-    /// `tcpi_ato`.
+    /// Returns `tcpi_ato`.
     pub(super) fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// When data last came.
+    /// Returns the time of the last data.
     pub(super) fn last_data(&self) -> Option<Instant> {
         self.last_data
     }
 
-    /// Data was received in order: `length` bytes in segments of `segment` bytes.
+    /// Notes that data was received in order, in segments of `segment` bytes
+    /// (`tcp_event_data_recv`).
     pub(super) fn on_data(
         &mut self,
         now: Instant,
@@ -131,7 +133,7 @@ impl Acks {
         self.last_data = Some(now);
     }
 
-    /// A segment's size tells the peer's segment size, if it is a full one.
+    /// Updates the peer's segment size from a segment's size (`tcp_measure_rcv_mss`).
     fn measure(&mut self, segment: u32, pushed: bool) {
         if segment >= self.segment {
             self.segment = segment.min(self.segment_max);
@@ -139,33 +141,34 @@ impl Acks {
         self.pushed |= pushed;
     }
 
-    /// At least as many acknowledgements at once as half the window has segments, up to `limit`.
+    /// Raises the number of immediate acknowledgements to the segments in half the window, at most
+    /// to `limit` (`tcp_incr_quickack`).
     fn raise_quick(&mut self, window: u64, limit: u32) {
         let halves = window / (2 * u64::from(self.segment.max(1)));
         let count = halves.clamp(2, u64::from(limit)) as u32;
         self.quick = self.quick.max(count);
     }
 
-    /// Acknowledges the next segments at once (`tcp_enter_quickack_mode`), because something
-    /// unusual came.
+    /// Acknowledges the next segments at once (`tcp_enter_quickack_mode`), because of an unusual
+    /// segment.
     pub(super) fn enter_quick(&mut self, window: u64, limit: u32) {
         self.raise_quick(window, limit);
         self.pingpong = 0;
         self.interval = self.delay_min;
     }
 
-    /// Whether the next acknowledgement goes at once.
+    /// Returns true if the next acknowledgement is sent at once.
     pub(super) fn in_quick(&self) -> bool {
         self.quick > 0 && !self.in_pingpong()
     }
 
-    /// Owes an acknowledgement and sends it with this output.
+    /// Owes an acknowledgement that the next output sends.
     pub(super) fn send_now(&mut self) {
         self.scheduled = true;
         self.now = true;
     }
 
-    /// Owes one more acknowledgement by itself.
+    /// Owes one more separate acknowledgement.
     pub(super) fn owe_one(&mut self) {
         self.scheduled = true;
         self.owed = self.owed.saturating_add(1);
@@ -183,13 +186,16 @@ impl Acks {
         let wait = wait.min(self.delay_max);
         let due = now + wait;
         match self.deadline {
+            // The earlier deadline is near, so waiting for it gains little
+            // (`tcp_send_delayed_ack`).
             Some(deadline) if deadline <= now + wait.divided_by(4) => self.now = true,
             Some(deadline) if deadline <= due => {}
             _ => self.deadline = Some(due),
         }
     }
 
-    /// The time of the delayed acknowledgement has come.
+    /// Makes the delayed acknowledgement due when its deadline has passed
+    /// (`tcp_delack_timer_handler`).
     pub(super) fn on_timeout(&mut self, now: Instant, rto: Duration) {
         if self.deadline.is_none_or(|deadline| deadline > now) || !self.scheduled {
             return;
@@ -205,7 +211,7 @@ impl Acks {
         self.now = true;
     }
 
-    /// A segment with an acknowledgement was sent. `pure`: without data.
+    /// Notes that a segment with an acknowledgement was sent. `pure` is true if it had no data.
     pub(super) fn on_sent(&mut self, pure: bool) {
         if self.scheduled {
             self.quick = self.quick.saturating_sub(1);
@@ -220,7 +226,8 @@ impl Acks {
         self.pushed = false;
     }
 
-    /// Data was sent: if soon after data came, the program answers (`tcp_event_data_sent`).
+    /// Notes that data was sent. Data sent soon after data came counts as an answer of the program
+    /// (`tcp_event_data_sent`).
     pub(super) fn on_data_sent(&mut self, now: Instant) {
         if let Some(last) = self.last_data
             && now.since(last) < self.interval
@@ -229,8 +236,8 @@ impl Acks {
         }
     }
 
-    /// The program read: whether that calls for an acknowledgement (`tcp_cleanup_rbuf`), given how
-    /// much is unacknowledged.
+    /// Notes that the program read, and sends an acknowledgement if more than a segment is
+    /// unacknowledged or a pushed burst was read completely (`tcp_cleanup_rbuf`).
     pub(super) fn on_read(&mut self, unacknowledged: u64, emptied: bool) {
         let much = unacknowledged > u64::from(self.segment);
         if self.scheduled && (much || (emptied && self.pushed && !self.in_pingpong())) {
@@ -238,8 +245,8 @@ impl Acks {
         }
     }
 
-    /// `TCP_QUICKACK` was set: on acknowledges at once what is owed and leaves the interactive
-    /// mode, off enters it.
+    /// Sets `TCP_QUICKACK`: on sends an owed acknowledgement at once and leaves the interactive
+    /// mode, off enters that mode.
     pub(super) fn set_quick(&mut self, on: bool) {
         self.pingpong = if on { 0 } else { self.threshold };
         if on && self.scheduled {

@@ -1,7 +1,7 @@
-//! The structure of a connection, and what can be asked of it.
+//! The structure of a connection, with its plain getters.
 //!
-//! What it does is in `input`, `output` and `timeouts`; what a program does with it in `program`.
-//! Read the module's head first.
+//! Not here: the processing of segments and timers (`input`, `output`, `timeouts`), and the
+//! program's calls (`program`). Read the module's head first.
 
 use super::acks::Acks;
 use super::disposition::Tally;
@@ -18,25 +18,25 @@ use crate::ring::Ring;
 use crate::time::{Duration, Instant};
 use core::net::SocketAddr;
 
-/// What the embedding grants to a connection: memory, and how large a frame it can send.
+/// The memory that the embedder grants to a connection, and the size of its frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most bytes of the send ring; the ring is the next power of two, and larger if a record
-    /// brings more.
+    /// The largest size of the send ring in bytes; the ring is the next power of two, and larger if
+    /// a record brings more.
     pub send_ring_max: u64,
-    /// Not 0: the embedding itself keeps what was written until it is acknowledged, so many bytes
-    /// at most, and there is no send ring. See [`Connection::send_elsewhere`].
+    /// If not 0, there is no send ring: the embedder keeps written bytes until they are
+    /// acknowledged, at most so many. See [`Connection::send_elsewhere`].
     pub send_elsewhere: u64,
-    /// Most bytes of the receive ring, likewise.
+    /// The largest size of the receive ring in bytes; larger if a record brings more.
     pub receive_ring_max: u64,
-    /// Most bytes of payload in one [`super::Transmit`]; below two segments, no segmentation is
-    /// asked for. At most 65 535 less headers.
+    /// The largest payload of a [`super::Transmit`], at most 65 535 less headers. Below two
+    /// segments, no segmentation offload is used.
     pub gso_max_bytes: u32,
-    /// Most segments in one transmit.
+    /// The largest number of segments in a [`super::Transmit`].
     pub gso_max_segments: u32,
-    /// How many gaps in the received stream are remembered.
+    /// The largest number of ranges kept beyond gaps in the received stream.
     pub gaps_max: usize,
-    /// How many spans the record of what was sent has.
+    /// The number of entries of the scoreboard of sent bytes.
     pub scoreboard_entries: usize,
 }
 
@@ -54,14 +54,14 @@ impl Default for Limits {
     }
 }
 
-/// How the received stream ends, for a program that has read everything.
+/// The end of the received stream, for a program that has read everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveEnd {
-    /// It has not ended.
+    /// The stream has not ended.
     Open,
-    /// The peer closed its direction, or the program shut down receiving: reading gives 0.
+    /// The peer closed its direction, or the program shut down receiving: reads return 0.
     Finished,
-    /// The connection failed: reading gives the error once.
+    /// The connection failed: the next read returns the error.
     Failed(CloseReason),
 }
 
@@ -72,62 +72,62 @@ pub(super) struct Sending {
     pub(super) una: u64,
     /// Next position to send.
     pub(super) nxt: u64,
-    /// End of what the program has written.
+    /// The position after the last byte that the program has written.
     pub(super) end: u64,
     /// The program has closed this direction: a FIN follows `end`, at that position.
     pub(super) fin: bool,
     /// The peer's window in bytes from `una`.
     pub(super) wnd: u64,
-    /// Receive position of the segment that last set it.
+    /// Receive position of the segment that last set `wnd`.
     pub(super) wl1: u64,
-    /// The acknowledgement that last set it.
+    /// Acknowledgement of the segment that last set `wnd`.
     pub(super) wl2: u64,
     pub(super) max_window: u64,
     pub(super) scale: u8,
-    /// None: the embedding has the bytes.
+    /// The written bytes; `None` if the embedder keeps them.
     pub(super) ring: Option<Ring>,
-    /// Bytes that there is memory for.
+    /// The size of the memory for written bytes.
     pub(super) capacity: u64,
-    /// Bytes that the program may have in it.
+    /// The number of unacknowledged bytes that the program may write.
     pub(super) limit: u64,
     /// End of the last segment that was not full, for Nagle's rule (Minshall's variant).
     pub(super) small_end: u64,
-    /// The program says that more comes at once (`MSG_MORE`): the last segment waits to be full.
+    /// The program announced more data (`MSG_MORE`): the last segment waits until it is full.
     pub(super) more: bool,
 }
 
 impl Sending {
-    /// Whether our FIN was sent.
+    /// Returns true if this end's FIN was sent.
     pub(super) fn fin_sent(&self) -> bool {
         self.nxt > self.end
     }
 
-    /// Whether our FIN was acknowledged.
+    /// Returns true if this end's FIN was acknowledged.
     pub(super) fn fin_acknowledged(&self) -> bool {
         self.una > self.end
     }
 
-    /// Bytes not sent yet.
+    /// Returns the number of bytes not sent yet.
     pub(super) fn unsent(&self) -> u64 {
         self.end.saturating_sub(self.nxt)
     }
 
-    /// Whether anything at all waits to be sent for the first time.
+    /// Returns true if data or a FIN waits to be sent for the first time.
     pub(super) fn has_unsent(&self) -> bool {
         self.unsent() > 0 || (self.fin && !self.fin_sent())
     }
 
-    /// The right edge of the peer's window.
+    /// Returns the right edge of the peer's window.
     pub(super) fn window_end(&self) -> u64 {
         self.una + self.wnd
     }
 
-    /// What is kept here of `span`.
+    /// Returns the bytes of `span`; nothing if the embedder keeps them.
     pub(super) fn slices(&self, span: Span) -> [&[u8]; 2] {
         self.ring.as_ref().map_or([&[], &[]], |ring| ring.slices(span))
     }
 
-    /// Bytes written and not acknowledged.
+    /// Returns the number of bytes written and not acknowledged.
     pub(super) fn queued(&self) -> u64 {
         self.end.saturating_sub(self.una)
     }
@@ -140,25 +140,25 @@ pub(super) struct Receiving {
     pub(super) read: u64,
     /// Next position expected.
     pub(super) nxt: u64,
-    /// Where the peer's FIN is, if it has come.
+    /// The position of the peer's FIN, if it has arrived.
     pub(super) fin: Option<u64>,
     pub(super) window: ReceiveWindow,
     pub(super) ring: Ring,
-    /// What of the stream's end the caller of [`Connection::on_segment_lent`] has and the ring has
-    /// not.
+    /// The last bytes of the stream, which the caller of [`Connection::on_segment_lent`] has and
+    /// the ring does not have yet.
     pub(super) lent: Option<Span>,
     pub(super) assembler: Assembler,
-    /// The program reads no more.
+    /// The program has shut down receiving.
     pub(super) shutdown: bool,
 }
 
 impl Receiving {
-    /// Whether the peer's FIN was taken.
+    /// Returns true if the peer's FIN was received in order.
     pub(super) fn fin_taken(&self) -> bool {
         self.fin.is_some_and(|fin| self.nxt > fin)
     }
 
-    /// The bytes that can be read.
+    /// Returns the span of bytes that can be read.
     pub(super) fn readable(&self) -> Span {
         Span::new(self.read, self.nxt - u64::from(self.fin_taken()))
     }
@@ -171,7 +171,7 @@ pub(super) struct Sizes {
     pub(super) advertised_mss: u16,
     pub(super) user_mss: u16,
     pub(super) path_mtu: u32,
-    /// Payload of a full segment, options but SACK deducted.
+    /// Payload of a full segment, with all options deducted except SACK.
     pub(super) mss: u32,
 }
 
@@ -201,74 +201,66 @@ pub struct Connection {
     pub(super) tally: Tally,
     /// A segment with RST is to be sent.
     pub(super) reset_due: bool,
-    /// When a segment of the peer last came, and when it last acknowledged.
+    /// The time of the peer's last acceptable segment.
     pub(super) heard_at: Instant,
-    /// When data was last sent.
+    /// The time when data was last sent.
     pub(super) sent_at: Option<Instant>,
-    /// Urgent data came; the session has to go where that is known.
-    pub(super) urgent: bool,
-    /// The caller takes payload as it comes, see `on_segment_lent`.
+    /// The caller can take payload directly; see `on_segment_lent`.
     pub(super) may_lend: bool,
 }
 
 impl Connection {
-    /// This end.
+    /// Returns the endpoint of this end.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// The other end.
+    /// Returns the endpoint of the other end.
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }
 
-    /// What goes into the IP headers of its segments.
+    /// Returns the values for the IP headers of the connection's segments.
     pub fn ip(&self) -> IpOptions {
         self.ip
     }
 
-    /// The state.
+    /// Returns the state.
     pub fn state(&self) -> TcpState {
         self.state
     }
 
-    /// Why the connection ended, if it failed.
+    /// Returns the reason why the connection failed, if it did.
     pub fn close_reason(&self) -> Option<CloseReason> {
         self.closed
     }
 
-    /// Whether urgent data came. It was not taken; the session has to move to the kernel, where the
-    /// peer's repetition will find it.
-    pub fn is_urgent(&self) -> bool {
-        self.urgent
-    }
-
-    /// What became of the segments so far.
+    /// Returns the counts of segments by disposition.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// The options now in effect.
+    /// Returns the options in effect.
     pub fn options(&self) -> &TcpOptions {
         &self.options
     }
 
-    /// The settings of the system.
+    /// Returns the settings of the system.
     pub fn tuning(&self) -> &TcpTuning {
         &self.tuning
     }
 
-    /// The judge of the sending side, to look at.
+    /// Returns the loss recovery of the sending side, for inspection.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
     }
 
-    /// Payload of a full segment now (`TCP_MAXSEG` as `getsockopt` gives it).
+    /// Returns the payload of a full segment (`TCP_MAXSEG` as `getsockopt` gives it).
     pub fn mss(&self) -> u32 {
         self.sizes.mss
     }
 
-    /// The retransmission timeout as it was measured, not doubled.
+    /// Returns the retransmission timeout without doubling.
     pub(super) fn rto_base(&self) -> Duration {
         self.recovery.rtt().base()
     }

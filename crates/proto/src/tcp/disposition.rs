@@ -1,57 +1,59 @@
-//! What became of a segment, and how often: the answer to "why was it dropped".
+//! The outcomes of arriving segments with their counts: the answer to "why was the segment
+//! dropped?".
 //!
-//! Linux's names for the same are `SKB_DROP_REASON_*` and the counters of `nstat`. Not here: the
-//! decisions; they are `input`'s.
+//! Linux has `SKB_DROP_REASON_*` and the counters of `nstat` for that. Not here: the decisions
+//! (`input`).
 
-/// What became of a segment that was given to a connection.
+/// The outcome for a segment that was given to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Disposition {
-    /// Taken: in-order data, or a FIN.
+    /// Accepted: in-order data, or a FIN.
     Data,
-    /// Taken: an acknowledgement without data.
+    /// Accepted: an acknowledgement without data.
     Acknowledgement,
-    /// Taken and kept: data beyond a gap.
+    /// Accepted and kept: data beyond a gap.
     OutOfOrder,
-    /// All of its data was here already; answered at once, with D-SACK if that is on (RFC 2883).
+    /// All of the data had arrived before; answered at once, with D-SACK if that is on (RFC 2883).
     Duplicate,
-    /// The connection was reset by it (RFC 9293, 3.10.7.4, second; RFC 5961, 3).
+    /// The segment reset the connection (RFC 9293, 3.10.7.4, second; RFC 5961, 3).
     Reset,
     /// A pure duplicate acknowledgement in disorder with an old timestamp: ignored, see
     /// `timestamps`.
     OldTimestamp,
-    /// All of it lies before the window (RFC 9293, 3.10.7.4, first).
+    /// The segment lies before the window (RFC 9293, 3.10.7.4, first).
     BeforeWindow,
-    /// It begins beyond the window.
+    /// The segment begins beyond the window.
     BeyondWindow,
     /// Data while the window is closed.
     ClosedWindow,
     /// RST inside the window, not at its front: challenged (RFC 5961, 3.2).
     ResetNotExact,
-    /// RST outside the window: nothing is answered.
+    /// RST outside the window: dropped without an answer.
     ResetOutside,
     /// SYN on a connection: challenged (RFC 5961, 4.2).
     Syn,
     /// Neither ACK, RST nor SYN: ignored (RFC 9293, 3.10.7.4, fifth).
     NoAck,
-    /// It acknowledges what was never sent: challenged (RFC 5961, 5.2).
+    /// The segment acknowledges bytes that were never sent: challenged (RFC 5961, 5.2).
     AcksUnsent,
-    /// It acknowledges what was acknowledged more than a window ago: challenged (RFC 5961, 5.2).
+    /// The segment's acknowledgement number is older than the largest window: challenged (RFC 5961,
+    /// 5.2).
     AcksAncient,
-    /// There was no room to note one more gap; it comes again.
+    /// There was no room for one more range; the peer sends the segment again.
     NoRoom,
     /// Data after the peer's FIN.
     AfterFin,
-    /// Urgent data: not taken, so that it comes again to whoever the session moves to.
+    /// Urgent data: not accepted, so that the peer sends it again to the session's next home.
     Urgent,
     /// The connection is closed.
     Closed,
-    /// The connection was exported: its segments belong elsewhere.
+    /// The connection was exported: its segments belong to another home.
     Exported,
 }
 
 impl Disposition {
-    /// Every value, in the order of the numbers.
+    /// All values in the order of their numbers.
     pub const ALL: [Disposition; 20] = [
         Disposition::Data,
         Disposition::Acknowledgement,
@@ -75,8 +77,9 @@ impl Disposition {
         Disposition::Exported,
     ];
 
-    /// Whether the segment was not worth a look at what it carries: not the peer's, or of another
-    /// time. What lies before the window may still have a FIN at its front.
+    /// Returns true if the segment's contents must be ignored: the segment is forged or from
+    /// another time. A segment before the window is not refused, since it may still have a FIN at
+    /// its end.
     pub const fn is_refused(self) -> bool {
         matches!(
             self,
@@ -90,19 +93,19 @@ impl Disposition {
     }
 }
 
-/// How many segments met each disposition.
+/// The number of segments of each disposition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     counts: [u64; Disposition::ALL.len()],
 }
 
 impl Tally {
-    /// How many segments met `disposition`.
+    /// Returns the number of segments with `disposition`.
     pub fn count(&self, disposition: Disposition) -> u64 {
         self.counts[disposition as usize]
     }
 
-    /// All counts that are not zero.
+    /// Returns all counts that are not zero.
     pub fn iter(&self) -> impl Iterator<Item = (Disposition, u64)> + '_ {
         let all = Disposition::ALL.into_iter().zip(self.counts);
         all.filter(|(_, count)| *count > 0)

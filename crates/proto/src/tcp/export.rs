@@ -1,4 +1,4 @@
-//! From a connection to a session record. The way here is `import`.
+//! The conversion of a connection to a session record. Not here: the reverse (`import`).
 
 use super::connection::Connection;
 use crate::position::Span;
@@ -7,11 +7,11 @@ use crate::time::{Duration, Instant};
 use alloc::vec::Vec;
 
 impl Connection {
-    /// Makes the record with which the session goes elsewhere, and falls silent: segments are not
-    /// taken and nothing is sent any more.
+    /// Returns the session's record for its next home. The connection accepts and sends no more
+    /// segments from then on.
     ///
-    /// None if the record was taken before: a session has one home. This allocates the queues'
-    /// copies; it is not on the data path.
+    /// Returns `None` if the record was taken before, because a session has one home. Allocates the
+    /// queues' copies; it is not on the data path.
     pub fn export(&mut self, now: Instant) -> Option<SessionRecord> {
         if self.exported {
             return None;
@@ -22,16 +22,16 @@ impl Connection {
         Some(record)
     }
 
-    /// A record without queues, and only with what changes with each segment: sequence numbers,
-    /// windows, timestamps. Together with an earlier record and the bytes, it tells where the
-    /// connection stands. Allocates nothing.
+    /// Returns a record without queues that has only the fields that change with each segment:
+    /// sequence numbers, windows, timestamps. Together with an earlier record and the bytes, such a
+    /// record gives the connection's state. Does not allocate.
     pub fn position(&self, now: Instant) -> TcpRecord {
         let mut tcp = self.sequence_numbers();
         tcp.timestamps = self.stamps.map(|stamps| stamps.export(now));
         tcp
     }
 
-    /// The record as [`Connection::export`] would give it, while the session stays here.
+    /// Returns the record that [`Connection::export`] would return, while the session stays here.
     pub fn snapshot(&self, now: Instant) -> SessionRecord {
         let mut tcp = self.sequence_numbers();
         self.describe(&mut tcp, now);
@@ -95,7 +95,7 @@ impl Connection {
         tcp.counters = self.totals();
     }
 
-    /// The bytes beyond gaps. A FIN beyond a gap is left out: it comes again.
+    /// Returns the bytes beyond gaps. A FIN beyond a gap is left out: the peer sends it again.
     fn out_of_order(&self) -> Vec<OutOfOrder> {
         let item = |span: Span| OutOfOrder {
             sequence: span.start as u32,
@@ -105,7 +105,7 @@ impl Connection {
     }
 }
 
-/// A window as a record has it.
+/// Returns a window as a field of a record.
 fn window_field(bytes: u64) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }

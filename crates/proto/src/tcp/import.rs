@@ -1,5 +1,5 @@
-//! From a session record to a connection. The way back is `export`; the record is described in
-//! `record`.
+//! The conversion of a session record to a connection. Not here: the reverse (`export`), and the
+//! record ([`crate::record`]).
 
 use super::acks::Acks;
 use super::connection::{Connection, Limits, Receiving, Sending, Sizes};
@@ -17,18 +17,18 @@ use crate::ring::Ring;
 use crate::time::{Duration, Instant};
 use core::fmt;
 
-/// Why a record does not become a connection.
+/// The reason why a record cannot become a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportError {
     /// The record contradicts itself.
     Record(RecordError),
-    /// It is not a TCP session's.
+    /// The record is not a TCP session's.
     NotTcp,
-    /// Its windows ask for more memory than any connection gets (128 MiB).
+    /// The record's windows need more memory than a connection may have (128 MiB).
     TooMuch,
 }
 
-/// The most bytes of one ring.
+/// The largest size of a ring in bytes.
 const RING_MAX: u64 = 128 << 20;
 
 impl fmt::Display for ImportError {
@@ -44,14 +44,14 @@ impl fmt::Display for ImportError {
 impl core::error::Error for ImportError {}
 
 impl Connection {
-    /// Takes over the session that `record` describes, with all the memory it will ever use.
+    /// Takes over the session that `record` describes, and allocates all memory that it will use.
     ///
-    /// What was sent and not acknowledged counts as sent now. An acknowledgement that is owed goes
+    /// Bytes that were sent and not acknowledged count as sent now. An owed acknowledgement is sent
     /// with the first output.
     ///
     /// # Errors
-    /// [`ImportError`]: the record cannot be true or is another protocol's. It is left as it is and
-    /// can go elsewhere.
+    /// [`ImportError`] if the record contradicts itself or is another protocol's. The record is not
+    /// changed, so the caller can move the session to another home.
     pub fn import(
         record: &SessionRecord,
         limits: &Limits,
@@ -101,7 +101,6 @@ impl Connection {
             reset_due: false,
             heard_at: now - tcp.idle,
             sent_at: None,
-            urgent: false,
             may_lend: false,
         };
         connection.start_timers(tcp, now);
@@ -146,7 +145,8 @@ fn receiving(tcp: &TcpRecord, limits: &Limits, now: Instant) -> Receiving {
 fn sending(tcp: &TcpRecord, limits: &Limits, rcv_nxt: u64) -> Sending {
     let una = position::start(tcp.snd_una);
     let nxt = una + u64::from(tcp.snd_nxt.wrapping_sub(tcp.snd_una));
-    // After the FIN was acknowledged it lies just before `una`.
+    // An acknowledged FIN has the position just before `una`, so the data ends one position
+    // earlier.
     let fin_acknowledged = matches!(tcp.state, TcpState::FinWait2 | TcpState::TimeWait);
     let end = una + tcp.send_queue.len() as u64 - u64::from(fin_acknowledged);
     let options = &tcp.options;

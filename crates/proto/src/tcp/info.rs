@@ -1,9 +1,9 @@
-//! What `getsockopt(TCP_INFO)` would answer. Field names are those of Linux's `struct tcp_info`
-//! without the prefix.
+//! The values of `getsockopt(TCP_INFO)`. Field names are those of Linux's `struct tcp_info` without
+//! the prefix.
 //!
-//! The program's C structure is the embedding's to fill; times are in the structure's own units,
-//! which the comments name. Counts of segments are bytes divided by the segment size, rounded up,
-//! where the engine counts bytes.
+//! The embedder fills the program's C structure; times are in that structure's units, which the
+//! comments name. Counts of segments are bytes divided by the segment size, rounded up, where the
+//! engine counts bytes.
 
 use super::connection::Connection;
 use crate::record::{TcpCounters, TimestampUnit};
@@ -101,7 +101,7 @@ fn clipped(count: u64) -> u32 {
 }
 
 impl Connection {
-    /// Everything that `TCP_INFO` shows, as of `now`.
+    /// Returns the values that `TCP_INFO` shows, as of `now`.
     pub fn info(&self, now: Instant) -> TcpInfo {
         let mut info = self.info_of_state(now);
         self.add_congestion(&mut info);
@@ -178,7 +178,8 @@ impl Connection {
         info.pacing_rate = self.pacing_rate();
     }
 
-    /// Bytes a second by which Linux would pace (`tcp_update_pacing_rate`), whether or not it does.
+    /// Returns the rate in bytes a second at which Linux would pace (`tcp_update_pacing_rate`).
+    /// Linux shows the rate even if pacing is off.
     fn pacing_rate(&self) -> u64 {
         let (recovery, tuning) = (&self.recovery, &self.tuning);
         let Some(srtt) = recovery.rtt().srtt() else { return u64::MAX };
@@ -209,7 +210,7 @@ impl Connection {
         info.total_rto_recoveries = clipped(counters.total_rto_recoveries);
     }
 
-    /// The counters, with what `recovery` counted since the import.
+    /// Returns the counters, including those of `recovery` since the import.
     pub(super) fn totals(&self) -> TcpCounters {
         let statistics = self.recovery.statistics();
         let mss = u64::from(self.sizes.mss);
@@ -220,8 +221,8 @@ impl Connection {
         totals
     }
 
-    /// Bytes that the peer has acknowledged and bytes that were received in order, over the
-    /// session's life.
+    /// Returns the sum of the bytes that the peer acknowledged and the bytes received in order,
+    /// over the session's life.
     pub fn bytes_moved(&self) -> u64 {
         self.counters.bytes_acked.wrapping_add(self.counters.bytes_received)
     }

@@ -1,8 +1,8 @@
-//! A segment comes in: the checks of RFC 9293, 3.10.7.4 in their order, with challenge
-//! acknowledgements (RFC 5961) and PAWS (RFC 7323, 5).
+//! Processing of an arriving segment: the checks of RFC 9293, 3.10.7.4 in their order, with
+//! challenge acknowledgements (RFC 5961) and PAWS (RFC 7323, 5).
 //!
-//! What passes goes to `input_ack` and `input_data`. The order and the limits of answers are
-//! Linux's (`tcp_validate_incoming`).
+//! Segments that pass go on to `input_ack` and `input_data`. The order of the checks and the limits
+//! of answers are Linux's (`tcp_validate_incoming`).
 
 use super::connection::Connection;
 use super::disposition::Disposition;
@@ -11,22 +11,23 @@ use crate::record::{CloseReason, TcpState};
 use crate::time::Instant;
 use sojourn_wire::tcp::{Flags, Header};
 
-/// A segment, or several of one sender merged into one (receive offload), with a checksum that was
+/// A segment, or several segments merged into one by receive offload. The checksum must have been
 /// verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The header; of merged segments the first's, with the last's acknowledgement and flags.
+    /// The header. Merged segments have the first one's header with the last one's acknowledgement
+    /// and flags.
     pub header: &'a Header,
     /// The payload.
     pub payload: &'a [u8],
-    /// Payload of each merged segment but the last, in bytes; 0 if it is a single one.
+    /// Bytes of payload of each merged segment but the last; 0 for a single segment.
     pub segment_size: u16,
     /// The IP header was marked "congestion experienced" (RFC 3168, 5).
     pub congestion: bool,
 }
 
 impl<'a> Arrival<'a> {
-    /// A single segment without a mark.
+    /// Creates a single segment without a congestion mark.
     pub fn new(header: &'a Header, payload: &'a [u8]) -> Arrival<'a> {
         Arrival { header, payload, segment_size: 0, congestion: false }
     }
@@ -40,11 +41,11 @@ pub(super) struct Incoming<'a> {
     pub(super) congestion: bool,
     /// Size of the segments on the wire.
     pub(super) segment: u32,
-    /// Where it begins.
+    /// The position at which the segment begins.
     pub(super) seq: u64,
-    /// Where its data ends.
+    /// The position at which the data ends.
     pub(super) data_end: u64,
-    /// Where it ends, SYN and FIN counted.
+    /// The position at which the segment ends, including SYN and FIN.
     pub(super) end: u64,
 }
 
@@ -55,20 +56,21 @@ impl Incoming<'_> {
 }
 
 impl Connection {
-    /// Takes a segment of this connection; ports and addresses were looked at by whoever found the
-    /// connection.
+    /// Processes a segment of this connection. The caller has found the connection by the segment's
+    /// ports and addresses.
     ///
-    /// What it gives is counted, see [`Connection::tally`]. Ask [`Connection::poll_transmit`]
-    /// afterwards.
+    /// The returned disposition is also counted; see [`Connection::tally`]. Call
+    /// [`Connection::poll_transmit`] afterwards, since an answer may be due.
     pub fn on_segment(&mut self, now: Instant, arrival: &Arrival<'_>) -> Disposition {
         let disposition = self.dispose(now, arrival);
         self.tally.add(disposition);
         disposition
     }
 
-    /// As [`Connection::on_segment`], but does not copy the payload if all that came before it has
-    /// been read. Then it gives the part of the payload that is new: the caller says with
-    /// [`Connection::settle`] how much of that was read at once, before it does anything else here.
+    /// Processes a segment like [`Connection::on_segment`], but does not copy the payload if all
+    /// earlier bytes have been read. In that case the new part of the payload is returned, and the
+    /// caller must call [`Connection::settle`] with the number of bytes that were read before it
+    /// calls any other method.
     pub fn on_segment_lent<'a>(
         &mut self,
         now: Instant,
@@ -94,7 +96,6 @@ impl Connection {
             return refused;
         }
         if self.is_urgent_segment(&segment) {
-            self.urgent = true;
             return Disposition::Urgent;
         }
         if let Some(refused) = self.take_acknowledgement(now, &segment) {
@@ -134,7 +135,8 @@ impl Connection {
         }
     }
 
-    /// The first to fifth check of RFC 9293, 3.10.7.4: timestamp, sequence number, RST, SYN, ACK.
+    /// Returns a disposition if the segment fails one of the first checks of RFC 9293, 3.10.7.4:
+    /// timestamp, sequence number, RST, SYN, ACK.
     fn refuse(&mut self, now: Instant, segment: &Incoming<'_>) -> Option<Disposition> {
         let reset = segment.has(Flags::RST);
         if !reset && self.is_old_duplicate(now, segment) {
@@ -165,8 +167,8 @@ impl Connection {
         (!segment.has(Flags::ACK)).then_some(Disposition::NoAck)
     }
 
-    /// PAWS (RFC 7323, 5.3, R1). A segment without the option is let through, as Linux does for the
-    /// sake of middleboxes.
+    /// Returns true if PAWS rejects the segment (RFC 7323, 5.3, R1). A segment without the option
+    /// passes, as in Linux, because middleboxes may strip options.
     fn is_old_duplicate(&self, now: Instant, segment: &Incoming<'_>) -> bool {
         let (Some(stamps), Some(option)) = (&self.stamps, segment.header.options.timestamps) else {
             return false;
@@ -175,8 +177,8 @@ impl Connection {
             && !self.is_disordered_ack(segment, stamps.behind(option.value))
     }
 
-    /// A pure duplicate acknowledgement that the network has overtaken (Linux's
-    /// `tcp_disordered_ack`): it does no harm and may tell of a loss.
+    /// Returns true for a pure duplicate acknowledgement that others have overtaken in the network
+    /// (Linux's `tcp_disordered_ack`). It does no harm and may indicate a loss.
     fn is_disordered_ack(&self, segment: &Incoming<'_>, behind: i32) -> bool {
         let tick = self.stamps.map_or(1, |stamps| stamps.tick().as_micros());
         let window = u64::from(segment.header.window) << self.snd.scale;
@@ -188,8 +190,8 @@ impl Connection {
             && behind.unsigned_abs() as u64 * tick <= self.rto_base().as_micros()
     }
 
-    /// Whether none of the segment lies where something is expected (RFC 9293, 3.10.7.4, first;
-    /// Linux's `tcp_sequence`).
+    /// Returns a disposition if the segment lies outside the receive window (RFC 9293, 3.10.7.4,
+    /// first; Linux's `tcp_sequence`).
     fn outside(&self, segment: &Incoming<'_>) -> Option<Disposition> {
         if segment.end < self.rcv.window.wup {
             return Some(Disposition::BeforeWindow);
@@ -197,9 +199,9 @@ impl Connection {
         (segment.seq > self.rcv.window.edge.max(self.rcv.nxt)).then_some(Disposition::BeyondWindow)
     }
 
-    /// Answers a segment that is not acceptable with an acknowledgement (RFC 9293, 3.10.7.4), a
-    /// duplicate of data with D-SACK. Segments without data are answered seldom, so that two ends
-    /// never answer each other for ever.
+    /// Answers a segment that is not acceptable with an acknowledgement (RFC 9293, 3.10.7.4), and
+    /// duplicate data with D-SACK. Answers to segments without data are rate-limited, so that two
+    /// ends cannot answer each other for ever (`tcp_oow_rate_limited`).
     fn answer_unacceptable(&mut self, now: Instant, segment: &Incoming<'_>) {
         if segment.seq < segment.data_end {
             self.note_duplicate(segment);
@@ -210,7 +212,7 @@ impl Connection {
         }
     }
 
-    /// Tells the assembler of data before the window, for D-SACK.
+    /// Notes data before the window in the assembler, for D-SACK.
     pub(super) fn note_duplicate(&mut self, segment: &Incoming<'_>) {
         let end = segment.data_end.min(self.rcv.nxt);
         if self.sack && self.tuning.dsack && segment.seq < end {
@@ -218,8 +220,8 @@ impl Connection {
         }
     }
 
-    /// RFC 5961, 3.2: only the exact sequence number resets; any other in the window asks the peer
-    /// to say it again.
+    /// Processes a RST inside the window (RFC 5961, 3.2): only the exact sequence number resets.
+    /// Any other is challenged; a peer that really reset then sends RST with the exact number.
     fn take_reset(&mut self, now: Instant, segment: &Incoming<'_>) -> Disposition {
         if segment.seq != self.rcv.nxt {
             self.challenge(now);
@@ -228,8 +230,8 @@ impl Connection {
         self.end_by_reset()
     }
 
-    /// Some systems reset after their FIN with the FIN's own sequence number (Linux's
-    /// `tcp_reset_check`).
+    /// Returns true for a RST with the sequence number of the peer's FIN, as some systems send it
+    /// (Linux's `tcp_reset_check`).
     fn resets_before_fin(&self, segment: &Incoming<'_>) -> bool {
         let waits =
             matches!(self.state, TcpState::CloseWait | TcpState::LastAck | TcpState::Closing);
@@ -239,7 +241,7 @@ impl Connection {
     fn end_by_reset(&mut self) -> Disposition {
         match self.state {
             TcpState::TimeWait if self.tuning.rfc1337 => return Disposition::ResetOutside,
-            // Both directions were closed in order: nothing is lost.
+            // Both directions were closed in order, so the reset loses no data and is no error.
             TcpState::TimeWait | TcpState::LastAck | TcpState::Closing => self.close(None),
             TcpState::CloseWait => self.close(Some(CloseReason::BrokenPipe)),
             _ => self.close(Some(CloseReason::Reset)),
@@ -247,7 +249,7 @@ impl Connection {
         Disposition::Reset
     }
 
-    /// A challenge acknowledgement, within its limits (RFC 5961, 3, 4, 5 and 7).
+    /// Sends a challenge acknowledgement, within its rate limits (RFC 5961, 3, 4, 5 and 7).
     pub(super) fn challenge(&mut self, now: Instant) {
         let (interval, limit) = (self.tuning.invalid_ratelimit, self.tuning.challenge_ack_limit);
         if self.timers.answers.allows_challenge(now, interval, limit) {
@@ -255,8 +257,8 @@ impl Connection {
         }
     }
 
-    /// RFC 7323, 4.3: the timestamp to echo is that of the segment with which the last
-    /// acknowledgement ended.
+    /// Updates `TS.Recent` from a segment that begins at or before the last acknowledgement sent
+    /// (RFC 7323, 4.3).
     fn update_recent(&mut self, now: Instant, segment: &Incoming<'_>) {
         if let (Some(stamps), Some(option)) = (&mut self.stamps, segment.header.options.timestamps)
             && segment.seq <= self.rcv.window.wup
@@ -265,7 +267,8 @@ impl Connection {
         }
     }
 
-    /// Urgent data that was not read yet (RFC 9293, 3.8.5).
+    /// Returns true if the segment announces urgent data that has not arrived yet (RFC 9293,
+    /// 3.8.5).
     fn is_urgent_segment(&self, segment: &Incoming<'_>) -> bool {
         let pointer = u64::from(segment.header.urgent);
         segment.has(Flags::URG) && pointer > 0 && segment.seq + pointer > self.rcv.nxt

@@ -1,5 +1,5 @@
-//! The acknowledgement in a segment: RFC 9293, 3.10.7.4, fifth; RFC 5961, 5. What is lost and what
-//! may be sent is `recovery`'s to say.
+//! The acknowledgement in a segment: RFC 9293, 3.10.7.4, fifth; RFC 5961, 5. Not here: loss and
+//! congestion (`recovery`).
 
 use super::connection::Connection;
 use super::disposition::Disposition;
@@ -11,7 +11,8 @@ use crate::time::Instant;
 use sojourn_wire::tcp::{Flags, SACK_BLOCKS_MAX};
 
 impl Connection {
-    /// Takes the acknowledgement; a reason if the segment must not be looked at further.
+    /// Processes the acknowledgement. Returns a disposition if the rest of the segment must be
+    /// ignored.
     pub(super) fn take_acknowledgement(
         &mut self,
         now: Instant,
@@ -26,7 +27,8 @@ impl Connection {
             self.challenge(now);
             return Some(Disposition::AcksAncient);
         }
-        // One that came late says nothing new of the stream, but its SACK blocks may.
+        // An acknowledgement that was overtaken does not move `una`, but its SACK blocks may be
+        // news.
         let late = told < self.snd.una;
         let window_changed = !late && self.update_window(segment, told);
         self.inform_recovery(now, segment, told.max(self.snd.una), window_changed);
@@ -61,7 +63,7 @@ impl Connection {
         }
     }
 
-    /// The SACK blocks in positions; none if SACK was not agreed.
+    /// Writes the SACK blocks as positions and returns their number; 0 if SACK was not agreed.
     fn sack_blocks(&self, segment: &Incoming<'_>, blocks: &mut [Span; SACK_BLOCKS_MAX]) -> usize {
         if !self.sack {
             return 0;
@@ -74,13 +76,12 @@ impl Connection {
         told.len().min(SACK_BLOCKS_MAX)
     }
 
-    /// All before `una` has arrived.
+    /// Advances `snd.una` to `una`, frees the acknowledged bytes, and lets the send buffer grow.
     fn advance(&mut self, una: u64) {
         let (before, end) = (self.snd.una, self.snd.end);
         self.timers.silent_since = None;
         self.counters.bytes_acked += una.min(end) - before.min(end);
-        // The window's right edge is told anew with each acknowledgement; until then it stays where
-        // it was.
+        // Each acknowledgement announces the window anew, so the window is not reduced here.
         self.snd.una = una;
         self.snd.small_end = self.snd.small_end.max(una);
         let Some(ring) = &mut self.snd.ring else { return };
@@ -95,9 +96,9 @@ impl Connection {
         }
     }
 
-    /// RFC 9293, 3.10.7.4, fifth, as Linux decides it (`tcp_may_update_window`): newer segments
-    /// tell the window, and of equally new ones those that open it, or close it. Gives whether it
-    /// changed.
+    /// Updates the peer's window (RFC 9293, 3.10.7.4, fifth; Linux's `tcp_may_update_window`):
+    /// newer segments set the window, and an equally new segment sets it if that opens or closes
+    /// the window. Returns true if the window changed.
     fn update_window(&mut self, segment: &Incoming<'_>, told: u64) -> bool {
         let snd = &mut self.snd;
         let window = u64::from(segment.header.window) << snd.scale;
@@ -115,7 +116,7 @@ impl Connection {
         changed
     }
 
-    /// What an acknowledged FIN means to the state (RFC 9293, 3.10.7.4, fifth).
+    /// Changes the state if this end's FIN is acknowledged (RFC 9293, 3.10.7.4, fifth).
     pub(super) fn after_acknowledgement(&mut self, now: Instant) {
         if !self.snd.fin_acknowledged() {
             return;
@@ -128,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9293, 3.6.1; Linux waits for one minute.
+    /// Enters or restarts TIME-WAIT (RFC 9293, 3.6.1), which lasts one minute in Linux.
     pub(super) fn enter_time_wait(&mut self, now: Instant) {
         self.state = TcpState::TimeWait;
         self.timers.clear();

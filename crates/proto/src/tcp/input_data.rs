@@ -1,7 +1,7 @@
 //! The data in a segment, and the FIN: RFC 9293, 3.10.7.4, seventh and eighth.
 //!
-//! Bytes are copied once, to their place in the receive ring, or not at all if the embedding takes
-//! them as they come; what of the ring is filled beyond a gap is the assembler's to know.
+//! Bytes are copied once, into the receive ring, or not at all if the embedder takes them directly.
+//! Not here: the ranges beyond gaps ([`crate::reassembly`]).
 
 use super::connection::Connection;
 use super::disposition::Disposition;
@@ -13,7 +13,7 @@ use crate::time::Instant;
 use sojourn_wire::tcp::Flags;
 
 impl Connection {
-    /// Takes data and FIN of an acceptable segment.
+    /// Processes the data and the FIN of an acceptable segment.
     pub(super) fn take_data(&mut self, now: Instant, segment: &Incoming<'_>) -> Disposition {
         if segment.end == segment.seq {
             return Disposition::Acknowledgement;
@@ -57,19 +57,20 @@ impl Connection {
                 }
             };
         }
-        // Nothing but a FIN, here or beyond a gap.
+        // The segment has only a FIN, which is next or lies beyond a gap.
         self.advance_receiving(now, segment, self.rcv.nxt, had_gaps)
     }
 
-    /// Congestion marks and their confirmation (RFC 3168, 6.1.3): from a mark on, acknowledgements
-    /// carry ECE until CWR comes.
+    /// Processes congestion marks and CWR (RFC 3168, 6.1.3): from a mark on, acknowledgements carry
+    /// ECE until CWR comes.
     fn take_marks(&mut self, segment: &Incoming<'_>) {
         if !self.ecn.negotiated {
             return;
         }
         if segment.has(Flags::CWR) {
             self.ecn.echo = false;
-            // The sender's window may be down to a segment: it must not wait.
+            // The sender's window may be down to a single segment, so the acknowledgement must not
+            // be delayed.
             self.acks.send_now();
         }
         if segment.congestion {
@@ -80,7 +81,8 @@ impl Connection {
         }
     }
 
-    /// All of it was here: our acknowledgement was lost, or the network doubled the segment.
+    /// Answers a segment whose data had all arrived before: this end's acknowledgement was lost, or
+    /// the network duplicated the segment.
     fn answer_duplicate(&mut self, now: Instant, segment: &Incoming<'_>) -> Disposition {
         self.note_duplicate(segment);
         self.acks.enter_quick(self.rcv.window.wnd, 16);
@@ -91,12 +93,12 @@ impl Connection {
         Disposition::Duplicate
     }
 
-    /// Where the segment's data ends for us: at the window's edge, and at the FIN. Notes the FIN,
-    /// wherever it is.
+    /// Returns the end of the data that can be accepted, which the window's edge and the FIN limit.
+    /// Notes the position of a FIN, even beyond a gap.
     fn note_fin(&mut self, segment: &Incoming<'_>, edge: u64) -> u64 {
         let end = segment.data_end.min(edge);
         if segment.has(Flags::FIN) && end == segment.data_end && self.rcv.fin.is_none() {
-            // Bytes that were taken beyond it would make it a lie.
+            // A FIN before bytes that have already arrived contradicts them and is ignored.
             if self.rcv.assembler.highest().is_none_or(|highest| highest <= end) {
                 self.rcv.fin = Some(end);
             }
@@ -104,8 +106,8 @@ impl Connection {
         self.rcv.fin.map_or(end, |fin| end.min(fin))
     }
 
-    /// Beyond a gap, or nowhere: the peer is told at once (RFC 5681, 4.2), each time if it has to
-    /// count (RFC 6582).
+    /// Acknowledges a segment beyond a gap at once (RFC 5681, 4.2). Without SACK each segment gets
+    /// its own acknowledgement, because the peer counts duplicates (RFC 6582).
     fn answer_disorder(&mut self, inserted: Inserted) -> Disposition {
         self.counters.rcv_ooopack += 1;
         if self.sack {
@@ -120,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// The stream now reaches `nxt`.
+    /// Advances the stream to `nxt` and schedules an acknowledgement.
     fn advance_receiving(
         &mut self,
         now: Instant,
@@ -157,7 +159,7 @@ impl Connection {
         self.rcv.window.adjust(now, u32::from(self.sizes.advertised_mss));
     }
 
-    /// RFC 9293, 3.10.7.4, eighth.
+    /// Processes the peer's FIN, which is in order now (RFC 9293, 3.10.7.4, eighth).
     fn take_fin(&mut self, now: Instant) {
         self.rcv.nxt += 1;
         self.rcv.assembler.clear();
@@ -179,8 +181,9 @@ impl Connection {
         }
     }
 
-    /// Now, or later (`__tcp_ack_snd_check`): at once after more than a segment if the window can
-    /// move along, in quick mode, while there are gaps or one was just filled (RFC 5681, 4.2).
+    /// Sends the acknowledgement now or later (`__tcp_ack_snd_check`). It is sent at once after
+    /// more than a segment if the window can move along, in quick mode, and if there were gaps (RFC
+    /// 5681, 4.2).
     fn schedule_ack(&mut self, now: Instant, had_gaps: bool) {
         let unacknowledged = self.rcv.nxt - self.rcv.window.wup;
         let window_moves = self.rcv.readable().len() < u64::from(self.options.rcvlowat)

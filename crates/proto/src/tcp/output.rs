@@ -1,8 +1,9 @@
-//! What is sent next: a reset, a probe, what was lost, new data, an acknowledgement, in this order.
+//! The choice of the next segment: a reset, a probe, lost bytes, new data, or an acknowledgement,
+//! in this order.
 //!
-//! How much may be under way is `recovery`'s to say; here are the peer's window, Nagle's rule (RFC
-//! 9293, 3.7.4), silly-window avoidance (RFC 9293, 3.8.6.2.1), and the size of what is handed to
-//! segmentation. How a segment looks is `segment`'s.
+//! Here are the peer's window, Nagle's rule (RFC 9293, 3.7.4), silly-window avoidance (RFC 9293,
+//! 3.8.6.2.1), and the size of the frames for segmentation offload. Not here: the congestion window
+//! (`recovery`), and the segment's bytes (`segment`).
 
 use super::connection::Connection;
 use super::segment::{Plan, Transmit};
@@ -13,31 +14,31 @@ use crate::time::{Duration, Instant};
 use core::mem;
 use sojourn_wire::tcp::Flags;
 
-/// Below this window the peer is taken by its word; above, a segment is at most half of it (Linux's
+/// The window above which a segment is at most half of the window (Linux's
 /// `tcp_bound_to_half_wnd`).
 const SMALL_WINDOW: u64 = 536;
-/// Only who has just sent waits to send more at once.
+/// A sender defers only within this time after its last segment.
 const DEFER_MAX: Duration = Duration::from_millis(1);
-/// A segment never gets smaller than this, so that progress is made whatever the peer says.
+/// The smallest segment, so that the connection makes progress with any window of the peer.
 const SEGMENT_MIN: u64 = 8;
 
 impl Connection {
-    /// The next frame to be sent now, if there is one. Each is final: it counts as sent. After the
-    /// last, [`Connection::next_timeout`] tells when to come back at the latest.
+    /// Returns the next frame to be sent now, if there is one. A returned frame counts as sent.
+    /// After the last, [`Connection::next_timeout`] gives the latest time of the next call.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let plan = self.plan(now).or_else(|| self.acknowledgement())?;
         Some(self.build(now, &plan))
     }
 
-    /// As [`Connection::poll_transmit`], but not for an acknowledgement alone: the embedding
-    /// expects that data will carry it in a moment. It must come back in any case while
-    /// [`Connection::is_ack_due`].
+    /// Returns the next frame like [`Connection::poll_transmit`], except for a pure
+    /// acknowledgement, because the embedder expects that data will carry the acknowledgement soon.
+    /// The embedder must call [`Connection::poll_transmit`] later while [`Connection::is_ack_due`].
     pub fn poll_transmit_data(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let plan = self.plan(now)?;
         Some(self.build(now, &plan))
     }
 
-    /// Whether an acknowledgement is to be sent now.
+    /// Returns true if an acknowledgement is to be sent now.
     pub fn is_ack_due(&self) -> bool {
         !self.exported && self.state != TcpState::Closed && self.acks.is_due()
     }
@@ -46,7 +47,7 @@ impl Connection {
         self.is_ack_due().then(|| self.bare(self.acceptable_seq(), Flags::ACK))
     }
 
-    /// Anything but an acknowledgement alone.
+    /// Plans the next segment, except a pure acknowledgement.
     fn plan(&mut self, now: Instant) -> Option<Plan> {
         if self.exported {
             return None;
@@ -58,7 +59,8 @@ impl Connection {
             return None;
         }
         if mem::take(&mut self.timers.probe_due) {
-            // A sequence number that was acknowledged: any peer answers it (RFC 9293, 3.8.4).
+            // The probe has an acknowledged sequence number, which every peer answers (RFC 9293,
+            // 3.8.4).
             return Some(self.bare(self.snd.una - 1, Flags::ACK));
         }
         if let Some(plan) = self.again(now).or_else(|| self.tail_probe(now)) {
@@ -72,20 +74,20 @@ impl Connection {
         None
     }
 
-    /// A segment without payload.
+    /// Plans a segment without payload.
     fn bare(&self, seq: u64, flags: Flags) -> Plan {
         Plan { span: Span::new(seq, seq), flags, segment_size: 0, ect: false }
     }
 
-    /// The sequence number of a segment without payload: the next, unless the peer has taken its
-    /// window back (`tcp_acceptable_seq`).
+    /// Returns the sequence number of a segment without payload: `SND.NXT`, or the window's edge if
+    /// the peer has shrunk its window (`tcp_acceptable_seq`).
     fn acceptable_seq(&self) -> u64 {
         let (nxt, edge) = (self.snd.nxt, self.snd.window_end());
         let rounding = 1 << self.rcv.window.scale;
         if edge >= nxt || nxt - edge < rounding { nxt } else { edge }
     }
 
-    /// Payload of a full segment that is sent now.
+    /// Returns the payload of a full segment that is sent now, with its SACK option deducted.
     pub(super) fn mss_now(&self) -> u64 {
         let mss = u64::from(self.sizes.mss.saturating_sub(self.sack_bytes()));
         let window = self.snd.max_window;
@@ -93,21 +95,21 @@ impl Connection {
         mss.min(most.max(SEGMENT_MIN)).max(SEGMENT_MIN)
     }
 
-    /// Payload that may be handed over at once: whole segments.
+    /// Returns the largest payload of one frame: whole segments.
     fn burst(&self, mss: u64) -> u64 {
         let segments = u64::from(self.limits.gso_max_bytes) / mss;
         mss * segments.min(u64::from(self.limits.gso_max_segments)).max(1)
     }
 
-    /// What was lost.
+    /// Plans a retransmission of lost bytes.
     fn again(&mut self, now: Instant) -> Option<Plan> {
         let span = self.recovery.retransmission(now)?;
         self.resend(now, span)
     }
 
-    /// Sends what it can of `span`: within the peer's window, but the first unacknowledged segment
-    /// in any case, so that a window that was taken back does not hold up everything (RFC 9293,
-    /// 3.8.6).
+    /// Plans a retransmission of the first part of `span` inside the peer's window. The first
+    /// unacknowledged segment is sent even outside the window, so that a window that was taken back
+    /// does not stop the connection (RFC 9293, 3.8.6).
     fn resend(&mut self, now: Instant, span: Span) -> Option<Plan> {
         let mss = self.mss_now();
         let edge = self.snd.window_end();
@@ -125,8 +127,8 @@ impl Connection {
         Some(self.carry(now, data, fin, Transmission::Again, mss))
     }
 
-    /// RFC 8985, 7.3: one new segment if there is one and the peer has room, else the last one
-    /// again.
+    /// Plans a tail loss probe (RFC 8985, 7.3): a new segment if there is one and the peer's window
+    /// has room, otherwise the last segment again.
     fn tail_probe(&mut self, now: Instant) -> Option<Plan> {
         let span = self.recovery.probe()?;
         let mss = self.mss_now();
@@ -141,12 +143,13 @@ impl Connection {
         self.resend(now, Span::new(span.start + skipped, span.end))
     }
 
-    /// Whether the FIN goes with data that ends at `end`, with `room` left in the peer's window.
+    /// Returns true if the FIN is sent with data that ends at `end`, with `room` left in the peer's
+    /// window.
     fn fin_follows(&self, end: u64, room: u64) -> bool {
         self.snd.fin && end == self.snd.end && room > 0
     }
 
-    /// New data, or what keeps it from being sent.
+    /// Plans new data, or returns the reason why none can be sent.
     fn fresh(&mut self, now: Instant) -> Result<Plan, Stopped> {
         let forced = mem::take(&mut self.timers.force);
         if !self.snd.has_unsent() {
@@ -156,7 +159,7 @@ impl Connection {
         let window = self.snd.window_end().saturating_sub(self.snd.nxt);
         let unsent = self.snd.unsent();
         if unsent == 0 {
-            // Congestion control does not hold a FIN back.
+            // Only the peer's window holds a FIN back, not congestion control.
             return if window == 0 { Err(Stopped::Peer) } else { Ok(self.last(now, mss)) };
         }
         let budget = self.recovery.budget(now);
@@ -167,19 +170,20 @@ impl Connection {
         Ok(self.carry(now, data, fin, Transmission::New, mss))
     }
 
-    /// Whether the next new data tells the peer that the window was reduced (RFC 3168, 6.1.2).
+    /// Returns true if the next new data must carry CWR, because the window was reduced (RFC 3168,
+    /// 6.1.2).
     pub(super) fn owes_cwr(&self) -> bool {
         self.ecn.negotiated && self.recovery.cwr_due()
     }
 
-    /// A FIN without data.
+    /// Plans a FIN without data.
     fn last(&mut self, now: Instant, mss: u64) -> Plan {
         let nxt = self.snd.nxt;
         self.carry(now, Span::new(nxt, nxt), true, Transmission::New, mss)
     }
 
-    /// How many bytes go: full segments, and a last one that is not full if nothing speaks against
-    /// it.
+    /// Returns the number of bytes to send: full segments, and a last smaller one unless Nagle's
+    /// rule, cork or silly-window avoidance holds it.
     fn whole_segments(
         &self,
         now: Instant,
@@ -209,8 +213,9 @@ impl Connection {
         }
     }
 
-    /// Nagle's rule in Minshall's variant: a segment that is not full waits while another such is
-    /// not acknowledged. Corked, it waits to be full, or for the persist timer.
+    /// Returns true if a segment that is not full must wait. By Nagle's rule in Minshall's variant
+    /// (`tcp_minshall_check`) it waits while another small segment is not acknowledged; with
+    /// `TCP_CORK` or `MSG_MORE` it waits until it is full or the persist timer expires.
     fn holds_small(&self) -> bool {
         if self.snd.fin {
             return false;
@@ -221,9 +226,9 @@ impl Connection {
         !self.options.nodelay && self.snd.small_end > self.snd.una
     }
 
-    /// Whether it is better to wait for an acknowledgement and then send much at once
-    /// (`tcp_tso_should_defer`): little is allowed now, something was sent just before, and the
-    /// acknowledgement that brings more is near.
+    /// Returns true if it is better to wait for an acknowledgement and then send a larger burst
+    /// (`tcp_tso_should_defer`): little is allowed now, a segment was sent just before, and the
+    /// acknowledgement that allows more is near.
     fn waits_for_more(&self, now: Instant, allowed: u64, burst: u64) -> bool {
         let divisor = u64::from(self.tuning.tso_win_divisor);
         let paced = self.tuning.pacing || self.options.max_pacing_rate != u64::MAX;
@@ -237,7 +242,7 @@ impl Connection {
         recent && near && allowed < self.recovery.cwnd().min(self.snd.wnd) / divisor
     }
 
-    /// Takes note that `data`, and a FIN after it if `fin`, is being sent.
+    /// Notes that `data`, and a FIN after it if `fin`, is being sent, and returns its plan.
     fn carry(&mut self, now: Instant, data: Span, fin: bool, what: Transmission, mss: u64) -> Plan {
         let whole = Span::new(data.start, data.end + u64::from(fin));
         self.recovery.on_transmit(now, whole, what);
@@ -269,7 +274,7 @@ impl Connection {
             span: data,
             flags,
             segment_size: if length > mss { mss as u32 } else { 0 },
-            // Neither what is sent again nor what carries no data may be marked (RFC 3168, 6.1.4
+            // Retransmissions and segments without data must not be ECN-capable (RFC 3168, 6.1.4
             // and 6.1.5).
             ect: self.ecn.negotiated && what == Transmission::New && length > 0,
         }

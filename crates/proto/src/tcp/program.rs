@@ -1,6 +1,7 @@
-//! What a program does with a connection: write, read, close, ask how much there is.
+//! The program's calls on a connection: write, read, close, and queries of the queues.
 //!
-//! Blocking, errors once delivered and readiness are the embedding's. Read `connection` first.
+//! Not here: blocking, readiness notification, and errors that are delivered once; they are the
+//! embedder's. Read `connection` first.
 
 use super::connection::{Connection, ReceiveEnd};
 use crate::position::{self, Span};
@@ -8,12 +9,12 @@ use crate::record::{CloseReason, TcpState};
 use sojourn_wire::tcp::SeqNum;
 
 impl Connection {
-    /// Takes bytes to be sent, as many as there is room for, from several slices in order. `more`:
-    /// further bytes follow at once (`MSG_MORE`), so that a segment that is not full may wait for
-    /// them.
+    /// Copies bytes to be sent from several slices in order, as many as there is room for. `more`
+    /// announces that further bytes follow at once (`MSG_MORE`), so that a segment that is not full
+    /// may wait for them.
     ///
-    /// Gives the number of bytes taken: 0 if there is no room, or if this direction is closed
-    /// ([`Connection::can_send`] tells).
+    /// Returns the number of bytes taken: 0 if there is no room, or if this direction is closed
+    /// (see [`Connection::can_send`]).
     pub fn send(&mut self, parts: &[&[u8]], more: bool) -> usize {
         if !self.can_send() {
             return 0;
@@ -34,9 +35,10 @@ impl Connection {
         before - room
     }
 
-    /// As [`Connection::send`], where the embedding keeps the bytes (`Limits::send_elsewhere`)
-    /// until they are acknowledged: it has written `length` more. What a [`super::Transmit`]
-    /// carries it finds by the transmit's `offset`.
+    /// Notes that the program has written `length` more bytes, which the embedder keeps until they
+    /// are acknowledged (`Limits::send_elsewhere`). The embedder finds the payload of a
+    /// [`super::Transmit`] by its `offset`. Returns the number of bytes taken, like
+    /// [`Connection::send`].
     pub fn send_elsewhere(&mut self, length: usize, more: bool) -> usize {
         if self.snd.ring.is_some() || !self.can_send() {
             return 0;
@@ -47,12 +49,13 @@ impl Connection {
         taken
     }
 
-    /// Whether the program may write (otherwise `EPIPE`, or the error of the connection).
+    /// Returns true if the program may write; otherwise a write fails with `EPIPE` or the error of
+    /// the connection.
     pub fn can_send(&self) -> bool {
         matches!(self.state, TcpState::Established | TcpState::CloseWait) && !self.exported
     }
 
-    /// How many bytes [`Connection::send`] would take now.
+    /// Returns the number of bytes that [`Connection::send`] would take now.
     pub fn send_room(&self) -> usize {
         if !self.can_send() {
             return 0;
@@ -60,9 +63,9 @@ impl Connection {
         self.snd.limit.saturating_sub(self.snd.queued()) as usize
     }
 
-    /// Whether a poller is told that writing is possible (`sk_stream_is_writeable`,
-    /// `TCP_NOTSENT_LOWAT`): a third of the buffer is free and not too much waits unsent. True as
-    /// well if writing would fail at once.
+    /// Returns true if `poll` reports the socket writable (`sk_stream_is_writeable`,
+    /// `TCP_NOTSENT_LOWAT`): a third of the buffer is free and not too many bytes wait unsent. Also
+    /// returns true if a write would fail at once.
     pub fn is_writable(&self) -> bool {
         if !self.can_send() {
             return true;
@@ -74,16 +77,16 @@ impl Connection {
             && self.snd.unsent() < u64::from(self.options.notsent_lowat).max(1)
     }
 
-    /// Copies bytes that were received into the slices, in order, and removes them. Gives their
-    /// number; 0 if there are none, see [`Connection::receive_end`].
+    /// Moves received bytes into the slices, in order, and returns their number; 0 if there are
+    /// none, see [`Connection::receive_end`].
     pub fn recv(&mut self, parts: &mut [&mut [u8]]) -> usize {
         let count = self.peek(0, parts);
         self.consume(count);
         count
     }
 
-    /// Copies bytes that were received into the slices, from `offset` bytes after the next one on,
-    /// and leaves them.
+    /// Copies received bytes into the slices, beginning `offset` bytes after the next one, without
+    /// removing them. Returns their number.
     pub fn peek(&self, offset: usize, parts: &mut [&mut [u8]]) -> usize {
         let mut rest = self.rcv.readable();
         rest.start = (rest.start + offset as u64).min(rest.end);
@@ -98,12 +101,12 @@ impl Connection {
         (before - rest.len()) as usize
     }
 
-    /// The bytes that were received and not read, where they lie.
+    /// Returns the bytes that were received and not read, without copying them.
     pub fn readable(&self) -> [&[u8]; 2] {
         self.rcv.ring.slices(self.rcv.readable())
     }
 
-    /// Removes up to `count` bytes that were received.
+    /// Removes up to `count` received bytes.
     pub fn consume(&mut self, count: usize) {
         let taken = self.rcv.readable().first(count as u64).len();
         if taken == 0 {
@@ -123,9 +126,9 @@ impl Connection {
         self.open_window(before);
     }
 
-    /// Whether a segment of plain data with that sequence number and so many bytes is what comes
-    /// next, and [`Connection::on_segment_lent`] will lend all of it, unless its header speaks
-    /// against that.
+    /// Returns true if a segment with sequence number `seq` and `len` bytes of data is the next
+    /// expected one, so that [`Connection::on_segment_lent`] lends all of its data unless the
+    /// segment is refused for its header.
     pub fn is_next(&self, seq: SeqNum, len: usize) -> bool {
         let nxt = self.rcv.nxt;
         position::near(nxt, seq.0) == nxt
@@ -135,13 +138,13 @@ impl Connection {
             && self.rcv.assembler.is_empty()
     }
 
-    /// Whether a RST with that sequence number ends an open connection (RFC 5961, 3.2).
+    /// Returns true if a RST with sequence number `seq` ends an open connection (RFC 5961, 3.2).
     pub fn is_reset_by(&self, seq: SeqNum) -> bool {
         position::near(self.rcv.nxt, seq.0) == self.rcv.nxt
     }
 
-    /// What `on_segment_lent` has left to the caller, in `bytes`, has been read up to `read` bytes;
-    /// the rest is kept here.
+    /// Tells that the first `read` bytes of `bytes`, which `on_segment_lent` returned, have been
+    /// read; copies the rest into the receive ring.
     pub fn settle(&mut self, bytes: &[u8], read: usize) {
         let Some(span) = self.rcv.lent.take() else { return };
         let read = read.min(span.len() as usize);
@@ -151,8 +154,7 @@ impl Connection {
         self.consume(read);
     }
 
-    /// Tells the peer of the window if it can be twice what it was (`tcp_cleanup_rbuf`), or opens
-    /// at last.
+    /// Sends a window update if the window can double (`tcp_cleanup_rbuf`) or opens from 0.
     fn open_window(&mut self, before: u64) {
         if self.rcv.fin_taken() || 2 * before > self.rcv.window.limit() {
             return;
@@ -163,12 +165,12 @@ impl Connection {
         }
     }
 
-    /// The window that could be told now.
+    /// Returns the window that could be announced now.
     pub(super) fn choose_window(&self) -> u64 {
         self.rcv.window.choose(self.rcv.nxt, self.rcv.readable().len(), self.acks.segment())
     }
 
-    /// How the received stream ends once all was read.
+    /// Returns the end of the received stream, valid once all bytes were read.
     pub fn receive_end(&self) -> ReceiveEnd {
         match (self.state, self.closed) {
             _ if self.rcv.fin_taken() || self.rcv.shutdown => ReceiveEnd::Finished,
@@ -178,8 +180,8 @@ impl Connection {
         }
     }
 
-    /// Whether a poller is told that reading is possible (`tcp_stream_is_readable`): `SO_RCVLOWAT`
-    /// bytes are there, or all that the window lets come, or the stream has ended.
+    /// Returns true if `poll` reports the socket readable (`tcp_stream_is_readable`): `SO_RCVLOWAT`
+    /// bytes wait, or as many as the window allows, or the stream has ended.
     pub fn is_readable(&self) -> bool {
         let there = self.rcv.readable().len();
         let enough = there >= u64::from(self.options.rcvlowat).max(1);
@@ -187,29 +189,31 @@ impl Connection {
         enough || (there > 0 && full) || self.receive_end() != ReceiveEnd::Open
     }
 
-    /// Bytes received and not read (`SIOCINQ`).
+    /// Returns the number of bytes received and not read (`SIOCINQ`).
     pub fn siocinq(&self) -> usize {
         self.rcv.readable().len() as usize
     }
 
-    /// Bytes written and not acknowledged, a FIN among them as Linux counts it (`SIOCOUTQ`).
+    /// Returns the number of bytes written and not acknowledged, including a FIN as in Linux
+    /// (`SIOCOUTQ`).
     pub fn siocoutq(&self) -> usize {
         let end = self.snd.end + u64::from(self.snd.fin);
         end.saturating_sub(self.snd.una) as usize
     }
 
-    /// Bytes written and not sent (`SIOCOUTQNSD`).
+    /// Returns the number of bytes written and not sent (`SIOCOUTQNSD`).
     pub fn siocoutqnsd(&self) -> usize {
         let end = self.snd.end + u64::from(self.snd.fin);
         end.saturating_sub(self.snd.nxt) as usize
     }
 
-    /// The bytes from the first unacknowledged one on that were written, where they lie.
+    /// Returns the written bytes from the first unacknowledged one on, without copying them.
     pub fn unacknowledged(&self) -> [&[u8]; 2] {
         self.snd.slices(Span::new(self.snd.una.min(self.snd.end), self.snd.end))
     }
 
-    /// Closes the sending direction (`SHUT_WR`): a FIN follows what was written (RFC 9293, 3.10.4).
+    /// Closes the sending direction (`SHUT_WR`): a FIN follows the written bytes (RFC 9293,
+    /// 3.10.4).
     pub fn shutdown_send(&mut self) {
         match self.state {
             TcpState::Established => self.state = TcpState::FinWait1,
@@ -220,8 +224,8 @@ impl Connection {
         self.snd.more = false;
     }
 
-    /// Closes the receiving direction (`SHUT_RD`): reading ends. As in Linux, the peer is told
-    /// nothing.
+    /// Closes the receiving direction (`SHUT_RD`): reads return 0. As in Linux, the peer is not
+    /// informed.
     pub fn shutdown_receive(&mut self) {
         self.rcv.shutdown = true;
     }

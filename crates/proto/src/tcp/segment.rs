@@ -1,8 +1,7 @@
-//! How a segment that was decided on is put together: header, options, window, and where its
-//! payload lies.
+//! The construction of a planned segment: header, options, window, and the location of the payload.
 //!
-//! What is sent and when is `output`'s to decide. Every segment that is built tells the newest
-//! acknowledgement and window; of those of a probe the peer hears nothing.
+//! Not here: the choice and the time of a segment (`output`). Every segment carries the latest
+//! acknowledgement and window; the peer ignores those of a probe.
 
 use super::connection::Connection;
 use crate::position::Span;
@@ -16,16 +15,18 @@ use sojourn_wire::tcp::{
 pub struct Transmit<'a> {
     /// The header of the first segment.
     pub header: Header,
-    /// The payload, in up to two parts. Empty if the embedding keeps what was written.
+    /// The payload in two parts, because the send ring may wrap. Empty if the embedder keeps the
+    /// written bytes.
     pub payload: [&'a [u8]; 2],
-    /// Where it begins: bytes from the first one on that was not acknowledged.
+    /// The payload's offset in bytes from the first unacknowledged byte.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The payload's length in bytes.
     pub length: usize,
-    /// Bytes of payload per segment if the payload is to be cut into several; 0 if it is one
+    /// Bytes of payload per segment if the payload is to be cut into several segments; 0 for one
     /// segment. FIN and PSH belong to the last.
     pub segment_size: u16,
-    /// The IP header is to say that congestion may be marked (ECT(0), RFC 3168, 6.1.1).
+    /// True if the IP header must have ECT(0), so that routers may mark congestion (RFC 3168,
+    /// 6.1.1).
     pub ect: bool,
 }
 
@@ -44,21 +45,21 @@ impl Transmit<'_> {
     }
 }
 
-/// What a segment is to be.
+/// The plan of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// What of the stream it carries, without a FIN.
+    /// The data of the segment, without a FIN.
     pub(super) span: Span,
     pub(super) flags: Flags,
-    /// Size of the segments that it is cut into; 0 for a single one.
+    /// Size of the segments into which the frame is cut; 0 for a single segment.
     pub(super) segment_size: u32,
-    /// It may be marked.
+    /// The segment is ECN-capable.
     pub(super) ect: bool,
 }
 
 impl Connection {
-    /// Builds what was planned. State has been changed for it before, but for acknowledgement and
-    /// window, which change here.
+    /// Builds a planned segment. `output` has already changed the sending state; the state of
+    /// acknowledgements and of the receive window changes here.
     pub(super) fn build(&mut self, now: Instant, plan: &Plan) -> Transmit<'_> {
         let mut options = Options::NONE;
         options.timestamps = self
@@ -73,8 +74,9 @@ impl Connection {
             let (chosen, read) = (self.choose_window(), self.rcv.read);
             let capacity = self.rcv.ring.capacity();
             window = self.rcv.window.tell(self.rcv.nxt, chosen, read, capacity);
-            // A probe lies before what the peer expects: it drops that before it looks for an
-            // acknowledgement (RFC 9293, 3.10.7.4, first).
+            // A probe lies before the peer's window. The peer drops such a segment before it
+            // processes the acknowledgement (RFC 9293, 3.10.7.4, first), so the acknowledgement
+            // stays owed.
             if plan.span.start >= self.snd.una {
                 self.acks.on_sent(plan.span.is_empty() && !flags.contains(Flags::FIN));
             }
@@ -102,7 +104,7 @@ impl Connection {
         transmit
     }
 
-    /// What is here beyond a gap, and what came twice (RFC 2018, 4; RFC 2883, 4).
+    /// Adds the blocks received beyond gaps and a D-SACK block (RFC 2018, 4; RFC 2883, 4).
     fn add_sack(&mut self, options: &mut Options) {
         if !self.has_sack_blocks() {
             return;
@@ -117,20 +119,20 @@ impl Connection {
         }
     }
 
-    /// Whether the next segment carries SACK blocks.
+    /// Returns true if the next segment carries SACK blocks.
     fn has_sack_blocks(&self) -> bool {
         let assembler = &self.rcv.assembler;
         self.sack && (!assembler.is_empty() || assembler.duplicate_is_owed())
     }
 
-    /// Bytes that SACK blocks take from the payload of the next segment.
+    /// Returns the bytes that SACK blocks take from the payload of the next segment.
     pub(super) fn sack_bytes(&self) -> u32 {
         if !self.has_sack_blocks() {
             return 0;
         }
         let assembler = &self.rcv.assembler;
         let room = if self.stamps.is_some() { 3 } else { SACK_BLOCKS_MAX };
-        // A duplicate may be followed by the range that it lies in, which is counted already.
+        // A D-SACK block may be followed by the range that contains it, which `len` counts already.
         let blocks = assembler.len() + usize::from(assembler.duplicate_is_owed());
         4 + 8 * blocks.min(room) as u32
     }

@@ -1,7 +1,8 @@
-//! What can change while a connection runs: the program's options, and the path.
+//! The settings that can change while a connection runs: the program's options, and the path MTU.
 //!
-//! Each setter is the socket option that it names (`tcp(7)`, `socket(7)`); what the kernel's socket
-//! was told as well is the embedding's concern. After each, ask [`Connection::poll_transmit`].
+//! Each setter is the socket option that it names (`tcp(7)`, `socket(7)`). Not here: the option of
+//! the kernel's socket, which the embedder sets. After each setter, call
+//! [`Connection::poll_transmit`].
 
 use super::connection::{Connection, Sizes};
 use super::window::payload_room;
@@ -13,11 +14,11 @@ const HEADERS_V4: u32 = 40;
 const HEADERS_V6: u32 = 60;
 /// The timestamps option with its padding.
 const TIMESTAMPS_BYTES: u32 = 12;
-/// Payload that every path takes (RFC 9293, 3.7.1, less options).
+/// The smallest payload of a full segment (RFC 9293, 3.7.1, less options).
 const MSS_MIN: u32 = 24;
 
-/// Payload of a full segment (RFC 9293, 3.7.1; RFC 6691): what path and peer take, less the options
-/// that every segment carries.
+/// Returns the payload of a full segment (RFC 9293, 3.7.1; RFC 6691): the smaller of the path's and
+/// the peer's limit, less the options that every segment carries.
 pub(super) fn mss(sizes: &Sizes, ipv4: bool, timestamps: bool, tuning: &TcpTuning) -> u32 {
     let headers = if ipv4 { HEADERS_V4 } else { HEADERS_V6 };
     let path = sizes.path_mtu.saturating_sub(headers);
@@ -30,31 +31,33 @@ pub(super) fn mss(sizes: &Sizes, ipv4: bool, timestamps: bool, tuning: &TcpTunin
 }
 
 impl Connection {
-    /// `TCP_NODELAY`: small segments do not wait for acknowledgements.
+    /// Sets `TCP_NODELAY`: small segments do not wait for acknowledgements.
     pub fn set_nodelay(&mut self, on: bool) {
         self.options.nodelay = on;
-        // As in Linux, it also sends what waits.
+        // As in Linux, setting the option also sends the waiting bytes (tcp(7)).
         self.timers.force |= on;
     }
 
-    /// `TCP_CORK`: segments wait to be full, 200 ms at most. Off sends what waits.
+    /// Sets `TCP_CORK`: segments wait until they are full, at most 200 ms. Off sends the waiting
+    /// bytes.
     pub fn set_cork(&mut self, on: bool) {
         self.options.cork = on;
         self.timers.force |= !on;
     }
 
-    /// `TCP_QUICKACK`: on acknowledges at once what is owed, and the next segments; off delays.
+    /// Sets `TCP_QUICKACK`: on sends an owed acknowledgement and the next ones at once; off delays
+    /// them.
     pub fn set_quickack(&mut self, on: bool) {
         self.acks.set_quick(on);
     }
 
-    /// `TCP_QUICKACK` as `getsockopt` gives it.
+    /// Returns `TCP_QUICKACK` as `getsockopt` gives it.
     pub fn quickack(&self) -> bool {
         !self.acks.in_pingpong()
     }
 
-    /// `SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`. Times of zero are taken as a
-    /// microsecond.
+    /// Sets `SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL` and `TCP_KEEPCNT`. A time of zero
+    /// counts as a microsecond.
     pub fn set_keepalive(
         &mut self,
         now: Instant,
@@ -71,34 +74,17 @@ impl Connection {
         self.set_keepalive_timer(now);
     }
 
-    /// `TCP_USER_TIMEOUT` (RFC 5482); zero for the system's way.
+    /// Sets `TCP_USER_TIMEOUT` (RFC 5482); zero for the system's default behaviour.
     pub fn set_user_timeout(&mut self, timeout: Duration) {
         self.options.user_timeout = timeout;
     }
 
-    /// `SO_RCVLOWAT` in bytes; 0 is 1. A buffer that may grow grows to hold as much
-    /// (`tcp_set_rcvlowat`).
-    pub fn set_rcvlowat(&mut self, bytes: u32) {
-        self.options.rcvlowat = bytes.max(1);
-        self.rcv.window.make_room(u64::from(bytes));
-    }
-
-    /// `TCP_NOTSENT_LOWAT` in bytes.
-    pub fn set_notsent_lowat(&mut self, bytes: u32) {
-        self.options.notsent_lowat = bytes;
-    }
-
-    /// `SO_RCVBUF`: `bytes` as `getsockopt` will give it, which is twice what was set. From now on
-    /// it does not grow by itself. The ring was made at import: what it cannot hold is not granted.
+    /// Sets `SO_RCVBUF` to `bytes` as `getsockopt` will give it, which is twice the value of
+    /// `setsockopt`. The buffer then does not grow by itself. Bytes beyond the ring, whose size is
+    /// fixed at import, are not granted.
     pub fn set_rcvbuf(&mut self, bytes: u32) {
         self.options.rcvbuf = bytes;
         self.options.rcvbuf_locked = true;
-        self.update_receive_buffer();
-    }
-
-    /// `TCP_WINDOW_CLAMP` in bytes; 0 for none.
-    pub fn set_window_clamp(&mut self, bytes: u32) {
-        self.options.window_clamp = bytes;
         self.update_receive_buffer();
     }
 
@@ -107,7 +93,7 @@ impl Connection {
         self.rcv.window.set_buffer(&self.options, &self.tuning, capacity);
     }
 
-    /// `SO_SNDBUF`, likewise.
+    /// Sets `SO_SNDBUF`, like [`Connection::set_rcvbuf`].
     pub fn set_sndbuf(&mut self, bytes: u32) {
         self.options.sndbuf = bytes;
         self.options.sndbuf_locked = true;
@@ -116,20 +102,14 @@ impl Connection {
         }
     }
 
-    /// `TCP_MAXSEG`: segments are never larger; 0 for no bound.
-    pub fn set_user_mss(&mut self, now: Instant, mss: u16) {
-        self.sizes.user_mss = mss;
-        self.update_mss(now, false);
-    }
-
-    /// What goes into the IP headers has changed (`IP_TOS`, `IP_TTL`, `SO_PRIORITY`, ...).
+    /// Sets the values for the IP headers (`IP_TOS`, `IP_TTL`, `SO_PRIORITY`, ...).
     pub fn set_ip(&mut self, ip: crate::record::IpOptions) {
         self.ip = ip;
     }
 
-    /// The path takes packets of `mtu` bytes now. `too_big`: a packet was too big (RFC 1191, RFC
-    /// 8201), so that what is under way is lost and sent again in smaller pieces, without blame on
-    /// congestion.
+    /// Sets the path MTU in bytes. `too_big` is true if a router reported a packet as too big (RFC
+    /// 1191, RFC 8201): the outstanding bytes then count as lost and are sent again in smaller
+    /// segments, without a reduction of the congestion window.
     pub fn set_path_mtu(&mut self, now: Instant, mtu: u32, too_big: bool) {
         let least = if self.local.is_ipv4() { 68 } else { 1_280 };
         self.sizes.path_mtu = mtu.max(least);
@@ -144,11 +124,5 @@ impl Connection {
             self.sizes.mss = mss;
             self.recovery.set_mss(now, mss, too_big);
         }
-    }
-
-    /// How large a frame the interface takes (it may change with the route): see [`super::Limits`].
-    pub fn set_gso(&mut self, max_bytes: u32, max_segments: u32) {
-        self.limits.gso_max_bytes = max_bytes;
-        self.limits.gso_max_segments = max_segments;
     }
 }

@@ -1,8 +1,8 @@
-//! Timeouts of a connection: which timer comes first, and what happens when it runs out.
+//! Timeouts of a connection: the earliest timer, and the actions when timers expire.
 //!
-//! Retransmission, tail loss probe, reordering and pacing are `recovery`'s, the delayed
-//! acknowledgement is `acks`'s, the rest are in `timers`. The rules are
-//! RFC 9293's, the numbers Linux's (`tcp_timer.c`).
+//! Not here: retransmission, tail loss probe, reordering and pacing (`recovery`), the delayed
+//! acknowledgement (`acks`), and the state of the other timers (`timers`). The rules are RFC
+//! 9293's, the numbers Linux's (`tcp_timer.c`).
 
 use super::connection::Connection;
 use crate::record::{CloseReason, TcpRecord, TcpState};
@@ -10,7 +10,8 @@ use crate::recovery::Expired;
 use crate::time::{Duration, Instant};
 
 impl Connection {
-    /// When [`Connection::on_timeout`] is to be called next. It may change with every other call.
+    /// Returns the time of the next call of [`Connection::on_timeout`]. The time may change with
+    /// every other call.
     pub fn next_timeout(&self) -> Option<Instant> {
         if self.exported || self.state == TcpState::Closed {
             return None;
@@ -26,8 +27,8 @@ impl Connection {
         times.into_iter().flatten().min()
     }
 
-    /// Looks which timers ran out. May be called at any time; then [`Connection::poll_transmit`] is
-    /// to be called.
+    /// Handles the timers that have expired. May be called at any time. Call
+    /// [`Connection::poll_transmit`] afterwards.
     pub fn on_timeout(&mut self, now: Instant) {
         if self.exported || self.state == TcpState::Closed {
             return;
@@ -52,8 +53,8 @@ impl Connection {
         }
     }
 
-    /// RFC 9293, 3.8.3: after long enough the connection is given up. Linux measures time, not
-    /// timeouts, because their lengths differ.
+    /// Gives the connection up after retransmitting for too long (RFC 9293, 3.8.3). Linux measures
+    /// time instead of counting timeouts, because their lengths differ (`retransmits_timed_out`).
     fn on_retransmission_timeout(&mut self, now: Instant, count: u32) {
         self.counters.total_rto += 1;
         self.counters.total_rto_recoveries += u64::from(count == 1);
@@ -63,7 +64,8 @@ impl Connection {
         }
     }
 
-    /// How long `retries2` timeouts take, beginning at the least one (Linux's `tcp_model_timeout`).
+    /// Returns the duration of `retries2` timeouts, beginning with the least one (Linux's
+    /// `tcp_model_timeout`).
     fn patience(&self) -> Duration {
         let (least, most) = (self.tuning.rto_min, self.tuning.rto_max);
         let doublings = (most.as_micros() / least.as_micros().max(1)).max(1).ilog2();
@@ -72,14 +74,15 @@ impl Connection {
         least.times(rising) + most.times(u64::from(count.saturating_sub(doublings)))
     }
 
-    /// `TCP_USER_TIMEOUT` (RFC 5482): when data has got nowhere for too long.
+    /// Returns the time at which `TCP_USER_TIMEOUT` (RFC 5482) ends the connection, if data waits
+    /// for an answer.
     fn user_deadline(&self) -> Option<Instant> {
         let timeout = self.options.user_timeout;
         self.stalled_since().filter(|_| !timeout.is_zero()).map(|since| since + timeout)
     }
 
-    /// The peer has acknowledged something: it is there. As long as its window is shut that does
-    /// not count for `TCP_USER_TIMEOUT` (`tcp_ack_probe`).
+    /// Notes that the peer has answered. While the peer's window is shut, an answer does not
+    /// restart `TCP_USER_TIMEOUT` (`tcp_ack_probe`).
     pub(super) fn on_answer(&mut self) {
         self.timers.probes = 0;
         let next = self.snd.unsent().clamp(1, self.mss_now());
@@ -88,13 +91,12 @@ impl Connection {
         }
     }
 
-    /// Whether data waits for an answer, so that it is not only a keepalive probe that is
-    /// unanswered.
+    /// Returns true if data waits for an answer; keepalive probes are not needed then.
     fn is_stalled(&self) -> bool {
         self.snd.una < self.snd.nxt || self.snd.has_unsent()
     }
 
-    /// Since when data has been unanswered, or kept back by a window that is shut.
+    /// Returns the time since which data has been unanswered, or held back by a shut window.
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         self.timers.silent_since.or(self.timers.probing_since)
     }
@@ -105,6 +107,7 @@ impl Connection {
             return;
         }
         if self.snd.window_end() > self.snd.nxt {
+            // The window is open, so Nagle's rule or cork held the data: it has waited long enough.
             self.timers.force = true;
             return;
         }
@@ -124,8 +127,8 @@ impl Connection {
         self.timers.probes = self.timers.probes.saturating_add(1);
     }
 
-    /// The output has ended: if data waits and nothing is under way that brings an answer, look
-    /// again later (`tcp_check_probe_timer`).
+    /// Sets the persist timer at the end of the output if data waits and no outstanding segment
+    /// will bring an answer (`tcp_check_probe_timer`).
     pub(super) fn watch_unsent(&mut self, now: Instant) {
         if self.snd.una < self.snd.nxt || !self.snd.has_unsent() {
             self.timers.persist = None;
@@ -138,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9293, 3.8.4, by Linux's `tcp_keepalive_timer`.
+    /// Handles the keepalive timer (RFC 9293, 3.8.4; Linux's `tcp_keepalive_timer`).
     fn on_keepalive(&mut self, now: Instant) {
         let options = &self.options;
         let idle = now.since(self.heard_at);
@@ -165,7 +168,7 @@ impl Connection {
         self.timers.probes > 0 && idle >= self.options.user_timeout
     }
 
-    /// Begins where a record ended.
+    /// Starts the timers from a record.
     pub(super) fn start_timers(&mut self, tcp: &TcpRecord, now: Instant) {
         self.timers.probes = tcp.probes;
         match self.state {
@@ -183,7 +186,7 @@ impl Connection {
         }
     }
 
-    /// The keepalive option or the time of the last segment changed.
+    /// Sets the keepalive timer after a change of the option or an import.
     pub(super) fn set_keepalive_timer(&mut self, now: Instant) {
         let running = !matches!(self.state, TcpState::Closed | TcpState::TimeWait);
         self.timers.keepalive = (self.options.keepalive && running).then(|| {

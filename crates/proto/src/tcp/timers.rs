@@ -1,46 +1,46 @@
-//! The timers of a connection that are nobody else's, and the limit of answers.
+//! The connection's own timers, and the rate limit of answers to unacceptable segments.
 //!
-//! Retransmission, tail loss probe, reordering and pacing are `recovery`'s, the delayed
-//! acknowledgement is `acks`'s. Not here: what happens when one runs out; see `timeouts`.
+//! Not here: retransmission, tail loss probe, reordering and pacing (`recovery`), the delayed
+//! acknowledgement (`acks`), and the actions when a timer expires (`timeouts`).
 
 use crate::time::{Duration, Instant};
 
-/// Timers and what they count.
+/// The timers with their counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Timers {
-    /// Data waits, nothing is under way that could bring an answer: look whether it can go, or
-    /// probe the window (RFC 9293, 3.8.6.1).
+    /// Runs while data waits and no outstanding segment will bring an answer. On expiry the data is
+    /// sent if it can be, or the window is probed (RFC 9293, 3.8.6.1).
     pub(super) persist: Option<Instant>,
-    /// How often `persist` has doubled.
+    /// The number of doublings of `persist`.
     pub(super) persist_backoff: u32,
-    /// When the peer has been silent for long: ask whether it is there (RFC 9293, 3.8.4).
+    /// The time of the next keepalive probe to a silent peer (RFC 9293, 3.8.4).
     pub(super) keepalive: Option<Instant>,
-    /// When the retransmission timer first ran out since something new was acknowledged. Linux's
-    /// `retrans_stamp` is older in a long recovery, and connections that got on slowly were given
-    /// up for it.
+    /// The time of the first retransmission timeout since bytes were last acknowledged. Linux's
+    /// `retrans_stamp` can be older in a long recovery; with that time, connections that made slow
+    /// progress were given up.
     pub(super) silent_since: Option<Instant>,
-    /// When TIME-WAIT ends (RFC 9293, 3.6.1).
+    /// The end of TIME-WAIT (RFC 9293, 3.6.1).
     pub(super) time_wait: Option<Instant>,
-    /// Probes of either kind without an answer.
+    /// Window and keepalive probes without an answer.
     pub(super) probes: u8,
-    /// When the first window probe was sent since the peer's window shut (`icsk_probes_tstamp`).
+    /// The time of the first window probe since the peer's window shut (`icsk_probes_tstamp`).
     pub(super) probing_since: Option<Instant>,
     /// A probe without data is to be sent.
     pub(super) probe_due: bool,
-    /// The next segment goes whatever its size: it was held long enough.
+    /// The next segment is sent even if it is small, because it was held long enough.
     pub(super) force: bool,
-    /// Answers to what should not have come.
+    /// The rate limit of answers to unacceptable segments.
     pub(super) answers: AnswerLimit,
 }
 
 impl Timers {
-    /// Stops everything.
+    /// Stops all timers; the rate limit stays.
     pub(super) fn clear(&mut self) {
         *self = Timers { answers: self.answers, ..Timers::default() };
     }
 }
 
-/// Holds back answers to segments that should not have come (`tcp_invalid_ratelimit`,
+/// Limits the rate of answers to unacceptable segments (`tcp_invalid_ratelimit`,
 /// `tcp_challenge_ack_limit`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AnswerLimit {
@@ -50,7 +50,7 @@ pub(super) struct AnswerLimit {
 }
 
 impl AnswerLimit {
-    /// Whether one more answer may be given now, at most one in `interval`.
+    /// Returns true and counts an answer if it may be sent now: at most one in `interval`.
     pub(super) fn allows(&mut self, now: Instant, interval: Duration) -> bool {
         if self.last.is_some_and(|last| now.since(last) < interval) {
             return false;
@@ -59,7 +59,8 @@ impl AnswerLimit {
         true
     }
 
-    /// The same for a challenge, of which there may be `limit` in a second (RFC 5961, 7).
+    /// Returns true and counts a challenge acknowledgement if it may be sent now: at most `limit`
+    /// in a second (RFC 5961, 7), and at most one answer in `interval`.
     pub(super) fn allows_challenge(
         &mut self,
         now: Instant,

@@ -1,20 +1,20 @@
 //! The timestamps option of one connection (RFC 7323, 3 to 5): this end's clock, the peer's last
-//! value, and the protection against wrapped sequence numbers (PAWS) that rests on it.
+//! value, and the protection against wrapped sequence numbers (PAWS).
 //!
-//! Not here: round-trip times (`rtt`), which are computed from the echo that [`Stamps::echo_time`]
-//! puts back into the engine's time.
+//! Not here: round-trip times (`rtt`), which are computed from echoes that [`Stamps::echo_time`]
+//! converts to the engine's time.
 
 use crate::record::{TimestampUnit, TimestampsRecord};
 use crate::time::{Duration, Instant};
 
-/// `TS.Recent` is not trusted any more after this time without a segment (RFC 7323, 5.5).
+/// The age from which `TS.Recent` is invalid (RFC 7323, 5.5).
 const RECENT_AGE_MAX: Duration = Duration::from_secs(24 * 24 * 3_600);
 
 /// A connection's timestamps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamps {
     unit: TimestampUnit,
-    /// What is added to the engine's time in ticks.
+    /// The difference between `TSval` and the engine's time in ticks.
     offset: u32,
     recent: u32,
     recent_at: Option<Instant>,
@@ -42,7 +42,7 @@ impl Stamps {
         }
     }
 
-    /// How long a tick lasts.
+    /// Returns the length of a tick.
     pub(super) fn tick(&self) -> Duration {
         match self.unit {
             TimestampUnit::Milliseconds => Duration::from_millis(1),
@@ -50,17 +50,17 @@ impl Stamps {
         }
     }
 
-    /// The unit of the clock.
+    /// Returns the unit of the clock.
     pub(super) fn unit(&self) -> TimestampUnit {
         self.unit
     }
 
-    /// This end's `TSval` at `now`.
+    /// Returns this end's `TSval` at `now`.
     pub(super) fn value(&self, now: Instant) -> u32 {
         (self.ticks(now) as u32).wrapping_add(self.offset)
     }
 
-    /// The `TSecr` to send.
+    /// Returns the `TSecr` to send.
     pub(super) fn recent(&self) -> u32 {
         self.recent
     }
@@ -69,8 +69,8 @@ impl Stamps {
         now.as_micros() / self.tick().as_micros()
     }
 
-    /// When this end's clock showed `echo`, rounded down to a tick; none if that lies before time
-    /// began or in the future.
+    /// Returns the time at which this end's clock showed `echo`, rounded down to a tick; `None` if
+    /// that time is in the future or before the origin of the engine's time.
     pub(super) fn echo_time(&self, now: Instant, echo: u32) -> Option<Instant> {
         let ago = self.value(now).wrapping_sub(echo);
         if echo == 0 || ago > i32::MAX as u32 {
@@ -80,21 +80,21 @@ impl Stamps {
         Some(Instant::from_micros(ticks * self.tick().as_micros()))
     }
 
-    /// Whether a segment with `value` is older than what was seen (RFC 7323, 5.3, R1). As in Linux,
-    /// one tick back is no offence.
+    /// Returns true if `value` is older than `TS.Recent` (RFC 7323, 5.3, R1). As in Linux, one tick
+    /// back is allowed (`TCP_PAWS_WINDOW`).
     pub(super) fn is_old(&self, now: Instant, value: u32) -> bool {
         let Some(at) = self.recent_at else { return false };
         let behind = self.recent.wrapping_sub(value).cast_signed();
         behind > 1 && now.since(at) < RECENT_AGE_MAX
     }
 
-    /// By how many ticks `value` is older than the newest.
+    /// Returns the number of ticks by which `value` is older than `TS.Recent`.
     pub(super) fn behind(&self, value: u32) -> i32 {
         self.recent.wrapping_sub(value).cast_signed()
     }
 
-    /// Takes the value of an acceptable segment that begins at or before the last acknowledgement
-    /// sent (RFC 7323, 4.3).
+    /// Updates `TS.Recent` with the value of an acceptable segment that begins at or before the
+    /// last acknowledgement sent (RFC 7323, 4.3).
     pub(super) fn update(&mut self, now: Instant, value: u32) {
         let newer = value.wrapping_sub(self.recent).cast_signed() >= 0;
         let aged = self.recent_at.is_none_or(|at| now.since(at) >= RECENT_AGE_MAX);

@@ -1,5 +1,5 @@
-//! Tests of the receive window: its edge never goes back, never opens by little, never leaves the
-//! ring.
+//! Tests of the receive window: its edge never goes back, never advances by small steps, never
+//! leaves the ring.
 
 use super::*;
 use crate::position;
@@ -53,7 +53,7 @@ fn a_window_does_not_open_by_little() {
     assert!(window.choose(nxt, limit - 1_460, 1_460) >= 1_460);
 }
 
-/// Linux's `tcp_rcv_space_adjust`: the buffer follows what is read in a round trip.
+/// Linux's `tcp_rcv_space_adjust`: the buffer follows the bytes read in a round trip.
 #[test]
 fn the_buffer_grows_with_what_is_read() {
     let (mut window, _) = window(7, 65_536, 131_072);

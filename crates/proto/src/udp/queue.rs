@@ -1,71 +1,65 @@
-//! Datagrams that wait to be read: their bytes in one ring, a line of entries beside it. Made once;
-//! nothing here allocates after that.
+//! The queue of datagrams that wait to be read: their bytes are in one ring, their other values in
+//! a list of entries. The memory is allocated once.
 
 use crate::position::Span;
 use crate::ring::Ring;
 use alloc::collections::VecDeque;
 use core::net::{IpAddr, SocketAddr};
 
-/// What a waiting datagram takes beside its bytes, so that many small ones fill a buffer as they do
-/// in Linux.
+/// The bytes charged for a datagram beside its payload, so that many small datagrams fill a buffer
+/// as in Linux.
 const OVERHEAD: u64 = 512;
 /// The largest payload.
 const PAYLOAD_MAX: usize = 65_535;
 
-/// One that waits.
+/// A datagram that waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct QueuedDatagram {
     pub(super) source: SocketAddr,
     pub(super) envelope: Envelope,
     pub(super) segment_size: u16,
     span: Span,
 }
 
-/// What came with a datagram beside its sender and its bytes, which a program may want to be told.
+/// The values that came with a datagram beside its sender and payload, for control messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// The address that it was sent to.
+    /// The local address to which the datagram was sent.
     pub target: IpAddr,
     /// Differentiated services and congestion bits.
     pub traffic_class: u8,
-    /// Hops left.
+    /// The hop limit of the IP header.
     pub hop_limit: u8,
-    /// When it came, in nanoseconds since 1970; 0 if that is not known.
+    /// The time of arrival in nanoseconds since 1970; 0 if it is not known.
     pub time_ns: u64,
 }
 
 /// A datagram that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Who sent it.
+    /// The sender.
     pub source: SocketAddr,
-    /// What came with it.
+    /// The other values that came with the datagram.
     pub envelope: Envelope,
-    /// Its length (what `MSG_TRUNC` asks for).
+    /// The datagram's length, which recv(2) returns with `MSG_TRUNC`.
     pub len: usize,
-    /// Bytes that were copied.
+    /// Bytes that were copied. If they are fewer than `len`, the rest is lost (`MSG_TRUNC` in the
+    /// flags).
     pub copied: usize,
     /// Size of each merged datagram, for the control message of `UDP_GRO`; 0 for a single one.
     pub segment_size: u16,
 }
 
-impl Received {
-    /// Whether a part is lost (`MSG_TRUNC` in the flags).
-    pub fn is_truncated(&self) -> bool {
-        self.copied < self.len
-    }
-}
-
-/// Who sent a datagram, and what came with it.
+/// A datagram's sender and the values that came with it.
 pub(super) type About<'a> = (SocketAddr, &'a Envelope);
 
 #[derive(Debug)]
 pub(super) struct Queue {
     ring: Ring,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<QueuedDatagram>,
     entries_max: usize,
     next: u64,
-    /// What `SO_RCVBUF` allows, overhead included.
+    /// The limit by `SO_RCVBUF`, overhead included.
     limit: u64,
     charged: u64,
 }
@@ -87,13 +81,15 @@ impl Queue {
         self.limit = u64::from(bytes);
     }
 
-    /// Whether there was room. One that waits alone always has.
+    /// Appends a datagram and returns true, or returns false if there is no room. An empty queue
+    /// always has room.
     pub(super) fn push(&mut self, about: About<'_>, payload: &[u8], segment_size: u16) -> bool {
         let allowed = self.entries.is_empty() || self.charged + OVERHEAD <= self.limit;
         allowed && self.push_imported(about, payload, segment_size)
     }
 
-    /// The same, bounded by memory only: what another home had accepted is not refused.
+    /// Appends a datagram that another home had accepted, so only memory limits it, not
+    /// `SO_RCVBUF`. Returns false if there is no room.
     pub(super) fn push_imported(
         &mut self,
         (source, envelope): About<'_>,
@@ -111,7 +107,7 @@ impl Queue {
         self.ring.write(span.start, payload);
         self.next = span.end;
         self.charged += length + OVERHEAD;
-        self.entries.push_back(Entry { source, envelope: *envelope, segment_size, span });
+        self.entries.push_back(QueuedDatagram { source, envelope: *envelope, segment_size, span });
         true
     }
 
@@ -131,7 +127,7 @@ impl Queue {
         }
         let len = entry.span.len() as usize;
         let copied = len - rest.len() as usize;
-        let Entry { source, envelope, segment_size, .. } = *entry;
+        let QueuedDatagram { source, envelope, segment_size, .. } = *entry;
         Some(Received { source, envelope, len, copied, segment_size })
     }
 
@@ -143,7 +139,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Entry, [&[u8]; 2])> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&QueuedDatagram, [&[u8]; 2])> {
         self.entries.iter().map(|entry| (entry, self.ring.slices(entry.span)))
     }
 }

@@ -1,16 +1,16 @@
-//! Whether and how a payload leaves past the kernel.
+//! The check whether a payload can be sent past the kernel, and its headers' values.
 
 use super::socket::Socket;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use sojourn_wire::udp::Header;
 
-/// Most datagrams that one send with `UDP_SEGMENT` may make (Linux's `UDP_MAX_SEGMENTS`).
+/// The largest number of datagrams of one send with `UDP_SEGMENT` (Linux's `UDP_MAX_SEGMENTS`).
 const SEGMENTS_MAX: usize = 128;
 const HEADER_BYTES: usize = 8;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 
-/// Why a datagram goes through the kernel's socket, which also gives whatever error there is.
+/// The reason why a datagram must go through the kernel's socket, which also reports any error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detour {
     /// There is no target.
@@ -19,37 +19,38 @@ pub enum Detour {
     Family,
     /// The target has no port.
     NoPort,
-    /// Multicast, broadcast, or no address at all.
+    /// The target is multicast, broadcast, or the unspecified address.
     NotUnicast,
-    /// Larger than the path takes: it is to be cut into fragments, or refused.
+    /// The datagram exceeds the path MTU: the kernel fragments or refuses it.
     TooLong,
-    /// More segments than one send may make.
+    /// The send would make too many segments.
     TooManySegments,
     /// The session was exported.
     Exported,
 }
 
-/// How a payload leaves.
+/// The values for sending a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Where it goes.
+    /// The target.
     pub target: SocketAddr,
-    /// The UDP header of each datagram; its length is that of the payload or of the segment.
+    /// The UDP header of each datagram. Its length field is computed from the payload or the
+    /// segment.
     pub header: Header,
-    /// Bytes of payload in each datagram but the last, if it is to be cut into several; 0 if it is
-    /// one.
+    /// Bytes of payload in each datagram but the last, if the payload is to be cut into several; 0
+    /// for one datagram.
     pub segment_size: u16,
-    /// Whether a checksum is to be written. (With IPv6 it always is.)
+    /// True if a checksum is to be written. (With IPv6 that is always so.)
     pub checksum: bool,
 }
 
 impl Socket {
-    /// How `length` bytes to `target` leave; to the connected peer if none is given. `gso_size`: of
-    /// this call's control message, if it had one, else the socket's option counts. The datagrams
-    /// count as sent.
+    /// Returns the values for sending `length` bytes to `target`, or to the connected peer if
+    /// `target` is `None`. `gso_size` comes from the call's control message; without one the
+    /// socket's option applies. The datagrams count as sent.
     ///
     /// # Errors
-    /// [`Detour`]: the kernel's socket has to send it.
+    /// [`Detour`] if the kernel's socket has to send the datagram.
     pub fn prepare(
         &mut self,
         target: Option<SocketAddr>,
@@ -83,7 +84,7 @@ impl Socket {
 }
 
 fn check_target(local: SocketAddr, target: SocketAddr) -> Result<(), Detour> {
-    // A socket of both families is bound to the IPv6 address that is none.
+    // A socket of both families is bound to the unspecified IPv6 address (ipv6(7)).
     let is_both = local.is_ipv6() && local.ip().is_unspecified();
     if target.is_ipv4() != local.is_ipv4() && !is_both {
         return Err(Detour::Family);

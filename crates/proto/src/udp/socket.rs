@@ -1,6 +1,6 @@
-//! A UDP session: made from a record, its options, what waits to be read.
+//! A UDP session: import, export, options, and the queue of received datagrams.
 //!
-//! Not here: how a payload leaves; see `send`.
+//! Not here: sending (`send`).
 
 use super::queue::{About, Envelope, Queue, Received};
 use crate::record::{Datagram, IpOptions, Kind, RecordError, SessionRecord, UdpOptions, UdpRecord};
@@ -21,30 +21,30 @@ impl Default for Limits {
     }
 }
 
-/// What became of a datagram.
+/// The outcome for a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Disposition {
-    /// It waits to be read.
+    /// The datagram waits to be read.
     Queued,
-    /// The socket is connected to somebody else.
-    Stranger,
+    /// The socket is connected to another peer than the sender.
+    FromOther,
     /// The buffer is full (`UdpRcvbufErrors`).
     Full,
     /// The session was exported.
     Exported,
 }
 
-/// How many datagrams met what.
+/// The number of datagrams by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Datagrams that were queued.
     pub queued: u64,
-    /// Bytes of payload in them.
+    /// Bytes of payload in queued datagrams.
     pub queued_bytes: u64,
-    /// Those of strangers.
-    pub strangers: u64,
-    /// Those that found no room.
+    /// Datagrams that were not the connected peer's.
+    pub from_others: u64,
+    /// Datagrams that found no room.
     pub full: u64,
     /// Datagrams sent, counted after segmentation.
     pub sent: u64,
@@ -63,22 +63,23 @@ pub struct Socket {
     pub(super) exported: bool,
 }
 
-/// Why a record does not become a socket.
+/// The reason why a record cannot become a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportError {
     /// The record contradicts itself.
     Record(RecordError),
-    /// It is not a UDP session's.
+    /// The record is not a UDP session's.
     NotUdp,
-    /// What waits in it does not fit the memory that is granted.
+    /// The record's queued datagrams do not fit the granted memory.
     TooMuch,
 }
 
 impl Socket {
-    /// Takes over the session that `record` describes, with all the memory it will ever use.
+    /// Takes over the session that `record` describes, and allocates all memory that it will use.
     ///
     /// # Errors
-    /// [`ImportError`]; the record is left as it is and can go elsewhere.
+    /// [`ImportError`] if the record cannot become a socket. The record is not changed, so the
+    /// caller can move the session to another home.
     pub fn import(record: &SessionRecord, limits: &Limits) -> Result<Socket, ImportError> {
         record.check().map_err(ImportError::Record)?;
         let Kind::Udp(udp) = &record.kind else { return Err(ImportError::NotUdp) };
@@ -108,8 +109,8 @@ impl Socket {
         })
     }
 
-    /// Makes the record with which the session goes elsewhere, and falls silent; none if it was
-    /// taken before.
+    /// Returns the session's record for its next home; `None` if it was taken before. The socket
+    /// accepts and sends no more datagrams from then on.
     pub fn export(&mut self) -> Option<SessionRecord> {
         if self.exported {
             return None;
@@ -133,9 +134,9 @@ impl Socket {
         })
     }
 
-    /// Takes a datagram that came for this socket, with a checksum that was verified.
-    /// `segment_size`: of several merged ones the size of each but the last, which may be shorter;
-    /// 0 for a single one. Those are taken apart unless the program takes them merged (`UDP_GRO`).
+    /// Processes a datagram for this socket, whose checksum must have been verified. `segment_size`
+    /// is the size of each of several merged datagrams but the last, which may be shorter; 0 for a
+    /// single one. Merged datagrams are split unless the program takes them merged (`UDP_GRO`).
     pub fn on_datagram(
         &mut self,
         source: SocketAddr,
@@ -147,8 +148,8 @@ impl Socket {
             return Disposition::Exported;
         }
         if self.peer.is_some_and(|peer| !same_endpoint(peer, source)) {
-            self.tally.strangers += 1;
-            return Disposition::Stranger;
+            self.tally.from_others += 1;
+            return Disposition::FromOther;
         }
         let size = usize::from(segment_size);
         let merged = size > 0 && size < payload.len();
@@ -172,94 +173,94 @@ impl Socket {
         }
     }
 
-    /// Copies the oldest datagram into the slices and removes it. What does not fit is gone, as UDP
-    /// has it; [`Received`] tells.
+    /// Copies the oldest datagram into the slices and removes it. Bytes that do not fit are lost,
+    /// as with the kernel's UDP; [`Received`] has both lengths.
     pub fn recv(&mut self, parts: &mut [&mut [u8]]) -> Option<Received> {
         let received = self.queue.peek(parts)?;
         self.queue.pop();
         Some(received)
     }
 
-    /// The same without removing it (`MSG_PEEK`).
+    /// Copies the oldest datagram into the slices without removing it (`MSG_PEEK`).
     pub fn peek(&self, parts: &mut [&mut [u8]]) -> Option<Received> {
         self.queue.peek(parts)
     }
 
-    /// Bytes of the oldest datagram (`SIOCINQ`); 0 also if there is none.
+    /// Returns the length of the oldest datagram (`SIOCINQ`); 0 also if there is none.
     pub fn siocinq(&self) -> usize {
         self.queue.next_len().unwrap_or(0)
     }
 
-    /// Whether a datagram waits.
+    /// Returns true if a datagram waits.
     pub fn is_readable(&self) -> bool {
         self.queue.next_len().is_some()
     }
 
-    /// This end.
+    /// Returns the endpoint of this end.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// The peer that the socket is connected to, if it is.
+    /// Returns the peer to which the socket is connected, if it is.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 
-    /// What goes into IP headers.
+    /// Returns the values for the IP headers.
     pub fn ip(&self) -> IpOptions {
         self.ip
     }
 
-    /// The options in effect.
+    /// Returns the options in effect.
     pub fn options(&self) -> &UdpOptions {
         &self.options
     }
 
-    /// The number of the interface by which its datagrams come; 0 if that is not known.
+    /// Returns the index of the interface by which datagrams arrive; 0 if it is not known.
     pub fn interface(&self) -> u32 {
         self.interface
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// `connect`: from now on only `peer`'s datagrams are taken; none dissolves it. Those that wait
-    /// remain, as in Linux.
+    /// Applies `connect`: from now on only `peer`'s datagrams are accepted; `None` dissolves the
+    /// connection. Waiting datagrams remain, as in Linux.
     pub fn connect(&mut self, local: SocketAddr, peer: Option<SocketAddr>) {
         self.local = local;
         self.peer = peer;
     }
 
-    /// `UDP_SEGMENT`; 0 is off.
+    /// Sets `UDP_SEGMENT`; 0 is off.
     pub fn set_gso_size(&mut self, bytes: u16) {
         self.options.gso_size = bytes;
     }
 
-    /// `UDP_GRO`.
+    /// Sets `UDP_GRO`.
     pub fn set_gro(&mut self, on: bool) {
         self.options.gro = on;
     }
 
-    /// `SO_RCVBUF` as `getsockopt` will give it.
+    /// Sets `SO_RCVBUF` to the value that `getsockopt` will give.
     pub fn set_rcvbuf(&mut self, bytes: u32) {
         self.options.rcvbuf = bytes;
         self.queue.set_limit(bytes);
     }
 
-    /// What goes into IP headers has changed.
+    /// Sets the values for the IP headers.
     pub fn set_ip(&mut self, ip: IpOptions) {
         self.ip = ip;
     }
 
-    /// The path takes packets of `mtu` bytes now.
+    /// Sets the path MTU in bytes.
     pub fn set_path_mtu(&mut self, mtu: u32) {
         self.options.path_mtu = mtu;
     }
 }
 
-/// Address and port; flow label and scope do not come with packets.
+/// Compares address and port only, because packets do not carry flow label and scope.
 fn same_endpoint(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port() && one.ip() == other.ip()
 }

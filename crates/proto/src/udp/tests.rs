@@ -1,4 +1,4 @@
-//! Tests of UDP sockets: queue, truncation, segmentation, what goes through the kernel, moves.
+//! Tests of UDP sockets: queue, truncation, segmentation, detours through the kernel, moves.
 
 use super::*;
 use crate::record::{IpOptions, Kind, SessionRecord, UdpOptions, UdpRecord};
@@ -62,11 +62,11 @@ fn what_does_not_fit_is_told_and_gone() {
     socket.on_datagram(address("192.0.2.2:1"), &ENVELOPE, b"0123456789", 0);
     socket.on_datagram(address("192.0.2.2:1"), &ENVELOPE, b"next", 0);
     let peeked = socket.peek(&mut [&mut [0; 2]]).expect("one waits");
-    assert_eq!((peeked.copied, peeked.len, peeked.is_truncated()), (2, 10, true));
+    assert_eq!((peeked.copied, peeked.len), (2, 10));
     let (received, bytes) = read(&mut socket, 4).expect("one waits");
     assert_eq!((received.len, &bytes[..]), (10, &b"0123"[..]));
     let (received, bytes) = read(&mut socket, 4).expect("one waits");
-    assert_eq!((received.is_truncated(), &bytes[..]), (false, &b"next"[..]));
+    assert_eq!((received.copied, received.len, &bytes[..]), (4, 4, &b"next"[..]));
 }
 
 #[test]
@@ -74,14 +74,14 @@ fn a_connected_socket_takes_its_peers_only() {
     let mut socket = socket(Some("192.0.2.2:1"), |_| {});
     assert_eq!(
         socket.on_datagram(address("192.0.2.2:2"), &ENVELOPE, b"x", 0),
-        Disposition::Stranger
+        Disposition::FromOther
     );
     assert_eq!(
         socket.on_datagram(address("192.0.2.3:1"), &ENVELOPE, b"x", 0),
-        Disposition::Stranger
+        Disposition::FromOther
     );
     assert_eq!(socket.on_datagram(address("192.0.2.2:1"), &ENVELOPE, b"x", 0), Disposition::Queued);
-    assert_eq!(socket.tally().strangers, 2);
+    assert_eq!(socket.tally().from_others, 2);
     socket.connect(socket.local(), None);
     assert_eq!(socket.on_datagram(address("192.0.2.3:1"), &ENVELOPE, b"x", 0), Disposition::Queued);
 }
@@ -105,7 +105,7 @@ fn what_came_with_a_datagram_stays_with_it() {
     assert_eq!((here.tally().queued, here.tally().queued_bytes), (3, 5));
     let (received, _) = read(&mut here, 9).expect("one waits");
     assert_eq!(received.envelope, ENVELOPE);
-    // Of the way to this host a record has nothing.
+    // A record has no values of a datagram's arrival (`Envelope::time_ns`).
     let moved = here.export().expect("one home");
     let mut there = Socket::import(&moved, &Limits::default()).expect("imports");
     assert_eq!(there.interface(), 7);

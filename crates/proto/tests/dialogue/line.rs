@@ -1,4 +1,4 @@
-//! One line of a script as a value. What the words mean is in `tests/scripts/README.md`.
+//! One line of a script as a value. `tests/scripts/README.md` explains the words.
 
 use sojourn_proto::time::Instant;
 use sojourn_wire::tcp::Flags;
@@ -16,13 +16,13 @@ pub(crate) struct Segment {
     pub(crate) urgent: u16,
     pub(crate) congestion: bool,
     pub(crate) segment_size: Option<u16>,
-    /// Timers that have run out are looked at after it.
+    /// Expired timers are handled after the segment.
     pub(crate) is_late: bool,
-    /// The disposition that is expected, by name.
+    /// The name of the expected disposition.
     pub(crate) becomes: Option<String>,
 }
 
-/// What a line says.
+/// The action of a line.
 #[derive(Clone, Debug)]
 pub(crate) enum Verb {
     With(Vec<String>),

@@ -1,4 +1,5 @@
-//! Plays a case: moves the clock, hands in what the peer sends, and compares what comes out.
+//! The player of a case: moves the clock, hands in the peer's segments, and compares the
+//! connection's segments.
 
 use crate::line::{Line, Segment, Verb};
 use crate::setup;
@@ -8,7 +9,7 @@ use sojourn_proto::time::{Duration, Instant};
 use sojourn_wire::tcp::{Flags, Header, Options, SackBlock, SackBlocks, SeqNum, Timestamps};
 use std::collections::VecDeque;
 
-/// What a connection sent.
+/// A segment that the connection sent.
 struct Sent {
     at: Instant,
     header: Header,
@@ -29,7 +30,7 @@ pub(crate) struct Player {
     limits: Limits,
 }
 
-/// Times begin here, so that times before the import exist.
+/// The time at which cases begin, so that times before the import exist.
 const BEGINNING: Duration = Duration::from_secs(1_000);
 
 impl Player {
@@ -102,7 +103,7 @@ impl Player {
         self.connection.as_mut().expect("a case has begun")
     }
 
-    /// Lets time pass; every timer is served at its time.
+    /// Lets time pass; every timer is handled at its time.
     fn advance(&mut self, to: Instant) -> Result<(), String> {
         if to < self.now {
             return Err("time goes back".into());
@@ -221,8 +222,6 @@ impl Player {
             }
             ["rcvbuf", bytes] => connection.set_rcvbuf(number(bytes)?),
             ["sndbuf", bytes] => connection.set_sndbuf(number(bytes)?),
-            ["clamp", bytes] => connection.set_window_clamp(number(bytes)?),
-            ["maxseg", bytes] => connection.set_user_mss(now, number(bytes)? as u16),
             ["keepalive", idle, interval, count] => {
                 let span = |ms: u32| Duration::from_millis(ms.into());
                 let (idle, interval) = (span(number(idle)?), span(number(interval)?));
@@ -232,7 +231,6 @@ impl Player {
                 let hour = Duration::from_secs(3_600);
                 connection.set_keepalive(now, false, hour, hour, 9);
             }
-            ["rcvlowat", bytes] => connection.set_rcvlowat(number(bytes)?),
             ["move"] => {
                 let record = connection.export(now).ok_or("exported before")?;
                 if connection.poll_transmit(now).is_some() || connection.export(now).is_some() {
@@ -242,7 +240,7 @@ impl Player {
                 let mut record = record.map_err(|error| error.to_string())?;
                 *connection =
                     Connection::import(&record, &limits, now).map_err(|error| error.to_string())?;
-                // The new home begins undoubled.
+                // The new home begins with the timeout not doubled.
                 if let Kind::Tcp(tcp) = &mut record.kind {
                     tcp.backoff = 0;
                 }
@@ -273,7 +271,6 @@ impl Player {
             "end" => format!("{:?}", connection.receive_end()),
             "readable" => connection.is_readable().to_string(),
             "writable" => connection.is_writable().to_string(),
-            "urgent" => connection.is_urgent().to_string(),
             "siocinq" => connection.siocinq().to_string(),
             "siocoutq" => connection.siocoutq().to_string(),
             "siocoutqnsd" => connection.siocoutqnsd().to_string(),
@@ -317,7 +314,7 @@ impl Player {
         text
     }
 
-    /// Compares the next segment that was sent with what is written.
+    /// Compares the next sent segment with the script's.
     fn expect_segment(&mut self, expected: &Segment) -> Result<(), String> {
         let sent = self.sent.pop_front().ok_or("nothing was sent")?;
         let differs = |what: &str| Err(format!("{what} differs: {}", self.describe(&sent)));

@@ -7,19 +7,19 @@ use sojourn_proto::record::{
 use sojourn_proto::time::Duration;
 use std::net::SocketAddr;
 
-/// Contents of a stream at a place: so that every byte can be checked.
+/// Returns the byte at a place of a stream, so that every byte can be checked.
 pub(crate) fn byte(place: i64, ours: bool) -> u8 {
     let mixed = (place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
     mixed as u8 ^ if ours { 0 } else { 0x55 }
 }
 
-/// Bytes of a stream.
+/// Returns the bytes of a range of a stream.
 pub(crate) fn bytes(start: i64, end: i64, ours: bool) -> Vec<u8> {
     (start..end).map(|place| byte(place, ours)).collect()
 }
 
-/// What scripts begin with: an established connection, segments of 1000 bytes, a window of 65 000
-/// bytes, Nagle off.
+/// Returns the record with which scripts begin: an established connection, segments of 1000 bytes,
+/// a window of 65 000 bytes, Nagle off.
 pub(crate) fn plain(starts: (u32, u32)) -> TcpRecord {
     let mut tcp = TcpRecord {
         snd_una: starts.0,
@@ -43,7 +43,7 @@ pub(crate) fn plain(starts: (u32, u32)) -> TcpRecord {
     tcp
 }
 
-/// The session around it.
+/// Returns a session record with `tcp`.
 pub(crate) fn session(tcp: TcpRecord) -> SessionRecord {
     let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
     SessionRecord {
@@ -69,7 +69,7 @@ pub(crate) fn apply(tcp: &mut TcpRecord, words: &[String]) -> Result<(), String>
     Ok(())
 }
 
-/// Words that stand alone.
+/// Applies a word without an argument.
 fn switch(tcp: &mut TcpRecord, word: &str) -> bool {
     match word {
         "sack" => tcp.sack = true,
@@ -87,7 +87,7 @@ fn switch(tcp: &mut TcpRecord, word: &str) -> bool {
     true
 }
 
-/// Words with numbers after them.
+/// Applies a word with numbers after it.
 fn numbers<'a>(
     tcp: &mut TcpRecord,
     word: &str,
@@ -107,6 +107,8 @@ fn numbers<'a>(
         "rcvbuf" => (options.rcvbuf, options.rcvbuf_locked) = (number()?, true),
         "sndbuf" => (options.sndbuf, options.sndbuf_locked) = (number()?, true),
         "lowat" => options.rcvlowat = number()?,
+        "clamp" => options.window_clamp = number()?,
+        "maxseg" => tcp.user_mss = number()? as u16,
         "cwnd" => tcp.cwnd = number()?,
         "ssthresh" => tcp.ssthresh = number()?,
         "mtu" => tcp.path_mtu = number()?,
@@ -145,7 +147,7 @@ fn put_unread(tcp: &mut TcpRecord, count: u32) {
     tcp.snd_wl1 = tcp.rcv_nxt;
 }
 
-/// Words with a name after them.
+/// Applies a word with a name after it.
 fn name(tcp: &mut TcpRecord, word: &str, name: &str) -> Result<(), String> {
     match (word, name) {
         ("state", name) => tcp.state = state(name).ok_or(format!("no state {name}"))?,

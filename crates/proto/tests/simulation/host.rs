@@ -1,5 +1,4 @@
-//! One end: a connection and a program that writes and reads bytes of a known pattern, in pieces
-//! and at times of its own.
+//! One end: a connection, and a program that writes and reads bytes of a known pattern in pieces.
 
 use std::net::SocketAddr;
 
@@ -13,35 +12,34 @@ use crate::link::Frame;
 
 /// TCP's number in IP headers.
 const TCP: u8 = 6;
-/// The pattern repeats after this many bytes: a prime, so that nothing else does at the same
-/// length.
+/// The length after which the pattern repeats: a prime, so that no buffer has the same length.
 const PATTERN: u64 = 65_521;
 
-/// The byte at `place` of what the end `sender` writes.
+/// Returns the byte at `place` of the stream of the end `sender`.
 pub(crate) fn pattern(sender: usize, place: u64) -> u8 {
     let place = place % PATTERN;
     ((place * 0x9e37 + (place >> 8) + sender as u64 * 0x55) >> 3) as u8
 }
 
-/// What the program does.
+/// The behaviour of a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Program {
-    /// Bytes it writes in all.
+    /// Total bytes to write.
     pub(crate) to_write: u64,
-    /// Most bytes at once.
+    /// Largest size of one write.
     pub(crate) write_size: u64,
-    /// How long it waits between two writes.
+    /// Pause between two writes.
     pub(crate) write_pause: Duration,
-    /// Most bytes read at once.
+    /// Largest size of one read.
     pub(crate) read_size: usize,
-    /// How long it waits between two reads.
+    /// Pause between two reads.
     pub(crate) read_pause: Duration,
-    /// Whether it closes its direction after the last byte.
+    /// True if the program closes its direction after the last byte.
     pub(crate) closes: bool,
 }
 
 impl Program {
-    /// Writes `bytes` as fast as it can, and reads likewise.
+    /// Creates a program that writes `bytes` and reads as fast as possible.
     pub(crate) fn bulk(bytes: u64) -> Program {
         Program {
             to_write: bytes,
@@ -59,17 +57,17 @@ impl Program {
 pub(crate) struct Host {
     /// 0 or 1.
     pub(crate) index: usize,
-    /// Its connection.
+    /// The end's connection.
     pub(crate) connection: Connection,
-    /// What runs on it.
+    /// The end's program.
     pub(crate) program: Program,
     /// Bytes written so far.
     pub(crate) written: u64,
-    /// Bytes read so far, all of them right.
+    /// Bytes read so far, all of them checked.
     pub(crate) read: u64,
     /// The end of the other's stream was read.
     pub(crate) finished: bool,
-    /// Frames that a checksum kept out.
+    /// Frames dropped because of their checksum.
     pub(crate) damaged: u64,
     limits: Limits,
     next_write: Instant,
@@ -82,7 +80,7 @@ fn address(index: usize) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, index as u8 + 1], 1_000 + index as u16))
 }
 
-/// The record of a session at its beginning, between the ends `index` and the other.
+/// Returns the record of a new session of the end `index` with the other end.
 pub(crate) fn session(index: usize, tcp: TcpRecord) -> SessionRecord {
     SessionRecord {
         local: address(index),
@@ -93,7 +91,7 @@ pub(crate) fn session(index: usize, tcp: TcpRecord) -> SessionRecord {
 }
 
 impl Host {
-    /// An end that begins with `tcp`.
+    /// Creates an end that begins with `tcp`.
     pub(crate) fn new(
         index: usize,
         tcp: TcpRecord,
@@ -118,7 +116,7 @@ impl Host {
         }
     }
 
-    /// The session leaves its connection and comes into another, by way of the record's bytes.
+    /// Moves the session into a new connection, by the record's bytes.
     pub(crate) fn move_session(&mut self, now: Instant) {
         let record = self.connection.export(now).expect("one home");
         let mut bytes = Vec::new();
@@ -128,7 +126,7 @@ impl Host {
         self.connection = Connection::import(&decoded, &self.limits, now).expect("our own record");
     }
 
-    /// When something is to be done here although nothing arrives.
+    /// Returns the time of this end's next timer or program action.
     pub(crate) fn next_event(&self) -> Option<Instant> {
         let writes = self.wants_to_write() && self.connection.send_room() > 0;
         let closes = self.is_to_close();
@@ -155,7 +153,7 @@ impl Host {
         self.connection.siocinq() == 0 && self.connection.receive_end() == ReceiveEnd::Finished
     }
 
-    /// Lets timers run out and the program act.
+    /// Handles timers and lets the program act.
     pub(crate) fn act(&mut self, now: Instant) {
         if self.connection.next_timeout().is_some_and(|at| at <= now) {
             self.connection.on_timeout(now);
@@ -220,7 +218,7 @@ impl Host {
         }
     }
 
-    /// Takes a frame from the link.
+    /// Receives a frame from the link.
     pub(crate) fn receive(&mut self, now: Instant, frame: &Frame) {
         let mut sum = pseudo(1 - self.index, frame.bytes.len());
         sum.add(&frame.bytes);
@@ -235,7 +233,7 @@ impl Host {
         self.connection.on_segment(now, &arrival);
     }
 
-    /// What is to be sent now, cut into segments.
+    /// Appends the segments that are to be sent now to `frames`.
     pub(crate) fn transmit(&mut self, now: Instant, frames: &mut Vec<Frame>) {
         while let Some(transmit) = self.connection.poll_transmit(now) {
             cut(self.index, &transmit, frames);
@@ -248,8 +246,8 @@ fn pseudo(sender: usize, length: usize) -> checksum::Sum {
     checksum::pseudo(source, target, TCP, length as u32)
 }
 
-/// Segmentation as an interface does it: sequence numbers go on, FIN and PSH are the last
-/// segment's, CWR the first's.
+/// Cuts a frame into segments as an interface does: sequence numbers advance, FIN and PSH are the
+/// last segment's, CWR is the first's.
 fn cut(sender: usize, transmit: &Transmit<'_>, frames: &mut Vec<Frame>) {
     let payload = transmit.payload.concat();
     let size = match usize::from(transmit.segment_size) {

@@ -1,5 +1,5 @@
-//! One direction of a path: rate, queue, delay, and what goes wrong on it, all as a seed says. It
-//! carries the bytes of TCP segments.
+//! One direction of a path: rate, queue, delay and faults, determined by a seed. The link carries
+//! the bytes of TCP segments.
 //!
 //! Not here: IP headers, whose length is only counted.
 
@@ -12,36 +12,35 @@ use crate::random::Random;
 /// Bytes of an IPv4 header.
 pub(crate) const IP_HEADER: u64 = 20;
 
-/// What a link is like. Chances are in millionths.
+/// The properties of a link. Chances are in millionths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conditions {
-    /// How long every packet takes.
+    /// The delay of every packet.
     pub(crate) delay: Duration,
-    /// Up to this much is added to the delay of each packet alone, so that packets overtake each
-    /// other.
+    /// The largest random addition to a packet's delay, so that packets overtake each other.
     pub(crate) jitter: Duration,
-    /// How many packets are lost.
+    /// The chance that a packet is lost.
     pub(crate) loss: u64,
-    /// After a lost packet the next is lost as well with this chance.
+    /// The chance that the packet after a lost one is lost as well.
     pub(crate) burst: u64,
-    /// How many arrive twice.
+    /// The chance that a packet arrives twice.
     pub(crate) duplication: u64,
-    /// In how many a bit is flipped.
+    /// The chance that a bit is flipped.
     pub(crate) corruption: u64,
-    /// How many are held back for another delay.
+    /// The chance that a packet is held back for another delay.
     pub(crate) reordering: u64,
-    /// Bytes in a second; 0: no bound.
+    /// Bytes in a second; 0 for no limit.
     pub(crate) rate: u64,
-    /// Bytes that may wait for the rate; what does not fit is lost.
+    /// Bytes that may wait because of the rate; packets that do not fit are lost.
     pub(crate) queue: u64,
-    /// Whether packets that find the queue half full are marked instead (ECN).
+    /// True if packets that find the queue half full are marked (ECN).
     pub(crate) marks: bool,
-    /// Largest IP packet; larger ones are lost and the sender is told.
+    /// Largest IP packet; larger packets are lost and the sender is informed.
     pub(crate) mtu: u64,
 }
 
 impl Conditions {
-    /// A path without a fault.
+    /// Returns the properties of a path without faults.
     pub(crate) fn clean(delay: Duration) -> Conditions {
         Conditions {
             delay,
@@ -59,7 +58,7 @@ impl Conditions {
     }
 }
 
-/// A segment on its way.
+/// A segment on the link.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     /// The segment with its checksum.
@@ -70,10 +69,10 @@ pub(crate) struct Frame {
     pub(crate) marked: bool,
 }
 
-/// What happened on the link so far, in packets.
+/// Counters of the link, in packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Events {
-    /// Carried to the end.
+    /// Delivered packets.
     pub(crate) carried: u64,
     /// Lost by chance.
     pub(crate) lost: u64,
@@ -86,15 +85,15 @@ pub(crate) struct Events {
 /// One direction of a path.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// How it is now; may change at any time.
+    /// The current properties, which may change at any time.
     pub(crate) conditions: Conditions,
-    /// What happened so far.
+    /// The counters so far.
     pub(crate) events: Events,
-    /// Packets that are lost for certain, by their number, counted from 0 on.
+    /// The numbers of packets that are always lost, counted from 0.
     pub(crate) doomed: Vec<u64>,
     offered: u64,
     random: Random,
-    /// Nanoseconds at which the rate lets the next packet go.
+    /// The time in nanoseconds at which the rate allows the next packet.
     free_at_ns: u64,
     last_lost: bool,
     flying: BTreeMap<(Instant, u64), Frame>,
@@ -102,7 +101,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// A link whose chances fall as `seed` says.
+    /// Creates a link whose random choices are determined by `seed`.
     pub(crate) fn new(conditions: Conditions, seed: u64) -> Link {
         Link {
             conditions,
@@ -117,8 +116,7 @@ impl Link {
         }
     }
 
-    /// Puts a frame on the link. Gives the largest packet that the link takes if this one is
-    /// larger.
+    /// Puts a frame on the link. Returns the link's MTU if the packet is larger.
     pub(crate) fn send(&mut self, now: Instant, mut frame: Frame) -> Option<u64> {
         let size = frame.bytes.len() as u64 + IP_HEADER;
         if size > self.conditions.mtu {
@@ -148,14 +146,13 @@ impl Link {
         None
     }
 
-    /// Nothing leaves a link with a rate for `time`; it waits, and is not lost if the queue has
-    /// room.
+    /// Stops a link with a rate for `time`; packets wait, and are not lost if the queue has room.
     pub(crate) fn pause(&mut self, now: Instant, time: Duration) {
         let now_ns = now.as_micros() * 1_000;
         self.free_at_ns = self.free_at_ns.max(now_ns) + time.as_micros() * 1_000;
     }
 
-    /// When the rate lets a packet go, if there is room to wait for it.
+    /// Returns the time at which the rate allows a packet, if there is room for it to wait.
     fn enqueue(&mut self, now: Instant, size: u64, frame: &mut Frame) -> Option<Instant> {
         if self.conditions.rate == 0 {
             return Some(now);
@@ -183,12 +180,12 @@ impl Link {
         self.flying.insert((departure + Duration::from_micros(delay), self.count), frame);
     }
 
-    /// When the next frame arrives.
+    /// Returns the time of the next arrival.
     pub(crate) fn next_arrival(&self) -> Option<Instant> {
         self.flying.first_key_value().map(|(key, _)| key.0)
     }
 
-    /// A frame that has arrived by now.
+    /// Returns a frame that has arrived by `now`.
     pub(crate) fn arrived(&mut self, now: Instant) -> Option<Frame> {
         if self.next_arrival()? > now {
             return None;

@@ -1,9 +1,8 @@
-//! Two connections on a simulated path, with everything that can go wrong on one, on a clock that
-//! is only a number: the same seed gives the same run, everywhere.
+//! Two connections on a simulated path with all faults of real ones, on a simulated clock: the same
+//! seed gives the same run on every machine.
 //!
 //! `link` is the path, `host` an end with its program, `world` both with the clock. `runs` are
-//! thousands of sessions left to chance, `scenarios` single cases, `throughput` a table that is
-//! reviewed.
+//! thousands of random sessions, `scenarios` single cases, `throughput` a reviewed table.
 
 mod host;
 mod link;

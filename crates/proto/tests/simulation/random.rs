@@ -1,4 +1,4 @@
-//! Numbers that a seed determines (SplitMix64). Not for anything that must be unpredictable.
+//! Numbers determined by a seed (SplitMix64). Not for anything that must be unpredictable.
 
 /// A sequence of numbers.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
-//! Many short sessions, each with a path, programs, options and moves as its seed says. Whatever
-//! they are, every byte arrives, in order, once, and both ends close.
+//! Many short sessions, each with a path, programs, options and moves determined by its seed. In
+//! each of them every byte arrives, in order and once, and both ends close.
 //!
-//! `SOJOURN_SIMULATION_RUNS` says how many, `SOJOURN_SIMULATION_SEED` which one first (then usually
-//! with one run).
+//! `SOJOURN_SIMULATION_RUNS` sets the number of runs, `SOJOURN_SIMULATION_SEED` the first seed
+//! (usually with one run).
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -45,7 +45,7 @@ fn conditions(random: &mut Random) -> Conditions {
 fn program(random: &mut Random) -> Program {
     let to_write = random.pick(&[0, 1, 1_448, 20_000, 200_000]);
     let to_write = if to_write > 1 { random.between(1, to_write) } else { to_write };
-    // Slow programs with much to do would only take long.
+    // Slow programs get few bytes, because more would only take longer.
     let slow = to_write < 5_000;
     Program {
         to_write,
@@ -66,7 +66,7 @@ struct Common {
 
 fn record(random: &mut Random, common: &Common) -> TcpRecord {
     let buffer = random.pick(&[4_096u32, 20_000, 131_072, 1 << 20]);
-    // A scale must leave windows that can be told.
+    // A scale must leave windows that can be announced.
     let scale = random.pick(&[0, 3, 7, 14]);
     let scale = if buffer >> scale < 16 { 0 } else { scale };
     let window = (buffer / 2).min(65_535 << scale) >> scale << scale;
@@ -101,7 +101,7 @@ fn record(random: &mut Random, common: &Common) -> TcpRecord {
     tcp.tuning.pacing = random.chance(250_000);
     tcp.tuning.early_retrans = random.pick(&[0, 3, 3]);
     tcp.tuning.frto = random.chance(750_000);
-    // Enough that nothing is given up by bad luck.
+    // Enough retries that no connection is given up by bad luck.
     tcp.tuning.retries2 = 60;
     tcp.tuning.rto_max = Duration::from_secs(10);
     (tcp.tuning.rmem_max, tcp.tuning.wmem_max) = (1 << 20, 1 << 20);
@@ -135,7 +135,7 @@ fn setup(random: &mut Random, seed: u64) -> Setup {
     }
 }
 
-/// When sessions move, and when the path narrows.
+/// Chooses the times at which sessions move and the path narrows.
 fn incidents(random: &mut Random, world: &mut World) {
     let within = random.pick(&[10_000, 1_000_000, 20_000_000]);
     let at = |random: &mut Random| BEGIN + Duration::from_micros(random.below(within));

@@ -1,4 +1,4 @@
-//! Single cases in which a certain thing has to happen, or must not.
+//! Single cases in which a certain event must happen or must not happen.
 
 use sojourn_proto::record::ControllerKind;
 use sojourn_proto::recovery::Statistics;
@@ -22,7 +22,7 @@ fn setup(conditions: Conditions) -> Setup {
     }
 }
 
-/// Runs to the end; gives the sender's statistics and the time it took.
+/// Runs to the end and returns the sender's statistics and the elapsed time.
 fn complete(world: &mut World) -> (Statistics, Duration) {
     assert!(world.run(BEGIN + Duration::from_secs(600), World::is_over), "{world:?}");
     (world.hosts[0].connection.recovery().statistics(), world.elapsed())
@@ -42,7 +42,8 @@ fn a_path_without_fault_sees_nothing_twice() {
 
 #[test]
 fn hystart_ends_slow_start_before_a_large_queue_overflows() {
-    // The queue holds twelve times what the path does: doubling would go on until it overflows.
+    // The queue holds twelve times the bytes of the path, so slow start would double until the
+    // queue overflows.
     let conditions = Conditions { rate: 2_500_000, queue: 3_000_000, ..Conditions::clean(ms(50)) };
     let mut setup = setup(conditions);
     setup.programs[0].to_write = 4 * BYTES;
@@ -166,7 +167,7 @@ fn a_reader_that_sleeps_closes_the_window_and_opens_it_again() {
     assert!(elapsed < Duration::from_secs(15), "{elapsed:?}");
 }
 
-/// A record may hold anything: counters at their end must not stop a session, nor go round.
+/// A record may hold any counters: the largest values must neither stop a session nor wrap.
 #[test]
 fn absurd_counters_do_no_harm() {
     let mut setup = setup(Conditions::clean(ms(5)));
@@ -204,7 +205,7 @@ fn two_streams_against_each_other_fill_both_directions() {
     let mut world = World::new(setup);
     let (_, elapsed) = complete(&mut world);
     let share = BYTES * 1_000 * 1_000 / 1_250_000 * 1_000 / elapsed.as_micros();
-    // Acknowledgements wait behind data, and come in bunches.
+    // Acknowledgements wait behind data and come in bursts.
     assert!(share > 780, "{share} thousandths of the rate");
     let again = |end: usize| world.hosts[end].connection.recovery().statistics();
     assert_eq!(again(0).timeouts_total + again(1).timeouts_total, 0);

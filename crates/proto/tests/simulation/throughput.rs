@@ -1,8 +1,8 @@
-//! The table of throughput over loss and round-trip time, for each congestion controller: a
-//! reviewed file, and every run gives exactly it.
+//! The table of throughput over loss and round-trip time, for each congestion controller. The table
+//! is a reviewed file, which every run must reproduce exactly.
 //!
-//! After a change that is meant, run with `SOJOURN_BLESS=1` and look at the difference: it is part
-//! of the change.
+//! After an intended change, run with `SOJOURN_BLESS=1` and review the difference as a part of the
+//! change.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::world::{BEGIN, Setup, World};
 const RATE: u64 = 12_500_000;
 /// Bytes that may wait before the slow link.
 const QUEUE: u64 = 256 << 10;
-/// Bytes to be carried; it ends earlier if that takes too long.
+/// Bytes to be carried; a cell ends earlier if that takes too long.
 const BYTES: u64 = 8_000_000;
 const TIME: Duration = Duration::from_secs(20);
 const ROUND_TRIPS_MS: [u64; 5] = [1, 10, 40, 100, 300];
 /// Lost packets in a million.
 const LOSSES: [u64; 5] = [0, 1_000, 10_000, 30_000, 100_000];
 
-/// A connection with windows large enough for the path.
+/// Returns a connection with windows large enough for the path.
 pub(crate) fn record(controller: ControllerKind) -> TcpRecord {
     let mut tcp = TcpRecord {
         snd_una: 0xffff_0000,
@@ -53,7 +53,7 @@ pub(crate) fn record(controller: ControllerKind) -> TcpRecord {
     tcp
 }
 
-/// One cell: megabits in a second, bytes sent again in thousandths, timeouts.
+/// Returns one cell: megabits in a second, retransmitted bytes in thousandths, timeouts.
 fn measure(controller: ControllerKind, round_trip_ms: u64, loss: u64) -> String {
     let mut there = Conditions::clean(Duration::from_micros(round_trip_ms * 500));
     (there.rate, there.queue, there.loss) = (RATE, QUEUE, loss);

@@ -1,4 +1,4 @@
-//! Two ends, a link each way, and a clock that jumps to whatever happens next.
+//! Two ends, a link each way, and a clock that jumps to the next event.
 
 use sojourn_proto::record::{TcpRecord, TcpState};
 use sojourn_proto::tcp::Limits;
@@ -7,33 +7,33 @@ use sojourn_proto::time::{Duration, Instant};
 use crate::host::{Host, Program};
 use crate::link::{Conditions, Link};
 
-/// When every simulation begins.
+/// The time at which every simulation begins.
 pub(crate) const BEGIN: Instant = Instant::from_millis(1_000_000);
-/// Events at one point in time after which something must be wrong.
+/// The number of events at one point in time that counts as an endless loop.
 const EVENTS_AT_ONCE: u32 = 100_000;
 
-/// Two ends and what lies between them.
+/// Two ends and the links between them.
 #[derive(Debug)]
 pub(crate) struct World {
-    /// Now.
+    /// The current time.
     pub(crate) now: Instant,
     /// The ends.
     pub(crate) hosts: [Host; 2],
-    /// The way from each end to the other.
+    /// The link from each end to the other.
     pub(crate) links: [Link; 2],
-    /// Sessions that move: when, and at which end. In order of time.
+    /// The moves of sessions in order of time: time and end.
     pub(crate) moves: Vec<(Instant, usize)>,
-    /// The path changes: when, and what packets it takes then.
+    /// The changes of the path: time and MTU.
     pub(crate) narrowings: Vec<(Instant, u64)>,
-    /// What routers tell the ends: when, whom, and what packet is not too big.
+    /// The messages of routers to the ends: time, end, and MTU.
     told: Vec<(Instant, usize, u64)>,
     events: u32,
 }
 
-/// What a connection begins with at either end.
+/// The beginning of a simulation.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    /// The records; sequence numbers are made to fit each other.
+    /// The records; `matched` makes their sequence numbers agree.
     pub(crate) tcp: [TcpRecord; 2],
     /// The programs.
     pub(crate) programs: [Program; 2],
@@ -41,12 +41,12 @@ pub(crate) struct Setup {
     pub(crate) limits: Limits,
     /// Links from end 0 and from end 1.
     pub(crate) conditions: [Conditions; 2],
-    /// Decides everything that is left to chance.
+    /// The seed of all random choices.
     pub(crate) seed: u64,
 }
 
 impl World {
-    /// The beginning.
+    /// Creates a simulation from its setup.
     pub(crate) fn new(setup: Setup) -> World {
         let Setup { tcp: [first, second], programs, limits, conditions, seed } = setup;
         let [first, second] = matched(first, second);
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// Goes on until `done` or until the time is `limit`. Gives whether it was done.
+    /// Runs until `done` returns true or until the time is `limit`. Returns true if `done` did.
     pub(crate) fn run(&mut self, limit: Instant, mut done: impl FnMut(&World) -> bool) -> bool {
         loop {
             self.output();
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Everything that may be sent goes onto the links.
+    /// Puts all segments that may be sent on the links.
     fn output(&mut self) {
         let mut frames = Vec::new();
         for end in 0..2 {
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Whether both programs have everything that the other wrote, and its end.
+    /// Returns true if each program has read all bytes of the other, and the end of the stream.
     pub(crate) fn is_complete(&self) -> bool {
         let [first, second] = &self.hosts;
         first.read == second.program.to_write
@@ -138,20 +138,20 @@ impl World {
             && second.finished
     }
 
-    /// Whether, beyond that, both connections are over in order.
+    /// Returns true if both connections are also closed in order.
     pub(crate) fn is_over(&self) -> bool {
         let over =
             |host: &Host| matches!(host.connection.state(), TcpState::Closed | TcpState::TimeWait);
         self.is_complete() && self.hosts.iter().all(over)
     }
 
-    /// Time since the beginning.
+    /// Returns the time since the beginning.
     pub(crate) fn elapsed(&self) -> Duration {
         self.now.since(BEGIN)
     }
 }
 
-/// What is true of a connection after every output.
+/// Checks the invariants of a connection after every output.
 fn check(host: &Host) {
     let recovery = host.connection.recovery();
     let board = recovery.scoreboard();

@@ -1,10 +1,11 @@
-//! What a session does with a segment that has arrived: past the engine, and into the stream or to
-//! the call that waits for it.
+//! Arriving segments of a session: through the engine, and into the stream or the buffer of the
+//! call that waits for them.
 //!
-//! Read the head of `round` first, which says who names places for payload and why.
+//! Not here: the choice of a place for payload that is still in the kernel (`round`, whose head is
+//! to be read first).
 
 use super::{Carried, Ending};
-use crate::landing::{Landing, Marks, Sizes};
+use crate::placement::{Marks, Placement, Sizes};
 use sojourn_proto::tcp::{Arrival, Connection, Disposition};
 use sojourn_proto::time::Instant;
 use sojourn_stream::Stream;
@@ -13,25 +14,30 @@ use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{Flags, Header};
 use std::io::IoSlice;
 
-/// With one of these a segment is more than data.
+/// A segment with one of these flags is more than data.
 const UNUSUAL: Flags = Flags::FIN.union(Flags::SYN).union(Flags::RST).union(Flags::URG);
 
 impl Carried {
-    /// A frame of this session has arrived.
+    /// Takes in a frame of this session.
+    ///
+    /// # Errors
+    /// The reason, if the session has to go home.
     pub(crate) fn arrived(
         &mut self,
         frame: &Frame<'_>,
         segment_size: u16,
-        landing: Option<&mut Landing<'_>>,
+        placement: Option<&mut Placement<'_>>,
         now: Instant,
     ) -> Result<(), Ending> {
         let Some(segment) = frame.segment() else { return Ok(()) };
         let mut header = segment.header();
-        // What ends a connection the kernel is to hear itself: it is told again once the session is
-        // home.
+        // The kernel itself has to hear of a reset, because it knows best what the reset means to
+        // the program: `Round::accept` keeps the segment, and the kernel gets it once the session
+        // is home.
         if header.flags.contains(Flags::RST) && self.connection.is_reset_by(header.seq) {
             return Err(Ending::Peer);
         }
+        // The engine never sees a FIN: the kernel gets it once the session is home.
         let has_fin = header.flags.contains(Flags::FIN);
         header.flags.set(Flags::FIN, false);
         let congestion = frame.traffic_class.ecn() == Ecn::Congestion;
@@ -39,7 +45,7 @@ impl Carried {
         let arrival = Arrival { header: &header, payload, segment_size, congestion };
         let (disposition, lent) = self.connection.on_segment_lent(now, &arrival);
         if let Some(bytes) = lent {
-            let done = self.hand_over(bytes, landing);
+            let done = self.hand_over(bytes, placement);
             self.connection.settle(bytes, done);
         }
         let end = header.seq.0.wrapping_add(payload.len() as u32);
@@ -52,22 +58,22 @@ impl Carried {
         }
     }
 
-    /// A FIN stands there: whether that is in the window. Notes whether it is right behind the last
-    /// byte.
+    /// Returns true if a FIN at `end` is in the receive window (RFC 9293 section 3.10.7.4, first
+    /// check). Notes whether it is right behind the last byte.
     fn ends_at(&mut self, end: u32, now: Instant) -> bool {
         let position = self.connection.position(now);
         self.has_ended = end == position.rcv_nxt;
         end.wrapping_sub(position.rcv_nxt) <= position.rcv_wnd
     }
 
-    /// Copies what comes next to the call that waits, and then into the ring. What there is no room
-    /// for, `deliver` brings.
-    fn hand_over(&self, bytes: &[u8], landing: Option<&mut Landing<'_>>) -> usize {
+    /// Copies the next bytes to the call that waits, then into the ring. `deliver` brings those for
+    /// which there is no room now.
+    fn hand_over(&self, bytes: &[u8], placement: Option<&mut Placement<'_>>) -> usize {
         let mut done = 0;
-        if let Some(landing) = landing.filter(|_| self.may_land()) {
-            let room = landing.rest();
+        if let Some(placement) = placement.filter(|_| self.may_place()) {
+            let room = placement.rest();
             done = sojourn_shm::copy::slice(bytes, room);
-            landing.advance(done);
+            placement.advance(done);
         }
         if done < bytes.len() {
             done += self.stream.write(&[IoSlice::new(&bytes[done..])], 0).unwrap_or(0);
@@ -75,37 +81,39 @@ impl Carried {
         done
     }
 
-    /// Nothing that came before is left in the ring, and the session is not on its way home.
-    fn may_land(&self) -> bool {
+    /// Returns true if the ring holds no older bytes, and the session is not on its way home.
+    fn may_place(&self) -> bool {
         !self.stream.is_frozen() && self.stream.pending() == 0
     }
 
-    /// Where the `len` bytes of a segment belong that has not been copied out of the kernel yet,
-    /// and how many of them are for whom. `None`: it is not what comes next, or there is no room.
+    /// Returns the places of the `len` payload bytes of a segment that is still in the kernel, and
+    /// the size of each part. `None` means that the segment is not the next one, or that there is
+    /// no room.
     pub(crate) fn place<'a>(
         &'a mut self,
         header: &Header,
         len: usize,
-        landing: Option<&'a mut Landing<'_>>,
+        placement: Option<&'a mut Placement<'_>>,
     ) -> Option<([&'a mut [u8]; 3], Sizes)> {
         let is_plain = !header.flags.intersects(UNUSUAL);
         if !is_plain || !self.connection.is_next(header.seq, len) || self.stream.is_frozen() {
             return None;
         }
-        let room = landing.filter(|_| self.may_land()).map_or(&mut [][..], Landing::rest);
-        let landed = room.len().min(len);
-        let [second, third] = vacant(&self.stream, len - landed)?;
-        let sizes = [landed, second.len(), third.len()];
-        Some(([&mut room[..landed], second, third], sizes))
+        let room = placement.filter(|_| self.may_place()).map_or(&mut [][..], Placement::rest);
+        let placed = room.len().min(len);
+        let [second, third] = vacant(&self.stream, len - placed)?;
+        let sizes = [placed, second.len(), third.len()];
+        Some(([&mut room[..placed], second, third], sizes))
     }
 
-    /// The segment for which there was a place is there, and `sizes` of it.
+    /// Takes in the segment for which [`Carried::place`] has given places; `sizes` bytes of it are
+    /// there.
     pub(crate) fn placed(
         &mut self,
         header: &Header,
         marks: Marks,
         sizes: Sizes,
-        mut landing: Option<&mut Landing<'_>>,
+        mut placement: Option<&mut Placement<'_>>,
         now: Instant,
     ) {
         let Self { stream, connection, .. } = self;
@@ -120,11 +128,11 @@ impl Carried {
                 let arrival = Arrival { header: &header, payload, segment_size, congestion };
                 take_lent(connection, &arrival, take, now)
             };
-            let is_taken = match (number, &mut landing) {
+            let is_taken = match (number, &mut placement) {
                 (0, None) => false,
-                (0, Some(landing)) => {
-                    let is_taken = offer(&landing.rest()[..size], &|| true);
-                    landing.advance(if is_taken { size } else { 0 });
+                (0, Some(placement)) => {
+                    let is_taken = offer(&placement.rest()[..size], &|| true);
+                    placement.advance(if is_taken { size } else { 0 });
                     is_taken
                 }
                 _ => vacant(stream, size).is_some_and(|[payload, _]| {
@@ -132,7 +140,7 @@ impl Carried {
                 }),
             };
             if !is_taken {
-                // As if it had been lost on the way.
+                // The segment then counts as lost on the way, and the peer sends it again.
                 return;
             }
             header.seq.0 = header.seq.0.wrapping_add(size as u32);
@@ -140,8 +148,8 @@ impl Carried {
     }
 }
 
-/// Gives the engine a segment whose payload lies where it belongs already; `take` says whether it
-/// may be used there. Whether it was.
+/// Gives the engine a segment whose payload is in its final place already; `take` accepts the
+/// payload there. Returns true if it was accepted.
 fn take_lent(
     connection: &mut Connection,
     arrival: &Arrival<'_>,
@@ -155,7 +163,7 @@ fn take_lent(
     is_taken
 }
 
-/// Room for `len` bytes in the ring.
+/// Returns room for `len` bytes in the ring.
 #[expect(
     clippy::mut_from_ref,
     reason = "the bytes are not the stream's own, but of the ring's one writer"

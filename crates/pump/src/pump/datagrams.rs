@@ -1,6 +1,6 @@
-//! A pump's UDP sockets: put in, taken out, sent from.
+//! A pump's UDP sockets: added, removed, sent from.
 //!
-//! Read `crate::datagrams` first.
+//! Not here: the sockets themselves (`crate::datagrams`, which is to be read first).
 
 use super::Pump;
 use crate::datagrams::{Datagrams, Sent, Sockets, Source, begin_beat, lock};
@@ -12,7 +12,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
 impl Pump {
-    /// One more UDP socket, under a number that no other session has.
+    /// Adds a UDP socket, under a number that no other session has.
     pub fn insert_datagrams(&mut self, number: u32, one: Datagrams, at: Instant) {
         if let Some(link) = self.links.iter_mut().find(|known| known.id == one.link) {
             link.sessions += 1;
@@ -20,8 +20,8 @@ impl Pump {
         self.sockets.insert(number, one, at);
     }
 
-    /// A socket less. It gets what has arrived for it until now: nobody else looks for that, and
-    /// nobody sends it again.
+    /// Removes a socket, after giving it the datagrams that have arrived until now: no other
+    /// process looks for those, and no peer repeats them.
     pub fn remove_datagrams(&mut self, number: u32, at: Instant) -> Option<Datagrams> {
         self.take_all(at);
         let one = self.sockets.remove(number)?;
@@ -29,7 +29,7 @@ impl Pump {
         Some(one)
     }
 
-    /// The way of a socket to a destination; `None`: the kernel sends there.
+    /// Sets the way of a socket to a destination; `None` means that the kernel sends there.
     pub fn set_way(&mut self, number: u32, to: IpAddr, way: Option<Source>) {
         if let Some(one) = self.sockets.all.get_mut(&number) {
             one.last = None;
@@ -39,7 +39,7 @@ impl Pump {
         }
     }
 
-    /// What goes into the IP headers of a socket's datagrams may have changed.
+    /// Changes the options that go into the IP headers of a socket's datagrams.
     pub fn set_ip(&mut self, number: u32, ip: IpOptions) {
         if let Some(one) = self.sockets.all.get_mut(&number) {
             one.last = None;
@@ -47,7 +47,7 @@ impl Pump {
         }
     }
 
-    /// Ways may have changed: all are asked for again.
+    /// Forgets a socket's ways, which may have changed: all are asked for again.
     pub fn forget_ways(&mut self, number: u32) {
         if let Some(one) = self.sockets.all.get_mut(&number) {
             one.ways.clear();
@@ -55,8 +55,8 @@ impl Pump {
         }
     }
 
-    /// Sends a datagram of a socket, or several of `segment` bytes each but the last; to its peer
-    /// if no target is given.
+    /// Sends a datagram of a socket, or several of `segment` bytes each but the last; to the
+    /// socket's peer if there is no target.
     pub fn send_datagram(
         &mut self,
         number: u32,

@@ -1,26 +1,32 @@
-//! UDP sockets: which ones their programs may carry.
+//! UDP sockets: the conditions under which their programs may carry them.
 //!
-//! Only where the server has a carrier. A socket has no peer in the sense of streams: whoever it
-//! talks with, the carrier takes the other side. What would have the kernel treat its plain
-//! datagrams in a way that the engine does not is refused. Options that say something of errors,
-//! fragments or multicast do not matter: those stay the kernel's; and what is to be told with each
-//! datagram (addresses, hops, times) the library tells (`sojourn_pump::ancillary`). udp(7), ip(7),
+//! They matter only if the server has a carrier. A UDP socket has no peer in the sense of streams:
+//! the carrier takes the other side, whatever hosts the socket talks with. A socket is refused if
+//! an option would make the kernel treat its plain datagrams in a way that the engine does not.
+//! Options of errors, fragments or multicast do not matter: that traffic stays the kernel's. The
+//! data that a program wants with each datagram (addresses, hops, times) comes from the library
+//! (`sojourn_pump::ancillary`). Not here: the moves (`sojourn_carrier`). Read udp(7), ip(7),
 //! ipv6(7).
 //!
 //! # Shared ports
 //! `SO_REUSEADDR` and `SO_REUSEPORT` let several sockets have one port, and the kernel chooses
-//! among them: by who is connected, then by who came last, or by turns. A carried socket takes what
-//! its rule in the filter says, so it must be the one that the kernel would choose. Without either
-//! option nobody can join it. Connected it is chosen before any that is not, so it must only be the
-//! only one that is connected from there to its peer; another that comes to be so later is none
-//! that a program has use for. Not connected and with one of the options set, it may be joined at
-//! any time, of which nobody is told: it is refused, alone or not.
+//! among them: a connected one first, then the one that came last, or one of a group by a hash of
+//! the addresses and ports (`reuseport_select_sock`). A carried socket takes all datagrams of its
+//! rule in the filter, so it must be the one that the kernel would choose.
+//!
+//! * With neither option no socket can join it.
+//! * A connected socket is chosen before all that are not connected. So it must be the only one
+//!   that is connected from that address to its peer. No program has a use for another that is
+//!   connected so later.
+//! * A socket that is not connected and has one of the options may be joined at any time, and
+//!   nobody is told. It is refused, alone or not.
 
+use super::addresses::canonical;
 use super::diag::Diag;
-use super::socket::canonical;
 use super::usual::{self, is_set};
 use crate::holders::Object;
-use crate::registry::{Identity, Key};
+use crate::key::Key;
+use crate::registry::Identity;
 use rustix::fd::BorrowedFd;
 use rustix::net::{AddressFamily, SocketAddrAny, sockopt};
 use sojourn_options::Kind;
@@ -62,7 +68,7 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<I
     Ok(Identity { object, ..of_datagrams(cookie, local, remote) })
 }
 
-/// What a UDP socket is known by.
+/// Returns the identity of a UDP socket.
 #[must_use]
 pub fn of_datagrams(cookie: u64, local: SocketAddr, remote: Option<SocketAddr>) -> Identity {
     Identity {
@@ -76,7 +82,8 @@ pub fn of_datagrams(cookie: u64, local: SocketAddr, remote: Option<SocketAddr>) 
     }
 }
 
-/// Whether the kernel may give its datagrams to another socket. See the head of this file.
+/// Returns true if the kernel may give the socket's datagrams to another socket: see the head of
+/// this file.
 fn is_shared(
     end: BorrowedFd<'_>,
     (local, remote): (SocketAddr, Option<SocketAddr>),

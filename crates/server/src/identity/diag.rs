@@ -1,14 +1,14 @@
-//! Questions to the kernel's `sock_diag`: who is at the other end of a socket. See sock_diag(7).
+//! Questions to the kernel's `sock_diag` about the other end of a socket. See sock_diag(7).
 //!
 //! The kernel finds a TCP socket by its addresses at once, a Unix socket by its inode only by
-//! walking through all of them (0.3 ms where there are 20 000). So once single questions have cost
-//! as much as asking for all Unix sockets would, that is done, and the answers are kept: the peer
-//! of a connected socket never changes, and cookies are never given out again, so what is kept
+//! walking through all of them (0.3 ms for 20 000). So when single questions have cost as much as a
+//! question for all Unix sockets would, that question is asked, and the answers are kept. The peer
+//! of a connected socket never changes, and cookies are never given out again, so kept answers
 //! cannot become wrong.
 //!
-//! `sock_diag` answers for the network name space of the asking socket. One for another name space
-//! is made by a thread that enters it, which the kernel allows to privileged servers. Not here:
-//! what is asked when.
+//! `sock_diag` answers for the network name space of the asking socket. An asker for another name
+//! space is made by a thread that enters it, which the kernel allows to privileged servers. Not
+//! here: the choice of the questions (`socket`, `datagram`).
 
 use crate::raw;
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -35,19 +35,19 @@ const UNIX_MSG: usize = 16;
 const ESTABLISHED: u8 = 1;
 /// `TCP_LISTEN`.
 const LISTEN: u8 = 10;
-/// Answers that are kept, at most, between two looks at all sockets.
+/// The most answers that are kept between two questions for all sockets.
 const KEPT_MAX: usize = 1 << 17;
-/// What asking for all Unix sockets costs before it has been measured.
+/// The assumed cost of a question for all Unix sockets before it has been measured.
 const DUMP_FIRST: Duration = Duration::from_millis(1);
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiagError {
-    /// No such socket in this name space.
+    /// There is no such socket in this name space.
     Absent,
-    /// It has no peer, or none that was accepted yet.
+    /// The socket has no peer, or none that was accepted yet.
     NotConnected,
-    /// The kernel cannot say.
+    /// The kernel gives no answer.
     System,
 }
 
@@ -64,25 +64,27 @@ pub(super) struct UnixPeer {
     pub(super) inode: u32,
 }
 
-/// Asks in whatever name space a socket is in.
+/// Asks in the name space of any socket.
 #[derive(Debug)]
 pub struct Diag {
     pub(super) own: Asker,
-    /// The name space asked last, other than the server's own; let go soon, for it keeps that one
-    /// alive.
+    /// The name space asked last, other than the server's own. It is let go of soon, because this
+    /// keeps it alive.
     other: Option<Asker>,
     /// Connections with other hosts can be carried, in the server's own name space.
     carries: bool,
 }
 
 impl Diag {
+    /// Makes the server's own asker. `carries`: the peer of a socket need not be on this host.
+    ///
     /// # Errors
     /// The kernel's: without `sock_diag` no socket can be paired.
-    pub fn new() -> Result<Self, Errno> {
-        Ok(Self { own: Asker::new()?, other: None, carries: false })
+    pub fn new(carries: bool) -> Result<Self, Errno> {
+        Ok(Self { own: Asker::new()?, other: None, carries })
     }
 
-    /// Who answers for the name space of this socket.
+    /// Returns the asker for the name space of this socket.
     pub(super) fn of(&mut self, socket: BorrowedFd<'_>) -> Result<&mut Asker, ReasonT> {
         let space = raw::netns_cookie(socket).map_err(|_| ReasonT::Namespace)?;
         if space == self.own.space {
@@ -96,17 +98,12 @@ impl Diag {
         self.other.as_mut().ok_or(ReasonT::Namespace)
     }
 
-    /// From now on the peer of a TCP socket need not be on this host.
-    pub fn carries(&mut self) {
-        self.carries = true;
-    }
-
-    /// Whether this socket's peer may be on another host.
+    /// Returns true if this socket's peer may be on another host.
     pub(super) fn may_carry(&self, socket: BorrowedFd<'_>) -> bool {
         self.carries && raw::netns_cookie(socket) == Ok(self.own.space)
     }
 
-    /// Whether another name space is held.
+    /// Returns true if another name space is held.
     #[must_use]
     pub fn holds_other(&self) -> bool {
         self.other.is_some()
@@ -118,7 +115,7 @@ impl Diag {
     }
 }
 
-/// An asker in the name space of `socket`, made by a thread that goes there and ends.
+/// Makes an asker in the name space of `socket`, by a thread that goes there and ends.
 fn enter(socket: BorrowedFd<'_>) -> Result<Asker, Errno> {
     let space = raw::netns_of(socket)?;
     let thread = std::thread::Builder::new().name("sojourn-netns".into());
@@ -131,23 +128,23 @@ fn enter(socket: BorrowedFd<'_>) -> Result<Asker, Errno> {
     made.map_err(|_| Errno::AGAIN)?.join().unwrap_or(Err(Errno::IO))
 }
 
-/// A socket of `sock_diag` and what it has learnt.
+/// A socket of `sock_diag`, and the answers that it has had.
 #[derive(Debug)]
 pub(super) struct Asker {
     socket: OwnedFd,
     /// Cookie of its name space.
     pub(super) space: u64,
     sequence: u32,
-    /// Peers of Unix sockets by the sockets' cookies: of all when all were asked for, and of some
+    /// Peers of Unix sockets by the sockets' cookies: those of the last question for all, and some
     /// since.
     peers: HashMap<u64, UnixPeer>,
-    /// Time spent on single questions since then, and what it costs to ask for all.
+    /// The time spent on single questions since then, and the time that a question for all takes.
     spent: Duration,
     dump_costs: Duration,
     buffer: Vec<u8>,
 }
 
-/// What is told of a Unix socket.
+/// The kernel's answer for a Unix socket.
 #[derive(Clone, Copy, Debug)]
 struct UnixSocket {
     state: u8,
@@ -178,7 +175,8 @@ impl Asker {
         })
     }
 
-    /// The cookie of the established connection from `local` to `remote`, seen from that end.
+    /// Returns the cookie of the established connection from `local` to `remote`, seen from that
+    /// end.
     pub(super) fn tcp_cookie(
         &mut self,
         local: SocketAddr,
@@ -193,7 +191,7 @@ impl Asker {
             let cookie = message.get(44..52).and_then(|bytes| bytes.try_into().ok());
             answer = match (state, cookie) {
                 (Some(ESTABLISHED), Some(cookie)) => Ok(u64::from_ne_bytes(cookie)),
-                // A listener that would take such a connection is found too.
+                // The kernel also finds a listener that would take such a connection.
                 (Some(LISTEN), _) => Err(DiagError::Absent),
                 (Some(_), _) => Err(DiagError::NotConnected),
                 _ => Err(DiagError::System),
@@ -202,7 +200,8 @@ impl Asker {
         answer
     }
 
-    /// Whether another UDP socket than that of this cookie is connected from `local` to `remote`.
+    /// Returns true if another UDP socket than that of this cookie is connected from `local` to
+    /// `remote`.
     pub(super) fn udp_is_shared(
         &mut self,
         local: SocketAddr,
@@ -211,7 +210,7 @@ impl Asker {
     ) -> Result<bool, DiagError> {
         let mut is_shared = false;
         for family in [libc::AF_INET, libc::AF_INET6] {
-            // Of a question after all of them only the ports count.
+            // In a question for all sockets only the ports count.
             let body = inet_request(family, libc::IPPROTO_UDP, local, remote);
             self.ask(&body, NLM_F_DUMP, |message| {
                 let ends = inet_ends(message);
@@ -222,7 +221,7 @@ impl Asker {
         Ok(is_shared)
     }
 
-    /// The peer of the connected Unix socket with this inode and cookie.
+    /// Returns the peer of the connected Unix socket with this inode and cookie.
     pub(super) fn unix_peer(&mut self, inode: u32, cookie: u64) -> Result<UnixPeer, DiagError> {
         if let Some(peer) = self.peers.get(&cookie) {
             return Ok(*peer);
@@ -262,7 +261,7 @@ impl Asker {
         found.filter(|found| found.inode == inode).ok_or(DiagError::System)
     }
 
-    /// Asks for all Unix sockets and keeps who is whose peer.
+    /// Asks for all Unix sockets and keeps the peer of each.
     fn learn_all(&mut self) -> Result<(), DiagError> {
         let begun = Instant::now();
         let mut all: HashMap<u32, UnixSocket> = HashMap::new();
@@ -273,7 +272,8 @@ impl Asker {
         })?;
         self.peers.clear();
         for socket in all.values() {
-            // Inode 0: not accepted yet, and not the only one of that number.
+            // Inode 0 belongs to sockets that are not accepted yet, and there may be several of
+            // them.
             let peer = all.get(&socket.peer).filter(|peer| peer.inode != 0);
             if let Some(peer) = peer.filter(|peer| peer.peer == socket.inode) {
                 let peer = UnixPeer { cookie: peer.cookie, inode: peer.inode };
@@ -285,7 +285,7 @@ impl Asker {
         Ok(())
     }
 
-    /// Sends a request and shows each message of the answer.
+    /// Sends a request and calls `each` with each message of the answer.
     fn ask(
         &mut self,
         body: &[u8],
@@ -302,8 +302,8 @@ impl Asker {
         request.extend(body);
         rustix::net::send(&self.socket, &request, SendFlags::empty())?;
         loop {
-            // The kernel has answered before `send` came back; a long answer goes on with each
-            // `recv`.
+            // The kernel answers within `send`, so the answer is there; a long answer goes on with
+            // each `recv`.
             let (len, _) =
                 rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
             let mut rest = &self.buffer[..len.min(self.buffer.len())];
@@ -325,7 +325,7 @@ impl Asker {
     }
 }
 
-/// `struct inet_diag_req_v2`: a question after a socket with these ends.
+/// Encodes a `struct inet_diag_req_v2`: a question for a socket with these ends.
 fn inet_request(family: i32, protocol: i32, local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     let mut body = vec![family as u8, protocol as u8, 0, 0];
     body.extend(u32::MAX.to_ne_bytes());
@@ -347,7 +347,8 @@ fn inet_request(family: i32, protocol: i32, local: SocketAddr, remote: SocketAdd
     body
 }
 
-/// `struct inet_diag_msg`: a socket's cookie and ends, IPv4 addresses as such.
+/// Decodes a `struct inet_diag_msg`: a socket's cookie and ends, with mapped IPv4 addresses as
+/// IPv4.
 fn inet_ends(message: &[u8]) -> Option<(u64, [SocketAddr; 2])> {
     let is_v4 = i32::from(*message.first()?) == libc::AF_INET;
     let end = |port_at: usize, at: usize| {
@@ -379,8 +380,8 @@ fn split_message(bytes: &[u8]) -> Option<(Message<'_>, &[u8])> {
 
 fn error_of(body: &[u8]) -> DiagError {
     match word(body, 0) {
-        Some(code) => Errno::from_raw_os_error((code as i32).wrapping_neg()).into(),
-        None => DiagError::System,
+        Some(code @ 0xffff_f001..) => Errno::from_raw_os_error((code as i32).wrapping_neg()).into(),
+        _ => DiagError::System,
     }
 }
 
@@ -405,6 +406,19 @@ fn unix_answer(message: &[u8]) -> Option<UnixSocket> {
         rest = rest.get((len.max(4) as usize).next_multiple_of(4)..).unwrap_or(&[]);
     }
     Some(socket)
+}
+
+/// Decodes bytes as an answer of `sock_diag`, for fuzzing: there must be no panic, and an end.
+#[cfg(any(debug_assertions, fuzzing))]
+pub fn fuzz_answers(bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Some((message, after)) = split_message(rest) {
+        assert!(after.len() < rest.len(), "it goes on");
+        let _ = (message.kind, message.sequence, error_of(message.body));
+        let _ = inet_ends(message.body);
+        let _ = unix_answer(message.body);
+        rest = after;
+    }
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {

@@ -1,9 +1,9 @@
-//! Packet sockets: what shows that a program may have packets.
+//! Packet sockets, with which a program shows that it may have packets.
 //!
-//! Whoever has a packet socket that is bound to nothing can bind it to any interface of its name
+//! A program with a packet socket that is bound to nothing can bind it to any interface of its name
 //! space, and needs no right for that (packet(7)). So it may as well be given one that is bound. A
-//! socket that is bound, or has a filter that cannot be taken away, is less than that: it shows
-//! nothing.
+//! socket that is bound, or has a filter that cannot be taken away, can do less: it shows nothing.
+//! Not here: the packet sockets that programs are given (`sojourn_carrier`).
 
 use super::diag::Diag;
 use crate::raw;
@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 /// `SO_LOCK_FILTER` (`asm-generic/socket.h`).
 const SO_LOCK_FILTER: i32 = 44;
 
-/// Whether this is a packet socket of the server's network name space that can be bound to any
+/// Returns true for a packet socket of the server's network name space that can be bound to any
 /// interface.
 pub fn is_packets(end: BorrowedFd<'_>, diag: &Diag) -> bool {
     let mut locked = [0; 4];
@@ -37,7 +37,7 @@ mod tests {
     }
 
     fn shows(socket: &impl AsFd) -> bool {
-        is_packets(socket.as_fd(), &Diag::new().unwrap())
+        is_packets(socket.as_fd(), &Diag::new(false).unwrap())
     }
 
     #[test]

@@ -1,20 +1,25 @@
-//! Sockets: what they are, which options they have, who is at the other end.
+//! Sockets: their kind, their options, and their peers.
+//!
+//! Not here: UDP sockets (`datagram`), the questions to the kernel (`diag`).
 
+use super::addresses::canonical;
 use super::diag::{Diag, DiagError};
 use super::usual;
 use crate::holders::Object;
+use crate::key::Key;
 use crate::raw;
-use crate::registry::{Identity, Key};
+use crate::registry::Identity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketType};
 use sojourn_options::Kind;
 use sojourn_session::{KindT, ReasonT};
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 
 /// `TCP_ESTABLISHED` (`net/tcp_states.h`).
 const ESTABLISHED: u8 = 1;
+
 pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Identity, ReasonT> {
     if sockopt::socket_type(end) == Ok(SocketType::DGRAM) {
         return super::datagram::look(end, inode, diag);
@@ -62,9 +67,9 @@ fn tcp(
     let remote = address(remote.ok_or(ReasonT::State)?).map_err(|_| ReasonT::Kind)?;
     let peer = match diag.of(end)?.tcp_cookie(remote, local) {
         Ok(peer) => peer,
-        // Whether it is on another host, and how it is reached, the carrier finds out.
+        // The carrier finds out later if the peer is on another host, and how that is reached.
         Err(DiagError::Absent) if diag.may_carry(end) && !remote.ip().is_loopback() => {
-            if !super::afar::can_obey(end) {
+            if !super::remote::can_obey(end) {
                 return Err(ReasonT::Option);
             }
             0
@@ -84,19 +89,21 @@ fn tcp(
     })
 }
 
-/// `SO_BUF_LOCK` (`asm-generic/socket.h`): which buffers have a size that the program has set.
+/// `SO_BUF_LOCK` (`asm-generic/socket.h`): the buffers whose size the program has set.
 const SO_BUF_LOCK: i32 = 72;
 const SEND_IS_SET: i32 = 1;
 const RECEIVE_IS_SET: i32 = 2;
-/// What a receive buffer grows to by itself where both ends are on one host, as measured (bytes).
+/// The size to which a receive buffer grows by itself if both ends are on one host, as measured
+/// (bytes).
 const GROWS_TO: usize = 2 << 20;
-/// The same of a send buffer, where the system does not say.
+/// The size to which a send buffer grows, if the system does not say (bytes).
 const SEND_GROWS_TO: usize = 4 << 20;
-/// A segment is taken as long as there is any room.
+/// The bytes by which a buffer may be exceeded: the kernel takes a segment as long as there is any
+/// room.
 const SEGMENT: usize = 64 << 10;
 
-/// What the kernel holds of a TCP connection: in the send buffer of the one end and in the receive
-/// buffer of the other, which grow by themselves.
+/// Returns the bytes that the kernel holds of a TCP connection: in the send buffer of the one end
+/// and in the receive buffer of the other, which grow by themselves.
 fn tcp_holds(end: BorrowedFd<'_>) -> [u32; 2] {
     let mut set = [0; 4];
     let set = raw::getsockopt(end, libc::SOL_SOCKET, SO_BUF_LOCK, &mut set)
@@ -111,21 +118,11 @@ fn tcp_holds(end: BorrowedFd<'_>) -> [u32; 2] {
     [send, receive].map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
 }
 
-/// The last of the three numbers of `net.ipv4.tcp_wmem`.
+/// Returns the last of the three numbers of `net.ipv4.tcp_wmem` (tcp(7)).
 fn send_grows_to() -> usize {
     let wmem = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").ok();
     let most = wmem.and_then(|sizes| sizes.split_whitespace().nth(2)?.parse().ok());
     most.unwrap_or(SEND_GROWS_TO)
-}
-
-/// IPv4 addresses mapped into IPv6 as IPv4; without flow labels.
-pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
-    match (address, address.ip().to_canonical()) {
-        (SocketAddr::V6(v6), IpAddr::V6(ip)) => {
-            SocketAddr::V6(SocketAddrV6::new(ip, v6.port(), 0, v6.scope_id()))
-        }
-        (_, ip) => SocketAddr::new(ip, address.port()),
-    }
 }
 
 fn unix(
@@ -134,7 +131,7 @@ fn unix(
     (inode, cookie): (u64, u64),
     diag: &mut Diag,
 ) -> Result<Identity, ReasonT> {
-    // Half closed from either side.
+    // One of the two sides has closed its half.
     let mut set = [PollFd::new(&end, PollFlags::RDHUP)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let is_whole = poll(&mut set, Some(&now)).is_ok()
@@ -143,8 +140,8 @@ fn unix(
         return Err(ReasonT::State);
     }
     let send = sockopt::socket_send_buffer_size(end).map_err(|_| ReasonT::Resources)?;
-    // A message is taken as long as there is any room, in pieces of half the buffer, but not of
-    // more than 48 KiB.
+    // The kernel takes a message as long as there is any room, in pieces of half the buffer, but of
+    // no more than 48 KiB.
     let holds = [u32::try_from(send + (send / 2).min(48 << 10)).unwrap_or(u32::MAX), 0];
     let inode = u32::try_from(inode).map_err(|_| ReasonT::Kind)?;
     let peer = diag.of(end)?.unix_peer(inode, cookie).map_err(|error| match error {
@@ -167,7 +164,7 @@ fn unix_name(address: Option<SocketAddrAny>, inode: u32) -> String {
     let address = address.and_then(|address| SocketAddrUnix::try_from(address).ok());
     let path = address.as_ref().and_then(|address| address.path());
     let name = address.as_ref().and_then(|address| address.abstract_name());
-    // One without a name looks like an empty abstract one.
+    // An address without a name looks like an empty abstract one.
     let name = name.filter(|name| !name.is_empty());
     match (path, name) {
         (Some(path), _) => path.to_string_lossy().into_owned(),

@@ -1,8 +1,8 @@
 //! Real sockets and pipes of every kind, as libraries might offer them.
 
 use super::*;
+use crate::key::Key;
 use crate::raw;
-use crate::registry::Key;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 fn see(end: impl AsFd) -> Result<Identity, ReasonT> {
-    look(end.as_fd(), &mut Diag::new().unwrap())
+    look(end.as_fd(), &mut Diag::new(false).unwrap())
 }
 
 fn reason(end: impl AsFd) -> ReasonT {
@@ -145,10 +145,10 @@ fn unix_sockets_of_every_origin_are_paired() {
 
 #[test]
 fn many_unix_sockets_are_asked_for_at_once_and_still_paired_right() {
-    let mut diag = Diag::new().unwrap();
+    let mut diag = Diag::new(false).unwrap();
     let mut key = |end: &UnixStream| look(end.as_fd(), &mut diag).unwrap().key;
-    // More than single questions are worth: the later ones come from what was learnt, or from a new
-    // look.
+    // So many that single questions cost too much: the answers for the later ones come from the
+    // last question for all, or from a new one.
     let pairs: Vec<_> = (0..300).map(|_| unix()).collect();
     for _ in 0..3 {
         for (a, b) in &pairs {
@@ -173,8 +173,7 @@ fn unix_sockets_that_are_half_closed_or_alone_are_refused() {
 
 /// Looks at it as a server does that carries.
 fn see_carried(end: &UdpSocket) -> Result<Identity, ReasonT> {
-    let mut diag = Diag::new().unwrap();
-    diag.carries();
+    let mut diag = Diag::new(true).unwrap();
     look(end.as_fd(), &mut diag)
 }
 
@@ -227,7 +226,7 @@ fn who_else_is_connected_to_a_peer_is_found() {
     one.connect(peers[0]).unwrap();
     let cookie = rustix::net::sockopt::socket_cookie(&one).unwrap();
     let is_shared = || {
-        let found = Diag::new().unwrap().own.udp_is_shared(local, peers[0], cookie);
+        let found = Diag::new(false).unwrap().own.udp_is_shared(local, peers[0], cookie);
         found.unwrap()
     };
     assert!(!is_shared());
@@ -378,7 +377,7 @@ fn sessions_of_another_network_name_space_are_paired_there() {
     let Some((tcp, unix)) = elsewhere(|| (tcp("127.0.0.1:0"), unix())) else { return };
     assert_pair(&tcp.0, &tcp.1, KindT::Tcp);
     assert_pair(&unix.0, &unix.1, KindT::Unix);
-    let mut diag = Diag::new().unwrap();
+    let mut diag = Diag::new(false).unwrap();
     look(tcp.0.as_fd(), &mut diag).unwrap();
     assert!(diag.holds_other());
     diag.let_go();
@@ -396,6 +395,6 @@ fn a_unix_connection_between_name_spaces_is_in_that_of_the_one_that_connected() 
     let server = listener.accept().unwrap().0;
     let space = |socket: &UnixStream| raw::netns_cookie(socket).unwrap();
     assert_eq!(space(&client), space(&server));
-    assert_ne!(space(&client), Diag::new().unwrap().own.space);
+    assert_ne!(space(&client), Diag::new(false).unwrap().own.space);
     assert_pair(&client, &server, KindT::Unix);
 }

@@ -1,22 +1,22 @@
-//! Whether a socket's options have the values with which its session can move.
+//! The options of a socket: do they have the values with which its session can move?
 //!
-//! Looked at on each socket itself, since one that was accepted has them from its listener. Which
-//! options, and which values: the table of `sojourn_options`. Not here: options for which a value
-//! is not enough (`afar`, `datagram`).
+//! They are looked at on each socket itself, since a socket that was accepted has them from its
+//! listener. The table of `sojourn_options` has the options and values. Not here: options for which
+//! a value is not enough (`remote`, `datagram`).
 
 use crate::raw;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use sojourn_options::{Kind, SocketOption, Usual};
 
-/// Whether all options are usual that keep sessions of that kind in the kernel otherwise. Those of
-/// IPv6 are looked at where `is_v6`.
+/// Returns true if all options that keep sessions of that kind in the kernel have their usual
+/// values. Those of IPv6 are looked at if `is_v6`.
 pub(super) fn all(end: BorrowedFd<'_>, kind: Kind, is_v6: bool) -> bool {
     let mut options = sojourn_options::keeping(kind);
     options.all(|option| (option.level == libc::IPPROTO_IPV6 && !is_v6) || is(end, option))
 }
 
-/// Whether an option has its usual value, or does not exist here.
+/// Returns true if an option has its usual value, or does not exist here.
 fn is(end: BorrowedFd<'_>, option: &SocketOption) -> bool {
     let (level, number) = (option.level, option.number);
     let get = |value: &mut [u8]| raw::getsockopt(end, level, number, value);
@@ -24,7 +24,8 @@ fn is(end: BorrowedFd<'_>, option: &SocketOption) -> bool {
     let is_usual = match option.usual {
         Usual::Rule(_) => return true,
         Usual::Empty => get(&mut [0; 64]).map(|len| len == 0),
-        // Asked with no room it answers how many instructions there are.
+        // Asked with no room, the kernel answers the number of the filter's instructions
+        // (SO_GET_FILTER).
         Usual::NoFilter => get(&mut []).map(|count| count == 0),
         Usual::ZeroOrOne => get(&mut value).map(|_| matches!(i32::from_ne_bytes(value), 0 | 1)),
         Usual::Number(number) => get(&mut value).map(|_| i32::from_ne_bytes(value) == number),
@@ -34,12 +35,12 @@ fn is(end: BorrowedFd<'_>, option: &SocketOption) -> bool {
         Err(error) if level == libc::SOL_SOCKET => {
             matches!(error, Errno::NOPROTOOPT | Errno::OPNOTSUPP)
         }
-        // Protocols have more than one way to say that they do not know an option.
+        // Protocols have more than one error for an option that they do not know.
         Err(_) => true,
     }
 }
 
-/// Whether an option is not 0.
+/// Returns true if an option is not 0.
 pub(super) fn is_set(end: BorrowedFd<'_>, level: i32, name: i32) -> bool {
     let mut value = [0; 4];
     raw::getsockopt(end, level, name, &mut value).is_ok() && value != [0; 4]

@@ -1,8 +1,8 @@
-//! The threads of a proxy that look at what clients sent, and close it; each may be lost in that
+//! The threads of a proxy that look at clients' objects and close them; each may be lost in that
 //! for ever.
 //!
-//! A thread is made when there is work and none is free, up to a few. Not here: what work there is
-//! (`proxy`).
+//! A thread is made when there is work and none is free, up to a few. Not here: the choice of the
+//! work (`proxy`).
 
 use crate::identity::Diag;
 use crate::looked::Looked;
@@ -15,18 +15,18 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Threads, at most: so many programs of a user may each hold one up before the others have to
+/// The most threads: so many programs of a user may each hold one up before the others have to
 /// wait.
 const THREADS_MAX: usize = 8;
-/// All threads are lost when none has finished anything for so long while there is something to do.
+/// All threads count as lost when none has finished a job for so long while jobs wait.
 const LOST_AFTER: Duration = Duration::from_secs(4);
-/// Things to do, at most; they are descriptors of this process.
+/// The most jobs that may wait; they are descriptors of this process.
 const JOBS_MAX: usize = 16 << 10;
 
-/// Something to do that may take for ever.
+/// A job that may take for ever.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Look what this is and say so by the ticket.
+    /// Look at the object and answer over the ticket.
     Look(OwnedFd, OwnedFd),
     Close(OwnedFd),
 }
@@ -34,10 +34,10 @@ pub(super) enum Job {
 #[derive(Debug)]
 struct Jobs {
     waiting: VecDeque<Job>,
-    /// Threads that have nothing to do, and all.
+    /// Threads that have nothing to do, and all threads.
     free: usize,
     threads: usize,
-    /// When a thread last finished something, or there was something to do again.
+    /// The time at which a thread last finished a job, or at which jobs began to wait again.
     finished: Instant,
 }
 
@@ -77,12 +77,13 @@ impl Pool {
         }
     }
 
-    /// Whether nothing waits to be done. What is being done may never be.
+    /// Returns true if no job waits. Jobs that threads have begun may never end, so they do not
+    /// count.
     pub(super) fn is_idle(&self) -> bool {
         self.shared.lock().waiting.is_empty()
     }
 
-    /// Whether nothing will be done any more.
+    /// Returns true if no job will be done any more.
     pub(super) fn is_lost(&self) -> bool {
         let jobs = self.shared.lock();
         let is_late = !jobs.waiting.is_empty() && jobs.finished.elapsed() > LOST_AFTER;
@@ -96,7 +97,8 @@ impl Shared {
     }
 
     fn work(&self) {
-        // Each thread's own: one that is lost may have sent a question.
+        // Each thread has its own: a lost thread may have sent a question and never read the
+        // answer.
         let mut diag = None;
         loop {
             let mut jobs = self.lock();
@@ -122,21 +124,18 @@ impl Shared {
             Job::Look(end, ticket) => (end, ticket),
         };
         if diag.is_none() {
-            *diag = Diag::new().ok();
+            *diag = Diag::new(self.carries).ok();
         }
         let Some(diag) = diag else { return answer(&ticket, &Looked::refused(ReasonT::Resources)) };
-        if self.carries {
-            diag.carries();
-        }
-        // The end is closed before the answer, or its peer would not see that the program closes
-        // it.
+        // The end is closed before the answer: until then its peer would not see that the program
+        // closes it.
         let looked = Looked::at(end, diag);
         diag.let_go();
         answer(&ticket, &looked);
     }
 }
 
-/// Tells the server what was seen.
+/// Answers the server over the ticket.
 pub(super) fn answer(ticket: &OwnedFd, looked: &Looked) {
     let bytes = looked.to_bytes();
     let fds: Vec<BorrowedFd<'_>> = looked.kept.iter().map(AsFd::as_fd).collect();
@@ -146,6 +145,6 @@ pub(super) fn answer(ticket: &OwnedFd, looked: &Looked) {
         beside.push(SendAncillaryMessage::ScmRights(&fds));
     }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    // If it fails the server has no answer, and takes that for one.
+    // If this fails, the server has no answer, and closes the ticket when its time is up.
     let _ = sendmsg(ticket, &[IoSlice::new(&bytes)], &mut beside, flags);
 }

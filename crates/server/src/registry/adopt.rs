@@ -1,17 +1,19 @@
-//! Streams that were made by a server before this one.
+//! Streams that an earlier server has made.
 //!
-//! Their sides have region and inboxes already; the server only learns who they are, so that it can
-//! show and recall them. A stream to another host has the carrier's side first, which that has from
-//! an earlier server, with its region. A library's word for a stream's number proves nothing, but
-//! it can do no harm either: both sides must hold the ends of one and the same connection.
+//! Their sides have region and inboxes already; the server only learns their processes, so that it
+//! can show and recall them. A stream to another host has the carrier's side first, which the
+//! carrier has from an earlier server, with its region. A library's word for a stream's number
+//! proves nothing, but it can do no harm either: both sides must hold the ends of one and the same
+//! connection. Not here: streams that this server makes (`pairing`).
 
-use super::{CARRIER, CallError, Identity, Registry, State, Stream, Wish};
+use super::end::{Identity, State};
+use super::{CARRIER, CallError, Registry, Stream, Wish};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::KindT;
 
 impl Registry {
-    /// Takes a joined session over. False if it contradicts what is known.
+    /// Adopts a joined session. Returns false if it contradicts the registry's knowledge.
     ///
     /// # Errors
     /// [`CallError`].
@@ -53,14 +55,14 @@ impl Registry {
         Ok(true)
     }
 
-    /// The memory of an adopted stream, where that is known: then its bytes are counted there.
+    /// Sets the memory of an adopted stream, if that is known: then its bytes are counted there.
     pub fn set_region(&mut self, number: u64, region: Descriptor) {
         if let Some(stream) = self.streams.get_mut(&number) {
             stream.region = region;
         }
     }
 
-    /// Whether there is such a stream.
+    /// Returns true if there is such a stream.
     #[must_use]
     pub fn has_stream(&self, number: u64) -> bool {
         self.streams.contains_key(&number)
@@ -85,7 +87,7 @@ impl Registry {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         let before = stream.users;
         stream.users[side as usize] = uid;
-        // The carrier is whoever it carries for.
+        // The carrier acts for the user at the other side, so both sides are that user's.
         if stream.sides[1 - side as usize].is_some_and(|(process, _)| process == CARRIER) {
             stream.users = [uid; 2];
         }
@@ -94,7 +96,7 @@ impl Registry {
         self.count_users(after, true);
     }
 
-    /// Whether an end is the missing side of an adopted stream.
+    /// Returns true if an end is the missing side of an adopted stream.
     fn fits(&self, stream: &Stream, own: (ClientId, u64), identity: &Identity, side: u8) -> bool {
         let is_adopted = stream.places == [None; 2];
         let Some(other) = stream.sides[1 - side as usize] else { return false };

@@ -1,95 +1,21 @@
-//! What the server has to say to a process, until it collects it.
+//! The queues of messages to processes.
 //!
 //! Apart from wishes of administrators an end has at most one join and one recall or refusal
-//! queued, so a queue is bounded by what the process may offer; one that offers and never collects
-//! is dropped ([`Registry::take_late`]). What has become stale in the queue (its session was left
-//! meanwhile) is passed over when its turn comes.
+//! queued, so a queue is bounded by the number of ends that the process may offer; a process that
+//! offers and never collects is dropped ([`Registry::take_late`]). A message that has become stale
+//! in the queue (its session was left meanwhile) is passed over when its turn comes. Not here: the
+//! messages (`delivery`).
 
+use super::delivery::{Carried, Delivery, Event, InboxOut, JoinOut};
+use super::end::State;
 use super::process::Role;
-use super::{CARRIER, CallError, EVENTS_MAX, Registry, State, Stream};
+use super::{CARRIER, CallError, EVENTS_MAX, Registry, Stream};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{KindT, LendT, ReasonT, RerouteT, WayT};
-
-/// An event in a queue.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Event {
-    Join { local: u64, stream: u64 },
-    Recall { local: u64, stream: u64, reason: ReasonT },
-    Refused { local: u64, reason: ReasonT },
-    Carried { local: u64, stream: u64, what: Box<Carried> },
-    Wanted { inode: u64 },
-}
-
-/// What the carrier has to say to the library at the other side of a stream; `local` is filled in
-/// on the way.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Carried {
-    /// The session is the library's to carry.
-    Lend(LendT),
-    /// The way to its peer has changed.
-    Reroute(RerouteT),
-    /// How a UDP socket's session may send somewhere.
-    Way(WayT),
-}
-
-/// An event as its process gets it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Delivery {
-    /// Two offers are one stream.
-    Join(Box<JoinOut>),
-    /// A session is to go home.
-    Recall {
-        /// The library's number.
-        local: u64,
-        /// Why.
-        reason: ReasonT,
-    },
-    /// An offer is refused.
-    Refused {
-        /// The library's number.
-        local: u64,
-        /// Why.
-        reason: ReasonT,
-    },
-    /// From the carrier.
-    Carried(Box<Carried>),
-    /// What it has of that socket or pipe is to be offered.
-    Wanted {
-        /// Of the socket or pipe.
-        inode: u64,
-    },
-}
-
-/// A join as its process gets it.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the fields are those of `join_t` in idl/session.idl")]
-pub struct JoinOut {
-    pub local: u64,
-    pub stream: u64,
-    pub side: u8,
-    pub kind: KindT,
-    pub is_carried: bool,
-    pub ring_bytes: [u32; 2],
-    pub region: Descriptor,
-    pub own: InboxOut,
-    pub peer: InboxOut,
-    pub peer_pid: u32,
-    pub peer_process: Descriptor,
-}
-
-/// One side's place in an inbox; descriptors (memory, ready, attention) only where the process has
-/// them not.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[allow(missing_docs, reason = "the fields are those of `inbox_t` in idl/session.idl")]
-pub struct InboxOut {
-    pub id: u64,
-    pub slot: u32,
-    pub descriptors: [Descriptor; 3],
-}
 
 impl Registry {
-    /// Queues an event and sees to it that its process is rung once.
+    /// Queues an event, and has its process rung unless it is rung already. A process whose queue
+    /// is full is dropped.
     pub(super) fn push(&mut self, id: ClientId, event: Event, now_ms: u64) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         if process.events.len() >= EVENTS_MAX {
@@ -103,7 +29,7 @@ impl Registry {
         }
     }
 
-    /// Queues what the carrier has to say to the other side of its session `local`.
+    /// Queues a message of the carrier to the other side of its session `local`.
     pub fn tell_carried(&mut self, local: u64, mut what: Carried, now_ms: u64) {
         let Some(State::Joined { stream, side, .. }) =
             self.end(CARRIER, local).map(|end| end.state)
@@ -115,14 +41,14 @@ impl Registry {
             return;
         };
         match &mut what {
-            Carried::Lend(lent) => lent.local = local,
+            Carried::Delegate(terms) => terms.local = local,
             Carried::Reroute(rerouted) => rerouted.local = local,
             Carried::Way(way) => way.local = local,
         }
         self.push(process, Event::Carried { local, stream, what: Box::new(what) }, now_ms);
     }
 
-    /// The carrier's number for a process's session, if the carrier is at its other side.
+    /// Returns the carrier's number for a process's session, if the carrier is at its other side.
     pub fn of_carrier(&self, process: ClientId, local: u64) -> Option<u64> {
         let State::Joined { stream, side, .. } = self.end(process, local)?.state else {
             return None;
@@ -131,7 +57,7 @@ impl Registry {
         (other == CARRIER).then_some(local)
     }
 
-    /// The next event of a process.
+    /// Takes the next event of a process.
     ///
     /// # Errors
     /// [`CallError::NoHello`].
@@ -145,6 +71,7 @@ impl Registry {
                 }
                 Event::Wanted { inode } => return Ok(Some(Delivery::Wanted { inode })),
                 Event::Carried { local, stream, what } => match state(local) {
+                    // The number may belong to a later session by now: the stream tells them apart.
                     Some(State::Joined { stream: now, .. }) if now == stream => {
                         return Ok(Some(Delivery::Carried(what)));
                     }
@@ -164,6 +91,7 @@ impl Registry {
                 },
             }
         }
+        // The process has seen the end of its queue: the next event rings again.
         process.is_rung = false;
         Ok(None)
     }
@@ -208,8 +136,8 @@ impl Registry {
         }
     }
 
-    /// A place as told to a process, with descriptors if this is the only join that it knows there
-    /// in that role.
+    /// Describes a place to a process, with descriptors if this is the only join that the process
+    /// knows there in that role.
     fn inbox_for(&mut self, id: ClientId, place: Option<(u64, u32)>, role: Role) -> InboxOut {
         let Some((number, slot)) = place else { return InboxOut::default() };
         let known = self

@@ -1,19 +1,20 @@
 //! Inboxes and their slots.
 //!
 //! A slot is given out again only after the stream that had it is over for both sides. An inbox
-//! goes when its last slot is free; its number is never used again.
+//! goes when its last slot is free; its number is never used again. Not here: the memory of an
+//! inbox (`sojourn-stream`).
 
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use std::collections::HashMap;
 
-/// Whose inbox it is: process, set, and the user of the peers that ring there.
+/// The owner of an inbox: process, set, and the user of the peers that ring there.
 type Owner = (ClientId, u32, u32);
 
 #[derive(Debug)]
 pub(super) struct Inbox {
     owner: Owner,
-    /// The user whose it is.
+    /// The user of the owner's process.
     user: u32,
     /// Memory, ready, attention.
     pub(super) descriptors: [Descriptor; 3],
@@ -36,7 +37,7 @@ impl Inboxes {
         Self { slots, by_number: HashMap::new(), by_owner: HashMap::new() }
     }
 
-    /// A free slot in one of the owner's inboxes; `None` if all are full.
+    /// Takes a free slot in one of the owner's inboxes; `None` if all are full.
     pub(super) fn place(&mut self, owner: Owner) -> Option<(u64, u32)> {
         for number in self.by_owner.get(&owner)? {
             let Some(inbox) = self.by_number.get_mut(number) else { continue };
@@ -51,7 +52,7 @@ impl Inboxes {
         None
     }
 
-    /// One more inbox for an owner.
+    /// Adds an inbox for an owner.
     pub(super) fn add(
         &mut self,
         owner: Owner,
@@ -68,7 +69,7 @@ impl Inboxes {
         self.by_number.get(&number)
     }
 
-    /// Gives a slot back. If the inbox is gone with it, whose it was.
+    /// Returns a slot. If the inbox is gone with it, returns its owner's user.
     pub(super) fn free(&mut self, number: u64, slot: u32) -> Option<u32> {
         let inbox = self.by_number.get_mut(&number)?;
         inbox.free.push(slot);

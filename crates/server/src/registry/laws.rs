@@ -1,5 +1,9 @@
-//! What must hold whatever processes do, in any order: laws that random histories are held against.
+//! The laws of the registry, which hold for all processes and any order of their calls. Random
+//! histories are checked against them.
+//!
+//! Not here: single cases (`tests`).
 
+use super::end::State;
 use super::tests::{Fake, client, limits, pipe, socket, who, wish};
 use super::*;
 use proptest::prelude::*;

@@ -1,21 +1,23 @@
-//! Offers, what is refused, and how two become a stream.
+//! Offers, refusals, and the joining of two ends to a stream.
+//!
+//! Not here: the end of a stream (`processes`), streams of an earlier server (`adopt`).
 
-use super::events::Event;
-use super::process::{OF_INBOX, OF_STREAM, each_once};
+use super::delivery::Event;
+use super::end::{End, Identity, State};
+use super::processes::{OF_INBOX, OF_STREAM, each_once};
 use super::{
-    CARRIER, CallError, End, Identity, Maker, Offered, RING_MAX, RING_MIN, RING_MOST, Registry,
-    State, Stream, Wish,
+    CARRIER, CallError, Maker, Offered, RING_MAX, RING_MIN, RING_MOST, Registry, Stream, Wish,
 };
 use sojourn_ipc::ClientId;
 use sojourn_session::{KindT, ReasonT};
 
-/// The rings of a session with another host are so many times larger: what is on its way, and not
-/// acknowledged, lies in them, too.
-const AFAR_FACTOR: u32 = 4;
+/// The factor by which the rings of a session with another host are larger: bytes on their way that
+/// are not acknowledged yet lie in them, too.
+const REMOTE_FACTOR: u32 = 4;
 
 impl Registry {
-    /// A process offers an end that the server has looked at: `seen` says what it is or why it
-    /// cannot move.
+    /// Offers an end of a process, which the server has looked at: `seen` is its identity, or the
+    /// reason why it cannot move.
     ///
     /// # Errors
     /// [`CallError`].
@@ -45,7 +47,8 @@ impl Registry {
                 self.note_refusal(process, wish.inode, reason, now_ms);
                 self.refuse(process, wish.local, reason, now_ms);
                 if let Some(key) = key.filter(|_| process == CARRIER) {
-                    // Nobody else will offer the other end: its program may try again.
+                    // Only the carrier could offer the other end: its program is told, and may try
+                    // again.
                     self.drop_mirror(key, reason, now_ms);
                 }
                 return Ok(Offered::Decided);
@@ -80,8 +83,8 @@ impl Registry {
         owner.ends.insert(wish.local, end);
     }
 
-    /// The same end offered twice has several holders: neither offer stands, and a stream comes
-    /// home.
+    /// Refuses an end that is offered already, or joined: it has several holders, so neither offer
+    /// stands, and a stream comes home.
     fn unshared(
         &mut self,
         process: ClientId,
@@ -100,7 +103,8 @@ impl Registry {
         Err(ReasonT::SeveralHolders)
     }
 
-    /// The holders of an end have been counted, under the number that [`Registry::offer`] gave.
+    /// Takes the result of counting an end's holders, under the number that [`Registry::offer`]
+    /// gave.
     pub fn counted(
         &mut self,
         process: ClientId,
@@ -111,7 +115,8 @@ impl Registry {
         maker: &mut dyn Maker,
     ) {
         match self.end_mut(process, local) {
-            // Not the offer that was asked about: taken back, or refused meanwhile.
+            // Any other state belongs to a later offer, or the offer was taken back or refused
+            // meanwhile.
             Some(end) if end.state == State::Counting(number) => {
                 end.state = State::Waiting;
                 end.is_counted = true;
@@ -160,8 +165,8 @@ impl Registry {
         let Some(end) = self.end(process, local) else { return Offered::Decided };
         let Some(&other) = self.keys.get(&end.identity.key.mirror()) else {
             if process == CARRIER {
-                // Its program has taken its offer back, and would be kept from closing what the
-                // carrier holds.
+                // The program has taken its offer back. If the carrier's offer stayed, the carrier
+                // would keep the connection, and the program could not close it.
                 self.refuse(process, local, ReasonT::PeerLeft, now_ms);
                 return Offered::Decided;
             }
@@ -174,7 +179,7 @@ impl Registry {
             return Offered::Waits;
         }
         let Some(end) = self.end(process, local) else { return Offered::Decided };
-        // Side 0 of a pipe writes; of two sockets the one that came first is side 0.
+        // Side 0 of a pipe writes; of two sockets the one that was offered first is side 0.
         let own = (process, local);
         let is_reader = matches!(end.identity.key, super::Key::Pipe { writes: false, .. });
         let is_pipe = end.identity.kind == KindT::Pipe;
@@ -187,11 +192,13 @@ impl Registry {
         Offered::Decided
     }
 
-    /// Between users a library's word that nobody else holds its end is not enough. Who lies would
-    /// be joined with the end of another's session, while that other's bytes also come from, or go
-    /// to, somebody who holds the liar's end rightfully, in the kernel. Within one user, who has
-    /// both ends, it harms nothing that it could not harm anyway; root is believed. Whether any of
-    /// these two must be counted first.
+    /// Has those of two ends counted for which only the library says that no other process holds
+    /// them. Returns true if the join must wait for that.
+    ///
+    /// Between users that word is not enough. A liar would be joined with the end of another user's
+    /// session, while that user's bytes also come from, or go to, a process that holds the liar's
+    /// end rightfully, in the kernel. Within one user, who has both ends, a lie does no harm that
+    /// the user could not do anyway; root is believed.
     fn count_believed(&mut self, sides: [(ClientId, u64); 2]) -> bool {
         let uids = sides.map(|(id, _)| self.processes.get(&id).map_or(0, |one| one.who.uid));
         let is_theirs = uids[0] != uids[1] && self.limits.serves_everybody;
@@ -253,18 +260,19 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether these two processes may share memory; their users.
+    /// Returns the users of two processes that may share memory, or the reason why they may not.
     pub(super) fn may_join(&self, sides: [(ClientId, u64); 2]) -> Result<[u32; 2], ReasonT> {
         let who = |(process, _)| self.processes.get(&process).map(|process| &process.who);
         let (Some(a), Some(b)) = (who(sides[0]), who(sides[1])) else {
             return Err(ReasonT::PeerDied);
         };
-        // A number that has come again keeps these two apart, and nobody else.
+        // Two clients with the same process number may be different processes, if the number has
+        // come again: then the rule keeps only these two apart.
         let is_within = sides[0].0 == sides[1].0 || a.pid == b.pid;
         if is_within && !self.limits.joins_within {
             return Err(ReasonT::SameProcess);
         }
-        // The carrier is whoever it carries for.
+        // The carrier acts for the user at the other side, so both sides are that user's.
         let users = match sides.map(|(process, _)| process == CARRIER) {
             [true, _] => [b.uid; 2],
             [_, true] => [a.uid; 2],
@@ -273,24 +281,25 @@ impl Registry {
         if users[0] != users[1] && !self.limits.serves_everybody {
             return Err(ReasonT::OtherUser);
         }
-        // As many as it may take, if neither has an inbox for it.
+        // The most descriptors that the join may take: those if neither side has an inbox for it
+        // yet.
         let inboxes = if users[0] == users[1] { 2 } else { 1 };
         let most = OF_STREAM + inboxes * OF_INBOX;
         let is_beyond = |user: &u32| !self.descriptors.may_take(*user, most);
         if users.iter().any(is_beyond) { Err(ReasonT::Quota) } else { Ok(users) }
     }
 
-    /// Kind and ring sizes: of the smaller wish, and so that a writer is never held up where the
-    /// kernel would have taken its bytes.
+    /// Returns kind and ring sizes: those of the smaller wish, but large enough that a writer is
+    /// never held up where the kernel would have taken its bytes.
     fn shape(&self, sides: [(ClientId, u64); 2]) -> Option<(KindT, [u32; 2])> {
         let ends = [self.end(sides[0].0, sides[0].1)?, self.end(sides[1].0, sides[1].1)?];
-        let is_afar = ends.iter().any(|end| end.identity.key.is_carried());
-        let factor = if is_afar { AFAR_FACTOR } else { 1 };
+        let is_remote = ends.iter().any(|end| end.identity.key.is_carried());
+        let factor = if is_remote { REMOTE_FACTOR } else { 1 };
         let wish = ends[0].ring_bytes.min(ends[1].ring_bytes).saturating_mul(factor);
         let wish = 1 << wish.clamp(RING_MIN, RING_MAX).ilog2();
         let ring = |side: usize| {
             let [sent, received] = [ends[side], ends[1 - side]].map(|end| end.identity.holds);
-            if is_afar { wish } else { ring_bytes(wish, sent[0].saturating_add(received[1])) }
+            if is_remote { wish } else { ring_bytes(wish, sent[0].saturating_add(received[1])) }
         };
         let kind = ends[0].identity.kind;
         Some((kind, [ring(0), if kind == KindT::Pipe { 0 } else { ring(1) }]))
@@ -315,11 +324,13 @@ impl Registry {
     }
 }
 
-/// A ring for a writer whose path in the kernel holds `held` bytes, where `wish` (a power of two)
-/// is wanted: not much more than the kernel has where it has little, as programs choose small
-/// buffers to be held up early; and where it has more, all of it beside the part that is used while
-/// the reader keeps up. Of a ring that is larger than its wish each side uses a quarter at most for
-/// that.
+/// Returns the size of a ring for a writer whose path in the kernel holds `held` bytes, if `wish`
+/// (a power of two) is wanted.
+///
+/// Where the kernel holds little, the ring is not much larger: programs choose small buffers to be
+/// held up early. Where the kernel holds more than the wish, the ring has room for all of it beside
+/// the part that is used while the reader keeps up. Each side uses at most a quarter of such a ring
+/// for that part.
 fn ring_bytes(wish: u32, held: u32) -> u32 {
     let held = held.clamp(RING_MIN, RING_MOST);
     let near = wish.min((2 * held).next_power_of_two());

@@ -1,8 +1,9 @@
-//! What each user has of something that there is only so much of.
+//! The shares of users in a thing of which there is a limited number.
 //!
-//! Nobody may take what would leave less to all others together than it has itself. So one user has
-//! half at most, and however many take what they can, some is left for the next. The server's own
-//! user and root may take all. Not here: what is counted, and when.
+//! No user may take so many that fewer would be left to all others together than that user has. So
+//! one user has half at most, and however many users take as many as they can, some are left for
+//! the next. The server's own user and root may take all. Not here: the things that are counted,
+//! and when.
 
 use std::collections::HashMap;
 

@@ -9,7 +9,7 @@ use std::sync::{LazyLock, Mutex};
 static SOMETHING: LazyLock<Descriptor> =
     LazyLock::new(|| OwnedFd::from(std::fs::File::open("/dev/null").unwrap()).into());
 
-/// Gives out as much as it is told to.
+/// Returns out as much as it is told to.
 #[derive(Debug)]
 pub(super) struct Fake {
     pub(super) regions: u32,
@@ -51,6 +51,12 @@ impl Maker for Fake {
 
     fn figures(&self, region: &Descriptor) -> Option<sojourn_pump::figures::Figures> {
         region.as_fd().map(|_| sojourn_pump::figures::Figures { cwnd: 10, ..Default::default() })
+    }
+
+    fn times(&self, region: &Descriptor, until_s: u32) -> Option<sojourn_stream::TimesTold> {
+        region
+            .as_fd()
+            .map(|_| sojourn_stream::TimesTold { sent: u64::from(until_s), ..Default::default() })
     }
 }
 
@@ -116,7 +122,7 @@ impl World {
         self.registry.offer(client(process), Ok(identity), wish, 5, &mut self.maker).unwrap()
     }
 
-    /// The holders of what nobody is believed about have been counted.
+    /// Answers the counts of ends whose libraries are not believed.
     fn counted(&mut self, verdict: Result<(), ReasonT>) {
         for (process, local, number) in self.registry.take_counts() {
             self.registry.counted(process, local, number, verdict, 5, &mut self.maker);
@@ -499,7 +505,7 @@ fn there_are_limits_for_each_process_and_user() {
     world.left(1, 1);
     assert_eq!(world.offer(3, socket(50, 60), wish(2)), Offered::Waits);
 
-    // What is kept for four processes, and for one stream with both inboxes.
+    // The descriptors that are kept for four processes, and for one stream with both inboxes.
     let mut world = World::new(Limits { descriptors: 16 + 4 + 2 * 19 - 4, ..limits() });
     for (n, set) in [(0, 1), (1, 2)] {
         world.offer(1, socket(10 + n, 20 + n), Wish { set, ..wish(n) });
@@ -527,7 +533,7 @@ fn lists_come_in_pages() {
         let (page, last) = world.registry.list((0, after), 9, &world.maker);
         rows.extend(page.into_iter().map(|row| row.from));
         (pages, after) = (pages + 1, last);
-        // What comes and goes meanwhile changes nothing of the rest.
+        // Ends that come and go meanwhile change nothing of the others' pages.
         world.left(2, 4);
         world.offer(4, socket(9000 + pages, 1), wish(pages));
         if after == 0 {
@@ -670,4 +676,24 @@ fn a_carrier_s_offer_does_not_wait_for_a_program_that_has_gone() {
     assert_eq!(offered_by_carrier(&mut world, 20), Offered::Decided);
     let told = told_to_carrier(&mut world);
     assert!(matches!(told, Some(Delivery::Refused { local: 20, .. })), "{told:?}");
+}
+
+#[test]
+fn a_tcp_session_with_another_host_is_timed_for_its_user_and_no_other_session_is() {
+    let mut world = with_carrier();
+    let tcp = || Identity { kind: KindT::Tcp, ..socket(5, 0) };
+    assert_eq!(world.offer(1, tcp(), wish(10)), Offered::Waits);
+    let World { registry, maker } = &mut world;
+    let other = Ok(tcp().mirrored());
+    assert_eq!(registry.offer(CARRIER, other, wish(20), 5, maker).unwrap(), Offered::Decided);
+    let stream = world.join(1).stream;
+    let times = |uid, number| world.registry.times(number, uid, 77, &world.maker);
+    // The maker answers with the wish's end.
+    assert_eq!(times(0, stream).map(|told| told.sent), Some(77));
+    assert!(times(1000, stream).is_some());
+    assert!(times(1001, stream).is_none());
+    assert!(times(0, stream + 1).is_none());
+
+    let (world, stream) = World::joined();
+    assert!(world.registry.times(stream, 0, 77, &world.maker).is_none(), "no layers between");
 }

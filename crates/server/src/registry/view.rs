@@ -1,19 +1,23 @@
-//! What administrators see, and what they may do.
+//! The administrators' view of the registry, and their few orders.
+//!
+//! Not here: their interface (`service::admin`).
 
-use super::events::Event;
-use super::process::Refused;
-use super::{CARRIER, End, Maker, Process, Registry, State};
+use super::delivery::Event;
+use super::end::{End, State};
+use super::process::{Process, Refused};
+use super::{CARRIER, Maker, Registry};
 use sojourn_ipc::ClientId;
 use sojourn_session::{ConnectionInfoT, HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT};
+use sojourn_stream::TimesTold;
 use std::ffi::CString;
 
 /// Rows of one page.
 const PAGE: usize = 2048;
-/// Events that a process may have waiting and still be asked for something.
+/// The most events that a process may have waiting and still be asked for something.
 const WANTED_MAX: usize = 1024;
 
-/// Those of the items behind `after` that come first, in order; and the last one's number if there
-/// are more.
+/// Returns the items behind `after` that come first, in order; and the last one's number if there
+/// are more, else 0.
 fn page<T>(items: impl Iterator<Item = (u64, T)>, after: u64) -> (Vec<T>, u64) {
     let mut items: Vec<_> = items.filter(|(serial, _)| *serial > after).collect();
     let is_more = items.len() > PAGE;
@@ -27,8 +31,8 @@ fn page<T>(items: impl Iterator<Item = (u64, T)>, after: u64) -> (Vec<T>, u64) {
 }
 
 impl Registry {
-    /// Ends that user `uid` may see, its own, or all for root: those behind `after`, as many as go
-    /// on a page, and what the next page is behind; 0: there is no more.
+    /// Returns the ends that user `uid` may see (its own, or all for root) behind `after`, as many
+    /// as go on a page, and the number behind which the next page begins; 0 if there is none.
     #[must_use]
     pub fn list(
         &self,
@@ -47,7 +51,7 @@ impl Registry {
         )
     }
 
-    /// How the ends that are carried to other hosts are, in pages as [`Self::list`].
+    /// Returns the state of the ends that are carried to other hosts, in pages like [`Self::list`].
     #[must_use]
     pub fn connections(
         &self,
@@ -91,15 +95,16 @@ impl Registry {
         })
     }
 
-    /// Numbers of the programs that have said hello and that user `uid` may see, in pages as
-    /// [`Self::list`]. A program that the server cannot see has the number 0, and is behind none.
+    /// Returns the numbers of the programs that have said hello and that user `uid` may see, in
+    /// pages like [`Self::list`]. A program that the server cannot see has the number 0, and is on
+    /// no page.
     #[must_use]
     pub fn processes(&self, (uid, after): (u32, u64)) -> (Vec<u32>, u64) {
         let numbers = self.seen_by(uid).map(|process| process.who.pid);
         page(numbers.map(|pid| (u64::from(pid), pid)), after)
     }
 
-    /// The refusals that are remembered, as far as user `uid` may see them, in pages as
+    /// Returns the refusals that are remembered, as far as user `uid` may see them, in pages like
     /// [`Self::list`].
     #[must_use]
     pub fn refused(&self, (uid, after): (u32, u64), now_ms: u64) -> (Vec<RefusedInfoT>, u64) {
@@ -144,7 +149,10 @@ impl Registry {
             && let Some(stream) = self.streams.get(&number)
         {
             row.stream = number;
-            row.home = HomeT::Library;
+            row.home = match process.is_protocol_server {
+                true => HomeT::Server,
+                false => HomeT::Library,
+            };
             row.reason = ReasonT::None;
             row.peer_pid = self.peer_of(stream, side).0;
             if stream.kind == KindT::Udp {
@@ -161,8 +169,8 @@ impl Registry {
         row
     }
 
-    /// Sends a stream home for a user. False: there is none of that number, or neither side is the
-    /// user's.
+    /// Sends a stream home for a user. Returns false if there is none of that number, or neither
+    /// side is the user's.
     pub fn recall_for(&mut self, number: u64, uid: u32, now_ms: u64) -> bool {
         let Some(stream) = self.streams.get(&number) else { return false };
         if uid != 0 && !stream.users.contains(&uid) {
@@ -172,11 +180,36 @@ impl Registry {
         true
     }
 
-    /// Asks a process of that user's, or any for root, to offer what it has of a socket or pipe.
-    /// False: there is none of that number.
+    /// Has a user's TCP session with another host timed until that second of the monotonic clock,
+    /// and returns the times of its layers so far. `None` if there is no such session, or it is
+    /// another user's.
+    #[must_use]
+    pub fn times(
+        &self,
+        number: u64,
+        uid: u32,
+        until_s: u32,
+        maker: &dyn Maker,
+    ) -> Option<TimesTold> {
+        let stream = self.streams.get(&number)?;
+        let is_allowed = uid == 0 || stream.users.contains(&uid);
+        let mut ends = self.processes.values().flat_map(|process| process.ends.values());
+        let is_carried = ends.any(|end| {
+            matches!(end.state, State::Joined { stream, .. } if stream == number)
+                && end.identity.key.is_carried()
+                && end.identity.kind == KindT::Tcp
+        });
+        if !is_allowed || !is_carried {
+            return None;
+        }
+        maker.times(&stream.region, until_s)
+    }
+
+    /// Asks a process of that user (any, for root) to offer its ends of a socket or pipe. Returns
+    /// false if there is no such process.
     pub fn want(&mut self, pid: u32, inode: u64, uid: u32, now_ms: u64) -> bool {
-        // Whom the number means is decided by the user who asks: only its own processes are looked
-        // at. A number that has come again wakes the wrong one of these.
+        // Only processes of the asking user are looked at, so a process number that has come again
+        // wakes at worst another process of the same user.
         let mut known = self.processes.iter_mut().filter(|(id, _)| **id != CARRIER);
         let Some((id, process)) =
             known.find(|(_, p)| p.who.pid == pid && pid != 0 && (uid == 0 || p.who.uid == uid))
@@ -184,18 +217,18 @@ impl Registry {
             return false;
         };
         if process.events.len() >= WANTED_MAX {
-            // It does not collect what it was asked before.
+            // The process does not collect earlier wishes.
             return false;
         }
-        // What is remembered from now on is what came of it.
+        // A refusal that is remembered from now on answers this wish.
         process.forget_refusal(inode);
         let id = *id;
         self.push(id, Event::Wanted { inode }, now_ms);
         true
     }
 
-    /// A process does not offer what was wanted. `rates`: bytes a second in the kernel and away, if
-    /// it is for those.
+    /// Notes that a process does not offer the wanted ends. `rates` are bytes a second in the
+    /// kernel and away, if those are the reason.
     pub fn declined(
         &mut self,
         id: ClientId,
@@ -209,7 +242,7 @@ impl Registry {
         }
     }
 
-    /// Bytes through streams, those that have ended and those that live.
+    /// Returns the bytes through streams, those that have ended and those that live.
     #[must_use]
     pub fn bytes(&self, maker: &dyn Maker) -> u64 {
         let live = self.streams.values().flat_map(|stream| stream.totals(maker));

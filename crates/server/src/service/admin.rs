@@ -1,20 +1,24 @@
-//! The interface `admin`: what `sojourn` and other tools ask, and tell the server to do.
+//! The interface `admin`: the questions and orders of `sojourn` and other tools.
 //!
-//! Everybody sees what is their own, root everything; the registry decides that. Not here: what
-//! programs' libraries say (`service`).
+//! Every user sees its own sessions, and root sees all; the registry decides that. Not here: the
+//! calls of programs' libraries (`session`).
 
 use super::{Sojournd, State, Stop, fault};
 use crate::memory::Memory;
 use sojourn_ipc::rt::{Caller, Fault};
 use sojourn_session::{
     AdminConnectionsOut, AdminListOut, AdminProcessesOut, AdminRefusedOut, AdminServer,
-    AdminStatsOut, FAULT_NOT_ALLOWED, ServerStatsT,
+    AdminStatsOut, AdminStreamTimesOut, FAULT_NOT_ALLOWED, ServerStatsT, TimesInfoT,
 };
+use sojourn_stream::{Layer, TimesTold};
 use std::sync::atomic::Ordering;
 
+/// How long a session may be timed for one question (s).
+const TIMED_MAX_S: u32 = 60;
+
 impl Sojournd {
-    /// The user whose rights an administrator's connection has. A library's connection has none:
-    /// its program may have made it as root, and given up that right since (`prepare` in the
+    /// Returns the user whose rights an administrator's connection has. A library's connection has
+    /// none: its program may have made it as root, and given up that right since (`prepare` in the
     /// library).
     fn administrator(&self, caller: &Caller) -> Result<u32, Fault> {
         match self.lock().registry.who(caller.client) {
@@ -67,18 +71,32 @@ impl AdminServer for Sojournd {
     fn recall_stream(&self, caller: &Caller, stream: u64) -> Result<bool, Fault> {
         let uid = self.administrator(caller)?;
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         let is_there = registry.recall_for(stream, uid, self.now_ms());
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
         Ok(is_there)
+    }
+
+    fn stream_times(
+        &self,
+        caller: &Caller,
+        stream: u64,
+        seconds: u32,
+    ) -> Result<AdminStreamTimesOut, Fault> {
+        let uid = self.administrator(caller)?;
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec;
+        let until = u32::try_from(now).unwrap_or(0).saturating_add(seconds.min(TIMED_MAX_S));
+        let until = if seconds == 0 { 0 } else { until };
+        let found = self.lock().registry.times(stream, uid, until, &Memory);
+        Ok(AdminStreamTimesOut { ret: found.is_some(), times: info(&found.unwrap_or_default()) })
     }
 
     fn move_in(&self, caller: &Caller, pid: u32, inode: u64) -> Result<bool, Fault> {
         let uid = self.administrator(caller)?;
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         let is_told = registry.want(pid, inode, uid, self.now_ms());
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
         Ok(is_told)
     }
 
@@ -94,5 +112,24 @@ impl AdminServer for Sojournd {
             let wanted = if force { Stop::Now } else { Stop::WhenEmpty };
             self.stop.fetch_max(wanted as u8, Ordering::Relaxed);
         }
+    }
+}
+
+/// Times as they travel.
+fn info(told: &TimesTold) -> TimesInfoT {
+    let sum = |layer: Layer| told.sums[layer as usize];
+    TimesInfoT {
+        sent: told.sent,
+        received: told.received,
+        entry_copy_in_ns: sum(Layer::EntryCopyIn),
+        protocol_output_ns: sum(Layer::ProtocolOutput),
+        ip_output_ns: sum(Layer::IpOutput),
+        link_output_ns: sum(Layer::LinkOutput),
+        queue_ns: sum(Layer::Queue),
+        ip_input_ns: sum(Layer::IpInput),
+        protocol_input_ns: sum(Layer::ProtocolInput),
+        wake_up_ns: sum(Layer::WakeUp),
+        in_socket_ns: sum(Layer::InSocket),
+        copy_out_exit_ns: sum(Layer::CopyOutExit),
     }
 }

@@ -1,134 +1,124 @@
-//! The interface `carry`, and what the server and its carrier tell each other. Not here: carrying
-//! (`sojourn_carrier`), the carrier's place (`carried`).
+//! The interface `carry`, and the calls between the server and its carrier.
+//!
+//! Not here: carrying (`sojourn_carrier`), the carrier's place (`carried`).
 
-use super::ends::Looker;
-use super::{Sojournd, State, fault, wish_of};
-use crate::identity::{self, Diag};
+use super::ends::wish_of;
+use super::{Sojournd, State, fault};
+use crate::looked::Looked;
 use crate::memory::Memory;
 use crate::registry::{CARRIER, CallError, Carried, Identity, Who, Wish};
-use rustix::fd::{BorrowedFd, OwnedFd};
-use sojourn_carrier::{Adopted, Door, Handed};
+use rustix::fd::OwnedFd;
+use sojourn_carrier::{Command, CommandSender};
+use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{CarryServer, FAULT_ARGUMENT, FAULT_NOT_ALLOWED, OfferT, ReasonT};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 impl Sojournd {
-    /// The carrier says hello.
+    /// Says hello for the carrier.
     pub(crate) fn introduce_carrier(&self, who: Who) -> Result<(), CallError> {
         self.lock().registry.hello(CARRIER, who)
     }
 
-    /// From now on sessions with other hosts are handed out at this door.
-    pub(crate) fn open_door(&self, door: Door) {
-        let _ = self.door.set(Mutex::new(door));
+    /// Sets the way to the carrier: from now on sessions with other hosts are the carrier's.
+    pub(crate) fn set_commands(&self, commands: CommandSender) {
+        let _ = self.commands.set(Mutex::new(commands));
     }
 
-    /// There is going to be a carrier: sockets whose peers are on other hosts have a place.
-    pub(crate) fn expect_carried(&self) {
-        if let Looker::Apart { proxies, .. } = &self.looker {
-            proxies.carry();
-        }
-        self.carriers_diag().carries();
-    }
-
-    /// Held by the carrier's thread alone: what it has may be a program's, and who asks what that
-    /// is may wait.
-    fn carriers_diag(&self) -> MutexGuard<'_, Diag> {
-        self.carriers_diag.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The carrier has its side of a stream from an earlier server.
+    /// Adopts the carrier's side of a stream, which the carrier has from an earlier server.
     pub(crate) fn adopt_carried(
         &self,
         local: u64,
-        what: Adopted<'_>,
+        looked: Looked,
         stream: u64,
         side: u8,
         region: Descriptor,
     ) {
-        let (identity, inode) = match what {
-            Adopted::Socket(socket) => match identity::look(socket, &mut self.carriers_diag()) {
-                Ok(seen) => (seen, identity::inode(socket)),
-                // One that the kernel has ended meanwhile is not listed.
-                Err(_) => return,
-            },
-            Adopted::Datagrams { cookie, local, remote } => {
-                (identity::of_datagrams(cookie, local, remote), 0)
-            }
-        };
+        let inode = looked.inode;
+        // The kernel may have ended the connection meanwhile, and then lists it no more.
+        let Ok(seen) = mirrored(looked) else { return };
         let wish = Wish { local, set: 0, ring_bytes: 0, is_sole: true, inode };
         let now_ms = self.now_ms();
         let registry = &mut self.lock().registry;
-        if registry.adopt(CARRIER, identity.mirrored(), wish, stream, side, now_ms) == Ok(true) {
+        if registry.adopt(CARRIER, seen, wish, stream, side, now_ms) == Ok(true) {
             registry.set_region(stream, region);
         }
     }
 
-    /// Has the carrier bring its sessions home. It takes no more.
+    /// Has the carrier bring its sessions home and take no more.
     pub(crate) fn leave_all(&self) {
-        self.hand(Handed::AllHome);
+        self.command(Command::AllHome);
     }
 
-    /// Whether the carrier has sessions.
+    /// Returns true if the carrier has sessions.
     pub(crate) fn carries(&self) -> bool {
-        let door = self.door.get();
-        door.is_some_and(|door| door.lock().unwrap_or_else(PoisonError::into_inner).count() > 0)
+        let commands = self.commands.get();
+        commands.is_some_and(|commands| {
+            commands.lock().unwrap_or_else(PoisonError::into_inner).count() > 0
+        })
     }
 
-    /// The carrier offers the other end of what a program has offered.
-    pub(crate) fn offer_carried(&self, end: BorrowedFd<'_>, what: &OfferT) {
-        let seen = identity::look(end, &mut self.carriers_diag());
-        let seen = seen.map(Identity::mirrored);
-        let wish = wish_of(what, identity::inode(end));
+    /// Offers, for the carrier, the other end of an end that a program has offered.
+    pub(crate) fn offer_carried(&self, looked: Looked, what: &OfferT) {
+        let wish = wish_of(what, looked.inode);
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
-        // It has said hello, and its numbers are its own.
-        let _ = registry.offer(CARRIER, seen, wish, self.now_ms(), &mut Memory);
-        Self::ring(registry, errands);
+        let State { registry, notifier } = &mut *state;
+        // An error is a number of the carrier's that is in use: then this offer is none.
+        let _ = registry.offer(CARRIER, mirrored(looked), wish, self.now_ms(), &mut Memory);
+        Self::ring(registry, notifier);
     }
 
-    /// The carrier does not want what a program has offered.
-    pub(crate) fn decline_carried(&self, end: BorrowedFd<'_>, reason: ReasonT) {
-        let seen = identity::look(end, &mut self.carriers_diag());
+    /// Refuses, for the carrier, an end that a program has offered.
+    pub(crate) fn decline_carried(&self, looked: Looked, reason: ReasonT) {
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
-        if let Ok(seen) = seen {
-            registry.decline_carried(&seen.mirrored(), reason, self.now_ms());
+        let State { registry, notifier } = &mut *state;
+        if let Ok(seen) = mirrored(looked) {
+            registry.decline_carried(&seen, reason, self.now_ms());
         }
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
     }
 
     /// Hands the socket of an offer to the carrier, if its peer is on another host.
-    pub(super) fn hand_on(&self, kept: Option<OwnedFd>) {
+    pub(super) fn command_carry(&self, kept: Option<OwnedFd>) {
         if let Some(socket) = kept {
-            self.hand(Handed::Socket(socket));
+            self.command(Command::Socket(socket));
         }
     }
 
-    /// Whether the process, as a join names it, has shown that it may have packets.
-    pub(crate) fn has_packets(&self, process: &Descriptor) -> bool {
-        self.lock().registry.has_packets(process)
+    /// Returns the program at the other side of a join, by the process that the join names: a
+    /// number that no other program has, and true if it has shown that it may have packets.
+    pub(crate) fn program(&self, process: &Descriptor) -> (u64, bool) {
+        let found = self.lock().registry.program(process);
+        let number = |id: ClientId| u64::from(id.generation) << 32 | u64::from(id.index);
+        found.map_or((0, false), |(id, has_packets)| (number(id), has_packets))
     }
 
-    /// Says something at the carrier's door. Whether there is one.
-    pub(super) fn hand(&self, what: Handed) -> bool {
-        let Some(door) = self.door.get() else { return false };
-        door.lock().unwrap_or_else(PoisonError::into_inner).hand(what);
+    /// Gives the carrier a command. Returns false if there is no carrier.
+    pub(super) fn command(&self, command: Command) -> bool {
+        let Some(commands) = self.commands.get() else { return false };
+        commands.lock().unwrap_or_else(PoisonError::into_inner).send(command);
         true
     }
 
-    /// The same for what a program gives. Without a carrier it has no reason to.
-    fn hand_given(&self, what: Handed) -> Result<(), Fault> {
-        if self.hand(what) { Ok(()) } else { Err(fault(FAULT_NOT_ALLOWED)) }
+    /// Gives the carrier a command of a program. Without a carrier no program has a reason for one.
+    fn command_given(&self, command: Command) -> Result<(), Fault> {
+        if self.command(command) { Ok(()) } else { Err(fault(FAULT_NOT_ALLOWED)) }
     }
 
-    /// The carrier has something to say to the library at the other side of its session.
+    /// Sends a message of the carrier to the library at the other side of its session.
     pub(crate) fn tell_carried(&self, local: u64, what: Carried) {
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         registry.tell_carried(local, what, self.now_ms());
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
     }
+}
+
+/// Returns the carrier's end: the other one of the end that was seen. The carrier has no ends but
+/// those whose other ends are programs' here, with peers on other hosts, whatever it says.
+fn mirrored(looked: Looked) -> Result<Identity, ReasonT> {
+    let seen = looked.seen?;
+    if seen.key.is_carried() { Ok(seen.mirrored()) } else { Err(ReasonT::Kind) }
 }
 
 impl CarryServer for Sojournd {
@@ -140,11 +130,39 @@ impl CarryServer for Sojournd {
         record: Option<OwnedFd>,
     ) -> Result<(), Fault> {
         let record = record.ok_or(fault(FAULT_ARGUMENT))?;
-        self.hand_given(Handed::Back { token, has_ended, record })
+        self.command_given(Command::Back { token, has_ended, record })
     }
 
     fn give_late(&self, _: &Caller, token: u64, packets: Option<OwnedFd>) -> Result<(), Fault> {
         let packets = packets.ok_or(fault(FAULT_ARGUMENT))?;
-        self.hand_given(Handed::Late { token, packets })
+        self.command_given(Command::InTransit { token, packets })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::holders::Object;
+    use crate::key::Key;
+    use sojourn_session::KindT;
+
+    fn seen(key: Key) -> Looked {
+        let object = Object::Socket { inode: 9 };
+        let [from, to] = ["one", "other"].map(str::to_owned);
+        let identity =
+            Identity { key, kind: KindT::Tcp, from, to, holds: [0; 2], object, pin: None };
+        Looked::known(Ok(identity))
+    }
+
+    #[test]
+    fn the_carrier_has_ends_with_peers_elsewhere_only_whatever_it_says() {
+        let own = mirrored(seen(Key::Socket { own: 5, peer: 0 })).unwrap();
+        assert_eq!(own.key, Key::Socket { own: 0, peer: 5 });
+        assert_eq!((own.from.as_str(), own.to.as_str()), ("other", "one"));
+        for key in [Key::Socket { own: 5, peer: 7 }, Key::Pipe { object: 3, writes: true }] {
+            assert_eq!(mirrored(seen(key)).unwrap_err(), ReasonT::Kind);
+        }
+        let refused = mirrored(Looked::refused(ReasonT::State));
+        assert_eq!(refused.unwrap_err(), ReasonT::State);
     }
 }

@@ -1,37 +1,27 @@
-//! Ends that libraries send: who looks at them, and what becomes of them then.
+//! Ends that libraries send: the way from the look at an end to the registry.
 //!
 //! Not here: looking (`proxy`, `identity`), deciding (`registry`).
 
-use super::{Sojournd, State, wish_of};
-use crate::holders;
-use crate::identity::Diag;
+use super::looker::Looker;
+use super::peers::has_ended;
+use super::{Sojournd, State};
+use crate::jobs::Job;
+use crate::key::Key;
 use crate::log::{self, Level};
 use crate::looked::Looked;
-use crate::looks::Looks;
 use crate::memory::Memory;
-use crate::proxies::Proxies;
-use crate::registry::{CallError, Identity, Key, Offered, Registry};
-use crate::scanner::Job;
+use crate::registry::{CallError, Identity, Offered, Registry, Wish};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use sojourn_carrier::Handed;
+use sojourn_carrier::Command;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Caller;
 use sojourn_session::{OfferT, ReasonT};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
-/// Who looks at what clients send.
-#[derive(Debug)]
-pub(super) enum Looker {
-    /// A process for each user, which the server does not wait for.
-    Apart { proxies: Arc<Proxies>, looks: Arc<Looks> },
-    /// The caller, at once: for tests without processes.
-    Here(Box<Mutex<Diag>>),
-}
+use std::sync::{Arc, PoisonError, Weak};
 
 impl Sojournd {
-    /// Has it looked at what a client of that user has sent; `then` is called sooner or later, with
-    /// nothing if there is no answer.
+    /// Has a client's object looked at; `then` is called sooner or later, with `None` if there is
+    /// no answer.
     pub(super) fn look(
         &self,
         sent: OwnedFd,
@@ -56,12 +46,13 @@ impl Sojournd {
         }
     }
 
-    /// A pipe gets a key that is no other's, and keeps it for as long as the end is known.
+    /// Gives a pipe a key that is no other pipe's, and that stays its own as long as the end is
+    /// known.
     fn pinned(&self, mut seen: Identity, kept: Option<&OwnedFd>) -> Result<Identity, ReasonT> {
         let Key::Pipe { writes, .. } = seen.key else { return Ok(seen) };
         let name = kept.ok_or(ReasonT::Resources)?;
-        let pin = self.pins.pin(name.as_fd()).map_err(|error| match error {
-            // Somebody else made it, and holds or held the other end.
+        let pin = self.prober.pin(name.as_fd()).map_err(|error| match error {
+            // Another user made the pipe, and holds or held the other end.
             Errno::ACCESS => ReasonT::OtherUser,
             _ => ReasonT::Resources,
         })?;
@@ -75,7 +66,7 @@ impl Sojournd {
         Some(Job { process, local, number, pid, object })
     }
 
-    /// Ends whose holders are to be counted although their libraries know them.
+    /// Takes the ends whose holders are to be counted although their libraries know them.
     pub(super) fn jobs(registry: &mut Registry) -> Vec<Job> {
         let counts = registry.take_counts();
         counts.into_iter().filter_map(|count| Self::job(registry, count)).collect()
@@ -90,32 +81,58 @@ impl Sojournd {
         }
     }
 
-    /// Takes an end that was looked at as an offer. True: it is not decided yet.
+    /// Takes the scanner's results.
+    pub(crate) fn counted(&self, jobs: &[Job], verdicts: &[Result<(), ReasonT>]) {
+        let mut state = self.lock();
+        let State { registry, notifier } = &mut *state;
+        registry.count_scan();
+        let now_ms = self.now_ms();
+        for (job, verdict) in jobs.iter().zip(verdicts) {
+            // The look was for a process number. The number was this process's during the look only
+            // if the process is still there.
+            let process = registry.who(job.process).map(|who| who.process.clone());
+            let is_there = process.is_none_or(|it| it.as_fd().is_some_and(|fd| !has_ended(fd)));
+            let verdict = if is_there { *verdict } else { Err(ReasonT::Closed) };
+            registry.counted(job.process, job.local, job.number, verdict, now_ms, &mut Memory);
+        }
+        Self::ring(registry, notifier);
+        let jobs = Self::jobs(registry);
+        drop(state);
+        self.count(jobs);
+    }
+
+    /// Offers an end that was looked at. Returns true if it is not decided yet.
     pub(super) fn offered(
         &self,
         caller: &Caller,
         looked: Looked,
         what: &OfferT,
     ) -> Result<bool, CallError> {
-        let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
-        let who = registry.who(caller.client).ok_or(CallError::NoHello)?;
-        let (pid, mut uid) = (who.pid, who.uid);
-        if uid == 0
-            && let Some(now) = holders::user_of(pid).filter(|now| *now != 0)
-        {
-            // It has connected before it gave up its rights. (From the number of a process only
-            // less follows than from the connection.)
-            registry.has_become(caller.client, now);
-            uid = now;
-        }
-        let seen = match pid {
-            // Its holders could not be counted, nor its death be seen.
-            0 => Err(ReasonT::Namespace),
-            _ if !self.serves(uid) => Err(ReasonT::OtherUser),
+        // The prober is asked before the lock is taken: nothing is waited for under it.
+        let who = self.lock().registry.who(caller.client).map(|who| (who.pid, who.uid));
+        let (pid, uid) = who.ok_or(CallError::NoHello)?;
+        // The process may have connected as root and given up that right right afterwards. Its
+        // number may be another process's by now, but a look by number can only take root's rights
+        // away, never give any.
+        let become_now = match uid {
+            0 => self.prober.user_of(pid).map(|now| now.filter(|now| *now != 0)),
+            _ => Ok(None),
+        };
+        let seen = match (pid, become_now) {
+            // A process of another PID name space: its holders could not be counted, nor its end be
+            // seen.
+            (0, _) => Err(ReasonT::Namespace),
+            // Without an answer nobody knows which rights the process has.
+            (_, Err(_)) => Err(ReasonT::Resources),
+            (_, Ok(now)) if !self.serves(now.unwrap_or(uid)) => Err(ReasonT::OtherUser),
             _ => looked.seen,
         };
         let identity = seen.and_then(|seen| self.pinned(seen, looked.kept.as_ref()));
+        let mut state = self.lock();
+        let State { registry, notifier } = &mut *state;
+        if let Ok(Some(now)) = become_now {
+            registry.has_become(caller.client, now);
+        }
         let is_carried = identity.as_ref().is_ok_and(|seen| seen.key.is_carried());
         if let Err(reason) = &identity {
             log::say(
@@ -127,9 +144,9 @@ impl Sojournd {
         let now_ms = self.now_ms();
         let offered = registry.offer(caller.client, identity, wish, now_ms, &mut Memory)?;
         if offered != Offered::Decided && is_carried {
-            self.hand_on(looked.kept);
+            self.command_carry(looked.kept);
         }
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
         let mut jobs = Self::jobs(registry);
         if let Offered::Count(number) = offered {
             jobs.extend(Self::job(registry, (caller.client, wish.local, number)));
@@ -139,7 +156,7 @@ impl Sojournd {
         Ok(offered != Offered::Decided)
     }
 
-    /// Looks at an end at once and takes it as an offer; whether it waits.
+    /// Looks at an end at once and offers it; returns true if it waits.
     #[cfg(any(debug_assertions, fuzzing))]
     pub(crate) fn offers(&self, caller: &Caller, end: OwnedFd, what: &OfferT) -> bool {
         let Looker::Here(diag) = &self.looker else { return false };
@@ -147,7 +164,7 @@ impl Sojournd {
         self.offered(caller, looked, what) == Ok(true)
     }
 
-    /// Takes an end that was looked at as one that is joined already.
+    /// Adopts an end that was looked at and is joined already.
     pub(super) fn adopted(
         &self,
         caller: &Caller,
@@ -163,15 +180,20 @@ impl Sojournd {
         let now_ms = self.now_ms();
         let (is_carried, client) = (seen.key.is_carried(), caller.client);
         if is_carried && !registry.has_stream(stream) {
-            // Its packets would not be known here: it is not one that the carrier has adopted.
+            // The carrier has not adopted this stream, so nobody here takes its packets.
             return Ok(false);
         }
         let is_adopted = registry.adopt(client, seen, wish, stream, side, now_ms)?;
         let pid = registry.who(client).map_or(0, |who| who.pid);
         drop(state);
         if is_carried && is_adopted {
-            self.hand(Handed::Registered { stream, pid });
+            self.command(Command::Registered { stream, pid });
         }
         Ok(is_adopted)
     }
+}
+
+pub(super) fn wish_of(what: &OfferT, inode: u64) -> Wish {
+    let OfferT { local, set, ring_bytes, is_sole } = *what;
+    Wish { local, set, ring_bytes, is_sole, inode }
 }

@@ -1,6 +1,6 @@
-//! Which process a client is: who connected, whatever its number means by now.
+//! The processes of clients: each is the one that connected, whatever its number means by now.
 //!
-//! Not here: who may have what (`registry`), what a process holds (`holders`).
+//! Not here: rights (`registry`), the ends of a process (`holders`).
 
 use super::{Sojournd, fault};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,20 +18,22 @@ impl Sojournd {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client has connected, as that process.
+    /// Notes that a client has connected, as that process.
     pub(crate) fn came(&self, client: ClientId, process: Result<OwnedFd, Errno>) {
         self.lock_peers().insert(client, process);
     }
 
-    /// The process that says hello. Who connected may have handed the connection on and ended, and
-    /// its number be another's by now: so the kernel is asked whom the connection was made by, and
-    /// that one must be there. While its descriptor says so the number is its own (`holders` looks
-    /// by it, and `counted` whether it was).
+    /// Returns the process that says hello. The process that connected may have handed the
+    /// connection on and ended, and its number be another's by now. So the kernel is asked for the
+    /// process that made the connection (`SO_PEERPIDFD`), and that process must be there. While its
+    /// descriptor says so the number is its own (`holders` looks by the number, and `counted`
+    /// checks it afterwards).
     pub(super) fn process(&self, client: ClientId, pid: Pid) -> Result<OwnedFd, Fault> {
         let process = match self.lock_peers().remove(&client) {
             Some(Ok(process)) => process,
-            // Before Linux 6.5. Who connected a moment ago is taken to be there; a number that is
-            // another's by now shows in its descriptors, which are not those that are offered.
+            // Before Linux 6.5 the kernel cannot answer. The process that connected a moment ago is
+            // taken to be there. If its number is another's by now, the look at that other one's
+            // descriptors does not find the offered end.
             None | Some(Err(Errno::NOPROTOOPT)) => {
                 pidfd_open(pid, PidfdFlags::empty()).map_err(|_| fault(FAULT_RESOURCES))?
             }
@@ -41,7 +43,7 @@ impl Sojournd {
     }
 }
 
-/// Whether the process of a descriptor (pidfd_open(2)) has ended.
+/// Returns true if the process of a descriptor has ended (pidfd_open(2): it is readable then).
 pub(super) fn has_ended(process: impl AsFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut set = [PollFd::new(&process, PollFlags::IN)];

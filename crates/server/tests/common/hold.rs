@@ -17,8 +17,8 @@ const UFFD_API: u64 = 0xaa;
 const MISSING: u64 = 1;
 const PAGE: usize = 4096;
 
-/// What an administrator may give a program so that it can have such pages without privileges;
-/// `None`: there is no such thing here.
+/// Opens the device that an administrator may give a program so that it can have such pages without
+/// privileges; `None`: there is no such device here.
 pub(crate) fn faults() -> Option<OwnedFd> {
     let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/userfaultfd");
     if file.is_err() {
@@ -45,7 +45,8 @@ pub(crate) fn hold(faults: OwnedFd, pipe: OwnedFd) -> bool {
     is_held
 }
 
-/// The address of a page that is not there, and who is told of who wants it.
+/// Returns the address of a page that is not there, and the descriptor on which the kernel reports
+/// threads that want it.
 fn page(device: &OwnedFd) -> (usize, OwnedFd) {
     // SAFETY: an ioctl that answers a new descriptor; a new mapping; two ioctls that read and write
     // what they are given.

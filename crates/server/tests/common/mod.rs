@@ -1,4 +1,4 @@
-//! What the tests of the whole server share: the server as a process, and fake libraries as
+//! The common part of the tests of the whole server: the server as a process, and fake libraries as
 //! processes that do as they are told over a socket.
 //!
 //! A fake is this very test program, started anew with `FAKE` set: then the test named `fake` (each
@@ -41,8 +41,8 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a descriptor becomes readable (or hangs up) in time.
-pub(crate) fn stirs(fd: BorrowedFd<'_>) -> bool {
+/// Returns true if a descriptor becomes readable (or hangs up) in time.
+pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
     let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
     let mut set = [PollFd::new(&fd, PollFlags::IN)];
     poll(&mut set, Some(&patience)) == Ok(1)
@@ -100,7 +100,7 @@ impl Server {
         Self::started(command, address, flags)
     }
 
-    fn started(mut command: Command, address: &str, flags: &[&str]) -> Self {
+    pub(crate) fn started(mut command: Command, address: &str, flags: &[&str]) -> Self {
         command.args(["--log", "warn", "--address", address]).args(flags).stdout(Stdio::piped());
         let mut child = spawn(&mut command);
         let mut line = String::new();
@@ -182,7 +182,7 @@ pub(crate) struct Joined {
     pub(crate) ring_bytes: [u32; 2],
     /// Inode of the region's memory.
     pub(crate) region: u64,
-    /// Of the own and of the peer's inbox: number, slot, and whether descriptors came.
+    /// Of the own and of the peer's inbox: number, slot, and true if descriptors came.
     pub(crate) inboxes: [(u64, u32, bool); 2],
 }
 
@@ -215,7 +215,7 @@ impl Program {
     }
 
     fn answer(&self, text: &str) -> Vec<String> {
-        assert!(stirs(self.socket.as_fd()), "no answer to {text:?}");
+        assert!(is_readable(self.socket.as_fd()), "no answer to {text:?}");
         let (answer, _) = receive(&self.socket);
         answer.split_whitespace().map(str::to_owned).collect()
     }
@@ -233,7 +233,7 @@ impl Program {
     pub(crate) fn offer(&self, local: u64, end: impl Into<OwnedFd>, is_sole: bool) -> bool {
         let (end, text) = (end.into(), format!("offer {local} {is_sole}"));
         send(&self.socket, &text, Some(end.as_fd()));
-        // Before the server looks who holds it.
+        // Before the server looks for the holders.
         drop(end);
         self.answer(&text) == ["true"]
     }
@@ -275,7 +275,7 @@ impl Drop for Program {
     }
 }
 
-/// What a fake has.
+/// The possessions of a fake.
 struct Fake {
     server: String,
     client: Option<SessionClient>,
@@ -342,7 +342,7 @@ impl Fake {
                 adopted.unwrap().to_string()
             }
             "next" => self.next(),
-            // What was sent before has been heeded when this is answered.
+            // The server has heeded all earlier messages when it answers this.
             "sync" => format!("{:?}", self.client().next()),
             "setsid" => {
                 rustix::process::setsid().unwrap();
@@ -396,7 +396,7 @@ impl Fake {
         number
     }
 
-    /// Sends a session's end beside what is no greeting, several times, and closes it.
+    /// Sends a session's end beside bytes that are no greeting, several times, and closes it.
     fn send_held(&mut self, local: u64) -> String {
         let end = self.ends.remove(&local).unwrap();
         let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
@@ -417,7 +417,7 @@ impl Fake {
         "ok".into()
     }
 
-    /// What concerns one session.
+    /// Carries out a command for one session.
     fn act_on(&mut self, local: u64, words: &[&str]) -> String {
         match words[0] {
             "left" => {
@@ -443,12 +443,14 @@ impl Fake {
             }
             "rung" => {
                 let join = &self.joins[&local].0;
-                stirs(join.own.ready.as_fd().unwrap()).to_string()
+                is_readable(join.own.ready.as_fd().unwrap()).to_string()
             }
-            "peer-ends" => stirs(self.joins[&local].0.peer_process.as_fd().unwrap()).to_string(),
+            "peer-ends" => {
+                is_readable(self.joins[&local].0.peer_process.as_fd().unwrap()).to_string()
+            }
             "end-ends" => {
                 let mut bytes = [0; 16];
-                stirs(self.ends[&local].as_fd());
+                is_readable(self.ends[&local].as_fd());
                 format!("{:?}", rustix::io::read(&self.ends[&local], &mut bytes))
             }
             "close" => {
@@ -478,7 +480,7 @@ impl Fake {
     fn next(&mut self) -> String {
         loop {
             match self.client().next() {
-                Ok(EventT::Case0) => {}
+                Ok(EventT::None) => {}
                 Ok(EventT::Join(join)) => return self.join(join),
                 Ok(EventT::Recall(recall)) => {
                     return format!("recall {} {}", recall.local, recall.reason.word());
@@ -490,7 +492,7 @@ impl Fake {
                 Ok(EventT::Wanted(wanted)) => return format!("wanted {}", wanted.inode),
                 Err(error) => return format!("error {error}"),
             }
-            if !stirs(self.doorbell.as_fd()) {
+            if !is_readable(self.doorbell.as_fd()) {
                 return "nothing".into();
             }
             let _ = rustix::io::read(&self.doorbell, &mut [0; 8]);
@@ -572,13 +574,13 @@ fn offer(local: u64, is_sole: bool) -> OfferT {
     OfferT { local, set: 0, ring_bytes: 16 << 10, is_sole }
 }
 
-/// Whether a socket's file is there.
+/// Returns true if the file of a socket is there.
 pub(crate) fn is_there(address: &str) -> bool {
     Path::new(address).exists()
 }
 
-/// Held while a process is started: until it runs its own program it has every descriptor of this
-/// one, of all tests, and a look at who holds an end would find it.
+/// Held while a process is started: until the child runs its own program it has every descriptor of
+/// this one, of all tests, and a look for the holders of an end would find it.
 pub(crate) static STARTING: std::sync::RwLock<()> = std::sync::RwLock::new(());
 
 fn spawn(command: &mut Command) -> std::process::Child {

@@ -1,6 +1,6 @@
-//! Settings from flags and variables, and as variables.
+//! Reading settings from flags and environment variables, and writing them as variables.
 //!
-//! Not here: the file (`file`), and how a value is read (`settings`).
+//! Not here: the file (`file`), and the syntax of a value (`settings`).
 
 use super::error::ConfigError;
 use super::names::{near, unknown};
@@ -9,9 +9,12 @@ use super::values::Config;
 use std::ffi::OsStr;
 
 impl Config {
-    /// The configuration that whoever started this program left in its environment. A variable that
-    /// cannot be read counts as not set: the starter has told its user, and this program must run
-    /// on. Looks at each variable once and allocates for lists and the server's address only.
+    /// Returns the configuration in the variables that the starter of this program has left in its
+    /// environment.
+    ///
+    /// A variable that cannot be read counts as not set: the starter has reported it to its user,
+    /// and this program must run on. Each variable is looked at once, and only values of settings
+    /// are copied.
     pub fn from_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         variables: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
@@ -24,10 +27,11 @@ impl Config {
         config
     }
 
-    /// Takes what the variables say.
+    /// Applies the settings in the variables.
     ///
     /// # Errors
-    /// The first variable that cannot be read, [`ConfigError::Variable`]; the others count.
+    /// [`ConfigError::Variable`] for the first variable that cannot be read. All other variables
+    /// are applied nevertheless.
     pub fn apply_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         &mut self,
         variables: impl IntoIterator<Item = (K, V)>,
@@ -46,10 +50,10 @@ impl Config {
         first
     }
 
-    /// Takes one flag; `flag` without its dashes, with `-` or `_`.
+    /// Applies one flag. `flag` is its name without the leading dashes, written with `-` or `_`.
     ///
     /// # Errors
-    /// [`ConfigError::Flag`]: there is no such setting, or its value cannot be read.
+    /// [`ConfigError::Flag`] if no such setting exists or the value cannot be read.
     pub fn apply_flag(&mut self, flag: &str, value: &str) -> Result<(), ConfigError> {
         let error = |cause| ConfigError::Flag { flag: flag.to_owned(), cause };
         let setting = Setting::named(&flag.replace('-', "_"))
@@ -57,8 +61,9 @@ impl Config {
         (setting.read)(self, value).map_err(error)
     }
 
-    /// The variables that say what differs from the defaults: with them [`Config::from_env`] gives
-    /// the same.
+    /// Returns the settings that differ from their defaults, as names and values of variables.
+    ///
+    /// [`Config::from_env`] makes an equal configuration of them.
     #[must_use]
     pub fn to_env(&self) -> Vec<(String, String)> {
         let default = Self::default();
@@ -74,8 +79,11 @@ impl Config {
     }
 }
 
-/// The settings among variables, in the order of the table, so that a general setting comes before
-/// the special ones whatever the order of the environment. `None`: not text.
+/// Returns the settings among variables, each with its value, or with `None` for a value that is
+/// not valid UTF-8.
+///
+/// The order is that of the table, in which a general setting comes before the special ones. So a
+/// special setting wins in whatever order the environment has the variables.
 fn of_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     variables: impl IntoIterator<Item = (K, V)>,
 ) -> impl Iterator<Item = (&'static Setting, Option<String>)> {
@@ -92,8 +100,10 @@ fn of_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     SETTINGS.iter().zip(found).filter_map(|(setting, value)| Some((setting, value?)))
 }
 
-/// What to tell the user of variables that are nearly settings: a name with a letter wrong counts
-/// for nothing otherwise. Variables that are like none may be somebody else's.
+/// Returns an error for each variable whose name is nearly that of a setting.
+///
+/// Without this report a misspelt variable would be ignored silently. A variable that resembles no
+/// setting is not reported, because it may belong to another program.
 pub fn misspelt<K: AsRef<OsStr>>(
     names: impl IntoIterator<Item = K>,
 ) -> impl Iterator<Item = ConfigError> {

@@ -1,44 +1,44 @@
-//! Why a setting could not be read, in words for the user.
+//! Errors of reading settings, worded for the user.
 
 use std::path::PathBuf;
 
-/// Why a setting could not be read.
+/// Reason for which a setting could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// A flag's value.
+    /// The value of a flag is wrong.
     #[error("--{flag}: {cause}")]
     Flag {
-        /// Without its dashes.
+        /// The flag without its leading dashes.
         flag: String,
-        /// What is wrong with it.
+        /// Description of the error.
         cause: String,
     },
-    /// A variable's value.
+    /// The value of an environment variable is wrong.
     #[error("{variable}: {cause}")]
     Variable {
-        /// Its name.
+        /// Name of the variable.
         variable: String,
-        /// What is wrong with it.
+        /// Description of the error.
         cause: String,
     },
-    /// A line of the file.
+    /// A line of the configuration file is wrong.
     #[error("{}:{line}: {key}{cause}", path.display(), key = if key.is_empty() { String::new() } else { format!("{key}: ") })]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// The key; empty where the text is not even TOML.
+        /// Key of the line; empty if the text is not valid TOML.
         key: String,
-        /// What is wrong with it.
+        /// Description of the error.
         cause: String,
     },
-    /// The file itself.
+    /// The configuration file cannot be read.
     #[error("{}: cannot be read: {cause}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's words.
+        /// Error message of the system.
         cause: String,
     },
 }

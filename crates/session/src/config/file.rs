@@ -1,7 +1,7 @@
-//! The configuration file: TOML, one key for each setting, no tables.
+//! Configuration file: TOML with one key for each setting and no tables.
 //!
-//! Values may be text as on the command line, numbers, `true` and `false`, or lists of these. Only
-//! the first file of [`default_paths`] that is there is read. Not here: what the values mean; see
+//! A value is text as on the command line, a number, `true` or `false`, or a list of these. Only
+//! the first existing file of [`default_paths`] is read. Not here: the meaning of the values; see
 //! `settings`.
 
 use super::error::ConfigError;
@@ -14,8 +14,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use toml::{Spanned, Value};
 
-/// Where the file may be, the first that is there counts: `$SOJOURN_CONFIG` alone if it is set,
-/// else `$XDG_CONFIG_HOME/sojourn.toml` (`~/.config/sojourn.toml`), else `/etc/sojourn.toml`.
+/// Returns the paths at which the configuration file may be, most important first.
+///
+/// They are `$SOJOURN_CONFIG` alone if that variable is set, else `$XDG_CONFIG_HOME/sojourn.toml`
+/// (by default `~/.config/sojourn.toml`) and `/etc/sojourn.toml`.
 #[must_use]
 pub fn default_paths(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let filled = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -27,11 +29,12 @@ pub fn default_paths(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf
     users.into_iter().chain([PathBuf::from("/etc/sojourn.toml")]).collect()
 }
 
-/// The configuration by flags, variables and file, in this order of precedence. `flags` are names
-/// without dashes, and values.
+/// Reads the configuration from flags, variables and file, in this order of precedence.
+///
+/// `flags` are pairs of a name without leading dashes and a value.
 ///
 /// # Errors
-/// [`ConfigError`], the first.
+/// The first [`ConfigError`].
 pub fn load<'a>(
     flags: impl IntoIterator<Item = (&'a str, &'a str)>,
     variable: impl Fn(&str) -> Option<OsString>,
@@ -39,12 +42,14 @@ pub fn load<'a>(
     load_noting(flags, variable, |_| {})
 }
 
-/// As [`load`], and tells `note` of files that may be there, in directories that cannot be
-/// searched. They count as not there: a program that changes its user and keeps `HOME` would else
-/// not run.
+/// Reads the configuration as [`load`] does, and calls `note` for each file in a directory that
+/// cannot be searched.
+///
+/// Such a file counts as missing, although it may exist. Otherwise a program that changes its user
+/// and keeps `HOME` would not run.
 ///
 /// # Errors
-/// [`ConfigError`], the first.
+/// The first [`ConfigError`].
 pub fn load_noting<'a>(
     flags: impl IntoIterator<Item = (&'a str, &'a str)>,
     variable: impl Fn(&str) -> Option<OsString>,
@@ -60,7 +65,8 @@ pub fn load_noting<'a>(
             }
             Err(error) if error.kind() == ErrorKind::NotFound && !is_named => {}
             Err(error) => {
-                // The directory, or the file itself?
+                // If the directory cannot be searched, `lstat` fails as well; if only the file
+                // cannot be read, `lstat` succeeds. A file that the user named counts as existing.
                 let is_there = is_named || path.symlink_metadata().is_ok();
                 let error = ConfigError::Read { path, cause: error.to_string() };
                 if is_there {
@@ -80,10 +86,10 @@ pub fn load_noting<'a>(
 }
 
 impl Config {
-    /// Takes what a file says; `path` is for errors.
+    /// Applies the settings in the text of a file; `path` is only for errors.
     ///
     /// # Errors
-    /// [`ConfigError::File`], the first.
+    /// The first [`ConfigError::File`].
     pub fn apply_file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
         let error = |offset: usize, key: &str, cause: String| ConfigError::File {
             path: path.into(),
@@ -100,7 +106,7 @@ impl Config {
                 return Err(error(key.span().start, key.as_ref(), unknown(key.as_ref())));
             }
         }
-        // In the order of the table, as everywhere.
+        // The order is that of the table, in which general settings come before special ones.
         for setting in SETTINGS {
             let Some((key, value)) = keys.iter().find(|(key, _)| key.as_ref() == setting.name)
             else {
@@ -115,8 +121,9 @@ impl Config {
     }
 }
 
-/// Any text is an address and a number or a truth value becomes text, so these must be told apart
-/// here.
+/// Checks that a value of the type ADDRESS is text in the file.
+///
+/// Any text is a valid address, so a number or truth value turned into text would be accepted.
 fn is_of_its_type(setting: &Setting, value: &Value) -> Result<(), String> {
     match value {
         Value::String(_) => Ok(()),
@@ -128,7 +135,7 @@ fn is_of_its_type(setting: &Setting, value: &Value) -> Result<(), String> {
     }
 }
 
-/// A value as it would be written on the command line.
+/// Returns a value in the form that it has on the command line.
 fn as_text(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),

@@ -1,14 +1,14 @@
-//! Names that no setting has, and the setting that is most likely meant.
+//! Unknown names of settings, and the setting that is most likely meant.
 
 use super::settings::{SETTINGS, Setting};
 
-/// The setting that is most likely meant.
+/// Returns the setting whose name is nearest to `name`, if it is near enough to be a misspelling.
 pub(super) fn near(name: &str) -> Option<&'static Setting> {
     let setting = SETTINGS.iter().min_by_key(|setting| distance(setting.name, name))?;
     (distance(setting.name, name) <= 1 + name.len() / 4).then_some(setting)
 }
 
-/// What to say of a name that no setting has.
+/// Returns the error message for a name that no setting has.
 pub(super) fn unknown(name: &str) -> String {
     match near(name) {
         Some(near) => format!("there is no such setting; did you mean `{}`?", near.name),
@@ -19,7 +19,8 @@ pub(super) fn unknown(name: &str) -> String {
     }
 }
 
-/// How many letters must be put in, taken out or replaced to make one name the other.
+/// Returns the Levenshtein distance of two names: the least number of bytes to insert, remove or
+/// replace to turn one into the other.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

@@ -1,14 +1,15 @@
-//! Lists that say what may move: ports, addresses, programs.
+//! Lists that select the sessions that may move: ports, addresses, programs.
 //!
-//! All are written alike: entries between commas, `!` before one that is left to the kernel. If any
-//! entry is without `!`, only what such an entry names may move; `!` wins. Not here: who asks.
+//! All lists have the same syntax: entries separated by commas, with `!` before an entry that is
+//! left to the kernel. If a list has an entry without `!`, only sessions that match such an entry
+//! may move. An entry with `!` wins over one without. Not here: the callers of the checks.
 
 use std::fmt::{self, Display};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Entries that may move, and entries that may not.
+/// Entries that select, and entries that exclude.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Select<T> {
     only: Vec<T>,
@@ -44,13 +45,15 @@ impl<T> Select<T> {
     }
 }
 
-/// Ports and ranges of ports.
+/// List of ports and ranges of ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports(Select<RangeInclusive<u16>>);
 
 impl Ports {
-    /// Whether a connection between these two ports may move: neither is left to the kernel, and
-    /// one of them is among those named, if any are.
+    /// Returns true if a session between these two ports may move.
+    ///
+    /// That holds if neither port is excluded and, in a list with selecting entries, at least one
+    /// of the two is selected.
     #[must_use]
     pub fn allow(&self, a: u16, b: u16) -> bool {
         let either = |range: &RangeInclusive<u16>| range.contains(&a) || range.contains(&b);
@@ -86,7 +89,7 @@ impl Display for Ports {
     }
 }
 
-/// An address and how many of its leading bits count.
+/// Prefix of addresses: an address and the number of its leading bits that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     address: IpAddr,
@@ -94,7 +97,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Whether the address lies within; IPv4 addresses mapped into IPv6 count as IPv4.
+    /// Returns true if the address has this prefix. An IPv4-mapped IPv6 address counts as IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
@@ -146,12 +149,12 @@ impl Display for Prefix {
     }
 }
 
-/// Prefixes of addresses.
+/// List of prefixes of addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses(Select<Prefix>);
 
 impl Addresses {
-    /// Whether a connection to this address may move.
+    /// Returns true if a session with this remote address may move.
     #[must_use]
     pub fn allow(&self, address: IpAddr) -> bool {
         self.0.allows(|prefix| prefix.contains(address))
@@ -172,13 +175,13 @@ impl Display for Addresses {
     }
 }
 
-/// Names of programs, as the last part of their path.
+/// List of names of programs, each the last component of a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Programs(Select<String>);
 
 impl Programs {
-    /// Whether a program that has these names may have sessions of its moved; a path counts by its
-    /// last part.
+    /// Returns true if sessions of a program with these names may move. Of a path only the last
+    /// component is compared.
     #[must_use]
     pub fn allow(&self, names: &[&str]) -> bool {
         let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();

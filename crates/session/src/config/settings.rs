@@ -1,49 +1,50 @@
-//! The table of settings: name, help, how a value is read and shown.
+//! Table of settings: the name, the help, and the functions that read and show a value.
 //!
-//! Flags, variables, the file's keys and the manual are made from it, so a setting is added here
-//! and in [`Config`] and nowhere else.
+//! Flags, variables, the file's keys and the manual are made from the table, so a new setting is
+//! added here and in [`Config`] and nowhere else.
 
 use super::values::Config;
 
-/// What the variables begin with.
+/// Prefix of the environment variables.
 pub(super) const PREFIX: &str = "SOJOURN_";
 
-/// One setting.
+/// Entry of the table of settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Lower case with underscores.
+    /// Name in lower case with underscores.
     pub name: &'static str,
-    /// What a value looks like, for usage texts.
+    /// Placeholder for the value in usage texts.
     pub metavar: &'static str,
-    /// One or two sentences for people.
+    /// Description for users, of one or two sentences.
     pub help: &'static str,
-    /// Reads a value, or says what is wrong with it.
+    /// Function that reads a value into the configuration, or returns the error in words.
     pub read: fn(&mut Config, &str) -> Result<(), String>,
-    /// The value as it is read; `None` for what only stands for other settings.
+    /// Function that shows the value in the form in which it is read; `None` for a setting that
+    /// only stands for several other settings.
     pub show: Option<fn(&Config) -> String>,
 }
 
 impl Setting {
-    /// The setting of that name.
+    /// Returns the setting with that name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         SETTINGS.iter().find(|setting| setting.name == name)
     }
 
-    /// The flag, without its dashes.
+    /// Returns the flag without its leading dashes.
     #[must_use]
     pub fn flag(&self) -> String {
         self.name.replace('_', "-")
     }
 
-    /// The variable.
+    /// Returns the name of the environment variable.
     #[must_use]
     pub fn variable(&self) -> String {
         format!("{}{}", PREFIX, self.name.to_ascii_uppercase())
     }
 }
 
-/// A field that `$parse` reads and `Display` shows.
+/// Makes the entry of a field of [`Config`] that `$parse` reads and `Display` shows.
 macro_rules! setting {
     ($field:ident, $metavar:literal, $parse:expr, $help:literal) => {
         Setting {
@@ -59,7 +60,7 @@ macro_rules! setting {
     };
 }
 
-/// All settings. One that stands for others comes before them.
+/// All settings. A setting that stands for several others comes before these.
 pub const SETTINGS: &[Setting] = &[
     setting!(
         tcp,
@@ -146,6 +147,18 @@ pub const SETTINGS: &[Setting] = &[
         "With spin=always: the longest time a thread looks before it sleeps; 0 is for ever. With adaptive that time is measured."
     ),
     setting!(
+        load,
+        "on|off",
+        switch,
+        "Load programs that make their own system calls (static ones, musl's, Go's) with Sojourn's loader, so that their sessions move as well. They start some milliseconds later."
+    ),
+    setting!(
+        follow,
+        "off|same-user|on",
+        str::parse,
+        "Put the library back into the environment of new programs where the program that starts them has emptied it (env -i, sshd, nginx for its successor): as long as that program is the user that it was at its start, or also when it has become another one. Never into programs that gain privileges."
+    ),
+    setting!(
         strict,
         "on|off",
         switch,
@@ -159,7 +172,7 @@ pub const SETTINGS: &[Setting] = &[
     ),
 ];
 
-/// Smallest and largest ring (bytes).
+/// Smallest and largest size of a ring (bytes).
 const RING: (u64, u64) = (4 << 10, 16 << 20);
 
 fn switch(text: &str) -> Result<bool, String> {
@@ -171,11 +184,11 @@ fn switch(text: &str) -> Result<bool, String> {
 }
 
 fn ring(text: &str) -> Result<u32, String> {
-    // At most 16 MiB, so it fits.
+    // The upper bound is 16 MiB, so the number fits into 32 bits.
     number(text, RING.0, RING.1).map(|bytes| bytes as u32)
 }
 
-/// A number, with `k`, `M` or `G` for powers of 1024.
+/// Reads a number, optionally with the suffix `k`, `M` or `G` for powers of 1024.
 fn number(text: &str, min: u64, max: u64) -> Result<u64, String> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 10),

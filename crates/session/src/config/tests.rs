@@ -1,4 +1,5 @@
-//! Tests of the configuration: that every way says the same, and what errors say.
+//! Tests of the configuration: flags, variables and file have the same effect, and errors are
+//! worded as intended.
 
 use super::*;
 use crate::KindT;

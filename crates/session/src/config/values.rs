@@ -1,6 +1,6 @@
-//! What can be configured: the values, their defaults, and what they say of a session.
+//! Values of the settings, their defaults, and the decisions on sessions that follow from them.
 //!
-//! Not here: how a value is read and shown; see `settings`.
+//! Not here: the syntax of the values; see `settings`.
 
 use super::select::{Addresses, Ports, Programs};
 use crate::stubs::KindT;
@@ -8,18 +8,18 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-/// The smallest ring there is.
+/// Size of the rings of a UDP session (bytes): the smallest possible, because they carry no data.
 const RING_BYTES_UDP: u32 = 4 << 10;
 
-/// When a waiter spins.
+/// Condition under which a waiting thread spins before it sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spin {
-    /// As long as it promises to be cheaper than sleeping.
+    /// Spins as long as spinning is expected to cost less than sleeping.
     #[default]
     Adaptive,
-    /// Always.
+    /// Always spins.
     Always,
-    /// Never.
+    /// Never spins.
     Never,
 }
 
@@ -46,7 +46,43 @@ impl fmt::Display for Spin {
     }
 }
 
-/// What can be configured.
+/// Condition under which a new program gets the library although the environment that it is started
+/// with lacks it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Follow {
+    /// Never gets the library.
+    #[default]
+    Off,
+    /// Gets the library while the process that starts the program has the user that it began with.
+    SameUser,
+    /// Gets the library also after the starting process has changed its user.
+    On,
+}
+
+impl FromStr for Follow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "same-user" => Ok(Self::SameUser),
+            "on" => Ok(Self::On),
+            _ => Err(format!("`{text}` is none of off, same-user, on")),
+        }
+    }
+}
+
+impl fmt::Display for Follow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::SameUser => "same-user",
+            Self::On => "on",
+        })
+    }
+}
+
+/// Values of all settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// TCP connections may move.
@@ -55,36 +91,40 @@ pub struct Config {
     pub unix: bool,
     /// Pipes may move.
     pub pipe: bool,
-    /// UDP sockets may be carried by their programs.
+    /// UDP sockets may exchange datagrams from within their programs, past the kernel.
     pub udp: bool,
-    /// TCP ports, of either end.
+    /// Ports of TCP and UDP sessions that may move, of either end.
     pub ports: Ports,
-    /// TCP addresses, of the other end.
+    /// Remote addresses of TCP and UDP sessions that may move.
     pub addresses: Addresses,
-    /// Names of programs.
+    /// Names of programs whose sessions may move.
     pub programs: Programs,
-    /// Data calls after which a session is hot.
+    /// Number of calls that send or receive after which a session is hot.
     pub move_after_calls: u32,
-    /// Bytes after which a session is hot.
+    /// Number of bytes after which a session is hot.
     pub move_after_bytes: u64,
-    /// Ring bytes for each direction of a TCP connection.
+    /// Size of the ring for each direction of a TCP connection (bytes).
     pub ring_bytes_tcp: u32,
-    /// Ring bytes for each direction of a Unix connection.
+    /// Size of the ring for each direction of a Unix connection (bytes).
     pub ring_bytes_unix: u32,
-    /// Ring bytes of a pipe.
+    /// Size of the ring of a pipe (bytes).
     pub ring_bytes_pipe: u32,
-    /// The call that makes a session hot waits for the server's word: for tests.
+    /// The call that makes a session hot waits for the server's answer. Meant for tests.
     pub await_moves: bool,
-    /// Bulk transfers with other hosts go home where the kernel is measured to be faster.
+    /// Bulk transfers with other hosts are recalled if the kernel is measured to be faster.
     pub measure_bulk: bool,
-    /// When a waiter spins.
+    /// Condition under which a waiting thread spins.
     pub spin: Spin,
-    /// The longest time a waiter spins (µs) where it always spins; 0: for ever.
+    /// Longest time for which a waiting thread spins (µs) with [`Spin::Always`]; 0 for no limit.
     pub spin_budget_us: u32,
-    /// Fail instead of staying in the kernel where the user asked for acceleration: `sojourn run`
-    /// fails if the program cannot be preloaded, the library is missing or no server can be had.
+    /// Programs that make their own system calls are loaded by Sojourn's loader.
+    pub load: bool,
+    /// Condition under which new programs get the library although their environment lacks it.
+    pub follow: Follow,
+    /// `sojourn run` fails, instead of running the program without acceleration, if the program
+    /// cannot be preloaded, the library is missing or no server can be had.
     pub strict: bool,
-    /// Address of the server; empty: where it usually is, see [`crate::place`].
+    /// Address of the session server; empty for the default, see [`crate::place`].
     pub server: String,
 }
 
@@ -107,6 +147,8 @@ impl Default for Config {
             measure_bulk: true,
             spin: Spin::Adaptive,
             spin_budget_us: 0,
+            load: false,
+            follow: Follow::Off,
             strict: false,
             server: String::new(),
         }
@@ -114,19 +156,19 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Ring bytes wanted for each direction of a session.
+    /// Returns the wanted size of the ring for each direction of a session (bytes).
     #[must_use]
     pub fn ring_bytes(&self, kind: KindT) -> u32 {
         match kind {
             KindT::Tcp => self.ring_bytes_tcp,
             KindT::Unix => self.ring_bytes_unix,
             KindT::Pipe => self.ring_bytes_pipe,
-            // Its rings carry nothing.
+            // The rings of a UDP session carry no data.
             KindT::Udp => RING_BYTES_UDP,
         }
     }
 
-    /// Whether sessions of this kind may move.
+    /// Returns true if sessions of this kind may move.
     #[must_use]
     pub fn allows(&self, kind: KindT) -> bool {
         match kind {
@@ -137,8 +179,11 @@ impl Config {
         }
     }
 
-    /// Whether a TCP or UDP session between these ends may move, as far as ports and addresses go.
-    /// A UDP socket that is not connected has no remote end: its peers are any.
+    /// Returns true if the lists of ports and addresses let a TCP or UDP session between these ends
+    /// move.
+    ///
+    /// A UDP socket that is not connected has no remote end, so any peer is possible. Such a
+    /// session may move only if addresses are not restricted at all.
     #[must_use]
     pub fn allows_between(&self, local: SocketAddr, remote: Option<SocketAddr>) -> bool {
         let Some(remote) = remote else {

@@ -1,40 +1,40 @@
 //! Copies by the vectors that every 64-bit ARM processor has.
 //!
-//! Whole blocks go to aligned places of the target; what is left at either end is loaded before and
-//! stored after them, and overlaps them. Not here: who copies what; see `copy`.
+//! Whole blocks go to aligned addresses of the target; the bytes at both ends are loaded before the
+//! blocks and stored after them, and overlap them. Not here: the choice of the routine (`copy`).
 
 use core::arch::asm;
 
-/// How a copy goes.
+/// A copy routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Routine {
     /// Pairs of vectors of sixteen bytes.
     Neon,
 }
 
-impl Way {
-    /// Every way, on any processor of this architecture.
+impl Routine {
+    /// All routines of this architecture.
     pub const ALL: [Self; 1] = [Self::Neon];
 
-    /// The best way here.
+    /// Returns the best routine for this processor.
     #[inline(always)]
     pub fn here() -> Self {
         Self::Neon
     }
 
-    /// Whether the processor can.
+    /// Returns true if the processor supports the routine.
     pub fn is_there(self) -> bool {
         true
     }
 }
 
-/// `len` bytes, at least [`super::BULK_MIN`].
+/// Copies `len` bytes, at least [`super::BULK_MIN`].
 ///
 /// # Safety
 /// As for [`super::racy`].
 #[inline(never)]
 pub(super) unsafe fn bulk(source: *const u8, target: *mut u8, len: usize) {
-    // The first vector ends at or behind the first aligned place of the target.
+    // The first vector ends at or behind the first aligned address of the target.
     let skip = 16 - (target as usize & 15);
     let last = len - 64;
     // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the loop
@@ -72,16 +72,16 @@ pub(super) unsafe fn bulk(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// The same: there is one way.
+/// Copies like [`bulk`], since there is only one routine.
 ///
 /// # Safety
 /// As for [`super::racy`].
-pub(super) unsafe fn bulk_by(_: Way, source: *const u8, target: *mut u8, len: usize) {
+pub(super) unsafe fn bulk_by(_: Routine, source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller's contract.
     unsafe { bulk(source, target, len) }
 }
 
-/// 16 bytes or more: sixteen at a time, the last ones overlapping.
+/// Copies 16 bytes or more, sixteen at a time; the last block may overlap the one before.
 ///
 /// # Safety
 /// As for [`super::racy`].
@@ -116,7 +116,7 @@ unsafe fn block(source: *const u8, target: *mut u8) {
     }
 }
 
-/// Asks for the cache line of `line`, to be written: no effect but on caches.
+/// Prefetches the cache line of `line` for writing; affects only caches.
 #[inline(always)]
 pub(super) fn prefetch_for_writing(line: *mut u8) {
     // SAFETY: a prefetch does not fault, wherever it points.

@@ -1,22 +1,22 @@
-//! Copies on processors that we have no vector moves for: by words. Read `copy` first.
+//! Copies by words, for processors without a vector routine here. Read `copy` first.
 
-/// How a copy goes.
+/// A copy routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Routine {
     /// Words.
     Words,
 }
 
-impl Way {
-    /// Every way, on any processor of this architecture.
+impl Routine {
+    /// All routines of this architecture.
     pub const ALL: [Self; 1] = [Self::Words];
 
-    /// The best way here.
+    /// Returns the best routine for this processor.
     pub fn here() -> Self {
         Self::Words
     }
 
-    /// Whether the processor can.
+    /// Returns true if the processor supports the routine.
     pub fn is_there(self) -> bool {
         true
     }
@@ -31,7 +31,7 @@ pub(super) unsafe fn bulk(source: *const u8, target: *mut u8, len: usize) {
 
 /// # Safety
 /// As for [`super::racy`].
-pub(super) unsafe fn bulk_by(_: Way, source: *const u8, target: *mut u8, len: usize) {
+pub(super) unsafe fn bulk_by(_: Routine, source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller's contract.
     unsafe { super::word_move(source, target, len) }
 }
@@ -43,5 +43,5 @@ pub(super) unsafe fn blocks(source: *const u8, target: *mut u8, len: usize) {
     unsafe { super::word_move(source, target, len) }
 }
 
-/// Nothing: there is no instruction for it that every processor knows.
+/// Does nothing: there is no portable prefetch instruction.
 pub(super) fn prefetch_for_writing(_: *mut u8) {}

@@ -1,10 +1,10 @@
-//! Every way of copying, at every alignment, between pages that must not be touched.
+//! Every routine at every alignment, between pages that must not be touched.
 
 use super::*;
 
 const PAGE: usize = 4096;
 
-/// Some pages with one at either end that nobody may touch.
+/// Some pages, with an inaccessible page at either end.
 struct Guarded {
     start: *mut u8,
     len: usize,
@@ -43,7 +43,7 @@ impl Drop for Guarded {
 
 type Copy = fn(*const u8, *mut u8, usize);
 
-/// Copies `len` bytes from `from` to `to` and looks at every byte of the target.
+/// Copies `len` bytes from `from` to `to` and checks every byte of the target.
 fn try_one(source: &mut Guarded, target: &mut Guarded, copy: Copy, at: (usize, usize, usize)) {
     const UNTOUCHED: u8 = 0xAA;
     let (from, to, len) = at;
@@ -65,7 +65,7 @@ fn try_all(copy: Copy, lens: impl Iterator<Item = usize>) {
     let end = source.len;
     for len in lens {
         let last = end - len;
-        // From the first byte and up to the last one: what lies beyond is a fault.
+        // The copies begin at the first byte and end at the last one: an access beyond them faults.
         for at in [(0, 0), (last, last), (0, last), (last, 0)] {
             try_one(&mut source, &mut target, copy, (at.0, at.1, len));
         }
@@ -79,7 +79,7 @@ fn try_all(copy: Copy, lens: impl Iterator<Item = usize>) {
     }
 }
 
-/// Every short length, and those around the places where the way changes.
+/// Returns every short length, and those around the limits at which the routine changes.
 fn lens() -> impl Iterator<Item = usize> {
     let around = [512, 1024, 2048, 4096, 8192, 12_288];
     (0..600).chain(around.into_iter().flat_map(|len| len - 2..len + 3))
@@ -95,22 +95,22 @@ fn every_length_and_alignment_copies_exactly() {
 
 #[test]
 fn every_way_of_this_processor_copies_exactly() {
-    // A function for each: a pointer to a function has no room for the way.
+    // One function for each routine, because a function pointer cannot carry the routine.
     #[cfg(target_arch = "x86_64")]
-    let ways: [(Way, Copy); 3] = [
+    let ways: [(Routine, Copy); 3] = [
         // SAFETY: as in the test above; only ways that are there are called.
-        (Way::Sse2, |s, t, len| unsafe { racy_by(Way::Sse2, s, t, len) }),
+        (Routine::Sse2, |s, t, len| unsafe { racy_by(Routine::Sse2, s, t, len) }),
         // SAFETY: as above.
-        (Way::Avx2, |s, t, len| unsafe { racy_by(Way::Avx2, s, t, len) }),
+        (Routine::Avx2, |s, t, len| unsafe { racy_by(Routine::Avx2, s, t, len) }),
         // SAFETY: as above.
-        (Way::Avx512, |s, t, len| unsafe { racy_by(Way::Avx512, s, t, len) }),
+        (Routine::Avx512, |s, t, len| unsafe { racy_by(Routine::Avx512, s, t, len) }),
     ];
     #[cfg(not(target_arch = "x86_64"))]
-    let ways: [(Way, Copy); 1] =
+    let ways: [(Routine, Copy); 1] =
         // SAFETY: as in the test above.
-        [(Way::here(), |s, t, len| unsafe { racy_by(Way::here(), s, t, len) })];
-    for (way, copy) in ways {
-        if way.is_there() {
+        [(Routine::here(), |s, t, len| unsafe { racy_by(Routine::here(), s, t, len) })];
+    for (routine, copy) in ways {
+        if routine.is_there() {
             try_all(copy, lens().filter(|len| *len >= BULK_MIN));
         }
     }
@@ -125,7 +125,7 @@ fn slices_copy_the_shorter_length() {
     assert_eq!(target, [4; 5]);
 }
 
-/// What the compiler keeps in vector registers across a copy survives it.
+/// Values that the compiler keeps in vector registers across a copy survive it.
 #[test]
 fn vectors_of_the_caller_survive() {
     let source = vec![3_u8; 4096];

@@ -1,41 +1,42 @@
 //! Copies by the vectors that an x86-64 processor has.
 //!
-//! Whole blocks of longer copies go to aligned places of the target; what is left at either end is
-//! loaded before and stored after them, and overlaps them. A load may have to wait for an earlier
-//! store whose address has the same lower twelve bits: where the target lies a little ahead of the
-//! source within a page, copies of some KiB therefore run from the end to the beginning; long ones,
-//! which caches fetch ahead for, do not mind. Non-temporal stores are not used: they copy what is
-//! in no cache half as fast again, and whoever reads the copy next waits for memory, which costs
-//! more. Not here: who copies what; see `copy`.
+//! Whole blocks of longer copies go to aligned addresses of the target; the bytes at both ends are
+//! loaded before the blocks and stored after them, and overlap them. A load may have to wait for an
+//! earlier store whose address has the same lower twelve bits (4K aliasing). Therefore copies of
+//! some KiB run from the end to the beginning if the target lies a little ahead of the source
+//! within a page; long copies, for which caches fetch ahead, are not affected. Non-temporal stores
+//! are not used: they copy uncached bytes half as fast again, but the next reader of the copy waits
+//! for memory, which costs more. Not here: the choice between routines for short and long copies
+//! (`copy`).
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// How a copy goes.
+/// A copy routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Way {
-    /// Sixteen bytes at a time; every processor of this architecture can.
+pub enum Routine {
+    /// Sixteen bytes at a time, on every processor of this architecture.
     Sse2 = 1,
-    /// Thirty-two.
+    /// Thirty-two bytes at a time.
     Avx2,
-    /// Sixty-four.
+    /// Sixty-four bytes at a time.
     Avx512,
 }
 
-/// What [`Way::here`] has found; 0 before.
+/// The routine that [`Routine::here`] has found; 0 before the first call.
 static HERE: AtomicU8 = AtomicU8::new(0);
 
-impl Way {
-    /// Every way, on any processor of this architecture.
+impl Routine {
+    /// All routines of this architecture.
     pub const ALL: [Self; 3] = [Self::Sse2, Self::Avx2, Self::Avx512];
 
-    /// The best way here.
+    /// Returns the best routine for this processor.
     pub fn here() -> Self {
         Self::known().unwrap_or_else(Self::find)
     }
 
-    /// The same, once it has been asked for.
+    /// Returns the best routine if it has been found already.
     #[inline(always)]
     fn known() -> Option<Self> {
         match HERE.load(Ordering::Relaxed) {
@@ -46,7 +47,7 @@ impl Way {
         }
     }
 
-    /// Whether the processor, and the system on it, can.
+    /// Returns true if the processor and the operating system support the routine.
     pub fn is_there(self) -> bool {
         match self {
             Self::Sse2 => true,
@@ -55,17 +56,18 @@ impl Way {
         }
     }
 
-    /// Asks the processor: once per process, as a virtual machine takes microseconds to answer.
+    /// Finds the best routine by `cpuid`: once per process, because the instruction takes
+    /// microseconds in a virtual machine.
     #[cold]
     #[inline(never)]
     fn find() -> Self {
-        let way = Found::here().best();
-        HERE.store(way as u8, Ordering::Relaxed);
-        way
+        let routine = Found::here().best();
+        HERE.store(routine as u8, Ordering::Relaxed);
+        routine
     }
 }
 
-/// What the processor says about itself, as far as copies go.
+/// The processor's features for copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
     has_avx2: bool,
@@ -79,7 +81,8 @@ impl Found {
         use core::arch::x86_64::{__cpuid, __cpuid_count};
         /// OSXSAVE and AVX.
         const AVX: u32 = 1 << 27 | 1 << 28;
-        /// The system keeps XMM and YMM registers; and with these three the mask and ZMM registers.
+        /// Bits of XCR0: the system saves XMM and YMM registers; `ZMM` adds the mask and ZMM
+        /// registers.
         const YMM: u64 = 0b110;
         const ZMM: u64 = 0b1110_0110;
         let first = __cpuid(0);
@@ -94,19 +97,19 @@ impl Found {
         Self { has_avx2, has_avx512, likes_avx512: likes_avx512(first.ebx, basic.eax, more.edx) }
     }
 
-    fn best(self) -> Way {
+    fn best(self) -> Routine {
         match self {
-            Self { has_avx512: true, likes_avx512: true, .. } => Way::Avx512,
-            Self { has_avx2: true, .. } => Way::Avx2,
-            _ => Way::Sse2,
+            Self { has_avx512: true, likes_avx512: true, .. } => Routine::Avx512,
+            Self { has_avx2: true, .. } => Routine::Avx2,
+            _ => Routine::Sse2,
         }
     }
 }
 
-/// Whether vectors of 64 bytes pay, by the first register of leaf 0 (the maker), the signature of
-/// leaf 1 and the last register of leaf 7. Zen 4 makes two steps of them, and unaligned ones are
-/// slower than 32 bytes; Intel's processors before Ice Lake, which brought short string moves
-/// (FSRM), lower their clock for them.
+/// Returns true if vectors of 64 bytes pay, by EBX of leaf 0 (the maker), the signature of leaf 1
+/// and EDX of leaf 7. Zen 4 splits such accesses in two, and unaligned ones are slower than those
+/// of 32 bytes. Intel's processors before Ice Lake, which brought short string moves (FSRM), lower
+/// their clock for them.
 fn likes_avx512(maker: u32, signature: u32, more: u32) -> bool {
     const AMD: u32 = u32::from_le_bytes(*b"Auth");
     const INTEL: u32 = u32::from_le_bytes(*b"Genu");
@@ -122,7 +125,7 @@ fn likes_avx512(maker: u32, signature: u32, more: u32) -> bool {
     }
 }
 
-/// The registers whose contents the system keeps for each thread (XCR0). OSXSAVE must be there.
+/// Returns XCR0: the register sets that the system saves for each thread. OSXSAVE must be set.
 fn enabled_state() -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: the instruction is there, as the caller has seen; it reads a register.
@@ -133,21 +136,22 @@ fn enabled_state() -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// The target may be so little ahead of the source within a page.
+/// The distance of the target ahead of the source, within a page, below which a copy runs
+/// backwards.
 const AHEAD: usize = 256;
-/// Longer copies run forwards all the same.
+/// The length above which copies always run forwards.
 const BACKWARD_MAX: usize = 8192;
-/// Copies up to this length take places as they are: what aligned ones save does not pay for
-/// finding them.
+/// The length up to which copies do not align the target, because aligning costs more than it
+/// saves.
 const SHORT_MAX: usize = 768;
 
-/// Whether loads of a copy that runs forwards meet the stores of the block before.
+/// Returns true if the loads of a forward copy would wait for the stores of the block before.
 fn is_ahead(source: *const u8, target: *mut u8) -> bool {
     let ahead = (target as usize).wrapping_sub(source as usize) & 0xFFF;
     ahead != 0 && ahead < AHEAD
 }
 
-/// `len` bytes, at least [`super::BULK_MIN`], the best way.
+/// Copies `len` bytes, at least [`super::BULK_MIN`], with the best routine.
 ///
 /// # Safety
 /// As for [`super::racy`].
@@ -155,53 +159,54 @@ fn is_ahead(source: *const u8, target: *mut u8) -> bool {
 pub(super) unsafe fn bulk(source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller's contract; the processor has the way that was found.
     unsafe {
-        match Way::known() {
-            Some(way) => bulk_by(way, source, target, len),
+        match Routine::known() {
+            Some(routine) => bulk_by(routine, source, target, len),
             None => first_bulk(source, target, len),
         }
     }
 }
 
-/// The same, for the first time. A function of its own, so that [`bulk`] keeps no registers.
+/// Copies like [`bulk`] when the routine is not known yet. It is a separate function so that
+/// [`bulk`] saves no registers.
 #[cold]
 #[inline(never)]
 unsafe fn first_bulk(source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller's contract; the processor has the way that was found.
-    unsafe { bulk_by(Way::here(), source, target, len) }
+    unsafe { bulk_by(Routine::here(), source, target, len) }
 }
 
-/// `len` bytes, at least [`super::BULK_MIN`].
+/// Copies `len` bytes, at least [`super::BULK_MIN`], with `routine`.
 ///
 /// # Safety
-/// As for [`super::racy`]; the processor must have `way`.
+/// As for [`super::racy`]; the processor must have `routine`.
 #[inline]
-pub(super) unsafe fn bulk_by(way: Way, source: *const u8, target: *mut u8, len: usize) {
+pub(super) unsafe fn bulk_by(routine: Routine, source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller's contract; `len` is at least four vectors of any size.
     unsafe {
         if len <= SHORT_MAX {
-            return match way {
-                Way::Avx2 => avx2_short(source, target, len),
-                Way::Avx512 => avx512_short(source, target, len),
-                Way::Sse2 => sse2_short(source, target, len),
+            return match routine {
+                Routine::Avx2 => avx2_short(source, target, len),
+                Routine::Avx512 => avx512_short(source, target, len),
+                Routine::Sse2 => sse2_short(source, target, len),
             };
         }
         let is_backward = len <= BACKWARD_MAX && is_ahead(source, target);
-        match (way, is_backward) {
-            (Way::Avx2, false) => avx2_forward(source, target, len),
-            (Way::Avx2, true) => avx2_backward(source, target, len),
-            (Way::Avx512, false) => avx512_forward(source, target, len),
-            (Way::Avx512, true) => avx512_backward(source, target, len),
-            (Way::Sse2, false) => sse2_forward(source, target, len),
-            (Way::Sse2, true) => sse2_backward(source, target, len),
+        match (routine, is_backward) {
+            (Routine::Avx2, false) => avx2_forward(source, target, len),
+            (Routine::Avx2, true) => avx2_backward(source, target, len),
+            (Routine::Avx512, false) => avx512_forward(source, target, len),
+            (Routine::Avx512, true) => avx512_backward(source, target, len),
+            (Routine::Sse2, false) => sse2_forward(source, target, len),
+            (Routine::Sse2, true) => sse2_backward(source, target, len),
         }
     }
 }
 
-/// Short copies, and the two directions of longer ones, for vectors of one size. `$at` are the
-/// offsets of a block's vectors, `$load` the instruction that loads and stores, `$reg` what
-/// registers are called, with the four of the block, the four of the far end and the one of the
-/// near end; `$end` comes last. Registers are named, so that no caller has to know vectors of that
-/// size.
+/// Defines short copies, and both directions of longer ones, for vectors of one size. `$at` are the
+/// offsets of a block's vectors, `$load` is the instruction that loads and stores, `$reg` the
+/// registers' prefix, followed by the four registers of the block, the four of the far end and the
+/// one of the near end; `$end` comes last. Registers are named explicitly, so that no caller has to
+/// be compiled for vectors of that size.
 macro_rules! moves {
     (
         $short:ident, $forward:ident, $backward:ident, $bytes:literal, [$one:literal, $two:literal, $three:literal],
@@ -255,7 +260,7 @@ macro_rules! moves {
         /// As for [`super::racy`]; at least four vectors; the processor must have them.
         #[inline(never)]
         unsafe fn $forward(source: *const u8, target: *mut u8, len: usize) {
-            // The first vector ends at or behind the first aligned place of the target.
+            // The first vector ends at or behind the first aligned address of the target.
             let skip = $bytes - (target as usize & ($bytes - 1));
             let last = len - 4 * $bytes;
             // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the
@@ -305,7 +310,7 @@ macro_rules! moves {
         #[inline(never)]
         unsafe fn $backward(source: *const u8, target: *mut u8, len: usize) {
             let last = len - $bytes;
-            // The blocks end at the last aligned place of the target, which is within the last
+            // The blocks end at the last aligned address of the target, which is within the last
             // vector.
             let end = len - (target.wrapping_add(len) as usize & ($bytes - 1));
             // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the
@@ -351,7 +356,7 @@ macro_rules! moves {
             }
         }
     };
-    // Sixteen registers, whose upper halves `vzeroupper` clears.
+    // The sixteen YMM registers, whose upper halves `vzeroupper` clears.
     (@asm lower $($line:expr),* $(,)?; $($operand:tt)*) => {
         asm!($($line,)* $($operand)*,
             out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
@@ -360,8 +365,8 @@ macro_rules! moves {
             out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
             options(nostack))
     };
-    // Nine of the registers that older instructions do not know: nothing needs to be cleared after
-    // them.
+    // Nine registers above the first sixteen, which SSE cannot address: no `vzeroupper` is needed
+    // after their use.
     (@asm upper $($line:expr),* $(,)?; $($operand:tt)*) => {
         asm!($($line,)* $($operand)*,
             out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _, out("zmm20") _,
@@ -407,7 +412,8 @@ moves!(
     upper
 );
 
-/// 16 to 255 bytes, few enough that a choice would cost more: by blocks that overlap in the middle.
+/// Copies 16 to 255 bytes by blocks that overlap in the middle; choosing a routine would cost more
+/// than it saves.
 ///
 /// # Safety
 /// As for [`super::racy`].
@@ -478,7 +484,7 @@ unsafe fn four_blocks(source: *const u8, target: *mut u8) {
     }
 }
 
-/// 4 to 15 bytes: two words, which may overlap.
+/// Copies 4 to 15 bytes as two words, which may overlap.
 ///
 /// # Safety
 /// As for [`super::racy`].
@@ -516,8 +522,8 @@ pub(super) unsafe fn words(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// Asks for the cache line of `line`, to be written: no effect but on caches, and where the
-/// processor does not know it, none at all.
+/// Prefetches the cache line of `line` for writing (`prefetchw`). Affects only caches, and nothing
+/// on processors without the instruction.
 #[inline(always)]
 pub(super) fn prefetch_for_writing(line: *mut u8) {
     // SAFETY: a prefetch does not fault, wherever it points.
@@ -535,13 +541,13 @@ mod tests {
         let has = |has_avx2, has_avx512, likes_avx512| {
             Found { has_avx2, has_avx512, likes_avx512 }.best()
         };
-        assert_eq!(has(false, false, false), Way::Sse2);
-        assert_eq!(has(true, false, true), Way::Avx2, "the system does not keep the registers");
-        assert_eq!(has(true, true, false), Way::Avx2);
-        assert_eq!(has(true, true, true), Way::Avx512);
-        assert!(Way::here().is_there());
-        assert_eq!(Way::Avx2.is_there(), std::arch::is_x86_feature_detected!("avx2"));
-        assert_eq!(Way::Avx512.is_there(), std::arch::is_x86_feature_detected!("avx512f"));
+        assert_eq!(has(false, false, false), Routine::Sse2);
+        assert_eq!(has(true, false, true), Routine::Avx2, "the system does not keep the registers");
+        assert_eq!(has(true, true, false), Routine::Avx2);
+        assert_eq!(has(true, true, true), Routine::Avx512);
+        assert!(Routine::here().is_there());
+        assert_eq!(Routine::Avx2.is_there(), std::arch::is_x86_feature_detected!("avx2"));
+        assert_eq!(Routine::Avx512.is_there(), std::arch::is_x86_feature_detected!("avx512f"));
     }
 
     #[test]

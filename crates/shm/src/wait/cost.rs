@@ -1,4 +1,4 @@
-//! What sleeping costs, measured once per process. Not here: what is made of it; see `wait`.
+//! The processor time of a sleep, measured once per process. Not here: its use (`wait`).
 
 use super::load::processors;
 use crate::deadline::now_ns;
@@ -7,23 +7,23 @@ use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 use std::sync::OnceLock;
 
-/// Bounds of what is measured.
+/// The bounds of the measured cost.
 pub(super) const COST_NS: core::ops::RangeInclusive<u64> = 1_000..=30_000;
-/// Sleeps of which the cheapest counts: what disturbs them makes them dearer.
+/// The number of measured sleeps. The cheapest counts, because disturbances only make sleeps
+/// dearer.
 const SLEEPS: u32 = 5;
 
-/// Processor time (ns) that a sleep and the wake-up from it cost, of both threads; 0 on a single
-/// processor, where nobody can wake a thread while it spins. Measured once per process, on the
-/// thread that asks first, within about half a millisecond, of which the processor is used for a
-/// fifth.
+/// Returns the processor time (ns) of a sleep and its wake-up, of both threads together; 0 on a
+/// single processor, on which no other thread can run while this one spins. The first call in a
+/// process measures the cost, which takes about half a millisecond, a fifth of it processor time.
 pub fn sleep_cost_ns() -> u64 {
     static COST: OnceLock<u64> = OnceLock::new();
     *COST.get_or_init(|| if processors() < 2 { 0 } else { measure() })
 }
 
-/// A sleep that a timer ends costs its thread what a sleep costs the sleeper and the wake-up the
-/// waker: the timer's interrupt comes on the time of the sleeper's processor. No other thread is
-/// needed.
+/// Measures sleeps that a timer ends. Such a sleep costs its thread as much as a sleep costs the
+/// sleeper and the wake-up costs the waker together, because the timer's interrupt is charged to
+/// the sleeper's processor. So no other thread is needed.
 fn measure() -> u64 {
     let word = AtomicU32::new(0);
     let sleep = |_| {
@@ -35,7 +35,7 @@ fn measure() -> u64 {
     cheapest.unwrap_or(0).clamp(*COST_NS.start(), *COST_NS.end())
 }
 
-/// Processor time of this thread, in nanoseconds.
+/// Returns the processor time of this thread in nanoseconds.
 fn thread_time_ns() -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid for writes.
@@ -44,7 +44,7 @@ fn thread_time_ns() -> Option<u64> {
     (answer == 0).then_some(seconds as u64 * 1_000_000_000 + nanoseconds as u64)
 }
 
-/// When a wait was given up, to be compared with the next one's beginning.
+/// The time at which a wait was given up, to be compared with the beginning of the next one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GivenUp(Option<u64>);
 
@@ -53,7 +53,7 @@ impl GivenUp {
         Self(Some(now_ns()))
     }
 
-    /// Nanoseconds since then; once.
+    /// Takes the time and returns the nanoseconds since then; `None` if it was taken before.
     pub(super) fn take(&mut self) -> Option<u64> {
         self.0.take().map(|then| now_ns().saturating_sub(then))
     }

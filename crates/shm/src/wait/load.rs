@@ -1,27 +1,31 @@
-//! The machine's load: how many processors there are, and whether more threads want to run.
+//! The machine's load: the number of processors, and the check for more runnable threads than
+//! processors.
 //!
-//! Not here: what a waiter makes of it; see `wait`.
+//! Not here: the use of the load (`wait`). A *crowd* is a state with more runnable threads than
+//! processors.
 
 use crate::deadline::now_ns;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use rustix::fd::AsFd;
 use std::sync::OnceLock;
 
-/// How often the machine's load is looked at, at most.
+/// The least time between two readings of the load.
 const LOAD_INTERVAL_NS: u64 = 10_000_000;
-/// The same while it is not clear whether there is a crowd, or a third thread ran for a few
-/// microseconds by chance.
+/// The least time between two readings while it is unclear if there is a crowd, or only a third
+/// thread that ran for a few microseconds by chance.
 const DOUBT_INTERVAL_NS: u64 = 300_000;
-/// How firmly a crowd is believed in: so many quiet looks, at most, until it is over.
+/// The largest level of belief in a crowd: the number of readings without a crowd until it is over.
 const CROWDED_MAX: u32 = 16;
-/// How many of those one crowded look is worth: where every fourth finds a crowd, there is one.
+/// The rise of the level by a reading with a crowd: if every fourth reading finds a crowd, there is
+/// one.
 const CROWDED_LOOK: u32 = 4;
-/// How firmly it is believed in now.
+/// The current level of belief in a crowd.
 static CROWDED: AtomicU32 = AtomicU32::new(0);
 
-/// Processors of the machine, not those we may run on: the peer may run on others.
+/// Returns the number of the machine's processors, not of those in this thread's affinity mask,
+/// because the peer may run on others.
 pub(super) fn processors() -> usize {
-    // The C library reads a file for it.
+    // The number is cached because the C library reads a file for it.
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
         // SAFETY: asks for a number.
@@ -30,7 +34,7 @@ pub(super) fn processors() -> usize {
     })
 }
 
-/// What [`is_oversubscribed`] said last, without a look at the clock.
+/// Returns the last result of [`is_oversubscribed`] without reading the clock.
 #[inline(always)]
 pub(super) fn is_known_crowd() -> bool {
     is_crowd(CROWDED.load(Ordering::Relaxed))
@@ -40,8 +44,9 @@ fn is_crowd(level: u32) -> bool {
     level > CROWDED_LOOK / 2
 }
 
-/// Whether more threads want to run than there are processors: from `/proc/loadavg`, mostly once in
-/// ten milliseconds per process. Without `/proc` the answer is no.
+/// Returns true if more threads want to run than there are processors, by `/proc/loadavg`
+/// (proc_loadavg(5)), which is read mostly once in ten milliseconds per process. Returns false
+/// without `/proc`.
 pub(super) fn is_oversubscribed() -> bool {
     static NEXT_NS: AtomicU64 = AtomicU64::new(0);
     let now = now_ns();
@@ -60,32 +65,33 @@ pub(super) fn is_oversubscribed() -> bool {
     is_known_crowd()
 }
 
-/// How firmly a crowd is believed in after a look. A quiet moment in a crowd is likely: all the
-/// more as one that does not spin runs for short times only.
+/// Returns the level of belief after a reading. Readings without a crowd are likely even in a
+/// crowd, because threads that do not spin run for short times only.
 fn belief(before: u32, crowded: bool) -> u32 {
     if crowded { (before + CROWDED_LOOK).min(CROWDED_MAX) } else { before.saturating_sub(1) }
 }
 
-/// Where `/proc/loadavg` is open, if it is not this crate that opens it.
+/// The number of an open `/proc/loadavg`, if another crate opens it.
 static LOAD: AtomicI32 = AtomicI32::new(OWN_FILE);
 /// This crate opens it.
 const OWN_FILE: i32 = -1;
-/// Nobody does.
+/// The load is not read.
 const NO_FILE: i32 = -2;
 
-/// Has the load read from this number, or not at all: who lives in a program whose descriptors are
-/// not its own opens nothing where the program could see it. What is read does not move the file
-/// on.
+/// Sets the descriptor from which the load is read, or `None` to disable reading. A library in a
+/// program must not open files among the program's descriptors. Reading does not move the file's
+/// position (pread(2)).
 pub fn read_load_from(number: Option<i32>) {
     LOAD.store(number.unwrap_or(NO_FILE), Ordering::Relaxed);
 }
 
-/// Learns now what is read from a file once in a process, so that no thread opens that file later.
+/// Reads now the values that are read from files once per process, so that no thread opens these
+/// files later.
 pub fn learn_machine() {
     processors();
 }
 
-/// Threads running or wanting to, this one included.
+/// Returns the number of runnable threads, including this one.
 fn runnable() -> Option<usize> {
     static FILE: OnceLock<Option<std::fs::File>> = OnceLock::new();
     let file = match LOAD.load(Ordering::Relaxed) {

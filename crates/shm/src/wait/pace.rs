@@ -1,74 +1,78 @@
-//! Whether the next wait is worth spinning for, from how long the last ones took. Pure.
+//! The prediction if spinning pays in the next wait, from the lengths of the last ones. The code is
+//! pure.
 //!
-//! Spinning is worth what it saves: the processor time of a sleep and a wake-up, the *cost*. In an
-//! exchange both ends wait, so two sleeps are saved if both spin, and mostly one of the two waits
-//! is the longer by far: a server computes its answer longer than its client thinks about it, or
-//! the other way round. So a waiter spins for two costs, which pays if the other end's wait is
-//! short, and spends at most twice what the two sleeps would have if it is as long. Where spins
-//! fail, it sleeps at once for more and more waits, so that it spends hardly more than that.
+//! A spin saves the processor time of a sleep and a wake-up, the *cost*, and must not spend more.
+//! In an exchange both ends wait, so two sleeps are saved if both spin, and mostly one of the two
+//! waits is much longer than the other: a server computes its answer for longer than its client
+//! takes until the next request, or the reverse. So a waiter spins for two costs. That pays if the
+//! other end's wait is short; if it is as long, the waiter spends at most twice the cost of the two
+//! sleeps. After failed spins the waiter sleeps at once for more and more waits, so that it spends
+//! hardly more than the sleeps.
 //!
-//! Two ends that both sleep meet each other asleep: either waits for the other's wake-up, which
-//! takes longer than it costs, so that neither would ever spin again, though both would meet each
-//! other at once if they did. That state is left in three steps. Now and then some waits in a row
-//! are *long*, so that one end is met spinning. The other, asleep, then sleeps shortly, and tries a
-//! spin after some short sleeps. Then both spin. And who has met quick answers for a while affords
-//! a long wait, so that one late answer does not lead into that state. Not here: clocks, sleeping;
-//! see `wait`.
+//! Two ends that both sleep keep each other asleep: each waits for the other's wake-up, which takes
+//! longer than it costs, so neither would ever spin again, although both would get quick answers if
+//! both did. The ends leave that state in three steps. Now and then one end makes some *long* waits
+//! in a row, so that the other's message finds it spinning. The other end then has short sleeps,
+//! and tries a spin after some of them. Then both spin. In addition, a waiter that has had quick
+//! answers for a while may make a long wait, so that one late answer does not lead into that state.
+//! Not here: clocks, sleeping (`wait`).
 
-/// How long to spin.
+/// The length of a spin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spin {
     /// Sleep at once.
     No,
-    /// As long as two sleeps cost: see the file's head.
+    /// Spin for the cost of two sleeps; see the file's head.
     Short,
-    /// As long as somebody takes who has to be woken.
+    /// Spin for the time that a sleeping peer needs to wake up and answer.
     Long,
 }
 
-/// A short wait, in costs.
+/// The length of a short spin, in costs.
 pub(super) const SHORT: u64 = 2;
-/// A long wait, in costs: a wake-up takes one or two, in a virtual machine at most three.
+/// The length of a long spin, in costs: a wake-up takes one or two, in a virtual machine at most
+/// three.
 pub(super) const LONG: u64 = 4;
-/// A sleep that took no more than so many costs may have been ended by somebody who was not asleep.
+/// The longest short sleep, in costs: the peer that ended it may have been spinning.
 const SHORT_SLEEP: u64 = 4;
-/// So many short sleeps in a row are worth a try.
+/// The number of short sleeps in a row after which a spin is tried.
 const SHORT_SLEEPS: u32 = 4;
-/// Long waits in a row: enough for the other end's try, and to meet it.
+/// The number of long spins in a row: enough for the other end to try a spin and to be met by one.
 const LONGS: u32 = 7;
-/// Waits that skip spinning once it has failed this often in a row, as a power of two.
+/// The largest number of failures in a row that counts; the waits that skip spinning are a power of
+/// two of it.
 const FAILURES_MAX: u32 = 7;
-/// Quick answers that a long wait is afforded for.
+/// The number of quick answers after which a long spin is allowed.
 const CREDIT: u32 = 8;
 
-/// What a waiter has learnt.
+/// The state that a waiter has learnt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     failures: u32,
     skip: u32,
-    /// Long waits that are left to try.
+    /// Long spins left to try.
     longs: u32,
     short_sleeps: u32,
-    /// This spin is one after short sleeps, among waits that are skipped.
+    /// The current spin is a try after short sleeps, among waits that skip spinning.
     is_try: bool,
     credit: u32,
 }
 
 impl Default for Pace {
-    /// Who knows nothing yet tries long waits: the other end, which begins as well, may be asleep.
+    /// Begins with long spins, because the other end begins as well and may be asleep.
     fn default() -> Self {
         Self { failures: 0, skip: 0, longs: LONGS, short_sleeps: 0, is_try: false, credit: 0 }
     }
 }
 
 impl Pace {
-    /// Whether the next wait is expected to be long.
+    /// Returns true if the next wait is expected to be long.
     #[inline(always)]
     pub(super) fn skips(&self) -> bool {
         self.skip > 0
     }
 
-    /// How long to spin for what has not come at once.
+    /// Returns the length of the spin for an event that has not come at once.
     pub(super) fn next(&mut self) -> Spin {
         if self.skip > 0 {
             self.skip -= 1;
@@ -85,7 +89,7 @@ impl Pace {
         if self.longs > 0 || self.credit >= CREDIT { Spin::Long } else { Spin::Short }
     }
 
-    /// What was waited for came while spinning, within a short wait.
+    /// Notes that the event came during a short spin.
     #[inline(always)]
     pub(super) fn met(&mut self) {
         (self.failures, self.skip, self.short_sleeps, self.is_try) = (0, 0, 0, false);
@@ -93,7 +97,7 @@ impl Pace {
         self.credit = (self.credit + 1).min(CREDIT);
     }
 
-    /// It came while spinning, later than that: sleeping would have been cheaper.
+    /// Notes that the event came during a spin, but so late that sleeping would have been cheaper.
     pub(super) fn met_late(&mut self) {
         let longs = self.longs.saturating_sub(1);
         self.failed();
@@ -102,9 +106,9 @@ impl Pace {
         }
     }
 
-    /// It did not come.
+    /// Notes that the event did not come during the spin.
     pub(super) fn failed(&mut self) {
-        // Else tries would put the long waits off for ever.
+        // A failed try does not count, because tries would put the long spins off for ever.
         if core::mem::take(&mut self.is_try) {
             return;
         }
@@ -114,7 +118,7 @@ impl Pace {
         self.credit /= 2;
     }
 
-    /// The sleep that followed took `slept_ns`, where one costs `cost_ns`.
+    /// Notes that the sleep after the spin took `slept_ns`, if a sleep costs `cost_ns`.
     pub(super) fn slept(&mut self, slept_ns: u64, cost_ns: u64) {
         let is_short = slept_ns <= SHORT_SLEEP * cost_ns;
         self.short_sleeps = if is_short { self.short_sleeps + 1 } else { 0 };

@@ -1,4 +1,5 @@
-//! Two ends with what they have learnt, on made-up time: what they spend, and whether they meet.
+//! A simulation of two ends with their learnt state: the processor time that they spend, and the
+//! check that both come to spin.
 
 use super::*;
 
@@ -13,8 +14,8 @@ struct End {
 }
 
 impl End {
-    /// Waits for what comes after `delay`; a wake-up takes `wake`. Answers when it goes on, what it
-    /// has spent, and whether it slept.
+    /// Waits for an event that comes after `delay`; a wake-up takes `wake`. Returns the time at
+    /// which the end goes on, the time spent, and true if it slept.
     fn wait(&mut self, delay: u64, wake: u64) -> (u64, u64, bool) {
         if let Some(slept) = self.slept.take() {
             self.pace.slept(slept, COST);
@@ -45,9 +46,9 @@ struct Talk {
     client: End,
     server: End,
     wake: u64,
-    /// How long the server computes an answer.
+    /// The time for which the server computes an answer.
     work: u64,
-    /// How late the client saw the last answer.
+    /// The delay with which the client saw the last answer.
     late: u64,
     spent: u64,
     sleeps: u64,
@@ -59,7 +60,7 @@ impl Talk {
         Self { client, server, wake, work: 1, late: 0, spent: 0, sleeps: 0 }
     }
 
-    /// One question `think` after the last answer; how long the answer took.
+    /// Asks one question `think` after the last answer, and returns the time until the answer.
     fn ask(&mut self, think: u64) -> u64 {
         let gap = self.late + think;
         let (seen, spent, is_asleep) = self.server.wait(gap, self.wake);
@@ -118,7 +119,7 @@ fn at_any_pace_little_more_is_spent_than_sleeping_costs() {
             let mut talk = Talk::new(wake);
             talk.ask_often(1000, think);
             talk.ask_often(1000, think);
-            // Asleep, both ends spend a cost for each question.
+            // If both sleep, each end spends one cost for each question.
             let ratio = talk.spent as f64 / (2 * COST * 1000) as f64;
             assert!(ratio <= 1.3, "wake {wake}, think {think}: {ratio}");
         }

@@ -1,4 +1,4 @@
-//! What the kernel does in the models: a futex, an event descriptor, and rings of a few cells.
+//! Models of the kernel's part: a futex, an event descriptor, and rings of a few cells.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "each model uses its part")]
 

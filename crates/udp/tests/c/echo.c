@@ -1,5 +1,6 @@
-/* A client in C of a test: `echo SERVER serve` sends back what comes and says where it is bound; `echo SERVER ask PORT` asks it
- * with datagrams of every kind of length, and tries what must be refused. Prints `passed` at the end. */
+/* C client for a test. `echo SERVER serve` prints its port and sends datagrams back; `echo SERVER
+ * ask PORT` sends datagrams of many lengths to that port, and makes calls that must be refused.
+ * Both print `passed` at the end. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <sojourn/udp.h>

@@ -1,4 +1,4 @@
-//! What the tests of this package share: a server as a process, and patience.
+//! The common parts of this package's tests: a server as a process, and waiting with a limit.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
@@ -12,14 +12,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long anything may take that should take no time.
+/// Longest time of any step that should take almost none.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// The host's own address.
+/// Any port of the host's loopback address.
 pub const HERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 /// Any port of all addresses.
 pub const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
-/// Ends the test's process if it has not ended by itself.
+/// Ends the test's process if it has not ended after `seconds`.
 pub fn watchdog(seconds: u64) {
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_secs(seconds));
@@ -28,8 +28,8 @@ pub fn watchdog(seconds: u64) {
     });
 }
 
-/// A host of its own for one test, which ends in time; `None`, and says so, where there can be
-/// neither raw sockets nor network namespaces.
+/// Makes a host for one test, with a watchdog; returns `None`, and prints the reason, where raw
+/// sockets or network namespaces are not allowed.
 pub fn host() -> Option<Host> {
     if !sojourn_lab::net::is_possible() {
         eprintln!("skipped: takes root's rights and iproute2");
@@ -39,7 +39,7 @@ pub fn host() -> Option<Host> {
     Some(Host::new().unwrap())
 }
 
-/// Two of them.
+/// Makes two hosts for one test.
 pub fn hosts() -> Option<(Host, Host)> {
     Some((host()?, Host::new().unwrap()))
 }
@@ -51,7 +51,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// On the host that this process is on, or on `host`.
+    /// Starts a server on the host of this process, or on `host`.
     pub fn start(host: Option<&Host>, words: &[&str]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl Server {
         self.try_bind(local).unwrap()
     }
 
-    /// `kill -9`.
+    /// Kills the server with SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -98,12 +98,12 @@ impl Drop for Server {
     }
 }
 
-/// Receives within patience.
+/// Receives a datagram; fails after `PATIENCE`.
 pub fn receive(socket: &mut Socket, buffer: &mut [u8]) -> Received {
     socket.recv_from(buffer, Deadline::after(PATIENCE)).unwrap()
 }
 
-/// Tries until it is so.
+/// Waits until `is_so` returns true; fails after `PATIENCE`.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let limit = Instant::now() + PATIENCE;
     while !is_so() {
@@ -112,7 +112,7 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Bytes that are nobody else's.
+/// Returns bytes that differ by position and by `seed`.
 pub fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + seed * 7 + at / 251) as u8).collect()
 }

@@ -1,8 +1,8 @@
 //! The headers of a flow's frames, prepared once and written in front of each payload.
 //!
-//! What does not change (addresses, ports, classes and the sums over them) is kept; a frame costs a
-//! copy and a few additions. Not here: which next hop or which fields a flow has, and putting
-//! headers and payload together, which an interface does by gathering.
+//! The constant fields (addresses, ports, classes and the sums over them) are kept, so a frame
+//! costs a copy and a few additions. Not here: the choice of a flow's next hop and fields, and
+//! joining headers and payload, which an interface does by gathering.
 
 use crate::checksum::{self, Sum};
 use crate::ethernet::{self, EtherType};
@@ -11,22 +11,22 @@ use crate::vnet::{self, SegmentKind, Segments};
 use crate::{FlowKey, NoRoom, Protocol, ipv4, ipv6, tcp, udp};
 use core::net::IpAddr;
 
-/// Bytes of a frame's headers at most: tagged Ethernet, IPv6, TCP with all options.
+/// The largest length of a frame's headers in bytes: tagged Ethernet, IPv6, TCP with all options.
 pub const HEADERS_BYTES_MAX: usize = PREFIX_BYTES_MAX + tcp::HEADER_BYTES_MAX;
 
-/// Bytes of link and IP header at most.
+/// The largest length of link and IP header in bytes.
 const PREFIX_BYTES_MAX: usize = ethernet::HEADER_BYTES_MAX + ipv6::HEADER_BYTES;
 
-/// What the IP header says besides addresses and lengths.
+/// The fields of the IP header besides addresses and lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fields {
     /// The differentiated services code point (six bits).
     pub dscp: u8,
-    /// Hops left at the start.
+    /// The initial hop limit.
     pub hop_limit: u8,
     /// The flow label (IPv6, 20 bits).
     pub flow_label: u32,
-    /// Routers must not fragment (IPv4).
+    /// True if routers must not fragment (IPv4).
     pub dont_fragment: bool,
 }
 
@@ -36,20 +36,20 @@ impl Default for Fields {
     }
 }
 
-/// What is left to the interface.
+/// The work that is left to the interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Offload {
-    /// Nothing: the frame is complete.
+    /// No work: the frame is complete.
     #[default]
     Nothing,
     /// The transport checksum.
     Checksum,
-    /// The transport checksum, and cutting into segments (datagrams) of so many payload bytes, if
-    /// the payload is longer.
+    /// The transport checksum, and cutting into segments (datagrams) with the given number of
+    /// payload bytes, if the payload is longer.
     Segments(u16),
 }
 
-/// What was written.
+/// The result of writing headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Emitted {
     /// Bytes of all headers.
@@ -66,15 +66,15 @@ pub struct Header {
     link_len: usize,
     prefix_len: usize,
     flow: FlowKey,
-    /// The sum over the IPv4 header as it is in `prefix`.
+    /// The sum over the IPv4 header in `prefix`.
     network_sum: Sum,
     /// The sum over the pseudo header without the length.
     pseudo_sum: Sum,
 }
 
 impl Header {
-    /// Headers of `flow`'s frames, from `flow.source` to `flow.target`, behind the link header
-    /// `link` (whose ether type is not used) or none.
+    /// Prepares the headers of `flow`'s frames, from `flow.source` to `flow.target`, behind the
+    /// link header `link` (whose ether type is not used) or none.
     ///
     /// # Errors
     /// [`NoRoom`] for addresses of different IP versions.
@@ -96,18 +96,18 @@ impl Header {
         Ok(Self { prefix, link_len, prefix_len, flow, network_sum, pseudo_sum })
     }
 
-    /// The flow.
+    /// Returns the flow.
     pub const fn flow(&self) -> FlowKey {
         self.flow
     }
 
-    /// Bytes of link and IP header: where the transport header will be.
+    /// Returns the length of link and IP header, which is the offset of the transport header.
     pub const fn transport_at(&self) -> usize {
         self.prefix_len
     }
 
-    /// Writes all headers of a TCP segment with the payload that `payload`'s parts are in this
-    /// order. The ports are the flow's, not `tcp`'s. `identification` is IPv4's.
+    /// Writes all headers of a TCP segment whose payload is the parts of `payload` in order. The
+    /// ports are the flow's, not `tcp`'s. `identification` is IPv4's.
     ///
     /// # Errors
     /// [`NoRoom`] if `out` is too short, the packet too long, the options too many; or if the flow
@@ -141,8 +141,8 @@ impl Header {
         Ok(self.emitted(header_len, transport_len, offload, kind, has_cwr))
     }
 
-    /// Writes all headers of a UDP datagram with the payload that `payload`'s parts are in this
-    /// order. `identification` is IPv4's.
+    /// Writes all headers of a UDP datagram whose payload is the parts of `payload` in order.
+    /// `identification` is IPv4's.
     ///
     /// # Errors
     /// [`NoRoom`] if `out` is too short or the packet too long; or if the flow is not of UDP.
@@ -168,13 +168,14 @@ impl Header {
         let transport = transport.get_mut(..header_len).ok_or(NoRoom)?;
         self.emit_prefix(prefix, transport_len, ecn, identification)?;
         let sum = self.transport_sum(transport, payload, transport_len, offload);
-        // A partial sum is not yet a checksum: whoever completes it minds the zero.
+        // A partial sum is not yet a checksum: the interface that completes it replaces a zero (RFC
+        // 768).
         let is_whole = offload == Offload::Nothing;
         udp::write_checksum(transport, if is_whole { udp::as_sent(sum) } else { sum });
         Ok(self.emitted(header_len, transport_len, offload, SegmentKind::Udp, false))
     }
 
-    /// Link and IP header.
+    /// Writes link and IP header.
     fn emit_prefix(
         &self,
         out: &mut [u8],
@@ -203,8 +204,8 @@ impl Header {
         Ok(())
     }
 
-    /// What to write into the checksum field: the checksum, or the pseudo header's sum for the
-    /// interface to go on from.
+    /// Returns the value of the checksum field: the checksum, or the pseudo header's sum, from
+    /// which the interface continues.
     fn transport_sum(
         &self,
         header: &[u8],
@@ -252,8 +253,8 @@ impl Header {
     }
 }
 
-/// Writes an IP header with zeros for what changes from frame to frame; returns its length in
-/// bytes.
+/// Writes an IP header with zeros for the fields that change from frame to frame; returns its
+/// length in bytes.
 fn emit_network(
     out: &mut [u8],
     source: IpAddr,

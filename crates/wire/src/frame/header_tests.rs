@@ -1,5 +1,5 @@
-//! Tests of `header`: what it refuses, and what it asks of an interface. That its frames read the
-//! same is in `tests/`.
+//! Tests of `header`: refusals, and the offload headers. `tests/` checks that its frames can be
+//! read back.
 
 use super::*;
 use crate::tcp::Flags;

@@ -1,11 +1,11 @@
-//! A segment's control bits (RFC 9293 section 3.1, RFC 3168 section 6.1). Read `segment` for where
-//! they lie.
+//! A segment's control bits (RFC 9293 section 3.1, RFC 3168 section 6.1). Read `segment` for their
+//! position.
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// Control bits. The four reserved ones before them are neither shown nor sent (RFC 9293
-    /// section 3.1: ignored, zero).
+    /// Control bits. The four reserved bits before them are ignored and sent as zero (RFC 9293
+    /// section 3.1).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Flags: u8 {
         /// No more data from the sender.
@@ -16,9 +16,9 @@ bitflags! {
         const RST = 0x04;
         /// Push.
         const PSH = 0x08;
-        /// The acknowledgment field means something.
+        /// The acknowledgment field is significant.
         const ACK = 0x10;
-        /// The urgent pointer means something.
+        /// The urgent pointer is significant.
         const URG = 0x20;
         /// ECN echo.
         const ECE = 0x40;
@@ -28,7 +28,7 @@ bitflags! {
 }
 
 impl Flags {
-    /// How many sequence numbers SYN and FIN take (RFC 9293 section 3.4).
+    /// Returns the number of sequence numbers that SYN and FIN take (RFC 9293 section 3.4).
     pub const fn sequence_len(self) -> u32 {
         (self.bits() & 1) as u32 + (self.bits() >> 1 & 1) as u32
     }

@@ -1,5 +1,5 @@
-//! A TCP header as a value (RFC 9293 section 3.1), and its bytes. Not the checksum, which needs
-//! addresses and payload: see `frame` or [`Header::emit`].
+//! A TCP header as a value (RFC 9293 section 3.1), and its bytes. Not here: the checksum, which
+//! needs addresses and payload (`frame`, or [`write_checksum`]).
 
 use super::flags::Flags;
 use super::options::{OPTIONS_BYTES_MAX, Options};
@@ -9,9 +9,9 @@ use crate::octets::put;
 
 /// Bytes of a header without options.
 pub const HEADER_BYTES: usize = 20;
-/// Bytes of a header at most.
+/// The largest length of a header in bytes.
 pub const HEADER_BYTES_MAX: usize = HEADER_BYTES + OPTIONS_BYTES_MAX;
-/// Where in the header the checksum is.
+/// The offset of the checksum in the header.
 pub const CHECKSUM_OFFSET: u16 = 16;
 
 /// A header with the options that Sojourn knows.
@@ -23,31 +23,31 @@ pub struct Header {
     pub target_port: u16,
     /// The first sequence number.
     pub seq: SeqNum,
-    /// The acknowledgment number; means something with [`Flags::ACK`].
+    /// The acknowledgment number, significant with [`Flags::ACK`].
     pub ack: SeqNum,
     /// The control bits.
     pub flags: Flags,
     /// The window as sent, before scaling.
     pub window: u16,
-    /// The urgent pointer; means something with [`Flags::URG`].
+    /// The urgent pointer, significant with [`Flags::URG`].
     pub urgent: u16,
     /// The options.
     pub options: Options,
 }
 
 impl Header {
-    /// Bytes of the header, options included.
+    /// Returns the length of the header in bytes, including options.
     pub const fn len(&self) -> usize {
         HEADER_BYTES + self.options.len()
     }
 
-    /// Never: there is a fixed part.
+    /// Returns false always, since there is a fixed part.
     pub const fn is_empty(&self) -> bool {
         false
     }
 
-    /// Writes the header with a zero checksum; returns its length in bytes.
-    /// [`write_checksum`] does the rest.
+    /// Writes the header with a zero checksum; returns its length in bytes. [`write_checksum`] adds
+    /// the checksum.
     ///
     /// # Errors
     /// [`NoRoom`] if `out` is too short or the options are longer than 40 bytes.
@@ -67,7 +67,7 @@ impl Header {
     }
 }
 
-/// Writes `checksum` into an emitted header; `false` if `header` is too short to be one.
+/// Writes `checksum` into an emitted header; returns false if `header` is too short.
 pub fn write_checksum(header: &mut [u8], checksum: u16) -> bool {
     let place = header.get_mut(usize::from(CHECKSUM_OFFSET)..usize::from(CHECKSUM_OFFSET) + 2);
     place.map(|place| place.copy_from_slice(&checksum.to_be_bytes())).is_some()

@@ -1,8 +1,8 @@
 //! TCP's options: maximum segment size (RFC 9293 section 3.7.1), window scale and timestamps (RFC
 //! 7323), SACK (RFC 2018).
 //!
-//! [`OptionIter`] shows every option as it is; [`Options`] is the value with the known ones. Not
-//! here: what may be sent when.
+//! [`OptionIter`] returns every option; [`Options`] is the value with the known ones. Not here: the
+//! rules for sending options (`sojourn-proto`).
 
 use super::seq::SeqNum;
 use crate::{Malformed, NoRoom};
@@ -15,9 +15,9 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
-/// Bytes of options at most.
+/// The largest length of options in bytes.
 pub const OPTIONS_BYTES_MAX: usize = 40;
-/// SACK blocks in a segment at most; three if there are timestamps too.
+/// The largest number of SACK blocks in a segment; three if there are timestamps too.
 pub const SACK_BLOCKS_MAX: usize = 4;
 
 /// A range of bytes that was received: from `start` up to, not including, `end`.
@@ -42,7 +42,7 @@ impl SackBlocks {
     pub const NONE: Self =
         Self { blocks: [SackBlock { start: SeqNum(0), end: SeqNum(0) }; SACK_BLOCKS_MAX], len: 0 };
 
-    /// Adds a block at the end; `false` if there are four already.
+    /// Adds a block at the end; returns false if there are four already.
     pub fn push(&mut self, block: SackBlock) -> bool {
         let Some(free) = self.blocks.get_mut(usize::from(self.len)) else { return false };
         *free = block;
@@ -55,7 +55,7 @@ impl SackBlocks {
         self.blocks.get(..usize::from(self.len)).unwrap_or(&[])
     }
 
-    /// How many there are.
+    /// Returns the number of blocks.
     pub const fn len(&self) -> usize {
         self.len as usize
     }
@@ -65,12 +65,12 @@ impl SackBlocks {
         self.len == 0
     }
 
-    /// Leaves the first `len` blocks.
+    /// Keeps only the first `len` blocks.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len.min(SACK_BLOCKS_MAX) as u8);
     }
 
-    /// Whole blocks from an option's bytes, four at most.
+    /// Reads the whole blocks of an option's bytes, at most four.
     fn parse(bytes: &[u8]) -> Self {
         let mut blocks = Self::NONE;
         for chunk in bytes.as_chunks::<8>().0 {
@@ -95,11 +95,11 @@ impl Eq for SackBlocks {}
 pub struct Timestamps {
     /// The sender's clock (TSval).
     pub value: u32,
-    /// What the sender saw last of the receiver's clock (TSecr); means something with ACK.
+    /// The receiver's clock as the sender saw it last (TSecr), significant with ACK.
     pub echo: u32,
 }
 
-/// One option as it is in a segment.
+/// One option of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpOption<'b> {
     /// One byte of padding between options.
@@ -110,23 +110,23 @@ pub enum TcpOption<'b> {
     WindowScale(u8),
     /// The sender understands SACK.
     SackPermitted,
-    /// What the sender has received out of order.
+    /// The ranges that the sender has received out of order.
     Sack(SackBlocks),
     /// Timestamps.
     Timestamps(Timestamps),
-    /// Any other, or a known one of a length that it cannot have: kind and contents.
+    /// Another option, or a known one of an impossible length: kind and contents.
     Other(u8, &'b [u8]),
 }
 
-/// The options of a segment, in order. After an `Err` it ends: where the next one begins is
-/// unknown.
+/// The options of a segment, in order. The iterator ends after an `Err`, because the position of
+/// the next option is unknown.
 #[derive(Clone, Debug)]
 pub struct OptionIter<'b> {
     rest: &'b [u8],
 }
 
 impl<'b> OptionIter<'b> {
-    /// Over an option area.
+    /// Creates an iterator over an option area.
     pub const fn new(bytes: &'b [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -181,7 +181,7 @@ pub struct Options {
     pub sack_permitted: bool,
     /// Timestamps.
     pub timestamps: Option<Timestamps>,
-    /// What the sender has received out of order.
+    /// The ranges that the sender has received out of order.
     pub sack: SackBlocks,
 }
 
@@ -195,10 +195,12 @@ impl Options {
         sack: SackBlocks::NONE,
     };
 
-    /// The known options among `bytes`. As Linux does, unknown ones are passed over, a damaged one
-    /// ends the list, and of two of one kind the last counts: options never make a segment bad.
+    /// Reads the known options in `bytes`. As in Linux (`tcp_parse_options`), unknown options are
+    /// skipped, a damaged one ends the list, and the last of two of one kind counts: options never
+    /// make a segment invalid.
     pub fn parse(bytes: &[u8]) -> Self {
-        // Nearly every segment of an established connection has just this (RFC 7323, appendix A).
+        // Nearly every segment of an established connection has exactly these options (RFC 7323,
+        // appendix A).
         if let [NOP, NOP, TIMESTAMPS, 10, rest @ ..] = bytes
             && let &[a, b, c, d, e, f, g, h] = rest
         {
@@ -220,7 +222,8 @@ impl Options {
         found
     }
 
-    /// Bytes that they take, padded to whole words. More than 40 cannot be sent.
+    /// Returns the length of the options in bytes, padded to whole words. More than 40 cannot be
+    /// sent.
     pub const fn len(&self) -> usize {
         let mut len = 0;
         if self.mss.is_some() {
@@ -229,7 +232,7 @@ impl Options {
         if self.window_scale.is_some() {
             len += 4;
         }
-        // SACK permitted takes the place of the padding before timestamps.
+        // The SACK-permitted option takes the place of the padding before timestamps.
         match (self.sack_permitted, self.timestamps.is_some()) {
             (_, true) => len += 12,
             (true, false) => len += 4,
@@ -246,18 +249,18 @@ impl Options {
         self.len() == 0
     }
 
-    /// How many SACK blocks fit beside the other options.
+    /// Returns the number of SACK blocks that fit beside the other options.
     pub const fn sack_room(&self) -> usize {
         let others = Self { sack: SackBlocks::NONE, ..*self }.len();
         let room = OPTIONS_BYTES_MAX.saturating_sub(others + 4) / 8;
         if room < SACK_BLOCKS_MAX { room } else { SACK_BLOCKS_MAX }
     }
 
-    /// Writes them, in the places that Linux gives them; returns the bytes written, a multiple of
-    /// four.
+    /// Writes the options in the order of Linux (`tcp_options_write`); returns the number of bytes,
+    /// a multiple of four.
     ///
     /// # Errors
-    /// [`NoRoom`] if `out` is too short or they take more than 40 bytes.
+    /// [`NoRoom`] if `out` is too short or the options take more than 40 bytes.
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, NoRoom> {
         let len = self.len();
         if len == 0 {
@@ -293,7 +296,7 @@ impl Options {
     }
 }
 
-/// Words into a slice that `Options::len` has measured.
+/// A writer of words into a slice of the length of `Options::len`.
 struct Writer<'b> {
     out: &'b mut [u8],
     at: usize,

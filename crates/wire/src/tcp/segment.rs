@@ -1,4 +1,5 @@
-//! A TCP segment as a view over its bytes (RFC 9293 section 3.1). Not the value: that is `header`.
+//! A TCP segment as a view over its bytes (RFC 9293 section 3.1). Not here: the header as a value
+//! (`header`).
 
 use super::flags::Flags;
 use super::header::{HEADER_BYTES, Header};
@@ -7,7 +8,7 @@ use super::seq::SeqNum;
 use crate::Malformed;
 use crate::octets::{u16_at, u32_at};
 
-/// A segment whose header is whole.
+/// A segment with a complete header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'b> {
     fixed: &'b [u8; HEADER_BYTES],
@@ -16,8 +17,8 @@ pub struct Segment<'b> {
 }
 
 impl<'b> Segment<'b> {
-    /// The segment that `bytes` are: all that IP says is its payload. The checksum is not looked
-    /// at.
+    /// Reads the segment in `bytes`, which are the whole payload of the IP packet. The checksum is
+    /// not verified.
     ///
     /// # Errors
     /// [`Malformed::Short`], [`Malformed::Length`].
@@ -44,12 +45,12 @@ impl<'b> Segment<'b> {
         SeqNum(u32_at::<4, HEADER_BYTES>(self.fixed))
     }
 
-    /// The acknowledgment number; means something with [`Flags::ACK`].
+    /// Returns the acknowledgment number, significant with [`Flags::ACK`].
     pub const fn ack(&self) -> SeqNum {
         SeqNum(u32_at::<8, HEADER_BYTES>(self.fixed))
     }
 
-    /// Bytes of the header, options included.
+    /// Returns the length of the header in bytes, including options.
     pub const fn header_len(&self) -> usize {
         HEADER_BYTES + self.options.len()
     }
@@ -69,14 +70,9 @@ impl<'b> Segment<'b> {
         u16_at::<16, HEADER_BYTES>(self.fixed)
     }
 
-    /// The urgent pointer; means something with [`Flags::URG`].
+    /// Returns the urgent pointer, significant with [`Flags::URG`].
     pub const fn urgent(&self) -> u16 {
         u16_at::<18, HEADER_BYTES>(self.fixed)
-    }
-
-    /// The options' bytes, padding included.
-    pub const fn option_bytes(&self) -> &'b [u8] {
-        self.options
     }
 
     /// The options, one by one.
@@ -89,12 +85,12 @@ impl<'b> Segment<'b> {
         self.payload
     }
 
-    /// How many sequence numbers the segment takes: payload, SYN and FIN.
+    /// Returns the number of sequence numbers that the segment takes: payload, SYN and FIN.
     pub const fn sequence_len(&self) -> u32 {
         self.payload.len() as u32 + self.flags().sequence_len()
     }
 
-    /// All of the header as a value, with the options that are known.
+    /// Returns the header as a value, with the known options.
     pub fn header(&self) -> Header {
         Header {
             source_port: self.source_port(),

@@ -1,44 +1,44 @@
 //! Sequence numbers: counters of bytes modulo 2³² (RFC 9293 section 3.4).
 //!
-//! Not a timestamp's order (RFC 7323 section 5.2), which is the same arithmetic on plain numbers:
-//! see `Timestamps`.
+//! Not here: the order of timestamps (RFC 7323 section 5.2), which is the same arithmetic on plain
+//! numbers.
 
 use core::cmp::Ordering;
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub, SubAssign};
 
-/// A sequence number. Of two, that one is greater which is ahead by less than 2³¹.
+/// A sequence number. A number is greater than another if it is ahead by less than 2³¹.
 ///
 /// The order holds within one window (less than 2³⁰ bytes), where it is transitive; it is therefore
-/// [`PartialOrd`] only, and must not sort numbers from anywhere. Two numbers exactly 2³¹ apart are
-/// ordered as plain numbers: of `<` and `>` one always holds, so that a forged segment never falls
-/// between the cases of a comparison.
+/// [`PartialOrd`] only, and must not be used to sort arbitrary numbers. Two numbers exactly 2³¹
+/// apart are ordered as plain numbers, so that either `<` or `>` always holds and a forged segment
+/// never falls between the cases of a comparison.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct SeqNum(pub u32);
 
 impl SeqNum {
-    /// How far `self` is ahead of `other`, in bytes; negative if it is behind.
+    /// Returns the number of bytes by which `self` is ahead of `other`; negative if it is behind.
     pub const fn ahead_of(self, other: Self) -> i32 {
         self.0.wrapping_sub(other.0) as i32
     }
 
-    /// Bytes from `from` up to `self`, for numbers known to be in this order.
+    /// Returns the number of bytes from `from` up to `self`, for numbers known to be in this order.
     pub const fn since(self, from: Self) -> u32 {
         self.0.wrapping_sub(from.0)
     }
 
-    /// Whether `self` lies in the `len` numbers from `start` on.
+    /// Returns true if `self` lies in the `len` numbers from `start` on.
     pub const fn is_in(self, start: Self, len: u32) -> bool {
         self.since(start) < len
     }
 
-    /// The later of two.
+    /// Returns the later of two numbers.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         if other > self { other } else { self }
     }
 
-    /// The earlier of two.
+    /// Returns the earlier of two numbers.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         if other < self { other } else { self }

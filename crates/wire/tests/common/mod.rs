@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! The shared code of this crate's tests.
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub(crate) mod captures;

@@ -20,7 +20,7 @@ fn tag() -> impl Strategy<Value = VlanTag> {
 
 pub(crate) fn link() -> impl Strategy<Value = ethernet::Header> {
     (mac(), mac(), option::of(tag()), option::of(tag())).prop_map(|(source, target, a, b)| {
-        // The second is there only if the first is.
+        // The second tag is present only if the first is.
         let tags = [a.or(b), a.and(b)];
         ethernet::Header { source, target, tags, ether_type: EtherType::IPV4 }
     })
@@ -66,7 +66,7 @@ fn blocks(room: usize) -> impl Strategy<Value = SackBlocks> {
     })
 }
 
-/// Options that fit.
+/// Returns options that fit a header.
 pub(crate) fn options() -> impl Strategy<Value = Options> {
     let timestamps = any::<(u32, u32)>().prop_map(|(value, echo)| Timestamps { value, echo });
     (option::of(any::<u16>()), option::of(any::<u8>()), any::<bool>(), option::of(timestamps))

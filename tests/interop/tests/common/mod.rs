@@ -107,7 +107,7 @@ impl Drop for Running {
 /// The static library that cargo built along with this test.
 fn library() -> PathBuf {
     let here = std::env::current_exe().expect("a path");
-    let library = here.parent().expect("a folder").join("libsojourn_ipc.a");
+    let library = here.parent().expect("a folder").join("libsojourn_ipc_c.a");
     assert!(library.exists(), "no {}", library.display());
     library
 }
@@ -121,7 +121,7 @@ fn compile(program: &str, file: &str, sources: &[PathBuf], define: Option<String
     cc.args(["-Wall", "-Wextra", "-Werror", "-std=c11", "-O1", "-o"]).arg(&target);
     cc.args(std::env::var("INTEROP_CFLAGS").unwrap_or_default().split_whitespace());
     cc.args(define).arg("-I").arg(GENERATED).arg("-I");
-    cc.arg(Path::new(HERE).join("../../crates/ipc/include")).args(sources).arg(library());
+    cc.arg(Path::new(HERE).join("../../crates/ipc-c/include")).args(sources).arg(library());
     cc.args(["-lgcc_s", "-lpthread", "-lm", "-ldl"]);
     let output = cc.output().expect("a C compiler");
     assert!(output.status.success(), "{cc:?}\n{}", String::from_utf8_lossy(&output.stderr));

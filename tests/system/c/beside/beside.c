@@ -1,9 +1,15 @@
-/* `beside KIND EVERY WINDOW until FILE`: two programs at the two ends of a Unix stream session. Each sends numbered messages of different
- * lengths, of which every EVERY-th carries a descriptor and every third of these its sender's credentials, and receives the other's, at most WINDOW
- * of which it has not answered with one of its own. Whoever receives checks each byte, that a descriptor comes with the first byte of its message,
- * once, as the lowest free number, closed on exec if that was asked for, and that nothing behind the message comes with it.
+/* `beside KIND EVERY WINDOW until FILE`: two programs at the two ends of a Unix stream session,
+ * which pass descriptors.
  *
- * It ends with the number of descriptors that came, or with status 1 and what was wrong. */
+ * Each program sends numbered messages of different lengths and receives those of the other. Every
+ * EVERY-th message carries a descriptor, and every third of these also the credentials of its
+ * sender. A program sends only while fewer than WINDOW of its messages are unanswered. The receiver
+ * checks every byte of a message. A descriptor must come exactly once, with the first byte of its
+ * message, as the lowest free number and with close-on-exec if that was asked for. Bytes of the
+ * next message must not come with it.
+ *
+ * The output is the number of descriptors received. On a failed check the program prints a line and
+ * exits with status 1. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +48,7 @@ static void hangs(int signal) {
     _exit(2);
 }
 
-/* Message `number` counts from 1. */
+/* Returns the length of a message; messages are numbered from 1. */
 static long length(long number) {
     return 1 + number * 7 % LONGEST;
 }
@@ -55,7 +61,8 @@ static unsigned char byte(long number, long at) {
     return (unsigned char)(number * 31 + at);
 }
 
-/* A descriptor that tells whose it is: a file with as many bytes as the message's number. */
+/* Returns a descriptor that identifies its message: a file with as many bytes as the message's
+ * number. */
 static int token(long number) {
     int fd = memfd_create("token", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, number)) fail("no token: %m");
@@ -97,12 +104,12 @@ static int send_one(int session, long number) {
     return !is_full;
 }
 
-/* What has come of the other's messages. */
+/* Progress in receiving the other program's messages. */
 struct stream {
     long number, at, descriptors;
 };
 
-/* The one descriptor that came with these bytes, or -1. */
+/* Returns the one descriptor that came with these bytes, or -1 without any. */
 static int taken(struct msghdr *message) {
     int fd = -1;
     if (message->msg_flags & MSG_CTRUNC) fail("control data cut off");
@@ -113,7 +120,8 @@ static int taken(struct msghdr *message) {
     return fd;
 }
 
-/* Receives what is there. 1: something; 0: nothing; -1: the end. */
+/* Receives the bytes that are there. Returns 1 for some bytes, 0 for none, -1 for the end of the
+ * session. */
 static int receive(int session, struct stream *in, long turn) {
     unsigned char bytes[ROOM];
     struct iovec parts[2] = {{bytes, 5}, {bytes + 5, (size_t)(1 + turn % (ROOM - 5))}};
@@ -121,7 +129,7 @@ static int receive(int session, struct stream *in, long turn) {
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2, .msg_control = control, .msg_controllen = sizeof control};
     int closes = turn % 2 ? MSG_CMSG_CLOEXEC : 0;
     if (turn % 11 == 0) {
-        /* A look takes nothing. */
+        /* A peek removes neither bytes nor descriptors. */
         ssize_t seen = recvmsg(session, &message, MSG_DONTWAIT | MSG_PEEK);
         int fd = seen > 0 ? taken(&message) : -1;
         if (fd >= 0) close(fd);
@@ -177,7 +185,7 @@ static int connected(void) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     socklen_t len = sizeof(sa_family_t);
     int listener = socket(AF_UNIX, SOCK_STREAM, 0), session = socket(AF_UNIX, SOCK_STREAM, 0);
-    /* A name that the kernel chooses. */
+    /* Autobind: the kernel chooses an abstract name (unix(7)). */
     if (bind(listener, (void *)&name, len) || listen(listener, 1)) fail("no listener: %m");
     len = sizeof name;
     if (getsockname(listener, (void *)&name, &len) || connect(session, (void *)&name, len)) fail("no session: %m");

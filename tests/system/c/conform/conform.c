@@ -1,4 +1,4 @@
-/* The transcript, the byte sequences and the case's side of the peer. See conform.h. */
+/* The transcript, the byte sequences, and both sides of the peer. See conform.h. */
 #include "conform.h"
 #include <sys/prctl.h>
 
@@ -26,7 +26,8 @@ void say(const char *format, ...) {
     int len = vsnprintf(line, sizeof line - 1, format, words);
     va_end(words);
     line[len++] = '\n';
-    /* One write, so that a case that dies has said what it said. */
+    /* One write for each line, so that the lines of a case that crashes are not lost in a buffer.
+     */
     if (write(1, line, len) != len) _exit(98);
 }
 
@@ -203,15 +204,33 @@ pthread_t begin(void *(*run)(void *)) {
     return thread;
 }
 
+/* Makes a system call that no library can intercept. The code is on a page of its own, because
+ * syscall(2) can be interposed and a system call in the program's text may have been rewritten. */
+static long bare(long number, long a, long b, void *c) {
+#ifdef __x86_64__
+    static const unsigned char code[] = {
+        0x48, 0x89, 0xf8, /* mov rax, rdi */
+        0x48, 0x89, 0xf7, /* mov rdi, rsi */
+        0x48, 0x89, 0xd6, /* mov rsi, rdx */
+        0x48, 0x89, 0xca, /* mov rdx, rcx */
+        0x0f, 0x05, 0xc3, /* syscall; ret */
+    };
+    static void *page;
+    if (!page) {
+        void *made = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        NEED(made != MAP_FAILED);
+        memcpy(made, code, sizeof code);
+        page = made;
+    }
+    return ((long (*)(long, long, long, void *))page)(number, a, b, c);
+#else
+    return syscall(number, a, b, c);
+#endif
+}
+
 long raw_fionread(int fd) {
     int count = -1;
-    long result;
-    /* In line: a library may stand before syscall(2)'s function. */
-    __asm__ volatile("syscall"
-                     : "=a"(result)
-                     : "0"((long)SYS_ioctl), "D"((long)fd), "S"((long)FIONREAD), "d"(&count)
-                     : "rcx", "r11", "memory");
-    return result < 0 ? -1 : count;
+    return bare(SYS_ioctl, fd, FIONREAD, &count) < 0 ? -1 : count;
 }
 
 /* ---- the peer, from the case's side ---- */
@@ -279,7 +298,8 @@ void point(void) {
 void kill_server(void) { NEED(ask("kill", 1)); }
 void start_server(void) { NEED(ask("start", 1)); }
 
-/* One byte each way; whether each went past the kernel. Pipes have one way. */
+/* Sends one byte in each direction that the session has, and tells for each if it went past the
+ * kernel. */
 static int exchange(int *in_moved, int *out_moved) {
     char byte = 'w';
     *in_moved = *out_moved = 1;
@@ -312,7 +332,7 @@ void warm_with(void (*before_each)(void)) {
     }
     if (!moves) return;
     say("NOT MOVED: in %d out %d", in, out);
-    /* For who looks why: a command to run now. */
+    /* For debugging a session that does not move: a command to run now. */
     if (getenv("CONFORM_STUCK") && system(getenv("CONFORM_STUCK"))) {}
 }
 
@@ -347,7 +367,8 @@ static int listen_here(long *port) {
     return listener;
 }
 
-/* TCP6: the peer listens and the case connects; otherwise the other way round, so that both are seen. */
+/* Connects a pair of sockets. With TCP6 the peer listens and the case connects, otherwise the other
+ * way round, so that both roles are tested. */
 static int connect_pair(void) {
     static long port;
     if (kind == TCP6) {
@@ -421,7 +442,8 @@ static int use(int number) {
     return 0;
 }
 
-/* Small messages leave at once: when the kernel would send them is not what is compared. */
+/* Disables Nagle's algorithm (tcp(7)), because the time at which the kernel sends is not compared.
+ */
 static int at_once(int fd) {
     int one = 1;
     if (kind & TCP || is_peer) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -499,7 +521,7 @@ static long do_reset(void) {
     return close(S);
 }
 
-/* A byte to warm up with: sent, or received with what the kernel object had of it. */
+/* Sends a byte to make the session hot, or receives one with all bytes of the kernel object. */
 static long do_warm(int receive) {
     char byte = 'w';
     if (!receive) return write(S, &byte, 1);
@@ -538,7 +560,7 @@ static long do_pass(int how) {
     return sendmsg(channel, &message, 0) == 1 ? 0 : -1;
 }
 
-/* Gives the peer a descriptor of this process, which it takes with OP_TAKE. */
+/* Passes a descriptor of this process to the peer, which receives it with OP_TAKE. */
 int pass_own(int fd) {
     int kept = S;
     S = fd;
@@ -636,7 +658,7 @@ int be_peer(int end, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
     if (end >= 0) {
-        /* On a number like any other. */
+        /* An ordinary descriptor number, as a program would have: the lowest free one from 3. */
         int fd = fcntl(end, F_DUPFD_CLOEXEC, 3);
         close(end);
         have(fd);

@@ -1,4 +1,4 @@
-/* Data calls: sizes, buffers, flags, queues and bad pointers. */
+/* Calls that carry data: sizes, buffers, flags, queues and bad pointers. */
 #include "conform.h"
 
 CASE(read_sizes, IN, ALL_PHASES) {
@@ -107,10 +107,11 @@ CASE(nonblocking_write, OUT, ALL_PHASES) {
     HOLDS(sum > 4096);
     point();
     struct pollfd one = {S, POLLOUT, 0};
-    /* After a return the kernel's buffers have room of their own: millions of bytes, and filled with single ones for seconds. */
+    /* After a recall the kernel's buffers still have room: millions of bytes, which single bytes
+     * would take seconds to fill. */
     while ((n = write(S, fill(bytes, sizeof bytes), sizeof bytes)) > 0) { unfill(sizeof bytes - n); sum += n; }
     unfill(sizeof bytes);
-    /* A byte may still fit where a whole buffer did not. */
+    /* A byte may still fit although a whole buffer did not. */
     while ((n = write(S, fill(bytes, 1), 1)) > 0) sum += n;
     unfill(1);
     SAY(write(S, bytes, 1));
@@ -250,7 +251,8 @@ CASE(peek, SOCK, ALL_PHASES) {
     check(bytes, SAY(recv(S, bytes, 4, 0)));
     look(bytes, SAY(recv(S, bytes, 100, MSG_PEEK)));
     SAY_PEER(OP_SEND, 10);
-    /* The kernel may give what comes from two sends in one peek or not; all of it must be there. */
+    /* One peek may return the bytes of two sends or only those of the first; all bytes must be
+     * there. */
     look(bytes, SAY_SOME(recv(S, bytes, 100, MSG_PEEK)));
     SAY(get(16));
     later(OP_SEND, 3);
@@ -335,7 +337,7 @@ CASE(dont_wait, SOCK, ALL_PHASES) {
     HOLDS(peer(OP_RECV, sum) == sum);
 }
 
-/* MSG_TRUNC throws TCP's bytes away and does nothing to a Unix stream's. */
+/* MSG_TRUNC discards TCP's bytes and has no effect on a Unix stream (tcp(7), recv(2)). */
 CASE(truncate, TCP, ALL_PHASES) {
     char bytes[100];
     SAY_PEER(OP_SEND, 30);
@@ -430,7 +432,7 @@ CASE(bad_buffers_out, OUT, ALL_PHASES) {
     SAY_PEER(OP_RECV, 10);
 }
 
-/* A buffer that was good and is not any more: what the library knows of pages must not be older than the pages. */
+/* A buffer that becomes invalid: the library must not rely on older knowledge of its pages. */
 CASE(buffer_goes_bad, IN, ALL_PHASES) {
     char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (int i = 0; i < 5; i++) {
@@ -504,14 +506,15 @@ CASE(bytes_waiting, IN, ALL_PHASES) {
 
 CASE(bytes_unread_by_peer, SOCK, ALL_PHASES) {
     int count = -1;
-    /* TCP's acknowledgements may come late. */
+    /* TCP's acknowledgements may be delayed. */
     for (int i = 0; i < 500 && ioctl(S, SIOCOUTQ, &count) == 0 && count > 0; i++) nap(1);
     SAY(ioctl(S, SIOCOUTQ, &count));
     SAY(count == 0);
     SAY(put(100));
     for (int i = 0; kind & TCP && i < 500 && ioctl(S, SIOCOUTQ, &count) == 0 && count > 0; i++) nap(1);
     SAY(ioctl(S, SIOCOUTQ, &count));
-    /* The kernel counts what a Unix peer has not read with its own overhead; a TCP peer has acknowledged. */
+    /* Of a Unix stream the kernel counts unread bytes, with their overhead. A TCP peer has
+     * acknowledged the bytes, so they no longer count. */
     HOLDS((count > 0) == !!(kind & LOCAL));
     SAY_PEER(OP_RECV, 100);
     SAY(ioctl(S, SIOCOUTQ, &count));
@@ -526,7 +529,8 @@ CASE(low_water_mark, SOCK, ALL_PHASES) {
     peer(OP_SEND, 5);
     point();
     SAY(poll(&one, 1, 20));
-    /* As many again: the kernel does not wake a TCP reader that has taken some for fewer than the mark. */
+    /* As many bytes as the low-water mark: the kernel does not wake a TCP reader for fewer, even if
+     * the reader has taken some before. */
     later(OP_SEND, 9);
     check(bytes, SAY(recv(S, bytes, 100, 0)));
     peer_done();

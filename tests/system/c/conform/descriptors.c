@@ -1,9 +1,11 @@
-/* Descriptor numbers: duplicates, replacement, closing ranges, flags, limits, what /proc shows. */
+/* Descriptor numbers: duplicates, replacement, close_range, flags, limits, and their view in /proc.
+ */
 #include "conform.h"
 #include <dirent.h>
 #include <linux/close_range.h>
 
-/* Every open number that a program would use: the library's own are at the top of what is allowed. */
+/* Prints every open descriptor in the range that a program would use. The library's own are at the
+ * top of the allowed range. */
 static void say_numbers(void) {
     char text[400] = "";
     DIR *folder = opendir("/proc/self/fd");
@@ -41,7 +43,8 @@ CASE(every_other_number_closed, ANY, ALL_PHASES) {
     works("session");
     point();
     works("session");
-    /* While a session moves, a number is in use now and then (docs/use/linux-differences.md). */
+    /* While a session moves, the library uses a low number for moments
+     * (docs/use/linux-differences.md). */
     if (phase == 'm') say_numbers();
     for (int i = 0; i < 30; i++) {
         NEED(kind == POUT || (peer(OP_SEND, 1) == 1 && get(1) == 1));
@@ -118,7 +121,7 @@ CASE(close_of_a_duplicate, ANY, ALL_PHASES) {
     point();
     SAY(close(other));
     works("one");
-    /* The peer sees no end of file until the last is closed. */
+    /* The peer sees no end of file until the last duplicate is closed. */
     other = dup(S);
     SAY(close(S));
     S = other;
@@ -160,8 +163,9 @@ CASE(dup2_of_another_session_over_it, TCP | UNIX, ALL_PHASES) {
     SAY_PEER(OP_DRAIN, 0);
 }
 
-/* The kernel lets the thread wait on; a session lets go of it (docs/use/linux-differences.md). Never may it read what the
- * number has become. */
+/* The kernel leaves the thread waiting, and a moved session ends the wait
+ * (docs/use/linux-differences.md). In no case may the thread read from the object that has taken
+ * over the number. */
 static int end_is_fine;
 static void *loose_reader(void *unused) {
     char bytes[100];
@@ -182,7 +186,8 @@ CASE(dup2_under_a_blocked_reader, IN, ALL_PHASES) {
     join(thread);
 }
 
-/* What runtimes do to wake a blocked thread: shut the socket down through what replaces it. */
+/* The way in which language runtimes wake a blocked thread: shutdown of the socket, then dup2 of
+ * another socket over its number. */
 CASE(shutdown_then_dup2_under_a_blocked_reader, SOCK, ALL_PHASES) {
     int pair[2];
     NEED(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
@@ -215,7 +220,7 @@ CASE(nonblocking_through_a_duplicate, IN, ALL_PHASES) {
     peer_done();
 }
 
-/* The flag belongs to the description, which a child shares. */
+/* O_NONBLOCK belongs to the open file description, which a child shares (open(2)). */
 CASE(nonblocking_through_a_child, IN, ALL_PHASES) {
     pid_t child = fork();
     if (child == 0) _exit(fcntl(S, F_SETFL, O_RDWR | O_NONBLOCK) == 0 ? 0 : 1);
@@ -264,7 +269,7 @@ CASE(a_limit_of_descriptors, ANY, ALL_PHASES) {
 }
 
 CASE(a_full_table, ANY, "k") {
-    /* No number is free when the session gets hot. */
+    /* No descriptor number is free when the session becomes hot. */
     struct rlimit limit = {250, 250};
     SAY(setrlimit(RLIMIT_NOFILE, &limit));
     while (dup(0) >= 0) {}
@@ -319,7 +324,8 @@ CASE(through_proc, ANY, ALL_PHASES) {
     ssize_t n = readlink(path, target, sizeof target - 1);
     target[n > 0 ? n : 0] = 0;
     say("%.7s", target);
-    /* Pipes can be opened again that way; sockets cannot. One that has moved is not seen there (docs/use/linux-differences.md). */
+    /* A pipe can be opened again by its path in /proc, a socket cannot. The path shows the kernel
+     * object, not the moved session (docs/use/linux-differences.md). */
     if (kind == PIN && phase != 'k') go_home();
     int again = open(path, (kind == POUT ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
     if (again < 0) say("%s", strerrorname_np(errno));
@@ -333,7 +339,8 @@ CASE(through_proc, ANY, ALL_PHASES) {
     }
 }
 
-/* What /proc calls this process's own end, opened: another description of the same pipe. Bytes come by either, in turn. */
+/* Uses a pipe's end in turn by its descriptor and by a second open file description, which an open
+ * of its path in /proc has made. */
 static void by_turns(int other) {
     int first = S;
     for (int i = 0; i < 40; i++) {
@@ -365,7 +372,7 @@ CASE(opened_again_by_name, PIN | POUT, ALL_PHASES) {
     by_turns(openat(folder, number, kind == PIN ? O_RDONLY : O_WRONLY));
 }
 
-/* Standard input and output that were inherited, and are opened by the names that shells and scripts use. */
+/* Inherited standard input and output, opened by the names that shells and scripts use. */
 CASE(opened_as_standard, PIN | POUT, ALL_PHASES) {
     int is_in = kind == PIN, kept = dup(is_in ? 0 : 1);
     NEED(dup2(S, is_in ? 0 : 1) >= 0);

@@ -1,5 +1,5 @@
-/* Runs all cases of a program, each in a process of its own with a deadline, several at a time, and prints what they said
- * in order. See conform.h. */
+/* Runs all cases of a program, each in a process of its own with a deadline, several at a time, and
+ * prints their transcripts in order. See conform.h. */
 #include "conform.h"
 #include <sys/prctl.h>
 
@@ -70,7 +70,8 @@ static void whereabouts(pid_t pid) {
              "for p in %d $(ps -o pid= --ppid %d); do for t in /proc/$p/task/*; do echo \"# $t $(cat $t/wchan) $(cat $t/syscall)\" >&2; done; done",
              pid, pid);
     if (getenv("CONFORM_VERBOSE") && system(command)) {}
-    /* For who looks why: a command to run now, told the case's process. */
+    /* For debugging a case that hangs: a command to run before the case is killed, with its process
+     * ID. */
     if (getenv("CONFORM_HUNG")) {
         snprintf(command, sizeof command, "%s %d", getenv("CONFORM_HUNG"), pid);
         if (system(command)) {}
@@ -95,7 +96,7 @@ static void print(struct job *job) {
     fflush(stdout);
 }
 
-/* Looks which of the running ones are done. */
+/* Collects the jobs that have ended or exceed their deadline; returns the number that still run. */
 static int reap(int from, int to) {
     int running = 0;
     for (int i = from; i < to; i++) {
@@ -108,7 +109,7 @@ static int reap(int from, int to) {
             waitpid(job->pid, &job->status, 0);
             job->done = 2;
         } else { running++; continue; }
-        kill(-job->pid, SIGKILL); /* What it left behind. */
+        kill(-job->pid, SIGKILL); /* Ends processes that the case has left behind. */
     }
     return running;
 }
@@ -124,7 +125,7 @@ static void run_jobs(int at_once) {
     }
 }
 
-/* `prog [CASE [KIND [PHASE]]]` */
+/* Makes a job for each case that the arguments `[CASE [KIND [PHASE]]]` select. */
 static void choose(int argc, char **argv) {
     for (int i = 0; i < entries_count; i++)
         for (int k = 0; k < 6; k++)

@@ -1,4 +1,5 @@
-/* How sessions end: end of file, half-close, reset, broken pipes, close under a blocked thread, killed peers. */
+/* Ends of sessions: end of file, half-close, reset, broken pipes, close under a blocked thread,
+ * killed peers. */
 #include "conform.h"
 
 static int pipes_caught;
@@ -14,7 +15,7 @@ static void catch_pipes(void) {
     sigaction(SIGPIPE, &action, NULL);
 }
 
-/* Until the kernel has told this end what became of the other. */
+/* Waits until the kernel has reported the state of the peer to this end. */
 static void until_told(short events) {
     struct pollfd one = {S, events, 0};
     for (int i = 0; i < 1000 && !(poll(&one, 1, 1000) == 1 && one.revents & (events | POLLHUP | POLLERR)); i++) nap(1);
@@ -148,7 +149,7 @@ CASE(shutdown_both_under_a_blocked_reader, SOCK, ALL_PHASES) {
 }
 
 static void *writer(void *unused) {
-    // More than any kind of session takes while nobody reads.
+    // More bytes than a session of any kind takes while the peer does not read.
     static char bytes[24000000];
     (void)unused;
     signal(SIGPIPE, SIG_IGN);
@@ -185,7 +186,7 @@ CASE(broken_pipe, OUT, ALL_PHASES) {
     point();
     until_told(kind == POUT ? POLLERR : POLLRDHUP);
     if (kind & TCP) {
-        /* The first send is answered by a reset. */
+        /* A TCP peer answers the first send with a reset; the second call below reports it. */
         SAY(send(S, "x", 1, 0));
         until_told(POLLHUP);
     }
@@ -278,7 +279,8 @@ CASE(peer_closes_with_unread_data_and_sent_some, SOCK, ALL_PHASES) {
     SAY_PEER(OP_CLOSE, 0);
     until_told(POLLHUP);
     if (kind & TCP) {
-        /* What was there before the reset is gone or not; in TCP it is readable no more. */
+        /* A read may return the bytes received before the reset or the error. The bytes are not
+         * compared with the sequence; both runs must print the same results. */
         SAY(read(S, bytes, 100));
         SAY(read(S, bytes, 100));
     } else {
@@ -365,8 +367,9 @@ CASE(peer_resets_error_is_kept, TCP, ALL_PHASES) {
     SAY(read(S, &(char){0}, 1));
 }
 
-/* The kernel lets the thread wait until the peer sends; a session lets go of it (docs/use/linux-differences.md). Never may it
- * read what the number has become. */
+/* The kernel leaves the thread waiting until the peer sends, and a moved session ends the wait
+ * (docs/use/linux-differences.md). In no case may the thread read from the object that has taken
+ * over the number. */
 static void *loose_reader(void *unused) {
     char bytes[100];
     (void)unused;
@@ -465,7 +468,7 @@ CASE(peer_killed_with_unread_data_and_sent_some, LOCAL, ALL_PHASES) {
     SAY(read(S, bytes, 100));
 }
 
-/* The error is said once, by whatever asks first. */
+/* A pending error is reported once, by the first call that asks for it. */
 CASE(error_of_a_killed_peer, SOCK, ALL_PHASES) {
     char bytes[10];
     SAY(put(100));
@@ -504,7 +507,7 @@ CASE(error_of_a_killed_peer_that_has_sent_some, LOCAL, ALL_PHASES) {
     SAY(read(S, bytes, 100));
 }
 
-/* Said by a receive, it is no more to be asked for. */
+/* An error that a receive has reported is not pending any more. */
 CASE(error_of_a_killed_peer_received, SOCK, ALL_PHASES) {
     char bytes[10];
     SAY(put(100));
@@ -524,7 +527,7 @@ CASE(peer_killed_in_the_middle, ANY, ALL_PHASES) {
         point();
         kill_peer();
         long n = get(60000000);
-        /* The rest of what was sent, in order, then the end or a reset. */
+        /* The result is the rest of the bytes in order, then the end of file or a reset. */
         HOLDS(n >= -1 && n < 50000000);
         n = read(S, &(char){0}, 1);
         HOLDS(n == 0 || (n == -1 && kind & TCP && errno == ECONNRESET));

@@ -1,4 +1,5 @@
-/* What only the kernel does: splice and its kin, pipes' own settings, sandboxes, changes of identity. */
+/* Features that only the kernel has: splice and related calls, settings of pipes, sandboxes,
+ * changes of identity. */
 #include "conform.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -12,7 +13,7 @@ static void on_and_on(void) {
     say("on and on");
 }
 
-/* A file with the next bytes to send. */
+/* Makes a file that holds the next bytes of the sequence to send. */
 static int file_with(size_t len) {
     int file = memfd_create("f", MFD_CLOEXEC);
     char *bytes = malloc(len);
@@ -68,7 +69,7 @@ CASE(splice_out_of_it, IN, ALL_PHASES) {
     SAY(splice(S, NULL, pair[1], NULL, 60, 0));
     check(bytes, SAY(read(pair[0], bytes, 200)));
     SAY(get(40));
-    /* TCP waits all the same. */
+    /* A splice from TCP waits in spite of SPLICE_F_NONBLOCK, so TCP is left out. */
     if (!(kind & TCP)) SAY(splice(S, NULL, pair[1], NULL, 60, SPLICE_F_NONBLOCK));
     later(OP_SEND, 30);
     SAY(splice(S, NULL, pair[1], NULL, 30, 0));
@@ -139,7 +140,7 @@ CASE(pipe_sizes, PIN | POUT, ALL_PHASES) {
     SAY(fcntl(S, F_SETPIPE_SZ, -1));
 }
 
-/* A pipe of one page holds one page, before a writer blocks. */
+/* A pipe with the capacity of one page holds one page before a writer blocks. */
 CASE(a_small_pipe_is_small, POUT, ALL_PHASES) {
     static char bytes[65536];
     int on = 1;
@@ -151,7 +152,7 @@ CASE(a_small_pipe_is_small, POUT, ALL_PHASES) {
     SAY_PEER(OP_RECV, 4096);
 }
 
-/* Packets: each write is one read. */
+/* Packet mode (pipe(2), O_DIRECT): each write is read by one read. */
 CASE(packet_pipes, PIN | POUT, ALL_PHASES) {
     char bytes[200];
     if (kind == POUT) {
@@ -171,7 +172,7 @@ CASE(packet_pipes, PIN | POUT, ALL_PHASES) {
 }
 
 CASE(atomic_writes, POUT, ALL_PHASES) {
-    /* Writes of up to PIPE_BUF bytes go whole or not at all. */
+    /* Writes of up to PIPE_BUF bytes are atomic (pipe(7)): they are written whole or not at all. */
     static char bytes[4096];
     int on = 1;
     long sum = 0, n;
@@ -198,7 +199,7 @@ static void *write_lines(void *letter) {
     return NULL;
 }
 
-/* Several writers, each line whole; the reader is here, the writers too, in a pipe to the peer and back. */
+/* Several threads write lines into one pipe; each line must arrive whole. */
 CASE(several_writers, POUT, "kmp") {
     pthread_t threads[3];
     for (long i = 0; i < 3; i++) pthread_create(&threads[i], NULL, write_lines, (void *)('a' + i));
@@ -235,7 +236,8 @@ CASE(asynchronous, IN, ALL_PHASES) {
     HOLDS(fcntl(S, F_GETOWN) == getpid());
 }
 
-/* Only what a program that reads and writes would call is allowed; anything else kills it. */
+/* Installs a seccomp filter that allows only the calls of a program that reads and writes; any
+ * other call kills the process. */
 static void strict_filter(void) {
     static const int allowed[] = {SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg,
                                   SYS_exit, SYS_exit_group, SYS_rt_sigreturn, SYS_close};
@@ -333,7 +335,8 @@ CASE(new_session_and_group, ANY, ALL_PHASES) {
     say_status("child", status);
 }
 
-/* System calls made by hand reach the kernel object; what was sent that way arrives, in order. */
+/* System calls that bypass the library use the kernel object; bytes sent that way must arrive in
+ * order. */
 CASE(bare_system_calls, SOCK, ALL_PHASES) {
     char bytes[20];
     SAY(put(10));
@@ -347,7 +350,7 @@ CASE(bare_system_calls, SOCK, ALL_PHASES) {
     on_and_on();
 }
 
-/* Waits by number see what the waits of the C library see. */
+/* Waits made as bare system calls must see the same events as the waits of the C library. */
 CASE(bare_waits, SOCK, ALL_PHASES) {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = 7};
     struct timespec limit = {1, 0};
@@ -381,7 +384,7 @@ CASE(bare_waits, SOCK, ALL_PHASES) {
 }
 
 #if defined(__x86_64__) || defined(__aarch64__)
-/* A system call that no library has a part in. */
+/* Makes a system call in the program's text, not through the C library. */
 static long own_call(long number, long a, long b, long c, long d) {
 #ifdef __x86_64__
     register long r10 __asm__("r10") = d;
@@ -402,7 +405,8 @@ static long own_call(long number, long a, long b, long c, long d) {
 #endif
 }
 
-/* Some programs wait by system calls of their own and do all else by the C library. Sixth argument of epoll_pwait: no mask. */
+/* Some programs wait by system calls of their own and do all else through the C library. The sixth
+ * argument of epoll_pwait, the mask, is null. */
 CASE(a_set_of_its_own, SOCK, "k") {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = 7};
     int set = own_call(SYS_epoll_create1, EPOLL_CLOEXEC, 0, 0, 0);
@@ -422,7 +426,7 @@ CASE(a_set_of_its_own, SOCK, "k") {
 #endif
 
 CASE(seen_by_tools, TCP, ALL_PHASES) {
-    /* The connection is in the kernel's list, established, for as long as it is open. */
+    /* The connection is in the kernel's list of sockets, established, for as long as it is open. */
     struct sockaddr_storage own;
     socklen_t len = sizeof own;
     NEED(getsockname(S, (void *)&own, &len) == 0);

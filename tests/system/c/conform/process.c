@@ -1,4 +1,4 @@
-/* fork, vfork, spawn, exec, passing descriptors, stdio, pipelines. */
+/* fork, vfork, spawn, exec, passing descriptors, stdio, and pipelines. */
 #include "conform.h"
 #include <spawn.h>
 extern char **environ;
@@ -9,7 +9,8 @@ static void say_child(const char *what, pid_t child) {
     say_status(what, status);
 }
 
-/* In a child the byte sequences are its own copies, so the parent is told how far it came. */
+/* Receives in a child. The child has its own copy of the byte sequences, so the child reports its
+ * position and the parent advances its own. */
 static long child_gets(long len) {
     int told[2];
     NEED(pipe2(told, O_CLOEXEC) == 0);
@@ -31,13 +32,13 @@ CASE(child_reads, IN, ALL_PHASES) {
     SAY_PEER(OP_SEND, 1000);
     point();
     SAY(child_gets(400));
-    /* The parent goes on where the child stopped. */
+    /* The parent goes on where the child has stopped. */
     skip_received(400);
     SAY(get(600));
     works("parent");
 }
 
-/* What a child does first with a session of its parent's is wait for it. */
+/* Lets a child's first use of an inherited session be a wait. */
 static void child_waits(int (*wait)(void)) {
     SAY_PEER(OP_SEND, 100);
     pid_t child = fork();
@@ -178,7 +179,8 @@ CASE(parent_closes_child_serves, ANY, ALL_PHASES) {
     NEED(!pipe(done));
     pid_t child = fork();
     if (child == 0) {
-        /* Both talk to the peer over one channel: not before the parent has its answer. */
+        /* Parent and child give orders over the same channel and print the same transcript, so the
+         * child begins only after the parent has finished. */
         close(done[1]);
         NEED(read(done[0], &none, 1) == 0);
         nap(5);
@@ -191,15 +193,15 @@ CASE(parent_closes_child_serves, ANY, ALL_PHASES) {
         _exit(0);
     }
     if (kind != PIN) peer(OP_RECV, 100);
+    SAY(close(S));
     close(done[0]);
     close(done[1]);
-    SAY(close(S));
     say_child("child", child);
     if (kind != PIN) SAY_PEER(OP_DRAIN, 0);
 }
 
 CASE(both_write, OUT, ALL_PHASES) {
-    /* Lines of both, each whole. */
+    /* Lines of parent and child, each of which must arrive whole. */
     char line[64];
     memset(line, 'a', sizeof line);
     pid_t child = fork();
@@ -208,7 +210,7 @@ CASE(both_write, OUT, ALL_PHASES) {
     if (child == 0) _exit(0);
     say_child("child", child);
     long found = 0;
-    /* The peer's check does not know these bytes: it counts. */
+    /* The bytes are not those of the sequence, so the peer counts them. */
     while (found < 12800) {
         long n = peer3(OP_RECV_ONE, 12800 - found, 0, 0);
         if (kind == POUT || n <= 0) break;
@@ -259,7 +261,7 @@ CASE(child_of_a_child, ANY, ALL_PHASES) {
 }
 
 CASE(daemon_style, ANY, ALL_PHASES) {
-    /* Twice forked, the parents gone. */
+    /* A grandchild uses the session after its parents have ended. */
     int told[2];
     NEED(pipe2(told, O_CLOEXEC) == 0);
     pid_t child = fork();
@@ -315,7 +317,8 @@ CASE(forks_while_threads_use_it, SOCK, ALL_PHASES) {
     say("echoes: %ld", peer_done());
 }
 
-/* What an exec'd program finds: mode r reads what was sent, w writes. The same for a static program. */
+/* Role of a program started by exec: mode r reads and checks the bytes sent, w writes. static.c
+ * does the same in a static program. */
 ROLE(use) {
     int fd = atoi(argv[1]);
     static char bytes[1000];
@@ -351,7 +354,7 @@ static void try_exec(const char *path, const char *what) {
         pid_t child = fork();
         if (child == 0) exec_with(path, 'w');
         say_child(what, child);
-        /* Zeros: counted, not checked. */
+        /* The bytes are zeros, so they are counted and not checked. */
         long n = peer3(OP_RECV_ONE, 300, kind == POUT ? 0 : MSG_WAITALL, 0);
         if (kind != POUT) SAY(n);
     }
@@ -503,7 +506,7 @@ CASE(pass_to_the_peer, SOCK, ALL_PHASES) {
     SAY(put(50));
     point();
     SAY(pass_own(other));
-    /* The peer now has both ends: what it does to ours it sees on its own. */
+    /* The peer now has both ends, so it sees the effect of its calls on this end at its own. */
     SAY_PEER(OP_FIONREAD, 0);
     SAY_PEER(OP_SHUTDOWN, SHUT_WR);
     peer_use(0);
@@ -538,7 +541,7 @@ CASE(pass_to_itself, ANY, ALL_PHASES) {
 }
 
 CASE(descriptors_sent_on_the_session, LOCAL, ALL_PHASES) {
-    /* The session itself carries a descriptor, with data before and after. */
+    /* The session itself carries a descriptor, with bytes before and after. */
     struct msghdr message = {0};
     union { struct cmsghdr head; char room[CMSG_SPACE(sizeof(int))]; } control;
     char byte;
@@ -561,7 +564,7 @@ CASE(stdio_reads, IN, ALL_PHASES) {
     SAY_PEER(OP_SEND, 50);
     point();
     check(bytes, SAY(fread(bytes, 1, 20, file)));
-    /* The C library has taken the rest already. */
+    /* The C library's buffer already has the rest. */
     check(bytes, SAY(fread(bytes, 1, 30, file)));
     later(OP_SEND, 10);
     check(bytes, SAY(fread(bytes, 1, 10, file)));
@@ -624,7 +627,8 @@ CASE(stdin_and_stdout_mixed, ANY, ALL_PHASES) {
     }
 }
 
-/* A pipeline as a shell makes it: each program its own process, descriptors 0 and 1. */
+/* A pipeline as a shell makes it: each program in its own process, with the pipe as descriptor 0 or
+ * 1. */
 CASE(pipeline_by_the_shell, PIN, "k") {
     SAY(system("seq 20000 | cat | sort -n | tail -n 3"));
     SAY(system("head -c 3000000 /dev/zero | tr '\\0' 'x' | wc -c"));
@@ -635,7 +639,8 @@ CASE(pipeline_by_the_shell, PIN, "k") {
 ROLE(echo_stdin) {
     char line[200];
     (void)argc, (void)argv;
-    /* Bare read first, then stdio, then printf, as shells' children do. */
+    /* A bare read, then stdio, then printf: the order in which children of shells use their input.
+     */
     ssize_t n = read(0, line, 6);
     printf("%.*s", (int)n, line);
     while (fgets(line, sizeof line, stdin)) printf("<%s", line);

@@ -1,4 +1,5 @@
-/* poll, select and epoll: levels, edges, one-shot, exclusive, sets in sets, timeouts, mixtures. */
+/* poll, select and epoll: levels, edges, one-shot, exclusive, nested sets, timeouts, and mixtures.
+ */
 #include "conform.h"
 
 static void say_events(const char *what, unsigned events) {
@@ -6,7 +7,7 @@ static void say_events(const char *what, unsigned events) {
         events & EPOLLRDHUP ? " RDHUP" : "", events & EPOLLHUP ? " HUP" : "", events & EPOLLERR ? " ERR" : "", events & POLLNVAL ? " NVAL" : "");
 }
 
-/* What one wait gives; the data of the events in order. */
+/* Waits once and prints the events, ordered by their data. */
 static int wait_for(int set, int ms) {
     struct epoll_event events[16];
     errno = 0;
@@ -15,7 +16,7 @@ static int wait_for(int set, int ms) {
         say("wait: %s", n == 0 ? "nothing" : strerrorname_np(errno));
         return n;
     }
-    /* Order is not compared: by data. */
+    /* The order of events is not compared, so they are printed by their data. */
     for (uint64_t data = 0; data < 100; data++)
         for (int i = 0; i < n; i++)
             if (events[i].data.u64 == data) {
@@ -26,8 +27,9 @@ static int wait_for(int set, int ms) {
     return n;
 }
 
-/* No edge is left. Around a move and a return there may be one more than the kernel would give
- * (docs/use/linux-differences.md); in phase m the one move has been, so one for the whole case. */
+/* Checks that no edge is left. A move and a recall may each add one edge that the kernel would not
+ * give (docs/use/linux-differences.md). In phase m the move is over, so one extra edge is allowed
+ * for the whole case. */
 static void no_edge(int set) {
     static int extra;
     struct epoll_event events[16];
@@ -39,7 +41,8 @@ static int add(int set, int fd, unsigned events, uint64_t data) {
     struct epoll_event event = {events, {.u64 = data}};
     return epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
 }
-/* The same for the session; where it is to be away it is away again afterwards, for putting it into a set has sent it home. */
+/* Adds the session to a set. Adding recalls the session, so in the phases in which it should be
+ * moved it is made to move again. */
 static int add_away(int set, unsigned events, uint64_t data) {
     int result = add(set, S, events, data);
     NEED(result == 0);
@@ -54,7 +57,8 @@ static int once_set;
 static uint64_t once_data;
 static void change_once(void) { NEED(mod(once_set, S, EPOLLIN | EPOLLONESHOT, once_data) == 0); }
 
-/* As add_away. A session that is registered for one event moves once that has been changed after the session was hot. */
+/* Adds the session for one event, as add_away does otherwise. A session registered for one event
+ * moves only if the registration is changed after the session is hot. */
 static int add_once_away(int set, uint64_t data) {
     int result = add(set, S, EPOLLIN | EPOLLONESHOT, data);
     NEED(result == 0);
@@ -78,7 +82,7 @@ static void poll_once(int fd, short events, int ms) {
     else say_events("poll", (unsigned short)one.revents);
 }
 
-/* Fills the session. */
+/* Writes until the session is full; returns the number of bytes. */
 static long fill_up(void) {
     static char bytes[100000];
     int on = 1, off = 0;
@@ -199,7 +203,7 @@ CASE(timeouts, IN, ALL_PHASES) {
     SAY(select(S + 1, &in, NULL, NULL, &span));
     HOLDS(about(now_ms() - began, 30));
     SAY(FD_ISSET(S, &in));
-    /* select says how much time was left. */
+    /* Linux's select stores the time left in its argument (select(2)). */
     say("left: %ld.%06ld", (long)span.tv_sec, (long)span.tv_usec);
     int set = new_set();
     SAY(add_away(set, EPOLLIN, 1));
@@ -307,7 +311,7 @@ CASE(edge, IN, ALL_PHASES) {
     NEED(peer(OP_SEND, 10) == 10);
     wait_for(set, 1000);
     no_edge(set);
-    /* New data without reading: a new edge. */
+    /* New bytes make a new edge although nothing was read. */
     NEED(peer(OP_SEND, 10) == 10);
     wait_for(set, 1000);
     no_edge(set);
@@ -360,7 +364,7 @@ CASE(edge_for_data_already_there, IN, ALL_PHASES) {
     no_edge(set);
 }
 
-/* Data just before the session moves: its edge was given or will be, exactly once. */
+/* Bytes arrive just before the session moves: their edge must be given exactly once. */
 CASE(edge_across_a_move, IN, "k") {
     int set = new_set();
     SAY(add(set, S, EPOLLIN | EPOLLET, 1));
@@ -412,7 +416,7 @@ CASE(edge_output, OUT, ALL_PHASES) {
     SAY_PEER(OP_RECV, 10);
     long sum = fill_up();
     point();
-    /* A return makes room, and an edge of it: the kernel has taken what was in the ring. */
+    /* The recall moves the ring's bytes to the kernel, which makes room and so an edge. */
     sum += fill_up();
     struct epoll_event event;
     while (epoll_wait(set, &event, 1, 5) == 1) {}
@@ -424,7 +428,8 @@ CASE(edge_output, OUT, ALL_PHASES) {
     while (epoll_wait(set, &event, 1, 5) == 1) {}
 }
 
-/* What the kernel's set has as the data of S: the program's, or something else while a library answers for S. */
+/* Returns the data with which S is registered in the kernel's set: the program's, or another value
+ * while the library answers for S. */
 static unsigned long long registered(int set) {
     char path[64], line[256];
     unsigned long long data = 0, found = 0;
@@ -439,7 +444,8 @@ static unsigned long long registered(int set) {
     return found;
 }
 
-/* Until the session, registered with `data`, moves by what both ends have done already. Plainly none does. */
+/* Waits until the session, registered with `data`, moves because of the earlier calls of both ends.
+ * Without Sojourn no session moves, so there is nothing to wait for. */
 static void until_joined(int set, unsigned long long data) {
     long limit = now_ms() + 5000;
     if (!getenv("CONFORM_HARNESS")) return;
@@ -447,13 +453,14 @@ static void until_joined(int set, unsigned long long data) {
         if (now_ms() > limit) { say("NOT MOVED"); return; }
 }
 
-/* The kernel is full when the session moves, and nothing is written after that: the room that comes is the kernel's. */
+/* The kernel's buffers are full when the session moves, and nothing is written afterwards: any room
+ * comes from the kernel's buffers. */
 CASE(edge_output_before_the_switch, LOCAL | POUT, "k") {
     int set = new_set();
     SAY(add(set, S, EPOLLOUT | EPOLLET, 1));
     wait_for(set, 1000);
     long sum = fill_up();
-    /* The peer's first call, too little to make room: now both ends are worth moving. */
+    /* The peer's first call is too small to make room, but makes both ends hot. */
     SAY_PEER(OP_RECV, 10);
     until_joined(set, 1);
     struct epoll_event event;
@@ -646,7 +653,8 @@ CASE(duplicate_in_the_set, IN, ALL_PHASES) {
     point();
     wait_for(set, 1000);
     SAY(close(other));
-    /* The other's registration lives as long as the description does. */
+    /* The other number's registration stays as long as the open file description exists (epoll(7)).
+     */
     wait_for(set, 1000);
     SAY(get(10));
     wait_for(set, 5);
@@ -680,10 +688,11 @@ CASE(maximum_of_events, TCP | UNIX, ALL_PHASES) {
     nap(2);
     int seen[5] = {0};
     struct epoll_event events[2];
-    /* With room for two, all come round. */
+    /* With room for two events in each wait, all sessions must have their turn. */
     for (int i = 0; i < 20000 && !(i > 20 && seen[0] && seen[1] && seen[2] && seen[3] && seen[4]); i++) {
         int n = epoll_wait(set, events, 2, 1000);
-        /* While sessions move it may be fewer than are ready (docs/use/linux-differences.md), but never none. */
+        /* While sessions move, a wait may return fewer events than sessions are ready
+         * (docs/use/linux-differences.md), but at least one. */
         if (n < 1 || n > 2 || (n == 2 && events[0].data.u64 == events[1].data.u64)) say("%d", n);
         for (int k = 0; k < n; k++) seen[events[k].data.u64]++;
         if (i == 10) point();
@@ -719,7 +728,7 @@ CASE(mixed, IN, ALL_PHASES) {
     point();
     wait_for(set, 1000);
     NEED(write(pair[1], "x", 1) == 1);
-    /* Neither starves the other. */
+    /* Neither of the two may starve the other. */
     int seen[5] = {0};
     for (int i = 0; i < 300; i++) {
         struct epoll_event one;
@@ -758,7 +767,7 @@ CASE(two_threads_in_one_wait, IN, ALL_PHASES) {
     pthread_t one = begin(waiter);
     pthread_t two = begin(waiter);
     point();
-    /* One event for each arrival: each wakes one thread. */
+    /* Each arrival makes one event, which wakes one thread. */
     NEED(peer(OP_SEND, 10) == 10);
     nap(20);
     NEED(peer(OP_SEND, 10) == 10);

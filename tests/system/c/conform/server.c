@@ -1,4 +1,4 @@
-/* The session server is killed while sessions are away, and another comes. */
+/* Cases in which the session server is killed while sessions are moved, and is started again. */
 #include "conform.h"
 
 CASE(killed, ANY, "m") {
@@ -49,7 +49,8 @@ CASE(killed_and_the_peer_too, ANY, "m") {
     if (kind != POUT) SAY(get(6000));
     signal(SIGPIPE, SIG_IGN);
     if (kind != PIN && !(kind & TCP)) {
-        /* Until this process has been told (docs/use/linux-differences.md). */
+        /* Waits until this process has learned of the peer's death (docs/use/linux-differences.md).
+         */
         struct pollfd one = {S, 0, 0};
         while (poll(&one, 1, 1000) == 0) {}
         SAY(put(10));
@@ -62,7 +63,7 @@ CASE(another_brings_it_home, ANY, "m") {
     kill_server();
     works("without");
     start_server();
-    /* The libraries look for a server now and then, and tell it of their sessions. */
+    /* Libraries look for a server every few seconds and report their sessions to it. */
     nap(getenv("CONFORM_HARNESS") ? 2600 : 1);
     go_home();
     works("at home");

@@ -1,4 +1,5 @@
-/* Signals: interrupted calls, restarted calls, masks, jumps out of handlers, cancellation, alarms. */
+/* Signals: interrupted calls, restarted calls, masks, jumps out of handlers, cancellation, alarms.
+ */
 #include "conform.h"
 
 static volatile int caught;
@@ -10,7 +11,7 @@ static void install(int signal, int flags) {
     caught = 0;
 }
 
-/* Fills the session so that the next write blocks; how many bytes. */
+/* Fills the session so that the next write blocks; `filled` is the number of bytes. */
 static long filled;
 static void fill_up(void) {
     static char bytes[100000];
@@ -19,7 +20,7 @@ static void fill_up(void) {
     ioctl(S, FIONBIO, &on);
     while ((n = write(S, fill(bytes, sizeof bytes), sizeof bytes)) > 0) { unfill(sizeof bytes - n); filled += n; }
     unfill(sizeof bytes);
-    /* TCP may find room for some more when its acknowledgements have come. */
+    /* TCP may have some more room once its acknowledgements have come. */
     for (int quiet = 0; quiet < 4; quiet++) {
         while ((n = write(S, fill(bytes, 1), 1)) > 0) filled += n, quiet = 0;
         unfill(1);
@@ -60,7 +61,8 @@ CASE(read_restarted, IN, ALL_PHASES) {
     install(SIGUSR1, SA_RESTART);
     for (int i = 0; i < 4; i++) {
         later3(OP_SIGNAL, SIGUSR1, 3, 3000);
-        /* The peer signals first and sends at the next order, which this thread cannot give while it reads. */
+        /* The peer sends the signal first and the bytes at a second order. This thread cannot give
+         * that order, because it reads, so a child gives it. */
         pid_t child = fork();
         if (child == 0) {
             peer_done();
@@ -72,11 +74,11 @@ CASE(read_restarted, IN, ALL_PHASES) {
         waitpid(child, &status, 0);
         if (i == 1) point();
     }
-    /* Signals of one kind that come close together are one. */
+    /* Pending signals of one kind are merged (signal(7)). */
     HOLDS(caught >= 4);
 }
 
-/* Not of TCP, whose buffers find room for one more byte at any time. */
+/* TCP is left out: its buffers may have room for one more byte at any time. */
 CASE(write_interrupted, LOCAL | POUT, ALL_PHASES) {
     install(SIGUSR1, 0);
     fill_up();
@@ -93,7 +95,7 @@ CASE(write_interrupted, LOCAL | POUT, ALL_PHASES) {
 }
 
 CASE(write_interrupted_in_the_middle, OUT, ALL_PHASES) {
-    // More than any kind of session takes while nobody reads.
+    // More bytes than a session of any kind takes while the peer does not read.
     static char bytes[24000000];
     install(SIGUSR1, 0);
     later3(OP_SIGNAL, SIGUSR1, 0, 0);
@@ -135,12 +137,12 @@ CASE(wait_all_interrupted, SOCK, ALL_PHASES) {
     install(SIGUSR1, SA_RESTART);
     peer(OP_SEND, 10);
     later3(OP_SIGNAL, SIGUSR1, 0, 0);
-    /* With bytes in hand the kernel does not restart. */
+    /* The kernel does not restart a call that already has bytes. */
     check(bytes, SAY(recv(S, bytes, 100, MSG_WAITALL)));
     peer_done();
 }
 
-/* With a timeout set, sockets' calls are never restarted. */
+/* With SO_RCVTIMEO or SO_SNDTIMEO set, calls on sockets are not restarted (signal(7)). */
 CASE(timeouts_are_not_restarted, SOCK, ALL_PHASES) {
     struct timeval span = {5, 0};
     char bytes[10];
@@ -152,7 +154,7 @@ CASE(timeouts_are_not_restarted, SOCK, ALL_PHASES) {
     peer_done();
 }
 
-/* Waits are never restarted, whatever the flag says. */
+/* Waits are not restarted even with SA_RESTART (signal(7)). */
 CASE(waits_interrupted, IN, ALL_PHASES) {
     struct pollfd one = {S, POLLIN, 0};
     int set = epoll_create1(EPOLL_CLOEXEC);
@@ -184,12 +186,13 @@ CASE(waits_interrupted, IN, ALL_PHASES) {
 }
 
 CASE(many_signals_early_and_late, IN, "km") {
-    /* A signal that ends the wait must end it whether it comes just before, in, or just after going to sleep. */
+    /* A signal must end the wait at any time: just before the thread sleeps, during that, and just
+     * after. */
     char bytes[10];
     install(SIGALRM, 0);
     int interrupted = 0, got = 0;
     for (int i = 0; i < 400; i++) {
-        /* Again and again: the first may come before the call. */
+        /* The timer repeats, because its first signal may come before the call. */
         struct itimerval span = {{0, 2000}, {0, 1 + i % 97}};
         caught = 0;
         setitimer(ITIMER_REAL, &span, NULL);
@@ -224,7 +227,7 @@ CASE(masks, IN, ALL_PHASES) {
     NEED(epoll_ctl(epfd, EPOLL_CTL_ADD, S, &event) == 0);
     install(SIGUSR1, 0);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    /* Pending when the call is made: the mask lets it in at once. */
+    /* The signal is pending at the call, and the call's mask admits it at once. */
     kill(getpid(), SIGUSR1);
     SAY(caught);
     SAY(ppoll(&one, 1, &(struct timespec){5, 0}, &none));
@@ -236,7 +239,7 @@ CASE(masks, IN, ALL_PHASES) {
     SAY(epoll_pwait(epfd, &event, 1, 5000, &none));
     SAY(caught);
     point();
-    /* It comes while the call sleeps. */
+    /* The signal comes while the call sleeps. */
     later3(OP_SIGNAL, SIGUSR1, 0, 0);
     SAY(ppoll(&one, 1, &(struct timespec){5, 0}, &none));
     peer_done();
@@ -249,13 +252,15 @@ CASE(masks, IN, ALL_PHASES) {
     SAY(caught);
     sigprocmask(SIG_BLOCK, NULL, &found);
     SAY(sigismember(&found, SIGUSR1));
-    /* Blocked by the call's own mask: it does not end the wait, and is pending after. */
+    /* The call's own mask blocks the signal: the wait goes on, and the signal is pending
+     * afterwards. */
     sigprocmask(SIG_UNBLOCK, &set, NULL);
     later3(OP_SIGNAL, SIGUSR1, 0, 0);
     SAY(ppoll(&one, 1, &(struct timespec){0, 40000000}, &set));
     peer_done();
     SAY(caught);
-    /* Data there and a signal pending: which is told is the kernel's choice, and it is the data. */
+    /* Bytes are there and a signal is pending: the kernel may report either, and reports the bytes.
+     */
     sigprocmask(SIG_BLOCK, &set, NULL);
     NEED(peer(OP_SEND, 5) == 5);
     kill(getpid(), SIGUSR1);
@@ -321,7 +326,7 @@ CASE(handler_uses_the_session, SOCK, ALL_PHASES) {
         pid_t child = fork();
         if (child == 0) {
             peer_done();
-            /* What the handler wrote, then an answer. */
+            /* The handler's bytes come first, then an answer. */
             NEED(peer(OP_RECV, 3) == 3);
             NEED(peer(OP_SEND, 10) == 10);
             _exit(0);
@@ -343,7 +348,7 @@ void use_it(int signal) {
 }
 
 CASE(handler_while_busy, SOCK, "km") {
-    /* Signals at any point of short calls; the handler uses the session too. */
+    /* Signals come at any point of short calls, and the handler uses the session too. */
     int echoed = 0;
     extern void count_and_look(int);
     struct sigaction action = {.sa_handler = count_and_look, .sa_flags = SA_RESTART};
@@ -404,7 +409,7 @@ CASE(cancelled_in_a_read, IN, ALL_PHASES) {
     HOLDS(result == PTHREAD_CANCELED);
     SAY_PEER(OP_SEND, 10);
     SAY(get(10));
-    /* And again, for what the first may have left locked. */
+    /* A second time, in case the first cancellation has left a lock taken. */
     thread = begin_blocked();
     SAY(pthread_cancel(thread));
     SAY(pthread_join(thread, &result));
@@ -435,7 +440,7 @@ static void *pending_cancel(void *unused) {
     (void)unused;
     pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
     pthread_cancel(pthread_self());
-    /* A cancellation point, data or not. */
+    /* read is a cancellation point with or without bytes to read (pthreads(7)). */
     ssize_t n = read(S, bytes, 5);
     note("not cancelled: %zd", n);
     return NULL;

@@ -1,4 +1,5 @@
-/* A program that nothing can be preloaded into: uses the descriptor it inherited. */
+/* Statically linked program, which no library can be preloaded into: uses an inherited descriptor.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,6 +1,8 @@
-/* `crowd KIND RECORDS [until FILE] [fork]`: many threads of two processes at the two ends of one session. See crowd.h.
+/* `crowd KIND RECORDS [until FILE] [fork]`: many threads of two processes at the two ends of one
+ * session. See crowd.h.
  *
- * It ends with the number of bytes that went through, or with status 1 and what was wrong. */
+ * The output is the number of bytes that went through. On a failed check the program prints a line
+ * and exits with status 1. */
 #include "crowd.h"
 
 enum { LIMIT_S = 40 };
@@ -31,12 +33,12 @@ static void watch(void) {
     alarm(LIMIT_S);
 }
 
-/* A listener on a loopback address or a name of its own, and its name. */
+/* Makes a listener on a loopback address or a Unix name of its own, and returns its address. */
 static int listen_at(struct sockaddr_storage *name, socklen_t *len) {
     memset(name, 0, sizeof *name);
     *len = sizeof(struct sockaddr_in6);
     if (!strcmp(kind, "unix")) {
-        /* A name that the kernel chooses. */
+        /* Autobind: the kernel chooses an abstract name (unix(7)). */
         name->ss_family = AF_UNIX, *len = sizeof(sa_family_t);
     } else if (!strcmp(kind, "tcp6")) {
         *(struct sockaddr_in6 *)name = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
@@ -81,7 +83,8 @@ static pid_t start(int own, int other, struct table *to_us, struct table *from_u
     if (pid) return pid;
     close(other);
     watch();
-    /* A pipe has one direction, from its second end to its first. */
+    /* A pipe has one direction, from its second end to its first, so each process lacks one of the
+     * two. */
     struct end end = {is_pipe && !to_us ? -1 : own, is_pipe && !from_us ? -1 : own, to_us, from_us};
     use_end(&end, forks);
     exit(0);

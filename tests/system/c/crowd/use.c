@@ -1,4 +1,4 @@
-/* The threads of one side of the crowd, and the children that are forked among them. See crowd.h. */
+/* Threads of one side of the crowd, and the children that these threads fork. See crowd.h. */
 #include "crowd.h"
 
 static struct end *end;
@@ -82,7 +82,8 @@ static void *write_all(void *which) {
         put(writer, (unsigned)i);
         if (i % 64) continue;
         if (until && access(until, F_OK) == 0) atomic_store(&is_over, 1);
-        /* A TCP session leaves the kernel when nothing of it is on its way, which writers without a pause would not let happen. */
+        /* A TCP session moves only while none of its bytes are in transit, which writers without a
+         * pause would prevent. */
         if (is_tcp) breathe();
     }
     return NULL;
@@ -100,7 +101,8 @@ static void *read_all(void *which) {
     }
 }
 
-/* What a child does before it ends: nothing, the same in another program, or a record of its own each way. */
+/* Runs a child: it ends at once, or executes another program, or transfers one record each way
+ * first. */
 static void be_child(int number) {
     struct record record;
     if (number % 4 == 0) _exit(0);
@@ -111,7 +113,7 @@ static void be_child(int number) {
     if (end->out >= 0) put(CHILDREN, (unsigned)number);
     ssize_t n = end->in >= 0 ? take_without_waiting(&record) : 0;
     if (n > 0) note(&record, n);
-    /* What a handler or the C library has to do at exit is not this child's business. */
+    /* _exit, because handlers and buffers of the C library belong to the parent (_exit(2)). */
     _exit(0);
 }
 
@@ -136,7 +138,8 @@ void use_end(struct end *own, int forks) {
     for (long i = 0; i < WRITERS && end->out >= 0; i++) pthread_create(&writers[i], NULL, write_all, (void *)i);
     if (forks) pthread_create(&forker, NULL, fork_all, NULL);
     for (int i = 0; i < WRITERS && end->out >= 0; i++) pthread_join(writers[i], NULL);
-    /* Where only reading is done here, whoever forks looks for the end itself. */
+    /* A side that only reads has no writers that end. Its forking thread looks for the end of file
+     * itself. */
     if (end->out >= 0) atomic_store(&is_over, 1);
     if (forks) pthread_join(forker, NULL);
     if (end->out >= 0 && (is_pipe ? close(end->out) : shutdown(end->out, SHUT_WR))) fail("the end: %m");

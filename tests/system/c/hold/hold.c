@@ -1,8 +1,12 @@
-/* `hold KIND BYTES MODE`: two programs at the two ends of a session, or of two pipes, who both send BYTES bytes before either receives any.
- * MODE says how: `block` in one call, `pieces` in calls of 16 KiB, `small` in calls of 1000 bytes, `once` by one call that does not wait, of which what
- * was taken is told. Before, they have talked for a while, so that the session can have moved; `cold`: they have not.
+/* `hold KIND BYTES MODE`: two programs at the two ends of a session, or of two pipes, that both
+ * send BYTES bytes before either receives any.
  *
- * It ends with "all" or with how many bytes were taken; with status 2 if both wait for each other for HOLD_SECONDS, and with 1 and what is wrong otherwise. */
+ * MODE is the way of sending: `block` in one call, `pieces` in calls of 16 KiB, `small` in calls of
+ * 1000 bytes, `once` by one call that does not wait and whose result is printed. Before that, the
+ * programs exchange bytes for a while, so that the session can move; with `cold` they do not.
+ *
+ * The output is "all" or the number of bytes taken. The exit status is 2 if both programs wait for
+ * each other for HOLD_SECONDS, and 1 with a line on any other failure. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +52,7 @@ static void receive(int from, long begin, long bytes) {
     }
 }
 
-/* As the mode has it. How many bytes were taken. */
+/* Sends the bytes in the way of the mode; returns the number of bytes taken. */
 static long send_all(int to, const unsigned char *all, long bytes, const char *mode) {
     if (!strcmp(mode, "once")) {
         fcntl(to, F_SETFL, O_NONBLOCK);
@@ -65,7 +69,7 @@ static long send_all(int to, const unsigned char *all, long bytes, const char *m
     return at;
 }
 
-/* One byte there and one back, so often; the session moves meanwhile. */
+/* Sends one byte each way for `rounds` rounds, during which the session moves. */
 static void talk(int from, int to, int leads, int rounds) {
     char one = 'x';
     for (int round = 0; round < rounds; round++) {
@@ -91,7 +95,8 @@ static void play(int from, int to, long bytes, const char *mode, int leads, int 
     }
     fflush(stdout);
     if (!strcmp(mode, "once")) {
-        /* The other has sent as well: what there is, is what was sent. */
+        /* The other program has sent too and sends no more, so the bytes up to the end of file are
+         * all that it sent. */
         static unsigned char room[1 << 16];
         shutdown(to, SHUT_WR);
         if (from != to) close(to);

@@ -1,9 +1,15 @@
-/* `hostile KIND PEER END`: a program with twenty sessions (KIND: `unix`, `tcp`) of a peer, another process, which is not to be trusted. Both have
- * talked until the sessions are away. Then the peer, as PEER says, `writes` into every word of the regions that it shares with the program, at random
- * and as fast as it can, or has sent something and `stops`. The program goes on for a while with calls that do not wait, and ends as END says: it
- * `close`s its sessions, `fork`s a child that uses them, `exec`s another program that has them, or `exit`s.
+/* `hostile KIND PEER END`: a program with twenty sessions (KIND: `unix`, `tcp`) to a hostile peer,
+ * which is another process.
  *
- * It ends with "away N" (regions that the peer has found), and then with status 0; whatever the calls say. How long it may take the caller knows. */
+ * Both exchange bytes until the sessions have moved. Then the peer acts as PEER says: `writes`
+ * writes random values into every word of the regions that it shares with the program, as fast as
+ * it can; `stops` sends some bytes and stops; `lies` marks the words of its rings as frozen and
+ * stops. The program goes on for a while with calls that do not wait, and ends as END says: it
+ * `close`s its sessions, `fork`s a child that uses them, `exec`s another program that inherits
+ * them, or `exit`s.
+ *
+ * The output is "away N", the number of regions that the peer has found. The exit status is 0
+ * whatever the calls return. The caller limits the time. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +48,7 @@ static void rest_ms(long ms) {
     nanosleep(&time, NULL);
 }
 
-/* Control pages of the streams that this process maps. */
+/* Finds the control pages of the streams that this process maps. */
 static int regions(volatile uint64_t *found[], int most) {
     FILE *maps = fopen("/proc/self/maps", "r");
     char line[600];
@@ -57,7 +63,7 @@ static int regions(volatile uint64_t *found[], int most) {
     return count;
 }
 
-/* Each session: a byte there and a byte back, so often that all are away. */
+/* Sends a byte each way over every session, for so many rounds that all have moved. */
 static void talk(const int fds[], int first) {
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < SESSIONS; i++) {
@@ -76,7 +82,7 @@ static void be_peer(const int fds[], const char *how, int tells) {
     char sent[100] = "owed";
     for (int i = 0; i < SESSIONS; i++)
         if (write(fds[i], sent, sizeof sent) < 0) fail("write");
-    /* Not before the program has read what it waits for. */
+    /* Waits until the program has received the bytes that it waits for. */
     if (write(tells, &count, sizeof count) < 0 || read(tells, &said, sizeof said) < 0) fail("tell");
     if (!strcmp(how, "stops")) {
         raise(SIGSTOP);
@@ -84,19 +90,19 @@ static void be_peer(const int fds[], const char *how, int tells) {
     }
     const uint64_t frozen = 1ull << 63;
     if (!strcmp(how, "lies")) {
-        /* Of each ring: tail, head, and what its writer says of its flush. */
+        /* The words of each ring: tail, head, and the writer's flush word. */
         for (int i = 0; i < count; i++)
             for (int ring = 0; ring < 2; ring++) {
                 found[i][ring * 64] |= frozen;
                 found[i][ring * 64 + 16] |= frozen;
                 found[i][ring * 64 + 50] = 50 | frozen;
             }
-        /* Its library would tell the truth. */
+        /* The peer's library would correct these words, so the process stops. */
         raise(SIGSTOP);
     }
     for (;;) {
         for (int i = 0; i < count; i++) {
-            /* Heads and tails, or any word; mostly what is nearly possible. */
+            /* Chooses heads and tails, or any word, and mostly values that are nearly valid. */
             uint64_t which = next(), near = next() >> 20 & 0x3ffff;
             int at = which & 1 ? (int)(which >> 8 & 7) * 16 : (int)(which >> 8 & (PAGE / 8 - 1));
             uint64_t value = which & 2 ? near : which & 4 ? near | frozen : which & 16 ? 0 : next();
@@ -138,13 +144,13 @@ static void listen_and_fork(const char *kind, int ours[], const char *how, int *
         if (setsockopt(ours[i], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit)) fail("setsockopt");
 }
 
-/* A call that waits, but not for ever. */
+/* Makes a call that waits, with a time limit. */
 static void receive(int fd) {
     char room[3000];
     (void)!recv(fd, room, sizeof room, 0);
 }
 
-/* A call that does not wait. */
+/* Makes a call that does not wait. */
 static void call(int fd) {
     char room[3000];
     memset(room, 7, sizeof room);
@@ -168,7 +174,7 @@ int main(int count, char **words) {
     listen_and_fork(words[1], fds, words[2], &peer, &found);
     if (strcmp(words[2], "writes")) waitpid(peer, NULL, WUNTRACED);
     else rest_ms(20);
-    /* What a stopped peer owes is still there at the end. */
+    /* The session still lacks the bytes of a stopped peer when the program ends. */
     for (int i = 0; i < CALLS && !stops; i++) call(fds[i % SESSIONS]);
     for (int i = 0; i < SESSIONS && !stops; i++) receive(fds[i]);
     printf("away %d\n", found);

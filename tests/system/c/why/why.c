@@ -1,18 +1,20 @@
-/* One end of a Unix or TCP connection, for the tests of what `sojourn ss` says of it. See tests/why.rs.
+/* One end of a Unix or TCP connection, for the tests of the reasons that `sojourn ss` shows. See
+ * tests/why.rs.
  *
  * why [WORD...] serve|call PLACE COUNT        PLACE: a path, or ADDRESS:PORT
- * why forbid PROGRAM ARGUMENTS...             runs PROGRAM, to which close_range and unshare are forbidden
+ * why forbid PROGRAM ARGUMENTS...             runs PROGRAM with close_range and unshare forbidden
  *
- * `call` asks COUNT times, `serve` answers; then both write their process numbers to the files call.pid and serve.pid
- * of the current folder, and wait to be killed, two minutes at most. WORDs:
+ * `call` asks COUNT times, and `serve` answers. Then both write their process IDs to the files
+ * call.pid and serve.pid of the current folder, and wait to be killed, for two minutes at most.
+ * Each WORD is done first:
  *
- *   chroot=DIR  first goes to that root folder
- *   limit=N     first may have so many processes (RLIMIT_NPROC)
- *   memory=N    first may have so many bytes of address space
- *   user=N      first becomes that user, of that group
- *   sandbox     first a system call filter of its own, which allows everything
- *   clone       first a child with a stack of its own (clone)
- *   numbers     after half of the questions, puts something at every number and closes it again */
+ *   chroot=DIR  changes the root folder to DIR
+ *   limit=N     limits the number of processes to N (RLIMIT_NPROC)
+ *   memory=N    limits the address space to N bytes
+ *   user=N      becomes user N of group N
+ *   sandbox     installs a system call filter that allows everything
+ *   clone       makes a child with a stack of its own (clone)
+ *   numbers     (after half of the questions) opens and closes every descriptor number */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -95,7 +97,7 @@ static void clone_with_stack(void)
     need(waitpid(child, NULL, 0) == child, "waitpid");
 }
 
-/* A socket, and its name. */
+/* Makes a socket, and returns it with the address that PLACE means. */
 static int made(const char *place, struct sockaddr_storage *name, socklen_t *length)
 {
     const char *colon = strchr(place, ':');

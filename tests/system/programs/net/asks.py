@@ -66,7 +66,7 @@ def answer(peer):
         elif word == b"g":
             peer.sendall(bytes(i & 0xFF for i in range(count)))
         elif word == b"w":
-            # Not read until a file says so, then all of it.
+            # Receives nothing until the file `read` exists, then everything.
             await_file("read")
             data = whole(peer, count)
             peer.sendall(struct.pack("!I", sum(data) & 0xFFFFFFFF))
@@ -94,7 +94,8 @@ def get(peer, option):
     return peer.getsockopt(*OPTIONS[option])
 
 
-# The kernel sizes these by itself, from what it remembers of earlier connections to that host, until a program has set them.
+# The kernel tunes these sizes itself, from metrics of earlier connections to the host, until a
+# program has set them (tcp(7)).
 TUNED = {"sndbuf", "rcvbuf"}
 
 
@@ -157,13 +158,13 @@ def show_info(peer, when):
     after, _ = info(peer)
     same = ["state", "options", "snd_mss", "pmtu", "unacked", "sacked", "lost", "retrans", "notsent"]
     if when == "away":
-        # Nobody can tell it to a kernel that has the session back.
+        # No interface sets this value in a kernel that has the session back.
         same.append("advmss")
     say(f"{when} info {[(name, after[name]) for name in same]}")
     grown = {name: after[name] - before[name] for name in ("bytes_acked", "bytes_received", "bytes_sent")}
     say(f"{when} info grows {grown}")
     say(f"{when} counts segments {[after[name] > before[name] for name in ('segs_out', 'segs_in', 'data_segs_out', 'delivered')]}")
-    # A millisecond and a half each way is what the link takes.
+    # The link delays by a millisecond and a half each way.
     sound = [
         2_000 < after["rtt"] < 60_000, 2_000 < after["min_rtt"] <= after["rtt"] * 2, after["rttvar"] < 60_000,
         200_000 <= after["rto"] < 400_000, after["snd_cwnd"] >= 2, after["snd_wnd"] > 10_000, after["rcv_wnd"] > 10_000,
@@ -178,7 +179,7 @@ def show_queues(peer, when):
     whole(peer, 1000)
     say(f"{when} a third is read: {queue(peer, FIONREAD)} left")
     whole(peer, 2000)
-    # More than the peer takes before it reads.
+    # More bytes than the peer's buffers take before the peer reads.
     count = 12_000_000
     peer.sendall(b"w" + struct.pack("!I", count))
     data = bytes(i * 7 & 0xFF for i in range(65536)) * (count // 65536 + 1)
@@ -231,7 +232,7 @@ def call():
     show(peer, "home")
     show_info(peer, "home")
     tell("asked-home")
-    # Again, and then what sends it home.
+    # A second time, and then the settings that recall the session.
     await_file("again", lambda: echo(peer))
     show(peer, "again")
     for name, value in (("priority", 3), ("notsent_lowat", 70_000)):

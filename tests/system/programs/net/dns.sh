@@ -9,6 +9,6 @@ call() {
     for i in $(seq 30); do echo "host$i.example A"; done >names
     $d +tcp +keepopen -f names | sum
     $d +notcp -f names | sum
-    # Too long for a datagram: asked again over TCP.
+    # The answer is too long for a datagram, so dig asks again over TCP.
     $d long.example TXT | sum
 }

@@ -59,7 +59,7 @@ def packet_socket():
     while time.monotonic() < deadline:
         for name in os.listdir("/proc/self/fd"):
             try:
-                # A second holder of the session's own would keep it from moving.
+                # A duplicate of the session's own descriptor would keep the session from moving.
                 if not link(name).startswith("socket:") or link(name) in [link(peer.fileno()) for peer in peers]:
                     continue
             except OSError:
@@ -151,7 +151,7 @@ def send():
             sent.append(what)
         except OSError as error:
             print(f"{what}: {error}", file=sys.stderr)
-    # Other interfaces: the address says which.
+    # Other interfaces, which the address selects.
     text = attempts()["data of another's session"]
     address = lambda index: struct.pack("=HHiHBB8s", socket.AF_PACKET, socket.htons(0x0800), index, 0, 0, 6, bytes(8))
     reached = [index for index in range(1, 65) if libc.sendto(packets.fileno(), text, len(text), 0, address(index), 20) > 0]

@@ -2,7 +2,7 @@
 serve() { iperf3 -s -B "$ADDRESS" -p "$PORT" >server.out 2>&1 & }
 call() {
     for way in "-P 4" "-R -P 4" "--bidir"; do
-        # The server may still be busy with the end of the test before.
+        # The server may still be busy with the end of the previous test.
         for try in $(seq 100); do
             iperf3 -c "$ADDRESS" -p "$PORT" -n 160M -J $way >client.out
             status=$?
@@ -10,7 +10,7 @@ call() {
             sleep 0.1
         done
         echo "iperf3 $way: $status"
-        # Both ways at once: together they are as much.
+        # In both directions at once, the bytes are divided between the two.
         python3 -c 'import json
 end = json.load(open("client.out"))["end"]
 least = 1 << 20 if "sum_sent_bidir_reverse" in end else 80 << 20

@@ -59,7 +59,8 @@ def serve(sock):
         keep_alive(sock)
     talk(sock, False)
     if way in ("late", "window"):
-        # What nobody reads is more than all buffers on the way can hold, however late the end is heard of.
+        # More bytes than all buffers on the path hold, so that the call still sends when the peer's
+        # end is noticed.
         try:
             sock.sendall(pattern * (32 if way == "late" else 4))
             print("sent")
@@ -136,7 +137,7 @@ if way == "ask":
 elif side == "serve":
     serve(socket.create_server(place).accept()[0])
 elif way == "killed":
-    # The one who is killed is a child, so that this process ends as the others do.
+    # A child is killed, so that this process ends as in the other cases.
     if os.fork() == 0:
         call(socket.create_connection(place))
     print(os.waitstatus_to_exitcode(os.wait()[1]))

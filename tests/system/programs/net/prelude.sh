@@ -6,7 +6,7 @@ D=$PWD
 trap 'kill $(jobs -p) 2>/dev/null' EXIT
 sum() { sha256sum | cut -c1-64; }
 is_root() { [ "$(id -u)" = 0 ]; }
-# Runs a role; a server's jobs are ended when the caller is done.
+# Runs a role, and ends a server's jobs when the caller is done.
 play() {
     "$1"
     [ "$1" = serve ] || return 0

@@ -11,7 +11,7 @@ call() {
     for i in 1 2 3; do $r GET large | sum; done
     echo "$($r STRLEN large) $($r DBSIZE)"
     for words in "-c 1" "-c 20" "-c 20 -P 16"; do
-        # Names only: the rates are the machine's.
+        # Only the names are printed, because the rates depend on the machine.
         redis-benchmark -h "$ADDRESS" -p "$PORT" $words -n 4000 -t set,get,lpush,lrange_100 --csv | cut -d, -f1
     done
     $r SUBSCRIBE news >told &

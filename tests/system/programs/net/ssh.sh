@@ -29,7 +29,7 @@ LogLevel ERROR
 END
     mkdir -p tree/sub
     for i in $(seq 40); do seq 1 $((i * 300)) >tree/sub/$i; done
-    socat TCP-LISTEN:$((PORT + 1)),bind=127.0.0.1,reuseaddr,fork SYSTEM:"seq 1 400000" &
+    socat -t 60 TCP-LISTEN:$((PORT + 1)),bind=127.0.0.1,reuseaddr,fork SYSTEM:"seq 1 400000" &
     /usr/sbin/sshd -D -f server.conf -E log &
 }
 call() {
@@ -52,6 +52,6 @@ call() {
     printf 'put large %s/put\nget %s/put got\nls tree/sub\n' "$D" "$D" | sftp -q -F client.conf -b - there | grep -v "sftp>\|$D" | sum
     echo "sftp ${PIPESTATUS[1]}"
     cmp large put && cmp large got && echo same
-    # What listens on the server's own address alone.
+    # Forwards to a server that listens only on the loopback address of the ssh server's host.
     for i in 1 2; do $s -W 127.0.0.1:$((PORT + 1)) there </dev/null | sum; done
 }

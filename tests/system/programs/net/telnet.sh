@@ -15,7 +15,7 @@ END
     chmod 755 shell
     socat TCP-LISTEN:"$PORT",bind="$ADDRESS",reuseaddr,fork EXEC:"telnetd -h -E $D/shell",nofork &
 }
-# Asks, and waits until that was answered.
+# Sends a command and waits until it is answered.
 ask() {
     echo "$1" >&"$to"
     while read -r -t 20 -u "$from" line; do
@@ -27,13 +27,14 @@ ask() {
 }
 call() {
     coproc T { exec telnet "$ADDRESS" "$PORT" 2>&1; }
-    # A subshell has not those that coproc names.
+    # A subshell does not inherit the descriptors of coproc, so they are duplicated.
     exec {to}>&"${T[1]}" {from}<&"${T[0]}"
     ask "list 1" 1 >/dev/null
     for n in 3 30 300 3000; do ask "list $n" "$n" | sum; done
     for n in $(seq 40); do ask "list $n" "$n"; done | sum
     ask "list 60000" 60000 | sum
-    # Whether its last word still comes is a matter of luck: the terminal is gone with the shell.
+    # The last answer may or may not arrive, because the terminal ends with the shell; it is not
+    # printed.
     echo bye >&"$to"
     wait
     echo "ended"

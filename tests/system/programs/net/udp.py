@@ -13,7 +13,7 @@ import time
 
 PATIENCE = 20.0
 TRIES = 8
-# How long one answer may take before it counts as lost.
+# Time after which an answer counts as lost (s).
 ANSWER = 0.5
 
 
@@ -64,7 +64,7 @@ def serve(way, address, port):
     ends = time.monotonic() + PATIENCE * 3
     while time.monotonic() < ends:
         wait(0.2)
-        # What came before the last wait is there, however many there were.
+        # All datagrams that came before the last wait are there, in whatever number.
         while (got := take(way, udp)) is not None:
             data, source = got
             if data == b"end":
@@ -96,7 +96,7 @@ def ask(way, udp, wait, target, text):
             data, source = got
             if data == text:
                 return True
-            # A late answer to an earlier question asked twice.
+            # A late answer to an earlier question, which was asked twice.
             assert len(data) >= 4, data
     return False
 
@@ -120,7 +120,7 @@ def call(way, address, port, form, sizes):
             answered += 1
         text = question(number, sizes[number % len(sizes)])
         assert ask(way, udp, wait, None if form == "connected" else target, text), number
-    # Since the test began to count, too.
+    # The number since the test began to count.
     print(answered)
     udp.sendto(b"end", target) if form != "connected" else udp.send(b"end")
 

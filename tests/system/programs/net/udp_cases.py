@@ -92,7 +92,7 @@ def others():
     udp = fresh(connected=False)
     own = ("127.0.0.1", udp.getsockname()[1])
     udp.setblocking(False)
-    # To itself: it is there when the call is back.
+    # A datagram to the socket itself has arrived when the call returns.
     udp.sendto(b"self", own)
     say("self", udp.recv(100))
     udp.setblocking(True)
@@ -121,7 +121,7 @@ def refused():
         say("a send was never refused")
 
 
-def heirs():
+def children():
     udp = fresh()
     udp.send(b"for the child")
     await_input(udp)
@@ -159,5 +159,5 @@ def heirs():
     os.waitpid(child, 0)
 
 
-for case in (lengths, looking, others, refused, heirs):
+for case in (lengths, looking, others, refused, children):
     case()

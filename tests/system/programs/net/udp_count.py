@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 
-# How long an answer may take before the next question is asked.
+# Longest wait for an answer before the next question is asked (s).
 ANSWER = float(os.environ.get("ANSWER", "0.25"))
 LIMIT = 280.0
 

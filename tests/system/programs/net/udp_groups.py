@@ -17,7 +17,7 @@ GROUP = "239.7.7.7"
 IP_PKTINFO = 8
 HEAD = struct.Struct("!IHBB")
 PATIENCE = 30.0
-# How many may be on their way.
+# Largest number of datagrams in transit.
 BURST = 20
 
 

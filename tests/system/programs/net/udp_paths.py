@@ -14,9 +14,10 @@ import time
 
 END = os.environ["END"]
 PATIENCE = 20.0
-# How long an answer may take: two routers are on the way.
+# Longest wait for an answer (s); the path has two routers.
 ANSWER = 0.3
-# Questions until one of a length that does not fit is answered: it is lost on its way there, then its answer on the way back.
+# Number of questions until one that is too long for the path is answered: first the question is
+# lost, then its answer on the way back.
 TRIES = 4
 IP_RECVERR, IPV6_RECVERR, IP_MTU, IPV6_MTU, IPV6_MTU_DISCOVER = 11, 25, 14, 24, 23
 IP_MTU_DISCOVER, WANT, DO, PROBE = 10, 1, 2, 3
@@ -76,7 +77,8 @@ class Case:
         while not os.path.exists(f"{END}.{Case.count}"):
             assert time.monotonic() < ends, "nobody says that it is away"
             assert self.ask(50), "no answer"
-        # That was news for whoever keeps ways: they are asked for anew.
+        # The change of the path makes the server look up routes anew; the socket stays in use
+        # meanwhile.
         ends = time.monotonic() + SETTLES
         while time.monotonic() < ends:
             assert self.ask(50), "no answer"
@@ -89,16 +91,17 @@ class Case:
         return self.udp.send(text) if self.connected else self.udp.sendto(text, self.target)
 
     def ask(self, size):
-        """Whether a question is answered; each byte of the answer is looked at."""
+        """Whether a question is answered; each byte of the answer is looked at. A short one is repeated, for any datagram may be lost."""
         text = self.text(size)
-        self.send(text)
-        ends = time.monotonic() + (PATIENCE if size < 100 else ANSWER)
-        while (left := ends - time.monotonic()) > 0 and self.poller.poll(left * 1000):
-            got = self.udp.recv(65536)
-            if got == text:
-                return True
-            # The answer to one before.
-            assert got[4:] == bytes([got[3]]) * (len(got) - 4), got[:8]
+        for _ in range(int(PATIENCE) if size < 100 else 1):
+            self.send(text)
+            ends = time.monotonic() + (1 if size < 100 else ANSWER)
+            while (left := ends - time.monotonic()) > 0 and self.poller.poll(left * 1000):
+                got = self.udp.recv(65536)
+                if got == text:
+                    return True
+                # The answer to an earlier question.
+                assert got[4:] == bytes([got[3]]) * (len(got) - 4), got[:8]
         return False
 
     def await_error(self):

@@ -16,7 +16,7 @@ import time
 
 PATIENCE = 40.0
 UDP_SEGMENT, UDP_GRO = 103, 104
-# SO_TIMESTAMP, SO_TIMESTAMPNS, and with times of 64 bits everywhere.
+# SO_TIMESTAMP and SO_TIMESTAMPNS, then their variants with 64-bit times on all architectures.
 TIMES = (29, 35, 63, 64)
 IP_RECVTTL, IP_PKTINFO = 12, 8
 V4 = [(socket.IPPROTO_IP, socket.IP_RECVTOS), (socket.IPPROTO_IP, IP_RECVTTL), (socket.IPPROTO_IP, IP_PKTINFO)]
@@ -60,7 +60,7 @@ def send(udp, target, traffic_class, hops, count, size, segment):
         udp.sendmsg([text], control if segment else [], 0, target)
 
 
-# --- what is under test
+# --- the programs under test
 
 ADDRESS, ADDRESS6, PORT = (os.environ.get(name) for name in ("ADDRESS", "ADDRESS6", "PORT"))
 PORT = int(PORT or 0)
@@ -163,7 +163,7 @@ def rooms():
         length, flags, raw = plain_recvmsg(udp, control, room, socket.MSG_PEEK)
         say("room", room, length, flags, raw)
     tell("cut", udp, size=5)
-    # The error queue is the kernel's, and empty.
+    # The error queue is the kernel's and is empty.
     udp.setblocking(False)
     try:
         udp.recvmsg(10, 100, socket.MSG_ERRQUEUE)
@@ -252,7 +252,8 @@ def late():
             udp.setsockopt(level, name, value)
             ask(udp, whom, 0x20, 5, 1, 10, 0)
             tell(f"late {name} {value}", udp)
-    # What this end sends shows at the other, which is not under test: here only that it is set, and goes on.
+    # The effect on datagrams of this end shows only at the peer, which is not under test. Here the
+    # option is only set, and the socket used on.
     udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x10)
     ask(udp, whom, 0, 64, 1, 10, 0)
     tell("late class", udp)
@@ -264,7 +265,7 @@ def home():
     """What was not read goes home, with what came with it but the way by which it came."""
     udp, whom = fresh(V4)
     ask(udp, whom, 0xB9, 17, 2, 10, 0)
-    # One is here at least; the other may come to either home.
+    # At least one datagram is here; the other may arrive before or after the recall.
     select.select([udp], [], [], 20)
     udp.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     found = []
@@ -356,7 +357,7 @@ def shares():
         assert everybody.recv(100) == b"all"
 
     settled("shares", use)
-    # Each still gets its own.
+    # Each socket still receives the datagrams for its own port.
     for _ in range(20):
         use()
     say("shared")

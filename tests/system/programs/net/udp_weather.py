@@ -14,12 +14,12 @@ import sys
 import time
 
 END = os.environ["END"]
-# A datagram of each of these lengths in turn.
+# Lengths of the datagrams, in turn.
 SIZES = (12, 100, 1, 1472, 700, 13, 300, 64, 1200, 40)
 HEAD = struct.Struct("!IHBB")
 BURST = int(os.environ.get("BURST", "100"))
 DATA, MARK = 1, 2
-# How long a mark may take before another is sent.
+# Longest wait for a mark before another is sent (s).
 ANSWER = 0.05
 PATIENCE = 30.0
 

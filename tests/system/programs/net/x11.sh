@@ -8,7 +8,7 @@ call() {
         xdpyinfo | grep -v 'name of display' | sum
         xwininfo -root -tree | sed 1,3d | grep -v 'Relative\|Absolute' | sum
     done
-    # Many small requests, large ones, and such with answers: two rates each.
+    # Many small requests, large requests, and requests with answers; each test prints two rates.
     for test in "-noop -reps 100000" "-dot -reps 100000" "-putimage100 -reps 200" "-getimage100 -reps 200" "-prop -reps 2000"; do
         x11perf -repeat 2 $test >perf.out 2>&1
         echo "x11perf $test: $?"

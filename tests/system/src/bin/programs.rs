@@ -1,11 +1,11 @@
-//! Runs the scripts of `programs/` plainly, under Sojourn as it is by default, and with eager
-//! moves, and says whether they did the same.
+//! Runs the scripts of `programs/` plainly, under Sojourn with its default settings, and with eager
+//! moves, and compares the outputs.
 //!
 //! `programs [--only NAME]... [--jobs N] [--json FILE] [--table FILE]`, called by `cargo xtask
-//! programs`, which installs and builds what is needed. Each run has a sandbox of its own with a
-//! server, ports and a folder, and is ended when its time is over. What moved is what that server
-//! has counted; of which kind it was is looked up while it runs. The table is Markdown. Not here:
-//! what the scripts do.
+//! programs`, which installs and builds the programs. Each run has a sandbox of its own with a
+//! server, ports and a folder, and is ended at its time limit. The server's counters tell how many
+//! streams moved; their kinds are looked up while the script runs. The table is Markdown. Not here:
+//! the scripts.
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
@@ -20,42 +20,42 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often the server is asked what is away.
+/// Time between two questions to the server about sessions that are away.
 const LOOK_EVERY: Duration = Duration::from_millis(15);
 
-/// How a script is run.
+/// The way in which a script runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum RunMode {
     Plain,
     Default,
     Eager,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
-    /// What it printed, and its status.
+    /// The script ended: its output and its status.
     Said(String),
-    /// It was ended when its time was over.
+    /// The script was ended at its time limit.
     Hung,
 }
 
-/// One run.
+/// The result of one run.
 #[derive(Clone, Debug)]
 struct Outcome {
     end: End,
     took: Duration,
-    /// Streams made, and by kind those of them that were seen.
+    /// Number of streams made; below, the number of those that were seen, by kind.
     streams: u64,
     kinds: HashMap<&'static str, usize>,
     left_behind: usize,
 }
 
-/// What became of a run beside the plain one.
+/// The result of a run compared with the plain one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     Same,
-    /// Once; the next time it was the same.
+    /// Different once; the second run was the same.
     Unsure(String),
     Differs(String),
 }
@@ -63,13 +63,13 @@ enum Verdict {
 struct Row {
     program: Program,
     plain: Outcome,
-    /// By default, eagerly.
+    /// The runs with default settings and with eager moves.
     with: [(Outcome, Verdict); 2],
 }
 
 struct Options {
     only: Vec<String>,
-    /// Programs at a time.
+    /// Number of programs that run at a time.
     jobs: usize,
     json: Option<String>,
     table: Option<String>,
@@ -102,7 +102,7 @@ fn options() -> Result<Options> {
     Ok(options)
 }
 
-/// Whether all did the same.
+/// Runs all programs. Returns true if all runs were the same.
 fn run() -> Result<bool> {
     let options = options()?;
     let mut all = catalog::all()?;
@@ -124,7 +124,7 @@ fn run() -> Result<bool> {
     Ok(rows.iter().all(|row| row.with.iter().all(|(_, verdict)| *verdict == Verdict::Same)))
 }
 
-/// The rows of all programs, in their order; `jobs` of them at a time.
+/// Returns the rows of all programs, in their order; runs `jobs` programs at a time.
 fn compare_all(all: Vec<Program>, jobs: usize) -> Result<Vec<Row>> {
     let count = all.len();
     let left = Mutex::new(all.into_iter().enumerate());
@@ -153,7 +153,7 @@ fn compare_all(all: Vec<Program>, jobs: usize) -> Result<Vec<Row>> {
 }
 
 fn compare(program: Program) -> Result<Row> {
-    let plain = once(&program, Way::Plain)?;
+    let plain = once(&program, RunMode::Plain)?;
     let against = |way| -> Result<(Outcome, Verdict)> {
         let first = once(&program, way)?;
         let Some(difference) = difference(&plain, &first) else {
@@ -166,14 +166,14 @@ fn compare(program: Program) -> Result<Row> {
             Some(difference) => (again, Verdict::Differs(difference)),
         })
     };
-    let with = [against(Way::Default)?, against(Way::Eager)?];
+    let with = [against(RunMode::Default)?, against(RunMode::Eager)?];
     Ok(Row { program, plain, with })
 }
 
-fn once(program: &Program, way: Way) -> Result<Outcome> {
-    let mode = if way == Way::Plain { Mode::Plain } else { Mode::Sojourn };
+fn once(program: &Program, way: RunMode) -> Result<Outcome> {
+    let mode = if way == RunMode::Plain { Mode::Plain } else { Mode::Sojourn };
     let mut world = World::new(mode)?;
-    if way == Way::Eager {
+    if way == RunMode::Eager {
         world.sandbox.set("MOVE_AFTER_CALLS", "0");
     }
     let command = world.script(&format!("{}.sh", program.name))?;
@@ -201,7 +201,7 @@ fn once(program: &Program, way: Way) -> Result<Outcome> {
     Ok(Outcome { end, took, streams, kinds, left_behind })
 }
 
-/// Streams that were there at some look, by kind.
+/// Counts by kind the streams that existed at some look.
 fn kinds_seen(admin: &mut Admin, is_over: &AtomicBool) -> HashMap<&'static str, usize> {
     let mut seen = HashMap::new();
     while !is_over.load(Ordering::SeqCst) {
@@ -223,7 +223,7 @@ fn kinds_seen(admin: &mut Admin, is_over: &AtomicBool) -> HashMap<&'static str, 
     kinds
 }
 
-/// What is different, in a few words.
+/// Describes the first difference in a few words; `None` if the runs are the same.
 fn difference(plain: &Outcome, with: &Outcome) -> Option<String> {
     let (plain_said, said) = match (&plain.end, &with.end) {
         (End::Hung, _) => return Some("hangs plainly".into()),
@@ -255,7 +255,7 @@ fn word(verdict: &Verdict) -> String {
     }
 }
 
-/// Text that fits into a cell of a table.
+/// Shortens and escapes text for a cell of a table.
 fn cell(text: &str) -> String {
     let short: String = text.chars().take(160).collect();
     short.replace('|', "\\|").replace('\n', " ")

@@ -1,5 +1,5 @@
-/* What the C rows share: the arguments, and what the called functions do with them.
- * The same values and sums as src/idl/cases.rs, which compares the results. */
+/* Interface shared by the C rows: the arguments, and the called functions. The values and sums are
+ * those of src/idl/cases.rs, which compares the results. */
 #ifndef SOJOURN_BENCH_H
 #define SOJOURN_BENCH_H
 
@@ -14,10 +14,10 @@
 #define VALUE_LEN 1024
 #define RECORD_LEN 16
 #define TREE_DEPTH 4
-/* What a row answers when a message it made itself does not pass its own checks. */
+/* Result of a row whose own message fails the row's checks. */
 #define DAMAGED UINT64_MAX
 
-/* The compiler has to think that everything `p` leads to is read and written here. */
+/* Makes the compiler assume that everything reachable from `p` is read and written here. */
 static inline void forget(const void *p) { __asm__ volatile("" : : "g"(p) : "memory"); }
 
 struct stat_c {
@@ -45,7 +45,7 @@ struct node_c {
     struct node_c *left, *right;
 };
 
-/* The called functions; out of line, as behind any interface. */
+/* The called functions. They are not inlined, as behind any interface. */
 uint64_t serve_paper(int32_t a, int32_t b, const unsigned char *c);
 void serve_stat(const char *path, size_t len, struct stat_c *reply);
 const struct entry_c *serve_list(uint64_t directory, uint32_t *count);
@@ -54,14 +54,14 @@ uint64_t serve_put(const unsigned char *key, uint32_t key_len, const unsigned ch
 uint64_t serve_record(const struct record_c *record);
 uint64_t serve_tree(const struct node_c *root);
 
-/* What the caller does with an answer. */
+/* The caller's use of an answer. */
 uint64_t sum_stat(const struct stat_c *reply);
 static inline uint64_t sum_entry(uint64_t inode, uint32_t kind, const char *name, uint32_t len)
 {
     return inode + kind + len + (unsigned char)name[0] + (unsigned char)name[len - 1];
 }
 
-/* The arguments. bench_prepare() fills them in. */
+/* The arguments, which bench_prepare() fills in. */
 void bench_prepare(void);
 extern const char bench_path[];
 extern const unsigned char bench_text[PAPER_LEN + 1];

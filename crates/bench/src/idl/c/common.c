@@ -1,4 +1,4 @@
-/* Arguments and called functions of the C rows. See bench.h. */
+/* Arguments and called functions of the C rows; see bench.h. */
 #include "bench.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Stubs as one would write them by hand in C against <sojourn/ipc.h>: each argument moved once, one check of the size for each
- * fixed part, nothing generic. Requests and replies are laid out for this one interface. Same transport as ours.c. */
+/* Hand-written stubs in C against <sojourn/ipc.h>. Each argument is moved once, each fixed part has
+ * one check of its size, and nothing is generic. Requests and replies have a layout for this
+ * interface alone. The transport is that of ours.c. */
 #include "bench.h"
 
 #define MEMORY_NAME(name) hand_##name
@@ -15,14 +16,14 @@ static inline void put64(unsigned char *p, uint64_t v) { memcpy(p, &v, 8); }
 static inline uint32_t load32(const unsigned char *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 static inline uint64_t load64(const unsigned char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 
-/* Begins a request of `len` bytes that has nothing but a body. */
+/* Begins a request of `len` bytes without attachments. */
 static inline unsigned char *begin(sj_connection *c, uint16_t op, size_t len, sj_out *out)
 {
     sj_start(c, op, len, out);
     return out->body;
 }
 
-/* The same for a reply. */
+/* Begins a reply of `len` bytes without attachments. */
 static inline unsigned char *answer(sj_event *event, size_t len, sj_out *out)
 {
     sj_reply_start(NULL, &event->token, len, out);
@@ -31,10 +32,10 @@ static inline unsigned char *answer(sj_event *event, size_t len, sj_out *out)
 
 static inline sj_status call(sj_connection *c, sj_out *out, sj_in *in) { return sj_call(c, out, SJ_FOREVER, in); }
 
-/* The stubs are functions as the generated ones are: with their signatures, and out of line. */
+/* The stubs have the signatures of the generated ones, and are not inlined either. */
 #define STUB __attribute__((noinline))
 
-/* ---- the paper's function ---- */
+/* ---- the function of the paper ---- */
 
 sj_status hand_paper(sj_connection *connection, int32_t a, int32_t b, const char *c);
 STUB sj_status hand_paper(sj_connection *connection, int32_t a, int32_t b, const char *c)
@@ -110,7 +111,7 @@ static inline bool on_stat(sj_event *event, sj_out *out)
 
 /* ---- list ---- */
 
-/* Entries refer to the message: until the next call. */
+/* The entries point into the message and are valid until the next call. */
 sj_status hand_list(sj_connection *connection, uint64_t directory, struct entry_c *entries, uint32_t *count);
 STUB sj_status hand_list(sj_connection *connection, uint64_t directory, struct entry_c *entries, uint32_t *count)
 {
@@ -253,7 +254,7 @@ static inline bool on_record(sj_event *event, sj_out *out)
     return true;
 }
 
-/* ---- tree: value and which children follow, depth first ---- */
+/* ---- tree: depth first, each node as its value and a bit for each child ---- */
 
 static size_t count_nodes(const struct node_c *n)
 {

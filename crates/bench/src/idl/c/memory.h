@@ -1,7 +1,10 @@
-/* The transport of the C rows of sojourn-idl and of those by hand: memory. It stands in for libsojourn_ipc so that stubs can
- * be timed alone: a request is written to one buffer, copied once to another (as every receiver of shared memory must), and
- * handled. The names of <sojourn/ipc.h> are redirected to functions of this file; include it before any generated file, and
- * define memory_handle() after it: it handles a request as a server's loop does, and says whether there is a reply. */
+/* Transport in memory for the C rows of sojourn-idl and for the hand-written rows.
+ *
+ * It replaces libsojourn_ipc so that only the stubs are timed. A request is written to one buffer,
+ * copied once to another (as every receiver of shared memory must), and handled. The names of
+ * <sojourn/ipc.h> are redirected to functions of this file, so include it before any generated
+ * file. Define memory_handle() after it: the function handles a request as a server's loop does,
+ * and returns true if there is a reply. */
 #ifndef SOJOURN_BENCH_MEMORY_H
 #define SOJOURN_BENCH_MEMORY_H
 
@@ -29,7 +32,7 @@
 
 struct memory_buffer { unsigned char wire[BODY_MAX], own[BODY_MAX]; } __attribute__((aligned(64)));
 
-/* The library's functions are out of line: nothing crosses them that the compiler could know beforehand. */
+/* The library's functions are not inlined either, so the compiler cannot see across them. */
 #define MEMORY_CALL __attribute__((noinline))
 
 static struct memory_buffer memory_request, memory_answer;
@@ -37,7 +40,8 @@ static sj_event memory_event;
 static inline bool memory_handle(sj_event *event, sj_out *out);
 static sj_out memory_out;
 
-/* The one copy. Short bodies are copied by whole words of the message's lines, as the transport does. */
+/* The one copy. Short bodies are copied in whole lines of the message, as the real transport does.
+ */
 static inline void memory_pass(struct memory_buffer *b, size_t len)
 {
     forget(b);
@@ -64,7 +68,8 @@ static inline void memory_receive(sj_in *in, struct memory_buffer *b, const sj_o
         in->item_lens[i] = out->items[i].len;
         in->private_[i] = (uint64_t)(uintptr_t)out->items[i].data;
     }
-    /* The receiver has to look up the operation and check the sizes, as if they came from a stranger. */
+    /* Keeps the compiler from removing the receiver's look-up of the operation and its checks of
+     * sizes. */
     forget(in);
 }
 
@@ -109,7 +114,7 @@ sj_status sj_item_copy(sj_in *in, unsigned i, void *to, size_t len)
 
 const void *sj_item(sj_in *in, unsigned i) { return (const void *)(uintptr_t)in->private_[i]; }
 
-/* What follows is never reached by these rows. */
+/* The following functions are needed for linking; these rows never call them. */
 sj_status sj_send(sj_connection *c, sj_out *out, int64_t deadline_ns)
 {
     (void)c, (void)out, (void)deadline_ns;

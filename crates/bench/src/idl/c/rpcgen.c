@@ -1,5 +1,6 @@
-/* What a client and a server stub of rpcgen do with the arguments of a call, in memory: encode, decode, call, encode the
- * result, decode it, free what decoding allocated. Buffers and streams are reused. */
+/* Work of rpcgen's client and server stubs on the arguments of a call, in memory: encode, decode,
+ * call, encode the result, decode the result, free the memory that decoding allocated. Buffers and
+ * streams are reused. */
 #include "bench.h"
 #include "schemas/bench.h"
 
@@ -10,7 +11,8 @@
 static char request[BODY_MAX] __attribute__((aligned(8)));
 static char reply[BODY_MAX] __attribute__((aligned(8)));
 
-/* One direction: encodes `from`, decodes into `to`, which starts out zero as rpcgen's stubs have it. */
+/* One direction: encodes `from` and decodes into `to`, which is zero at first, as in rpcgen's
+ * stubs. */
 static inline bool_t pass(char *wire, xdrproc_t proc, void *from, void *to, size_t to_size)
 {
     XDR out, in;

@@ -1,10 +1,12 @@
-//! Rows in C: stubs by hand, by `rpcgen`, and by `sojourn-idl`. The loop is in C too; see `../c/`.
+//! The rows in C: stubs by hand, by `rpcgen`, and by `sojourn-idl`. Their loops are in C too
+//! (`../c/`), so that no row pays for calls between the languages.
 #![allow(unsafe_code, reason = "calls the C rows")]
 
 use crate::idl::cases::Case;
 use crate::idl::codec::{Kind, Language, Subject};
 
-/// A C row: so many calls; the sum of the last, or all ones.
+/// A C row: does `count` calls; returns the sum of the last one, or all ones if a message was
+/// damaged.
 type Loop = unsafe extern "C" fn(u64) -> u64;
 
 unsafe extern "C" {
@@ -50,16 +52,16 @@ fn subjects(row: &'static str, kind: Kind, loops: [Loop; 6]) -> Vec<Subject> {
     Case::ALL.into_iter().zip(loops).map(subject).collect()
 }
 
-/// The C rows work in static buffers.
+/// Locked during a C row, because the C rows work in static buffers.
 static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn prepare() {
     static ONCE: std::sync::Once = std::sync::Once::new();
-    // SAFETY: fills in static data, once, before any row runs.
+    // SAFETY: `bench_prepare` fills in static data, once, before any row runs.
     ONCE.call_once(|| unsafe { bench_prepare() });
 }
 
-/// By hand.
+/// Returns the row of stubs written by hand.
 pub(super) fn hand() -> Vec<Subject> {
     let loops: [Loop; 6] = [
         bench_hand_paper,
@@ -72,7 +74,7 @@ pub(super) fn hand() -> Vec<Subject> {
     subjects("hand-coded, C", Kind::Hand, loops)
 }
 
-/// By `sojourn-idl`.
+/// Returns the row of stubs that `sojourn-idl` generates.
 pub(super) fn ours() -> Vec<Subject> {
     let loops: [Loop; 6] = [
         bench_ours_paper,
@@ -85,7 +87,7 @@ pub(super) fn ours() -> Vec<Subject> {
     subjects("sojourn-idl, C", Kind::Ours, loops)
 }
 
-/// By `rpcgen`.
+/// Returns the row of stubs that `rpcgen` generates.
 #[cfg(have_rpcgen)]
 pub(super) fn rpcgen() -> Vec<Subject> {
     let loops: [Loop; 6] = [

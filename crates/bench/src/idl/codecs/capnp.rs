@@ -1,6 +1,6 @@
-//! The crate `capnp` with code from the Cap'n Proto compiler. Messages are built in one reused
-//! segment, and read straight from it, which spares the frame and the copy that a stream would
-//! need.
+//! The row of the crate `capnp`, with code from the Cap'n Proto compiler. A message is built in one
+//! reused segment and read from the same memory, which saves the framing and the copy that a stream
+//! would need.
 
 use std::hint::black_box;
 
@@ -10,7 +10,7 @@ use capnp::message::{Builder, Reader, ReaderOptions, SegmentArray, SingleSegment
 use crate::idl::cases::{self, Arguments, Node, Stat};
 use crate::idl::codec::{self, Codec, Kind, Subject};
 
-/// What the Cap'n Proto compiler made of `schemas/bench.capnp`.
+/// The code that the Cap'n Proto compiler generates from `schemas/bench.capnp`.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -29,7 +29,7 @@ pub(crate) mod bench_capnp {
 
 use bench_capnp as schema;
 
-/// The row.
+/// Returns the row.
 pub(super) fn subjects() -> Vec<Subject> {
     codec::subjects("Cap'n Proto, Rust", Kind::Rival, || Capnp {
         arguments: Arguments::new(),
@@ -53,7 +53,7 @@ fn message(segment: &mut [Word]) -> Message<'_> {
     Builder::new(SingleSegmentAllocator::new(Word::words_to_bytes_mut(segment)))
 }
 
-/// Hands a built message to `receive` as a reader, as if it had just come in.
+/// Hands a built message to `receive` as a reader, as if the message had just arrived.
 fn pass<R>(
     message: &Message<'_>,
     receive: impl FnOnce(&Reader<SegmentArray<'_>>) -> Option<R>,

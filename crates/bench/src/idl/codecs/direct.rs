@@ -1,11 +1,11 @@
-//! No stubs at all: the caller calls the function.
+//! The row without stubs: the caller calls the function.
 
 use std::hint::black_box;
 
 use crate::idl::cases::{self, Arguments};
 use crate::idl::codec::{self, Codec, Kind, Subject};
 
-/// The row.
+/// Returns the row.
 pub(super) fn subjects() -> Vec<Subject> {
     codec::subjects("direct call, Rust", Kind::Direct, || Direct(Arguments::new()))
 }

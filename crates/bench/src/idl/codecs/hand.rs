@@ -1,6 +1,7 @@
-//! Stubs as one would write them by hand in Rust: each argument moved once into the message, the
-//! receiver checks copies the message once, so that nobody can change it any more, checks it, and
-//! takes arguments out of it in place where it can. Nothing generic; safe code throughout.
+//! Stubs as a programmer would write them by hand in Rust. Each argument is moved once into the
+//! message. The receiver copies the message once, so that the sender can change nothing afterwards,
+//! checks the copy, and uses arguments in place where possible. Nothing is generic, and all code is
+//! safe.
 
 use std::ffi::{CStr, CString};
 use std::hint::black_box;
@@ -8,7 +9,7 @@ use std::hint::black_box;
 use crate::idl::cases::{self, Arguments, Node, Record, Stat};
 use crate::idl::codec::{self, Codec, Kind, Subject};
 
-/// The row.
+/// Returns the row.
 pub(super) fn subjects() -> Vec<Subject> {
     codec::subjects("hand-coded, Rust", Kind::Hand, || Hand {
         listing: listing(&Arguments::new()),
@@ -20,7 +21,7 @@ pub(super) fn subjects() -> Vec<Subject> {
 }
 
 fn listing(arguments: &Arguments) -> Vec<Listed> {
-    let listed = |e: &cases::Entry| Listed {
+    let listed = |e: &cases::DirEntry| Listed {
         inode: e.inode,
         kind: e.kind,
         name: CString::new(e.name.as_str()).unwrap_or_default(),
@@ -39,12 +40,13 @@ struct Hand {
     reply: Pass,
 }
 
-/// One direction: what is written, and the receiver's copy of it.
+/// One direction: the buffer that the sender writes, and the receiver's copy of it.
 struct Pass {
     bytes: Box<Buffers>,
 }
 
-/// As in the generated stubs' transport.
+/// The buffers lie as in the transport of the generated stubs (`memory.rs`), so that the rows
+/// differ in their code only.
 #[repr(align(64))]
 struct Buffers {
     wire: [u8; BODY_MAX],
@@ -58,7 +60,8 @@ impl Pass {
         Self { bytes: Box::new(Buffers { wire, _apart: [0; BODY_MAX / 4], own }) }
     }
 
-    /// The one copy, of short messages by whole words of the lines they travel in.
+    /// Copies a received message. Short messages are copied by whole message lines (48 bytes in the
+    /// first, 64 in the second), since a copy of constant length needs no loop.
     #[inline]
     fn receive(&mut self, len: usize) -> Option<&[u8]> {
         let Buffers { wire, own, .. } = &mut *self.bytes;
@@ -82,7 +85,7 @@ fn pad8(len: usize) -> usize {
     (len + 7) & !7
 }
 
-/// Writes forward through a buffer.
+/// A cursor that writes forward through a buffer.
 struct Writer<'a> {
     body: &'a mut [u8],
     at: usize,
@@ -100,7 +103,7 @@ impl<'a> Writer<'a> {
         Some(())
     }
 
-    /// Bytes, padded with zeros to a multiple of 8.
+    /// Writes bytes, padded with zeros to a multiple of 8.
     #[inline]
     fn bytes(&mut self, bytes: &[u8]) -> Option<()> {
         let padded = pad8(bytes.len());
@@ -114,7 +117,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Reads forward through a message.
+/// A cursor that reads forward through a message.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -142,7 +145,7 @@ impl<'a> Reader<'a> {
         padded.get(..len)
     }
 
-    /// Nothing may be left over.
+    /// Returns `None` if bytes are left: a message has to be exactly as long as its content.
     #[inline]
     fn end(&self) -> Option<()> {
         self.0.is_empty().then_some(())
@@ -188,8 +191,8 @@ impl Codec for Hand {
         let mut reader = Reader(self.request.receive(8)?);
         let directory = reader.u64()?;
         reader.end()?;
-        // The same signature as the generated stubs: the server gives the listing away, the client
-        // gets one of its own.
+        // The signature is that of the generated stubs: the server gives a listing away, and the
+        // client receives a listing of its own.
         let entries = if directory == cases::DIRECTORY { self.listing.clone() } else { vec![] };
         let mut writer = Writer::new(&mut self.reply.bytes.wire[..]);
         writer.put((entries.len() as u64).to_ne_bytes())?;
@@ -246,7 +249,7 @@ impl Codec for Hand {
     }
 }
 
-/// Writes the answer of `stat`; its size.
+/// Writes the answer of `stat`; returns its size.
 fn write_stat(body: &mut [u8], stat: &Stat) -> Option<usize> {
     let mut writer = Writer::new(body);
     for word in [stat.device, stat.inode, stat.size, stat.blocks] {
@@ -279,7 +282,7 @@ fn read_stat(body: &[u8]) -> Option<Stat> {
     })
 }
 
-/// A directory entry as a user of a Rust interface has it.
+/// A directory entry as a user of a Rust interface has it, with a name for C.
 #[derive(Clone)]
 struct Listed {
     inode: u64,

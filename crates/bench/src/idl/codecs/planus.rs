@@ -1,5 +1,5 @@
-//! The crate `planus` (FlatBuffers in Rust): a reused builder, and a reader that looks into the
-//! message in place.
+//! The row of the crate `planus` (FlatBuffers in Rust): a reused builder, and a reader that uses
+//! the message in place.
 
 use std::hint::black_box;
 
@@ -8,7 +8,7 @@ use planus::{Builder, Offset, ReadAsRoot as _};
 use crate::idl::cases::{self, Arguments, Node, Stat};
 use crate::idl::codec::{self, Codec, Kind, Subject};
 
-/// What planus made of `schemas/bench.fbs`.
+/// The code that planus generates from `schemas/bench.fbs`.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -25,7 +25,7 @@ mod schema {
     include!(concat!(env!("OUT_DIR"), "/bench_planus.rs"));
 }
 
-/// The row.
+/// Returns the row.
 pub(super) fn subjects() -> Vec<Subject> {
     codec::subjects("FlatBuffers (planus), Rust", Kind::Rival, || Planus {
         arguments: Arguments::new(),

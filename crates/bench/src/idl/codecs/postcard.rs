@@ -1,5 +1,5 @@
-//! The crate `postcard` over `serde`: variable-length integers, bytes and names borrowed from the
-//! message.
+//! The row of the crate `postcard` over `serde`: integers of variable length; byte strings and
+//! names borrow from the message.
 
 use std::hint::black_box;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::idl::cases::{self, Arguments, Node, Record, Stat};
 use crate::idl::codec::{self, Codec, Kind, Subject};
 
-/// The row.
+/// Returns the row.
 pub(super) fn subjects() -> Vec<Subject> {
     codec::subjects("postcard, Rust", Kind::Rival, || Postcard {
         arguments: Arguments::new(),
@@ -34,7 +34,7 @@ struct Paper {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Entry<'a> {
+struct DirEntry<'a> {
     inode: u64,
     kind: u32,
     #[serde(borrow)]
@@ -50,7 +50,7 @@ struct Put<'a> {
     flags: u32,
 }
 
-/// Byte strings at once, not element by element: what the crate `serde_bytes` does.
+/// Writes a byte string as a whole instead of element by element, as the crate `serde_bytes` does.
 mod bytes {
     pub(super) fn serialize<S: serde::Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
         to.serialize_bytes(bytes)
@@ -63,7 +63,7 @@ mod bytes {
     }
 }
 
-/// Writes and reads back.
+/// Serializes `value` and reads it back from the same memory.
 fn pass<'a, T: Serialize, U: Deserialize<'a>>(body: &'a mut [u8], value: &T) -> Option<U> {
     let written = postcard::to_slice(value, body).ok()?;
     postcard::from_bytes(black_box(written)).ok()
@@ -87,15 +87,15 @@ impl Codec for Postcard {
     fn list(&mut self) -> Option<u64> {
         let directory: u64 = pass(&mut self.request, &black_box(cases::DIRECTORY))?;
         let entries = cases::serve_list(&self.arguments, directory);
-        let entry = |e: &'_ cases::Entry| (e.inode, e.kind);
-        let listed: Vec<Entry<'_>> = entries
+        let entry = |e: &'_ cases::DirEntry| (e.inode, e.kind);
+        let listed: Vec<DirEntry<'_>> = entries
             .iter()
             .map(|e| {
                 let (inode, kind) = entry(e);
-                Entry { inode, kind, name: &e.name }
+                DirEntry { inode, kind, name: &e.name }
             })
             .collect();
-        let entries: Vec<Entry<'_>> = pass(&mut self.reply, &listed)?;
+        let entries: Vec<DirEntry<'_>> = pass(&mut self.reply, &listed)?;
         Some(entries.iter().map(|e| cases::sum_entry(e.inode, e.kind, e.name.as_bytes())).sum())
     }
 

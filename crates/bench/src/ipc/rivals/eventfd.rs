@@ -1,5 +1,5 @@
-//! Two event counters as bells, and shared memory for the bytes: the sender copies in, the receiver
-//! copies out.
+//! Two event descriptors (eventfd(2)) as doorbells, and shared memory for the bytes: the sender
+//! copies in, the receiver copies out.
 
 use std::fs::File;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::stream_io::{read_exact, write_all};
 use crate::ipc::row::{
-    Client, Kind, Link, Mode, Row, SIZE_MAX, Server, Sink, Source, receive_buffer,
+    Client, Kind, Mode, Row, SIZE_MAX, Server, Sides, Sink, Source, receive_buffer,
 };
 use crate::os::{self, Shared};
 
@@ -23,7 +23,7 @@ impl Row for EventFd {
         Kind::Rival
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let memory = Shared::new(SIZE_MAX)?;
         let (request, reply) = (os::eventfd()?, os::eventfd()?);
         if mode.spins() {
@@ -31,7 +31,7 @@ impl Row for EventFd {
             os::set_nonblocking(&reply)?;
         }
         let (far_request, far_reply) = (request.try_clone()?, reply.try_clone()?);
-        Ok(Link::new(
+        Ok(Sides::new(
             move || {
                 let (sink, buffer) = (Sink::default(), receive_buffer());
                 Ok(Answerer { memory, request, reply, sink, buffer })

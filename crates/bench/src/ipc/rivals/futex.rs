@@ -1,23 +1,24 @@
-//! Two words as bells and shared memory for the bytes: what one would write by hand for one trusted
-//! peer, without lengths, deadlines or a thought of the peer's death. With futexes it is a rival;
-//! spinning, no system call is made at all, no futex is involved, and it is the floor for a message
-//! of that size: its copies and two cache lines.
+//! Two words as doorbells and shared memory for the bytes: an IPC written by hand for one trusted
+//! peer, without lengths, deadlines or any care for the death of the peer.
+//!
+//! With futexes, this is a rival. Spinning, it makes no system call and uses no futex; then it is
+//! the floor for a message of its size: two copies and two cache lines.
 
 use anyhow::Result;
 
 use super::super::turn::Turn;
 use crate::ipc::row::{
-    Client, Kind, Link, Mode, Row, SIZE_MAX, Server, Sink, Source, receive_buffer,
+    Client, Kind, Mode, Row, SIZE_MAX, Server, Sides, Sink, Source, receive_buffer,
 };
 use crate::os::Shared;
 
-/// Where the message starts, beyond both words.
+/// Offset of the message, beyond both words.
 const DATA: usize = 256;
 
-/// The row, sleeping.
+/// The row that sleeps: a rival.
 pub(super) struct Futex;
 
-/// The row, spinning.
+/// The row that spins: a floor.
 pub(crate) struct Word;
 
 impl Row for Futex {
@@ -33,7 +34,7 @@ impl Row for Futex {
         !mode.spins()
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         link(mode)
     }
 }
@@ -51,14 +52,14 @@ impl Row for Word {
         mode.spins() && size > 0
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         link(mode)
     }
 }
 
-fn link(mode: Mode) -> Result<Link> {
+fn link(mode: Mode) -> Result<Sides> {
     let memory = Shared::new(DATA + SIZE_MAX)?;
-    Ok(Link::new(
+    Ok(Sides::new(
         move || {
             let (turn, sink) = (Turn::new(memory, mode), Sink::default());
             Ok(Answerer { turn, memory, sink, buffer: receive_buffer() })

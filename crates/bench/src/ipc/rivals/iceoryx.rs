@@ -1,5 +1,6 @@
 //! The crate `iceoryx2`: publish-subscribe each way, its fastest pattern; blocking by its event
-//! service. Its files go to a folder and a prefix of this run, which the coordinator removes.
+//! service. Its files go to a folder and a prefix of this run, which the coordinator removes
+//! (`scratch.rs`).
 #![allow(
     unsafe_code,
     reason = "filling a loaned sample in place means asserting that it is filled"
@@ -12,13 +13,13 @@ use iceoryx2::port::{
 use iceoryx2::prelude::*;
 
 use crate::ipc::row::{
-    Client, Kind, Link, Mode, Row, SIZE_MAX, Server as ServerSide, Sink, Source, produce,
+    Client, Kind, Mode, Row, SIZE_MAX, Server as ServerSide, Sides, Sink, Source, produce,
 };
 use crate::ipc::scratch;
 
 /// The row.
 pub(super) struct Iceoryx {
-    /// The message is made in the loaned memory instead of being copied into it.
+    /// True: the message is made in the loaned memory instead of being copied into it.
     pub(super) in_place: bool,
 }
 
@@ -31,11 +32,11 @@ impl Row for Iceoryx {
         if self.in_place { Kind::RivalInPlace } else { Kind::Rival }
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let name = format!("bench-{}-{mode:?}", self.in_place);
         let far = name.clone();
         let (spins, in_place) = (mode.spins(), self.in_place);
-        Ok(Link::new(
+        Ok(Sides::new(
             move || Side::new(&name, "reply", "request", spins, in_place),
             move || Side::new(&far, "request", "reply", spins, in_place),
         ))
@@ -46,7 +47,7 @@ fn wrong(error: impl std::fmt::Debug) -> anyhow::Error {
     anyhow!("iceoryx2: {error:?}")
 }
 
-/// One side. Fields drop in order: ports before the node.
+/// One side. Fields drop in order, because the ports have to go before their node.
 struct Side {
     publisher: Publisher<ipc::Service, [u8], ()>,
     subscriber: Subscriber<ipc::Service, [u8], ()>,
@@ -90,7 +91,7 @@ impl Side {
             // byte of shared memory has a value, so treating it as filled is sound.
             let bytes = unsafe { &mut *(std::ptr::from_mut(payload) as *mut [u8]) };
             produce(&mut bytes[..size], self.source.next_number());
-            // SAFETY: as above.
+            // SAFETY: as for `bytes`: every byte of the mapped memory has a value.
             unsafe { sample.assume_init() }
         } else {
             let message = self.source.next(size);

@@ -1,10 +1,10 @@
-//! The crate `ipc-channel`: its byte channels, one each way.
+//! The crate `ipc-channel`: one byte channel each way.
 
 use anyhow::{Result, anyhow};
 use ipc_channel::TryRecvError;
 use ipc_channel::ipc::{IpcBytesReceiver, IpcBytesSender, bytes_channel};
 
-use crate::ipc::row::{Client, Kind, Link, Mode, Row, Server, Sink, Source};
+use crate::ipc::row::{Client, Kind, Mode, Row, Server, Sides, Sink, Source};
 
 /// The row.
 pub(super) struct IpcChannel;
@@ -18,11 +18,11 @@ impl Row for IpcChannel {
         Kind::Rival
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let (request_sender, request_receiver) = bytes_channel()?;
         let (reply_sender, reply_receiver) = bytes_channel()?;
         let spins = mode.spins();
-        Ok(Link::new(
+        Ok(Sides::new(
             move || Ok(Side::new(reply_sender, request_receiver, spins)),
             move || Ok(Side::new(request_sender, reply_receiver, spins)),
         ))

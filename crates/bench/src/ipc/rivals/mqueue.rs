@@ -1,5 +1,5 @@
-//! A pair of POSIX message queues. The kernel's default limit is 8 KiB a message, so large ones are
-//! left out.
+//! A pair of POSIX message queues (mq_overview(7)). The kernel's default limit is 8 KiB per
+//! message, so larger sizes are left out.
 #![allow(unsafe_code, reason = "POSIX message queues have no safe wrapper in the standard library")]
 
 use std::ffi::CString;
@@ -7,9 +7,9 @@ use std::io;
 
 use anyhow::{Result, ensure};
 
-use crate::ipc::row::{Client, Kind, Link, Mode, Row, Server, Sink, Source};
+use crate::ipc::row::{Client, Kind, Mode, Row, Server, Sides, Sink, Source};
 
-/// Largest message, within the kernel's default limits.
+/// Largest message within the kernel's default limits (`/proc/sys/fs/mqueue/msgsize_max`).
 const MESSAGE_MAX: usize = 8192;
 
 /// The row.
@@ -28,17 +28,17 @@ impl Row for MessageQueue {
         size <= MESSAGE_MAX
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let (request, reply) = (Queue::open(mode, "a")?, Queue::open(mode, "b")?);
         let side = move || {
             let (source, sink) = (Source::new(), Sink::default());
             Ok(Side { request, reply, source, sink, buffer: vec![0; MESSAGE_MAX] })
         };
-        Ok(Link::new(side, side))
+        Ok(Sides::new(side, side))
     }
 }
 
-/// A queue without a name left in the system. Closed with the process.
+/// A queue whose name is removed at once; the process's end closes it.
 #[derive(Clone, Copy)]
 struct Queue(libc::mqd_t);
 
@@ -86,7 +86,7 @@ impl Queue {
     }
 }
 
-/// Passes over the errors that mean "again".
+/// Returns `Ok` after the errors that mean "try again", otherwise the error.
 fn transient() -> Result<()> {
     let error = io::Error::last_os_error();
     let again = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);

@@ -3,12 +3,12 @@
 use anyhow::Result;
 
 use super::stream_io::Side;
-use crate::ipc::row::{Kind, Link, Mode, Row};
+use crate::ipc::row::{Kind, Mode, Row, Sides};
 use crate::os;
 
-/// A pair of pipes.
+/// The row of a pair of pipes.
 pub(crate) struct Pipe {
-    /// Bytes a pipe holds; the kernel's default (64 KiB) if `None`.
+    /// Bytes that a pipe holds; the kernel's default (64 KiB) if `None`.
     pub(crate) capacity: Option<usize>,
 }
 
@@ -21,7 +21,7 @@ impl Row for Pipe {
         Kind::Rival
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let (server_reader, client_writer) = std::io::pipe()?;
         let (client_reader, server_writer) = std::io::pipe()?;
         if let Some(bytes) = self.capacity {
@@ -33,7 +33,7 @@ impl Row for Pipe {
             os::set_nonblocking(&client_writer)?;
             os::set_nonblocking(&server_writer)?;
         }
-        Ok(Link::new(
+        Ok(Sides::new(
             move || Ok(Side::new(server_reader, server_writer)),
             move || Ok(Side::new(client_reader, client_writer)),
         ))

@@ -1,5 +1,5 @@
-//! The crate `shmem-ipc`: a byte ring each way in sealed shared memory, event counters as bells.
-//! Spinning, its low-level interface is used, which rings no bell.
+//! The crate `shmem-ipc`: a byte ring each way in sealed shared memory, with event descriptors as
+//! doorbells. When spinning, the row uses the crate's low-level interface, which rings no doorbell.
 #![allow(unsafe_code, reason = "the ring hands out raw pointers into the shared memory")]
 
 use std::fs::File;
@@ -8,10 +8,11 @@ use anyhow::{Result, anyhow};
 use shmem_ipc::sharedring::{Receiver, Sender};
 
 use crate::ipc::row::{
-    Client, Kind, Link, Mode, Row, SIZE_MAX, Server, Sink, Source, receive_buffer,
+    Client, Kind, Mode, Row, SIZE_MAX, Server, Sides, Sink, Source, receive_buffer,
 };
 
-/// Bytes a ring holds: more than the largest message.
+/// Bytes that a ring holds: more than the largest message, so that no message has to be sent in
+/// parts.
 const CAPACITY: usize = 2 * SIZE_MAX;
 
 /// The row.
@@ -26,18 +27,19 @@ impl Row for ShmemIpc {
         Kind::Rival
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let (request_sender, request) = ring()?;
         let (reply_sender, reply) = ring()?;
         let spins = mode.spins();
-        Ok(Link::new(
+        Ok(Sides::new(
             move || Side::new(reply_sender, request, spins),
             move || Side::new(request_sender, reply, spins),
         ))
     }
 }
 
-/// What the receiving side opens: memory, "no longer empty" bell, "no longer full" bell.
+/// The files that the receiving side opens: the memory, and the doorbells for "no longer empty" and
+/// "no longer full".
 type Parts = (File, File, File);
 
 fn ring() -> Result<(Sender<u8>, Parts)> {

@@ -1,7 +1,7 @@
-//! Whole messages over byte streams: reading and writing exactly so many bytes, polling or
+//! Whole messages over byte streams: reads and writes of an exact number of bytes, polling or
 //! blocking.
 //!
-//! There is no framing: both sides know the size, which favours the streams a little.
+//! There is no framing, as both sides know the size; this favours the streams a little.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use crate::ipc::row::{Client, Server, Sink, Source, receive_buffer};
 
-/// Writes all of `bytes`; on a descriptor that does not block, polls.
+/// Writes all of `bytes`; polls on a descriptor that does not block.
 #[inline]
 pub(super) fn write_all(to: &mut impl Write, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
@@ -22,7 +22,7 @@ pub(super) fn write_all(to: &mut impl Write, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Fills `bytes`; on a descriptor that does not block, polls.
+/// Fills `bytes`; polls on a descriptor that does not block.
 #[inline]
 pub(super) fn read_exact(from: &mut impl Read, bytes: &mut [u8]) -> Result<()> {
     let mut filled = 0;
@@ -41,7 +41,7 @@ fn is_transient(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// One side of a pair of byte streams (or of one that goes both ways).
+/// One side of a pair of byte streams, or of a single stream that goes both ways.
 pub(super) struct Side<R, W> {
     pub(super) reader: R,
     pub(super) writer: W,
@@ -57,7 +57,7 @@ impl<R: Read, W: Write> Side<R, W> {
     }
 
     fn take(&mut self, size: usize) -> Result<()> {
-        // A stream cannot carry nothing: an empty message is one byte.
+        // A stream cannot carry an empty message, so one byte stands for it.
         let carried = size.max(1);
         read_exact(&mut self.reader, &mut self.buffer[..carried])?;
         self.sink.take(&self.buffer[..size], size)

@@ -1,4 +1,4 @@
-//! A Unix stream socket; and, for many clients, a server that waits for all of them with epoll.
+//! A Unix stream socket; and, for many clients, a server that waits for all of them with epoll(7).
 
 use std::io::ErrorKind;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -7,10 +7,10 @@ use anyhow::{Context as _, Result};
 
 use super::stream_io::{self, Side};
 use crate::ipc::row::Many;
-use crate::ipc::row::{Client, Kind, Link, Make, Mode, Row, Server, Sink, receive_buffer};
+use crate::ipc::row::{Client, Kind, Make, Mode, Row, Server, Sides, Sink, receive_buffer};
 use crate::os::Poller;
 
-/// A connected pair.
+/// The row of a connected pair.
 pub(crate) struct UnixSocket;
 
 impl Row for UnixSocket {
@@ -22,18 +22,18 @@ impl Row for UnixSocket {
         Kind::Rival
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let (near, far) = UnixStream::pair()?;
         near.set_nonblocking(mode.spins())?;
         far.set_nonblocking(mode.spins())?;
-        Ok(Link::new(
+        Ok(Sides::new(
             move || Ok(Side::new(near.try_clone()?, near)),
             move || Ok(Side::new(far.try_clone()?, far)),
         ))
     }
 }
 
-/// One epoll server and makers of its clients.
+/// Returns an epoll server, and the makers of its clients.
 pub(crate) fn many(count: usize) -> Result<Many> {
     use std::os::linux::net::SocketAddrExt as _;
     let name = format!("sojourn-bench-{}-{count}", std::process::id());
@@ -67,7 +67,7 @@ struct EpollServer {
 }
 
 impl EpollServer {
-    /// Answers what has come from one client; whether a request was there.
+    /// Answers a request of one client, if one is there. Returns true if it was.
     fn answer(&mut self, client: usize, size: usize) -> Result<bool> {
         use std::io::Read as _;
         let stream = self.clients.get_mut(client).context("an event of an unknown client")?;

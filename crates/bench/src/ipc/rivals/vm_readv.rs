@@ -1,14 +1,14 @@
-//! `process_vm_readv` for the copy, straight from the client's private memory to the server's, and
-//! futex words as bells. One copy and no shared region for the bytes, at the price of a system call
-//! a message.
+//! `process_vm_readv`(2), which copies from the client's private memory to the server's, and futex
+//! words as doorbells. There is one copy and no shared region for the bytes, at the price of a
+//! system call per message.
 
 use anyhow::Result;
 
 use super::super::turn::Turn;
-use crate::ipc::row::{Client, Kind, Link, Mode, Row, Server, Sink, Source, receive_buffer};
+use crate::ipc::row::{Client, Kind, Mode, Row, Server, Sides, Sink, Source, receive_buffer};
 use crate::os::{self, Shared};
 
-/// Where the client says who it is and where its message lies.
+/// Offset at which the client writes the address of its message and its process number.
 const WHERE: usize = 256;
 
 /// The row.
@@ -27,9 +27,9 @@ impl Row for ProcessVmReadv {
         size > 0
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
+    fn link(&self, mode: Mode) -> Result<Sides> {
         let memory = Shared::new(4096)?;
-        Ok(Link::new(
+        Ok(Sides::new(
             move || {
                 let (turn, sink) = (Turn::new(memory, mode), Sink::default());
                 Ok(Answerer { turn, memory, sink, buffer: receive_buffer() })

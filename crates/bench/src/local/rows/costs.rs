@@ -1,5 +1,5 @@
-//! What Sojourn costs those who gain nothing by it: starting programs, and programs that talk to
-//! nobody.
+//! The cost of Sojourn for programs that gain nothing from it: the start of programs, and programs
+//! without connections.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,16 +10,16 @@ use anyhow::Result;
 
 use super::figures::{of_lab, times_of};
 use crate::local::row::{Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::World;
 use crate::stats::sorted;
 
-/// All rows.
+/// Returns all rows.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
     vec![Box::new(StartUp), Box::new(Children), Box::new(Alone::GZIP), Box::new(Alone::DD)]
 }
 
-/// `true` from fork to the end: with Sojourn, `sojourn run -- true`.
+/// The program `true`, from fork to its end; under Sojourn, `sojourn run -- true`.
 struct StartUp;
 
 impl Row for StartUp {
@@ -27,17 +27,17 @@ impl Row for StartUp {
         "start-up"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::LOCAL
+    fn ways(&self) -> &'static [RunMode] {
+        RunMode::LOCAL
     }
 
-    fn prepare(&self, _world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, _world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         Ok(Box::new(Starter { way }))
     }
 }
 
 struct Starter {
-    way: Way,
+    way: RunMode,
 }
 
 impl Turn for Starter {
@@ -56,7 +56,7 @@ impl Turn for Starter {
     }
 }
 
-/// The same by a program that is itself under Sojourn, as a shell is.
+/// The program `true`, started by a program that is itself under Sojourn, as by a shell.
 struct Children;
 
 impl Row for Children {
@@ -64,17 +64,17 @@ impl Row for Children {
         "children"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::LOCAL
+    fn ways(&self) -> &'static [RunMode] {
+        RunMode::LOCAL
     }
 
-    fn prepare(&self, _world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, _world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         Ok(Box::new(Parent { way }))
     }
 }
 
 struct Parent {
-    way: Way,
+    way: RunMode,
 }
 
 impl Turn for Parent {
@@ -85,7 +85,7 @@ impl Turn for Parent {
     }
 }
 
-/// A program that talks to nobody.
+/// A program without connections.
 struct Alone {
     name: &'static str,
     words: &'static [&'static str],
@@ -94,14 +94,14 @@ struct Alone {
 impl Alone {
     /// Computes.
     const GZIP: Self = Self { name: "gzip", words: &["gzip", "-c", "FILE"] };
-    /// Makes system calls and nothing else, none of them on a connection.
+    /// Makes only system calls, none of them on a connection.
     const DD: Self = Self {
         name: "dd",
         words: &["dd", "if=/dev/zero", "of=/dev/null", "bs=4k", "count=600000", "status=none"],
     };
 }
 
-/// Size of the file that is packed.
+/// Size of the file that gzip compresses.
 const FILE_BYTES: usize = 6 << 20;
 
 impl Row for Alone {
@@ -109,15 +109,15 @@ impl Row for Alone {
         self.name
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::LOCAL
+    fn ways(&self) -> &'static [RunMode] {
+        RunMode::LOCAL
     }
 
     fn rounds(&self) -> usize {
         11
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let file = world.top().join("input");
         if !file.exists() {
             fs::write(&file, text(FILE_BYTES))?;
@@ -126,7 +126,7 @@ impl Row for Alone {
     }
 }
 
-/// Something that can be packed a little.
+/// Returns bytes that can be compressed a little.
 fn text(bytes: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {
@@ -137,7 +137,7 @@ fn text(bytes: usize) -> Vec<u8> {
 }
 
 struct Work {
-    way: Way,
+    way: RunMode,
     name: &'static str,
     words: &'static [&'static str],
     file: PathBuf,

@@ -9,7 +9,7 @@ use sojourn_lab::Running;
 
 use crate::local::process;
 use crate::local::row::{QUICK, Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{World, free_port, listens, run, wait_until};
 
 /// One transport and number of clients.
@@ -19,7 +19,7 @@ struct Database {
     clients: &'static str,
 }
 
-/// All rows.
+/// Returns all rows.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
     let of =
         |name, is_unix, clients| -> Box<dyn Row> { Box::new(Database { name, is_unix, clients }) };
@@ -31,7 +31,7 @@ pub(super) fn all() -> Vec<Box<dyn Row>> {
     ]
 }
 
-/// Where Debian, and others, have the server's programs.
+/// Finds the folder of the server's programs, as Debian and other distributions install them.
 fn programs() -> Result<PathBuf> {
     let folder = Path::new("/usr/lib/postgresql");
     let versions = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -44,13 +44,14 @@ fn programs() -> Result<PathBuf> {
     }
 }
 
-/// The server refuses root; so whatever has to do with it is run as another user then.
+/// Returns the user for the server's programs, if this process is root: PostgreSQL refuses to run
+/// as root.
 fn user() -> Option<(u32, u32)> {
     let named = || process::user_named("postgres").or_else(|| process::user_named("nobody"));
     process::is_root().then(|| named().unwrap_or((65534, 65534)))
 }
 
-fn as_user(world: &World, way: Way, program: &Path) -> Command {
+fn as_user(world: &World, way: RunMode, program: &Path) -> Command {
     let Some((uid, gid)) = user() else {
         return world.command(way, program);
     };
@@ -60,7 +61,7 @@ fn as_user(world: &World, way: Way, program: &Path) -> Command {
     command
 }
 
-/// A cluster with its tables, made once a run and copied for every server.
+/// Returns a cluster with its tables, which is made once per run and copied for every server.
 fn template(world: &World) -> Result<PathBuf> {
     let made = world.top().join("cluster");
     if made.exists() {
@@ -72,11 +73,11 @@ fn template(world: &World) -> Result<PathBuf> {
         std::os::unix::fs::chown(&building, Some(uid), Some(gid))?;
     }
     let bin = programs()?;
-    let mut initdb = as_user(world, Way::Plain, &bin.join("initdb"));
+    let mut initdb = as_user(world, RunMode::Plain, &bin.join("initdb"));
     initdb.arg("-D").arg(&building).args(["-A", "trust", "-U", "bench", "--no-sync", "-E", "UTF8"]);
     initdb.args(["--locale", "C"]);
     run(initdb)?;
-    let server = Server::start(world, Way::Plain, &building, true)?;
+    let server = Server::start(world, RunMode::Plain, &building, true)?;
     let mut fill = server.client(world, true);
     fill.args(["-i", "-q", "-s", "1"]);
     run(fill)?;
@@ -86,18 +87,19 @@ fn template(world: &World) -> Result<PathBuf> {
 }
 
 struct Server {
-    way: Way,
+    way: RunMode,
     port: u16,
     sockets: PathBuf,
     running: Running,
 }
 
 impl Server {
-    fn start(world: &World, way: Way, cluster: &Path, is_unix: bool) -> Result<Self> {
+    fn start(world: &World, way: RunMode, cluster: &Path, is_unix: bool) -> Result<Self> {
         let (port, sockets) = (free_port("127.0.0.1")?, cluster.to_owned());
         let mut command = as_user(world, way, &programs()?.join("postgres"));
         command.arg("-D").arg(cluster).args(["-p", &port.to_string(), "-k"]).arg(&sockets);
-        // Its shared memory in its own folder: it is killed, and would leave that in /dev/shm.
+        // The server is killed at the end and would leave POSIX shared memory in /dev/shm, so its
+        // memory is in files of its own folder.
         let memory = ["shared_buffers=64MB", "dynamic_shared_memory_type=mmap"];
         for setting in ["listen_addresses=127.0.0.1", "fsync=off"].into_iter().chain(memory) {
             command.args(["-c", setting]);
@@ -112,9 +114,9 @@ impl Server {
             }
         })?;
         let server = Self { way, port, sockets, running };
-        // It listens before it serves.
+        // The server listens before it serves.
         for _ in 0..200 {
-            let mut command = as_user(world, Way::Plain, &programs()?.join("pg_isready"));
+            let mut command = as_user(world, RunMode::Plain, &programs()?.join("pg_isready"));
             command.args(["-q", "-p", &port.to_string(), "-h"]).arg(&server.sockets);
             if Running::start(command)?.finish(Duration::from_secs(5))?.status == 0 {
                 return Ok(server);
@@ -137,9 +139,9 @@ impl Server {
         command
     }
 
-    /// Ends it properly, so that its files can be copied.
+    /// Stops the server in an orderly way, so that its files are consistent and can be copied.
     fn stop(self, world: &World, cluster: &Path) -> Result<()> {
-        let mut command = as_user(world, Way::Plain, &programs()?.join("pg_ctl"));
+        let mut command = as_user(world, RunMode::Plain, &programs()?.join("pg_ctl"));
         command.args(["stop", "-m", "fast", "-w", "-D"]).arg(cluster);
         run(command)?;
         self.running.finish(Duration::from_secs(10))?;
@@ -152,15 +154,15 @@ impl Row for Database {
         self.name
     }
 
-    fn ways(&self) -> &'static [Way] {
-        if self.is_unix { Way::LOCAL } else { Way::TCP }
+    fn ways(&self) -> &'static [RunMode] {
+        if self.is_unix { RunMode::LOCAL } else { RunMode::TCP }
     }
 
     fn rounds(&self) -> usize {
         3
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let template = template(world)?;
         let cluster = world.folder(self.name, way)?.join("cluster");
         let mut copy = Command::new("cp");
@@ -182,7 +184,7 @@ struct Client {
 impl Turn for Client {
     fn turn(&mut self, world: &World, length: Duration) -> Result<Vec<Sample>> {
         let mut command = self.server.client(world, self.is_unix);
-        // It knows whole seconds only; less is for the quick run.
+        // pgbench counts whole seconds only, so the quick run has a number of transactions instead.
         let amount = if length < QUICK { ["-t", "100"] } else { ["-T", "1"] };
         command.args(amount).args(["-S", "-n", "-j", "1", "-c", self.clients]);
         let text = run(command)?;

@@ -1,10 +1,10 @@
-//! Figures of `lab-bench`, and of single times, as samples.
+//! Conversion of the results of `lab-bench`, and of single times, to samples.
 
 use crate::local::row::{Sample, Times, Unit};
 use crate::stats::percentile;
 use serde_json::Value;
 
-/// Percentiles of a histogram of `lab-bench`.
+/// Returns the percentiles of a histogram of `lab-bench`, which is a list of pairs (time, count).
 fn times(measured: &Value) -> Option<Times> {
     let pairs = measured["histogram"].as_array()?;
     let pair = |pair: &Value| Some((pair[0].as_f64()?, pair[1].as_f64()?));
@@ -21,7 +21,8 @@ fn times(measured: &Value) -> Option<Times> {
     Some(Times { p50: at(0.5), p90: at(0.9), p99: at(0.99) })
 }
 
-/// A sample of what `lab-bench` printed, compared by its median time or by its operations a second.
+/// Makes a sample of the results of `lab-bench`, compared by the median time or by the rate, as
+/// `unit` says.
 pub(crate) fn of_lab(case: String, measured: &Value, unit: Unit) -> Sample {
     let figure = |name: &str| measured[name].as_f64();
     let operations = figure("operations").unwrap_or(0.0);
@@ -40,7 +41,7 @@ pub(crate) fn of_lab(case: String, measured: &Value, unit: Unit) -> Sample {
     }
 }
 
-/// Percentiles of single times.
+/// Returns the percentiles of single times.
 pub(super) fn times_of(sorted: &[f64]) -> Times {
     let at = |fraction| percentile(sorted, fraction);
     Times { p50: at(0.5), p90: at(0.9), p99: at(0.99) }

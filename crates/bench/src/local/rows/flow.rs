@@ -1,6 +1,6 @@
-//! Ping-pong and bulk over one connection of each kind (`lab-bench`), on two processors and on one;
-//! the same with buffers that lie badly; and calls at a pace, with the processor time that they
-//! take.
+//! Ping-pong and bulk transfer over one connection of each kind (`lab-bench`), on two processors
+//! and on one; the same with buffers at unaligned addresses; and calls at a fixed pace, with their
+//! processor time.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use sojourn_lab::Running;
 
 use super::figures::of_lab;
 use crate::local::row::{QUICK, Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{World, free_port, listens, wait_until};
 use crate::os;
 
 /// Bytes of a large frame.
 const LARGE: usize = 64 << 10;
 
-/// What connects both sides.
+/// The kind of connection between both sides.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Tcp(&'static str),
@@ -24,14 +24,14 @@ enum Kind {
     Pipe,
 }
 
-/// What is done over it.
+/// The kind of traffic on the connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
-    /// As fast as can be, with buffers that are in caches and begin where pages do.
+    /// As fast as possible, with buffers that are in caches and begin where pages begin.
     Fast,
-    /// The same with other buffers and sizes.
+    /// As fast as possible, with other buffers and sizes.
     Buffers,
-    /// Calls at a pace.
+    /// Calls at a fixed pace.
     Paces,
 }
 
@@ -42,7 +42,7 @@ struct Flow {
     work: Work,
 }
 
-/// Calls a second.
+/// Calls per second: the argument of `--pace`, and the name of the case.
 const PACES: [(&str, &str); 5] = [
     ("10", "10 /s"),
     ("100", "100 /s"),
@@ -51,7 +51,7 @@ const PACES: [(&str, &str); 5] = [
     ("100000", "100 k/s"),
 ];
 
-/// Name, what, bytes, and how frames lie.
+/// Name of the case, kind of transfer, bytes, and options for the position of frames.
 const BUFFERS: [(&str, &str, usize, &[&str]); 6] = [
     ("ping-pong 64 KiB, 16 B past a page", "ping", LARGE, &["--offset", "16"]),
     ("bulk, 16 B past a page", "bulk", LARGE, &["--offset", "16"]),
@@ -61,7 +61,7 @@ const BUFFERS: [(&str, &str, usize, &[&str]); 6] = [
     ("bulk, not in cache", "bulk", LARGE, &["--offset", "16", "--cold", "1"]),
 ];
 
-/// All rows.
+/// Returns all rows.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
     let both = [
         ("tcp", "tcp-pinned", Kind::Tcp("127.0.0.1")),
@@ -100,19 +100,19 @@ impl Row for Flow {
         self.name
     }
 
-    fn ways(&self) -> &'static [Way] {
+    fn ways(&self) -> &'static [RunMode] {
         match self.kind {
-            Kind::Tcp(_) => Way::ALL,
-            Kind::Unix | Kind::Pipe => &[Way::Plain, Way::Sojourn, Way::Asleep],
+            Kind::Tcp(_) => RunMode::ALL,
+            Kind::Unix | Kind::Pipe => &[RunMode::Plain, RunMode::Sojourn, RunMode::Asleep],
         }
     }
 
     fn rounds(&self) -> usize {
-        // Slow paces take seconds.
+        // The slow paces take seconds.
         if self.work == Work::Paces { 3 } else { 5 }
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let processors = os::processors();
         let first = processors.first().copied().unwrap_or(0);
         let last = processors.last().copied().unwrap_or(0);
@@ -120,7 +120,7 @@ impl Row for Flow {
         let mut side = Client {
             way,
             name: self.name,
-            place: Place { client: client.to_string(), server: server.to_string() },
+            place: EndPoints { client: client.to_string(), server: server.to_string() },
             kind: "",
             address: String::new(),
             work: self.work,
@@ -149,16 +149,16 @@ impl Row for Flow {
     }
 }
 
-struct Place {
+struct EndPoints {
     client: String,
     server: String,
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     name: &'static str,
-    place: Place,
-    /// Empty for pipes.
+    place: EndPoints,
+    /// Word of `lab-bench` for the kind of connection; empty for pipes, which need no server.
     kind: &'static str,
     address: String,
     work: Work,
@@ -195,7 +195,8 @@ impl Client {
 
 impl Turn for Client {
     fn turn(&mut self, world: &World, length: Duration) -> Result<Vec<Sample>> {
-        // Several cases and short operations: a third is plenty.
+        // A turn has several cases with short operations, so a third of its length is enough for
+        // each.
         let length = length / 3;
         let run = |case| self.run(world, case, length);
         let fast: [(&str, &str, usize, &[&str]); 3] = [
@@ -209,7 +210,7 @@ impl Turn for Client {
             Work::Paces => {
                 let paced =
                     |(pace, name)| self.run(world, (name, "ping", 64, &["--pace", pace]), length);
-                // The slow ones take seconds.
+                // The quick run leaves out the two slowest paces, which take seconds.
                 let skipped = if length < QUICK / 3 { 2 } else { 0 };
                 PACES.into_iter().skip(skipped).map(paced).collect()
             }

@@ -1,4 +1,4 @@
-//! iperf3: one TCP connection, bulk.
+//! iperf3: bulk transfer over one TCP connection.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use sojourn_lab::Running;
 
 use crate::local::row::{QUICK, Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{World, free_port, run};
 
-/// See the head of the file.
+/// The row of iperf3.
 pub(super) struct Iperf;
 
 impl Row for Iperf {
@@ -22,19 +22,19 @@ impl Row for Iperf {
         3
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let port = free_port("127.0.0.1")?.to_string();
         let mut command = world.command(way, "iperf3");
         command.args(["-s", "-B", "127.0.0.1", "-p", &port, "--forceflush"]);
-        // Connecting to see whether it listens would be taken for a client: the first turn tries
-        // again.
+        // No probe for the listening port: iperf3 would take the probe's connection for a client.
+        // The first turn tries again instead.
         let server = Running::start(command)?;
         Ok(Box::new(Client { way, port, _server: server }))
     }
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     port: String,
     _server: Running,
 }
@@ -62,7 +62,7 @@ impl Turn for Client {
         let end = &said["end"]["sum_received"];
         let bits = end["bits_per_second"].as_f64().context("no rate")?;
         let bytes = end["bytes"].as_f64().context("no bytes")?;
-        // An operation is the 128 KiB that it writes at once.
+        // One operation is a write of 128 KiB, iperf3's default length for TCP.
         Ok(vec![Sample::new("iperf3", Unit::BytesPerS, bits / 8.0, bytes / f64::from(128 << 10))])
     }
 }

@@ -1,10 +1,10 @@
-//! How connections begin and end: the longest call of the first second, and how soon an end is
-//! heard of.
+//! The beginning and the end of connections: the longest call of the first second, and the time
+//! until the end of a connection is noticed.
 //!
 //! `first-second`: fifty connections without TCP_NODELAY, which move meanwhile (`lab-bench first`);
-//! the figure is the longest call of all. `ends`: from the last question to the end of the
-//! connection, as the client hears of it, of connections that were never hot, are just hot, and
-//! have moved (`lab-bench ends`).
+//! the figure is the longest call of all. `ends`: the time from the last question until the client
+//! notices the end of the connection, for connections that were never hot, are just hot, and have
+//! moved (`lab-bench ends`).
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use sojourn_lab::Running;
 
 use super::figures::of_lab;
 use crate::local::row::{QUICK, Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::World;
 
 const SESSIONS: &str = "50";
 
-/// Both rows.
+/// Returns both rows.
 pub(super) fn all() -> [Box<dyn Row>; 2] {
     [Box::new(FirstSecond), Box::new(Ends)]
 }
@@ -28,7 +28,7 @@ struct FirstSecond;
 struct Ends;
 
 struct Client {
-    way: Way,
+    way: RunMode,
     address: String,
     measure: fn(&Client, &World, Duration) -> Result<Vec<Sample>>,
     _server: Running,
@@ -39,7 +39,7 @@ impl Row for FirstSecond {
         "first-second"
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let (address, server) = world.lab_service(way, "many-serve")?;
         Ok(Box::new(Client { way, address, measure: first, _server: server }))
     }
@@ -50,7 +50,7 @@ impl Row for Ends {
         "ends"
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let (address, server) = world.lab_service(way, "ends-serve")?;
         Ok(Box::new(Client { way, address, measure: ends, _server: server }))
     }

@@ -1,4 +1,4 @@
-//! Many sessions between an echo server and a client, one thread each, with epoll (`lab-bench
+//! Many sessions between an echo server and a client, each with one thread and epoll(7) (`lab-bench
 //! many`).
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use sojourn_lab::Running;
 
 use super::figures::of_lab;
 use crate::local::row::{Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::World;
 
 struct Many {
@@ -16,7 +16,7 @@ struct Many {
     sessions: usize,
 }
 
-/// All rows.
+/// Returns all rows.
 pub(super) fn all(quick: bool) -> Vec<Box<dyn Row>> {
     let all = [
         ("sessions-1", 1),
@@ -40,7 +40,7 @@ impl Row for Many {
         if self.sessions < 10_000 { 5 } else { 3 }
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let (address, server) = world.lab_service(way, "many-serve")?;
         Ok(Box::new(Client {
             way,
@@ -53,7 +53,7 @@ impl Row for Many {
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     row: &'static str,
     sessions: usize,
     address: String,
@@ -64,7 +64,7 @@ impl Turn for Client {
     fn turn(&mut self, world: &World, length: Duration) -> Result<Vec<Sample>> {
         let (sessions, ms) = (self.sessions.to_string(), length.as_millis().to_string());
         let mut words = vec!["many", &self.address, "--sessions", &sessions, "--time-ms", &ms];
-        // Each has to be used 32 times to be hot; then all have to have moved.
+        // Each session has to be used 32 times to become hot; then all of them need time to move.
         let warm = (100 + self.sessions / 10).to_string();
         words.extend(["--warm-calls", "40", "--warm-ms", &warm]);
         let measured = world.lab_result(self.way, &words)?;

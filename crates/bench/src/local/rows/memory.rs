@@ -1,8 +1,8 @@
-//! Memory for each session, in use: what server, client and session server have more with many
-//! sessions than with few.
+//! Memory of each session in use: the difference between the memory of server, client and session
+//! server with many sessions and with few.
 //!
-//! Proportional set sizes, so that memory both sides map counts once. What the kernel keeps for its
-//! sockets is the same in every way and not counted.
+//! The sizes are proportional set sizes, so that memory that both sides map counts once. The
+//! kernel's memory for its sockets is the same in every way and is not counted.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use anyhow::Result;
 use sojourn_lab::Running;
 
 use crate::local::row::{Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{LIMIT, World, wait_until};
 
 const FEW: u64 = 10;
 const MANY: u64 = 1010;
 
-/// See the head of the file.
+/// The row of memory per session.
 pub(super) struct Memory;
 
 impl Row for Memory {
@@ -24,25 +24,25 @@ impl Row for Memory {
         "memory"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::LOCAL
+    fn ways(&self) -> &'static [RunMode] {
+        RunMode::LOCAL
     }
 
     fn rounds(&self) -> usize {
         1
     }
 
-    fn prepare(&self, _world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, _world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         Ok(Box::new(Look { way }))
     }
 }
 
 struct Look {
-    way: Way,
+    way: RunMode,
 }
 
 impl Look {
-    /// Bytes with so many sessions, all of them used for a while.
+    /// Returns the bytes with `sessions` sessions, all of which have been used for a while.
     fn with(&self, world: &World, sessions: u64) -> Result<f64> {
         let (address, server) = world.lab_service(self.way, "many-serve")?;
         let ready = world.top().join("memory-ready");
@@ -51,12 +51,12 @@ impl Look {
         let words = ["many", &address, "--sessions", &count, "--ready", &path];
         let mut client = Running::start(world.lab(self.way, &words))?;
         wait_until(&mut client, || ready.exists())?;
-        // Long enough for all to have moved and to have been used since: their rings wrap many
-        // times in this.
+        // Long enough for all sessions to move and to be used afterwards: their rings wrap many
+        // times, so that every page of a ring has been touched.
         std::thread::sleep(Duration::from_millis(1500));
-        let ours = world.server_pid().filter(|_| self.way.is_ours());
-        let pids = [Some(server.pid()), Some(client.pid()), ours];
-        let sum = pids.into_iter().flatten().filter_map(set_size).sum();
+        let ours = if self.way.is_ours() { world.server_pids() } else { Vec::new() };
+        let pids = [server.pid(), client.pid()].into_iter().chain(ours);
+        let sum = pids.filter_map(set_size).sum();
         std::fs::remove_file(&ready)?;
         client.finish(LIMIT)?.success("lab-bench many")?;
         Ok(sum)
@@ -72,7 +72,7 @@ impl Turn for Look {
     }
 }
 
-/// Proportional set size of a process (bytes).
+/// Returns the proportional set size of a process in bytes (`smaps_rollup`, proc(5)).
 fn set_size(pid: u32) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;

@@ -1,9 +1,9 @@
-//! Moves a second: how fast sessions leave the kernel once they are hot, and how fast they go home
-//! when told to.
+//! Moves per second: the rate at which hot sessions leave the kernel, and the rate at which they go
+//! home when they are recalled.
 //!
-//! A thousand sessions are used in turn without a pause. Counted are streams made (both ends move)
-//! from the first call to the last join, and ends home from the command to the last return, as the
-//! server counts them.
+//! A thousand sessions are used in turn without a pause. The row counts, as the server does, the
+//! streams made (both ends move) from the first call to the last join, and the ends that came home
+//! from the command to the last return.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use sojourn_lab::Running;
 
 use crate::local::row::{Row, Sample, Turn, Unit};
 use crate::local::server::Admin;
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{LIMIT, World, wait_until};
 
 const SESSIONS: u64 = 1000;
 
-/// See the head of the file.
+/// The row of moves per second.
 pub(super) struct Moves;
 
 impl Row for Moves {
@@ -25,27 +25,27 @@ impl Row for Moves {
         "moves"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        &[Way::Sojourn]
+    fn ways(&self) -> &'static [RunMode] {
+        &[RunMode::Sojourn]
     }
 
     fn rounds(&self) -> usize {
         3
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let (address, server) = world.lab_service(way, "many-serve")?;
         Ok(Box::new(Client { way, address, _server: server }))
     }
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     address: String,
     _server: Running,
 }
 
-/// Waits until `count` has grown by `wanted`; how long that took.
+/// Waits until `count` has grown by `wanted`; returns the time that it took.
 fn wait_for(mut count: impl FnMut() -> Result<u64>, before: u64, wanted: u64) -> Result<Duration> {
     let start = Instant::now();
     loop {

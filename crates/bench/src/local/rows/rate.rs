@@ -1,5 +1,5 @@
-//! Connections a second: connect, one question, close (`lab-bench rate`). Nothing of it is worth
-//! moving.
+//! Connections per second: connect, one question, close (`lab-bench rate`). No connection lives
+//! long enough to be worth a move, so this shows the cost of Sojourn alone.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use sojourn_lab::Running;
 
 use super::figures::of_lab;
 use crate::local::row::{Row, Sample, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::World;
 
-/// See the head of the file.
+/// The row of connections per second.
 pub(super) struct Connections;
 
 impl Row for Connections {
@@ -23,14 +23,14 @@ impl Row for Connections {
         9
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let (address, server) = world.lab_service(way, "rate-serve")?;
         Ok(Box::new(Client { way, address, _server: server }))
     }
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     address: String,
     _server: Running,
 }

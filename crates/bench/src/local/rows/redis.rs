@@ -1,7 +1,7 @@
 //! redis: `redis-server` and `redis-benchmark` over TCP.
 //!
-//! The program's percentiles have steps of 8 us, more than a whole request takes; so one client's
-//! latency is the mean, from the rate.
+//! The percentiles of `redis-benchmark` have steps of 8 us, more than a whole request takes. So the
+//! latency of one client is the mean, computed from the rate.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use anyhow::{Context as _, Result};
 use sojourn_lab::Running;
 
 use crate::local::row::{Row, Sample, Times, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{World, free_port, listens, run, wait_until};
 
-/// So many clients with so many requests on their way each.
+/// The row of a number of clients, each with a number of requests in flight.
 struct Redis {
     name: &'static str,
     clients: u32,
     pipeline: u32,
 }
 
-/// All rows.
+/// Returns all rows.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
     vec![
         Box::new(Redis { name: "redis-c1", clients: 1, pipeline: 1 }),
@@ -33,7 +33,7 @@ impl Row for Redis {
         self.name
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let port = free_port("127.0.0.1")?;
         let mut command = world.command(way, "redis-server");
         command.arg("--dir").arg(world.folder(self.name, way)?).args(["--port", &port.to_string()]);
@@ -46,12 +46,13 @@ impl Row for Redis {
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     port: u16,
     name: &'static str,
     clients: u32,
     pipeline: u32,
-    /// Requests a second in the last turn, to know how many to ask for.
+    /// Requests per second in the last turn, from which the number of requests of the next is
+    /// computed.
     per_s: f64,
     _server: Running,
 }
@@ -81,20 +82,21 @@ impl Turn for Client {
         if self.per_s == 0.0 {
             self.run(world, 2000.0 * f64::from(self.pipeline))?;
         }
-        // Every run begins with new connections in the kernel: twice the length, that this counts
-        // less.
+        // Every run begins with new connections in the kernel. Twice the length makes this
+        // beginning count less.
         let requests = self.per_s * 2.0 * length.as_secs_f64();
         self.run(world, requests.clamp(100.0, 2e6))
     }
 }
 
-/// A line: name, requests a second, then milliseconds: mean, least, p50, p95, p99, most.
+/// Parses a line: name, requests per second, then milliseconds: mean, minimum, p50, p95, p99,
+/// maximum.
 pub(crate) fn sample(row: &str, line: &str, requests: f64, is_latency: bool) -> Option<Sample> {
     let words: Vec<&str> = line.split(',').map(|word| word.trim_matches('"')).collect();
     let number = |place: usize| words.get(place)?.parse::<f64>().ok();
     let ns = |place| number(place).map(|ms| ms * 1e6);
     let rate = number(1)?;
-    // The column named p90 is this program's p95.
+    // The tables have no p95; it stands in the column of p90.
     let times = Times { p50: ns(4)?, p90: ns(5)?, p99: ns(6)? };
     let case = format!("{row} {}", words[0]);
     let (unit, value) = if is_latency { (Unit::Ns, 1e9 / rate) } else { (Unit::PerS, rate) };

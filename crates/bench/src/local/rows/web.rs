@@ -1,4 +1,4 @@
-//! nginx and `wrk`: a small static file over connections that are kept.
+//! nginx and `wrk`: a small static file over connections that are kept open.
 
 use std::fs;
 use std::time::Duration;
@@ -7,17 +7,19 @@ use anyhow::{Context as _, Result};
 use sojourn_lab::Running;
 
 use crate::local::row::{Row, Sample, Times, Turn, Unit};
-use crate::local::way::Way;
+use crate::local::way::RunMode;
 use crate::local::world::{World, free_port, listens, run, wait_until};
 
 const CONNECTIONS: &str = "16";
 
-/// See the head of the file.
+/// The row of nginx.
 pub(super) struct Web;
 
-/// One worker, as a client of one thread wants it on two processors; the rest as Debian has it.
+/// Returns a configuration with one worker, which suits two processors and a client of one thread;
+/// the rest is as Debian has it.
 fn configuration(folder: &str, port: u16) -> String {
-    // Otherwise workers of root become another user, who may not read the folder.
+    // Workers of a root process change to another user by default, and that user may not read the
+    // folder.
     let user = if crate::local::process::is_root() { "user root;" } else { "" };
     format!(
         "{user} daemon off; worker_processes 1; pid {folder}/pid; error_log stderr;
@@ -32,7 +34,7 @@ fn configuration(folder: &str, port: u16) -> String {
     )
 }
 
-/// What `wrk` prints at its end: microseconds.
+/// The script that makes `wrk` print its results at its end; times are in microseconds.
 const REPORT: &str = "done = function(summary, latency, requests)
     io.write(string.format('figures %d %d %d %d %d %d\\n', summary.requests, summary.duration,
         latency:percentile(50), latency:percentile(90), latency:percentile(99),
@@ -48,7 +50,7 @@ impl Row for Web {
         3
     }
 
-    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+    fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
         let folder = world.folder("nginx", way)?;
         let port = free_port("127.0.0.1")?;
         fs::create_dir(folder.join("www"))?;
@@ -65,7 +67,7 @@ impl Row for Web {
 }
 
 struct Client {
-    way: Way,
+    way: RunMode,
     port: u16,
     script: String,
     _server: Running,

@@ -1,8 +1,8 @@
 //! A packet socket with the interface's offloads (packet(7), `PACKET_VNET_HDR`) as a device for
 //! smoltcp.
 //!
-//! A frame goes out with a header that says where its checksum is to be put and in what pieces it
-//! is to be cut, and comes in with one.
+//! A header in front of each frame (`struct virtio_net_hdr`) says where its checksum belongs, and
+//! in which pieces the interface has to cut it.
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 
@@ -15,19 +15,19 @@ use smoltcp::time::Instant;
 
 /// Bytes of `struct virtio_net_hdr`.
 const HEADER: usize = 10;
-/// Of Ethernet and of IPv4 without options.
+/// Bytes of an Ethernet header; below, of an IPv4 header without options.
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const MTU: usize = 1500;
-/// The largest frame that is cut by the interface.
+/// Bytes of the largest frame that the interface cuts into segments.
 const LARGE: usize = 65_000;
 const ROOM: usize = 1 << 17;
-/// Where TCP has its checksum.
+/// Offset of the checksum in a TCP header (RFC 9293, section 3.1).
 const TCP_CHECKSUM: usize = 16;
 const NEEDS_CHECKSUM: u8 = 1;
 const SEGMENTS_TCP4: u8 = 1;
 const TCP: u8 = 6;
-/// See packet(7); not in every version of `libc`.
+/// From packet(7); some versions of `libc` lack it.
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 
 /// The device.
@@ -42,15 +42,15 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 impl Packets {
-    /// On that interface, without waiting.
+    /// Opens a socket on `interface`; its reads and writes do not block.
     pub(super) fn open(interface: &str) -> io::Result<Self> {
         let name = CString::new(interface)?;
         let every = (libc::ETH_P_ALL as u16).to_be();
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: plain calls; what is passed by address lives over the call and has the size that
-        // is said.
+        // SAFETY: plain calls; arguments passed by address live through the call and have the size
+        // that the call is told.
         let socket = unsafe {
-            // No protocol yet: nothing comes before it is bound.
+            // Protocol 0: the socket receives nothing before it is bound to the interface.
             let socket = OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?);
             for option in [libc::PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING] {
                 let on: libc::c_int = 1;
@@ -86,7 +86,7 @@ impl Device for Packets {
 
     fn receive(&mut self, _: Instant) -> Option<(Incoming<'_>, Outgoing<'_>)> {
         let buffer = &mut self.incoming;
-        // SAFETY: as much room as said.
+        // SAFETY: the buffer has as many bytes as the call is told.
         let got = unsafe {
             libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0)
         };
@@ -103,8 +103,8 @@ impl Device for Packets {
         let mut all = DeviceCapabilities::default();
         all.medium = Medium::Ethernet;
         all.max_transmission_unit = ETHERNET + MTU;
-        // The peer's kernel leaves the checksums of a veth pair to nobody; ours of TCP are left to
-        // the interface.
+        // The peer's kernel leaves checksums blank on a veth pair, so they are not checked; the
+        // checksums of TCP segments that this client sends are left to the interface.
         all.checksum.tcp = Checksum::None;
         all.checksum.udp = Checksum::Tx;
         all.segmentation.tcpv4 = std::num::NonZeroUsize::new(LARGE);
@@ -112,7 +112,7 @@ impl Device for Packets {
     }
 }
 
-/// A frame that has come.
+/// A received frame.
 pub(super) struct Incoming<'a>(&'a [u8]);
 
 impl phy::RxToken for Incoming<'_> {
@@ -121,7 +121,7 @@ impl phy::RxToken for Incoming<'_> {
     }
 }
 
-/// A frame that is to go.
+/// A frame to be sent.
 pub(super) struct Outgoing<'a> {
     socket: &'a OwnedFd,
     buffer: &'a mut [u8],
@@ -140,7 +140,8 @@ impl phy::TxToken for Outgoing<'_> {
         frame.fill(0);
         let made = make(frame);
         header.copy_from_slice(&offload(frame, self.segment));
-        // SAFETY: as many bytes as said. What finds no room is lost, as on any line.
+        // SAFETY: the buffer has as many bytes as the call is told. A frame that finds no room in
+        // the queue is lost, as on any link.
         unsafe {
             libc::send(self.socket.as_raw_fd(), self.buffer.as_ptr().cast(), HEADER + len, 0);
         }
@@ -152,8 +153,9 @@ impl phy::TxToken for Outgoing<'_> {
     }
 }
 
-/// What the interface is to do to a frame, as a `struct virtio_net_hdr`; puts the pseudo header's
-/// sum where TCP has its checksum.
+/// Returns the `struct virtio_net_hdr` with the interface's work on a frame. Writes the sum of the
+/// pseudo header (RFC 9293, section 3.1) into the checksum field, as partial checksum offload
+/// expects it.
 fn offload(frame: &mut [u8], segment: Option<u16>) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     let is_tcp = frame.len() >= ETHERNET + IPV4 + 20
@@ -201,7 +203,7 @@ mod tests {
         assert_eq!((header[0], header[1], header[6], header[8]), (1, 1, 34, 16));
         assert_eq!(u16::from_ne_bytes([header[2], header[3]]), 54);
         assert_eq!(u16::from_ne_bytes([header[4], header[5]]), 1448);
-        // 10.0 + 0.1 + 10.0 + 0.2 + 6 + 46 bytes.
+        // The pseudo header's sum: addresses 10.0 + 0.1 + 10.0 + 0.2, protocol 6, length 46.
         assert_eq!(frame[50..52], (0x0a00_u16 * 2 + 1 + 2 + 6 + 46).to_be_bytes());
     }
 }

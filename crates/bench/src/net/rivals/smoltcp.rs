@@ -1,6 +1,7 @@
-//! A client with smoltcp's protocols: one session, one thread, driven by whoever reads and writes.
+//! A client with smoltcp's protocols: one session and one thread; reads and writes drive the
+//! protocols.
 //!
-//! Its measurements are those of `lab-bench`, over this end instead of a socket.
+//! The measurements are those of `lab-bench`, over this end instead of a socket.
 
 #![allow(unsafe_code, reason = "a system call without a safe wrapper")]
 
@@ -19,16 +20,16 @@ use sojourn_lab::measuring::{End, Options, flow, pin};
 
 use super::packet::Packets;
 
-/// Bytes of either queue of a session: what is on its way on the slowest link at its full rate.
+/// Bytes of either queue of a session: the bytes in flight on the slowest link at its full rate.
 const QUEUE: usize = 512 << 10;
 /// Datagrams in a queue.
 const DATAGRAMS: usize = 64;
-/// How long anything may take: the end of what is queued where much is lost, above all.
+/// Longest time of any wait. The longest is that for queued bytes on a link that loses much.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Any: the run's hosts are new.
+/// The local port. Any will do, because the hosts of the run are new.
 const PORT: u16 = 49_000;
 
-/// The whole implementation, with the one session.
+/// The implementation with its one session.
 struct Stack {
     device: Packets,
     interface: Interface,
@@ -38,21 +39,26 @@ struct Stack {
     is_spinning: bool,
 }
 
-/// Where it is on the link.
-struct Place {
+/// The client's position on the link.
+struct LinkEndpoint {
     interface: String,
     mac: [u8; 6],
     address: std::net::Ipv4Addr,
 }
 
 impl Stack {
-    fn new(place: &Place, peer: SocketAddrV4, is_udp: bool, is_spinning: bool) -> Result<Self> {
+    fn new(
+        place: &LinkEndpoint,
+        peer: SocketAddrV4,
+        is_udp: bool,
+        is_spinning: bool,
+    ) -> Result<Self> {
         let mut device = Packets::open(&place.interface)?;
         let mut config = Config::new(EthernetAddress(place.mac).into());
         config.random_seed = u64::from(std::process::id());
         let mut interface = Interface::new(config, &mut device, Instant::now());
         interface.update_ip_addrs(|all| {
-            // There is room for one.
+            // Cannot fail: smoltcp's list of addresses is empty, so there is room.
             let _ = all.push(IpCidr::new(IpAddress::Ipv4(place.address), 24));
         });
         let mut sockets = SocketSet::new(Vec::new());
@@ -72,7 +78,7 @@ impl Stack {
         self.interface.poll(Instant::now(), &mut self.device, &mut self.sockets);
     }
 
-    /// Repeats `step`, until it gives something, while packets come and go.
+    /// Processes packets and repeats `step` until it returns a value.
     fn until<T>(&mut self, mut step: impl FnMut(&mut Self) -> Result<Option<T>>) -> Result<T> {
         let end = std::time::Instant::now() + PATIENCE;
         loop {
@@ -89,7 +95,7 @@ impl Stack {
         }
     }
 
-    /// Until a packet comes or a timer is due, a second at most.
+    /// Sleeps until a packet arrives or a timer is due, at most a second.
     fn sleep(&mut self) {
         let now = Instant::now();
         let delay = self.interface.poll_delay(now, &self.sockets).map(Duration::from);
@@ -100,11 +106,12 @@ impl Stack {
             tv_sec: delay.as_secs().cast_signed(),
             tv_nsec: delay.subsec_nanos().into(),
         };
-        // SAFETY: one entry; the set of signals may be absent. An interrupted wait is a short one.
+        // SAFETY: one entry; ppoll(2) takes a null pointer for the signal set. A wait that a signal
+        // interrupts is a short wait.
         unsafe { libc::ppoll(&raw mut watched, 1, &raw const limit, std::ptr::null()) };
     }
 
-    /// Connects, again and again while the server is not there yet.
+    /// Connects; tries again while the server does not listen yet.
     fn connect(&mut self) -> Result<()> {
         let end = std::time::Instant::now() + PATIENCE;
         let peer = (IpAddress::Ipv4(*self.peer.ip()), self.peer.port());
@@ -124,7 +131,7 @@ impl Stack {
         if self.tcp().may_send() { Ok(()) } else { Err(ErrorKind::ConnectionRefused.into()) }
     }
 
-    /// Asks until the server answers.
+    /// Sends datagrams until the server answers one.
     fn greet(&mut self) -> Result<()> {
         let end = std::time::Instant::now() + PATIENCE;
         let mut answer = [0; 8];
@@ -167,7 +174,7 @@ fn datagrams() -> Result<udp::Socket<'static>> {
     Ok(socket)
 }
 
-/// One direction of the stream, or both of the datagrams.
+/// One direction of the stream, or both directions of the datagrams.
 struct Half(Arc<Mutex<Stack>>, bool);
 
 impl Read for Half {
@@ -195,7 +202,7 @@ impl Write for Half {
             let sent = stack.tcp().send_slice(buf).map_err(Error::other)?;
             Ok((sent > 0).then_some(sent))
         })?;
-        // Out with it now, not at the next call.
+        // Sends the bytes now; without this they would wait for the next call.
         stack.poll();
         Ok(sent)
     }
@@ -205,10 +212,14 @@ impl Write for Half {
     }
 }
 
-/// `lab-bench`'s words, and `--interface NAME --mac ADDRESS --address ADDRESS`.
+/// Runs the client: `words` are the arguments of `lab-bench`, and `--interface NAME --mac ADDRESS
+/// --address ADDRESS`.
 pub(crate) fn main(words: &[String]) -> anyhow::Result<()> {
-    let mut place =
-        Place { interface: String::new(), mac: [0; 6], address: std::net::Ipv4Addr::UNSPECIFIED };
+    let mut place = LinkEndpoint {
+        interface: String::new(),
+        mac: [0; 6],
+        address: std::net::Ipv4Addr::UNSPECIFIED,
+    };
     let (mut plain, mut rest) = (Vec::new(), Vec::new());
     let mut words = words.iter();
     while let Some(word) = words.next() {

@@ -1,5 +1,5 @@
-//! Bytes from memory to memory on one session, either way, as `ttcp` sends them: offloads on, each
-//! program on its processor.
+//! Bulk transfer from memory to memory on one session, in either direction, as `ttcp` does it: with
+//! offloads, and each program on its own processor.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use super::client::{client, ms, pins};
 use crate::local::row::{Sample, Unit};
 use crate::local::rows::of_lab;
 use crate::net::row::{Measured, Row};
-use crate::net::way::{Wait, Way};
+use crate::net::way::{Stacks, Wait};
 use crate::net::world::{Between, World, parse};
 
-/// Bytes that the program writes at once.
+/// Bytes of each write of the program.
 const FRAME: usize = 64 << 10;
-/// Time to move, and for windows to grow.
+/// Time for the session to move, and for windows to grow.
 const WARM: Duration = Duration::from_millis(200);
 
 struct Bulk {
     name: &'static str,
-    /// What the client is to do.
+    /// The client's command: the name of a measurement of `lab-bench`.
     word: &'static str,
 }
 
-/// Both directions.
+/// Returns the rows of both directions.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
     vec![
         Box::new(Bulk { name: "bulk-out", word: "bulk" }),
@@ -31,7 +31,7 @@ pub(super) fn all() -> Vec<Box<dyn Row>> {
     ]
 }
 
-/// A sample of bytes a second, with the processor time of 1 KiB.
+/// Makes a sample of bytes per second, with the processor time per KiB.
 pub(super) fn of_bytes(name: String, text: &str) -> Result<Sample> {
     let said = parse(text)?;
     let sample = of_lab(name, &said, Unit::BytesPerS);
@@ -49,11 +49,11 @@ impl Row for Bulk {
         "bulk"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::INTERFACES
+    fn ways(&self) -> &'static [Stacks] {
+        Stacks::INTERFACES
     }
 
-    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let length = length * 3;
         let place = world.place(way, Between::Wire)?;
         let address = place.free_name();

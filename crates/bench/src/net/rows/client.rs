@@ -1,4 +1,4 @@
-//! The client that measures, and its words.
+//! The measuring client, and its arguments.
 
 use std::process::Command;
 use std::time::Duration;
@@ -6,27 +6,29 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use sojourn_lab::net::End;
 
-use crate::net::way::{Side, Wait, Way};
-use crate::net::world::{self, Place, World};
+use crate::net::way::{Side, Stacks, Wait};
+use crate::net::world::{self, Hosts, World};
 
-/// The client that measures: `lab-bench`, or a rival that takes the same words and says the same.
+/// Returns the command of the measuring client: `lab-bench`, or a rival that takes the same
+/// arguments and prints the same results.
 pub(super) fn client(
     world: &World,
-    place: &Place,
-    (way, wait): (Way, Wait),
+    place: &Hosts,
+    (way, wait): (Stacks, Wait),
     words: &[&str],
 ) -> Result<Command> {
     let program = match way {
-        Way::Smoltcp => world::myself()?,
-        Way::Gvisor => world.gvisor().context("sojourn-bench-netstack is not there")?,
+        Stacks::Smoltcp => world::myself()?,
+        Stacks::ProtocolServer => return place.served(wait, words),
+        Stacks::Gvisor => world.gvisor().context("sojourn-bench-netstack is not there")?,
         _ => return Ok(place.lab(Side::Client, wait, words)),
     };
     let mut command = place.command(Side::Client, wait, program);
-    if way == Way::Smoltcp {
+    if way == Stacks::Smoltcp {
         command.arg("net-smoltcp");
     }
-    // Addresses beside the host's own: its kernel takes no part, and drops what it sees of this at
-    // once.
+    // Addresses beside the host's own. The host's kernel takes no part, and drops at once the
+    // packets for them that it sees.
     let [a, b, c, _] = place.link().v4(End::B).octets();
     let address = format!("{a}.{b}.{c}.77");
     let mac = format!("02:6c:61:{b:02x}:{c:02x}:77");
@@ -36,12 +38,12 @@ pub(super) fn client(
     Ok(command)
 }
 
-/// Milliseconds as a word.
+/// Formats a duration in milliseconds as an argument.
 pub(super) fn ms(time: Duration) -> String {
     time.as_millis().to_string()
 }
 
-/// Options that tie client and server to processors of their own.
+/// Returns the options that tie client and server to processors of their own.
 pub(super) fn pins() -> (Vec<String>, Vec<String>) {
     let processors = crate::os::processors();
     let pin = |processor: Option<&usize>| -> Vec<String> {

@@ -1,5 +1,5 @@
-//! Throughput of one session on links that are not good: frames lost in both directions, 10 ms each
-//! way, and a line that is slow.
+//! Throughput of one session on a bad link: frames are lost in both directions, the delay is 10 ms
+//! each way, and the rate is limited.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use sojourn_lab::net::{Conditions, End};
 use super::bulk::of_bytes;
 use super::client::{client, ms};
 use crate::net::row::{Measured, Row};
-use crate::net::way::{Wait, Way};
+use crate::net::way::{Stacks, Wait};
 use crate::net::world::{Between, World};
 
-/// Bytes that the program writes at once.
+/// Bytes of each write of the program.
 const FRAME: &str = "16384";
-/// Each way.
+/// Delay in each direction.
 const DELAY: Duration = Duration::from_millis(10);
-/// Bits per second: less than what the relay can do here.
+/// Bits per second: fewer than the relay can forward, so that the link is the limit.
 const RATE: u64 = 200_000_000;
 
 struct Loss {
@@ -24,7 +24,7 @@ struct Loss {
     loss: f64,
 }
 
-/// All rows.
+/// Returns all rows.
 pub(super) fn all(quick: bool) -> Vec<Box<dyn Row>> {
     let all = [("loss-1%", 0.01), ("loss-0%", 0.0), ("loss-0.1%", 0.001), ("loss-3%", 0.03)];
     let all = all.into_iter().take(if quick { 1 } else { 4 });
@@ -44,13 +44,13 @@ impl Row for Loss {
         3
     }
 
-    fn ways(&self) -> &'static [Way] {
-        // At the other rates rivals take so long for what is queued that the run would take too
-        // long.
-        if matches!(self.name, "loss-0%" | "loss-1%") { Way::MEASURED } else { Way::OURS }
+    fn ways(&self) -> &'static [Stacks] {
+        // At the other rates of loss, rivals need so long for their queued bytes that the run would
+        // take too long.
+        if matches!(self.name, "loss-0%" | "loss-1%") { Stacks::MEASURED } else { Stacks::OURS }
     }
 
-    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let (warm, length) = (Duration::from_millis(1000), length * 10);
         let place = world.place(way, Between::Relay)?;
         let conditions =

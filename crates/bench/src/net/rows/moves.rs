@@ -1,5 +1,5 @@
-//! Moves: how many a second out and home again, and how long a stream stands still while its
-//! session moves.
+//! Moves: their rate out of the kernel and home again, and the time for which a stream stands still
+//! while its session moves.
 
 use std::time::{Duration, Instant};
 
@@ -9,27 +9,29 @@ use sojourn_lab::Running;
 use super::client::ms;
 use crate::local::row::{Sample, Unit};
 use crate::net::row::{Measured, Row};
-use crate::net::way::{Side, Wait, Way};
+use crate::net::way::{Side, Stacks, Wait};
 use crate::net::world::{Between, LIMIT, World, parse};
 use crate::stats::median;
 
-/// How long the sessions may take to move.
+/// Longest time for all sessions to move.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two commands to send a streaming session home.
+/// Time between two recalls of a streaming session.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The longest time without an arrival in each tenth of a second, in which a session goes home and
-/// moves out once: the median of these.
+/// Name of the case of the usual gap. The client reports the longest time without an arrival in
+/// each tenth of a second, in which the session goes home and moves out once; the figure is the
+/// median of these times.
 pub(in crate::net) const USUAL_GAP: &str = "longest gap in a tenth of a second";
-/// Of all.
+/// Name of the case of the longest gap of all.
 const LONGEST_GAP: &str = "longest gap in a stream";
 
-/// All rows.
+/// Returns all rows.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
     vec![Box::new(Rate), Box::new(Stall)]
 }
 
-/// Counted from the first call to the last session away, and from the command to the last one home.
+/// The row of moves per second: from the first call to the last session away, and from the recall
+/// to the last session home.
 struct Rate;
 
 impl Row for Rate {
@@ -41,15 +43,15 @@ impl Row for Rate {
         "moves"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        &[Way::Client]
+    fn ways(&self) -> &'static [Stacks] {
+        &[Stacks::Client]
     }
 
     fn rounds(&self) -> usize {
         3
     }
 
-    fn turn(&self, world: &World, way: Way, _length: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, world: &World, way: Stacks, _length: Duration) -> Result<Vec<Measured>> {
         let sessions: u64 = if world.quick { 20 } else { 500 };
         let place = world.place(way, Between::Wire)?;
         let mut admin = place.admin(Side::Client)?.context("no session server")?;
@@ -64,7 +66,7 @@ impl Row for Rate {
         until(|| Ok(ready.exists() || !client.is_running()))?;
         let out = until(|| Ok(admin.moves()?.0 >= joins + sessions))?;
         let start = Instant::now();
-        // Of every stream two ends come home: the program's, and that of what carries it.
+        // Two ends of every stream come home: the program's, and the carrier's.
         let recalled = admin.recall_all()? as u64;
         until(|| Ok(admin.moves()?.1 >= returns + 2 * recalled))?;
         let home = start.elapsed();
@@ -73,14 +75,15 @@ impl Row for Rate {
         let sample = |case: &str, count: u64, time: Duration| {
             let rate = count as f64 / time.as_secs_f64();
             let sample = Sample::new(case, Unit::PerS, rate, count as f64);
-            // Nothing is measured here but moves.
+            // This case measures moves themselves, so the check that sessions are away has no
+            // meaning.
             Measured { sample, wait: Wait::Default, away: Some(1.0) }
         };
         Ok(vec![sample("sessions out", sessions, out), sample("sessions home", recalled, home)])
     }
 }
 
-/// Waits for something; how long that took.
+/// Waits until `is_so` returns true; returns the time that it took.
 fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<Duration> {
     let start = Instant::now();
     while !is_so()? {
@@ -92,8 +95,8 @@ fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// The longest time without an arrival on a stream whose session is sent home again and again; the
-/// kernel's is never moved.
+/// The row of the longest time without an arrival on a stream whose session is recalled again and
+/// again. The kernel's session never moves.
 struct Stall;
 
 impl Row for Stall {
@@ -105,15 +108,15 @@ impl Row for Stall {
         "moves"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::OURS
+    fn ways(&self) -> &'static [Stacks] {
+        Stacks::OURS
     }
 
     fn rounds(&self) -> usize {
         3
     }
 
-    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let length = length * 8;
         let place = world.place(way, Between::Wire)?;
         let address = place.free_name();
@@ -136,11 +139,11 @@ impl Row for Stall {
         let longest = gaps.iter().copied().fold(0.0, f64::max);
         let moves = before.zip(after).map(|(before, after)| after.0 - before.0);
         let moves = moves.map(|moves| moves as f64);
-        // A session that moved less than twice has not shown a move while it streams.
+        // With fewer than two moves, no move of a streaming session was measured.
         let away = moves.map(|moves| if moves < 2.0 { 0.0 } else { 1.0 });
         let measured = |(case, gap)| {
             let sample = Sample::new(case, Unit::Ns, gap, moves.unwrap_or(1.0));
-            // How often it moved is its rate.
+            // The column of the rate has the moves per second.
             let rate = moves.map(|moves| moves / length.as_secs_f64());
             Measured { sample: Sample { rate, ..sample }, wait: Wait::Default, away }
         };

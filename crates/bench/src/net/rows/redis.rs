@@ -10,24 +10,25 @@ use sojourn_lab::Running;
 use crate::local::row::Sample;
 use crate::local::rows::redis;
 use crate::net::row::{Measured, Row};
-use crate::net::way::{Side, Wait, Way};
-use crate::net::world::{Between, Place, World, await_listener};
+use crate::net::way::{Side, Stacks, Wait};
+use crate::net::world::{Between, Hosts, World, await_listener};
 
 struct Redis {
     name: &'static str,
     clients: u32,
-    /// Requests a second of each way the last time, to know how many to ask for.
-    per_s: RefCell<HashMap<Way, f64>>,
+    /// Requests per second of each way in its last run, from which the number of requests of the
+    /// next run is computed.
+    per_s: RefCell<HashMap<Stacks, f64>>,
 }
 
-/// Requests of the first run of each way, which only finds out how fast it is.
+/// Requests of the first run of each way, which only measures the rate.
 const FIRST: f64 = 2000.0;
-/// A run that took less than this part of its time is made again with more requests: the one before
-/// was slower, perhaps since its sessions were in the kernel yet.
+/// Smallest part of the wanted time that a run has to take. A shorter run is repeated with more
+/// requests: the run before it was slower, perhaps because its sessions were still in the kernel.
 const ENOUGH: f64 = 0.6;
 const TRIES: usize = 4;
 
-/// All rows.
+/// Returns all rows.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
     let of = |&(name, clients): &(&'static str, u32)| -> Box<dyn Row> {
         Box::new(Redis { name, clients, per_s: RefCell::default() })
@@ -44,15 +45,15 @@ impl Row for Redis {
         "redis"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::PROGRAMS
+    fn ways(&self) -> &'static [Stacks] {
+        Stacks::PROGRAMS
     }
 
     fn rounds(&self) -> usize {
         4
     }
 
-    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let place = world.place(way, Between::Wire)?;
         let (address, port) = place.free_address();
         let mut command = place.command(Side::Server, Wait::Default, "redis-server");
@@ -67,7 +68,8 @@ impl Row for Redis {
             None => self.run(&place, &server, at, "get", (FIRST, length))?.0,
         };
         let mut found = Vec::new();
-        // A run begins with new connections in the kernel: so long that this counts little.
+        // A run begins with new connections in the kernel. It is long, so that this beginning
+        // counts little.
         for what in ["set", "get"] {
             let length = 6 * length;
             for tries in 1..=TRIES {
@@ -89,10 +91,10 @@ impl Row for Redis {
 }
 
 impl Redis {
-    /// So many requests, which take about so long: how many a second, and the sample.
+    /// Runs `requests` requests, which take about `length`; returns the rate and the sample.
     fn run(
         &self,
-        place: &Place,
+        place: &Hosts,
         server: &Running,
         at: (&str, u16),
         what: &str,

@@ -1,5 +1,5 @@
-//! Question and answer on one session, by size and by way of waiting, on processors of their own
-//! and wherever the kernel puts them.
+//! Question and answer on one session, by size and by way of waiting, with each program on a
+//! processor of its own, and without pinning.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::client::{client, ms, pins};
 use crate::local::row::{Sample, Unit};
 use crate::local::rows::of_lab;
 use crate::net::row::{Measured, Row};
-use crate::net::way::{Wait, Way};
+use crate::net::way::{Stacks, Wait};
 use crate::net::world::{Between, World, parse};
 
-/// Before measuring: time to become hot and to move.
+/// Time before the measurement, in which the session becomes hot and moves.
 const WARM: Duration = Duration::from_millis(120);
 
 struct RoundTrip {
@@ -31,12 +31,12 @@ fn all(protocol: &'static str, sizes: &[usize]) -> Vec<Box<dyn Row>> {
     of(true).chain(of(false)).collect()
 }
 
-/// TCP, up to what fits into a segment.
+/// Returns the rows of TCP, up to the payload of a full segment.
 pub(super) fn tcp(quick: bool) -> Vec<Box<dyn Row>> {
     all("tcp", if quick { &[1, 1460] } else { &[1, 100, 512, 1024, 1460] })
 }
 
-/// UDP, up to what fits into a packet.
+/// Returns the rows of UDP, up to the payload of a full packet.
 pub(super) fn udp(quick: bool) -> Vec<Box<dyn Row>> {
     all("udp", if quick { &[1, 1472] } else { &[1, 100, 512, 1024, 1472] })
 }
@@ -55,11 +55,14 @@ impl Row for RoundTrip {
         }
     }
 
-    fn ways(&self) -> &'static [Way] {
-        Way::MEASURED
+    fn ways(&self) -> &'static [Stacks] {
+        if self.protocol == "tcp" { Stacks::MEASURED_TCP } else { Stacks::MEASURED }
     }
 
-    fn lacks(&self, world: &World, way: Way) -> Option<String> {
+    fn lacks(&self, world: &World, way: Stacks) -> Option<String> {
+        if self.protocol != "tcp" && way == Stacks::ProtocolServer {
+            return Some("the protocol server has TCP only".into());
+        }
         world.lacks(way)
     }
 
@@ -67,10 +70,10 @@ impl Row for RoundTrip {
         if self.protocol == "tcp" { 5 } else { 3 }
     }
 
-    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+    fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let mut found = vec![self.run(world, (way, Wait::Blocking), length)?];
-        // Go's runtime decides itself when to sleep.
-        if way != Way::Gvisor {
+        // Go's runtime decides itself when to sleep, so netstack has no spinning column.
+        if way != Stacks::Gvisor {
             found.push(self.run(world, (way, Wait::Spinning), length)?);
         }
         Ok(found)
@@ -78,7 +81,7 @@ impl Row for RoundTrip {
 }
 
 impl RoundTrip {
-    fn run(&self, world: &World, how: (Way, Wait), length: Duration) -> Result<Measured> {
+    fn run(&self, world: &World, how: (Stacks, Wait), length: Duration) -> Result<Measured> {
         let (way, wait) = how;
         let place = world.place(way, Between::Wire)?;
         let address = place.free_name();

@@ -6,20 +6,27 @@
 use crate::ir::{Expr, Ty};
 use crate::layout;
 
+use super::decode::characters;
+use super::decode_more::bound_empty;
 use super::emit::{Emit, Scope};
+use super::encode::width;
 use super::model::{Passing, visit_vars};
-use super::op::{Op, Part, Way};
+use super::op::{Direction, Op, Part};
+use super::template::{Code, c};
+use super::text::require;
 
 impl Emit<'_> {
     /// Room of every buffer, in elements, before anything of the reply is stored.
-    pub(super) fn buffer_capacities(&mut self, op: &Op<'_>) {
+    pub(super) fn buffer_capacities(&self, op: &Op<'_>) -> Code {
         let sc = op.scope();
-        for part in op.parts(Way::Reply) {
-            if part.passing == Passing::Buffer {
-                let room = self.room(&part, &sc);
-                self.w.line(format!("const int64_t sj_room_{} = {room};", part.name));
-            }
-        }
+        let parts = op.parts(Direction::Reply);
+        let buffers = parts.iter().filter(|part| part.passing == Passing::Buffer);
+        buffers
+            .map(|part| {
+                let room = self.room(part, &sc);
+                c!("const int64_t sj_room_$name = $room;", name = part.name, room)
+            })
+            .collect()
     }
 
     /// C expression of the number of elements a buffer has.
@@ -35,14 +42,14 @@ impl Emit<'_> {
         }
     }
 
-    pub(super) fn buffer_get(&mut self, part: &Part<'_>, o: &str) {
+    pub(super) fn buffer_get(&self, part: &Part<'_>, o: &str) -> Code {
         let (lv, room) = (&part.lv, format!("sj_room_{}", part.name));
         match self.model.resolve(part.ty) {
             Ty::String(s) => {
-                let width = if s.wide { 2 } else { 1 };
-                self.w.require(format!(
+                let width = width(s);
+                require(format!(
                     "{room} > 0 && sj_fill_string(sj_d, sj_p + {o}, {width}, (size_t){room}, {lv})"
-                ));
+                ))
             }
             Ty::Array(a) => {
                 let flat =
@@ -52,120 +59,151 @@ impl Emit<'_> {
                 } else {
                     ("sj_header_is_valid", 0, String::new())
                 };
-                self.w.require(format!("{valid}(sj_p + {o}, false, {flat})"));
-                self.w.require(format!("(int64_t)sj_ld32(sj_p + {o} + {whole}) <= {room}"));
-                if flat {
-                    let size = self.model.size(&a.element);
-                    self.w.require(format!("sj_fill_flat(sj_d, sj_p + {o}, {size}, {lv}{first})"));
-                }
+                let size = self.model.size(&a.element);
+                let fill = match flat {
+                    true => require(format!("sj_fill_flat(sj_d, sj_p + {o}, {size}, {lv}{first})")),
+                    false => Code::new(),
+                };
+                c!(
+                    "
+                    if (SJ_UNLIKELY(!($valid(sj_p + $o, false, $flat))))
+                        return false;
+                    if (SJ_UNLIKELY(!((int64_t)sj_ld32(sj_p + $o + $whole) <= $room)))
+                        return false;
+                    $fill
+                    ",
+                    valid,
+                    o,
+                    flat,
+                    whole,
+                    room,
+                    fill,
+                )
             }
-            _ => {}
+            _ => Code::new(),
         }
     }
 
-    pub(super) fn buffer_get_more(&mut self, part: &Part<'_>, o: &str, sc: &Scope<'_>) {
+    pub(super) fn buffer_get_more(&mut self, part: &Part<'_>, o: &str, sc: &Scope<'_>) -> Code {
         let lv = &part.lv;
-        match self.model.resolve(part.ty) {
+        let a = match self.model.resolve(part.ty) {
             Ty::String(s) => {
-                let width = if s.wide { 2 } else { 1 };
-                self.w.require(format!("sj_fill_string_more(sj_d, sj_p + {o}, {width}, {lv})"));
+                let width = width(s);
+                return require(format!("sj_fill_string_more(sj_d, sj_p + {o}, {width}, {lv})"));
             }
-            Ty::Array(a) => {
-                let k = self.fresh();
-                self.w.open(format!("if (sj_ld32(sj_p + {o} + 4) == 1)"));
-                self.w.line(format!("const uint32_t sj_n{k} = sj_ld32(sj_p + {o});"));
-                self.w.line(format!("const unsigned char *sj_q{k};"));
-                let first = if layout::is_varying(a) {
-                    self.w.line(format!("const size_t sj_first{k} = sj_ld32(sj_p + {o} + 12);"));
-                    format!("sj_first{k} + ")
-                } else {
-                    String::new()
-                };
-                if self.model.is_plain(&a.element) {
-                    let size = self.model.size(&a.element);
-                    let to = format!(
-                        "{lv} + {}",
-                        if first.is_empty() { "0" } else { first.trim_end_matches(" + ") }
-                    );
-                    self.w.require(format!(
-                        "sj_fill_elements(sj_d, sj_n{k}, {size}, &sj_q{k}, {to})"
-                    ));
-                    self.check_array(&a.element, k);
-                } else {
-                    self.bound_empty(self.model.size(&a.element), k);
-                    self.get_elements(&a.element, lv, &first, k, sc);
-                }
-                self.w.close();
+            Ty::Array(a) => a,
+            _ => return Code::new(),
+        };
+        let k = self.fresh();
+        let size = self.model.size(&a.element);
+        let (skip, first) = match layout::is_varying(a) {
+            true => (
+                c!("const size_t sj_first$k = sj_ld32(sj_p + $o + 12);", k, o),
+                format!("sj_first{k}"),
+            ),
+            false => (Code::new(), "0".to_owned()),
+        };
+        let fill = if self.model.is_plain(&a.element) {
+            let fill = format!("sj_fill_elements(sj_d, sj_n{k}, {size}, &sj_q{k}, {lv} + {first})");
+            require(fill) + &self.check_array(&a.element, k)
+        } else {
+            let first = if skip.is_empty() { String::new() } else { format!("{first} + ") };
+            bound_empty(size, k) + &self.get_elements(&a.element, lv, &first, k, sc)
+        };
+        c!(
+            "
+            if (sj_ld32(sj_p + $o + 4) == 1) {
+                const uint32_t sj_n$k = sj_ld32(sj_p + $o);
+                const unsigned char *sj_q$k;
+                $skip
+                $fill
             }
-            _ => {}
-        }
+            ",
+            o,
+            k,
+            skip,
+            fill,
+        )
     }
 
     /// `in, out` strings with a bound: the implementation may use all of it.
-    pub(super) fn roomy_strings(&mut self, op: &Op<'_>, parts: &[Part<'_>]) {
+    pub(super) fn roomy_strings(&self, op: &Op<'_>, parts: &[Part<'_>]) -> Code {
         let sc = op.scope();
+        let mut out = Code::new();
         for part in parts.iter().filter(|p| p.passing == Passing::Buffer) {
             let Ty::String(s) = self.model.resolve(part.ty) else { continue };
             if s.bound.is_none() {
                 continue;
             }
-            let room = self.room(part, &sc);
-            let (width, cast) = if s.wide { (2, "uint16_t *") } else { (1, "char *") };
-            self.w.open("");
-            self.w
-                .line(format!("void *sj_t = sj_dec_array_zeroed(sj_d, (size_t){room}, {width});"));
-            self.w.require("sj_t != NULL");
-            self.w.line(format!(
-                "sj_copy_any(sj_t, {}, ((size_t)sj_ld32(sj_p + {}) + 1) * {width});",
-                part.lv, part.offset
-            ));
-            self.w.line(format!("{} = ({cast})sj_t;", part.lv));
-            self.w.close();
+            out += &c!(
+                "
+                {
+                    void *sj_t = sj_dec_array_zeroed(sj_d, (size_t)$room, $width);
+                    if (SJ_UNLIKELY(!(sj_t != NULL)))
+                        return false;
+                    sj_copy_any(sj_t, $lv, ((size_t)sj_ld32(sj_p + $o) + 1) * $width);
+                    $lv = ($cast)sj_t;
+                }
+                ",
+                room = self.room(part, &sc),
+                width = width(s),
+                lv = part.lv,
+                o = part.offset,
+                cast = characters(s),
+            );
         }
+        out
     }
 
     /// The server's buffers for what is only `out`: zero, so that nothing else is told to the
     /// client.
-    pub(super) fn server_buffers(&mut self, op: &Op<'_>) {
+    pub(super) fn server_buffers(&self, op: &Op<'_>) -> Code {
         let sc = op.scope();
-        for part in op.parts(Way::Reply) {
+        let mut out = Code::new();
+        for part in op.parts(Direction::Reply) {
             let only_out = part.param.is_some_and(|p| !p.is_in());
             if part.passing != Passing::Buffer || !only_out {
                 continue;
             }
-            let room = self.room(&part, &sc);
-            let (element, cast) = match self.model.resolve(part.ty) {
-                Ty::Array(a) => (self.model.name(&a.element), self.model.name(part.ty)),
-                Ty::String(s) if s.wide => ("uint16_t".to_owned(), "uint16_t *".to_owned()),
-                _ => ("char".to_owned(), "char *".to_owned()),
-            };
-            self.w.open("");
-            self.w.line(format!("const int64_t sj_n = {room};"));
-            self.w.line("if (sj_n < 0 || sj_n > (int64_t)UINT32_MAX)");
-            self.w.line("    return SJ_OUTCOME_VIOLATION;");
-            self.w.line(format!(
-                "{} = ({cast})sj_arena_zeroed(&sj_s->arena, (size_t)sj_n * sizeof({element}));",
-                part.lv
-            ));
-            self.w.line(format!("if (!{})", part.lv));
-            self.w.line("    return SJ_FAULT_NO_RESOURCES;");
-            self.w.close();
+            let (element, cast) = self.buffer_type(&part);
+            out += &c!(
+                "
+                {
+                    const int64_t sj_n = $room;
+                    if (sj_n < 0 || sj_n > (int64_t)UINT32_MAX)
+                        return SJ_OUTCOME_VIOLATION;
+                    $lv = ($cast)sj_arena_zeroed(&sj_s->arena, (size_t)sj_n * sizeof($element));
+                    if (!$lv)
+                        return SJ_FAULT_NO_RESOURCES;
+                }
+                ",
+                room = self.room(&part, &sc),
+                lv = part.lv,
+                cast,
+                element,
+            );
+        }
+        out
+    }
+
+    /// C types of a buffer's element and of the buffer.
+    pub(super) fn buffer_type(&self, part: &Part<'_>) -> (String, String) {
+        match self.model.resolve(part.ty) {
+            Ty::Array(a) => (self.model.name(&a.element), self.model.name(part.ty)),
+            Ty::String(s) if s.wide => ("uint16_t".to_owned(), "uint16_t *".to_owned()),
+            _ => ("char".to_owned(), "char *".to_owned()),
         }
     }
 
-    /// Buffers whose size an implementation may have changed: before the call.
-    pub(super) fn server_rooms(&mut self, op: &Op<'_>) -> Vec<(String, String)> {
+    /// Buffers whose size an implementation may have changed: their names and rooms.
+    pub(super) fn server_rooms(&self, op: &Op<'_>) -> Vec<(String, String)> {
         let sc = op.scope();
         let mut all = Vec::new();
-        for part in op.parts(Way::Reply) {
+        for part in op.parts(Direction::Reply) {
             let Ty::Array(a) = self.model.resolve(part.ty) else { continue };
-            if part.passing != Passing::Buffer || !self.mentions_out(op, &a.size) {
-                continue;
+            if part.passing == Passing::Buffer && self.mentions_out(op, &a.size) {
+                all.push((format!("sj_room_{}", part.name), self.room(&part, &sc)));
             }
-            let room = self.room(&part, &sc);
-            let name = format!("sj_room_{}", part.name);
-            self.w.line(format!("const int64_t {name} = {room};"));
-            all.push((name, room));
         }
         all
     }

@@ -1,25 +1,16 @@
 //! Client stubs: the binding structure, one function per operation, direct calls within one address
 //! space.
 
-use crate::ir::{Dir, Inproc, Interface, Sync, Ty};
+use crate::ir::{Dir, Inproc, Interface, Ty};
 
 use super::ctype::{params, result_name};
-use super::emit::Emit;
-use super::model::Passing;
-use super::op::{Op, Table, Way, operations};
-use super::text::{Text, path};
+use super::model::{Model, Passing};
+use super::op::{Op, Table, operations};
+use super::remote::remote;
+use super::template::{Code, c};
+use super::text::{doc, path};
 
-/// A way to wait as the numbers of `sj_wait`: which, and microseconds of spinning.
-pub(super) fn wait(sync: Sync) -> (u32, u32) {
-    match sync {
-        Sync::Adaptive => (0, 0),
-        Sync::Spin(None) => (1, 0),
-        Sync::Spin(Some(us)) => (1, u32::try_from(us).unwrap_or(u32::MAX)),
-        Sync::Park => (2, 0),
-    }
-}
-
-/// Whether the implementation may be called directly when it is in this address space.
+/// Returns true if the implementation may be called directly when it is in this address space.
 pub(super) fn is_direct(op: &Op<'_>) -> bool {
     let by_ref = op.op.acf.inproc.or(op.interface.acf.inproc) == Some(Inproc::ByRef);
     let inout_fd =
@@ -60,34 +51,41 @@ pub(super) fn argument_names(op: &Op<'_>) -> Vec<String> {
 }
 
 /// Declarations for the header.
-pub(super) fn declarations(emit: &mut Emit<'_>, interface: &Interface) {
-    let name = &interface.name;
-    let w = &mut emit.w;
-    w.blank();
-    w.line(format!("/* A client of {name}: bind it, call it, unbind it. One thread at a time. */"));
-    w.open(format!("typedef struct {name}_client"));
-    w.line("sj_stub stub;");
-    w.close_with(&format!(" {name}_client;"));
-    for op in operations(emit.model, interface) {
-        if !op.has_client() {
-            continue;
-        }
-        emit.w.blank();
-        emit.w.doc(op.op.doc.as_deref());
-        if !op.is_inline() {
-            emit.w.line(format!("{};", signature(&op)));
-        } else {
-            emit.w.line(format!("static inline {};", signature(&op)));
-        }
+pub(super) fn declarations(model: Model<'_>, interface: &Interface) -> Code {
+    let mut stubs = Code::new();
+    for op in operations(model, interface).iter().filter(|op| op.has_client()) {
+        stubs += &c!(
+            "
+
+            $doc
+            $storage$signature;
+            ",
+            doc = doc(op.op.doc.as_deref()),
+            storage = if op.is_inline() { "static inline " } else { "" },
+            signature = signature(op),
+        );
         if let Some(function) = &op.op.acf.impl_client {
-            hand_written(&op, &path(function), &mut emit.w);
+            stubs += &hand_written(op, &path(function));
         }
     }
-    binding(emit, interface);
+    c!(
+        "
+
+        /* A client of $name: bind it, call it, unbind it. One thread at a time. */
+        typedef struct $name_client {
+            sj_stub stub;
+        } $name_client;
+        $stubs
+        $binding
+        ",
+        name = interface.name,
+        stubs,
+        binding = binding(model, interface),
+    )
 }
 
 /// The user's own client side of an operation under the operation's name.
-fn hand_written(op: &Op<'_>, function: &str, w: &mut Text) {
+fn hand_written(op: &Op<'_>, function: &str) -> Code {
     let sig = signature(op);
     let theirs = sig.replacen(&format!("{}(", client_name(op)), &format!("{function}("), 1);
     let ours = sig.replacen(&format!("{}(", client_name(op)), &format!("{}(", op.name()), 1);
@@ -99,185 +97,137 @@ fn hand_written(op: &Op<'_>, function: &str, w: &mut Text) {
             args.push(room);
         }
     }
-    w.line(format!("{theirs};"));
-    w.function(format!("static inline {ours}"));
-    w.line(format!("return {function}({});", args.join(", ")));
-    w.close();
+    c!(
+        "
+        $theirs;
+        static inline $ours
+        {
+            return $function($args);
+        }
+        ",
+        theirs,
+        ours,
+        function,
+        args = args.join(", "),
+    )
 }
 
-fn binding(emit: &mut Emit<'_>, interface: &Interface) {
+fn binding(model: Model<'_>, interface: &Interface) -> Code {
     let name = &interface.name;
-    let direct = operations(emit.model, interface).iter().any(is_direct);
-    let w = &mut emit.w;
-    w.blank();
-    w.line("/* Asks the server for the interface; the connection stays the caller's. */");
-    w.function(format!(
-        "static inline sj_status {name}_bind({name}_client *sj_c, sj_connection *connection)"
-    ));
-    w.line(format!("sj_status status = sj_stub_bind(&sj_c->stub, connection, &{name}_id);"));
-    if direct {
-        w.line("if (status == SJ_OK)");
-        w.line(format!("    sj_c->stub.local = sj_stub_find_local(connection, &{name}_id);"));
-    }
-    w.line("return status;");
-    w.close();
-    w.blank();
-    w.function(format!("static inline void {name}_unbind({name}_client *sj_c)"));
-    w.line("sj_stub_free(&sj_c->stub);");
-    w.close();
+    let local = operations(model, interface).iter().any(is_direct).then(|| {
+        c!(
+            "
+            if (status == SJ_OK)
+                sj_c->stub.local = sj_stub_find_local(connection, &$name_id);
+            ",
+            name,
+        )
+    });
+    c!(
+        "
+
+        /* Asks the server for the interface; the connection stays the caller's. */
+        static inline sj_status $name_bind($name_client *sj_c, sj_connection *connection)
+        {
+            sj_status status = sj_stub_bind(&sj_c->stub, connection, &$name_id);
+            $local
+            return status;
+        }
+
+        static inline void $name_unbind($name_client *sj_c)
+        {
+            sj_stub_free(&sj_c->stub);
+        }
+        ",
+        name,
+        local = local.unwrap_or_default(),
+    )
 }
 
 /// Definitions of the stubs: those that are in line, or the others.
-pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface, in_line: bool) {
-    let table = Table::of(emit.model, interface);
-    for op in operations(emit.model, interface) {
+pub(super) fn definitions(model: Model<'_>, interface: &Interface, in_line: bool) -> Code {
+    let table = Table::of(model, interface);
+    let mut out = Code::new();
+    for op in operations(model, interface) {
         if !op.has_client() || op.is_inline() != in_line {
             continue;
         }
-        remote(emit, &op);
+        out += &remote(&op);
         if is_direct(&op) {
-            local(emit, &op, &table);
+            out += &local(&op, &table);
         }
-        public(emit, &op, in_line);
+        out += &public(&op, in_line);
     }
-}
-
-/// Marshal, send, wait, unmarshal.
-fn remote(emit: &mut Emit<'_>, op: &Op<'_>) {
-    let (name, args) = (op.name(), op.args());
-    emit.w.blank();
-    emit.w
-        .function(format!("SJ_INLINE sj_status sj_of_{name}_remote(sj_stub *sj_s, {args} *sj_v)"));
-    emit.w.line("sj_out sj_o;");
-    emit.w.line("sj_enc sj_e;");
-    let arena = op.needs_arena(Way::Request);
-    if arena {
-        emit.w.line("SJ_ALIGNED(16) unsigned char sj_memory[SJ_STUB_STACK];");
-        emit.w.line("sj_arena sj_a;");
-        emit.w.line("sj_arena_init(&sj_a, sj_memory, sizeof sj_memory);");
-    }
-    let arena_name = if arena { "&sj_a" } else { "NULL" };
-    let limit = op.threshold("sj_s->threshold");
-    send(emit, op, arena_name, &limit);
-    if arena {
-        emit.w.line("sj_arena_free(&sj_a);");
-    }
-    if op.op.oneway {
-        emit.w.line("return sj_r;");
-        emit.w.close();
-        return;
-    }
-    emit.w.line("if (SJ_UNLIKELY(sj_r != SJ_OK))");
-    emit.w.line("    return sj_stub_failed(sj_s, sj_r);");
-    emit.w.line("sj_dec sj_d;");
-    if op.is_plain_reply() {
-        emit.w.line("sj_dec_init(&sj_d, &sj_s->in, NULL, true);");
-        emit.w.line(format!("return sj_stub_finish_plain(sj_of_{name}_reply_get(&sj_d, sj_v));"));
-        emit.w.close();
-        return;
-    }
-    emit.w.line("sj_dec_init(&sj_d, &sj_s->in, sj_stub_arena(sj_s), sj_s->results == NULL);");
-    emit.w
-        .line(format!("return sj_stub_finish(sj_s, &sj_d, sj_of_{name}_reply_get(&sj_d, sj_v));"));
-    emit.w.close();
-}
-
-fn send(emit: &mut Emit<'_>, op: &Op<'_>, arena: &str, limit: &str) {
-    let name = op.name();
-    let w = &mut emit.w;
-    let opnum = format!("(uint16_t)(sj_s->base + {}u)", op.op.opnum);
-    let fail = |w: &mut Text, status: &str| {
-        if arena == "NULL" {
-            w.line(format!("    return {status};"));
-        } else {
-            w.line(format!("    return sj_arena_free(&sj_a), {status};"));
-        }
-    };
-    if op.is_planned(Way::Request) {
-        w.line(format!("struct sj_of_{name}_request_plan sj_p;"));
-        w.line(format!("sj_enc_init(&sj_e, {arena}, {limit});"));
-        w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_request_plan(&sj_e, sj_v, &sj_p)))"));
-        fail(w, "SJ_INVALID");
-        w.line(format!("sj_start(sj_s->connection, {opnum}, sj_p.size, &sj_o);"));
-        w.line("if (SJ_UNLIKELY(!sj_o.body))");
-        fail(w, "SJ_TOO_LARGE");
-        w.line(format!("sj_enc_into(&sj_e, &sj_o, {});", op.layout(Way::Request).size));
-        w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_request_put(&sj_e, sj_v, &sj_p)))"));
-        fail(w, "SJ_INVALID");
-        if !op.is_fixed(Way::Request) {
-            w.line("sj_enc_attach(&sj_e, &sj_o);");
-        }
-    } else {
-        w.line(format!("sj_enc_init_grow(&sj_e, {arena}, {limit}, &sj_s->scratch);"));
-        w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_request_put(&sj_e, sj_v)))"));
-        fail(w, "SJ_INVALID");
-        w.line(format!("if (SJ_UNLIKELY(!sj_stub_start(sj_s, {opnum}, &sj_e, &sj_o)))"));
-        fail(w, "SJ_TOO_LARGE");
-    }
-    if let Some(max) = op.op.acf.max_message {
-        w.line(format!("if (SJ_UNLIKELY(sj_exceeds(&sj_e, sj_o.body_len, {max}u)))"));
-        fail(w, "SJ_TOO_LARGE");
-    }
-    let call = if op.op.oneway { "sj_stub_send" } else { "sj_stub_call" };
-    let (call, wait) = match op.op.acf.sync.map(wait) {
-        Some((how, us)) => (format!("{call}_waiting"), format!(", {how}u, {us}u")),
-        None => (call.to_owned(), String::new()),
-    };
-    let timeout = op.op.acf.timeout_ms.unwrap_or(0).saturating_mul(1_000_000);
-    let timeout = timeout.min(i64::MAX as u64);
-    w.line(format!("sj_status sj_r = {call}(sj_s, &sj_o, INT64_C({timeout}){wait});"));
+    out
 }
 
 /// The implementation itself, by reference.
-fn local(emit: &mut Emit<'_>, op: &Op<'_>, table: &Table) {
-    let (name, iface) = (op.name(), &op.interface.name);
-    let w = &mut emit.w;
-    w.blank();
-    w.function(format!(
-        "static inline sj_status sj_of_{name}_local(sj_stub *sj_s, {} *sj_v)",
-        op.args()
-    ));
-    w.line(format!("const {iface}_server *sj_i = (const {iface}_server *)sj_s->local;"));
-    w.line("sj_invocation sj_n;");
-    w.line("memset(&sj_n, 0, sizeof sj_n);");
-    w.line("sj_n.arena = sj_stub_arena(sj_s);");
-    w.line("(void)sj_v;");
+fn local(op: &Op<'_>, table: &Table) -> Code {
     let mut args = vec!["sj_i->self".to_owned(), "&sj_n".to_owned()];
     args.extend(argument_names(op).iter().map(|a| format!("sj_v->{a}")));
-    let function = match &op.op.acf.impl_server {
-        Some(f) => path(f),
+    let (check, function) = match &op.op.acf.impl_server {
+        Some(f) => (Code::new(), path(f)),
         None => {
-            let member = table.member(op);
-            let f = format!("(sj_i->{member})");
-            w.line(format!("if (!{f})"));
-            w.line("    return sj_stub_local(sj_s, SJ_FAULT_UNKNOWN_OPERATION);");
-            f
+            let f = format!("(sj_i->{})", table.member(op));
+            let check = c!(
+                "
+                if (!$f)
+                    return sj_stub_local(sj_s, SJ_FAULT_UNKNOWN_OPERATION);
+                ",
+                f,
+            );
+            (check, f)
         }
     };
-    let call = format!("{function}({})", args.join(", "));
-    if op.op.oneway {
-        w.line(format!("{call};"));
-        w.line("return SJ_OK;");
-    } else {
-        w.line(format!("return sj_stub_local(sj_s, {call});"));
-    }
-    w.close();
+    let args = args.join(", ");
+    let call = match op.op.oneway {
+        true => c!(
+            "
+            $function($args);
+            return SJ_OK;
+            ",
+            function,
+            args,
+        ),
+        false => c!("return sj_stub_local(sj_s, $function($args));", function, args),
+    };
+    c!(
+        "
+
+        static inline sj_status sj_of_$name_local(sj_stub *sj_s, $args *sj_v)
+        {
+            const $iface_server *sj_i = (const $iface_server *)sj_s->local;
+            sj_invocation sj_n;
+            memset(&sj_n, 0, sizeof sj_n);
+            sj_n.arena = sj_stub_arena(sj_s);
+            (void)sj_v;
+            $check
+            $call
+        }
+        ",
+        name = op.name(),
+        args = op.args(),
+        iface = op.interface.name,
+        check,
+        call,
+    )
 }
 
 /// The function users call.
-fn public(emit: &mut Emit<'_>, op: &Op<'_>, in_line: bool) {
-    let name = op.name();
+fn public(op: &Op<'_>, in_line: bool) -> Code {
     let model = op.model;
-    let storage = if in_line { "static inline " } else { "" };
-    let w = &mut emit.w;
-    w.blank();
-    w.function(format!("{storage}{}", signature(op)));
-    w.line(format!("{} sj_v;", op.args()));
+    let mut values = Code::new();
     for p in &op.op.params {
         let f = &p.name;
         if op.is_callers(p) {
-            w.line(format!("{};", model.decl(&p.ty, &format!("sj_got_{f}"))));
-            w.line(format!("sj_v.{f} = &sj_got_{f};"));
+            values += &c!(
+                "
+                $got;
+                sj_v.$f = &sj_got_$f;
+                ",
+                got = model.decl(&p.ty, &format!("sj_got_{f}")),
+                f,
+            );
             continue;
         }
         let cast = match (model.passing(op.op, p), model.resolve(&p.ty)) {
@@ -287,12 +237,32 @@ fn public(emit: &mut Emit<'_>, op: &Op<'_>, in_line: bool) {
             _ => String::new(),
         };
         let cast = if cast.is_empty() { cast } else { format!("({cast})") };
-        w.line(format!("sj_v.{f} = {cast}{f};"));
+        values += &c!("sj_v.$f = $cast$f;", f, cast);
     }
     if op.op.result.is_some() {
-        let f = result_name(op.op);
-        w.line(format!("sj_v.{f} = {f};"));
+        values += &c!("sj_v.$f = $f;", f = result_name(op.op));
     }
+    c!(
+        "
+
+        $storage$signature
+        {
+            $args sj_v;
+            $values
+            $call
+        }
+        ",
+        storage = if in_line { "static inline " } else { "" },
+        signature = signature(op),
+        args = op.args(),
+        values,
+        call = public_call(op),
+    )
+}
+
+/// The call from within the function users call, and what becomes of its status.
+fn public_call(op: &Op<'_>) -> Code {
+    let name = op.name();
     let call = if is_direct(op) {
         format!(
             "sj_c->stub.local ? sj_of_{name}_local(&sj_c->stub, &sj_v) : sj_of_{name}_remote(&sj_c->stub, &sj_v)"
@@ -301,23 +271,32 @@ fn public(emit: &mut Emit<'_>, op: &Op<'_>, in_line: bool) {
         format!("sj_of_{name}_remote(&sj_c->stub, &sj_v)")
     };
     let (comm, fault) = status_targets(op);
-    if op.op.params.iter().any(|p| op.is_callers(p)) {
-        w.line(format!("sj_status sj_r = {call};"));
-        callers_buffers(op, w);
-        w.line(format!("return sj_stub_report(&sj_c->stub, sj_r, {comm}, {fault});"));
-    } else if comm == "NULL" && fault == "NULL" {
-        w.line(format!("return {call};"));
-    } else {
-        w.line(format!("sj_status sj_r = {call};"));
-        w.line(format!("return sj_stub_report(&sj_c->stub, sj_r, {comm}, {fault});"));
+    let has_buffers = op.op.params.iter().any(|p| op.is_callers(p));
+    if !has_buffers && comm == "NULL" && fault == "NULL" {
+        return c!("return $call;", call);
     }
-    w.close();
+    c!(
+        "
+        sj_status sj_r = $call;
+        $buffers
+        return sj_stub_report(&sj_c->stub, sj_r, $comm, $fault);
+        ",
+        call,
+        buffers = if has_buffers { callers_buffers(op) } else { Code::new() },
+        comm,
+        fault,
+    )
 }
 
 /// Copies what the callee sized into the caller's buffers.
-fn callers_buffers(op: &Op<'_>, w: &mut Text) {
-    w.line(format!("const {} *sj_w = &sj_v;", op.args()));
-    w.line("(void)sj_w;");
+fn callers_buffers(op: &Op<'_>) -> Code {
+    let mut out = c!(
+        "
+        const $args *sj_w = &sj_v;
+        (void)sj_w;
+        ",
+        args = op.args(),
+    );
     let mut sc = op.scope();
     for sibling in &mut sc.siblings {
         sibling.lv = sibling.lv.replace("sj_v->", "sj_w->");
@@ -336,18 +315,32 @@ fn callers_buffers(op: &Op<'_>, w: &mut Text) {
         };
         // No string at all looks like an empty one to a caller who has only a buffer.
         if matches!(op.header(&p.ty), Ty::String(_)) {
-            w.line(format!("static const {element} sj_none_{f}[1] = {{0}};"));
-            w.line(format!("if (sj_r == SJ_OK && !sj_got_{f})"));
-            w.line(format!("    sj_got_{f} = ({element} *)(uintptr_t)sj_none_{f};"));
+            out += &c!(
+                "
+                static const $element sj_none_$f[1] = {0};
+                if (sj_r == SJ_OK && !sj_got_$f)
+                    sj_got_$f = ($element *)(uintptr_t)sj_none_$f;
+                ",
+                element,
+                f,
+            );
         }
-        w.open("if (sj_r == SJ_OK)");
-        w.line(format!("const size_t sj_n = {count};"));
-        w.line(format!("if (sj_n > {f}_room)"));
-        w.line("    sj_r = SJ_TOO_LARGE;");
-        w.line("else if (sj_n)");
-        w.line(format!("    sj_copy_any({f}, sj_got_{f}, sj_n * sizeof({element}));"));
-        w.close();
+        out += &c!(
+            "
+            if (sj_r == SJ_OK) {
+                const size_t sj_n = $count;
+                if (sj_n > $f_room)
+                    sj_r = SJ_TOO_LARGE;
+                else if (sj_n)
+                    sj_copy_any($f, sj_got_$f, sj_n * sizeof($element));
+            }
+            ",
+            count,
+            f,
+            element,
+        );
     }
+    out
 }
 
 /// Where comm_status and fault_status go: an out parameter, or the result.

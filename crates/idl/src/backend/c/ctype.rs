@@ -73,7 +73,7 @@ impl Model<'_> {
         }
     }
 
-    /// Whether a pointer to it may be `const` for callers: nothing to follow in it.
+    /// Returns true if a pointer to it may be `const` for callers: nothing to follow in it.
     fn is_const_target(self, ty: &Ty) -> bool {
         !matches!(self.resolve(ty), Ty::Fixed(..) | Ty::Array(_) | Ty::String(_) | Ty::Pointer(..))
     }

@@ -8,7 +8,8 @@ use crate::ir::{Scalar, Ty, TypeKind};
 
 use super::expr::Sibling;
 use super::model::Model;
-use super::text::{Text, int64};
+use super::template::{Code, c};
+use super::text::{int64, require};
 
 /// What surrounds a value: siblings for expressions, local settings.
 #[derive(Clone)]
@@ -44,16 +45,15 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Writes functions; one of it per file.
+/// What writes the functions of one file.
 pub(super) struct Emit<'a> {
     pub(super) model: Model<'a>,
-    pub(super) w: Text,
     counter: u32,
 }
 
 impl<'a> Emit<'a> {
     pub(super) fn new(model: Model<'a>) -> Self {
-        Self { model, w: Text::default(), counter: 0 }
+        Self { model, counter: 0 }
     }
 
     /// A number for the names of a block.
@@ -62,38 +62,51 @@ impl<'a> Emit<'a> {
         self.counter
     }
 
-    /// Requires that the plain value whose bytes are at `sj_p + o` is acceptable. `wire`: C
-    /// expression, whether padding counts.
-    pub(super) fn check_bytes(&mut self, ty: &Ty, o: &str, wire: &str) {
+    /// `body` for each of `n` elements, given the name of the index.
+    pub(super) fn each(&mut self, n: u32, body: impl FnOnce(&mut Self, &str) -> Code) -> Code {
+        let i = format!("sj_i{}", self.fresh());
+        let body = body(self, &i);
+        c!(
+            "
+            for (size_t $i = 0; $i < $n; $i++) {
+                $body
+            }
+            ",
+            i,
+            n,
+            body,
+        )
+    }
+
+    /// Requires that the plain value whose bytes are at `sj_p + o` is acceptable. `wire`: a
+    /// C expression, true if padding must be zero.
+    pub(super) fn check_bytes(&mut self, ty: &Ty, o: &str, wire: &str) -> Code {
         if !self.model.is_checked(ty) {
-            return;
+            return Code::new();
         }
         match ty {
-            Ty::Scalar(Scalar::Bool) => self.w.require(format!("sj_p[{o}] <= 1")),
+            Ty::Scalar(Scalar::Bool) => require(format!("sj_p[{o}] <= 1")),
             Ty::Fixed(element, n) => {
-                let i = format!("sj_i{}", self.fresh());
                 let step = self.model.size(element);
-                self.w.open(format!("for (size_t {i} = 0; {i} < {n}; {i}++)"));
-                self.check_bytes(element, &format!("{o} + {i} * {step}"), wire);
-                self.w.close();
+                self.each(*n, |x, i| x.check_bytes(element, &format!("{o} + {i} * {step}"), wire))
             }
             Ty::Named(id) => match self.model.def(*id).map(|d| &d.kind) {
                 Some(TypeKind::Alias(inner)) => self.check_bytes(inner, o, wire),
                 Some(TypeKind::Enum(_)) => {
                     let name = self.model.type_name(*id);
-                    self.w.require(format!("sj_is_of_{name}((int32_t)sj_ld32(sj_p + {o}))"));
+                    require(format!("sj_is_of_{name}((int32_t)sj_ld32(sj_p + {o}))"))
                 }
                 Some(TypeKind::Struct(_)) => {
                     let name = self.model.type_name(*id);
-                    self.w.require(format!("sj_check_of_{name}(sj_p + {o}, {wire})"));
+                    require(format!("sj_check_of_{name}(sj_p + {o}, {wire})"))
                 }
-                _ => {}
+                _ => Code::new(),
             },
-            _ => {}
+            _ => Code::new(),
         }
     }
 
-    /// Whether the values of a sender's program may be unacceptable.
+    /// Returns true if the values of a sender's program may be unacceptable.
     fn may_be_wrong(&self, ty: &Ty) -> bool {
         self.model.any(ty, &|t| match t {
             Ty::Named(id) => match self.model.def(*id).map(|d| &d.kind) {
@@ -106,86 +119,85 @@ impl<'a> Emit<'a> {
     }
 
     /// Requires that the plain value `lv` of this program is one that receivers accept.
-    pub(super) fn check_value(&mut self, ty: &Ty, lv: &str) {
+    pub(super) fn check_value(&mut self, ty: &Ty, lv: &str) -> Code {
         if !self.may_be_wrong(ty) {
-            return;
+            return Code::new();
         }
         match self.model.resolve(ty) {
             Ty::Fixed(element, n) => {
-                let i = format!("sj_i{}", self.fresh());
-                self.w.open(format!("for (size_t {i} = 0; {i} < {n}; {i}++)"));
-                self.check_value(element, &format!("{lv}[{i}]"));
-                self.w.close();
+                self.each(*n, |x, i| x.check_value(element, &format!("{lv}[{i}]")))
             }
             Ty::Named(id) => {
                 let name = self.model.type_name(*id);
                 match self.model.def(*id).map(|d| &d.kind) {
-                    Some(TypeKind::Enum(_)) => {
-                        self.w.require(format!("sj_is_of_{name}((int32_t){lv})"))
+                    Some(TypeKind::Enum(_)) => require(format!("sj_is_of_{name}((int32_t){lv})")),
+                    Some(TypeKind::Struct(_)) => {
+                        require(format!("sj_check_of_{name}((const unsigned char *)&{lv}, false)"))
                     }
-                    Some(TypeKind::Struct(_)) => self.w.require(format!(
-                        "sj_check_of_{name}((const unsigned char *)&{lv}, false)"
-                    )),
-                    _ => {}
+                    _ => Code::new(),
                 }
             }
-            _ => {}
+            _ => Code::new(),
         }
     }
 
     /// The same for `count` elements at `lv`.
-    pub(super) fn check_elements(&mut self, element: &Ty, lv: &str, count: &str) {
+    pub(super) fn check_elements(&mut self, element: &Ty, lv: &str, count: &str) -> Code {
         if !self.model.is_plain(element) || !self.may_be_wrong(element) {
-            return;
+            return Code::new();
         }
         let i = format!("sj_i{}", self.fresh());
-        self.w.open(format!("for (uint32_t {i} = 0; {i} < {count}; {i}++)"));
-        self.check_value(element, &format!("{lv}[{i}]"));
-        self.w.close();
+        let check = self.check_value(element, &format!("{lv}[{i}]"));
+        c!(
+            "
+            for (uint32_t $i = 0; $i < $count; $i++) {
+                $check
+            }
+            ",
+            i,
+            count,
+            check,
+        )
     }
 
     /// Requires that an integer is in its range.
-    pub(super) fn check_range(&mut self, ty: &Ty, lv: &str, range: Option<(i128, i128)>) {
-        let Some((low, high)) = range else { return };
-        for condition in range_conditions(self.model, ty, lv, low, high) {
-            self.w.require(condition);
-        }
+    pub(super) fn check_range(&self, ty: &Ty, lv: &str, range: Option<(i128, i128)>) -> Code {
+        let Some((low, high)) = range else { return Code::new() };
+        range_conditions(self.model, ty, lv, low, high).iter().map(require).collect()
     }
 
     /// Copies the plain value `lv` to `sj_p + o`, padding zero.
-    pub(super) fn store(&mut self, ty: &Ty, lv: &str, o: &str) {
+    pub(super) fn store(&mut self, ty: &Ty, lv: &str, o: &str) -> Code {
         let size = self.model.size(ty);
         if size == 0 {
-            return;
+            return Code::new();
         }
         if self.model.is_dense(ty) {
-            let address = self.address(ty, lv);
-            self.w.line(format!("{}(sj_p + {o}, {address}, {size});", copy(size)));
-            return;
+            let (copy, address) = (copy(size), self.address(ty, lv));
+            return c!("$copy(sj_p + $o, $address, $size);", copy, o, address, size);
         }
         match self.model.resolve(ty) {
             Ty::Fixed(element, n) => {
-                let i = format!("sj_i{}", self.fresh());
                 let step = self.model.size(element);
-                self.w.open(format!("for (size_t {i} = 0; {i} < {n}; {i}++)"));
-                self.store(element, &format!("{lv}[{i}]"), &format!("{o} + {i} * {step}"));
-                self.w.close();
+                self.each(*n, |x, i| {
+                    x.store(element, &format!("{lv}[{i}]"), &format!("{o} + {i} * {step}"))
+                })
             }
             Ty::Named(id) => {
                 let name = self.model.type_name(*id);
-                self.w.line(format!("sj_copy_of_{name}(sj_p + {o}, &{lv});"));
+                c!("sj_copy_of_$name(sj_p + $o, &$lv);", name, o, lv)
             }
-            _ => {}
+            _ => Code::new(),
         }
     }
 
     /// Copies the plain value at `sj_p + o` to `lv`, after it was checked.
-    pub(super) fn load(&mut self, ty: &Ty, lv: &str, o: &str) {
-        let size = self.model.size(ty);
-        let address = self.address(ty, lv);
-        if size != 0 {
-            self.w.line(format!("{}({address}, sj_p + {o}, {size});", copy(size)));
+    pub(super) fn load(&self, ty: &Ty, lv: &str, o: &str) -> Code {
+        let (size, address) = (self.model.size(ty), self.address(ty, lv));
+        if size == 0 {
+            return Code::new();
         }
+        c!("$copy($address, sj_p + $o, $size);", copy = copy(size), address, o, size)
     }
 
     fn address(&self, ty: &Ty, lv: &str) -> String {

@@ -153,7 +153,7 @@ impl<'a> Model<'a> {
         matches!(self.strip(ty), Ty::Array(_) | Ty::String(_))
     }
 
-    /// Whether converted values occur in it.
+    /// Returns true if converted values occur in it.
     pub(super) fn has_marshal(self, ty: &Ty) -> bool {
         self.any(ty, &|t| matches!(t, Ty::Named(id) if self.marshal(*id).is_some()))
     }
@@ -166,7 +166,7 @@ impl<'a> Model<'a> {
         self.any(ty, &|t| matches!(t, Ty::Descriptor | Ty::Interface(_)))
     }
 
-    /// Whether `what` holds for a type in `ty`, itself included.
+    /// Returns true if `what` holds for a type in `ty`, itself included.
     pub(super) fn any(self, ty: &Ty, what: &dyn Fn(&Ty) -> bool) -> bool {
         let mut seen = HashSet::new();
         self.any_of(ty, what, &mut seen)
@@ -218,7 +218,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Whether an expression mentions only what the request carries.
+    /// Returns true if an expression mentions only what the request carries.
     pub(super) fn is_known_by_caller(self, op: &Operation, e: &Expr) -> bool {
         let mut known = true;
         visit_vars(e, &mut |i| {

@@ -58,7 +58,7 @@ impl Scope {
         }
     }
 
-    /// Whether nothing is called so yet; from now on something is.
+    /// Takes a name. Returns true if the name was free.
     fn take(&mut self, name: &str) -> bool {
         self.used.insert(name.to_owned())
     }
@@ -104,7 +104,7 @@ fn globals(module: &mut Module, file: &mut Scope) {
 /// An operation is a function of its interface and of every one that extends it.
 fn operations(module: &mut Module, file: &mut Scope) {
     let prefixes: Vec<Vec<String>> =
-        (0..module.interfaces.len()).map(|i| heirs(module, i)).collect();
+        (0..module.interfaces.len()).map(|i| descendants(module, i)).collect();
     for (interface, prefixes) in module.interfaces.iter_mut().zip(prefixes) {
         for op in interface.operations.iter_mut().filter(|op| !op.is_local) {
             let functions = |op: &str| -> Vec<String> {
@@ -123,7 +123,7 @@ fn operations(module: &mut Module, file: &mut Scope) {
 }
 
 /// The names of an interface and of those that extend it.
-fn heirs(module: &Module, index: usize) -> Vec<String> {
+fn descendants(module: &Module, index: usize) -> Vec<String> {
     let extends = |mut at: usize| {
         for _ in 0..=module.interfaces.len() {
             if at == index {

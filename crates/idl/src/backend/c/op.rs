@@ -14,16 +14,16 @@ use super::ctype::result_name;
 use super::emit::Scope;
 use super::expr::Sibling;
 use super::model::{Model, Passing, visit_exprs, visit_vars};
-use super::text::Text;
+use super::template::{Code, c};
 
 /// Directions of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     Request,
     Reply,
 }
 
-impl Way {
+impl Direction {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Request => "request",
@@ -108,15 +108,15 @@ impl<'a> Op<'a> {
         format!("struct sj_of_{}_args", self.name())
     }
 
-    pub(super) fn layout(&self, way: Way) -> BlockLayout {
+    pub(super) fn layout(&self, way: Direction) -> BlockLayout {
         match way {
-            Way::Request => layout::request_layout(self.model.m, self.op),
-            Way::Reply => layout::reply_layout(self.model.m, self.op),
+            Direction::Request => layout::request_layout(self.model.m, self.op),
+            Direction::Reply => layout::reply_layout(self.model.m, self.op),
         }
     }
 
     /// What travels, in the order of the block.
-    pub(super) fn parts(&self, way: Way) -> Vec<Part<'a>> {
+    pub(super) fn parts(&self, way: Direction) -> Vec<Part<'a>> {
         let l = self.layout(way);
         let mut all = Vec::new();
         if let (Some(ty), Some(slot)) = (&self.op.result, &l.result) {
@@ -159,7 +159,7 @@ impl<'a> Op<'a> {
     }
 
     /// The scope of one part: its own threshold, its context handle's number.
-    pub(super) fn part_scope(&self, part: &Part<'_>, way: Way) -> Scope<'a> {
+    pub(super) fn part_scope(&self, part: &Part<'_>, way: Direction) -> Scope<'a> {
         let mut sc = self.scope();
         let Some(p) = part.param else { return sc };
         if let Some(Threshold::Bytes(n)) = p.acf.reference_above {
@@ -167,7 +167,7 @@ impl<'a> Op<'a> {
         }
         if p.is_in() && p.is_out() && self.is_context(part.ty) {
             let id = format!("sj_v->sj_id_{}", part.name);
-            let number = if way == Way::Request { "0".to_owned() } else { id.clone() };
+            let number = if way == Direction::Request { "0".to_owned() } else { id.clone() };
             sc.context = Some((number, id));
         }
         sc
@@ -179,35 +179,41 @@ impl<'a> Op<'a> {
     }
 
     /// The structure that holds the arguments on their way.
-    pub(super) fn args_struct(&self, w: &mut Text) {
-        w.blank();
-        w.open(self.args());
-        let mut any = false;
+    pub(super) fn args_struct(&self) -> Code {
+        let mut members = Code::new();
         for p in &self.op.params {
-            w.line(format!("{};", self.model.member_decl(self.op, p)));
+            members += &c!("$member;", member = self.model.member_decl(self.op, p));
             if p.is_in() && p.is_out() && self.is_context(&p.ty) {
-                w.line(format!("uint64_t sj_id_{};", p.name));
+                members += &c!("uint64_t sj_id_$name;", name = p.name);
             }
-            any = true;
         }
         if let Some(ty) = &self.op.result {
-            w.line(format!("{};", self.model.decl(ty, &format!("*{}", result_name(self.op)))));
-            any = true;
+            let member = self.model.decl(ty, &format!("*{}", result_name(self.op)));
+            members += &c!("$member;", member);
         }
-        if !any {
-            w.line("char sj_empty;");
+        if members.is_empty() {
+            members = c!("char sj_empty;");
         }
-        w.close_with(";");
+        c!(
+            "
+
+            $args {
+                $members
+            };
+            ",
+            args = self.args(),
+            members,
+        )
     }
 
-    /// Whether the size of the body is known from a look at the arguments, so that it can be
-    /// written in its place at once.
-    pub(super) fn is_planned(&self, way: Way) -> bool {
+    /// Returns true if the size of the body is known from a look at the arguments, so that the body
+    /// can be written in its place at once.
+    pub(super) fn is_planned(&self, way: Direction) -> bool {
         let parts = self.parts(way);
         parts.len() <= 16 && parts.iter().all(|p| self.is_simple(p.ty, way))
     }
 
-    fn is_simple(&self, ty: &Ty, way: Way) -> bool {
+    fn is_simple(&self, ty: &Ty, way: Direction) -> bool {
         let model = self.model;
         if model.is_plain(ty) {
             return true;
@@ -222,18 +228,18 @@ impl<'a> Op<'a> {
                 _ => false,
             },
             Ty::Pointer(PtrClass::Unique, t) => model.is_plain(t),
-            Ty::Named(_) => way == Way::Request && self.is_context(ty),
+            Ty::Named(_) => way == Direction::Request && self.is_context(ty),
             _ => false,
         }
     }
 
-    /// Whether encoding needs memory of its own until the message is sent.
-    pub(super) fn needs_arena(&self, way: Way) -> bool {
+    /// Returns true if encoding needs memory of its own until the message is sent.
+    pub(super) fn needs_arena(&self, way: Direction) -> bool {
         self.parts(way).iter().any(|p| self.model.has_ptr(p.ty) || self.model.has_marshal(p.ty))
     }
 
-    /// Whether the service's context handles or conversions take part.
-    pub(super) fn needs_service(&self, way: Way) -> bool {
+    /// Returns true if the service's context handles or conversions take part.
+    pub(super) fn needs_service(&self, way: Direction) -> bool {
         self.parts(way).iter().any(|p| {
             self.model.has_marshal(p.ty)
                 || self.model.any(p.ty, &|t| matches!(t, Ty::Named(id)
@@ -241,16 +247,16 @@ impl<'a> Op<'a> {
         })
     }
 
-    /// Whether nothing but the primary block can come.
-    pub(super) fn is_fixed(&self, way: Way) -> bool {
+    /// Returns true if nothing but the primary block can come.
+    pub(super) fn is_fixed(&self, way: Direction) -> bool {
         self.parts(way)
             .iter()
             .all(|p| !self.model.has_more(p.ty) && !self.model.has_descriptor(p.ty))
     }
 
-    /// Whether the reply goes to the caller's variables as it is, without memory of its own.
+    /// Returns true if the reply goes to the caller's variables as it is, without its own memory.
     pub(super) fn is_plain_reply(&self) -> bool {
-        self.parts(Way::Reply).iter().all(|p| self.model.is_plain(p.ty))
+        self.parts(Direction::Reply).iter().all(|p| self.model.is_plain(p.ty))
     }
 
     /// C expression of the threshold of this operation, from the client's or the measured one.
@@ -305,7 +311,7 @@ impl<'a> Op<'a> {
     /// again.
     pub(super) fn reply_inputs(&self) -> Vec<&'a Param> {
         let mut needed = Vec::new();
-        for part in self.parts(Way::Reply) {
+        for part in self.parts(Direction::Reply) {
             visit_exprs(part.ty, &mut |e| visit_vars(e, &mut |i| needed.push(i as usize)));
         }
         self.op

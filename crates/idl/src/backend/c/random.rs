@@ -5,7 +5,9 @@ use crate::ir::{Arm, Expr, Scalar, Ty, TypeId, TypeKind, Union};
 use super::emit::{Emit, Scope};
 use super::expr::Sibling;
 use super::model::{visit_exprs, visit_vars};
+use super::template::{Code, c};
 use super::text::int64;
+use super::unions::cases;
 
 /// A member of a list that is drawn together.
 pub(super) struct Item<'a> {
@@ -83,7 +85,12 @@ impl<'a> Emit<'a> {
     }
 
     /// Draws a list: tags and counters first, until the sizes are possible, then everything else.
-    pub(super) fn draw_list(&mut self, list: &List<'_>, items: &[Item<'_>], sc: &Scope<'_>) {
+    pub(super) fn draw_list(
+        &mut self,
+        list: &List<'_>,
+        items: &[Item<'_>],
+        sc: &Scope<'_>,
+    ) -> Code {
         let tag = |x: &Item<'_>| x.index.and_then(|i| list.tag_of(i));
         let is_counter = |e: &Self, x: &Item<'_>| {
             tag(x).is_none() && x.index.is_some_and(|i| list.is_counted(i)) && e.is_integer(x.ty)
@@ -92,40 +99,62 @@ impl<'a> Emit<'a> {
             .iter()
             .filter(|x| !x.ignore && (tag(x).is_some() || is_counter(self, x)))
             .collect();
+        let mut out = Code::new();
         if !first.is_empty() {
-            let mut known = list.known.clone();
-            known.extend(first.iter().filter_map(|x| x.index));
-            let conditions = self.possible(list, &known, sc);
-            if conditions.is_empty() {
-                self.w.open("");
-            } else {
-                self.w.open("for (int sj_try = 0;; sj_try++)");
-            }
-            for x in &first {
-                match tag(x) {
-                    Some(id) => self.draw_tag(x.ty, &x.lv, id),
-                    None => self.draw_counter(x.ty, &x.lv, x.range),
-                }
-            }
-            if !conditions.is_empty() {
-                self.w.line(format!("if ({})", conditions.join(" && ")));
-                self.w.line("    break;");
-                self.w.open("if (sj_try == 255)");
-                for x in first.iter().filter(|x| tag(x).is_none()) {
-                    self.lowest(x.ty, &x.lv, x.range);
-                }
-                self.w.line("break;");
-                self.w.close();
-            }
-            self.w.close();
+            out += &self.draw_controls(list, &first, sc);
         }
         for x in items {
             if x.ignore {
-                self.w.line(format!("{} = NULL;", x.lv));
+                out += &c!("$lv = NULL;", lv = x.lv);
             } else if tag(x).is_none() && !is_counter(self, x) {
-                self.draw_item(x, sc);
+                out += &self.draw_item(x, sc);
             }
         }
+        out
+    }
+
+    /// Draws tags and counters until the sizes are possible, or takes the lowest.
+    fn draw_controls(&self, list: &List<'_>, first: &[&Item<'_>], sc: &Scope<'_>) -> Code {
+        let tag = |x: &Item<'_>| x.index.and_then(|i| list.tag_of(i));
+        let mut known = list.known.clone();
+        known.extend(first.iter().filter_map(|x| x.index));
+        let conditions = self.possible(list, &known, sc);
+        let (mut draws, mut lowest) = (Code::new(), Code::new());
+        for x in first {
+            draws += &match tag(x) {
+                Some(id) => self.draw_tag(x.ty, &x.lv, id),
+                None => self.draw_counter(x.ty, &x.lv, x.range),
+            };
+            if tag(x).is_none() {
+                lowest += &self.lowest(x.ty, &x.lv, x.range);
+            }
+        }
+        if conditions.is_empty() {
+            return c!(
+                "
+                {
+                    $draws
+                }
+                ",
+                draws,
+            );
+        }
+        c!(
+            "
+            for (int sj_try = 0;; sj_try++) {
+                $draws
+                if ($conditions)
+                    break;
+                if (sj_try == 255) {
+                    $lowest
+                    break;
+                }
+            }
+            ",
+            draws,
+            conditions = conditions.join(" && "),
+            lowest,
+        )
     }
 
     /// Conditions on the sizes that are known by now.
@@ -162,58 +191,84 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Memory behind a pointer, then its target.
-    pub(super) fn behind(&mut self, ty: &Ty, t: &Ty, lv: &str) -> String {
-        let (name, cast) = (self.model.name(t), self.model.pointer(t));
-        let _ = ty;
-        self.w.line(format!("{lv} = ({cast})sj_random_memory(sj_r, 1, sizeof({name}));"));
-        self.model.target(t, lv)
+    /// Memory behind a pointer, and its target.
+    pub(super) fn behind(&self, t: &Ty, lv: &str) -> (Code, String) {
+        let memory = c!(
+            "$lv = ($cast)sj_random_memory(sj_r, 1, sizeof($name));",
+            lv,
+            cast = self.model.pointer(t),
+            name = self.model.name(t),
+        );
+        (memory, self.model.target(t, lv))
     }
 
-    fn draw_counter(&mut self, ty: &Ty, lv: &str, range: Option<(i128, i128)>) {
+    fn draw_counter(&self, ty: &Ty, lv: &str, range: Option<(i128, i128)>) -> Code {
         if let Ty::Pointer(_, t) = self.model.strip(ty) {
-            let target = self.behind(ty, t, lv);
-            return self.draw_counter(t, &target, range);
+            let (memory, target) = self.behind(t, lv);
+            return memory + &self.draw_counter(t, &target, range);
         }
         let (low, high) = range.unwrap_or((0, 8));
         let (low, count) = span(low, high);
         let name = self.model.name(ty);
-        self.w.line(format!("{lv} = ({name})sj_random_counter(sj_r, {low}, {count});"));
+        c!("$lv = ($name)sj_random_counter(sj_r, $low, $count);", lv, name, low, count)
     }
 
     /// A counter's lowest value, where no draw gave possible sizes.
-    fn lowest(&mut self, ty: &Ty, lv: &str, range: Option<(i128, i128)>) {
+    fn lowest(&self, ty: &Ty, lv: &str, range: Option<(i128, i128)>) -> Code {
         if let Ty::Pointer(_, t) = self.model.strip(ty) {
             let target = self.model.target(t, lv);
             return self.lowest(t, &target, range);
         }
-        let name = self.model.name(ty);
-        self.w.line(format!("{lv} = ({name}){};", int64(range.map_or(0, |r| r.0))));
+        let (name, low) = (self.model.name(ty), int64(range.map_or(0, |r| r.0)));
+        c!("$lv = ($name)$low;", lv, name, low)
     }
 
-    fn draw_tag(&mut self, ty: &Ty, lv: &str, id: TypeId) {
+    fn draw_tag(&self, ty: &Ty, lv: &str, id: TypeId) -> Code {
         if let Ty::Pointer(_, t) = self.model.strip(ty) {
-            let target = self.behind(ty, t, lv);
-            return self.draw_tag(t, &target, id);
+            let (memory, target) = self.behind(t, lv);
+            return memory + &self.draw_tag(t, &target, id);
         }
-        let Some(TypeKind::Union(u)) = self.model.def(id).map(|d| &d.kind) else { return };
+        let Some(TypeKind::Union(u)) = self.model.def(id).map(|d| &d.kind) else {
+            return Code::new();
+        };
         let name = self.model.name(ty);
-        self.w.open(format!("switch (sj_random_below(sj_r, {}))", u.arms.len()));
+        let mut arms = Code::new();
         for (i, arm) in u.arms.iter().enumerate() {
-            self.w.open(format!("case {i}:"));
-            if arm.cases.is_empty() {
-                let value = int64(self.default_case(u));
-                self.w.line(format!("{lv} = ({name}){value};"));
+            let draw = if arm.cases.is_empty() {
+                c!("$lv = ($name)$value;", lv, name, value = int64(self.default_case(u)))
             } else {
                 let cases: Vec<String> = arm.cases.iter().map(|c| int64(*c)).collect();
-                self.w.line(format!("static const int64_t sj_k[] = {{{}}};", cases.join(", ")));
-                self.w
-                    .line(format!("{lv} = ({name})sj_k[sj_random_below(sj_r, {})];", cases.len()));
-            }
-            self.w.line("break;");
-            self.w.close();
+                c!(
+                    "
+                    static const int64_t sj_k[] = {$cases};
+                    $lv = ($name)sj_k[sj_random_below(sj_r, $count)];
+                    ",
+                    cases = cases.join(", "),
+                    lv,
+                    name,
+                    count = cases.len(),
+                )
+            };
+            arms += &c!(
+                "
+                case $i: {
+                    $draw
+                    break;
+                }
+                ",
+                i,
+                draw,
+            );
         }
-        self.w.close();
+        c!(
+            "
+            switch (sj_random_below(sj_r, $count)) {
+                $arms
+            }
+            ",
+            count = u.arms.len(),
+            arms,
+        )
     }
 
     /// A value that selects the default arm.
@@ -247,48 +302,42 @@ impl<'a> Emit<'a> {
     }
 
     /// Drawing functions of all structures and unions.
-    pub(super) fn draw_functions(&mut self) {
+    pub(super) fn draw_functions(&mut self) -> Code {
         let count = u32::try_from(self.model.m.types.len()).unwrap_or(0);
-        for pass in 0..2 {
-            for i in 0..count {
-                let id = TypeId(i);
-                let Some(def) = self.model.def(id) else { continue };
-                let name = self.model.type_name(id);
-                let head = match &def.kind {
-                    TypeKind::Union(u) if u.encapsulated.is_none() => format!(
+        let (mut prototypes, mut functions) = (Code::new(), Code::new());
+        for id in (0..count).map(TypeId) {
+            let Some(def) = self.model.def(id) else { continue };
+            let name = self.model.type_name(id);
+            let (head, draw) = match &def.kind {
+                TypeKind::Union(u) if u.encapsulated.is_none() => (
+                    format!(
                         "static inline void sj_draw_arm_of_{name}(sj_random *sj_r, int64_t sj_k, {name} *sj_v)"
                     ),
-                    TypeKind::Struct(_) | TypeKind::Union(_) => {
-                        format!(
-                            "static inline void sj_draw_of_{name}(sj_random *sj_r, {name} *sj_v)"
-                        )
-                    }
-                    _ => continue,
-                };
-                if pass == 0 {
-                    self.w.line(format!("{head};"));
-                    continue;
+                    self.draw_union(id, u),
+                ),
+                TypeKind::Union(u) => (draw_head(&name), self.draw_union(id, u)),
+                TypeKind::Struct(s) => (draw_head(&name), self.draw_fields(s)),
+                _ => continue,
+            };
+            prototypes += &c!("$head;", head);
+            functions += &c!(
+                "
+
+                $head
+                {
+                    (void)sj_r;
+                    memset(sj_v, 0, sizeof *sj_v);
+                    $draw
                 }
-                self.w.blank();
-                self.w.function(head);
-                self.w.line("(void)sj_r;");
-                self.w.line("memset(sj_v, 0, sizeof *sj_v);");
-                match &def.kind {
-                    TypeKind::Struct(s) => self.draw_fields(s),
-                    TypeKind::Union(u) => self.draw_union(id, u),
-                    _ => {}
-                }
-                self.w.close();
-            }
+                ",
+                head,
+                draw,
+            );
         }
+        prototypes + &functions
     }
 
-    fn draw_fields(&mut self, s: &crate::ir::Struct) {
-        let siblings: Vec<Sibling<'_>> = s
-            .fields
-            .iter()
-            .map(|f| Sibling { lv: format!("sj_v->{}", f.name), ty: &f.ty })
-            .collect();
+    fn draw_fields(&mut self, s: &crate::ir::Struct) -> Code {
         let items: Vec<Item<'_>> = (0_u32..)
             .zip(&s.fields)
             .map(|(i, f)| Item {
@@ -301,33 +350,26 @@ impl<'a> Emit<'a> {
             })
             .collect();
         let list = List { types: s.fields.iter().map(|f| &f.ty).collect(), known: Vec::new() };
-        self.draw_list(&list, &items, &Scope::new(siblings));
+        self.draw_list(&list, &items, &super::record::scope(s))
     }
 
-    fn draw_union(&mut self, id: TypeId, u: &Union) {
-        let prefix = match &u.encapsulated {
-            None => "sj_v->".to_owned(),
+    fn draw_union(&mut self, id: TypeId, u: &Union) -> Code {
+        let (draw_tag, prefix) = match &u.encapsulated {
+            None => (Code::new(), "sj_v->".to_owned()),
             Some((tag, member)) => {
-                self.draw_tag(&u.switch, &format!("sj_v->{}", tag), id);
+                let tag = format!("sj_v->{tag}");
+                let draw = self.draw_tag(&u.switch, &tag, id);
                 let value = self.model.expr(
                     &Expr::Var { index: 0, deref: false },
-                    &[Sibling { lv: format!("sj_v->{}", tag), ty: &u.switch }],
+                    &[Sibling { lv: tag, ty: &u.switch }],
                 );
-                self.w.line(format!("const int64_t sj_k = {value};"));
-                format!("sj_v->{}.", member)
+                let keep = c!("const int64_t sj_k = $value;", value);
+                (draw + &keep, format!("sj_v->{member}."))
             }
         };
-        self.w.line("sj_r->depth++;");
-        self.w.open("switch (sj_k)");
+        let mut arms = Code::new();
         for arm in &u.arms {
-            if arm.cases.is_empty() {
-                self.w.line("default:");
-            }
-            for case in &arm.cases {
-                self.w.line(format!("case {}:", int64(*case)));
-            }
-            self.w.open("");
-            if let Some(f) = &arm.field {
+            let draw = arm.field.as_ref().map(|f| {
                 let item = Item {
                     index: None,
                     lv: format!("{prefix}{}", f.name),
@@ -336,12 +378,35 @@ impl<'a> Emit<'a> {
                     in_buffer: false,
                     ignore: f.ignore,
                 };
-                self.draw_item(&item, &Scope::new(Vec::new()));
-            }
-            self.w.line("break;");
-            self.w.close();
+                self.draw_item(&item, &Scope::new(Vec::new()))
+            });
+            arms += &c!(
+                "
+                $cases
+                {
+                    $draw
+                    break;
+                }
+                ",
+                cases = cases(arm),
+                draw = draw.unwrap_or_default(),
+            );
         }
-        self.w.close();
-        self.w.line("sj_r->depth--;");
+        c!(
+            "
+            $tag
+            sj_r->depth++;
+            switch (sj_k) {
+                $arms
+            }
+            sj_r->depth--;
+            ",
+            tag = draw_tag,
+            arms,
+        )
     }
+}
+
+fn draw_head(name: &str) -> String {
+    format!("static inline void sj_draw_of_{name}(sj_random *sj_r, {name} *sj_v)")
 }

@@ -1,16 +1,15 @@
 //! The server's side: table of implementations, dispatch, replies at once or later.
 
-use crate::ir::{Interface, InterfaceId, OnViolation, Ty};
+use crate::ir::{Interface, InterfaceId};
 
 use super::client::argument_names;
 use super::ctype::{params, result_name};
 use super::emit::Emit;
 use super::model::{Model, Passing};
-use super::op::{Op, Table, Way, operations};
-use super::text::{Text, path};
-
-/// Larger values than this are kept in the arena, not on the stack.
-const STACK_MAX: u64 = 256;
+use super::op::{Direction, Op, Table, operations};
+use super::serve::{kind, serve, serve_short};
+use super::template::{Code, c};
+use super::text::{doc, path};
 
 /// Parameters of an implementation: a deferred one gets the right to answer instead of what goes
 /// out.
@@ -31,54 +30,63 @@ pub(super) fn implementation_result(op: &Op<'_>) -> &'static str {
 }
 
 /// Declarations for the header.
-pub(super) fn declarations(emit: &mut Emit<'_>, interface: &Interface) {
-    let name = &interface.name;
-    let ops = operations(emit.model, interface);
-    let table = Table::of(emit.model, interface);
-    let w = &mut emit.w;
-    w.blank();
-    w.line(format!(
-        "/* Implementations of {name}: 0 is success, anything else a fault the client sees. */"
-    ));
-    w.open(format!("typedef struct {name}_server"));
-    w.line("void *self;");
-    for op in ops.iter().filter(|op| op.op.acf.impl_server.is_none()) {
-        w.doc(op.op.doc.as_deref());
-        w.line(format!(
-            "{} (*{})({});",
-            implementation_result(op),
-            table.member(op),
-            implementation_params(op).join(", ")
-        ));
-    }
-    for (id, rundown) in &table.rundowns {
-        let context = emit.model.type_name(*id);
-        w.line(format!("/* A client is gone that held this {context}; may be NULL. */"));
-        w.line(format!("void (*{rundown})(void *self, {context} context);"));
-    }
-    w.close_with(&format!(" {name}_server;"));
+pub(super) fn declarations(model: Model<'_>, interface: &Interface) -> Code {
+    let ops = operations(model, interface);
+    let table = Table::of(model, interface);
+    let (mut members, mut own, mut later) = (Code::new(), Code::new(), Code::new());
     for op in &ops {
-        if let Some(function) = &op.op.acf.impl_server {
-            w.line(format!(
-                "{} {}({});",
-                implementation_result(op),
-                path(function),
-                implementation_params(op).join(", ")
-            ));
+        let result = implementation_result(op);
+        let params = implementation_params(op).join(", ");
+        match &op.op.acf.impl_server {
+            Some(f) => own += &c!("$result $f($params);", result, f = path(f), params),
+            None => {
+                members += &doc(op.op.doc.as_deref());
+                let member = table.member(op);
+                members += &c!("$result (*$member)($params);", result, member, params);
+            }
         }
     }
-    for op in ops.iter().filter(|op| op.op.acf.deferred) {
-        w.blank();
-        w.line("/* Answers a call of this operation that was put off. */");
-        w.line(format!("{};", reply_signature(op)));
+    for (id, rundown) in &table.rundowns {
+        members += &c!(
+            "
+            /* A client is gone that held this $context; may be NULL. */
+            void (*$rundown)(void *self, $context context);
+            ",
+            context = model.type_name(*id),
+            rundown,
+        );
     }
-    w.blank();
-    w.line(format!("/* For sj_router_add(), with a {name}_server as the implementation. */"));
-    w.line(format!("extern const sj_interface {name}_interface;"));
-    w.line("/* Serves this one interface on a server handle until the deadline or an error. */");
-    w.line(format!(
-        "sj_status {name}_serve(const {name}_server *impl, sj_server *server, int64_t deadline_ns);"
-    ));
+    for op in ops.iter().filter(|op| op.op.acf.deferred) {
+        later += &c!(
+            "
+
+            /* Answers a call of this operation that was put off. */
+            $signature;
+            ",
+            signature = reply_signature(op),
+        );
+    }
+    c!(
+        "
+
+        /* Implementations of $name: 0 is success, anything else a fault the client sees. */
+        typedef struct $name_server {
+            void *self;
+            $members
+        } $name_server;
+        $own
+        $later
+
+        /* For sj_router_add(), with a $name_server as the implementation. */
+        extern const sj_interface $name_interface;
+        /* Serves this one interface on a server handle until the deadline or an error. */
+        sj_status $name_serve(const $name_server *impl, sj_server *server, int64_t deadline_ns);
+        ",
+        name = interface.name,
+        members,
+        own,
+        later,
+    )
 }
 
 fn reply_signature(op: &Op<'_>) -> String {
@@ -115,297 +123,290 @@ pub(super) fn id_initialiser((uuid, major, minor): &(crate::ir::Uuid, u16, u16))
 
 /// One function per operation, in line, for `dispatch::by_switch`: a server that wants its
 /// implementation and the stubs in one translation unit includes them.
-pub(super) fn inline_definitions(emit: &mut Emit<'_>, interface: &Interface) {
+pub(super) fn inline_definitions(emit: &Emit<'_>, interface: &Interface) -> Code {
     let table = Table::of(emit.model, interface);
-    rundown(emit, interface, &table);
-    let ops = operations(emit.model, interface);
-    for op in &ops {
+    let mut out = rundown(emit.model, interface, &table);
+    for op in &operations(emit.model, interface) {
         if !op.op.oneway {
-            answer(emit, op, &table);
+            out += &answer(op, &table);
         }
-        run(emit, op, &table);
+        out += &run(emit, op, &table);
         if op.has_short_way() {
-            serve(emit, op, false);
-            serve_short(emit, op);
+            out += &serve(op, ("static SJ_OUT_OF_LINE", "_any"), &Code::new());
+            out += &serve_short(op);
         } else {
-            serve(emit, op, true);
+            out += &serve(op, ("SJ_INLINE", ""), &kind(op));
         }
     }
+    out
 }
 
-fn rundown(emit: &mut Emit<'_>, interface: &Interface, table: &Table) {
-    let name = &interface.name;
-    let all = &table.rundowns;
-    if all.is_empty() {
-        return;
+fn rundown(model: Model<'_>, interface: &Interface, table: &Table) -> Code {
+    if table.rundowns.is_empty() {
+        return Code::new();
     }
-    let model = emit.model;
-    let w = &mut emit.w;
-    w.blank();
-    w.function(format!(
-        "static inline void sj_of_{name}_rundown(const void *impl, const char *kind, void *context)"
-    ));
-    w.line(format!("const {name}_server *sj_i = (const {name}_server *)impl;"));
-    for (id, rundown) in all {
-        let context = model.type_name(*id);
-        w.line(format!("if (strcmp(kind, \"{context}\") == 0 && sj_i->{rundown})"));
-        w.line(format!("    sj_i->{rundown}(sj_i->self, context);"));
+    let mut calls = Code::new();
+    for (id, rundown) in &table.rundowns {
+        calls += &c!(
+            "
+            if (strcmp(kind, \"$context\") == 0 && sj_i->$rundown)
+                sj_i->$rundown(sj_i->self, context);
+            ",
+            context = model.type_name(*id),
+            rundown,
+        );
     }
-    w.close();
+    c!(
+        "
+
+        static inline void sj_of_$name_rundown(const void *impl, const char *kind, void *context)
+        {
+            const $name_server *sj_i = (const $name_server *)impl;
+            $calls
+        }
+        ",
+        name = interface.name,
+        calls,
+    )
 }
 
 /// Builds the reply from the argument structure.
-fn answer(emit: &mut Emit<'_>, op: &Op<'_>, table: &Table) {
-    let (name, iface) = (op.name(), &op.interface.name);
-    let rundown = if table.rundowns.is_empty() {
-        "NULL".to_owned()
-    } else {
-        format!("sj_of_{iface}_rundown")
-    };
-    let w = &mut emit.w;
-    w.blank();
-    w.function(format!(
-        "SJ_INLINE sj_outcome sj_of_{name}_answer(sj_service *sj_s, const sj_token *sj_t, sj_client sj_k, const void *sj_i, sj_arena *sj_a, const {} *sj_v, sj_out *sj_o)",
-        op.args()
-    ));
-    w.line("sj_enc sj_e;");
-    let limit = if op.is_fixed(Way::Reply) {
+fn answer(op: &Op<'_>, table: &Table) -> Code {
+    let limit = if op.is_fixed(Direction::Reply) {
         "SIZE_MAX".to_owned()
     } else {
         op.threshold("sj_reference_threshold()")
     };
-    if op.is_planned(Way::Reply) {
-        w.line(format!("struct sj_of_{name}_reply_plan sj_p;"));
-        w.line(format!("sj_enc_init(&sj_e, sj_a, {limit});"));
-        w.line("(void)sj_k, (void)sj_i;");
-        w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_reply_plan(&sj_e, sj_v, &sj_p)))"));
-        w.line("    return sj_service_failed(&sj_e);");
-        w.line("sj_reply_start(sj_s->server, sj_t, sj_p.size, sj_o);");
-        if !op.parts(Way::Reply).is_empty() {
-            w.line("if (SJ_UNLIKELY(!sj_o->body))");
-            w.line("    return SJ_FAULT_TOO_LARGE;");
+    c!(
+        "
+
+        SJ_INLINE sj_outcome sj_of_$name_answer(sj_service *sj_s, const sj_token *sj_t, sj_client sj_k, const void *sj_i, sj_arena *sj_a, const $args *sj_v, sj_out *sj_o)
+        {
+            sj_enc sj_e;
+            $encode
         }
-        w.line(format!("sj_enc_into(&sj_e, sj_o, {});", op.layout(Way::Reply).size));
-        w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_reply_put(&sj_e, sj_v, &sj_p)))"));
-        w.line("    return sj_service_failed(&sj_e);");
-        if !op.is_fixed(Way::Reply) {
-            w.line("sj_service_attach(sj_s, &sj_e, sj_o);");
-        }
-        w.line("return SJ_OUTCOME_REPLY;");
+        ",
+        name = op.name(),
+        args = op.args(),
+        encode = match op.is_planned(Direction::Reply) {
+            true => planned_answer(op, &limit),
+            false => growing_answer(op, &limit, table),
+        },
+    )
+}
+
+fn planned_answer(op: &Op<'_>, limit: &str) -> Code {
+    let room = match op.parts(Direction::Reply).is_empty() {
+        true => Code::new(),
+        false => c!("
+            if (SJ_UNLIKELY(!sj_o->body))
+                return SJ_FAULT_TOO_LARGE;
+            "),
+    };
+    let attach = match op.is_fixed(Direction::Reply) {
+        true => Code::new(),
+        false => c!("sj_service_attach(sj_s, &sj_e, sj_o);"),
+    };
+    c!(
+        "
+        struct sj_of_$name_reply_plan sj_p;
+        sj_enc_init(&sj_e, sj_a, $limit);
+        (void)sj_k, (void)sj_i;
+        if (SJ_UNLIKELY(!sj_of_$name_reply_plan(&sj_e, sj_v, &sj_p)))
+            return sj_service_failed(&sj_e);
+        sj_reply_start(sj_s->server, sj_t, sj_p.size, sj_o);
+        $room
+        sj_enc_into(&sj_e, sj_o, $size);
+        if (SJ_UNLIKELY(!sj_of_$name_reply_put(&sj_e, sj_v, &sj_p)))
+            return sj_service_failed(&sj_e);
+        $attach
+        return SJ_OUTCOME_REPLY;
+        ",
+        name = op.name(),
+        limit,
+        room,
+        size = op.layout(Direction::Reply).size,
+        attach,
+    )
+}
+
+fn growing_answer(op: &Op<'_>, limit: &str, table: &Table) -> Code {
+    let rundown = if table.rundowns.is_empty() {
+        "NULL".to_owned()
     } else {
-        w.line(format!("sj_enc_init_grow(&sj_e, sj_a, {limit}, &sj_s->scratch);"));
-        if op.needs_service(Way::Reply) {
-            w.line(format!("sj_service_enc(sj_s, sj_k, sj_i, {rundown}, &sj_e);"));
-        } else {
-            w.line("(void)sj_k, (void)sj_i;");
-        }
-        w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_reply_put(&sj_e, sj_v)))"));
-        w.line("    return sj_service_failed(&sj_e);");
-        w.line("return sj_service_start(sj_s, sj_t, &sj_e, sj_o);");
-    }
-    w.close();
+        format!("sj_of_{}_rundown", op.interface.name)
+    };
+    let service = match op.needs_service(Direction::Reply) {
+        true => c!("sj_service_enc(sj_s, sj_k, sj_i, $rundown, &sj_e);", rundown),
+        false => c!("(void)sj_k, (void)sj_i;"),
+    };
+    c!(
+        "
+        sj_enc_init_grow(&sj_e, sj_a, $limit, &sj_s->scratch);
+        $service
+        if (SJ_UNLIKELY(!sj_of_$name_reply_put(&sj_e, sj_v)))
+            return sj_service_failed(&sj_e);
+        return sj_service_start(sj_s, sj_t, &sj_e, sj_o);
+        ",
+        limit,
+        service,
+        name = op.name(),
+    )
 }
 
 /// Everything between the decoded request and the reply.
-fn run(emit: &mut Emit<'_>, op: &Op<'_>, table: &Table) {
-    let (name, iface) = (op.name(), &op.interface.name);
-    emit.w.blank();
-    emit.w.function(format!(
-        "SJ_INLINE sj_outcome sj_of_{name}_run(const {iface}_server *sj_i, sj_service *sj_s, sj_event *sj_x, {} *sj_v, sj_out *sj_o)",
-        op.args()
-    ));
+fn run(emit: &Emit<'_>, op: &Op<'_>, table: &Table) -> Code {
     let mut args = vec!["sj_i->self".to_owned(), "sj_n".to_owned()];
-    let mut rooms = Vec::new();
+    let (mut buffers, mut rooms) = (Code::new(), Vec::new());
     if op.op.acf.deferred {
         args.push("&sj_l".to_owned());
         let ins = op.op.params.iter().filter(|p| p.is_in());
         args.extend(ins.map(|p| format!("sj_v->{}", p.name)));
     } else {
-        emit.server_buffers(op);
+        buffers = emit.server_buffers(op);
         rooms = emit.server_rooms(op);
         args.extend(argument_names(op).iter().map(|a| format!("sj_v->{a}")));
     }
-    let w = &mut emit.w;
-    w.line("sj_invocation *sj_n = sj_service_invocation(sj_s, sj_x);");
-    w.line("(void)sj_v, (void)sj_o;");
-    if op.parts(Way::Reply).iter().any(|p| op.model.has_descriptor(p.ty)) {
-        w.line("sj_s->in = &sj_x->in;");
+    for (name, room) in &rooms {
+        buffers += &c!("const int64_t $name = $room;", name, room);
     }
-    let function = match &op.op.acf.impl_server {
-        Some(f) => path(f),
+    let has_descriptors = op.parts(Direction::Reply).iter().any(|p| op.model.has_descriptor(p.ty));
+    let descriptors = has_descriptors.then(|| c!("sj_s->in = &sj_x->in;"));
+    let (check, function) = match &op.op.acf.impl_server {
+        Some(f) => (Code::new(), path(f)),
         None => {
             // In parentheses: a macro that takes arguments leaves it alone.
-            let member = table.member(op);
-            let f = format!("(sj_i->{member})");
-            w.line(format!("if (SJ_UNLIKELY(!{f}))"));
-            w.line("    return SJ_FAULT_UNKNOWN_OPERATION;");
-            f
+            let f = format!("(sj_i->{})", table.member(op));
+            let check = c!(
+                "
+                if (SJ_UNLIKELY(!$f))
+                    return SJ_FAULT_UNKNOWN_OPERATION;
+                ",
+                f,
+            );
+            (check, f)
         }
     };
-    let call = format!("{function}({})", args.join(", "));
+    c!(
+        "
+
+        SJ_INLINE sj_outcome sj_of_$name_run(const $iface_server *sj_i, sj_service *sj_s, sj_event *sj_x, $args *sj_v, sj_out *sj_o)
+        {
+            $buffers
+            sj_invocation *sj_n = sj_service_invocation(sj_s, sj_x);
+            (void)sj_v, (void)sj_o;
+            $descriptors
+            $check
+            $call
+        }
+        ",
+        name = op.name(),
+        iface = op.interface.name,
+        args = op.args(),
+        buffers,
+        descriptors = descriptors.unwrap_or_default(),
+        check,
+        call = run_call(op, &format!("{function}({})", args.join(", ")), &rooms),
+    )
+}
+
+/// The call of the implementation, and what follows it.
+fn run_call(op: &Op<'_>, call: &str, rooms: &[(String, String)]) -> Code {
     if op.op.oneway {
-        w.line(format!("{call};"));
-        w.line("return SJ_OUTCOME_NOTHING;");
-    } else if op.op.acf.deferred {
-        w.line("const sj_deferred sj_l = {sj_s, sj_x->token, sj_x->client, sj_i};");
-        w.line(format!("const sj_outcome sj_r = {call};"));
-        w.line("return sj_r ? sj_r : SJ_OUTCOME_NOTHING;");
-    } else {
-        w.line(format!("const sj_outcome sj_r = {call};"));
-        w.line("if (SJ_UNLIKELY(sj_r != 0))");
-        w.line("    return sj_r;");
-        for (name, room) in rooms {
-            w.line(format!("if (SJ_UNLIKELY({room} > {name}))"));
-            w.line("    return SJ_FAULT_NO_RESOURCES;");
-        }
-        w.line(format!(
-            "return sj_of_{name}_answer(sj_s, &sj_x->token, sj_x->client, sj_i, &sj_s->arena, sj_v, sj_o);"
-        ));
+        return c!(
+            "
+            $call;
+            return SJ_OUTCOME_NOTHING;
+            ",
+            call,
+        );
     }
-    w.close();
-}
-
-/// Storage of what goes out, and the request taken apart.
-fn serve(emit: &mut Emit<'_>, op: &Op<'_>, is_only: bool) {
-    let (name, iface) = (op.name(), &op.interface.name);
-    let violation = match op.op.acf.on_violation.or(op.interface.acf.on_violation) {
-        Some(OnViolation::Fault) => "SJ_FAULT_BAD_MESSAGE",
-        _ => "SJ_OUTCOME_VIOLATION",
-    };
-    let (head, suffix) =
-        if is_only { ("SJ_INLINE", "") } else { ("static SJ_OUT_OF_LINE", "_any") };
-    let w = &mut emit.w;
-    w.blank();
-    w.function(format!(
-        "{head} sj_outcome sj_of_{name}_serve{suffix}(const void *impl, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)"
-    ));
-    w.line(format!("const {iface}_server *sj_i = (const {iface}_server *)impl;"));
-    w.line(format!("{} sj_v;", op.args()));
-    w.line("sj_dec sj_d;");
-    if is_only {
-        kind(op, w);
+    if op.op.acf.deferred {
+        return c!(
+            "
+            const sj_deferred sj_l = {sj_s, sj_x->token, sj_x->client, sj_i};
+            const sj_outcome sj_r = $call;
+            return sj_r ? sj_r : SJ_OUTCOME_NOTHING;
+            ",
+            call,
+        );
     }
-    if let Some(max) = op.op.acf.max_message {
-        w.line(format!("if (SJ_UNLIKELY(sj_request_exceeds(&sj_x->in, {max}u)))"));
-        w.line(format!("    return {violation};"));
+    let mut fits = Code::new();
+    for (name, room) in rooms {
+        fits += &c!(
+            "
+            if (SJ_UNLIKELY($room > $name))
+                return SJ_FAULT_NO_RESOURCES;
+            ",
+            room,
+            name,
+        );
     }
-    storage(op, w);
-    w.line("sj_dec_init(&sj_d, &sj_x->in, &sj_s->arena, true);");
-    if op.needs_service(Way::Request) {
-        w.line("sj_service_contexts(sj_s, sj_x, &sj_d);");
-    }
-    w.line("sj_outcome sj_r;");
-    w.line(format!("if (SJ_LIKELY(sj_of_{name}_request_get(&sj_d, &sj_v)))"));
-    w.line(format!("    sj_r = sj_of_{name}_run(sj_i, sj_s, sj_x, &sj_v, sj_o);"));
-    w.line("else");
-    w.line(format!("    sj_r = sj_service_refuse(&sj_d, {violation});"));
-    let parts = op.parts(Way::Request).into_iter().chain(op.parts(Way::Reply));
-    if parts.into_iter().any(|p| op.model.has_marshal(p.ty)) {
-        w.line("sj_cleanup_run(&sj_s->cleanup);");
-    }
-    w.line("return sj_r;");
-    w.close();
-}
-
-/// The same for requests that lie in the body altogether.
-fn serve_short(emit: &mut Emit<'_>, op: &Op<'_>) {
-    let (name, iface) = (op.name(), &op.interface.name);
-    let w = &mut emit.w;
-    w.blank();
-    w.function(format!(
-        "SJ_INLINE sj_outcome sj_of_{name}_serve(const void *impl, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)"
-    ));
-    w.line(format!("const {iface}_server *sj_i = (const {iface}_server *)impl;"));
-    w.line(format!("{} sj_v;", op.args()));
-    kind(op, w);
-    storage(op, w);
-    w.line(format!("if (SJ_LIKELY(sj_of_{name}_request_short(&sj_x->in, &sj_v)))"));
-    w.line(format!("    return sj_of_{name}_run(sj_i, sj_s, sj_x, &sj_v, sj_o);"));
-    w.line(format!("return sj_of_{name}_serve_any(impl, sj_s, sj_x, sj_o);"));
-    w.close();
-}
-
-/// A call of a one-way operation and a one-way message to any other break the rules.
-fn kind(op: &Op<'_>, w: &mut Text) {
-    let event = if op.op.oneway { "SJ_EVENT_SEND" } else { "SJ_EVENT_CALL" };
-    w.line(format!("if (SJ_UNLIKELY(sj_x->kind != {event}))"));
-    w.line("    return SJ_OUTCOME_VIOLATION;");
-}
-
-/// Where `out` and `in, out` parameters are while the implementation runs: zero to begin with.
-fn storage(op: &Op<'_>, w: &mut Text) {
-    for part in op.parts(Way::Reply) {
-        let is_in = part.param.is_some_and(crate::ir::Param::is_in);
-        if part.passing == Passing::Buffer || (op.op.acf.deferred && !is_in) {
-            continue;
-        }
-        let model = op.model;
-        let f = &part.name;
-        let (cast, address) = match (part.passing, model.resolve(part.ty)) {
-            (Passing::Decayed, Ty::Fixed(e, _)) => (model.decl(e, "*"), format!("sj_store_{f}")),
-            _ => (model.decl(part.ty, "*"), format!("&sj_store_{f}")),
-        };
-        if model.size(part.ty) <= STACK_MAX {
-            w.line(format!("{};", model.decl(part.ty, &format!("sj_store_{f}"))));
-            if !(is_in && model.is_plain(part.ty)) {
-                w.line(format!("memset(&sj_store_{f}, 0, sizeof sj_store_{f});"));
-            }
-            w.line(format!("sj_v.{f} = {address};"));
-        } else {
-            let name = model.name(part.ty);
-            w.line(format!("sj_v.{f} = ({cast})sj_arena_zeroed(&sj_s->arena, sizeof({name}));"));
-            w.line(format!("if (SJ_UNLIKELY(!sj_v.{f}))"));
-            w.line("    return SJ_FAULT_NO_RESOURCES;");
-        }
-    }
+    c!(
+        "
+        const sj_outcome sj_r = $call;
+        if (SJ_UNLIKELY(sj_r != 0))
+            return sj_r;
+        $fits
+        return sj_of_$name_answer(sj_s, &sj_x->token, sj_x->client, sj_i, &sj_s->arena, sj_v, sj_o);
+        ",
+        call,
+        fits,
+        name = op.name(),
+    )
 }
 
 /// The function that answers a deferred call.
-pub(super) fn later(emit: &mut Emit<'_>, op: &Op<'_>) {
-    let name = op.name();
-    let w = &mut emit.w;
-    w.blank();
-    w.function(reply_signature(op));
-    w.line(format!("{} sj_v;", op.args()));
-    w.line("memset(&sj_v, 0, sizeof sj_v);");
+pub(super) fn later(op: &Op<'_>) -> Code {
+    let mut values = Code::new();
     let outs = op.op.params.iter().filter(|p| p.is_out());
     for p in op.reply_inputs().into_iter().chain(outs) {
-        let f = &p.name;
         let cast = match (op.model.passing(op.op, p), op.model.resolve(&p.ty)) {
             (Passing::Pointer, _) => format!("({})", op.model.decl(&p.ty, "*")),
             _ => String::new(),
         };
-        w.line(format!("sj_v.{f} = {cast}{f};"));
+        values += &c!("sj_v.$f = $cast$f;", f = p.name, cast);
     }
     if op.op.result.is_some() {
-        let f = result_name(op.op);
-        w.line(format!("sj_v.{f} = {f};"));
+        values += &c!("sj_v.$f = $f;", f = result_name(op.op));
     }
-    w.line("sj_out sj_o;");
-    w.line("sj_arena sj_a;");
-    w.line("sj_buffer sj_b = {NULL, 0};");
-    w.line("memset(&sj_a, 0, sizeof sj_a);");
-    w.line("/* The service may be in the middle of another call: its memory stays as it is. */");
-    w.line("sj_service sj_s = *later->service;");
-    w.line("sj_s.scratch = sj_b;");
-    w.line("sj_s.cleanup = NULL;");
-    w.line("sj_s.in = NULL;");
-    w.line("sj_s.n_fds = 0;");
-    w.line(format!(
-        "sj_outcome sj_r = sj_of_{name}_answer(&sj_s, &later->token, later->client, later->impl, &sj_a, &sj_v, &sj_o);"
-    ));
-    w.line("later->service->contexts = sj_s.contexts;");
-    w.line("sj_status sj_t;");
-    w.line("if (sj_r == SJ_OUTCOME_REPLY)");
-    w.line("    sj_t = sj_reply(sj_s.server, &sj_o);");
-    w.line("else");
-    w.line("    sj_t = sj_reply_fault(sj_s.server, &later->token, sj_r);");
-    w.line("if (sj_r == SJ_OUTCOME_REPLY)");
-    w.line("    for (uint32_t sj_i = 0; sj_i < sj_s.n_fds; sj_i++)");
-    w.line("        (void)close(sj_s.fds[sj_i]);");
-    w.line("sj_cleanup_run(&sj_s.cleanup);");
-    w.line("sj_arena_free(&sj_a);");
-    w.line("sj_buffer_free(&sj_s.scratch);");
-    w.line("return sj_t;");
-    w.close();
+    c!(
+        "
+
+        $signature
+        {
+            $args sj_v;
+            memset(&sj_v, 0, sizeof sj_v);
+            $values
+            sj_out sj_o;
+            sj_arena sj_a;
+            sj_buffer sj_b = {NULL, 0};
+            memset(&sj_a, 0, sizeof sj_a);
+            /* The service may be in the middle of another call: its memory stays as it is. */
+            sj_service sj_s = *later->service;
+            sj_s.scratch = sj_b;
+            sj_s.cleanup = NULL;
+            sj_s.in = NULL;
+            sj_s.n_fds = 0;
+            sj_outcome sj_r = sj_of_$name_answer(&sj_s, &later->token, later->client, later->impl, &sj_a, &sj_v, &sj_o);
+            later->service->contexts = sj_s.contexts;
+            sj_status sj_t;
+            if (sj_r == SJ_OUTCOME_REPLY)
+                sj_t = sj_reply(sj_s.server, &sj_o);
+            else
+                sj_t = sj_reply_fault(sj_s.server, &later->token, sj_r);
+            if (sj_r == SJ_OUTCOME_REPLY)
+                for (uint32_t sj_i = 0; sj_i < sj_s.n_fds; sj_i++)
+                    (void)close(sj_s.fds[sj_i]);
+            sj_cleanup_run(&sj_s.cleanup);
+            sj_arena_free(&sj_a);
+            sj_buffer_free(&sj_s.scratch);
+            return sj_t;
+        }
+        ",
+        signature = reply_signature(op),
+        args = op.args(),
+        values,
+        name = op.name(),
+    )
 }

@@ -4,7 +4,7 @@ use crate::ir::{Array, Expr, Module, PtrClass, Scalar, StringTy, Ty};
 
 use super::emit::range_conditions;
 use super::model::Model;
-use super::text::{Text, int64, path, string_literal};
+use super::text::{doc, int64, path, string_literal};
 
 fn long() -> Ty {
     Ty::Scalar(Scalar::I32)
@@ -25,9 +25,7 @@ fn paths_of_an_acf_are_prefixes() {
 
 #[test]
 fn comments_cannot_end_themselves() {
-    let mut w = Text::default();
-    w.doc(Some("a */ b\n/* c"));
-    assert_eq!(w.finish(), "/*\n * a * / b\n * / * c\n */\n");
+    assert_eq!(doc(Some("a */ b\n/* c")), "/*\n * a * / b\n * / * c\n */\n");
 }
 
 #[test]

@@ -1,87 +1,45 @@
-//! Writing C text: lines, indentation, comments, literals. Knows nothing of the model.
+//! C text besides statements: comments, literals, names. Knows nothing of the model.
 
 use std::fmt::Write as _;
 
-/// Text under construction; every line is indented by the braces that are open.
-#[derive(Default)]
-pub(super) struct Text {
-    out: String,
-    depth: usize,
+use super::template::{Code, c};
+
+/// `if (!condition) return false;`
+pub(super) fn require(condition: impl std::fmt::Display) -> Code {
+    c!(
+        "
+        if (SJ_UNLIKELY(!($condition)))
+            return false;
+        ",
+        condition,
+    )
 }
 
-impl Text {
-    pub(super) fn line(&mut self, line: impl AsRef<str>) {
-        let line = line.as_ref();
-        if !line.is_empty() {
-            for _ in 0..self.depth {
-                self.out.push_str("    ");
-            }
-            self.out.push_str(line);
+/// Requires that the bytes between fields are zero.
+pub(super) fn require_zeroes(padding: &[(u64, u64)]) -> Code {
+    padding.iter().map(|(o, n)| require(format!("sj_is_zero(sj_p + {o}, {n})"))).collect()
+}
+
+/// Writes zeroes between fields.
+pub(super) fn zero_padding(padding: &[(u64, u64)]) -> Code {
+    padding.iter().map(|(o, n)| c!("memset(sj_p + $o, 0, $n);", o, n)).collect()
+}
+
+/// Documentation as a comment in front of what it documents.
+pub(super) fn doc(doc: Option<&str>) -> Code {
+    let Some(doc) = doc else { return Code::new() };
+    let safe = doc.replace("*/", "* /").replace("/*", "/ *");
+    let lines: Vec<&str> = safe.lines().collect();
+    match lines.as_slice() {
+        [] => Code::new(),
+        [one] => c!("/* $text */", text = one.trim()),
+        many => {
+            let lines: String = many
+                .iter()
+                .map(|line| format!("{}\n", format!(" * {}", line.trim_end()).trim_end()))
+                .collect();
+            format!("/*\n{lines} */\n")
         }
-        self.out.push('\n');
-    }
-
-    /// A line without indentation: preprocessor, labels.
-    pub(super) fn flush_left(&mut self, line: impl AsRef<str>) {
-        self.out.push_str(line.as_ref());
-        self.out.push('\n');
-    }
-
-    /// `head {`
-    pub(super) fn open(&mut self, head: impl AsRef<str>) {
-        let head = head.as_ref();
-        self.line(if head.is_empty() { "{".to_owned() } else { format!("{head} {{") });
-        self.depth += 1;
-    }
-
-    /// `}` and what follows it on the line.
-    pub(super) fn close_with(&mut self, tail: &str) {
-        self.depth = self.depth.saturating_sub(1);
-        self.line(format!("}}{tail}"));
-    }
-
-    pub(super) fn close(&mut self) {
-        self.close_with("");
-    }
-
-    /// The beginning of a function: head on its own line, brace on the next.
-    pub(super) fn function(&mut self, head: impl AsRef<str>) {
-        self.line(head);
-        self.open("");
-    }
-
-    /// `if (!condition) return false;`
-    pub(super) fn require(&mut self, condition: impl AsRef<str>) {
-        self.line(format!("if (SJ_UNLIKELY(!({})))", condition.as_ref()));
-        self.line("    return false;");
-    }
-
-    /// Documentation as a comment in front of what it documents.
-    pub(super) fn doc(&mut self, doc: Option<&str>) {
-        let Some(doc) = doc else { return };
-        let safe = doc.replace("*/", "* /").replace("/*", "/ *");
-        let lines: Vec<&str> = safe.lines().collect();
-        match lines.as_slice() {
-            [] => {}
-            [one] => self.line(format!("/* {} */", one.trim())),
-            many => {
-                self.line("/*");
-                for line in many {
-                    self.line(format!(" * {}", line.trim_end()).trim_end());
-                }
-                self.line(" */");
-            }
-        }
-    }
-
-    pub(super) fn blank(&mut self) {
-        if !self.out.is_empty() && !self.out.ends_with("\n\n") {
-            self.out.push('\n');
-        }
-    }
-
-    pub(super) fn finish(self) -> String {
-        self.out
     }
 }
 

@@ -2,48 +2,56 @@
 //! assertions.
 
 use crate::ir::{
-    Const, ConstType, ConstValue, Enum, Scalar, Struct, Ty, TypeDef, TypeId, TypeKind, Union,
+    Const, ConstType, ConstValue, Enum, Field, Scalar, Struct, Ty, TypeDef, TypeId, TypeKind, Union,
 };
 use crate::layout;
 
 use super::model::Model;
-use super::text::{Text, string_literal};
+use super::record::int32;
+use super::template::{Code, c};
+use super::text::{doc, string_literal};
 
 /// Every constant and type, imported ones included: each guarded, so that headers of several files
 /// go together.
-pub(super) fn types(model: Model<'_>, w: &mut Text) {
-    for c in &model.m.consts {
-        constant(model, c, w);
-    }
-    for (i, def) in model.m.types.iter().enumerate() {
-        if matches!(def.kind, TypeKind::Struct(_) | TypeKind::Union(_)) {
-            let keyword = match &def.kind {
-                TypeKind::Union(u) if u.encapsulated.is_none() => "union",
-                _ => "struct",
-            };
-            let name = &def.name;
-            w.flush_left(format!("#ifndef SJ_TYPE_{name}"));
-            w.line(format!("typedef {keyword} {name} {name};"));
-            w.flush_left("#endif");
-        }
-        let _ = i;
-    }
-    for (i, def) in model.m.types.iter().enumerate() {
-        let Ok(i) = u32::try_from(i) else { break };
-        type_def(model, TypeId(i), def, w);
-    }
+pub(super) fn types(model: Model<'_>) -> Code {
+    let consts: Code = model.m.consts.iter().map(constant).collect();
+    let names = model.m.types.iter().map(|def| {
+        let keyword = match &def.kind {
+            TypeKind::Union(u) if u.encapsulated.is_none() => "union",
+            TypeKind::Struct(_) | TypeKind::Union(_) => "struct",
+            _ => return Code::new(),
+        };
+        c!(
+            "
+            #ifndef SJ_TYPE_$name
+            typedef $keyword $name $name;
+            #endif
+            ",
+            name = def.name,
+            keyword,
+        )
+    });
+    let names: Code = names.collect();
+    let all = (0_u32..).zip(&model.m.types);
+    consts + &names + &all.map(|(i, def)| type_def(model, TypeId(i), def)).collect::<Code>()
 }
 
-fn constant(model: Model<'_>, c: &Const, w: &mut Text) {
-    let name = &c.name;
-    w.blank();
-    w.doc(c.doc.as_deref());
-    w.flush_left(format!("#ifndef {name}"));
-    w.flush_left(format!("#define {name} {}", const_value(model, c)));
-    w.flush_left("#endif");
+fn constant(constant: &Const) -> Code {
+    c!(
+        "
+
+        $doc
+        #ifndef $name
+        #define $name $value
+        #endif
+        ",
+        doc = doc(constant.doc.as_deref()),
+        name = constant.name,
+        value = const_value(constant),
+    )
 }
 
-fn const_value(_model: Model<'_>, c: &Const) -> String {
+fn const_value(c: &Const) -> String {
     match (&c.value, c.ty) {
         (ConstValue::Int(n), ConstType::Scalar(s)) => int_constant(*n, s),
         (ConstValue::Int(n), _) => n.to_string(),
@@ -74,72 +82,101 @@ fn int_constant(n: i128, s: Scalar) -> String {
     if n < 0 { format!("({text})") } else { text }
 }
 
-fn type_def(model: Model<'_>, id: TypeId, def: &TypeDef, w: &mut Text) {
+fn type_def(model: Model<'_>, id: TypeId, def: &TypeDef) -> Code {
     let name = &def.name;
-    w.blank();
-    w.flush_left(format!("#ifndef SJ_TYPE_{name}"));
-    w.flush_left(format!("#define SJ_TYPE_{name} 1"));
-    w.doc(def.doc.as_deref());
-    match &def.kind {
-        TypeKind::Alias(ty) => w.line(format!("typedef {};", model.decl(ty, name))),
-        TypeKind::Enum(e) => enumeration(name, e, w),
-        TypeKind::Struct(s) => structure(model, id, name, s, w),
-        TypeKind::Union(u) => union(model, name, u, w),
-        TypeKind::ContextHandle => w.line(format!("typedef void *{name};")),
-        TypeKind::Opaque { size, align } => {
-            let align = (*align).max(1);
-            w.line(format!(
-                "SJ_STATIC_ASSERT(sizeof({name}) == {size} && SJ_ALIGNOF({name}) == {align}, \"{name} is not what the interface says\");"
-            ));
-        }
-    }
-    w.flush_left("#endif");
+    let definition = match &def.kind {
+        TypeKind::Alias(ty) => c!("typedef $decl;", decl = model.decl(ty, name)),
+        TypeKind::Enum(e) => enumeration(name, e),
+        TypeKind::Struct(s) => structure(model, id, name, s),
+        TypeKind::Union(u) => union(model, name, u),
+        TypeKind::ContextHandle => c!("typedef void *$name;", name),
+        TypeKind::Opaque { size, align } => c!(
+            r#"SJ_STATIC_ASSERT(sizeof($name) == $size && SJ_ALIGNOF($name) == $align, "$name is not what the interface says");"#,
+            name,
+            size,
+            align = (*align).max(1),
+        ),
+    };
+    c!(
+        "
+
+        #ifndef SJ_TYPE_$name
+        #define SJ_TYPE_$name 1
+        $doc
+        $definition
+        #endif
+        ",
+        name,
+        doc = doc(def.doc.as_deref()),
+        definition,
+    )
 }
 
-fn enumeration(name: &str, e: &Enum, w: &mut Text) {
-    w.open(format!("typedef enum {name}"));
+fn enumeration(name: &str, e: &Enum) -> Code {
+    let mut members = Code::new();
     for member in &e.members {
-        w.doc(member.doc.as_deref());
-        let value = if member.value == i32::MIN {
-            "INT32_MIN".to_owned()
-        } else {
-            member.value.to_string()
-        };
-        w.line(format!("{} = {value},", member.name));
+        members += &doc(member.doc.as_deref());
+        members += &c!("$name = $value,", name = member.name, value = int32(member.value));
     }
-    w.close_with(&format!(" {name};"));
-    w.line(format!(
-        "SJ_STATIC_ASSERT(sizeof({name}) == 4, \"{name}: enumerations have 32 bits\");"
-    ));
+    c!(
+        r#"
+        typedef enum $name {
+            $members
+        } $name;
+        SJ_STATIC_ASSERT(sizeof($name) == 4, "$name: enumerations have 32 bits");
+        "#,
+        name,
+        members,
+    )
 }
 
-fn structure(model: Model<'_>, id: TypeId, name: &str, s: &Struct, w: &mut Text) {
-    w.open(format!("struct {name}"));
+/// Members of a structure or union; one that C wants where there are none.
+fn members<'t>(model: Model<'_>, fields: impl Iterator<Item = &'t Field>, names: &[&str]) -> Code {
+    let mut out = Code::new();
+    for field in fields {
+        out += &doc(field.doc.as_deref());
+        out += &c!("$member;", member = member(model, &field.ty, &field.name, names));
+    }
+    if out.is_empty() { c!("char sj_empty; /* not transmitted */") } else { out }
+}
+
+fn structure(model: Model<'_>, id: TypeId, name: &str, s: &Struct) -> Code {
     let names: Vec<&str> = s.fields.iter().map(|f| f.name.as_str()).collect();
-    for field in &s.fields {
-        w.doc(field.doc.as_deref());
-        w.line(format!("{};", member(model, &field.ty, &field.name, &names)));
-    }
-    if s.fields.is_empty() {
-        w.line("char sj_empty; /* not transmitted */");
-    }
-    w.close_with(";");
-    if !model.is_plain(&Ty::Named(id)) {
-        return;
-    }
+    c!(
+        "
+        struct $name {
+            $members
+        };
+        $assertions
+        ",
+        name,
+        members = members(model, s.fields.iter(), &names),
+        assertions = match model.is_plain(&Ty::Named(id)) {
+            true => assertions(model, name, s),
+            false => Code::new(),
+        },
+    )
+}
+
+/// The layout of a structure that is copied as it is.
+fn assertions(model: Model<'_>, name: &str, s: &Struct) -> Code {
     let l = layout::struct_layout(model.m, s);
-    w.line(format!(
-        "SJ_STATIC_ASSERT(sizeof({name}) == {} && SJ_ALIGNOF({name}) == {}, \"layout of {name}\");",
-        l.size, l.align
-    ));
+    let mut out = c!(
+        r#"SJ_STATIC_ASSERT(sizeof($name) == $size && SJ_ALIGNOF($name) == $align, "layout of $name");"#,
+        name,
+        size = l.size,
+        align = l.align,
+    );
     for (field, slot) in s.fields.iter().zip(&l.fields) {
         let Some(slot) = slot else { continue };
-        let f = &field.name;
-        w.line(format!(
-            "SJ_STATIC_ASSERT(offsetof({name}, {f}) == {}, \"layout of {name}.{f}\");",
-            slot.offset
-        ));
+        out += &c!(
+            r#"SJ_STATIC_ASSERT(offsetof($name, $f) == $offset, "layout of $name.$f");"#,
+            name,
+            f = field.name,
+            offset = slot.offset,
+        );
     }
+    out
 }
 
 /// A member among others called `names`. A type that is called as one of them is hidden by it in
@@ -152,52 +189,53 @@ fn member(model: Model<'_>, ty: &Ty, name: &str, names: &[&str]) -> String {
     keyword.map_or_else(|| text.clone(), |keyword| format!("{keyword} {text}"))
 }
 
-fn union(model: Model<'_>, name: &str, u: &Union, w: &mut Text) {
-    let arms_of = u.arms.iter().filter_map(|a| a.field.as_ref());
-    let mut names: Vec<&str> = arms_of.map(|f| f.name.as_str()).collect();
+fn union(model: Model<'_>, name: &str, u: &Union) -> Code {
+    let arms = || u.arms.iter().filter_map(|a| a.field.as_ref());
+    let mut names: Vec<&str> = arms().map(|f| f.name.as_str()).collect();
     let Some((tag, inner)) = &u.encapsulated else {
-        w.open(format!("union {name}"));
-        arms(model, u, &names, w);
-        w.close_with(";");
-        return;
+        return c!(
+            "
+            union $name {
+                $members
+            };
+            ",
+            name,
+            members = members(model, arms(), &names),
+        );
     };
     names.extend([tag.as_str(), inner.as_str()]);
-    w.open(format!("struct {name}"));
-    w.line(format!("{};", member(model, &u.switch, tag, &names)));
-    w.open("union");
-    arms(model, u, &names, w);
-    w.close_with(&format!(" {inner};"));
-    w.close_with(";");
-}
-
-fn arms(model: Model<'_>, u: &Union, names: &[&str], w: &mut Text) {
-    let mut any = false;
-    for field in u.arms.iter().filter_map(|a| a.field.as_ref()) {
-        w.doc(field.doc.as_deref());
-        w.line(format!("{};", member(model, &field.ty, &field.name, names)));
-        any = true;
-    }
-    if !any {
-        w.line("char sj_empty; /* not transmitted */");
-    }
+    c!(
+        "
+        struct $name {
+            $tag;
+            union {
+                $members
+            } $inner;
+        };
+        ",
+        name,
+        tag = member(model, &u.switch, tag, &names),
+        members = members(model, arms(), &names),
+        inner,
+    )
 }
 
 /// Prototypes of conversions that the user writes.
-pub(super) fn conversions(model: Model<'_>, w: &mut Text) {
-    for i in 0..model.m.types.len() {
-        let Ok(i) = u32::try_from(i) else { break };
-        let Some(m) = model.marshal(TypeId(i)) else { continue };
-        let (name, local, prefix) = (model.type_name(TypeId(i)), m.local, m.prefix);
-        w.blank();
-        w.line(format!(
-            "/* Yours: {local} <-> {name}. What the wire value points to must live in the arena or for ever. */"
-        ));
-        w.line(format!(
-            "void {prefix}_to_wire(const {local} *local, {name} *wire, sj_arena *arena);"
-        ));
-        w.line(format!(
-            "bool {prefix}_from_wire(const {name} *wire, {local} *local, sj_arena *arena);"
-        ));
-        w.line(format!("void {prefix}_free({local} *local);"));
-    }
+pub(super) fn conversions(model: Model<'_>) -> Code {
+    let all = (0_u32..).zip(&model.m.types).filter_map(|(i, _)| {
+        let m = model.marshal(TypeId(i))?;
+        Some(c!(
+            "
+
+            /* Yours: $local <-> $name. What the wire value points to must live in the arena or for ever. */
+            void $prefix_to_wire(const $local *local, $name *wire, sj_arena *arena);
+            bool $prefix_from_wire(const $name *wire, $local *local, sj_arena *arena);
+            void $prefix_free($local *local);
+            ",
+            local = m.local,
+            name = model.type_name(TypeId(i)),
+            prefix = m.prefix,
+        ))
+    });
+    all.collect()
 }

@@ -1,12 +1,15 @@
 //! Clients: one structure an interface, one method an operation.
 
 use crate::ir::{Inproc, Interface, Sync};
+use proc_macro2::Ident;
+use quote::{ToTokens as _, format_ident, quote};
 
-use super::model::{Gen, Shape};
+use super::encode::zero;
+use super::model::{Gen, Place, Shape};
 use super::names;
 use super::op::Op;
 use super::siblings::{Buffer, Sibling, Source};
-use super::text::unref;
+use super::tokens::{Code, code, docs, ident, num, unref};
 use super::types::doc;
 
 impl<'a> Gen<'a> {
@@ -28,379 +31,403 @@ impl<'a> Gen<'a> {
         ops.into_iter().zip(names).map(|(op, name)| Op { name, ..op }).collect()
     }
 
-    /// Whether any operation is called directly when the server is in this address space.
+    /// Returns true if any operation is called directly when the server is in this address space.
     pub(super) fn is_inproc(&self, interface: &'a Interface) -> bool {
         self.all_ops(interface).iter().any(is_by_ref)
     }
 
-    pub(super) fn client(&self, interface: &'a Interface) -> String {
-        let name = names::camel(&interface.name);
-        let snake = names::plain_snake(&interface.name);
+    pub(super) fn client(&self, interface: &'a Interface) -> Code {
+        let name = format_ident!("{}Client", names::camel(&interface.name));
         let inproc = self.is_inproc(interface);
-        let local_field =
-            if inproc { format!("local: Option<{name}Local>,") } else { String::new() };
-        let bind_local = if inproc {
-            format!("let local = transport.local::<{name}Local>().map(|l_| (*l_).clone());")
-        } else {
-            String::new()
-        };
-        let local_init = if inproc { "local," } else { "" };
-        let mut methods = String::new();
-        for op in self.all_ops(interface).iter().filter(|op| !op.op.is_local) {
-            methods.push_str(&self.method(&name, op));
-        }
+        let local_ty = format_ident!("{}Local", names::camel(&interface.name));
+        let field = inproc.then(|| quote!(local: Option<#local_ty>,));
+        let methods = self.all_ops(interface);
+        let methods = methods.iter().filter(|op| !op.op.is_local);
+        let methods = methods.map(|op| self.method(&name.to_string(), op));
         let text = doc(&interface.doc, &format!("Client of interface `{}`.", interface.name));
-        let upper = snake.to_ascii_uppercase();
-        format!(
-            "{text}#[derive(Debug)]\npub struct {name}Client<T_: rt::Transport = \
-             sojourn_ipc::Connection> {{ transport: T_, base: u16, \
-             deadline: Option<rt::Deadline>, {local_field} }}\n\
-             impl<T_: rt::Transport> {name}Client<T_> {{\n\
-             /// Binds: asks the server for this interface.\n///\n/// # Errors\n\
-             /// [`rt::Fault::UNKNOWN_INTERFACE`] if it does not serve it; those of the transport.\n\
-             pub fn bind(transport: T_) -> Result<Self, rt::CallError> {{ \
-             Self::bind_by(transport, rt::Deadline::NEVER) }}\n\
-             /// As [`Self::bind`], until `deadline`.\n///\n/// # Errors\n/// As [`Self::bind`].\n\
-             pub fn bind_by(mut transport: T_, deadline: rt::Deadline) -> \
-             Result<Self, rt::CallError> {{ \
-             let base = rt::stub::bind(&mut transport, &{upper}_ID, deadline)?; {bind_local} \
-             Ok(Self {{ transport, base, deadline: None, {local_init} }}) }}\n\
-             /// The next call ends at `deadline` instead of the default.\n\
-             pub fn with_deadline(&mut self, deadline: rt::Deadline) -> &mut Self {{ \
-             self.deadline = Some(deadline); self }}\n\
-             /// The transport below.\npub fn transport(&mut self) -> &mut T_ {{ \
-             &mut self.transport }}\n\
-             /// Gives the transport back.\n#[must_use]\npub fn into_inner(self) -> T_ {{ \
-             self.transport }}\n\
-             {methods} }}\n"
-        )
+        let bind = self.bind(interface);
+        quote! {
+            #text
+            #[derive(Debug)]
+            pub struct #name<T_: rt::Transport = sojourn_ipc::Connection> {
+                transport: T_,
+                base: u16,
+                deadline: Option<rt::Deadline>,
+                #field
+            }
+            impl<T_: rt::Transport> #name<T_> {
+                #bind
+                /// The next call ends at `deadline` instead of the default.
+                pub fn with_deadline(&mut self, deadline: rt::Deadline) -> &mut Self {
+                    self.deadline = Some(deadline);
+                    self
+                }
+                /// The transport below.
+                pub fn transport(&mut self) -> &mut T_ {
+                    &mut self.transport
+                }
+                /// Gives the transport back.
+                #[must_use]
+                pub fn into_inner(self) -> T_ {
+                    self.transport
+                }
+                #(#methods)*
+            }
+        }
+    }
+
+    /// The functions that make a client.
+    fn bind(&self, interface: &'a Interface) -> Code {
+        let id = format_ident!("{}_ID", names::capitals(&interface.name));
+        let inproc = self.is_inproc(interface);
+        let local_ty = format_ident!("{}Local", names::camel(&interface.name));
+        let bind_local = inproc
+            .then(|| quote!(let local = transport.local::<#local_ty>().map(|l_| (*l_).clone());));
+        let local = inproc.then(|| quote!(local,));
+        quote! {
+            /// Binds: asks the server for this interface.
+            ///
+            /// # Errors
+            /// [`rt::Fault::UNKNOWN_INTERFACE`] if it does not serve it; those of the transport.
+            pub fn bind(transport: T_) -> Result<Self, rt::CallError> {
+                Self::bind_by(transport, rt::Deadline::NEVER)
+            }
+            /// As [`Self::bind`], until `deadline`.
+            ///
+            /// # Errors
+            /// As [`Self::bind`].
+            pub fn bind_by(
+                mut transport: T_, deadline: rt::Deadline
+            ) -> Result<Self, rt::CallError> {
+                let base = rt::stub::bind(&mut transport, &#id, deadline)?;
+                #bind_local
+                Ok(Self { transport, base, deadline: None, #local })
+            }
+        }
     }
 
     /// Options of connections and endpoints as the ACF wants them.
-    pub(super) fn ipc_options(&self, interface: &'a Interface) -> String {
+    pub(super) fn ipc_options(&self, interface: &'a Interface) -> Code {
         let acf = &interface.acf;
-        let mut common = String::new();
+        let mut common = Code::new();
         if let Some(sync) = acf.sync {
-            common.push_str(&format!("wait: {}, ", wait(sync)));
+            let wait = wait(sync);
+            common.extend(quote!(wait: #wait,));
         }
         if let Some(bytes) = acf.max_message {
-            common.push_str(&format!("max_message: {bytes}, "));
+            let bytes = num(bytes);
+            common.extend(quote!(max_message: #bytes,));
         }
         if let Some(n) = acf.max_inflight {
-            common.push_str(&format!("max_inflight: {n}, "));
+            let n = num(n);
+            common.extend(quote!(max_inflight: #n,));
         }
         let snake = names::plain_snake(&interface.name);
-        let value = |ty: &str| match common.is_empty() {
-            true => format!("sojourn_ipc::{ty}::default()"),
-            false => format!("sojourn_ipc::{ty} {{ {common} ..Default::default() }}"),
-        };
-        let mut out = String::new();
+        let text =
+            docs(&format!("Options for interface `{}` as its ACF wants them.", interface.name));
+        let mut out = Code::new();
         for (what, ty, on) in [
             ("connect", "ConnectOptions", self.options.client),
             ("server", "ServerOptions", self.options.server),
         ] {
+            let (function, ty) = (format_ident!("{snake}_{what}_options"), ident(ty));
+            let value = match common.is_empty() {
+                true => quote!(sojourn_ipc::#ty::default()),
+                false => quote!(sojourn_ipc::#ty { #common ..Default::default() }),
+            };
             if on {
-                out.push_str(&format!(
-                    "/// Options for interface `{}` as its ACF wants them.\n#[must_use]\n\
-                     pub fn {snake}_{what}_options() -> sojourn_ipc::{ty} {{ {} }}\n",
-                    interface.name,
-                    value(ty)
-                ));
+                out.extend(quote! {
+                    #text
+                    #[must_use]
+                    pub fn #function() -> sojourn_ipc::#ty { #value }
+                });
             }
         }
         out
     }
 
-    fn method(&self, client: &str, op: &Op<'a>) -> String {
+    fn method(&self, client: &str, op: &Op<'a>) -> Code {
         let params = self.signature(op, false);
-        let list = params.iter().fold(String::new(), |out, (n, t)| format!("{out}{n}: {t}, "));
-        let args = params.iter().fold(String::new(), |out, (n, _)| format!("{out}{n}, "));
+        let (names, types): (Vec<_>, Vec<_>) = params.into_iter().unzip();
+        let inline = op.op.acf.in_line.map(|is_inline| match is_inline {
+            true => quote!(#[inline]),
+            false => quote!(#[inline(never)]),
+        });
+        let many = (names.len() > 6)
+            .then(|| quote!(#[allow(clippy::too_many_arguments, reason = "the interface's")]));
         let ret = op.return_type(self);
-        let inline = match op.op.acf.in_line {
-            Some(true) => "#[inline]\n",
-            Some(false) => "#[inline(never)]\n",
-            None => "",
+        let function = |text: &Code, name: Ident, body: &Code| {
+            quote! {
+                #text
+                ///
+                /// # Errors
+                /// [`rt::CallError`]: why there is no result.
+                #inline
+                #many
+                pub fn #name(&mut self, #(#names: #types),*) -> Result<#ret, rt::CallError> {
+                    #body
+                }
+            }
         };
-        let many = "#[allow(clippy::too_many_arguments, reason = \"the interface's\")]\n";
-        let many = if params.len() > 6 { many } else { "" };
         let text = doc(&op.op.doc, &format!("Operation `{}`.", op.op.name));
-        let errors = "///\n/// # Errors\n/// [`rt::CallError`]: why there is no result.\n";
-        let result = format!("Result<{ret}, rt::CallError>");
-        let body = self.with_status(op, &self.body(op));
-        let hand_written = op.op.acf.impl_client.as_ref();
-        let mut out = String::new();
-        if let Some(path) = hand_written {
-            out.push_str(&format!(
-                "{text}{errors}{inline}{many}pub fn {}(&mut self, {list}) -> {result} {{ \
-                 {path}(self, {args}) }}\n",
-                op.name
-            ));
-        }
+        let hand_written = op.op.acf.impl_client.as_ref().map(|path| {
+            let path = code(path);
+            function(&text, op.ident(), &quote!(#path(self, #(#names),*)))
+        });
         if op.op.acf.code == Some(false) {
-            return out;
+            return hand_written.unwrap_or_default();
         }
-        let (name, text) = match hand_written {
-            Some(_) => (
-                format!("{}_generated", op.plain),
-                format!(
-                    "/// What `{client}Client::{}` would be if it were not hand-written.\n",
+        let body = self.with_status(op, self.body(op));
+        let generated = match hand_written {
+            Some(_) => {
+                let text = docs(&format!(
+                    "What `{client}::{}` would be if it were not hand-written.",
                     op.plain
-                ),
-            ),
-            None => (op.name.clone(), text),
+                ));
+                function(&text, format_ident!("{}_generated", op.plain), &body)
+            }
+            None => function(&text, op.ident(), &body),
         };
-        out.push_str(&format!(
-            "{text}{errors}{inline}{many}pub fn {name}(&mut self, {list}) -> {result} {{ {body} }}\n"
-        ));
-        out
+        quote!(#hand_written #generated)
     }
 
     /// `comm_status`, `fault_status`: failures become values.
-    fn with_status(&self, op: &Op<'a>, body: &str) -> String {
-        let acf = &op.op.acf;
-        let returned = op.returned();
-        let of_param = |index: usize, fault: bool| {
-            op.list
-                .get(index)
-                .and_then(|s| s.acf)
-                .is_some_and(|a| if fault { a.fault_status } else { a.comm_status })
-        };
-        let holder = |fault: bool| {
-            let on_op = if fault { acf.fault_status } else { acf.comm_status };
-            returned.iter().position(|o| match o.param {
-                None => on_op && matches!(self.shape(o.ty), Shape::Scalar(_)),
-                Some(index) => of_param(index, fault),
-            })
-        };
-        let arm = |fault: bool| {
-            let Some(at) = holder(fault) else { return String::new() };
-            let values: Vec<String> = returned
-                .iter()
-                .enumerate()
-                .map(|(i, o)| {
-                    let status = format!("error_.status() as {}", self.owned_param(o.ty));
-                    (i, o, status)
-                })
-                .map(|(i, o, status)| {
-                    let value = if i == at { status } else { self.blank_param(o.ty) };
-                    if returned.len() == 1 { value } else { format!("{}: {value}", o.name) }
-                })
-                .collect();
-            let value = match returned.len() {
-                1 => values.join(""),
-                _ => format!("{} {{ {} }}", op.return_type(self), values.join(", ")),
-            };
-            let not = if fault { "" } else { "!" };
-            format!("Err(error_) if {not}error_.is_fault() => Ok({value}),")
-        };
-        let (comm, fault) = (arm(false), arm(true));
-        if comm.is_empty() && fault.is_empty() {
-            return body.to_owned();
+    fn with_status(&self, op: &Op<'a>, body: Code) -> Code {
+        let (comm, fault) = (self.status_arm(op, false), self.status_arm(op, true));
+        if comm.is_none() && fault.is_none() {
+            return body;
         }
         let ret = op.return_type(self);
-        format!(
-            "let mut attempt_ = || -> Result<{ret}, rt::CallError> {{ {body} }}; \
-             match attempt_() {{ {comm} {fault} result_ => result_ }}"
-        )
+        quote! {
+            let mut attempt_ = || -> Result<#ret, rt::CallError> { #body };
+            match attempt_() {
+                #comm
+                #fault
+                result_ => result_
+            }
+        }
     }
 
-    fn body(&self, op: &Op<'a>) -> String {
-        let mut out = match op.op.acf.timeout_ms {
-            Some(ms) => format!(
-                "let deadline_ = self.deadline.take().unwrap_or_else(|| \
-                 rt::Deadline::after(core::time::Duration::from_millis({ms})));"
-            ),
-            None => {
-                "let deadline_ = self.deadline.take().unwrap_or(rt::Deadline::NEVER);".to_owned()
+    /// The arm for failures of one kind, if a status of the operation tells them.
+    fn status_arm(&self, op: &Op<'a>, fault: bool) -> Option<Code> {
+        let acf = &op.op.acf;
+        let returned = op.returned();
+        let of_param = |index: usize| {
+            let acf = op.list.get(index).and_then(|s| s.acf);
+            acf.is_some_and(|a| if fault { a.fault_status } else { a.comm_status })
+        };
+        let on_op = if fault { acf.fault_status } else { acf.comm_status };
+        let holder = returned.iter().position(|o| match o.param {
+            None => on_op && matches!(self.shape(o.ty), Shape::Scalar(_)),
+            Some(index) => of_param(index),
+        })?;
+        let value = |(index, o): (usize, &super::op::OutValue<'_, '_>)| {
+            let ty = self.owned_param(o.ty);
+            if index == holder { quote!(error_.status() as #ty) } else { self.blank_param(o.ty) }
+        };
+        let values: Vec<Code> = returned.iter().enumerate().map(value).collect();
+        let value = match returned.len() {
+            1 => quote!(#(#values)*),
+            _ => {
+                let (ret, names) = (op.return_type(self), returned.iter().map(|o| o.ident()));
+                quote!(#ret { #(#names: #values),* })
             }
         };
-        if is_by_ref(op) {
-            out.push_str(&self.direct_call(op));
-        }
-        out.push_str(&self.buffer_counts(op));
+        let not = (!fault).then(|| quote!(!));
+        Some(quote!(Err(error_) if #not error_.is_fault() => Ok(#value),))
+    }
+
+    fn body(&self, op: &Op<'a>) -> Code {
+        let deadline = match op.op.acf.timeout_ms {
+            Some(ms) => {
+                let ms = num(ms);
+                quote! {
+                    unwrap_or_else(
+                        || rt::Deadline::after(core::time::Duration::from_millis(#ms))
+                    )
+                }
+            }
+            None => quote!(unwrap_or(rt::Deadline::NEVER)),
+        };
+        let direct = is_by_ref(op).then(|| self.direct_call(op));
+        let counts = self.buffer_counts(op);
         let args = self.request_args(op);
-        let (wire, plain) = (&op.wire, &op.plain);
-        let number = op.op.opnum;
-        out.push_str(&format!(
-            "let size_ = {wire}::{plain}_request_size(rt::Forms::machine(), {args})?;"
-        ));
-        if let Some(bytes) = op.op.acf.max_message {
-            out.push_str(&format!(
-                "if size_.body_len > {bytes} {{ return Err(rt::CallError::TooLarge); }}"
-            ));
+        let size = op.wire("", "_request_size");
+        let limit = op.op.acf.max_message.map(num);
+        let check = limit.as_ref().map(
+            |bytes| quote!(if size_.body_len > #bytes { return Err(rt::CallError::TooLarge); }),
+        );
+        let call = self.remote_call(op, &args);
+        quote! {
+            let deadline_ = self.deadline.take().#deadline;
+            #direct
+            #counts
+            let size_ = #size(rt::Forms::machine(), #(#args),*)?;
+            #check
+            #call
         }
-        let opnum = format!("self.base.wrapping_add({number})");
-        let put = format!("{wire}::put_{plain}_request(w_, {args})");
-        let write = match op.op.acf.max_message {
-            Some(bytes) => format!("|w_| {{ {put}?; w_.within({bytes}) }}"),
-            None => format!("|w_| {put}"),
+    }
+
+    /// The call with a message, whose size is `size_`.
+    fn remote_call(&self, op: &Op<'a>, args: &[Code]) -> Code {
+        let opnum = num(op.op.opnum);
+        let opnum = quote!(self.base.wrapping_add(#opnum));
+        let put = op.wire("put", "_request");
+        let write = match op.op.acf.max_message.map(num) {
+            Some(bytes) => quote!(|w_| { #put(w_, #(#args),*)?; w_.within(#bytes) }),
+            None => quote!(|w_| #put(w_, #(#args),*)),
         };
-        let transport = match op.op.acf.sync {
-            Some(sync) => {
-                format!("&mut *rt::stub::waiting(&mut self.transport, {})", wait(sync))
-            }
-            None => "&mut self.transport".to_owned(),
+        let transport = match op.op.acf.sync.map(wait) {
+            Some(wait) => quote!(&mut *rt::stub::waiting(&mut self.transport, #wait)),
+            None => quote!(&mut self.transport),
         };
         if op.op.oneway {
-            out.push_str(&format!(
-                "rt::stub::send({transport}, {opnum}, size_, deadline_, {write})"
-            ));
-            return out;
+            return quote!(rt::stub::send(#transport, #opnum, size_, deadline_, #write));
         }
-        let read = self.reply_args(op);
-        let reader = if read.is_empty() {
-            format!("{wire}::get_{plain}_reply")
-        } else {
-            format!("|d_| {wire}::get_{plain}_reply(d_, {read})")
+        let (get, read) = (op.wire("get", "_reply"), self.reply_args(op));
+        let reader = if read.is_empty() { get } else { quote!(|d_| #get(d_, #(#read),*)) };
+        let call = quote! {
+            rt::stub::call(#transport, #opnum, size_, deadline_, #write, #reader)?;
         };
-        out.push_str(&format!(
-            "let reply_ = rt::stub::call({transport}, {opnum}, size_, deadline_, \
-             {write}, {reader})?;"
-        ));
-        for (_, s) in op.inouts() {
-            out.push_str(&format!("*{0} = reply_.{0};", s.name));
-        }
         if op.outs(true).is_empty() {
-            out = out.replace("let reply_ = ", "");
-            out.push_str("Ok(())");
-            return out;
+            return quote!(#call Ok(()));
         }
-        out.push_str(&format!("Ok({})", self.returned_from(op, "reply_")));
-        out
+        let inouts = op.inouts();
+        let inouts = inouts.iter().map(|(_, s)| s.ident());
+        let returned = self.returned_from(op, &quote!(reply_));
+        quote!(let reply_ = #call #(*#inouts = reply_.#inouts;)* Ok(#returned))
     }
 
     /// What the operation returns, from the fields of `from`.
-    pub(super) fn returned_from(&self, op: &Op<'a>, from: &str) -> String {
+    pub(super) fn returned_from(&self, op: &Op<'a>, from: &Code) -> Code {
         match op.returned().as_slice() {
-            [] => "()".to_owned(),
-            [one] => format!("{from}.{}", one.name),
+            [] => quote!(()),
+            [one] => {
+                let name = one.ident();
+                quote!(#from.#name)
+            }
             many => {
-                let fields: Vec<String> =
-                    many.iter().map(|o| format!("{0}: {from}.{0}", o.name)).collect();
-                format!("{} {{ {} }}", op.return_type(self), fields.join(", "))
+                let (ret, names) = (op.return_type(self), many.iter().map(|o| o.ident()));
+                let names: Vec<Ident> = names.collect();
+                quote!(#ret { #(#names: #from.#names),* })
             }
         }
     }
 
     /// Counters that are the length of a caller's buffer.
-    fn buffer_counts(&self, op: &Op<'a>) -> String {
-        let mut out = String::new();
-        for s in &op.list {
-            if let Some(Source::Len(other)) = s.folded
-                && op.list[other].buffer == Some(Buffer::Slice)
-            {
-                out.push_str(&format!(
-                    "let {} = {}::try_from({}.len())\
-                     .map_err(|_| rt::EncodeError::TooLong)?;",
-                    s.name,
-                    self.owned(s.ty),
-                    op.list[other].name
-                ));
+    fn buffer_counts(&self, op: &Op<'a>) -> Code {
+        let count = |s: &Sibling<'_>| {
+            let Some(Source::Len(other)) = s.folded else { return Code::new() };
+            if op.list[other].buffer != Some(Buffer::Slice) {
+                return Code::new();
             }
-        }
-        out
+            let (name, ty, buffer) = (s.ident(), self.owned(s.ty), op.list[other].ident());
+            quote! {
+                let #name =
+                    #ty::try_from(#buffer.len()).map_err(|_| rt::EncodeError::TooLong)?;
+            }
+        };
+        op.list.iter().map(count).collect()
     }
 
     /// The request's values as wire functions want them, from the method's arguments.
-    fn request_args(&self, op: &Op<'a>) -> String {
-        let is_there = |s: &&Sibling<'_>| s.is_in() && s.folded.is_none();
-        op.wire_list.iter().filter(is_there).fold(String::new(), |out, s| {
-            let text = if s.is_out() && !op.deferred {
-                self.borrow_param(s.ty, &format!("(*{})", s.name))
+    fn request_args(&self, op: &Op<'a>) -> Vec<Code> {
+        let there = op.wire_list.iter().filter(|s| s.is_in() && s.folded.is_none());
+        let arg = |s: &Sibling<'_>| {
+            let name = s.ident();
+            if s.is_out() && !op.deferred {
+                self.borrow_param(s.ty, &Place::Behind(name))
             } else {
-                s.name.clone()
-            };
-            format!("{out}{text}, ")
-        })
+                quote!(#name)
+            }
+        };
+        there.map(arg).collect()
     }
 
     /// What the reply's reader wants to know.
-    fn reply_args(&self, op: &Op<'a>) -> String {
-        let texts: Vec<Option<String>> = op
-            .wire_list
-            .iter()
-            .map(|s| (s.folded.is_none() && s.is_in()).then(|| s.name.clone()))
-            .collect();
+    fn reply_args(&self, op: &Op<'a>) -> Vec<Code> {
+        let text = |s: &Sibling<'_>| {
+            let name = s.ident();
+            (s.folded.is_none() && s.is_in()).then(|| quote!(#name))
+        };
+        let texts: Vec<Option<Code>> = op.wire_list.iter().map(text).collect();
         let values = self.values(&op.wire_list, &texts);
-        let mut out = String::new();
-        for index in op.reply_siblings(self) {
-            let value = values[index].clone().unwrap_or_else(|| "0_i128".to_owned());
-            out.push_str(&format!("{value}, "));
-        }
-        for s in op.list.iter().filter(|s| s.buffer.is_some()) {
-            out.push_str(&format!("{}, ", s.name));
-        }
-        out
+        let siblings = op.reply_siblings(self).into_iter();
+        let siblings = siblings.map(|index| values[index].clone().unwrap_or_else(zero));
+        let buffers = op.list.iter().filter(|s| s.buffer.is_some());
+        siblings.chain(buffers.map(|s| s.ident().into_token_stream())).collect()
     }
 
     /// The call without a message, when the server is in this address space.
-    fn direct_call(&self, op: &Op<'a>) -> String {
-        let mut args = String::new();
-        for s in op.list.iter().filter(|s| s.folded.is_none()) {
-            if !s.is_in() && s.buffer.is_none() {
-                continue;
+    fn direct_call(&self, op: &Op<'a>) -> Code {
+        let there = op.list.iter().filter(|s| s.folded.is_none());
+        let args = there.filter(|s| s.is_in() || s.buffer.is_some()).map(|s| {
+            let (name, shape) = (s.ident(), self.shape(s.ty));
+            match shape {
+                Shape::Descriptor if !s.is_out() || op.deferred => quote! {
+                    #name.map(|f_| f_.try_clone_to_owned()).transpose()
+                        .map_err(|e_| rt::CallError::System(e_.raw_os_error().unwrap_or(0)))?
+                },
+                _ if op.deferred => self.own(shape, &quote!(#name)),
+                _ => quote!(#name),
             }
-            let shape = self.shape(s.ty);
-            let text = match shape {
-                Shape::Descriptor if !s.is_out() || op.deferred => format!(
-                    "{}.map(|f_| f_.try_clone_to_owned()).transpose()\
-                     .map_err(|e_| rt::CallError::System(e_.raw_os_error().unwrap_or(0)))?",
-                    s.name
-                ),
-                _ if op.deferred => self.own(shape, &s.name),
-                _ => s.name.clone(),
-            };
-            args.push_str(&format!("{text}, "));
-        }
-        let name = &op.name;
-        let call = format!("(*local_.0).{name}(&rt::Caller::default(), {args}");
-        if op.deferred {
-            return format!(
-                "if let Some(local_) = &self.local {{ let (sender_, mailbox_) = rt::mailbox(); \
-                 {call} {}DeferredReply::local(sender_)); return mailbox_.wait(deadline_); }}",
-                op.prefix
-            );
-        }
-        if op.op.oneway {
-            return format!("if let Some(local_) = &self.local {{ {call}); return Ok(()); }}");
-        }
-        format!(
-            "if let Some(local_) = &self.local {{ \
-             return {call}).map_err(rt::CallError::Fault); }}"
-        )
+        });
+        let name = op.ident();
+        let args = quote!(&rt::Caller::default(), #(#args,)*);
+        let call = if op.deferred {
+            let reply = op.type_of("DeferredReply");
+            quote! {
+                let (sender_, mailbox_) = rt::mailbox();
+                (*local_.0).#name(#args #reply::local(sender_));
+                return mailbox_.wait(deadline_);
+            }
+        } else if op.op.oneway {
+            quote!((*local_.0).#name(#args); return Ok(());)
+        } else {
+            quote!(return (*local_.0).#name(#args).map_err(rt::CallError::Fault);)
+        };
+        quote!(if let Some(local_) = &self.local { #call })
     }
 
     /// An owned value from the borrowed one.
-    pub(super) fn own(&self, shape: Shape<'_>, at: &str) -> String {
+    fn own(&self, shape: Shape<'_>, at: &Code) -> Code {
         match shape {
-            Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => at.to_owned(),
-            Shape::Array(_) => format!("{at}.to_vec()"),
-            Shape::Str(s) if s.wide => format!("{at}.to_vec()"),
-            Shape::Str(_) => format!("{at}.to_owned()"),
-            Shape::Unique(target) => match self.shape(target) {
-                inner @ (Shape::Array(_) | Shape::Str(_)) => {
-                    format!("{at}.map(|x_| {})", self.own(inner, "x_"))
+            Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => at.clone(),
+            Shape::Array(_) => quote!(#at.to_vec()),
+            Shape::Str(s) if s.wide => quote!(#at.to_vec()),
+            Shape::Str(_) => quote!(#at.to_owned()),
+            Shape::Unique(target) => {
+                let target = self.shape(target);
+                let inner = self.own(target, &quote!(x_));
+                match target {
+                    Shape::Array(_) | Shape::Str(_) => quote!(#at.map(|x_| #inner)),
+                    _ => quote!(#at.map(|x_| Box::new(#inner))),
                 }
-                inner => format!("{at}.map(|x_| Box::new({}))", self.own(inner, "x_")),
-            },
-            Shape::Interface(_) => format!("{at}.cloned()"),
-            _ => format!("{}.clone()", unref(at)),
+            }
+            Shape::Interface(_) => quote!(#at.cloned()),
+            _ => {
+                let at = unref(at);
+                quote!(#at.clone())
+            }
         }
     }
 }
 
 /// A way to wait, as Rust.
-fn wait(sync: Sync) -> String {
+fn wait(sync: Sync) -> Code {
     let wait = match sync {
-        Sync::Spin(None) => "Spin(None)".to_owned(),
-        Sync::Spin(Some(us)) => format!("Spin(Some(core::time::Duration::from_micros({us})))"),
-        Sync::Park => "Park".to_owned(),
-        Sync::Adaptive => "Adaptive".to_owned(),
+        Sync::Spin(None) => quote!(Spin(None)),
+        Sync::Spin(Some(us)) => {
+            let us = num(us);
+            quote!(Spin(Some(core::time::Duration::from_micros(#us))))
+        }
+        Sync::Park => quote!(Park),
+        Sync::Adaptive => quote!(Adaptive),
     };
-    format!("sojourn_ipc::Wait::{wait}")
+    quote!(sojourn_ipc::Wait::#wait)
 }
 
-/// Whether an operation is called directly when the server is in this address space.
+/// Returns true if an operation is called directly when the server is in this address space.
 pub(super) fn is_by_ref(op: &Op<'_>) -> bool {
     op.op.acf.inproc == Some(Inproc::ByRef) && !op.op.is_local && op.op.acf.impl_server.is_none()
 }

@@ -1,61 +1,51 @@
 //! Functions that measure, write and read the named types.
 
-use crate::ir::{Field, Struct, TypeId, TypeKind, Union};
-use crate::layout;
+use crate::ir::{Arm, Struct, TypeId, TypeKind, Union};
+use crate::layout::{self, StructLayout};
+use proc_macro2::Ident;
+use quote::quote;
 
 use super::decode::Keep;
-use super::encode::Env;
-use super::model::{Gen, Shape, limits, threshold};
-use super::siblings;
-use super::siblings::{Sibling, Source, number};
-use super::text::{unref, used};
+use super::encode::{Env, ensure};
+use super::model::{Gen, Place, Shape, limits, threshold};
+use super::siblings::{self, Sibling, Source, number};
+use super::tokens::{Code, as_result, num, unref, used};
+use super::types::Variant;
+
+/// What a type's functions do, in the same order as its fields.
+#[derive(Default)]
+struct Bodies {
+    measure: Code,
+    place: Code,
+    follow: Code,
+}
 
 impl<'a> Gen<'a> {
     /// The functions of every structure and union.
-    pub(super) fn codecs(&self) -> String {
-        let mut out = String::new();
-        for (index, def) in self.module.types.iter().enumerate() {
-            let id = TypeId(index as u32);
-            match &def.kind {
-                TypeKind::Struct(s) => out.push_str(&self.struct_codec(id, s)),
-                TypeKind::Union(u) => out.push_str(&self.union_codec(id, u)),
-                _ => {}
-            }
-        }
-        out
+    pub(super) fn codecs(&self) -> Code {
+        let all = self.module.types.iter().enumerate();
+        all.map(|(index, def)| match &def.kind {
+            TypeKind::Struct(s) => self.struct_codec(TypeId(index as u32), s),
+            TypeKind::Union(u) => self.union_codec(TypeId(index as u32), u),
+            _ => Code::new(),
+        })
+        .collect()
     }
 
     /// What siblings are worth when their borrowed forms are `texts`.
-    pub(super) fn values(
-        &self,
-        list: &[Sibling<'_>],
-        texts: &[Option<String>],
-    ) -> Vec<Option<String>> {
-        list.iter()
-            .zip(texts)
-            .map(|(sibling, text)| match sibling.folded {
-                Some(Source::Len(other)) => {
-                    texts[other].as_ref().map(|t| format!("{}.len() as i128", unref(t)))
-                }
-                Some(Source::Tag(other)) => {
-                    texts[other].as_ref().map(|t| format!("i128::from({}.tag())", unref(t)))
-                }
-                None => text.as_ref().and_then(|t| number(self, sibling.ty, t)),
-            })
-            .collect()
-    }
-
-    /// What a folded sibling travels as.
-    pub(super) fn folded_value(&self, sibling: &Sibling<'_>, texts: &[Option<String>]) -> String {
-        let text = |other: usize| texts[other].clone().unwrap_or_default();
-        let shape = self.shape(sibling.ty);
-        match (sibling.folded, shape) {
-            (Some(Source::Len(other)), _) => {
-                format!("{}.len() as {}", text(other), self.owned_shape(shape))
+    pub(super) fn values(&self, list: &[Sibling<'_>], texts: &[Option<Code>]) -> Vec<Option<Code>> {
+        let value = |(sibling, text): (&Sibling<'_>, &Option<Code>)| match sibling.folded {
+            Some(Source::Len(other)) => {
+                let array = unref(texts[other].as_ref()?);
+                Some(quote!(#array.len() as i128))
             }
-            (Some(Source::Tag(other)), _) => format!("{}.tag()", unref(&text(other))),
-            (None, _) => text(0),
-        }
+            Some(Source::Tag(other)) => {
+                let union = unref(texts[other].as_ref()?);
+                Some(quote!(i128::from(#union.tag())))
+            }
+            None => number(self, sibling.ty, text.as_ref()?),
+        };
+        list.iter().zip(texts).map(value).collect()
     }
 
     /// Statements that place a folded sibling at `at`.
@@ -63,110 +53,103 @@ impl<'a> Gen<'a> {
         &self,
         sibling: &Sibling<'_>,
         at: u64,
-        texts: &[Option<String>],
-    ) -> String {
-        let value = self.folded_value(sibling, texts);
-        let ty = match self.shape(sibling.ty) {
-            Shape::Enum(_) => "i32".to_owned(),
-            Shape::Scalar(crate::ir::Scalar::Bool) => "u8".to_owned(),
-            shape => self.owned_shape(shape),
+        texts: &[Option<Code>],
+    ) -> Code {
+        let text = |other: usize| texts[other].clone().unwrap_or_default();
+        let (at, shape) = (num(at), self.shape(sibling.ty));
+        let owned = self.owned_shape(shape);
+        let ty = match shape {
+            Shape::Enum(_) => quote!(i32),
+            Shape::Scalar(crate::ir::Scalar::Bool) => quote!(u8),
+            _ => owned.clone(),
         };
-        match sibling.folded {
-            Some(Source::Tag(_)) if ty != "i64" => {
-                format!("b_.put::<{at}, {ty}>({value} as {ty});")
+        let value = match sibling.folded {
+            Some(Source::Len(other)) => {
+                let array = text(other);
+                quote!(#array.len() as #owned)
             }
-            _ => format!("b_.put::<{at}, {ty}>({value});"),
-        }
+            Some(Source::Tag(other)) => {
+                let union = unref(&text(other));
+                let is_wide = matches!(shape, Shape::Scalar(crate::ir::Scalar::I64));
+                let cast = (!is_wide).then(|| quote!(as #ty));
+                quote!(#union.tag() #cast)
+            }
+            None => text(0),
+        };
+        quote!(b_.put::<#at, #ty>(#value);)
     }
 
     /// Statements that check that a folded sibling can say what it must.
-    pub(super) fn measure_folded(&self, sibling: &Sibling<'_>, texts: &[Option<String>]) -> String {
-        let Some(Source::Len(other)) = sibling.folded else { return String::new() };
-        let Shape::Scalar(s) = self.shape(sibling.ty) else { return String::new() };
-        let Some((least, most)) = limits(s) else { return String::new() };
+    pub(super) fn measure_folded(&self, sibling: &Sibling<'_>, texts: &[Option<Code>]) -> Code {
+        let Some(Source::Len(other)) = sibling.folded else { return Code::new() };
+        let Shape::Scalar(s) = self.shape(sibling.ty) else { return Code::new() };
+        let Some((least, most)) = limits(s) else { return Code::new() };
         let (low, high) = sibling.range.map_or((least, most), |(l, h)| (l.max(least), h.min(most)));
-        let len = format!("{}.len()", texts[other].clone().unwrap_or_default());
-        let mut out = String::new();
-        let top = i128::from(u32::MAX);
-        if high < top {
-            let high = high.max(0);
-            out.push_str(&format!("rt::ensure({len} <= {high}, rt::EncodeError::TooLong)?;"));
+        let array = texts[other].clone().unwrap_or_default();
+        let mut out = Code::new();
+        if high < i128::from(u32::MAX) {
+            let high = num(high.max(0));
+            out.extend(ensure(&quote!(#array.len() <= #high), "TooLong"));
         }
         if low > 0 {
-            out.push_str(&format!("rt::ensure({len} >= {low}, rt::EncodeError::Range)?;"));
+            let low = num(low);
+            out.extend(ensure(&quote!(#array.len() >= #low), "Range"));
         }
         out
     }
 
-    fn struct_codec(&self, id: TypeId, s: &'a Struct) -> String {
-        let name = self.type_name(id);
-        let snake = self.type_snake(id);
+    fn struct_codec(&self, id: TypeId, s: &'a Struct) -> Code {
         let layout = layout::struct_layout(self.module, s);
         let list = siblings::fields(self, &s.fields);
-        let texts: Vec<Option<String>> = list.iter().map(|f| self.field_text(f)).collect();
+        let texts: Vec<Option<Code>> = list.iter().map(|f| self.field_text(f)).collect();
         let env =
             Env { values: self.values(&list, &texts), threshold: threshold(&[self.local(id)]) };
-        let (mut place, mut follow, mut measure) = (String::new(), String::new(), String::new());
+        let mut b = Bodies::default();
         for (index, field) in list.iter().enumerate() {
             let Some(slot) = &layout.fields[index] else { continue };
             if field.folded.is_some() {
-                place.push_str(&self.place_folded(field, slot.offset, &texts));
-                measure.push_str(&self.measure_folded(field, &texts));
+                b.place.extend(self.place_folded(field, slot.offset, &texts));
+                b.measure.extend(self.measure_folded(field, &texts));
                 continue;
             }
             let text = texts[index].clone().unwrap_or_default();
             let shape = self.shape(field.ty);
-            measure.push_str(&self.measure_range(field.ty, field.range, &text));
-            measure.push_str(&self.measure(shape, &text, &env));
-            place.push_str(&self.place(shape, slot.offset, &text, &env));
-            follow.push_str(&self.follow(shape, &text, &env));
+            b.measure.extend(self.measure_range(field.ty, field.range, &text));
+            b.measure.extend(self.measure(shape, &text, &env));
+            b.place.extend(self.place(shape, slot.offset, &text, &env));
+            b.follow.extend(self.follow(shape, &text, &env));
         }
-        for (at, len) in &layout.padding {
-            place.push_str(&format!("b_.zero::<{at}, {len}>();"));
-        }
-        let mut out = self.functions(&snake, name, layout.size, [&measure, &place, &follow]);
-        if self.has_slots(id) {
-            out.push_str(&self.slots_const(&snake, s, &layout));
-        }
-        let body = self.struct_body(name, &list, &layout);
-        out.push_str(&get_function(&snake, name, layout.size, &body));
-        out
+        b.place.extend(zeroes(&layout.padding));
+        let functions = self.functions(id, layout.size, &b);
+        let slots = self.has_slots(id).then(|| self.slots_const(id, s, &layout));
+        let get = self.get_function(id, layout.size, &self.struct_body(id, &list, &layout));
+        quote!(#functions #slots #get)
     }
 
     /// The borrowed form of a field of `v_`; `None` for folded ones.
-    fn field_text(&self, field: &Sibling<'_>) -> Option<String> {
+    fn field_text(&self, field: &Sibling<'_>) -> Option<Code> {
+        let name = field.ident();
         (field.folded.is_none() && !field.ignore)
-            .then(|| self.borrow(self.shape(field.ty), &format!("v_.{}", field.name)))
+            .then(|| self.borrow(self.shape(field.ty), &Place::At(quote!(v_.#name))))
     }
 
-    fn slots_const(&self, snake: &str, s: &'a Struct, layout: &layout::StructLayout) -> String {
-        let list: Vec<String> = s
-            .fields
-            .iter()
-            .zip(&layout.fields)
-            .filter_map(|(f, slot)| Some(self.slot_list(&f.ty, slot.as_ref()?.offset)))
-            .flatten()
-            .collect();
-        let name = snake.to_ascii_uppercase();
-        format!("const SLOTS_{name}: &[rt::Slot] = &[{}];\n", list.join(", "))
+    fn slots_const(&self, id: TypeId, s: &'a Struct, layout: &StructLayout) -> Code {
+        let fields = s.fields.iter().zip(&layout.fields);
+        let list =
+            fields.filter_map(|(f, slot)| Some(self.slot_list(&f.ty, slot.as_ref()?.offset)));
+        let (name, list) = (self.slots_name(id), list.flatten());
+        quote!(const #name: &[rt::Slot] = &[#(#list),*];)
     }
 
-    fn struct_body(
-        &self,
-        name: &str,
-        list: &[Sibling<'_>],
-        layout: &layout::StructLayout,
-    ) -> String {
-        let mut body: String =
-            layout.padding.iter().map(|(at, len)| format!("v_.zero::<{at}, {len}>()?;")).collect();
+    fn struct_body(&self, id: TypeId, list: &[Sibling<'_>], layout: &StructLayout) -> Code {
+        let padding = are_zero(&layout.padding);
         let slots: Vec<Option<u64>> =
             layout.fields.iter().map(|s| s.as_ref().map(|s| s.offset)).collect();
         let one = |s: &Sibling<'_>, at: u64, env: &Env| self.get_one(s, at, Keep::Own, env);
-        body.push_str(&self.get_list(list, &slots, &[], &one));
-        let fields: Vec<&str> =
-            list.iter().filter(|f| f.folded.is_none()).map(|f| f.name.as_str()).collect();
-        body.push_str(&format!("Ok({name} {{ {} }})", fields.join(", ")));
-        body
+        let get = self.get_list(list, &slots, &[], &one);
+        let fields = list.iter().filter(|f| f.folded.is_none()).map(Sibling::ident);
+        let name = self.type_code(id);
+        quote!(#padding #get Ok(#name { #(#fields),* }))
     }
 
     /// Statements `let name = ...;` for every sibling: numbers first, because sizes name them.
@@ -175,31 +158,31 @@ impl<'a> Gen<'a> {
         &self,
         list: &[Sibling<'t>],
         slots: &[Option<u64>],
-        known: &[Option<String>],
-        one: &dyn Fn(&Sibling<'t>, u64, &Env) -> String,
-    ) -> String {
+        known: &[Option<Code>],
+        one: &dyn Fn(&Sibling<'t>, u64, &Env) -> Code,
+    ) -> Code {
         let value = |index: usize, s: &Sibling<'_>| {
-            if slots[index].is_none() {
-                return known.get(index).cloned().flatten();
-            }
+            let name = s.ident();
             match (s.folded, self.shape(s.ty)) {
-                (Some(_), Shape::Enum(_)) => Some(format!("i128::from({})", s.name)),
-                (_, Shape::Scalar(_) | Shape::Enum(_)) => number(self, s.ty, &s.name),
+                _ if slots[index].is_none() => known.get(index).cloned().flatten(),
+                (Some(_), Shape::Enum(_)) => Some(quote!(i128::from(#name))),
+                (_, Shape::Scalar(_) | Shape::Enum(_)) => number(self, s.ty, &quote!(#name)),
                 _ => None,
             }
         };
-        let values = list.iter().enumerate().map(|(i, s)| value(i, s)).collect();
-        let env = Env { values, threshold: String::new() };
+        let env = Env::reading(list.iter().enumerate().map(|(i, s)| value(i, s)).collect());
         let is_number =
             |s: &Sibling<'_>| matches!(self.shape(s.ty), Shape::Scalar(_) | Shape::Enum(_));
-        let mut out = String::new();
+        let mut out = Code::new();
         for numbers in [true, false] {
             for (s, slot) in list.iter().zip(slots).filter(|(s, _)| is_number(s) == numbers) {
-                out.push_str(&match (slot, s.folded, self.shape(s.ty)) {
-                    (None, ..) if s.ignore => format!("let {} = Default::default();", s.name),
-                    (None, ..) => String::new(),
+                let name = s.ident();
+                out.extend(match (slot, s.folded, self.shape(s.ty)) {
+                    (None, ..) if s.ignore => quote!(let #name = Default::default();),
+                    (None, ..) => Code::new(),
                     (Some(at), Some(_), Shape::Enum(_)) => {
-                        format!("let {} = v_.get::<{at}, i32>();", s.name)
+                        let at = num(*at);
+                        quote!(let #name = v_.get::<#at, i32>();)
                     }
                     (Some(at), ..) => one(s, *at, &env),
                 });
@@ -209,180 +192,202 @@ impl<'a> Gen<'a> {
     }
 
     /// Statement that reads a sibling.
-    pub(super) fn get_one(&self, s: &Sibling<'_>, at: u64, keep: Keep, env: &Env) -> String {
-        format!("let {} = {};", s.name, self.get_ranged(s.ty, s.range, at, keep, env))
+    pub(super) fn get_one(&self, s: &Sibling<'_>, at: u64, keep: Keep, env: &Env) -> Code {
+        let (name, get) = (s.ident(), self.get_ranged(s.ty, s.range, at, keep, env));
+        quote!(let #name = #get;)
     }
 
-    /// `measure_`, `place_` and `follow_` of a type, those that have something to do.
-    fn functions(&self, snake: &str, name: &str, size: u64, texts: [&str; 3]) -> String {
-        let [measure, place, follow] = texts;
-        let mut out = String::new();
-        if !measure.is_empty() {
-            let m = used(measure, "m_");
-            out.push_str(&format!(
-                "fn measure_{snake}({m}: &mut rt::Measure, v_: &{name}) \
-                 -> Result<(), rt::EncodeError> {{ {measure} Ok(()) }}\n"
-            ));
-        }
-        let w = used(place, "w_");
-        let b = used(place, "b_");
-        let v = used(place, "v_");
-        out.push_str(&format!(
-            "#[inline]\nfn place_{snake}<'e, 'd>({w}: &mut rt::Writer<'e, 'd>, \
-             {b}: rt::Block<'e, {size}>, {v}: &'d {name}) \
-             -> Result<(), rt::EncodeError> {{ {place} Ok(()) }}\n"
-        ));
-        if !follow.is_empty() {
-            out.push_str(&format!(
-                "fn follow_{snake}<'d>(w_: &mut rt::Writer<'_, 'd>, v_: &'d {name}) \
-                 -> Result<(), rt::EncodeError> {{ {follow} Ok(()) }}\n"
-            ));
-        }
-        out
+    /// `measure_`, `place_` and `follow_` of a structure, those that have something to do.
+    fn functions(&self, id: TypeId, size: u64, bodies: &Bodies) -> Code {
+        let Bodies { measure, place, follow } = bodies;
+        let (name, size) = (self.type_code(id), num(size));
+        let measure = (!measure.is_empty()).then(|| self.measure_function(id, measure));
+        let (w, b, v) = (used(place, "w_"), used(place, "b_"), used(place, "v_"));
+        let function = self.codec("place", id);
+        let place = quote! {
+            #[inline]
+            fn #function<'e, 'd>(
+                #w: &mut rt::Writer<'e, 'd>, #b: rt::Block<'e, #size>, #v: &'d #name
+            ) -> Result<(), rt::EncodeError> {
+                #place
+                Ok(())
+            }
+        };
+        let follow = (!follow.is_empty()).then(|| self.follow_function(id, follow));
+        quote!(#measure #place #follow)
     }
 
-    fn union_codec(&self, id: TypeId, u: &'a Union) -> String {
-        let name = self.type_name(id);
-        let snake = self.type_snake(id);
+    fn measure_function(&self, id: TypeId, body: &Code) -> Code {
+        let (function, name, m) = (self.codec("measure", id), self.type_code(id), used(body, "m_"));
+        quote! {
+            fn #function(#m: &mut rt::Measure, v_: &#name) -> Result<(), rt::EncodeError> {
+                #body
+                Ok(())
+            }
+        }
+    }
+
+    fn follow_function(&self, id: TypeId, body: &Code) -> Code {
+        let (function, name) = (self.codec("follow", id), self.type_code(id));
+        quote! {
+            fn #function<'d>(
+                w_: &mut rt::Writer<'_, 'd>, v_: &'d #name
+            ) -> Result<(), rt::EncodeError> {
+                #body
+                Ok(())
+            }
+        }
+    }
+
+    fn get_function(&self, id: TypeId, size: u64, body: &Code) -> Code {
+        let (function, name, size) = (self.codec("get", id), self.type_code(id), num(size));
+        let (d, v) = (used(body, "d_"), used(body, "v_"));
+        quote! {
+            #[inline]
+            fn #function(
+                #d: &mut rt::Decoder<'_>, #v: rt::View<'_, #size>
+            ) -> Result<#name, rt::DecodeError> {
+                #body
+            }
+        }
+    }
+
+    fn union_codec(&self, id: TypeId, u: &'a Union) -> Code {
         let env = Env { values: Vec::new(), threshold: threshold(&[self.local(id)]) };
-        let (mut measure, mut follow, mut get) = (String::new(), String::new(), String::new());
+        let (mut measure, mut follow, mut get) = (Code::new(), Code::new(), Code::new());
         for v in self.union_variants(u) {
-            let arm = v.arm;
-            let field = arm.field.as_ref();
-            let pattern = |value: &str| match (field.is_some(), v.has_tag) {
-                (true, true) => format!("{name}::{} {{ value: {value}, .. }}", v.name),
-                (true, false) => format!("{name}::{}({value})", v.name),
-                (false, true) => format!("{name}::{} {{ .. }}", v.name),
-                (false, false) => format!("{name}::{}", v.name),
-            };
-            let mut measured = String::new();
-            if v.has_tag {
-                let condition = tag_condition(u, &v.arm.cases, "v_.tag()");
-                measured.push_str(&format!("rt::ensure({condition}, rt::EncodeError::Mismatch)?;"));
-            }
-            let mut written = String::new();
-            if let Some(f) = field {
-                let text = self.borrow(self.shape(&f.ty), "(*x_)");
-                measured.push_str(&self.measure_range(&f.ty, f.range, &text));
-                measured.push_str(&self.measure_object(&f.ty, "(*x_)", &env));
-                written = self.follow_object(&f.ty, &text, &env);
-            }
-            let bound = |text: &str| used(text, "x_");
-            measure.push_str(&format!("{} => {{ {measured} }}\n", pattern(bound(&measured))));
-            follow.push_str(&format!("{} => {{ {written} }}\n", pattern(bound(&written))));
-            get.push_str(&self.union_arm(
-                u,
-                name,
-                &v.name,
-                v.has_tag,
-                arm.field.as_ref(),
-                &arm.cases,
-            ));
+            let (measured, written) = self.arm_bodies(u, &v, &env);
+            let pattern = self.arm_pattern(id, &v, &used(&measured, "x_"));
+            measure.extend(quote!(#pattern => { #measured }));
+            let pattern = self.arm_pattern(id, &v, &used(&written, "x_"));
+            follow.extend(quote!(#pattern => { #written }));
+            get.extend(self.union_arm(id, u, &v));
         }
         if !u.arms.iter().any(|a| a.cases.is_empty()) {
-            get.push_str("_ => Err(v_.error(rt::Cause::Discriminant, 0)),\n");
+            get.extend(quote!(_ => Err(v_.error(rt::Cause::Discriminant, 0)),));
         }
-        let measure =
-            if u.arms.is_empty() { String::new() } else { format!("match v_ {{ {measure} }}") };
+        let measure = if u.arms.is_empty() { Code::new() } else { quote!(match v_ { #measure }) };
+        // A union's place is its discriminant alone, which the holder of the union writes.
+        let measure = self.measure_function(id, &measure);
         let has_objects = u.arms.iter().any(|a| a.field.is_some());
-        let follow = if has_objects { format!("match v_ {{ {follow} }}") } else { String::new() };
-        // A union's place is its discriminant alone, which whoever holds it writes.
-        let mut out = format!(
-            "fn measure_{snake}({}: &mut rt::Measure, v_: &{name}) \
-             -> Result<(), rt::EncodeError> {{ {measure} Ok(()) }}\n",
-            used(&measure, "m_")
-        );
-        if has_objects {
-            out.push_str(&format!(
-                "fn follow_{snake}<'d>(w_: &mut rt::Writer<'_, 'd>, v_: &'d {name}) \
-                 -> Result<(), rt::EncodeError> {{ {follow} Ok(()) }}\n"
-            ));
-        }
-        let body = format!("let tag_ = v_.get::<0, i64>(); match tag_ {{ {get} }}");
-        out.push_str(&get_function(&snake, name, 8, &body));
-        out
+        let follow = has_objects.then(|| self.follow_function(id, &quote!(match v_ { #follow })));
+        let body = quote!(let tag_ = v_.get::<0, i64>(); match tag_ { #get });
+        let get = self.get_function(id, 8, &body);
+        quote!(#measure #follow #get)
     }
 
-    fn union_arm(
-        &self,
-        u: &Union,
-        name: &str,
-        variant: &str,
-        has_tag: bool,
-        field: Option<&Field>,
-        cases: &[i128],
-    ) -> String {
-        let env = Env { values: Vec::new(), threshold: String::new() };
-        let value = field.map(|f| {
-            let (size, slots) = (self.size(&f.ty), self.slots(&f.ty));
-            let inner = self.get_ranged(&f.ty, f.range, 0, Keep::Own, &env);
-            let inner = super::decode::as_result(&inner);
-            let d = used(&inner, "d_");
-            format!("d_.object::<{size}, _>({slots}, |{d}, v_| {inner})?")
-        });
-        let pattern = if cases.is_empty() { "_".to_owned() } else { tag_pattern(cases) };
-        let tag = self.tag_of(u);
-        let made = match (value, has_tag) {
-            (Some(value), true) => format!("{variant} {{ tag: {tag}, value: {value} }}"),
-            (Some(value), false) => format!("{variant}({value})"),
-            (None, true) => format!("{variant} {{ tag: {tag} }}"),
-            (None, false) => variant.to_owned(),
+    /// What an arm measures, and what it writes behind the union.
+    fn arm_bodies(&self, u: &Union, v: &Variant<'_>, env: &Env) -> (Code, Code) {
+        let mut measured = Code::new();
+        if v.has_tag {
+            measured.extend(ensure(&tag_condition(u, v.arm, &quote!(v_.tag())), "Mismatch"));
+        }
+        let Some(f) = &v.arm.field else { return (measured, Code::new()) };
+        let text = self.borrow(self.shape(&f.ty), &Place::Item);
+        measured.extend(self.measure_range(&f.ty, f.range, &text));
+        measured.extend(self.measure_object(&f.ty, env));
+        (measured, self.follow_object(&f.ty, &text, env))
+    }
+
+    /// The pattern of a variant that calls the value `value`.
+    fn arm_pattern(&self, id: TypeId, v: &Variant<'_>, value: &Ident) -> Code {
+        let (name, variant) = (self.type_code(id), &v.name);
+        let form = match (v.arm.field.is_some(), v.has_tag) {
+            (true, true) => quote!({ value: #value, .. }),
+            (true, false) => quote!((#value)),
+            (false, true) => quote!({ .. }),
+            (false, false) => Code::new(),
         };
-        format!("{pattern} => Ok({name}::{made}),\n")
+        quote!(#name::#variant #form)
+    }
+
+    fn union_arm(&self, id: TypeId, u: &Union, v: &Variant<'_>) -> Code {
+        let env = Env::reading(Vec::new());
+        let value = v.arm.field.as_ref().map(|f| {
+            let (size, slots) = (num(self.size(&f.ty)), self.slots(&f.ty));
+            let inner = as_result(self.get_ranged(&f.ty, f.range, 0, Keep::Own, &env));
+            let d = used(&inner, "d_");
+            quote!(d_.object::<#size, _>(#slots, |#d, v_| #inner)?)
+        });
+        let pattern = arm_cases(v.arm);
+        let made = v.made(&self.tag_of(u), value);
+        let name = self.type_code(id);
+        quote!(#pattern => Ok(#name::#made),)
     }
 
     /// The discriminant `tag_` as its own type.
-    fn tag_of(&self, u: &Union) -> String {
-        let wrong = "map_err(|_| v_.error(rt::Cause::Discriminant, 0))?";
+    fn tag_of(&self, u: &Union) -> Code {
+        let error = quote!(v_.error(rt::Cause::Discriminant, 0));
         match self.shape(&u.switch) {
-            Shape::Enum(id) => format!(
-                "i32::try_from(tag_).ok().and_then(|t| {}::try_from(t).ok())\
-                 .ok_or_else(|| v_.error(rt::Cause::Discriminant, 0))?",
-                self.type_name(id)
-            ),
-            Shape::Scalar(crate::ir::Scalar::Bool) => "match tag_ { 0 => false, 1 => true, \
-                 _ => return Err(v_.error(rt::Cause::Discriminant, 0)) }"
-                .to_owned(),
-            Shape::Scalar(crate::ir::Scalar::I64) => "tag_".to_owned(),
-            Shape::Scalar(crate::ir::Scalar::U64) => "tag_.cast_unsigned()".to_owned(),
-            shape => format!("{}::try_from(tag_).{wrong}", self.owned_shape(shape)),
+            Shape::Enum(id) => {
+                let name = self.type_code(id);
+                quote! {
+                    i32::try_from(tag_).ok().and_then(|t| #name::try_from(t).ok())
+                        .ok_or_else(|| #error)?
+                }
+            }
+            Shape::Scalar(crate::ir::Scalar::Bool) => {
+                quote!(match tag_ { 0 => false, 1 => true, _ => return Err(#error) })
+            }
+            Shape::Scalar(crate::ir::Scalar::I64) => quote!(tag_),
+            Shape::Scalar(crate::ir::Scalar::U64) => quote!(tag_.cast_unsigned()),
+            shape => {
+                let ty = self.owned_shape(shape);
+                quote!(#ty::try_from(tag_).map_err(|_| #error)?)
+            }
         }
     }
 }
 
+/// Statements that write zeroes between fields.
+pub(super) fn zeroes(padding: &[(u64, u64)]) -> Code {
+    let one = |(at, len): &(u64, u64)| {
+        let (at, len) = (num(*at), num(*len));
+        quote!(b_.zero::<#at, #len>();)
+    };
+    padding.iter().map(one).collect()
+}
+
+/// Statements that check that there are zeroes between fields.
+pub(super) fn are_zero(padding: &[(u64, u64)]) -> Code {
+    let one = |(at, len): &(u64, u64)| {
+        let (at, len) = (num(*at), num(*len));
+        quote!(v_.zero::<#at, #len>()?;)
+    };
+    padding.iter().map(one).collect()
+}
+
+/// The discriminants of an arm as a pattern.
+pub(super) fn arm_cases(arm: &Arm) -> Code {
+    if arm.cases.is_empty() { quote!(_) } else { tag_pattern(&arm.cases) }
+}
+
 /// Discriminants as they travel, 64 bits each, as a pattern.
-pub(super) fn tag_pattern(cases: &[i128]) -> String {
+fn tag_pattern(cases: &[i128]) -> Code {
     let mut tags: Vec<i64> = cases.iter().map(|c| *c as i64).collect();
     tags.sort_unstable();
     tags.dedup();
     let runs = tags.chunk_by(|a, b| a.checked_add(1) == Some(*b));
-    let texts: Vec<String> = runs
-        .flat_map(|run| match run {
-            [first, _, .., last] => vec![format!("{first}..={last}")],
-            few => few.iter().map(ToString::to_string).collect(),
-        })
-        .collect();
-    texts.join(" | ")
+    let runs = runs.flat_map(|run| match run {
+        [first, _, .., last] => {
+            let (first, last) = (num(*first), num(*last));
+            vec![quote!(#first..=#last)]
+        }
+        few => few.iter().map(|tag| num(*tag)).collect(),
+    });
+    quote!(#(#runs)|*)
 }
 
-/// Whether `tag` is one of `cases`, or for a default arm none of the others.
-fn tag_condition(u: &Union, cases: &[i128], tag: &str) -> String {
-    if !cases.is_empty() {
-        return format!("matches!({tag}, {})", tag_pattern(cases));
+/// Returns true if `tag` is one of the arm's cases, or for a default arm none of the others'.
+fn tag_condition(u: &Union, arm: &Arm, tag: &Code) -> Code {
+    if !arm.cases.is_empty() {
+        let pattern = tag_pattern(&arm.cases);
+        return quote!(matches!(#tag, #pattern));
     }
     let others: Vec<i128> = u.arms.iter().flat_map(|a| a.cases.iter().copied()).collect();
     if others.is_empty() {
-        "true".to_owned()
-    } else {
-        format!("!matches!({tag}, {})", tag_pattern(&others))
+        return quote!(true);
     }
-}
-
-fn get_function(snake: &str, name: &str, size: u64, body: &str) -> String {
-    let d = used(body, "d_");
-    let v = used(body, "v_");
-    format!(
-        "#[inline]\nfn get_{snake}({d}: &mut rt::Decoder<'_>, {v}: rt::View<'_, {size}>) \
-         -> Result<{name}, rt::DecodeError> {{ {body} }}\n"
-    )
+    let pattern = tag_pattern(&others);
+    quote!(!matches!(#tag, #pattern))
 }

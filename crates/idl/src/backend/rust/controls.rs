@@ -7,6 +7,9 @@ use crate::ir::{Expr, StringTy, Ty};
 
 use super::model::{Gen, Shape, limits};
 use super::siblings::{self, Sibling, expr};
+use super::tokens::{Code, num};
+use proc_macro2::Ident;
+use quote::{format_ident, quote};
 
 /// What a sibling that others name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +19,7 @@ pub(super) enum Control {
 }
 
 /// Values by sibling, as `i128` expressions.
-pub(super) type Values = Vec<Option<String>>;
+pub(super) type Values = Vec<Option<Code>>;
 
 impl Gen<'_> {
     pub(super) fn control(&self, list: &[Sibling<'_>], index: usize) -> Option<Control> {
@@ -60,25 +63,29 @@ impl Gen<'_> {
         list: &[Sibling<'_>],
         here: &[bool],
         checked: &[usize],
-        known: &[Option<String>],
-    ) -> (String, Values) {
+        known: &[Option<Code>],
+    ) -> (Code, Values) {
         let mut values: Values = (0..list.len()).map(|i| known.get(i).cloned().flatten()).collect();
-        let (mut names, mut draws, mut lowest) = (Vec::new(), String::new(), Vec::new());
+        let (mut names, mut draws, mut lowest) = (Vec::new(), Code::new(), Vec::new());
         for (index, s) in list.iter().enumerate().filter(|(i, _)| here[*i]) {
             let Some(control) = self.control(list, index) else { continue };
-            let name = format!("c{index}_");
+            let name = drawn_control(index);
             let (low, high) = s.range.unwrap_or((0, 8));
-            let draw = match control {
-                Control::Counter => format!("r_.counter({low}, {high})"),
-                Control::Tag => format!("i128::from({})", self.draw_tag_of(list, index)),
+            let (low, high) = (num(low), num(high));
+            let (draw, least) = match control {
+                Control::Counter => (quote!(r_.counter(#low, #high)), low),
+                Control::Tag => {
+                    let tag = self.draw_tag_of(list, index);
+                    (quote!(i128::from(#tag)), quote!(#name))
+                }
             };
-            draws.push_str(&format!("let {name} = {draw};"));
-            lowest.push(if control == Control::Counter { low.to_string() } else { name.clone() });
-            values[index] = Some(name.clone());
-            names.push(name);
+            draws.extend(quote!(let #name = #draw;));
+            lowest.push(least);
+            values[index] = Some(quote!(#name));
+            names.push(quote!(#name));
         }
         if names.is_empty() {
-            return (String::new(), values);
+            return (Code::new(), values);
         }
         let mut conditions = Vec::new();
         for (index, s) in list.iter().enumerate() {
@@ -86,56 +93,54 @@ impl Gen<'_> {
                 self.conditions(s.ty, &values, &mut conditions);
             }
         }
-        let tuple = |items: &[String]| match items {
-            [one] => one.clone(),
-            many => format!("({})", many.join(", ")),
-        };
-        let text = if conditions.is_empty() {
-            draws
-        } else {
-            format!(
-                "let {0} = {{ let mut tries_ = 0; loop {{ {draws} tries_ += 1; \
-                 if {1} {{ break {0}; }} if tries_ == 256 {{ break {2}; }} }} }};",
-                tuple(&names),
-                conditions.join(" && "),
-                tuple(&lowest)
-            )
+        if conditions.is_empty() {
+            return (draws, values);
+        }
+        let (names, lowest) = (tuple(&names), tuple(&lowest));
+        let text = quote! {
+            let #names = {
+                let mut tries_ = 0;
+                loop {
+                    #draws
+                    tries_ += 1;
+                    if #(#conditions)&&* { break #names; }
+                    if tries_ == 256 { break #lowest; }
+                }
+            };
         };
         (text, values)
     }
 
     /// The draw of the tag `index`, by the first union that switches on it.
-    fn draw_tag_of(&self, list: &[Sibling<'_>], index: usize) -> String {
-        list.iter()
-            .find_map(|s| match self.shape(s.ty) {
-                Shape::Union(id, Some(Expr::Var { index: on, .. })) if *on as usize == index => {
-                    Some(format!("tag_{}(r_)", self.type_snake(id)))
-                }
-                _ => None,
-            })
-            .unwrap_or_else(|| "0".to_owned())
+    fn draw_tag_of(&self, list: &[Sibling<'_>], index: usize) -> Code {
+        let union = list.iter().find_map(|s| match self.shape(s.ty) {
+            Shape::Union(id, Some(Expr::Var { index: on, .. })) if *on as usize == index => {
+                Some(self.codec("tag", id))
+            }
+            _ => None,
+        });
+        union.map_or(quote!(0), |tag| quote!(#tag(r_)))
     }
 
     /// What must hold of the arrays and strings of `ty`, as far as it is known.
-    fn conditions(&self, ty: &Ty, values: &Values, out: &mut Vec<String>) {
+    fn conditions(&self, ty: &Ty, values: &Values, out: &mut Vec<Code>) {
         let value = |e: &Expr| expr(e, &|i| values.get(i).cloned().flatten());
         let varies = |e: &Expr| !matches!(e, Expr::Const(_));
         match self.shape(ty) {
             Shape::Array(array) => {
                 let all = [Some(&array.size), Some(&array.first), array.length.as_ref()];
-                let mut known = all.iter().flatten().map(|e| value(e));
-                if known.all(|v| v.is_some()) && all.iter().flatten().any(|e| varies(e)) {
-                    let size = value(&array.size).unwrap_or_default();
-                    let first = value(&array.first).unwrap_or_default();
-                    let length =
-                        array.length.as_ref().and_then(&value).unwrap_or_else(|| size.clone());
-                    out.push(format!("rt::random::fits({size}, {first}, {length})"));
+                let numbers: Option<Vec<Code>> = all.iter().flatten().map(|e| value(e)).collect();
+                if let Some([size, first, rest @ ..]) = numbers.as_deref()
+                    && all.iter().flatten().any(|e| varies(e))
+                {
+                    let length = rest.first().unwrap_or(size);
+                    out.push(quote!(rt::random::fits(#size, #first, #length)));
                 }
                 self.conditions(&array.element, values, out);
             }
             Shape::Str(StringTy { bound: Some(bound), .. }) if varies(bound) => {
                 if let Some(bound) = value(bound) {
-                    out.push(format!("{bound} >= 1"));
+                    out.push(quote!(#bound >= 1));
                 }
             }
             Shape::Unique(t) | Shape::Shared(t) | Shape::Fixed(t, _) => {
@@ -144,4 +149,17 @@ impl Gen<'_> {
             _ => {}
         }
     }
+}
+
+/// One item, or several as a tuple.
+fn tuple(items: &[Code]) -> Code {
+    match items {
+        [one] => one.clone(),
+        many => quote!((#(#many),*)),
+    }
+}
+
+/// The variable and the field that hold a counter or tag.
+pub(super) fn drawn_control(index: usize) -> Ident {
+    format_ident!("c{index}_")
 }

@@ -2,404 +2,341 @@
 //! attacks on the decoders. Values come from `random`.
 
 use crate::ir::Interface;
+use proc_macro2::Ident;
+use quote::{format_ident, quote};
 
-use super::model::{Gen, Shape};
+use super::controls::drawn_control;
+use super::encode::zero;
+use super::model::{Gen, Place, Shape};
 use super::names;
 use super::op::Op;
-use super::siblings::{Buffer, Sibling, Source};
+use super::oracle::build;
+use super::siblings::{Buffer, Sibling};
+use super::tokens::{Code, docs, ident, num, used};
 
 impl<'a> Gen<'a> {
     /// Everything `Options::tests` asks for.
-    pub(super) fn tests(&self) -> String {
+    pub(super) fn tests(&self) -> Code {
         let mut out = self.random_types();
         for interface in self.module.interfaces.iter().filter(|i| !i.is_local) {
-            let snake = names::plain_snake(&interface.name);
-            let mut inner = String::new();
-            for op in self.own_ops(interface).iter().filter(|op| !op.op.is_local) {
-                inner.push_str(&self.random_op(op));
-                inner.push_str(&self.bodies(op));
-            }
-            inner.push_str(&self.driver(interface));
-            inner.push_str(&self.oracle(interface));
-            out.push_str(&format!(
-                "/// Tests of interface `{0}`: see `docs/reference/idl-random.md`.\n\
-                 #[allow(missing_docs, reason = \"generated: for tests only\")]\n\
-                 pub mod {snake}_random {{ \
-                 #[allow(unused_imports, reason = \"generated: an interface may need none\")] \
-                 use super::*;\n{inner} }}\n",
-                interface.name
-            ));
-            out.push_str(&self.test_module(interface));
+            out.extend(self.random_module(interface));
+            out.extend(self.test_module(interface));
         }
         out
     }
 
-    /// Functions that give the bodies of drawn values: `OP_in_body`, `OP_out_body`.
-    fn bodies(&self, op: &Op<'a>) -> String {
-        let (wire, plain, prefix) = (&op.wire, &op.plain, &op.prefix);
-        let args = self.in_args(op, "in_");
-        let mut out = format!(
-            "/// A request of `{0}` as a message.\n\
-             pub fn {plain}_in_message(forms: rt::Forms, {i}: &{prefix}RandomIn) -> \
-             Result<rt::loopback::Message, rt::EncodeError> {{ rt::loopback::build(\
-             {wire}::{plain}_request_size(forms, {args})?, \
-             |w_| {wire}::put_{plain}_request(w_, {args})) }}\n",
-            op.op.name,
-            i = super::text::used(&args, "in_"),
-        );
-        if op.op.oneway {
-            return out;
-        }
-        let mut args = self.sibling_list(op, "in_");
-        args.push_str(&self.out_args(op, "out_"));
-        out.push_str(&format!(
-            "/// A reply of `{0}` as a message.\n\
-             pub fn {plain}_out_message(forms: rt::Forms, {i}: &{prefix}RandomIn, \
-             {o}: &{prefix}RandomOut) -> Result<rt::loopback::Message, rt::EncodeError> {{ \
-             rt::loopback::build({wire}::{plain}_reply_size(forms, {args})?, \
-             |w_| {wire}::put_{plain}_reply(w_, {args})) }}\n",
-            op.op.name,
-            i = super::text::used(&args, "in_"),
-            o = super::text::used(&args, "out_"),
+    fn random_module(&self, interface: &'a Interface) -> Code {
+        let own = self.own_ops(interface);
+        let operations = own.iter().filter(|op| !op.op.is_local).map(|op| {
+            let (values, messages) = (self.random_op(op), self.drawn_messages(op));
+            quote!(#values #messages)
+        });
+        let (driver, oracle) = (self.driver(interface), self.oracle(interface));
+        let text = docs(&format!(
+            "Tests of interface `{}`: see `docs/reference/idl-random.md`.",
+            interface.name
         ));
-        out
+        let name = random_name(interface);
+        quote! {
+            #text
+            #[allow(missing_docs, reason = "generated: for tests only")]
+            pub mod #name {
+                #[allow(unused_imports, reason = "generated: an interface may need none")]
+                use super::*;
+                #(#operations)*
+                #driver
+                #oracle
+            }
+        }
+    }
+
+    /// Functions that give the messages of drawn values: `OP_in_message`, `OP_out_message`.
+    fn drawn_messages(&self, op: &Op<'a>) -> Code {
+        let (request, reply) = (op.type_of("RandomIn"), op.type_of("RandomOut"));
+        let args = self.in_args(op, &quote!(in_));
+        let i = used(&args, "in_");
+        let message = message(op, "request", &args);
+        let text = docs(&format!("A request of `{}` as a message.", op.op.name));
+        let function = op.function("", "_in_message");
+        let drawn = quote! {
+            #text
+            pub fn #function(
+                forms: rt::Forms, #i: &#request
+            ) -> Result<rt::loopback::Message, rt::EncodeError> {
+                #message
+            }
+        };
+        if op.op.oneway {
+            return drawn;
+        }
+        let (siblings, values) =
+            (self.sibling_list(op, &quote!(in_)), self.out_args(op, &quote!(out_)));
+        let args = quote!(#siblings #values);
+        let (i, o) = (used(&args, "in_"), used(&args, "out_"));
+        let message = self::message(op, "reply", &args);
+        let text = docs(&format!("A reply of `{}` as a message.", op.op.name));
+        let function = op.function("", "_out_message");
+        quote! {
+            #drawn
+            #text
+            pub fn #function(
+                forms: rt::Forms, #i: &#request, #o: &#reply
+            ) -> Result<rt::loopback::Message, rt::EncodeError> {
+                #message
+            }
+        }
     }
 
     /// Values of a drawn request as wire functions want them.
-    fn in_args(&self, op: &Op<'a>, from: &str) -> String {
+    fn in_args(&self, op: &Op<'a>, from: &Code) -> Code {
         let there = op.wire_list.iter().filter(|s| s.is_in() && s.folded.is_none());
-        there.fold(String::new(), |out, s| {
-            format!("{out}{}, ", self.borrow_param(s.ty, &format!("{from}.{}", s.name)))
-        })
+        there.map(|s| self.drawn_value(s.ty, from, &s.ident())).collect()
     }
 
     /// Values of a drawn reply as wire functions want them.
-    fn out_args(&self, op: &Op<'a>, from: &str) -> String {
-        let mut out = String::new();
-        if let Some(ty) = &op.op.result {
-            out.push_str(&format!("{}, ", self.borrow_param(ty, &format!("{from}.ret"))));
-        }
-        for s in op.wire_list.iter().filter(|s| s.is_out() && s.folded.is_none()) {
-            out.push_str(&format!("{}, ", self.borrow_param(s.ty, &format!("{from}.{}", s.name))));
-        }
-        out
+    fn out_args(&self, op: &Op<'a>, from: &Code) -> Code {
+        let result = op.op.result.iter().map(|ty| self.drawn_value(ty, from, &ident("ret")));
+        let there = op.wire_list.iter().filter(|s| s.is_out() && s.folded.is_none());
+        result.chain(there.map(|s| self.drawn_value(s.ty, from, &s.ident()))).collect()
     }
 
-    fn sibling_list(&self, op: &Op<'a>, from: &str) -> String {
-        let named = op.reply_siblings(self).into_iter();
-        named.fold(String::new(), |out, i| format!("{out}{from}.c{i}_, "))
+    fn drawn_value(&self, ty: &crate::ir::Ty, from: &Code, name: &Ident) -> Code {
+        let value = self.borrow_param(ty, &Place::At(quote!(#from.#name)));
+        quote!(#value,)
+    }
+
+    fn sibling_list(&self, op: &Op<'a>, from: &Code) -> Code {
+        let named = op.reply_siblings(self).into_iter().map(drawn_control);
+        quote!(#(#from.#named,)*)
     }
 
     // ---- client ----
 
-    fn driver(&self, interface: &'a Interface) -> String {
-        let name = names::camel(&interface.name);
-        let mut steps = String::new();
-        let mut functions = String::new();
-        for op in self.all_ops(interface).iter().filter(|op| is_driven(op)) {
-            steps.push_str(&format!(
-                "drive_{}(client_, seed_.wrapping_add(k_)).map_err(|e_| \
-                 format!(\"{}, call {{k_}}: {{e_}}\", ))?; k_ += 1;",
-                op.plain, op.op.name
-            ));
-            functions.push_str(&self.drive_op(&name, op));
+    fn driver(&self, interface: &'a Interface) -> Code {
+        let client = format_ident!("{}Client", names::camel(&interface.name));
+        let all = self.all_ops(interface);
+        let driven: Vec<&Op<'a>> = all.iter().filter(|op| is_driven(op)).collect();
+        let steps = driven.iter().map(|op| {
+            let drive = op.function("drive", "");
+            let text = format!("{}, call {{k_}}: {{e_}}", op.op.name);
+            quote! {
+                #drive(client_, seed_.wrapping_add(k_)).map_err(|e_| format!(#text))?;
+                k_ += 1;
+            }
+        });
+        // An interface may have no operation that is sent.
+        let mutable = (!driven.is_empty()).then(|| quote!(mut));
+        let functions = driven.iter().map(|op| self.drive_op(&client, op));
+        quote! {
+            /// Calls every operation `rounds_` times with random values and checks what comes back.
+            ///
+            /// # Errors
+            /// Which call failed, and how.
+            pub fn drive<T_: rt::Transport>(
+                client_: &mut #client<T_>, seed_: u64, rounds_: u64
+            ) -> Result<(), String> {
+                let #mutable k_ = 0;
+                for _ in 0..rounds_ { #(#steps)* }
+                let _ = (client_, seed_, k_);
+                Ok(())
+            }
+            #(#functions)*
         }
-        let steps = steps.replace(", ))?", "))?");
-        format!(
-            "/// Calls every operation `rounds_` times with random values and checks what comes \
-             back.\n///\n/// # Errors\n/// Which call failed, and how.\n\
-             pub fn drive<T_: rt::Transport>(client_: &mut {name}Client<T_>, seed_: u64, \
-             rounds_: u64) -> Result<(), String> {{ let mut k_ = 0; \
-             for _ in 0..rounds_ {{ {steps} }} let _ = (client_, seed_, k_); Ok(()) }}\n{functions}"
-        )
     }
 
-    fn drive_op(&self, client: &str, op: &Op<'a>) -> String {
-        let (prefix, plain) = (&op.prefix, &op.plain);
-        let home = op.wire.replace("_wire", "_random");
-        let path = |f: &str| format!("super::{home}::{plain}_{f}");
-        let number = op.op.opnum;
-        let mut body = format!(
-            "let in_ = {}(&mut rt::random::Random::stream(seed_, {number}, 1));",
-            path("in")
-        );
-        let mut args = String::new();
+    fn drive_op(&self, client: &Ident, op: &Op<'a>) -> Code {
+        let (request, draw) =
+            (op.random(&op.type_of("RandomIn")), op.random(&op.function("", "_in")));
+        let number = num(op.op.opnum);
+        let (mut lets, mut args) = (Code::new(), Code::new());
         for s in op.list.iter().filter(|s| s.folded.is_none()) {
+            let name = s.ident();
             if let Some(buffer) = s.buffer {
-                body.push_str(&self.client_buffer(op, s, buffer));
-                args.push_str(&format!("&mut {}, ", s.name));
+                lets.extend(self.client_buffer(op, s, buffer));
+                args.extend(quote!(&mut #name,));
             } else if s.is_in() && s.is_out() && !op.deferred {
                 let value = match self.shape(s.ty) {
-                    Shape::Descriptor => format!("rt::random::duplicate(&in_.{})", s.name),
-                    _ => format!("in_.{}.clone()", s.name),
+                    Shape::Descriptor => quote!(rt::random::duplicate(&in_.#name)),
+                    _ => quote!(in_.#name.clone()),
                 };
-                body.push_str(&format!("let mut {} = {value};", s.name));
-                args.push_str(&format!("&mut {}, ", s.name));
+                lets.extend(quote!(let mut #name = #value;));
+                args.extend(quote!(&mut #name,));
             } else if s.is_in() {
-                args.push_str(&format!(
-                    "{}, ",
-                    self.borrow_param(s.ty, &format!("in_.{}", s.name))
-                ));
+                args.extend(self.drawn_value(s.ty, &quote!(in_), &name));
             }
         }
-        let call = format!("client_.{}({args}).map_err(|e_| e_.to_string())?", op.name);
-        if op.op.oneway || op.outs(true).is_empty() && !op.list.iter().any(Sibling::is_out) {
-            body.push_str(&format!("{call};"));
-        } else {
-            body.push_str(&self.compare_reply(op, &call, &path("out"), &path("out_message")));
+        let name = op.ident();
+        let call = quote!(client_.#name(#args).map_err(|e_| e_.to_string())?);
+        let is_silent = op.outs(true).is_empty() && !op.list.iter().any(Sibling::is_out);
+        let call = match op.op.oneway || is_silent {
+            true => quote!(#call;),
+            false => self.compare_reply(op, &call),
+        };
+        let function = op.function("drive", "");
+        quote! {
+            #[allow(clippy::clone_on_copy, reason = "generated: copies and clones alike")]
+            fn #function<T_: rt::Transport>(
+                client_: &mut #client<T_>, seed_: u64
+            ) -> Result<(), String> {
+                let in_ = #draw(&mut rt::random::Random::stream(seed_, #number, 1));
+                #lets
+                #call
+                let _: &#request = &in_;
+                Ok(())
+            }
         }
-        format!(
-            "#[allow(clippy::clone_on_copy, reason = \"generated: copies and clones alike\")]\n\
-             fn drive_{plain}<T_: rt::Transport>(client_: &mut {client}Client<T_>, seed_: u64) -> \
-             Result<(), String> {{ {body} let _: &super::{home}::{prefix}RandomIn = &in_; Ok(()) }}\n"
-        )
     }
 
-    fn client_buffer(&self, op: &Op<'a>, s: &Sibling<'a>, buffer: Buffer) -> String {
-        let element = self.buffer_element(s);
+    fn client_buffer(&self, op: &Op<'a>, s: &Sibling<'a>, buffer: Buffer) -> Code {
+        let (name, element) = (s.ident(), self.buffer_element(s));
         if buffer == Buffer::Vec {
-            return format!("let mut {}: Vec<{element}> = Vec::new();", s.name);
+            return quote!(let mut #name: Vec<#element> = Vec::new(););
         }
-        let Shape::Array(array) = self.shape(s.ty) else { return String::new() };
-        let value = |i: usize| (!op.wire_list[i].is_out()).then(|| format!("in_.c{i}_"));
-        let size = super::siblings::expr(&array.size, &value).unwrap_or_else(|| "0_i128".into());
-        format!("let mut {} = vec![<{element} as rt::Pod>::ZERO; ({size}) as usize];", s.name)
+        let Shape::Array(array) = self.shape(s.ty) else { return Code::new() };
+        let value = |index: usize| {
+            let control = drawn_control(index);
+            (!op.wire_list[index].is_out()).then(|| quote!(in_.#control))
+        };
+        let size = super::siblings::expr(&array.size, &value).unwrap_or_else(zero);
+        quote!(let mut #name = vec![<#element as rt::Pod>::ZERO; (#size) as usize];)
     }
 
     /// Compares what came back with what must have.
-    fn compare_reply(&self, op: &Op<'a>, call: &str, draw: &str, message: &str) -> String {
-        let home = op.wire.replace("_wire", "_random");
-        let number = op.op.opnum;
-        let mut fields = Vec::new();
+    fn compare_reply(&self, op: &Op<'a>, call: &Code) -> Code {
+        let (draw, message) =
+            (op.random(&op.function("", "_out")), op.random(&op.function("", "_out_message")));
+        let (reply, number) = (op.random(&op.type_of("RandomOut")), num(op.op.opnum));
         let returned = op.returned();
-        for o in &returned {
-            let from =
-                if returned.len() == 1 { "got_".to_owned() } else { format!("got_.{}", o.name) };
-            fields.push(format!("{}: {from}", o.name));
-        }
-        for s in op.list.iter().filter(|s| s.buffer.is_some()) {
-            fields.push(s.name.clone());
-        }
-        for (_, s) in op.inouts() {
-            fields.push(s.name.clone());
-        }
-        let bind = if returned.is_empty() { "" } else { "let got_ = " };
-        format!(
-            "{bind}{call}; let got_ = super::{home}::{}RandomOut {{ {} }}; \
-             let want_ = {draw}(&mut rt::random::Random::stream(seed_, {number}, 2), &in_); \
-             rt::random::same({message}(rt::Forms::BODY, &in_, &want_), {message}(rt::Forms::BODY, &in_, &got_))\
-             .map_err(|e_| format!(\"{{e_}}: wanted {{want_:?}}, got {{got_:?}}\"))?;",
-            op.prefix,
-            fields.join(", ")
-        )
-    }
-
-    // ---- server ----
-
-    fn oracle(&self, interface: &'a Interface) -> String {
-        let name = names::camel(&interface.name);
-        let mut impls = String::new();
-        let mut next = Some(interface);
-        while let Some(i) = next {
-            let mut methods = String::new();
-            for op in self.own_ops(i).iter().filter(|op| op.op.acf.impl_server.is_none()) {
-                methods.push_str(&self.oracle_method(op));
+        let results = returned.iter().map(|o| {
+            let name = o.ident();
+            match returned.len() {
+                1 => quote!(#name: got_),
+                _ => quote!(#name: got_.#name),
             }
-            impls.push_str(&format!(
-                "impl {}Server for {name}Oracle {{ {methods} }}\n",
-                names::camel(&i.name)
-            ));
-            next = i.base.and_then(|b| self.interface(b));
+        });
+        let inouts = op.inouts();
+        let buffers = op.list.iter().filter(|s| s.buffer.is_some());
+        let rest = buffers.chain(inouts.iter().map(|(_, s)| *s)).map(|s| {
+            let name = s.ident();
+            quote!(#name)
+        });
+        let fields = results.chain(rest);
+        let bind = (!returned.is_empty()).then(|| quote!(let got_ =));
+        quote! {
+            #bind #call;
+            let got_ = #reply { #(#fields),* };
+            let want_ = #draw(&mut rt::random::Random::stream(seed_, #number, 2), &in_);
+            rt::random::same(
+                #message(rt::Forms::BODY, &in_, &want_), #message(rt::Forms::BODY, &in_, &got_)
+            )
+            .map_err(|e_| format!("{e_}: wanted {want_:?}, got {got_:?}"))?;
         }
-        format!(
-            "/// Computes what every call must bring, answers with what it must give, and with \
-             fault 0x1000 if something else came.\n\
-             #[derive(Debug)]\npub struct {name}Oracle {{ seed: u64, \
-             k: std::sync::atomic::AtomicU64, failed: std::sync::atomic::AtomicBool }}\n\
-             impl {name}Oracle {{\n#[must_use]\npub fn new(seed: u64) -> Self {{ \
-             Self {{ seed, k: 0.into(), failed: false.into() }} }}\n\
-             /// The seed of the call that has come.\n#[must_use]\npub fn next_seed(&self) -> u64 {{ \
-             self.seed.wrapping_add(self.k.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) }}\n\
-             /// Whether this call, or a one-way message before it, was wrong.\n\
-             pub fn check(&self, oneway: bool, same: Result<(), String>) -> Result<(), rt::Fault> {{ \
-             let wrong = same.is_err(); \
-             if oneway {{ if wrong {{ \
-             self.failed.store(true, std::sync::atomic::Ordering::Relaxed); }} return Ok(()); }} \
-             if wrong || self.failed.swap(false, std::sync::atomic::Ordering::Relaxed) {{ \
-             return Err(rt::Fault(rt::Fault::FIRST_OWN)); }} Ok(()) }} }}\n{impls}"
-        )
-    }
-
-    fn oracle_method(&self, op: &Op<'a>) -> String {
-        let params = self.signature(op, true);
-        let mut list = String::new();
-        for (n, t) in &params {
-            let bare = n.strip_prefix("r#").unwrap_or(n);
-            let shown = if op.op.is_local { format!("_{bare}") } else { n.clone() };
-            list.push_str(&format!("{shown}: {t}, "));
-        }
-        let ret = match (op.op.oneway, op.deferred) {
-            (true, _) | (_, true) => String::new(),
-            _ => format!(" -> Result<{}, rt::Fault>", op.return_type(self)),
-        };
-        if op.deferred {
-            list.push_str(&format!("reply_: {}DeferredReply, ", op.prefix));
-        }
-        if op.op.is_local {
-            return format!(
-                "fn {}(&self, _: &rt::Caller, {list}){ret} {{ \
-                 Err(rt::Fault::UNKNOWN_OPERATION) }}\n",
-                op.name
-            );
-        }
-        let body = self.oracle_body(op);
-        format!("fn {}(&self, _: &rt::Caller, {list}){ret} {{ {body} }}\n", op.name)
-    }
-
-    fn oracle_body(&self, op: &Op<'a>) -> String {
-        let (wire, plain) = (&op.wire, &op.plain);
-        let home = op.wire.replace("_wire", "_random");
-        let number = op.op.opnum;
-        let args = self.received_args(op);
-        let mut body = format!(
-            "let seed_ = self.next_seed(); \
-             let in_ = super::{home}::{plain}_in(\
-             &mut rt::random::Random::stream(seed_, {number}, 1)); \
-             let came_ = {wire}::{plain}_request_size(rt::Forms::BODY, {args}).and_then(|size_| \
-             rt::loopback::build(size_, |w_| {wire}::put_{plain}_request(w_, {args}))); \
-             let checked_ = self.check({}, rt::random::same(\
-             super::{home}::{plain}_in_message(rt::Forms::BODY, &in_), came_));",
-            op.op.oneway
-        );
-        if op.op.oneway {
-            body.push_str("let _recorded = checked_;");
-            return body;
-        }
-        let out = format!(
-            "super::{home}::{plain}_out(\
-             &mut rt::random::Random::stream(seed_, {number}, 2), &in_)"
-        );
-        let bind = |used: bool| if used { "let out_ = " } else { "let _out = " };
-        let result = self.returned_from(op, "out_");
-        if op.deferred {
-            body.push_str(&format!(
-                "let _gone = match checked_ {{ Err(fault_) => reply_.fault(fault_), \
-                 Ok(()) => {{ {} {out}; reply_.send({result}) }} }};",
-                bind(super::text::mentions(&result, "out_"))
-            ));
-            return body;
-        }
-        let mut moves = String::new();
-        for (_, s) in op.inouts() {
-            moves.push_str(&format!("*{0} = out_.{0};", s.name));
-        }
-        for s in &op.list {
-            match s.buffer {
-                Some(Buffer::Slice) => moves.push_str(&format!(
-                    "if {0}.len() != out_.{0}.len() {{ \
-                     return Err(rt::Fault(rt::Fault::FIRST_OWN)); }} \
-                     rt::overwrite({0}, &out_.{0});",
-                    s.name
-                )),
-                Some(Buffer::Vec) => moves.push_str(&format!("*{0} = out_.{0};", s.name)),
-                None => {}
-            }
-        }
-        let used = super::text::mentions(&result, "out_") || !moves.is_empty();
-        body.push_str(&format!("checked_?; {}{out}; {moves} Ok({result})", bind(used)));
-        body
-    }
-
-    /// The arguments of a server's method as wire functions want them.
-    fn received_args(&self, op: &Op<'a>) -> String {
-        let mut out = String::new();
-        for (s, shown) in op.wire_list.iter().zip(&op.list).filter(|(s, _)| s.is_in()) {
-            if s.folded.is_some() {
-                continue;
-            }
-            let text = match shown.folded {
-                Some(Source::Len(other)) => {
-                    format!("{}.len() as {}", op.list[other].name, self.owned(s.ty))
-                }
-                _ if s.is_out() && !op.deferred => {
-                    self.borrow_param(s.ty, &format!("(*{})", s.name))
-                }
-                _ if op.deferred || matches!(self.shape(s.ty), Shape::Descriptor) => {
-                    self.borrow_param(s.ty, &s.name)
-                }
-                _ => s.name.clone(),
-            };
-            out.push_str(&format!("{text}, "));
-        }
-        out
     }
 
     // ---- tests ----
 
-    fn test_module(&self, interface: &'a Interface) -> String {
-        let name = names::camel(&interface.name);
-        let snake = names::plain_snake(&interface.name);
-        let mut attacks = String::new();
-        for op in self.own_ops(interface).iter().filter(|op| !op.op.is_local) {
-            attacks.push_str(&self.attack(op));
+    fn test_module(&self, interface: &'a Interface) -> Code {
+        let camel = names::camel(&interface.name);
+        let [client, service, oracle] =
+            ["Client", "Service", "Oracle"].map(|end| format_ident!("{camel}{end}"));
+        let name = format_ident!("{}_tests", names::plain_snake(&interface.name));
+        let random = random_name(interface);
+        let own = self.own_ops(interface);
+        let attacks = own.iter().filter(|op| !op.op.is_local).map(|op| self.attacks(op));
+        quote! {
+            #[cfg(test)]
+            mod #name {
+                use super::*;
+                use super::#random::*;
+                #[test]
+                fn every_operation_brings_and_gives_what_it_must() {
+                    for (seed_, threshold_) in [(1, usize::MAX), (2, 8), (3, 64)] {
+                        rt::set_reference_threshold(threshold_);
+                        let service_ = std::rc::Rc::new(std::cell::RefCell::new(
+                            #service::<#oracle>::new(#oracle::new(seed_))
+                        ));
+                        let service_: std::rc::Rc<
+                            std::cell::RefCell<dyn rt::Service<rt::loopback::LoopServer>>
+                        > = service_;
+                        let mut client_ =
+                            #client::bind(rt::loopback::Loopback::new(&service_, 1))
+                                .expect("bound");
+                        if let Err(error_) = drive(&mut client_, seed_, 20) {
+                            panic!("{error_}");
+                        }
+                    }
+                }
+                #(#attacks)*
+            }
         }
-        format!(
-            "#[cfg(test)]\nmod {snake}_tests {{ use super::*; use super::{snake}_random::*;\n\
-             #[test]\nfn every_operation_brings_and_gives_what_it_must() {{ \
-             for (seed_, threshold_) in [(1, usize::MAX), (2, 8), (3, 64)] {{ \
-             rt::set_reference_threshold(threshold_); \
-             let service_ = std::rc::Rc::new(std::cell::RefCell::new(\
-             {name}Service::<{name}Oracle>::new({name}Oracle::new(seed_)))); \
-             let service_: std::rc::Rc<std::cell::RefCell<dyn rt::Service<\
-             rt::loopback::LoopServer>>> = service_; \
-             let mut client_ = {name}Client::bind(rt::loopback::Loopback::new(&service_, 1))\
-             .expect(\"bound\"); \
-             if let Err(error_) = drive(&mut client_, seed_, 20) {{ panic!(\"{{error_}}\"); }} }} }}\n\
-             {attacks} }}\n"
-        )
     }
 
-    fn attack(&self, op: &Op<'a>) -> String {
-        let (plain, number) = (&op.plain, op.op.opnum);
-        let args = {
-            let there = op.wire_list.iter().filter(|s| s.is_in() && s.folded.is_none());
-            there.fold(String::new(), |out, s| {
-                format!("{out}{}, ", self.restore(s, &format!("got_.{}", s.name), op.deferred))
-            })
-        };
-        let wire = &op.wire;
-        let mut out = format!(
-            "#[test]\nfn mutated_requests_of_{plain}_are_refused_or_read_exactly() {{ \
-             for seed_ in 0..60 {{ \
-             let in_ = {plain}_in(&mut rt::random::Random::stream(seed_, {number}, 1)); \
-             rt::random::attack(seed_, &|forms_| {plain}_in_message(forms_, &in_), \
-             &|message_| message_.read(seed_ % 2 == 0, |d_| {{ \
-             let {got} = {wire}::get_{plain}_request(d_).ok()?; \
-             Some({wire}::{plain}_request_size(rt::Forms::BODY, {args}).and_then(|size_| \
-             rt::loopback::build(size_, |w_| {wire}::put_{plain}_request(w_, {args})))) }})); }} }}\n",
-            got = if args.is_empty() { "_got" } else { "got_" },
-        );
+    fn attacks(&self, op: &Op<'a>) -> Code {
+        let there = op.wire_list.iter().filter(|s| s.is_in() && s.folded.is_none());
+        let args = there.map(|s| {
+            let name = s.ident();
+            let arg = self.restore(s, &quote!(got_.#name), op.deferred);
+            quote!(#arg,)
+        });
+        let (function, draw) = (attack_name("requests", op), op.function("", "_in_message"));
+        let drawn = quote!(#draw(forms_, &in_));
+        let requests = attack(op, ("request", &function), (&drawn, &Code::new(), &args.collect()));
         if op.op.oneway || op.list.iter().any(|s| s.buffer.is_some()) {
-            return out;
+            return requests;
         }
-        let siblings = self.sibling_list(op, "in_");
-        let values = self.out_args(op, "got_");
-        out.push_str(&format!(
-            "#[test]\nfn mutated_replies_of_{plain}_are_refused_or_read_exactly() {{ \
-             for seed_ in 0..60 {{ \
-             let in_ = {plain}_in(&mut rt::random::Random::stream(seed_, {number}, 1)); \
-             let out_ = {plain}_out(&mut rt::random::Random::stream(seed_, {number}, 2), &in_); \
-             rt::random::attack(seed_, &|forms_| \
-             {plain}_out_message(forms_, &in_, &out_), \
-             &|message_| message_.read(seed_ % 2 == 0, |d_| {{ \
-             let {got} = {wire}::get_{plain}_reply(d_, {siblings}).ok()?; \
-             Some({wire}::{plain}_reply_size(rt::Forms::BODY, {siblings} {values}).and_then(|size_| \
-             rt::loopback::build(size_, |w_| {wire}::put_{plain}_reply(w_, {siblings} {values})))) \
-             }})); }} }}\n",
-            got = if values.is_empty() { "_got" } else { "got_" },
-        ));
-        out
+        let siblings = self.sibling_list(op, &quote!(in_));
+        let values = self.out_args(op, &quote!(got_));
+        let (function, draw) = (attack_name("replies", op), op.function("", "_out_message"));
+        let drawn = quote!(#draw(forms_, &in_, &out_));
+        let replies = attack(op, ("reply", &function), (&drawn, &siblings, &values));
+        quote!(#requests #replies)
     }
+}
+
+/// Builds a message of values in `forms`.
+fn message(op: &Op<'_>, what: &str, args: &Code) -> Code {
+    let size = op.wire("", &format!("_{what}_size"));
+    let put = op.wire("put", &format!("_{what}"));
+    quote!(rt::loopback::build(#size(forms, #args)?, |w_| #put(w_, #args)))
+}
+
+/// A test that mutates drawn messages: what is read must be what is written again.
+fn attack(
+    op: &Op<'_>,
+    (what, function): (&str, &Ident),
+    (drawn, siblings, values): (&Code, &Code, &Code),
+) -> Code {
+    let number = num(op.op.opnum);
+    let (request, reply) = (op.function("", "_in"), op.function("", "_out"));
+    let out = (what == "reply").then(
+        || quote!(let out_ = #reply(&mut rt::random::Random::stream(seed_, #number, 2), &in_);),
+    );
+    let get = op.wire("get", &format!("_{what}"));
+    let got = ident(if values.is_empty() { "_got" } else { "got_" });
+    let again = build(op, what, &quote!(#siblings #values));
+    quote! {
+        #[test]
+        fn #function() {
+            for seed_ in 0..60 {
+                let in_ = #request(&mut rt::random::Random::stream(seed_, #number, 1));
+                #out
+                rt::random::attack(seed_, &|forms_| #drawn, &|message_| {
+                    message_.read(seed_ % 2 == 0, |d_| {
+                        let #got = #get(d_, #siblings).ok()?;
+                        Some(#again)
+                    })
+                });
+            }
+        }
+    }
+}
+
+fn attack_name(what: &str, op: &Op<'_>) -> Ident {
+    format_ident!("mutated_{what}_of_{}_are_refused_or_read_exactly", op.plain)
+}
+
+fn random_name(interface: &Interface) -> Ident {
+    format_ident!("{}_random", names::plain_snake(&interface.name))
 }
 
 /// Operations whose both ends are generated.

@@ -2,148 +2,126 @@
 //!
 //! They know neither client nor server nor transport; benchmarks and tests call them directly.
 
-use crate::ir::Allocate;
+use crate::ir::{Allocate, Ty};
 use crate::layout::{self, BlockLayout};
+use quote::quote;
 
+use super::codec::{are_zero, zeroes};
 use super::decode::Keep;
 use super::encode::Env;
 use super::model::{Gen, Shape};
-use super::op::{Op, OutValue};
+use super::op::Op;
 use super::siblings::{Buffer, Sibling};
-use super::text::{unused_params, used};
+use super::tokens::{Code, Param, bare, code, docs, has_lifetime, ident, num, unused_params, used};
 
 /// One direction of an operation, ready to be written.
 struct Direction {
     /// `request` or `reply`.
     what: &'static str,
     size: u64,
-    measure: String,
-    place: String,
-    follow: String,
-    /// Name and type of the values, without those only measuring needs.
-    params: Vec<(String, String)>,
+    measure: Code,
+    place: Code,
+    follow: Code,
+    /// The values, without those that only measuring needs, as writing takes them: for `'d`.
+    params: Vec<Param>,
+    /// The same as measuring takes them.
+    measured: Vec<Param>,
 }
 
 impl<'a> Gen<'a> {
     /// The wire functions of an operation.
-    pub(super) fn messages(&self, op: &Op<'a>) -> String {
-        let mut out = self.request_struct(op);
-        out.push_str(&writers(op, &self.request_direction(op)));
-        out.push_str(&self.request_reader(op));
+    pub(super) fn messages(&self, op: &Op<'a>) -> Code {
+        let fields = self.request_fields(op);
+        let mut out = request_struct(op, &fields);
+        out.extend(writers(op, &self.request_direction(op)));
+        out.extend(self.request_reader(op, has_lifetime(&fields, "m")));
         if !op.op.oneway {
-            out.push_str(&self.reply_struct(op));
-            out.push_str(&writers(op, &self.reply_direction(op)));
-            out.push_str(&self.reply_reader(op));
+            out.extend(self.reply_struct(op));
+            out.extend(writers(op, &self.reply_direction(op)));
+            out.extend(self.reply_reader(op));
         }
         out
     }
 
-    fn request_struct(&self, op: &Op<'a>) -> String {
-        let mut fields = String::new();
-        for s in op.wire_list.iter().filter(|s| s.is_in() && s.folded.is_none()) {
-            let ty = self.stored(s, op.deferred);
-            fields.push_str(&format!("/// `{}`.\npub {}: {ty},\n", bare(&s.name), s.name));
-        }
-        let life = if fields.contains("'m") { "<'m>" } else { "" };
-        format!(
-            "/// What a request of `{}` carries.\n#[derive(Debug)]\n\
-             pub struct {}Request{life} {{ {fields} }}\n",
-            op.op.name, op.prefix
-        )
+    fn request_fields(&self, op: &Op<'a>) -> Code {
+        let there = op.wire_list.iter().filter(|s| s.is_in() && s.folded.is_none());
+        there.map(|s| field(&s.name, &self.stored(s, op.deferred))).collect()
     }
 
-    fn reply_struct(&self, op: &Op<'a>) -> String {
-        let fields = op.outs(true).iter().fold(String::new(), |out, o| {
-            format!("{out}/// `{}`.\npub {}: {},\n", bare(o.name), o.name, self.owned_param(o.ty))
-        });
-        format!(
-            "/// What a reply of `{}` carries.\n#[derive(Debug)]\n\
-             pub struct {}Reply {{ {fields} }}\n",
-            op.op.name, op.prefix
-        )
+    fn reply_struct(&self, op: &Op<'a>) -> Code {
+        let outs = op.outs(true);
+        let fields = outs.iter().map(|o| field(o.name, &self.owned_param(o.ty)));
+        let text = docs(&format!("What a reply of `{}` carries.", op.op.name));
+        let name = op.type_of("Reply");
+        quote!(#text #[derive(Debug)] pub struct #name { #(#fields)* })
     }
 
     fn request_direction(&self, op: &Op<'a>) -> Direction {
         let layout = layout::request_layout(self.module, op.op);
-        let list = &op.wire_list;
-        let is_there = |s: &Sibling<'_>| s.is_in() && s.folded.is_none();
-        let texts: Vec<Option<String>> =
-            list.iter().map(|s| is_there(s).then(|| s.name.clone())).collect();
-        let values = self.values(list, &texts);
-        let mut d = direction("request", &layout);
-        for (index, s) in list.iter().enumerate() {
-            let Some(slot) = &layout.params[index] else { continue };
-            let env =
-                Env { values: values.clone(), threshold: op.threshold(op.op.params.get(index)) };
-            self.one(&mut d, s, slot.offset, &texts, index, &env);
-        }
+        let texts = texts(op, |s| s.is_in());
+        let values = self.values(&op.wire_list, &texts);
+        let mut d = Direction::new("request", &layout);
+        self.params(&mut d, op, &layout, (&texts, &values));
         d
     }
 
     fn reply_direction(&self, op: &Op<'a>) -> Direction {
         let layout = layout::reply_layout(self.module, op.op);
-        let list = &op.wire_list;
-        let texts: Vec<Option<String>> = list
-            .iter()
-            .map(|s| (s.is_out() && s.folded.is_none()).then(|| s.name.clone()))
-            .collect();
+        let texts = texts(op, |s| s.is_out());
         let values = self.reply_values(op, &texts);
-        let mut d = direction("reply", &layout);
-        for index in op.reply_siblings(self) {
-            d.params.push((op.sibling_arg(index), "i128".to_owned()));
+        let mut d = Direction::new("reply", &layout);
+        for arg in op.sibling_args(self) {
+            d.param((arg.clone(), quote!(i128)), (arg, quote!(i128)));
         }
         if let (Some(slot), Some(ty)) = (&layout.result, &op.op.result) {
             let env = Env { values: values.clone(), threshold: op.threshold(None) };
-            let shape = self.shape(ty);
-            d.params.push(("ret".to_owned(), self.borrowed(shape, "'d ")));
-            d.measure.push_str(&self.measure(shape, "ret", &env));
-            d.place.push_str(&self.place(shape, slot.offset, "ret", &env));
-            d.follow.push_str(&self.follow(shape, "ret", &env));
+            self.value(&mut d, ty, ("ret", slot.offset), &env);
         }
-        for (index, s) in list.iter().enumerate() {
-            let Some(slot) = &layout.params[index] else { continue };
-            let env =
-                Env { values: values.clone(), threshold: op.threshold(op.op.params.get(index)) };
-            self.one(&mut d, s, slot.offset, &texts, index, &env);
-        }
+        self.params(&mut d, op, &layout, (&texts, &values));
         d
     }
 
-    /// Name and type of what the functions that measure and write a reply take.
-    pub(super) fn reply_params(&self, op: &Op<'a>) -> Vec<(String, String)> {
-        without_life(&self.reply_direction(op).params).collect()
+    /// The parameters of the functions that measure and write a reply.
+    pub(super) fn reply_params(&self, op: &Op<'a>) -> Vec<Param> {
+        self.reply_direction(op).measured
     }
 
-    fn one(
+    /// Everything that travels but the result.
+    fn params(
         &self,
         d: &mut Direction,
-        s: &Sibling<'a>,
-        at: u64,
-        texts: &[Option<String>],
-        index: usize,
-        env: &Env,
+        op: &Op<'a>,
+        layout: &BlockLayout,
+        (texts, values): (&[Option<Code>], &[Option<Code>]),
     ) {
-        if s.folded.is_some() {
-            d.measure.push_str(&self.measure_folded(s, texts));
-            d.place.push_str(&self.place_folded(s, at, texts));
-            return;
+        for (index, s) in op.wire_list.iter().enumerate() {
+            let Some(slot) = &layout.params[index] else { continue };
+            if s.folded.is_some() {
+                d.measure.extend(self.measure_folded(s, texts));
+                d.place.extend(self.place_folded(s, slot.offset, texts));
+                continue;
+            }
+            let env =
+                Env { values: values.to_vec(), threshold: op.threshold(op.op.params.get(index)) };
+            let name = s.ident();
+            d.measure.extend(self.measure_range(s.ty, s.range, &quote!(#name)));
+            self.value(d, s.ty, (&s.name, slot.offset), &env);
         }
-        let text = texts[index].clone().unwrap_or_default();
-        let shape = self.shape(s.ty);
-        d.params.push((s.name.clone(), self.borrowed(shape, "'d ")));
-        d.measure.push_str(&self.measure_range(s.ty, s.range, &text));
-        d.measure.push_str(&self.measure(shape, &text, env));
-        d.place.push_str(&self.place(shape, at, &text, env));
-        d.follow.push_str(&self.follow(shape, &text, env));
     }
 
-    fn request_reader(&self, op: &Op<'a>) -> String {
+    /// A value with its name and its place.
+    fn value(&self, d: &mut Direction, ty: &Ty, (name, at): (&str, u64), env: &Env) {
+        let (shape, name) = (self.shape(ty), ident(name));
+        let text = quote!(#name);
+        let lent = self.borrowed(shape, &quote!('d));
+        d.param((name.clone(), lent), (name, self.borrowed(shape, &Code::new())));
+        d.measure.extend(self.measure(shape, &text, env));
+        d.place.extend(self.place(shape, at, &text, env));
+        d.follow.extend(self.follow(shape, &text, env));
+    }
+
+    fn request_reader(&self, op: &Op<'a>, borrows: bool) -> Code {
         let layout = layout::request_layout(self.module, op.op);
-        let list = &op.wire_list;
-        let slots: Vec<Option<u64>> =
-            layout.params.iter().map(|s| s.as_ref().map(|s| s.offset)).collect();
-        let words = self.block_slots(op, &layout);
-        let mut body = open(&layout, &words);
         let one = |s: &Sibling<'_>, at: u64, env: &Env| match self.provider(s) {
             Some(provider) => self.get_provided(s, at, &provider, env),
             None => {
@@ -152,125 +130,147 @@ impl<'a> Gen<'a> {
                 self.get_one(s, at, keep, env)
             }
         };
-        body.push_str(&self.get_list(list, &slots, &[], &one));
-        body.push_str("decoder_.finish()?;");
-        let fields: Vec<&str> = list
-            .iter()
-            .filter(|s| s.is_in() && s.folded.is_none())
-            .map(|s| s.name.as_str())
-            .collect();
-        let life = if self.request_struct(op).contains("<'m>") { "<'m>" } else { "" };
-        let decoder = if life.is_empty() { "'_" } else { "'m" };
+        let open = self.open(op, &layout);
+        let get = self.get_list(&op.wire_list, &offsets(&layout), &[], &one);
+        let there = op.wire_list.iter().filter(|s| s.is_in() && s.folded.is_none());
+        let fields = there.map(Sibling::ident);
+        let (life, decoder) =
+            if borrows { (quote!(<'m>), quote!('m)) } else { (Code::new(), quote!('_)) };
+        let text = docs(&format!("Reads a request of `{}`.", op.op.name));
+        let (function, name) = (op.function("get", "_request"), op.type_of("Request"));
         let mutable = mutable(&layout);
-        format!(
-            "/// Reads a request of `{0}`.\n///\n/// # Errors\n/// What breaks the rules.\n\
-             #[inline]\npub fn get_{1}_request{life}({mutable}decoder_: rt::Decoder<{decoder}>) \
-             -> Result<{2}Request{life}, rt::DecodeError> {{ {body} \
-             Ok({2}Request {{ {3} }}) }}\n",
-            op.op.name,
-            op.plain,
-            op.prefix,
-            fields.join(", ")
-        )
+        quote! {
+            #text
+            ///
+            /// # Errors
+            /// What breaks the rules.
+            #[inline]
+            pub fn #function #life(
+                #mutable decoder_: rt::Decoder<#decoder>
+            ) -> Result<#name #life, rt::DecodeError> {
+                #open
+                #get
+                decoder_.finish()?;
+                Ok(#name { #(#fields),* })
+            }
+        }
     }
 
-    fn reply_reader(&self, op: &Op<'a>) -> String {
+    fn reply_reader(&self, op: &Op<'a>) -> Code {
         let layout = layout::reply_layout(self.module, op.op);
-        let words = self.block_slots(op, &layout);
-        let mut body = open(&layout, &words);
-        if let (Some(slot), Some(ty)) = (&layout.result, &op.op.result) {
-            let env = Env { values: self.reply_known(op), threshold: String::new() };
-            let keep = if self.is_fd(ty) { Keep::Borrow } else { Keep::Own };
-            let get = self.get(self.shape(ty), slot.offset, keep, &env);
-            body.push_str(&format!("let ret = {get};"));
-        }
-        let slots: Vec<Option<u64>> =
-            layout.params.iter().map(|s| s.as_ref().map(|s| s.offset)).collect();
+        let open = self.open(op, &layout);
+        let result = layout.result.as_ref().zip(op.op.result.as_ref()).map(|(slot, ty)| {
+            let env = Env::reading(self.reply_known(op));
+            let get = self.get(self.shape(ty), slot.offset, self.kept(ty), &env);
+            quote!(let ret = #get;)
+        });
         let one = |s: &Sibling<'_>, at: u64, env: &Env| match (s.buffer, self.provider(s)) {
             (Some(buffer), _) => self.get_into(s, at, buffer, env),
             (None, Some(provider)) => self.get_provided(s, at, &provider, env),
-            (None, None) => {
-                let keep = if self.is_fd(s.ty) { Keep::Borrow } else { Keep::Own };
-                self.get_one(s, at, keep, env)
-            }
+            (None, None) => self.get_one(s, at, self.kept(s.ty), env),
         };
-        body.push_str(&self.get_list(&op.wire_list, &slots, &self.reply_known(op), &one));
-        body.push_str("decoder_.finish()?;");
-        let mut params = Vec::new();
-        for index in op.reply_siblings(self) {
-            params.push((op.sibling_arg(index), "i128".to_owned()));
-        }
-        for s in &op.list {
-            match s.buffer {
-                Some(Buffer::Slice) => {
-                    params.push((s.name.clone(), format!("&mut [{}]", self.buffer_element(s))));
-                }
-                Some(Buffer::Vec) => {
-                    params.push((s.name.clone(), format!("&mut Vec<{}>", self.buffer_element(s))));
-                }
-                None => {}
+        let get = self.get_list(&op.wire_list, &offsets(&layout), &self.reply_known(op), &one);
+        let body = quote!(#open #result #get decoder_.finish()?;);
+        let args = op.sibling_args(self).into_iter().map(|arg| (arg, quote!(i128)));
+        let buffers =
+            op.list.iter().filter_map(|s| Some((s.ident(), self.buffer_type(s, s.buffer?))));
+        let params: Vec<Param> = args.chain(buffers).collect();
+        let params = unused_params(&params, &body);
+        let outs = op.outs(true);
+        let fields = outs.iter().map(|o| o.ident());
+        let text = docs(&format!("Reads a reply of `{}`.", op.op.name));
+        let (function, name) = (op.function("get", "_reply"), op.type_of("Reply"));
+        let mutable = mutable(&layout);
+        quote! {
+            #text
+            ///
+            /// # Errors
+            /// What breaks the rules.
+            #[inline]
+            pub fn #function(
+                #mutable decoder_: rt::Decoder<'_>, #params
+            ) -> Result<#name, rt::DecodeError> {
+                #body
+                Ok(#name { #(#fields),* })
             }
         }
-        let mutable = mutable(&layout);
-        let fields: Vec<&str> = op.outs(true).iter().map(|o: &OutValue<'_, '_>| o.name).collect();
-        format!(
-            "/// Reads a reply of `{0}`.\n///\n/// # Errors\n/// What breaks the rules.\n\
-             #[inline]\npub fn get_{1}_reply({mutable}decoder_: rt::Decoder<'_>, {3}) \
-             -> Result<{2}Reply, rt::DecodeError> {{ {body} Ok({2}Reply {{ {4} }}) }}\n",
-            op.op.name,
-            op.plain,
-            op.prefix,
-            unused_params(&params, &body),
-            fields.join(", ")
-        )
     }
 
-    fn is_fd(&self, ty: &crate::ir::Ty) -> bool {
+    fn is_fd(&self, ty: &Ty) -> bool {
         matches!(self.shape(ty), Shape::Descriptor)
     }
 
+    /// Who owns what a reply carries.
+    fn kept(&self, ty: &Ty) -> Keep {
+        if self.is_fd(ty) { Keep::Borrow } else { Keep::Own }
+    }
+
     /// `allocate(pool(name))` and `allocate(fn(name))`: what makes an empty vector.
-    pub(super) fn provider(&self, s: &Sibling<'_>) -> Option<String> {
+    pub(super) fn provider(&self, s: &Sibling<'_>) -> Option<Code> {
         let Shape::Array(array) = self.shape(s.ty) else { return None };
         if !Self::is_pod(self.shape(&array.element)) {
             return None;
         }
         match s.acf?.allocate.as_ref()? {
-            Allocate::Pool(name) => Some(format!("{name}.take")),
-            Allocate::Fn(name) => Some(name.clone()),
+            Allocate::Pool(name) => {
+                let pool = code(name);
+                Some(quote!(#pool.take))
+            }
+            Allocate::Fn(name) => Some(code(name)),
             Allocate::Arena | Allocate::Caller => None,
         }
     }
 
     /// Reads an array into a vector of the user's.
-    fn get_provided(&self, s: &Sibling<'_>, at: u64, provider: &str, env: &Env) -> String {
-        let Shape::Array(array) = self.shape(s.ty) else { return String::new() };
+    fn get_provided(&self, s: &Sibling<'_>, at: u64, provider: &Code, env: &Env) -> Code {
+        let Shape::Array(array) = self.shape(s.ty) else { return Code::new() };
         let (header, element) =
             (self.array_header(array, at, env, false), self.owned(&array.element));
-        format!(
-            "let {} = {{ let h_ = {header}; let x_ = d_.pods::<{element}>(h_)?; \
-             let mut y_: Vec<{element}> = {provider}(x_.len()); rt::extend(&mut y_, &x_); y_ }};",
-            s.name
-        )
+        let name = s.ident();
+        quote! {
+            let #name = {
+                let h_ = #header;
+                let x_ = d_.pods::<#element>(h_)?;
+                let mut y_: Vec<#element> = #provider(x_.len());
+                rt::extend(&mut y_, &x_);
+                y_
+            };
+        }
     }
 
     /// Reads an array into the caller's buffer.
-    fn get_into(&self, s: &Sibling<'_>, at: u64, buffer: Buffer, env: &Env) -> String {
-        let Shape::Array(array) = self.shape(s.ty) else { return String::new() };
+    fn get_into(&self, s: &Sibling<'_>, at: u64, buffer: Buffer, env: &Env) -> Code {
+        let Shape::Array(array) = self.shape(s.ty) else { return Code::new() };
         let (header, element) =
             (self.array_header(array, at, env, false), self.owned(&array.element));
-        let name = &s.name;
+        let name = s.ident();
         match buffer {
-            Buffer::Slice => format!("let h_ = {header}; d_.pods_into(h_, {name})?;"),
-            Buffer::Vec => format!(
-                "let h_ = {header}; let x_ = d_.pods::<{element}>(h_)?; \
-                 {name}.clear(); rt::extend({name}, &x_);"
-            ),
+            Buffer::Slice => quote!(let h_ = #header; d_.pods_into(h_, #name)?;),
+            Buffer::Vec => quote! {
+                let h_ = #header;
+                let x_ = d_.pods::<#element>(h_)?;
+                #name.clear();
+                rt::extend(#name, &x_);
+            },
+        }
+    }
+
+    /// Takes the primary block and checks its padding.
+    fn open(&self, op: &Op<'a>, layout: &BlockLayout) -> Code {
+        if layout.size == 0 {
+            return Code::new();
+        }
+        let (size, words) = (num(layout.size), self.block_slots(op, layout));
+        let padding = are_zero(&layout.padding);
+        quote! {
+            let d_ = &mut decoder_;
+            let v_ = d_.primary::<#size>(#words)?;
+            #padding
         }
     }
 
     /// The words of a primary block, as a slice expression.
-    fn block_slots(&self, op: &Op<'a>, layout: &BlockLayout) -> String {
+    fn block_slots(&self, op: &Op<'a>, layout: &BlockLayout) -> Code {
         let result = layout.result.as_ref().zip(op.op.result.as_ref());
         let params = op.wire_list.iter().zip(&layout.params);
         let params = params.filter_map(|(s, slot)| Some((slot.as_ref()?, s.ty)));
@@ -283,77 +283,117 @@ impl<'a> Gen<'a> {
     }
 
     /// What siblings are worth while a reply is read, before its own have been.
-    fn reply_known(&self, op: &Op<'a>) -> Vec<Option<String>> {
+    fn reply_known(&self, op: &Op<'a>) -> Vec<Option<Code>> {
         let named = op.reply_siblings(self);
-        (0..op.list.len()).map(|i| named.contains(&i).then(|| op.sibling_arg(i))).collect()
+        let value = |index: usize| {
+            let arg = op.sibling_arg(index);
+            named.contains(&index).then(|| quote!(#arg))
+        };
+        (0..op.list.len()).map(value).collect()
     }
 }
 
-fn direction(what: &'static str, layout: &BlockLayout) -> Direction {
-    let place =
-        layout.padding.iter().map(|(at, len)| format!("b_.zero::<{at}, {len}>();")).collect();
-    Direction {
-        what,
-        size: layout.size,
-        measure: String::new(),
-        place,
-        follow: String::new(),
-        params: Vec::new(),
+impl Direction {
+    fn new(what: &'static str, layout: &BlockLayout) -> Self {
+        Self {
+            what,
+            size: layout.size,
+            measure: Code::new(),
+            place: zeroes(&layout.padding),
+            follow: Code::new(),
+            params: Vec::new(),
+            measured: Vec::new(),
+        }
     }
+
+    fn param(&mut self, written: Param, measured: Param) {
+        self.params.push(written);
+        self.measured.push(measured);
+    }
+}
+
+/// The names of the siblings that travel by themselves.
+fn texts(op: &Op<'_>, is_there: impl Fn(&Sibling<'_>) -> bool) -> Vec<Option<Code>> {
+    let text = |s: &Sibling<'_>| {
+        let name = s.ident();
+        (is_there(s) && s.folded.is_none()).then(|| quote!(#name))
+    };
+    op.wire_list.iter().map(text).collect()
+}
+
+/// Where the parameters are in their block.
+fn offsets(layout: &BlockLayout) -> Vec<Option<u64>> {
+    layout.params.iter().map(|s| s.as_ref().map(|s| s.offset)).collect()
+}
+
+fn field(name: &str, ty: &Code) -> Code {
+    let (text, name) = (docs(&format!("`{}`.", bare(name))), ident(name));
+    quote!(#text pub #name: #ty,)
+}
+
+fn request_struct(op: &Op<'_>, fields: &Code) -> Code {
+    let life = has_lifetime(fields, "m").then(|| quote!(<'m>));
+    let text = docs(&format!("What a request of `{}` carries.", op.op.name));
+    let name = op.type_of("Request");
+    quote!(#text #[derive(Debug)] pub struct #name #life { #fields })
 }
 
 /// An empty block is not read.
-fn mutable(layout: &BlockLayout) -> &'static str {
-    if layout.size == 0 { "" } else { "mut " }
+fn mutable(layout: &BlockLayout) -> Code {
+    if layout.size == 0 { Code::new() } else { quote!(mut) }
 }
 
-/// Takes the primary block and checks its padding.
-fn open(layout: &BlockLayout, words: &str) -> String {
-    if layout.size == 0 {
-        return String::new();
-    }
-    let mut out =
-        format!("let d_ = &mut decoder_; let v_ = d_.primary::<{}>({words})?;", layout.size);
-    for (at, len) in &layout.padding {
-        out.push_str(&format!("v_.zero::<{at}, {len}>()?;"));
-    }
-    out
-}
-
-fn writers(op: &Op<'_>, d: &Direction) -> String {
-    let (what, size) = (d.what, d.size);
-    let visit = if d.measure.is_empty() {
-        format!("Ok(rt::Measured {{ body_len: {size}, forms: forms_ }})")
-    } else {
-        let m = used(&d.measure, "m_");
-        format!("rt::measure({size}, forms_, |{m}| {{ {} Ok(()) }})", d.measure)
-    };
-    let mut sized = vec![("forms_".to_owned(), "rt::Forms".to_owned())];
-    sized.extend(without_life(&d.params));
-    let open = if size == 0 { String::new() } else { format!("let b_ = w_.object::<{size}>()?;") };
-    let body = format!("{open} {} {}", d.place, d.follow);
+fn writers(op: &Op<'_>, d: &Direction) -> Code {
+    let size_function = sizer(op, d);
+    let size = num(d.size);
+    let open = (d.size != 0).then(|| quote!(let b_ = w_.object::<#size>()?;));
+    let (place, follow) = (&d.place, &d.follow);
+    let body = quote!(#open #place #follow);
     let w = used(&body, "w_");
-    let life = if d.params.iter().any(|(_, t)| t.contains("'d")) { "<'d>" } else { "" };
-    let writer = if life.is_empty() { "'_" } else { "'d" };
-    format!(
-        "/// The size of a {what} of `{0}`.\n///\n/// # Errors\n/// Values that must not travel.\n\
-         #[inline]\npub fn {1}_{what}_size({2}) -> Result<rt::Measured, rt::EncodeError> {{ {visit} }}\n\
-         /// Writes a {what} of `{0}`.\n///\n/// # Errors\n\
-         /// [`rt::EncodeError::Overflow`] if the body has another size.\n\
-         #[inline]\npub fn put_{1}_{what}{life}({w}: &mut rt::Writer<'_, {writer}>, {3}) \
-         -> Result<(), rt::EncodeError> {{ {body} Ok(()) }}\n",
-        op.op.name,
-        op.plain,
-        unused_params(&sized, &visit),
-        unused_params(&d.params, &body),
-    )
+    let borrows = d.params.iter().any(|(_, ty)| has_lifetime(ty, "d"));
+    let (life, writer) =
+        if borrows { (quote!(<'d>), quote!('d)) } else { (Code::new(), quote!('_)) };
+    let text = docs(&format!("Writes a {} of `{}`.", d.what, op.op.name));
+    let function = op.function("put", &format!("_{}", d.what));
+    let params = unused_params(&d.params, &body);
+    quote! {
+        #size_function
+        #text
+        ///
+        /// # Errors
+        /// [`rt::EncodeError::Overflow`] if the body has another size.
+        #[inline]
+        pub fn #function #life(
+            #w: &mut rt::Writer<'_, #writer>, #params
+        ) -> Result<(), rt::EncodeError> {
+            #body
+            Ok(())
+        }
+    }
 }
 
-/// Parameters whose lifetimes nobody has to name.
-fn without_life(params: &[(String, String)]) -> impl Iterator<Item = (String, String)> {
-    params.iter().map(|(n, t)| (n.clone(), t.replace("'d ", "").replace("<'d>", "<'_>")))
-}
-
-fn bare(name: &str) -> &str {
-    name.strip_prefix("r#").unwrap_or(name)
+/// The function that tells how large a message will be.
+fn sizer(op: &Op<'_>, d: &Direction) -> Code {
+    let (size, measure) = (num(d.size), &d.measure);
+    let visit = if measure.is_empty() {
+        quote!(Ok(rt::Measured { body_len: #size, forms: forms_ }))
+    } else {
+        let m = used(measure, "m_");
+        quote!(rt::measure(#size, forms_, |#m| { #measure Ok(()) }))
+    };
+    let mut params = vec![(ident("forms_"), quote!(rt::Forms))];
+    params.extend(d.measured.iter().cloned());
+    let params = unused_params(&params, &visit);
+    let text = docs(&format!("The size of a {} of `{}`.", d.what, op.op.name));
+    let function = op.function("", &format!("_{}_size", d.what));
+    quote! {
+        #text
+        ///
+        /// # Errors
+        /// Values that must not travel.
+        #[inline]
+        pub fn #function(#params) -> Result<rt::Measured, rt::EncodeError> {
+            #visit
+        }
+    }
 }

@@ -11,6 +11,9 @@ use crate::ir::{
 use crate::layout::{self, Known};
 
 use super::names;
+use super::tokens::{Code, code, ident, num};
+use proc_macro2::Ident;
+use quote::{ToTokens, quote};
 
 /// A type with names looked through.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +59,11 @@ impl<'a> Gen<'a> {
     /// Rust name of a named type.
     pub(super) fn type_name(&self, id: TypeId) -> &str {
         self.types.get(id.0 as usize).map_or("Unnamed", String::as_str)
+    }
+
+    /// The same as code.
+    pub(super) fn type_code(&self, id: TypeId) -> Code {
+        ident(self.type_name(id)).into_token_stream()
     }
 
     /// The same as part of another name.
@@ -133,107 +141,125 @@ impl<'a> Gen<'a> {
         if let Some(UserMarshal { local_type, functions }) =
             local.and_then(|l| l.user_marshal.as_ref())
         {
+            let functions = code(functions);
             return Conversion {
-                local: local_type.clone(),
-                to_wire: format!("{functions}::to_wire"),
-                from_wire: format!("{functions}::from_wire"),
+                local: code(local_type),
+                to_wire: quote!(#functions::to_wire),
+                from_wire: quote!(#functions::from_wire),
             };
         }
         let wire = self.owned_shape(self.wire_shape(id));
-        let local = local.and_then(|l| l.represent_as.clone()).unwrap_or_else(|| wire.clone());
+        let given = local.and_then(|l| l.represent_as.as_ref());
+        let local = given.map_or_else(|| wire.clone(), |given| code(given));
         Conversion {
-            to_wire: format!("<{wire} as From<&{local}>>::from"),
-            from_wire: format!("<{local} as rt::Represent<{wire}>>::represent"),
+            to_wire: quote!(<#wire as From<&#local>>::from),
+            from_wire: quote!(<#local as rt::Represent<#wire>>::represent),
             local,
         }
     }
 
     /// Rust type of an owned value.
-    pub(super) fn owned(&self, ty: &Ty) -> String {
+    pub(super) fn owned(&self, ty: &Ty) -> Code {
         self.owned_shape(self.shape(ty))
     }
 
-    pub(super) fn owned_shape(&self, shape: Shape<'_>) -> String {
+    pub(super) fn owned_shape(&self, shape: Shape<'_>) -> Code {
         match shape {
-            Shape::Scalar(s) => scalar(s).to_owned(),
+            Shape::Scalar(s) => scalar(s),
             Shape::Enum(id)
             | Shape::Struct(id)
             | Shape::Union(id, _)
             | Shape::Opaque(id, _)
-            | Shape::Handle(id) => self.type_name(id).to_owned(),
-            Shape::Fixed(element, n) => format!("[{}; {n}]", self.owned(element)),
-            Shape::Array(array) => format!("Vec<{}>", self.owned(&array.element)),
-            Shape::Str(s) if s.wide => "Vec<u16>".to_owned(),
-            Shape::Str(_) => "std::ffi::CString".to_owned(),
+            | Shape::Handle(id) => self.type_code(id),
+            Shape::Fixed(element, n) => {
+                let (element, n) = (self.owned(element), num(n));
+                quote!([#element; #n])
+            }
+            Shape::Array(array) => {
+                let element = self.owned(&array.element);
+                quote!(Vec<#element>)
+            }
+            Shape::Str(s) if s.wide => quote!(Vec<u16>),
+            Shape::Str(_) => quote!(std::ffi::CString),
             Shape::Unique(target) => match self.shape(target) {
                 header @ (Shape::Array(_) | Shape::Str(_)) => {
-                    format!("Option<{}>", self.owned_shape(header))
+                    let header = self.owned_shape(header);
+                    quote!(Option<#header>)
                 }
-                target => format!("Option<Box<{}>>", self.owned_shape(target)),
+                target => {
+                    let target = self.owned_shape(target);
+                    quote!(Option<Box<#target>>)
+                }
             },
-            Shape::Shared(target) => format!("Option<rt::Shared<{}>>", self.owned(target)),
-            Shape::Descriptor => "rt::Descriptor".to_owned(),
-            Shape::Interface(_) => "Option<rt::Interface>".to_owned(),
+            Shape::Shared(target) => {
+                let target = self.owned(target);
+                quote!(Option<rt::Shared<#target>>)
+            }
+            Shape::Descriptor => quote!(rt::Descriptor),
+            Shape::Interface(_) => quote!(Option<rt::Interface>),
             Shape::Converted(id) => self.conversion(id).local,
         }
     }
 
-    /// Rust type of a borrowed value; `life` is `'d ` or nothing.
-    pub(super) fn borrowed(&self, shape: Shape<'_>, life: &str) -> String {
+    /// Rust type of a borrowed value; `life` is a lifetime or nothing.
+    pub(super) fn borrowed(&self, shape: Shape<'_>, life: &Code) -> Code {
         match shape {
             Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => self.owned_shape(shape),
-            Shape::Array(array) => format!("&{life}[{}]", self.owned(&array.element)),
-            Shape::Str(s) if s.wide => format!("&{life}[u16]"),
-            Shape::Str(_) => format!("&{life}std::ffi::CStr"),
+            Shape::Array(array) => {
+                let element = self.owned(&array.element);
+                quote!(&#life [#element])
+            }
+            Shape::Str(s) if s.wide => quote!(&#life [u16]),
+            Shape::Str(_) => quote!(&#life std::ffi::CStr),
             Shape::Unique(target) => {
-                format!("Option<{}>", self.borrowed(self.shape(target), life))
+                let target = self.borrowed(self.shape(target), life);
+                quote!(Option<#target>)
             }
-            Shape::Descriptor => {
-                let life = if life.is_empty() { "'_" } else { life.trim() };
-                format!("Option<std::os::fd::BorrowedFd<{life}>>")
+            Shape::Descriptor if life.is_empty() => quote!(Option<std::os::fd::BorrowedFd<'_>>),
+            Shape::Descriptor => quote!(Option<std::os::fd::BorrowedFd<#life>>),
+            Shape::Interface(_) => quote!(Option<&#life rt::Interface>),
+            other => {
+                let owned = self.owned_shape(other);
+                quote!(&#life #owned)
             }
-            Shape::Interface(_) => format!("Option<&{life}rt::Interface>"),
-            other => format!("&{life}{}", self.owned_shape(other)),
         }
     }
 
-    /// The borrowed form of the owned value at place `at` (`v.field`, `(*x_)`).
-    pub(super) fn borrow(&self, shape: Shape<'_>, at: &str) -> String {
+    /// The borrowed form of the owned value at a place.
+    pub(super) fn borrow(&self, shape: Shape<'_>, place: &Place) -> Code {
+        let at = place.receiver();
         match shape {
-            Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => {
-                let inner = at.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
-                inner.unwrap_or(at).to_owned()
-            }
-            Shape::Array(_) => format!("{at}.as_slice()"),
-            Shape::Str(s) if s.wide => format!("{at}.as_slice()"),
-            Shape::Str(_) => format!("{at}.as_c_str()"),
+            Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => place.value(),
+            Shape::Array(_) => quote!(#at.as_slice()),
+            Shape::Str(s) if s.wide => quote!(#at.as_slice()),
+            Shape::Str(_) => quote!(#at.as_c_str()),
             Shape::Unique(target) => match self.shape(target) {
                 Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => {
-                    format!("{at}.as_deref().copied()")
+                    quote!(#at.as_deref().copied())
                 }
                 inner @ (Shape::Unique(_) | Shape::Descriptor | Shape::Interface(_)) => {
-                    format!("{at}.as_deref().map(|x_| {})", self.borrow(inner, "(*x_)"))
+                    let inner = self.borrow(inner, &Place::Item);
+                    quote!(#at.as_deref().map(|x_| #inner))
                 }
-                _ => format!("{at}.as_deref()"),
+                _ => quote!(#at.as_deref()),
             },
-            Shape::Descriptor => format!("{at}.as_fd()"),
-            Shape::Interface(_) => format!("{at}.as_ref()"),
-            _ if at == "(*x_)" => "x_".to_owned(),
-            _ => format!("&{at}"),
+            Shape::Descriptor => quote!(#at.as_fd()),
+            Shape::Interface(_) => quote!(#at.as_ref()),
+            _ => place.reference(),
         }
     }
 
-    /// Whether elements of this shape are moved as memory.
+    /// Returns true if elements of this shape are moved as memory.
     pub(super) fn is_pod(shape: Shape<'_>) -> bool {
         matches!(shape, Shape::Scalar(s) if s != Scalar::Bool)
     }
 
-    /// Whether values of this shape have secondary objects.
+    /// Returns true if values of this shape have secondary objects.
     pub(super) fn has_objects(&self, ty: &Ty) -> bool {
         !layout::is_fixed(self.module, ty)
     }
 
-    /// Whether values of this shape are looked at before they are sent.
+    /// Returns true if values of this shape are looked at before they are sent.
     pub(super) fn is_measured(&self, ty: &Ty) -> bool {
         self.is_measured_of(self.shape(ty), &mut Known::default())
     }
@@ -254,7 +280,7 @@ impl<'a> Gen<'a> {
         }
     }
 
-    /// Whether a Rust value of this shape can be `Copy`.
+    /// Returns true if a Rust value of this shape can be `Copy`.
     pub(super) fn is_copy(&self, ty: &Ty) -> bool {
         self.is_copy_of(ty, &mut Known::default())
     }
@@ -291,16 +317,59 @@ impl<'a> Gen<'a> {
 
 /// How a converted type is converted.
 pub(super) struct Conversion {
-    pub(super) local: String,
+    pub(super) local: Code,
     /// `&local` → wire type.
-    pub(super) to_wire: String,
+    pub(super) to_wire: Code,
     /// Wire type → `Option<local>`.
-    pub(super) from_wire: String,
+    pub(super) from_wire: Code,
+}
+
+/// Where generated code has an owned value.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// Behind the reference `x_`, the element or target at hand.
+    Item,
+    /// Behind another reference.
+    Behind(Ident),
+    /// In a variable or field.
+    At(Code),
+}
+
+impl Place {
+    /// As a receiver of methods.
+    fn receiver(&self) -> Code {
+        match self {
+            Self::Item => quote!((*x_)),
+            Self::Behind(name) => quote!((*#name)),
+            Self::At(at) => at.clone(),
+        }
+    }
+
+    /// As a value that is copied.
+    fn value(&self) -> Code {
+        match self {
+            Self::Item => quote!(*x_),
+            Self::Behind(name) => quote!(*#name),
+            Self::At(at) => at.clone(),
+        }
+    }
+
+    /// A reference to the value.
+    fn reference(&self) -> Code {
+        let at = self.receiver();
+        if matches!(self, Self::Item) { quote!(x_) } else { quote!(&#at) }
+    }
+
+    /// The value as a receiver of `as_ref`, for what is no part of the model.
+    pub(super) fn as_ref(&self) -> Code {
+        let at = self.receiver();
+        quote!(#at.as_ref())
+    }
 }
 
 /// Rust type of a scalar.
-pub(super) fn scalar(s: Scalar) -> &'static str {
-    match s {
+pub(super) fn scalar(s: Scalar) -> Code {
+    ident(match s {
         Scalar::Bool => "bool",
         Scalar::Char | Scalar::Byte | Scalar::U8 => "u8",
         Scalar::WChar | Scalar::U16 => "u16",
@@ -312,7 +381,8 @@ pub(super) fn scalar(s: Scalar) -> &'static str {
         Scalar::U64 => "u64",
         Scalar::F32 => "f32",
         Scalar::F64 => "f64",
-    }
+    })
+    .into_token_stream()
 }
 
 /// Least and greatest value of an integer type; `None` for booleans and floating point.
@@ -332,13 +402,7 @@ pub(super) fn limits(s: Scalar) -> Option<(i128, i128)> {
     }
 }
 
-/// Stands for the threshold where the interface sets none.
-pub(super) const AUTO: &str = "AUTO_";
-
-/// The threshold as a Rust expression, in bytes; [`AUTO`] in it is to be replaced.
-pub(super) fn threshold(attrs: &[Option<&LocalAttrs>]) -> String {
-    match attrs.iter().flatten().find_map(|a| a.reference_above) {
-        Some(Threshold::Bytes(n)) => format!("{n}_usize"),
-        Some(Threshold::Auto) | None => AUTO.to_owned(),
-    }
+/// The threshold that the most specific configuration sets.
+pub(super) fn threshold(attrs: &[Option<&LocalAttrs>]) -> Threshold {
+    attrs.iter().flatten().find_map(|a| a.reference_above).unwrap_or(Threshold::Auto)
 }

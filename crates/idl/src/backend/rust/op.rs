@@ -1,10 +1,13 @@
 //! An operation as the Rust back end sees it: who passes what, and in which form.
 
-use crate::ir::{Interface, LocalAttrs, Operation, Param, Scalar};
+use crate::ir::{Interface, LocalAttrs, Operation, Param, Scalar, Threshold, Ty};
+use proc_macro2::Ident;
+use quote::{format_ident, quote};
 
-use super::model::{Gen, Shape, threshold};
+use super::model::{Gen, Place, Shape, threshold};
 use super::names::{self, op_name};
 use super::siblings::{self, Buffer, Sibling, Source};
+use super::tokens::{self, Code, bare, ident, num};
 
 /// An operation of an interface.
 pub(super) struct Op<'a> {
@@ -15,8 +18,8 @@ pub(super) struct Op<'a> {
     pub(super) plain: String,
     /// Prefix of its types: interface and operation in camel case.
     pub(super) prefix: String,
-    /// Module of its wire functions.
-    pub(super) wire: String,
+    /// Name of its interface as part of other names.
+    pub(super) interface: String,
     /// As in signatures.
     pub(super) list: Vec<Sibling<'a>>,
     /// As in wire functions: what is folded into a caller's buffer is a parameter there.
@@ -28,9 +31,16 @@ pub(super) struct Op<'a> {
 /// A value of the reply.
 pub(super) struct OutValue<'o, 'a> {
     pub(super) name: &'o str,
-    pub(super) ty: &'a crate::ir::Ty,
+    pub(super) ty: &'a Ty,
     /// Index of the parameter; `None` for the result.
     pub(super) param: Option<usize>,
+}
+
+impl OutValue<'_, '_> {
+    /// Its name as code.
+    pub(super) fn ident(&self) -> Ident {
+        ident(self.name)
+    }
 }
 
 impl<'a> Op<'a> {
@@ -51,7 +61,7 @@ impl<'a> Op<'a> {
             name: op_name(&op.name),
             plain: names::plain_snake(&op.name),
             prefix: format!("{}{}", names::camel(&iface.name), names::camel(&op.name)),
-            wire: format!("{}_wire", names::plain_snake(&iface.name)),
+            interface: names::plain_snake(&iface.name),
             list,
             wire_list,
             deferred,
@@ -59,8 +69,37 @@ impl<'a> Op<'a> {
         }
     }
 
+    /// Its Rust name as code.
+    pub(super) fn ident(&self) -> Ident {
+        ident(&self.name)
+    }
+
+    /// The type of its own with that ending: `Request`, `Out`.
+    pub(super) fn type_of(&self, ending: &str) -> Ident {
+        format_ident!("{}{ending}", self.prefix)
+    }
+
+    /// The name of a function made for it: `put_NAME_request`.
+    pub(super) fn function(&self, before: &str, after: &str) -> Ident {
+        let before = if before.is_empty() { String::new() } else { format!("{before}_") };
+        format_ident!("{before}{}{after}", self.plain)
+    }
+
+    /// The path of one of its wire functions.
+    pub(super) fn wire(&self, before: &str, after: &str) -> Code {
+        let (home, function) =
+            (format_ident!("{}_wire", self.interface), self.function(before, after));
+        quote!(#home::#function)
+    }
+
+    /// The path of one of its functions or types that draw values, from a module beside theirs.
+    pub(super) fn random(&self, item: &Ident) -> Code {
+        let home = format_ident!("{}_random", self.interface);
+        quote!(super::#home::#item)
+    }
+
     /// The threshold of a parameter, or of the result.
-    pub(super) fn threshold(&self, param: Option<&'a Param>) -> String {
+    pub(super) fn threshold(&self, param: Option<&'a Param>) -> Threshold {
         threshold(&[param.map(|p| &p.acf), Some(&self.op.acf), Some(self.iface_acf)])
     }
 
@@ -95,11 +134,14 @@ impl<'a> Op<'a> {
     }
 
     /// Rust type of what the operation returns.
-    pub(super) fn return_type(&self, g: &Gen<'a>) -> String {
+    pub(super) fn return_type(&self, g: &Gen<'a>) -> Code {
         match self.returned().as_slice() {
-            [] => "()".to_owned(),
+            [] => quote!(()),
             [one] => g.owned_param(one.ty),
-            _ => format!("{}Out", self.prefix),
+            _ => {
+                let name = self.type_of("Out");
+                quote!(#name)
+            }
         }
     }
 
@@ -119,134 +161,143 @@ impl<'a> Op<'a> {
     }
 
     /// Name of the argument that holds such a sibling.
-    pub(super) fn sibling_arg(&self, index: usize) -> String {
-        let name = &self.list[index].name;
-        format!("{}_in_", name.strip_prefix("r#").unwrap_or(name))
+    pub(super) fn sibling_arg(&self, index: usize) -> Ident {
+        format_ident!("{}_in_", bare(&self.list[index].name))
+    }
+
+    /// The names of all of them.
+    pub(super) fn sibling_args(&self, g: &Gen<'a>) -> Vec<Ident> {
+        self.reply_siblings(g).into_iter().map(|index| self.sibling_arg(index)).collect()
     }
 }
 
 impl<'a> Gen<'a> {
     /// Owned type of a parameter or result.
-    pub(super) fn owned_param(&self, ty: &crate::ir::Ty) -> String {
+    pub(super) fn owned_param(&self, ty: &Ty) -> Code {
         match self.shape(ty) {
-            Shape::Descriptor => "Option<std::os::fd::OwnedFd>".to_owned(),
+            Shape::Descriptor => quote!(Option<std::os::fd::OwnedFd>),
             shape => self.owned_shape(shape),
         }
     }
 
-    /// The borrowed form of the owned parameter at `at`.
-    pub(super) fn borrow_param(&self, ty: &crate::ir::Ty, at: &str) -> String {
+    /// The borrowed form of the owned parameter at a place.
+    pub(super) fn borrow_param(&self, ty: &Ty, place: &Place) -> Code {
         match self.shape(ty) {
-            Shape::Descriptor => format!("{at}.as_ref().map(std::os::fd::AsFd::as_fd)"),
-            shape => self.borrow(shape, at),
+            Shape::Descriptor => {
+                let borrowed = place.as_ref();
+                quote!(#borrowed.map(std::os::fd::AsFd::as_fd))
+            }
+            shape => self.borrow(shape, place),
         }
     }
 
     /// Type of a request's value as it is kept while the operation runs.
-    pub(super) fn stored(&self, s: &Sibling<'_>, own: bool) -> String {
+    pub(super) fn stored(&self, s: &Sibling<'_>, own: bool) -> Code {
         if own || s.is_out() || self.provider(s).is_some() {
             return self.owned_param(s.ty);
         }
         self.stored_shape(self.shape(s.ty))
     }
 
-    fn stored_shape(&self, shape: Shape<'_>) -> String {
+    fn stored_shape(&self, shape: Shape<'_>) -> Code {
         match shape {
-            Shape::Fixed(element, n) if self.is_byte(element) => format!("&'m [u8; {n}]"),
-            Shape::Array(array) if Self::is_pod(self.shape(&array.element)) => {
-                format!("std::borrow::Cow<'m, [{}]>", self.owned(&array.element))
+            Shape::Fixed(element, n) if self.is_byte(element) => {
+                let n = num(n);
+                quote!(&'m [u8; #n])
             }
-            Shape::Str(s) if s.wide => "std::borrow::Cow<'m, [u16]>".to_owned(),
-            Shape::Str(_) => "std::borrow::Cow<'m, std::ffi::CStr>".to_owned(),
-            Shape::Unique(target) => match self.shape(target) {
-                header @ (Shape::Array(_) | Shape::Str(_)) => {
-                    format!("Option<{}>", self.stored_shape(header))
-                }
-                target => format!("Option<{}>", self.owned_shape(target)),
-            },
-            Shape::Descriptor => "Option<std::os::fd::OwnedFd>".to_owned(),
+            Shape::Array(array) if Self::is_pod(self.shape(&array.element)) => {
+                let element = self.owned(&array.element);
+                quote!(std::borrow::Cow<'m, [#element]>)
+            }
+            Shape::Str(s) if s.wide => quote!(std::borrow::Cow<'m, [u16]>),
+            Shape::Str(_) => quote!(std::borrow::Cow<'m, std::ffi::CStr>),
+            Shape::Unique(target) => {
+                let target = match self.shape(target) {
+                    header @ (Shape::Array(_) | Shape::Str(_)) => self.stored_shape(header),
+                    target => self.owned_shape(target),
+                };
+                quote!(Option<#target>)
+            }
+            Shape::Descriptor => quote!(Option<std::os::fd::OwnedFd>),
             other => self.owned_shape(other),
         }
     }
 
-    fn is_byte(&self, ty: &crate::ir::Ty) -> bool {
+    fn is_byte(&self, ty: &Ty) -> bool {
         matches!(self.shape(ty), Shape::Scalar(Scalar::Char | Scalar::Byte | Scalar::U8))
     }
 
     /// The stored value at `at` as an argument of the server's method.
-    pub(super) fn pass(&self, s: &Sibling<'_>, at: &str) -> String {
+    pub(super) fn pass(&self, s: &Sibling<'_>, at: &Code) -> Code {
         let shape = self.shape(s.ty);
         match shape {
-            Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) | Shape::Descriptor => {
-                at.to_owned()
-            }
-            Shape::Fixed(element, _) if self.is_byte(element) => at.to_owned(),
+            Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) | Shape::Descriptor => at.clone(),
+            Shape::Fixed(element, _) if self.is_byte(element) => at.clone(),
             Shape::Unique(target) => match self.shape(target) {
-                Shape::Array(_) | Shape::Str(_) => format!("{at}.as_deref()"),
-                Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => at.to_owned(),
+                Shape::Array(_) | Shape::Str(_) => quote!(#at.as_deref()),
+                Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => at.clone(),
                 inner @ (Shape::Unique(_) | Shape::Descriptor | Shape::Interface(_)) => {
-                    format!("{at}.as_ref().map(|x_| {})", self.borrow(inner, "(*x_)"))
+                    let inner = self.borrow(inner, &Place::Item);
+                    quote!(#at.as_ref().map(|x_| #inner))
                 }
-                _ => format!("{at}.as_ref()"),
+                _ => quote!(#at.as_ref()),
             },
-            Shape::Interface(_) => format!("{at}.as_ref()"),
-            _ => format!("&{at}"),
+            Shape::Interface(_) => quote!(#at.as_ref()),
+            _ => quote!(&#at),
         }
     }
 
     /// The stored value at `at` in borrowed form, as wire functions want it.
-    pub(super) fn restore(&self, s: &Sibling<'_>, at: &str, own: bool) -> String {
-        if own || s.is_out() {
-            return self.borrow_param(s.ty, at);
-        }
-        match self.shape(s.ty) {
-            Shape::Descriptor => self.borrow_param(s.ty, at),
-            _ => self.pass(s, at),
+    pub(super) fn restore(&self, s: &Sibling<'_>, at: &Code, own: bool) -> Code {
+        let is_owned = own || s.is_out() || matches!(self.shape(s.ty), Shape::Descriptor);
+        match is_owned {
+            true => self.borrow_param(s.ty, &Place::At(at.clone())),
+            false => self.pass(s, at),
         }
     }
 
-    /// The parameters of a signature: name and type. `server`: as the server's method has them.
-    pub(super) fn signature(&self, op: &Op<'a>, server: bool) -> Vec<(String, String)> {
+    /// The parameters of a signature. `server`: as the server's method has them.
+    pub(super) fn signature(&self, op: &Op<'a>, server: bool) -> Vec<tokens::Param> {
         let mut params = Vec::new();
         for s in op.list.iter().filter(|s| s.folded.is_none()) {
             let shape = self.shape(s.ty);
             let ty = match (s.is_in(), s.is_out(), s.buffer) {
                 (_, _, Some(buffer)) => self.buffer_type(s, buffer),
                 (false, _, _) => continue,
-                (true, true, _) if !op.deferred => format!("&mut {}", self.owned_param(s.ty)),
+                (true, true, _) if !op.deferred => {
+                    let ty = self.owned_param(s.ty);
+                    quote!(&mut #ty)
+                }
                 (true, ..) if server && op.deferred => self.owned_param(s.ty),
                 (true, ..) if server && matches!(shape, Shape::Descriptor) => {
                     self.owned_param(s.ty)
                 }
-                (true, ..) => self.borrowed(shape, ""),
+                (true, ..) => self.borrowed(shape, &Code::new()),
             };
-            params.push((s.name.clone(), ty));
+            params.push((s.ident(), ty));
         }
         params
     }
 
-    fn buffer_type(&self, s: &Sibling<'_>, buffer: Buffer) -> String {
+    /// Type of the parameter that is a caller's buffer.
+    pub(super) fn buffer_type(&self, s: &Sibling<'_>, buffer: Buffer) -> Code {
         let element = self.buffer_element(s);
         match buffer {
-            Buffer::Slice => format!("&mut [{element}]"),
-            Buffer::Vec => format!("&mut Vec<{element}>"),
+            Buffer::Slice => quote!(&mut [#element]),
+            Buffer::Vec => quote!(&mut Vec<#element>),
         }
     }
 
     /// Element type of a caller's buffer.
-    pub(super) fn buffer_element(&self, s: &Sibling<'_>) -> String {
+    pub(super) fn buffer_element(&self, s: &Sibling<'_>) -> Code {
         match self.shape(s.ty) {
             Shape::Array(array) => self.owned(&array.element),
-            _ => "u8".to_owned(),
+            _ => quote!(u8),
         }
     }
 
     /// What siblings are worth in a reply: those that travel by `texts`, the others by argument.
-    pub(super) fn reply_values(
-        &self,
-        op: &Op<'a>,
-        texts: &[Option<String>],
-    ) -> Vec<Option<String>> {
+    pub(super) fn reply_values(&self, op: &Op<'a>, texts: &[Option<Code>]) -> Vec<Option<Code>> {
         let mut values = self.values(&op.wire_list, texts);
         for (index, s) in op.wire_list.iter().enumerate() {
             if !s.is_out() {
@@ -254,7 +305,8 @@ impl<'a> Gen<'a> {
             }
         }
         for index in op.reply_siblings(self) {
-            values[index] = Some(op.sibling_arg(index));
+            let arg = op.sibling_arg(index);
+            values[index] = Some(quote!(#arg));
         }
         values
     }

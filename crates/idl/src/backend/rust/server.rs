@@ -4,70 +4,96 @@ use std::collections::BTreeSet;
 
 use crate::ir::{Interface, Ty, TypeId, TypeKind};
 use crate::layout;
+use proc_macro2::Ident;
+use quote::{format_ident, quote};
 
 use super::client::is_by_ref;
 use super::model::{Gen, Shape};
 use super::names;
 use super::op::Op;
-use super::text::mentions;
+use super::tokens::{Code, docs, ident, mentions, num};
 use super::types::doc;
 
+/// The trait of an interface's servers.
+pub(super) fn trait_name(interface: &Interface) -> Ident {
+    format_ident!("{}Server", names::camel(&interface.name))
+}
+
 impl<'a> Gen<'a> {
-    pub(super) fn server_trait(&self, interface: &'a Interface) -> String {
-        let name = names::camel(&interface.name);
+    pub(super) fn server_trait(&self, interface: &'a Interface) -> Code {
+        let name = trait_name(interface);
         let base = interface.base.and_then(|b| self.interface(b));
-        let above = base.map(|b| format!(": {}Server", names::camel(&b.name))).unwrap_or_default();
-        let mut methods = String::new();
-        for op in self.own_ops(interface).iter().filter(|op| op.op.acf.impl_server.is_none()) {
-            methods.push_str(&self.declaration(op));
-        }
-        for id in self.own_handles(interface) {
-            let (snake, handle) = (self.type_words(id), self.type_name(id));
-            methods.push_str(&format!(
-                "/// A client is gone that still held `handle`.\n\
-                 fn {snake}_run_down(&self, _handle: {handle}) {{}}\n"
-            ));
-        }
-        if base.is_none() {
-            methods.push_str(
-                "/// A client is there.\n\
-                 fn client_connected(&self, _client: rt::ClientId, \
-                 _credentials: rt::Credentials) {}\n\
-                 /// A client has sent bits.\n\
-                 fn client_notified(&self, _client: rt::ClientId, _bits: u64) {}\n\
-                 /// A client is gone; what it held has been run down.\n\
-                 fn client_gone(&self, _client: rt::ClientId) {}\n",
-            );
-        }
+        let above = base.map(trait_name).map(|base| quote!(: #base));
+        let own = self.own_ops(interface);
+        let methods = own.iter().filter(|op| op.op.acf.impl_server.is_none());
+        let methods = methods.map(|op| self.declaration(op));
+        let run_downs = self.own_handles(interface).into_iter().map(|id| {
+            let (method, handle) = (self.run_down_name(id), self.type_code(id));
+            quote! {
+                /// A client is gone that still held `handle`.
+                fn #method(&self, _handle: #handle) {}
+            }
+        });
+        let events = base.is_none().then(|| {
+            quote! {
+                /// A client is there.
+                fn client_connected(
+                    &self, _client: rt::ClientId, _credentials: rt::Credentials
+                ) {}
+                /// A client has sent bits.
+                fn client_notified(&self, _client: rt::ClientId, _bits: u64) {}
+                /// A client is gone; what it held has been run down.
+                fn client_gone(&self, _client: rt::ClientId) {}
+            }
+        });
         let text = doc(&interface.doc, &format!("Server of interface `{}`.", interface.name));
-        format!("{text}pub trait {name}Server{above} {{\n{methods}}}\n")
+        quote! {
+            #text
+            pub trait #name #above {
+                #(#methods)*
+                #(#run_downs)*
+                #events
+            }
+        }
     }
 
-    fn declaration(&self, op: &Op<'a>) -> String {
+    /// The method that tells of a context handle whose client is gone.
+    fn run_down_name(&self, id: TypeId) -> Ident {
+        format_ident!("{}_run_down", self.type_words(id))
+    }
+
+    fn declaration(&self, op: &Op<'a>) -> Code {
         let params = self.signature(op, true);
-        let taken = params.iter().any(|(n, _)| n == "caller" || n == "reply");
+        let taken = params.iter().any(|(name, _)| name == "caller" || name == "reply");
         let (caller, reply) = if taken { ("caller_", "reply_") } else { ("caller", "reply") };
-        let mut list = params.iter().fold(String::new(), |out, (n, t)| format!("{out}{n}: {t}, "));
-        let mut ret = match op.op.oneway {
-            true => String::new(),
-            false => format!(" -> Result<{}, rt::Fault>", op.return_type(self)),
-        };
-        let mut errors = "///\n/// # Errors\n/// The fault to answer with.\n";
-        if op.deferred {
-            list.push_str(&format!("{reply}: {}DeferredReply, ", op.prefix));
-            ret = String::new();
-        }
-        if ret.is_empty() {
-            errors = "";
-        }
-        let many = if params.len() > 5 {
-            "#[allow(clippy::too_many_arguments, reason = \"the interface's\")]\n"
-        } else {
-            ""
-        };
+        let (caller, reply) = (ident(caller), ident(reply));
+        let many = (params.len() > 5)
+            .then(|| quote!(#[allow(clippy::too_many_arguments, reason = "the interface's")]));
+        let list: Code = params.iter().map(|(name, ty)| quote!(#name: #ty,)).collect();
+        let deferred = op.deferred.then(|| {
+            let ty = op.type_of("DeferredReply");
+            quote!(#reply: #ty,)
+        });
+        let ret = self.method_result(op);
+        let errors = (!ret.is_empty()).then(|| {
+            quote! {
+                ///
+                /// # Errors
+                /// The fault to answer with.
+            }
+        });
         let text = doc(&op.op.doc, &format!("Operation `{}`.", op.op.name));
-        let name = &op.name;
-        format!("{text}{errors}{many}fn {name}(&self, {caller}: &rt::Caller, {list}){ret};\n")
+        let name = op.ident();
+        quote!(#text #errors #many fn #name(&self, #caller: &rt::Caller, #list #deferred) #ret;)
+    }
+
+    /// `-> Result<...>` of a server's method; nothing where the method answers by other means.
+    pub(super) fn method_result(&self, op: &Op<'a>) -> Code {
+        if op.op.oneway || op.deferred {
+            return Code::new();
+        }
+        let ret = op.return_type(self);
+        quote!(-> Result<#ret, rt::Fault>)
     }
 
     /// Context handle types that no base of the interface names.
@@ -113,7 +139,7 @@ impl<'a> Gen<'a> {
         }
     }
 
-    /// Whether the interface or a base of it has context handles.
+    /// Returns true if the interface or a base of it has context handles.
     pub(super) fn has_handles(&self, interface: &'a Interface) -> bool {
         !self.own_handles(interface).is_empty()
             || interface
@@ -122,165 +148,252 @@ impl<'a> Gen<'a> {
                 .is_some_and(|base| self.has_handles(base))
     }
 
-    pub(super) fn service(&self, interface: &'a Interface) -> String {
-        let name = names::camel(&interface.name);
-        let snake = names::plain_snake(&interface.name);
+    pub(super) fn service(&self, interface: &'a Interface) -> Code {
+        let camel = names::camel(&interface.name);
+        let (name, server) = (format_ident!("{camel}Service"), trait_name(interface));
+        let local = self.is_inproc(interface).then(|| local(&camel, &server));
+        let text = docs(&format!(
+            "Serves interface `{}` with a server object. Clones share the object and the context \
+             handles: one clone a thread.",
+            interface.name
+        ));
+        let implementation = self.service_impl(interface, &name, &server);
+        let run_down = self.run_down(interface);
+        let dispatcher = self.dispatcher(interface);
+        let own = self.own_ops(interface);
+        let deferred = own.iter().filter(|op| op.deferred && !op.op.is_local);
+        let deferred = deferred.map(|op| self.deferred_reply(op));
+        quote! {
+            #local
+            #text
+            #[derive(Debug)]
+            pub struct #name<S_: ?Sized> {
+                server: std::sync::Arc<S_>,
+                contexts: std::sync::Arc<rt::ContextTable>
+            }
+            impl<S_: ?Sized> Clone for #name<S_> {
+                fn clone(&self) -> Self {
+                    Self {
+                        server: std::sync::Arc::clone(&self.server),
+                        contexts: std::sync::Arc::clone(&self.contexts)
+                    }
+                }
+            }
+            impl<S_: #server + ?Sized> #name<S_> {
+                /// Around a server object.
+                #[must_use]
+                pub fn new(server: impl Into<std::sync::Arc<S_>>) -> Self {
+                    Self { server: server.into(), contexts: std::sync::Arc::default() }
+                }
+                /// The server object.
+                #[must_use]
+                pub fn server(&self) -> &S_ {
+                    &self.server
+                }
+                /// Receives, dispatches and replies until `deadline`.
+                ///
+                /// # Errors
+                /// What ends the server.
+                pub fn serve<T_: rt::ServerTransport>(
+                    &mut self, transport: &mut T_, deadline: rt::Deadline
+                ) -> Result<(), T_::Error> {
+                    rt::serve(transport, self, deadline)
+                }
+            }
+            #implementation
+            #run_down
+            #dispatcher
+            #(#deferred)*
+        }
+    }
+
+    /// What a router calls of a service.
+    fn service_impl(&self, interface: &'a Interface, name: &Ident, server: &Ident) -> Code {
         let mut ids = Vec::new();
         let mut next = Some(interface);
         while let Some(i) = next {
-            ids.push(format!("{}_ID", names::capitals(&i.name)));
+            ids.push(format_ident!("{}_ID", names::capitals(&i.name)));
             next = i.base.and_then(|b| self.interface(b));
         }
-        let ids = ids.join(", ");
-        let count = self.operations(interface).iter().map(|o| o.opnum + 1).max().unwrap_or(0);
-        let local = if self.is_inproc(interface) { local(&name) } else { String::new() };
-        let mut out = format!(
-            "{local}/// Serves interface `{0}` with a server object. Clones share the object and \
-             the context handles: one clone a thread.\n\
-             #[derive(Debug)]\npub struct {name}Service<S_: ?Sized> {{ server: std::sync::Arc<S_>, \
-             contexts: std::sync::Arc<rt::ContextTable> }}\n\
-             impl<S_: ?Sized> Clone for {name}Service<S_> {{ fn clone(&self) -> Self {{ \
-             Self {{ server: std::sync::Arc::clone(&self.server), \
-             contexts: std::sync::Arc::clone(&self.contexts) }} }} }}\n\
-             impl<S_: {name}Server + ?Sized> {name}Service<S_> {{\n\
-             /// Around a server object.\n#[must_use]\n\
-             pub fn new(server: impl Into<std::sync::Arc<S_>>) -> Self {{ \
-             Self {{ server: server.into(), contexts: std::sync::Arc::default() }} }}\n\
-             /// The server object.\n#[must_use]\npub fn server(&self) -> &S_ {{ &self.server }}\n\
-             /// Receives, dispatches and replies until `deadline`.\n///\n/// # Errors\n\
-             /// What ends the server.\n\
-             pub fn serve<T_: rt::ServerTransport>(&mut self, transport: &mut T_, \
-             deadline: rt::Deadline) -> Result<(), T_::Error> {{ \
-             rt::serve(transport, self, deadline) }} }}\n",
-            interface.name
-        );
-        out.push_str(&format!(
-            "impl<S_: {name}Server + ?Sized, T_: rt::ServerTransport> rt::Service<T_> for \
-             {name}Service<S_> {{\n\
-             fn base_of(&self, wanted: &rt::InterfaceId) -> Option<u16> {{ \
-             [{ids}].iter().any(|id| id.serves(wanted)).then_some(0) }}\n\
-             fn operations(&self) -> u16 {{ {count} }}\n\
-             #[inline]\nfn dispatch(&mut self, op: u16, oneway: bool, request: T_::Request<'_>) -> \
-             rt::Served<T_::Ready> {{ dispatch_{snake}_::<S_, T_>(&self.server, &self.contexts, op, \
-             oneway, request) }}\n\
-             fn connected(&mut self, client: rt::ClientId, credentials: rt::Credentials) {{ \
-             self.server.client_connected(client, credentials); }}\n\
-             fn notified(&mut self, client: rt::ClientId, bits: u64) {{ \
-             self.server.client_notified(client, bits); }}\n\
-             fn gone(&mut self, client: rt::ClientId) {{ \
-             for (kind, number) in self.contexts.run_down(client) {{ \
-             run_down_{snake}_(&*self.server, kind, number); }} \
-             self.server.client_gone(client); }} }}\n"
-        ));
-        out.push_str(&self.run_down(interface));
-        out.push_str(&self.dispatcher(interface));
-        for op in self.own_ops(interface).iter().filter(|op| op.deferred && !op.op.is_local) {
-            out.push_str(&self.deferred_reply(op));
+        let operations = self.operations(interface);
+        let count = num(operations.iter().map(|o| o.opnum + 1).max().unwrap_or(0));
+        let (dispatch, run_down) = (dispatch_name(interface), run_down_of(interface));
+        quote! {
+            impl<S_: #server + ?Sized, T_: rt::ServerTransport> rt::Service<T_> for #name<S_> {
+                fn base_of(&self, wanted: &rt::InterfaceId) -> Option<u16> {
+                    [#(#ids),*].iter().any(|id| id.serves(wanted)).then_some(0)
+                }
+                fn operations(&self) -> u16 {
+                    #count
+                }
+                #[inline]
+                fn dispatch(
+                    &mut self, op: u16, oneway: bool, request: T_::Request<'_>
+                ) -> rt::Served<T_::Ready> {
+                    #dispatch::<S_, T_>(&self.server, &self.contexts, op, oneway, request)
+                }
+                fn connected(&mut self, client: rt::ClientId, credentials: rt::Credentials) {
+                    self.server.client_connected(client, credentials);
+                }
+                fn notified(&mut self, client: rt::ClientId, bits: u64) {
+                    self.server.client_notified(client, bits);
+                }
+                fn gone(&mut self, client: rt::ClientId) {
+                    for (kind, number) in self.contexts.run_down(client) {
+                        #run_down(&*self.server, kind, number);
+                    }
+                    self.server.client_gone(client);
+                }
+            }
         }
-        out
     }
 
-    fn run_down(&self, interface: &'a Interface) -> String {
-        let name = names::camel(&interface.name);
-        let snake = names::plain_snake(&interface.name);
-        let arms: Vec<String> = self
-            .own_handles(interface)
-            .iter()
-            .map(|id| {
-                let (snake, handle) = (self.type_words(*id), self.type_name(*id));
-                format!("if kind_ == {} {{ server_.{snake}_run_down({handle}(number_)); }}", id.0)
-            })
-            .collect();
-        let rest = interface.base.and_then(|b| self.interface(b)).map(|b| {
-            format!("run_down_{}_(server_, kind_, number_);", names::plain_snake(&b.name))
+    fn run_down(&self, interface: &'a Interface) -> Code {
+        let arms = self.own_handles(interface).into_iter().map(|id| {
+            let (method, handle, kind) = (self.run_down_name(id), self.type_code(id), num(id.0));
+            quote!(if kind_ == #kind { server_.#method(#handle(number_)); })
+        });
+        let arms: Vec<Code> = arms.collect();
+        let rest = interface.base.and_then(|b| self.interface(b)).map(|base| {
+            let run_down = run_down_of(base);
+            quote!(#run_down(server_, kind_, number_);)
         });
         let body = match (arms.is_empty(), rest) {
             (true, rest) => rest.unwrap_or_default(),
-            (false, None) => arms.join(" else "),
-            (false, Some(rest)) => format!("{} else {{ {rest} }}", arms.join(" else ")),
+            (false, None) => quote!(#(#arms)else*),
+            (false, Some(rest)) => quote!(#(#arms)else* else { #rest }),
         };
-        let arg = |n: &str| if mentions(&body, n) { n.to_owned() } else { format!("_{n}") };
-        format!(
-            "fn run_down_{snake}_<S_: {name}Server + ?Sized>({}: &S_, {}: u32, {}: u64) {{ {body} }}\n",
-            arg("server_"),
-            arg("kind_"),
-            arg("number_")
-        )
+        let [s, k, n] = ["server_", "kind_", "number_"].map(|name| marked(name, &body));
+        let (function, server) = (run_down_of(interface), trait_name(interface));
+        quote! {
+            fn #function<S_: #server + ?Sized>(#s: &S_, #k: u32, #n: u64) { #body }
+        }
     }
 
-    fn deferred_reply(&self, op: &Op<'a>) -> String {
-        let name = format!("{}DeferredReply", op.prefix);
-        let ret = op.return_type(self);
-        let siblings: Vec<String> =
-            op.reply_siblings(self).into_iter().map(|i| op.sibling_arg(i)).collect();
-        let fields = siblings.iter().fold(String::new(), |o, n| format!("{o}{n}: i128, "));
-        let lets = siblings.iter().fold(String::new(), |o, n| format!("{o}let {n} = self.{n};"));
-        let zeroes = siblings.iter().fold(String::new(), |o, n| format!("{o}{n}: 0, "));
-        let values = self.reply_values_from(op, "out");
-        let out = if mentions(&values, "out") { "out" } else { "()" };
-        let full = if out == "out" { "out" } else { "()" };
-        let (wire, plain) = (&op.wire, &op.plain);
-        let lend = self.lent_reply(op, &siblings, &lets);
-        format!(
-            "/// The right to answer one call of `{0}`, later and from any thread. Dropped, it \
-             answers [`rt::Fault::DROPPED`].\n\
-             #[derive(Debug)]\npub struct {name} {{ to: rt::DeferredTo<{ret}>, {fields} }}\n\
-             impl {name} {{\n\
-             fn local(sender: rt::MailboxSender<{ret}>) -> Self {{ \
-             Self {{ to: rt::DeferredTo::Local(sender), {zeroes} }} }}\n\
-             /// Answers.\n///\n/// # Errors\n/// [`rt::Gone`] if nobody waits any more.\n\
-             pub fn send(self, {out}: {ret}) -> Result<(), rt::Gone> {{ {lets} match self.to {{ \
-             rt::DeferredTo::Local(sender_) => sender_.send(Ok({full})), \
-             rt::DeferredTo::Remote(token_) => {{ \
-             let size_ = {wire}::{plain}_reply_size(rt::Forms::machine(), {values}); \
-             token_.reply(size_, |w_| {wire}::put_{plain}_reply(w_, {values})) }} }} }}\n{lend}\
-             /// Answers with a fault.\n///\n/// # Errors\n\
-             /// [`rt::Gone`] if nobody waits any more.\n\
-             pub fn fault(self, fault: rt::Fault) -> Result<(), rt::Gone> {{ match self.to {{ \
-             rt::DeferredTo::Local(sender_) => sender_.send(Err(fault)), \
-             rt::DeferredTo::Remote(token_) => token_.fault(fault) }} }} }}\n",
+    fn deferred_reply(&self, op: &Op<'a>) -> Code {
+        let (name, ret) = (op.type_of("DeferredReply"), op.return_type(self));
+        let siblings = op.sibling_args(self);
+        let values = self.reply_values_from(op, &quote!(out));
+        let values = quote!(#(#values),*);
+        let out = if mentions(&values, "out") { quote!(out) } else { quote!(()) };
+        let remote = send_remote(op, &values);
+        let lend = self.lent_reply(op, &siblings);
+        let text = docs(&format!(
+            "The right to answer one call of `{}`, later and from any thread. Dropped, it answers \
+             [`rt::Fault::DROPPED`].",
             op.op.name
-        )
+        ));
+        quote! {
+            #text
+            #[derive(Debug)]
+            pub struct #name { to: rt::DeferredTo<#ret>, #(#siblings: i128,)* }
+            impl #name {
+                fn local(sender: rt::MailboxSender<#ret>) -> Self {
+                    Self { to: rt::DeferredTo::Local(sender), #(#siblings: 0,)* }
+                }
+                /// Answers.
+                ///
+                /// # Errors
+                /// [`rt::Gone`] if nobody waits any more.
+                pub fn send(self, #out: #ret) -> Result<(), rt::Gone> {
+                    #(let #siblings = self.#siblings;)*
+                    match self.to {
+                        rt::DeferredTo::Local(sender_) => sender_.send(Ok(#out)),
+                        #remote
+                    }
+                }
+                #lend
+                /// Answers with a fault.
+                ///
+                /// # Errors
+                /// [`rt::Gone`] if nobody waits any more.
+                pub fn fault(self, fault: rt::Fault) -> Result<(), rt::Gone> {
+                    match self.to {
+                        rt::DeferredTo::Local(sender_) => sender_.send(Err(fault)),
+                        rt::DeferredTo::Remote(token_) => token_.fault(fault)
+                    }
+                }
+            }
+        }
     }
 
     /// The answer of values that stay their owner's: written to the message from where they lie.
     /// Not where a direct caller could wait, who has to be given values of its own, nor where there
     /// are none.
-    fn lent_reply(&self, op: &Op<'a>, siblings: &[String], lets: &str) -> String {
+    fn lent_reply(&self, op: &Op<'a>, siblings: &[Ident]) -> Code {
         let params = self.reply_params(op);
-        let (mut list, mut values) = (String::new(), String::new());
-        for (name, ty) in &params {
-            values.push_str(&format!("{name}, "));
-            if !siblings.contains(name) {
-                list.push_str(&format!("{name}: {ty}, "));
+        let values = params.iter().map(|(name, _)| name);
+        let remote = send_remote(op, &quote!(#(#values),*));
+        let list = params.iter().filter(|(name, _)| !siblings.contains(name));
+        let list: Code = list.map(|(name, ty)| quote!(#name: #ty,)).collect();
+        if list.is_empty() || is_by_ref(op) {
+            return Code::new();
+        }
+        let text = docs(
+            "As `send`, of values that stay the caller's: they are copied once, to where the \
+             client reads them.",
+        );
+        quote! {
+            #text
+            ///
+            /// # Errors
+            /// [`rt::Gone`] if nobody waits any more.
+            pub fn lend(self, #list) -> Result<(), rt::Gone> {
+                #(let #siblings = self.#siblings;)*
+                match self.to {
+                    rt::DeferredTo::Local(_) => Err(rt::Gone),
+                    #remote
+                }
             }
         }
-        if list.is_empty() || is_by_ref(op) {
-            return String::new();
-        }
-        let (wire, plain) = (&op.wire, &op.plain);
-        format!(
-            "/// As `send`, of values that stay the caller's: they are copied once, to where the \
-             client reads them.\n///\n/// # Errors\n\
-             /// [`rt::Gone`] if nobody waits any more.\n\
-             pub fn lend(self, {list}) -> Result<(), rt::Gone> {{ {lets} match self.to {{ \
-             rt::DeferredTo::Local(_) => Err(rt::Gone), \
-             rt::DeferredTo::Remote(token_) => {{ \
-             let size_ = {wire}::{plain}_reply_size(rt::Forms::machine(), {values}); \
-             token_.reply(size_, |w_| {wire}::put_{plain}_reply(w_, {values})) }} }} }}\n"
-        )
     }
 }
 
+/// The arm that writes a deferred answer to the message of a remote caller.
+fn send_remote(op: &Op<'_>, values: &Code) -> Code {
+    let (size, put) = (op.wire("", "_reply_size"), op.wire("put", "_reply"));
+    quote! {
+        rt::DeferredTo::Remote(token_) => {
+            let size_ = #size(rt::Forms::machine(), #values);
+            token_.reply(size_, |w_| #put(w_, #values))
+        }
+    }
+}
+
+/// A parameter's name, marked if `body` does not mention it.
+pub(super) fn marked(name: &str, body: &Code) -> Ident {
+    if mentions(body, name) { ident(name) } else { format_ident!("_{name}") }
+}
+
+/// The dispatcher of an interface.
+pub(super) fn dispatch_name(interface: &Interface) -> Ident {
+    format_ident!("dispatch_{}_", names::plain_snake(&interface.name))
+}
+
+/// What runs the context handles of an interface down.
+fn run_down_of(interface: &Interface) -> Ident {
+    format_ident!("run_down_{}_", names::plain_snake(&interface.name))
+}
+
 /// What an endpoint registers for direct calls.
-fn local(name: &str) -> String {
-    format!(
-        "/// A server object for direct calls within one address space: what an endpoint \
-         registers and [`{name}Client::bind`] finds.\n\
-         #[derive(Clone)]\npub struct {name}Local(\n/// The object.\n\
-         pub std::sync::Arc<dyn {name}Server + Send + Sync>);\n\
-         impl core::fmt::Debug for {name}Local {{ \
-         fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {{ \
-         f.debug_tuple(\"{name}Local\").finish() }} }}\n"
-    )
+fn local(camel: &str, server: &Ident) -> Code {
+    let (name, client) = (format_ident!("{camel}Local"), format!("{camel}Client"));
+    let title = name.to_string();
+    let text = docs(&format!(
+        "A server object for direct calls within one address space: what an endpoint registers and \
+         [`{client}::bind`] finds."
+    ));
+    quote! {
+        #text
+        #[derive(Clone)]
+        pub struct #name(
+            /// The object.
+            pub std::sync::Arc<dyn #server + Send + Sync>
+        );
+        impl core::fmt::Debug for #name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_tuple(#title).finish()
+            }
+        }
+    }
 }

@@ -6,6 +6,9 @@
 use crate::ir::{Allocate, BinaryOp, Dir, Expr, Field, LocalAttrs, Operation, Param, Ty, UnaryOp};
 
 use super::model::{Gen, Shape, limits};
+use super::tokens::{Code, ident, num_of};
+use proc_macro2::Ident;
+use quote::quote;
 
 /// A parameter or field.
 #[derive(Clone, Debug)]
@@ -43,6 +46,11 @@ pub(super) enum Buffer {
 }
 
 impl Sibling<'_> {
+    /// Its Rust name as code.
+    pub(super) fn ident(&self) -> Ident {
+        ident(&self.name)
+    }
+
     pub(super) fn is_in(&self) -> bool {
         self.dir != Some(Dir::Out)
     }
@@ -154,61 +162,57 @@ fn source(g: &Gen<'_>, list: &[Sibling<'_>], index: usize, other: usize) -> Opti
 
 /// Writes an expression as Rust of type `i128`; `value` gives a sibling's, `None` where it is not
 /// known.
-pub(super) fn expr(e: &Expr, value: &dyn Fn(usize) -> Option<String>) -> Option<String> {
+pub(super) fn expr(e: &Expr, value: &dyn Fn(usize) -> Option<Code>) -> Option<Code> {
     Some(match e {
-        Expr::Const(n) => format!("{n}_i128"),
+        Expr::Const(n) => num_of(*n, "i128"),
         Expr::Var { index, .. } => value(*index as usize)?,
         Expr::Unary(op, a) => {
             let a = expr(a, value)?;
             match op {
-                UnaryOp::Neg => format!("rt::expr::sub(0, {a})"),
-                UnaryOp::Not => format!("!({a})"),
-                UnaryOp::LogicalNot => format!("i128::from(({a}) == 0)"),
+                UnaryOp::Neg => quote!(rt::expr::sub(0, #a)),
+                UnaryOp::Not => quote!(!(#a)),
+                UnaryOp::LogicalNot => quote!(i128::from((#a) == 0)),
             }
         }
         Expr::Binary(op, a, b) => binary(*op, &expr(a, value)?, &expr(b, value)?),
-        Expr::Cond(c, a, b) => format!(
-            "if ({}) != 0 {{ {} }} else {{ {} }}",
-            expr(c, value)?,
-            expr(a, value)?,
-            expr(b, value)?
-        ),
+        Expr::Cond(c, a, b) => {
+            let (c, a, b) = (expr(c, value)?, expr(a, value)?, expr(b, value)?);
+            quote!(if (#c) != 0 { #a } else { #b })
+        }
     })
 }
 
-fn binary(op: BinaryOp, a: &str, b: &str) -> String {
-    let call = |name: &str| format!("rt::expr::{name}({a}, {b})");
-    let compare = |sign: &str| format!("i128::from(({a}) {sign} ({b}))");
+fn binary(op: BinaryOp, a: &Code, b: &Code) -> Code {
     match op {
-        BinaryOp::Add => call("add"),
-        BinaryOp::Sub => call("sub"),
-        BinaryOp::Mul => call("mul"),
-        BinaryOp::Div => call("div"),
-        BinaryOp::Rem => call("rem"),
-        BinaryOp::Shl => call("shl"),
-        BinaryOp::Shr => call("shr"),
-        BinaryOp::And => format!("({a} & {b})"),
-        BinaryOp::Or => format!("({a} | {b})"),
-        BinaryOp::Xor => format!("({a} ^ {b})"),
-        BinaryOp::LogicalAnd => format!("i128::from(({a}) != 0 && ({b}) != 0)"),
-        BinaryOp::LogicalOr => format!("i128::from(({a}) != 0 || ({b}) != 0)"),
-        BinaryOp::Eq => compare("=="),
-        BinaryOp::Ne => compare("!="),
-        BinaryOp::Lt => compare("<"),
-        BinaryOp::Le => compare("<="),
-        BinaryOp::Gt => compare(">"),
-        BinaryOp::Ge => compare(">="),
+        BinaryOp::Add => quote!(rt::expr::add(#a, #b)),
+        BinaryOp::Sub => quote!(rt::expr::sub(#a, #b)),
+        BinaryOp::Mul => quote!(rt::expr::mul(#a, #b)),
+        BinaryOp::Div => quote!(rt::expr::div(#a, #b)),
+        BinaryOp::Rem => quote!(rt::expr::rem(#a, #b)),
+        BinaryOp::Shl => quote!(rt::expr::shl(#a, #b)),
+        BinaryOp::Shr => quote!(rt::expr::shr(#a, #b)),
+        BinaryOp::And => quote!((#a & #b)),
+        BinaryOp::Or => quote!((#a | #b)),
+        BinaryOp::Xor => quote!((#a ^ #b)),
+        BinaryOp::LogicalAnd => quote!(i128::from((#a) != 0 && (#b) != 0)),
+        BinaryOp::LogicalOr => quote!(i128::from((#a) != 0 || (#b) != 0)),
+        BinaryOp::Eq => quote!(i128::from((#a) == (#b))),
+        BinaryOp::Ne => quote!(i128::from((#a) != (#b))),
+        BinaryOp::Lt => quote!(i128::from((#a) < (#b))),
+        BinaryOp::Le => quote!(i128::from((#a) <= (#b))),
+        BinaryOp::Gt => quote!(i128::from((#a) > (#b))),
+        BinaryOp::Ge => quote!(i128::from((#a) >= (#b))),
     }
 }
 
 /// A sibling that is not folded, in borrowed form `at`, as `i128`.
-pub(super) fn number(g: &Gen<'_>, ty: &Ty, at: &str) -> Option<String> {
+pub(super) fn number(g: &Gen<'_>, ty: &Ty, at: &Code) -> Option<Code> {
     match g.shape(ty) {
         Shape::Scalar(crate::ir::Scalar::F32 | crate::ir::Scalar::F64) => None,
-        Shape::Scalar(_) => Some(format!("i128::from({at})")),
-        Shape::Enum(_) => Some(format!("i128::from({at} as i32)")),
+        Shape::Scalar(_) => Some(quote!(i128::from(#at))),
+        Shape::Enum(_) => Some(quote!(i128::from(#at as i32))),
         Shape::Unique(target) => match g.shape(target) {
-            Shape::Scalar(s) if limits(s).is_some() => Some(format!("{at}.map_or(0, i128::from)")),
+            Shape::Scalar(s) if limits(s).is_some() => Some(quote!(#at.map_or(0, i128::from))),
             _ => None,
         },
         _ => None,

@@ -1,9 +1,9 @@
 //! `SJ04`: attributes.
 
-use super::entry::{Entry, idl};
+use super::explanation::{Explanation, idl};
 use crate::diag::codes;
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[Explanation] = &[
     idl(
         codes::UNKNOWN_ATTRIBUTE,
         "an unknown attribute",

@@ -1,6 +1,6 @@
 //! `SJ07`: compatibility with an older version.
 
-use super::entry::{Entry, Sample};
+use super::explanation::{Explanation, Sample};
 use crate::diag::codes::{self, Code};
 
 const fn against(
@@ -10,15 +10,15 @@ const fn against(
     old: &'static str,
     bad: &'static str,
     good: &'static str,
-) -> Entry {
+) -> Explanation {
     let (bad, good) = (Sample::Against { old, new: bad }, Sample::Against { old, new: good });
-    Entry { code, title, text, bad, good }
+    Explanation { code, title, text, bad, good }
 }
 
 const OLD: &str = "[version(1.0)] interface i { long f([in] long a); void g(void); }";
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(super) const ENTRIES: &[Explanation] = &[
+    Explanation {
         code: codes::COMPAT_DUMP,
         title: "not a dump",
         text: "The file to compare with is not one that `sojourn-idl dump` has written, or a tool with another format has.",

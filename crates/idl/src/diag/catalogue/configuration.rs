@@ -1,6 +1,6 @@
 //! `SJ06`: the application configuration file.
 
-use super::entry::{Entry, Sample};
+use super::explanation::{Explanation, Sample};
 use crate::diag::codes::{self, Code};
 
 /// The interface that all samples configure.
@@ -12,11 +12,11 @@ const fn acf(
     text: &'static str,
     bad: &'static str,
     good: &'static str,
-) -> Entry {
-    Entry { code, title, text, bad: Sample::Acf(IDL, bad), good: Sample::Acf(IDL, good) }
+) -> Explanation {
+    Explanation { code, title, text, bad: Sample::Acf(IDL, bad), good: Sample::Acf(IDL, good) }
 }
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[Explanation] = &[
     acf(
         codes::ACF_KEY,
         "an unknown key",

@@ -1,6 +1,6 @@
 //! `SJ00`: files and tokens.
 
-use super::entry::{Entry, Sample, idl};
+use super::explanation::{Explanation, Sample, idl};
 use crate::diag::codes;
 
 fn not_utf8() -> Vec<u8> {
@@ -19,22 +19,22 @@ fn large() -> Vec<u8> {
     vec![b'\n'; 4096]
 }
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(super) const ENTRIES: &[Explanation] = &[
+    Explanation {
         code: codes::FILE_NOT_READ,
         title: "a file cannot be read",
         text: "A file named on the command line, or by a build script, does not exist or may not be read. The message of the system follows. Relative paths count from the current folder.",
         bad: Sample::Missing,
         good: Sample::Idl("const long A = 1;"),
     },
-    Entry {
+    Explanation {
         code: codes::FILE_TOO_LARGE,
         title: "a file is too large",
         text: "Source files are at most 16 MiB long. Divide the file, and import the parts where they are needed; a file of that size has usually been named by mistake.",
         bad: Sample::Made(too_large, "more than 16 MiB"),
         good: Sample::Made(large, "less than 16 MiB"),
     },
-    Entry {
+    Explanation {
         code: codes::NOT_UTF8,
         title: "a file is not UTF-8",
         text: "Source files are UTF-8, with or without byte order mark. Outside comments and strings only ASCII occurs, so this is mostly a comment written with another encoding: save the file as UTF-8.",
@@ -99,9 +99,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     idl(
         codes::PREPROCESSOR,
-        "there is no preprocessor",
-        "IDL files are read as they are. Files are joined with `import`, which reads each once; numbers get names with `const`; lines for C go through `cpp_quote`. Types of C headers are declared as opaque, by size and alignment.",
-        "#define SIZE 20\nconst long A = 1;",
-        "const long SIZE = 20;\nconst long A = 1;",
+        "a line of the preprocessor cannot be followed",
+        "IDL files have conditions (#if, #ifdef, #ifndef, #elif, #else, #endif), macros with and without parameters (#define, #undef), #include and #error; #pragma is ignored. Each imported file begins with no macros but __midl and __WIDL__. In ACFs, and in files that are to be formatted, there is no preprocessor.",
+        "#ifdef SIZE\nconst long A = 1;",
+        "#define SIZE 20\n#ifdef SIZE\nconst long A = SIZE;\n#endif",
     ),
 ];

@@ -1,13 +1,13 @@
 //! `SJ01`: grammar.
 
-use super::entry::{Entry, Sample, idl};
+use super::explanation::{Explanation, Sample, idl};
 use crate::diag::codes;
 
 fn deep(levels: usize) -> Vec<u8> {
     format!("const long A = {}1{};", "(".repeat(levels), ")".repeat(levels)).into_bytes()
 }
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[Explanation] = &[
     idl(
         codes::UNEXPECTED_TOKEN,
         "something else is expected here",
@@ -29,7 +29,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "interface i { void f([in] long register); }",
         "interface i { void f([in] long registration); }",
     ),
-    Entry {
+    Explanation {
         code: codes::TOO_DEEP,
         title: "nested too deeply",
         text: "Constructs may stand inside one another to a depth of 64, a declaration may have 16 pointers and dimensions, and types may stand in place inside one another to a depth of 256. No file that people write comes near; the bound keeps hostile input from exhausting the compiler. Give inner parts names with typedef or const, and point to inner types instead of holding them.",
@@ -94,8 +94,8 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     idl(
         codes::AUTOMATION,
-        "dispatch interfaces and modules do not exist",
-        "Automation (dispinterface, IDispatch, modules of functions) is not part of this language. Declare an interface with the same operations.",
+        "a dispatch interface has no stubs",
+        "Members of a dispatch interface have no place in a table: programs look their names up and call them by number, with all arguments in one structure. They are kept in the model and get no stubs. Declare an interface with the same operations.",
         "dispinterface d { properties: methods: }",
         "interface d { void f(void); }",
     ),

@@ -1,9 +1,9 @@
 //! `SJ02`: names and constants.
 
-use super::entry::{Entry, idl};
+use super::explanation::{Explanation, idl};
 use crate::diag::codes;
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[Explanation] = &[
     idl(
         codes::DUPLICATE_NAME,
         "a name declared twice",

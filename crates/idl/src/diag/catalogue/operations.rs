@@ -1,6 +1,6 @@
 //! `SJ05`: operations and interfaces.
 
-use super::entry::{Entry, Sample, idl};
+use super::explanation::{Explanation, Sample, idl};
 use crate::diag::codes;
 
 fn operations(count: usize) -> Vec<u8> {
@@ -14,7 +14,7 @@ fn operations(count: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[Explanation] = &[
     idl(
         codes::NO_DIRECTION,
         "a parameter without direction",
@@ -71,7 +71,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "interface i { void f([in] long a); void f([in] double a); }",
         "interface i { void f([in] long a); void g([in] double a); }",
     ),
-    Entry {
+    Explanation {
         code: codes::TOO_MANY_OPERATIONS,
         title: "too many operations",
         text: "Operations are numbered with 16 bits, those of the base interfaces first, and the last number is taken by the binding call. Divide the interface.",
@@ -98,5 +98,12 @@ pub(super) const ENTRIES: &[Entry] = &[
         "A file has one `library` at most, whose name and documentation describe the file.",
         "library a { interface i { void f(void); } }\nlibrary b { interface j { void f(void); } }",
         "library a { interface i { void f(void); } interface j { void f(void); } }",
+    ),
+    idl(
+        codes::DECLARED_ONLY,
+        "an operation that no message can carry",
+        "Files of COM declare operations that only work inside one process. Such an operation keeps its number and gets no stubs; the message says what is to blame, and `sojourn-idl check FILE` lists all of them. Say how the parameter travels, or add `local` if the operation is not meant to be called from elsewhere.",
+        "[object] interface i { void f([in] long n, [in] void *p); }",
+        "[object] interface i { void f([in] long n, [in, size_is(n)] byte *p); }",
     ),
 ];

@@ -1,7 +1,7 @@
 //! Every code has an entry; every bad sample gives its code and nothing else; every good one
 //! compiles without a word.
 
-use super::{Entry, Sample, entries, entry};
+use super::{Explanation, Sample, entries, entry};
 use crate::compile::{Compilation, Failure, Options, compile};
 use crate::diag::{Diagnostic, Severity, codes};
 use crate::source::MemoryLoader;
@@ -39,7 +39,7 @@ fn diagnostics(sample: &Sample) -> (Vec<Diagnostic>, String) {
     }
 }
 
-fn check(entry: &Entry) -> Result<(), String> {
+fn check(entry: &Explanation) -> Result<(), String> {
     let (bad, shown) = diagnostics(&entry.bad);
     if bad.is_empty() || bad.iter().any(|d| d.code != entry.code) {
         return Err(format!("{}: the bad sample gives\n{shown}", entry.code));

@@ -1,9 +1,9 @@
 //! `SJ03`: types.
 
-use super::entry::{Entry, idl};
+use super::explanation::{Explanation, idl};
 use crate::diag::codes;
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[Explanation] = &[
     idl(
         codes::RECURSIVE_TYPE,
         "a type contains itself",

@@ -1,6 +1,7 @@
 //! UDP: the server of `flow`'s questions, one datagram each, and a client's first question.
 //!
-//! Not the client: to it a connected socket is an end like others (`ends`).
+//! Not here: the rest of the client, for which a connected socket is an end like any other
+//! (`ends`).
 
 use crate::spinning::again;
 use sojourn_lab::measuring::flow::{PROCESSOR_TIME, SEND_BACK, cpu_ns};
@@ -8,9 +9,9 @@ use std::io::{Error, ErrorKind, Result};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-/// The longest datagram.
+/// Bytes of the longest datagram.
 const LONGEST: usize = 1 << 16;
-/// How long the first answer may take.
+/// Longest time to the first answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers every client, for ever.
@@ -23,7 +24,7 @@ pub(crate) fn serve(address: &str, is_spinning: bool) -> Result<()> {
             true => again(|| socket.recv_from(&mut frame))?,
             false => socket.recv_from(&mut frame)?,
         };
-        // What cannot be sent is lost, as datagrams are.
+        // An answer that cannot be sent counts as lost, as any datagram may be.
         let _ = match frame[0] {
             SEND_BACK => socket.send_to(&frame[..len], client),
             PROCESSOR_TIME => socket.send_to(&cpu_ns().to_le_bytes(), client),
@@ -32,13 +33,13 @@ pub(crate) fn serve(address: &str, is_spinning: bool) -> Result<()> {
     }
 }
 
-/// Asks a server that may not be there yet until it answers.
+/// Asks a server, which may not listen yet, until it answers.
 pub(crate) fn greet(socket: &UdpSocket) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     socket.set_read_timeout(Some(Duration::from_millis(50)))?;
     let mut answer = [0; 8];
     while Instant::now() < deadline {
-        // Until it listens this fails, or nobody answers.
+        // Before the server listens, the send fails (ECONNREFUSED, udp(7)) or no answer comes.
         let asked = socket.send(&[SEND_BACK]);
         if asked.is_ok() && socket.recv(&mut answer).is_ok() {
             return drain(socket);
@@ -48,8 +49,8 @@ pub(crate) fn greet(socket: &UdpSocket) -> Result<()> {
     Err(Error::new(ErrorKind::TimedOut, "no answer"))
 }
 
-/// Takes late answers to earlier questions, and lets reads wait for five seconds from now on: a
-/// lost datagram ends the measurement with an error.
+/// Takes late answers to earlier questions. Lets reads wait for five seconds from now on: a lost
+/// datagram then ends the measurement with an error.
 fn drain(socket: &UdpSocket) -> Result<()> {
     let mut answer = [0; 8];
     socket.set_read_timeout(Some(Duration::from_millis(60)))?;

@@ -1,4 +1,4 @@
-//! The two ends of a connection, by ordinary calls.
+//! The two ends of a connection, made by ordinary calls.
 
 use crate::spinning::Spinning;
 use sojourn_lab::measuring::{End, Options};
@@ -10,8 +10,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Calls `serve` in a thread of its own for every client, for ever. Datagrams have one thread for
-/// all clients.
+/// Calls `serve` in a new thread for every client, for ever. Datagrams have one thread for all
+/// clients.
 pub(crate) fn listen(kind: &str, address: &str, options: &Options, serve: fn(End)) -> Result<()> {
     match kind {
         "tcp" => {
@@ -35,7 +35,7 @@ pub(crate) fn listen(kind: &str, address: &str, options: &Options, serve: fn(End
     Ok(())
 }
 
-/// Does `step` until it succeeds, for ten seconds: the server may not be there yet.
+/// Repeats `step` until it succeeds, for ten seconds, because the server may not listen yet.
 pub(crate) fn patiently<T>(step: impl Fn() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -47,7 +47,7 @@ pub(crate) fn patiently<T>(step: impl Fn() -> Result<T>) -> Result<T> {
     }
 }
 
-/// A client's end.
+/// Connects to a server; returns the client's end.
 pub(crate) fn connect(kind: &str, address: &str, options: &Options) -> Result<End> {
     patiently(|| match kind {
         "tcp" => of_tcp(options.connect(address)?, options),
@@ -57,8 +57,8 @@ pub(crate) fn connect(kind: &str, address: &str, options: &Options) -> Result<En
     })
 }
 
-/// The end of a child with pipes as its standard input and output: this program again, with these
-/// words.
+/// Starts this program again, with the arguments `words`, as a child whose standard input and
+/// output are pipes; returns this side's end.
 pub(crate) fn spawn(words: &[String]) -> Result<End> {
     let mut command = Command::new(std::env::current_exe()?);
     let mut child = command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -73,7 +73,7 @@ pub(crate) fn spawn(words: &[String]) -> Result<End> {
     })
 }
 
-/// Standard input and output, without buffers.
+/// Returns the end whose descriptors are standard input and output, without buffers.
 pub(crate) fn inherited() -> End {
     // SAFETY: the descriptors were given to this program for this purpose; nothing else uses them.
     let (input, output) = unsafe { (File::from_raw_fd(0), File::from_raw_fd(1)) };
@@ -91,7 +91,8 @@ fn of_tcp(stream: TcpStream, options: &Options) -> Result<End> {
     })
 }
 
-/// A client's end: the server may not be there yet, so it is asked.
+/// Makes a client's end of a datagram socket. UDP has no handshake, so the server is asked until it
+/// answers.
 fn of_udp(address: &str, is_spinning: bool) -> Result<End> {
     let server: std::net::SocketAddr = address.parse().map_err(Error::other)?;
     let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
@@ -118,7 +119,7 @@ fn of_unix(stream: UnixStream) -> Result<End> {
     })
 }
 
-/// Both directions of one descriptor, without a duplicate.
+/// One direction of a descriptor. Both directions share the descriptor instead of a duplicate.
 struct Half<S>(std::sync::Arc<S>);
 
 impl<S> Read for Half<S>
@@ -143,7 +144,7 @@ where
     }
 }
 
-/// A datagram socket that is connected.
+/// A connected datagram socket.
 struct Datagrams(std::sync::Arc<UdpSocket>);
 
 impl Read for Datagrams {

@@ -1,8 +1,8 @@
-//! How connections begin and end: the longest call while they are new, and how soon the end of one
-//! is heard of.
+//! The beginning and the end of connections: the longest call while they are new, and the time
+//! until the end of a connection is noticed.
 //!
-//! Nothing here sets TCP_NODELAY for the caller: programs that do not are those that wait for
-//! acknowledgements.
+//! `first` sets no TCP_NODELAY for its caller: only programs without TCP_NODELAY wait for
+//! acknowledgements (Nagle's algorithm, RFC 9293 section 3.7.4).
 
 use crate::ends::patiently;
 use crate::many::{LIMIT_MS, Set, no_events};
@@ -13,16 +13,16 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// What many clients of redis send.
+/// A question as many clients of redis send it.
 const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";
-/// The question that is answered with the end of the connection.
+/// The question to which the server answers by closing the connection.
 const END: u8 = 0xff;
-/// Calls from which on a connection is given time to move, in the middle of them.
+/// Calls of a connection from which on it pauses in the middle, so that it has time to move.
 const CALLS_OF_HOT: u64 = 100;
 const TIME_TO_MOVE: Duration = Duration::from_millis(20);
 
-/// One question at a time on each connection, as soon as the last is answered; from the first call
-/// on. The longest call.
+/// Asks one question at a time on each connection, the next as soon as the last is answered.
+/// Returns the longest call, the first call included.
 pub(crate) fn first(address: &str, options: &Options) -> Result<Value> {
     let set = Set::new()?;
     let connect = |place| {
@@ -61,7 +61,7 @@ pub(crate) fn first(address: &str, options: &Options) -> Result<Value> {
     )
 }
 
-/// Serves one client after the other: each byte back, until one asks for the end.
+/// Serves one client after the other: sends each byte back, until a client asks for the end.
 pub(crate) fn serve(address: &str) -> Result<()> {
     for stream in TcpListener::bind(address)?.incoming() {
         let mut stream = stream?;
@@ -74,7 +74,8 @@ pub(crate) fn serve(address: &str) -> Result<()> {
     Ok(())
 }
 
-/// Connections of `--warm-calls` calls each: from the last question to the end.
+/// Measures, on connections of `--warm-calls` calls each, the time from the last question to the
+/// end of the connection.
 pub(crate) fn ends(address: &str, options: &Options) -> Result<Value> {
     let (start, mut ends, mut histogram) = (Instant::now(), 0u64, Histogram::new());
     while start.elapsed() < options.time {

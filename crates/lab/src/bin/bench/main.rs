@@ -1,9 +1,9 @@
-//! `lab-bench`: an ordinary program of blocking calls that measures itself and knows nothing of
-//! Sojourn.
+//! `lab-bench`: an ordinary program of blocking calls that measures itself. It has no code that
+//! depends on Sojourn.
 //!
-//! The side that measures prints one line of JSON. Not here: anything of the project, and any check
-//! of what was transferred (that is `lab-peer`'s). Read `sojourn_lab::measuring::flow` first;
-//! `many` is the one with epoll.
+//! The measuring side prints one line of JSON. Not here: any part of the project, and any check of
+//! the transferred bytes (`lab-peer` has that). Read `sojourn_lab::measuring::flow` first; `many`
+//! is the program with epoll(7).
 
 #![allow(unsafe_code, reason = "an ordinary program makes ordinary C calls")]
 
@@ -82,7 +82,7 @@ fn run(words: &[String]) -> Result<Option<Value>> {
     }
 }
 
-/// Measures with a child as the server.
+/// Measures a connection to a child that is the server.
 fn pair(options: &Options, measure: fn(End, &Options) -> Result<Value>) -> Result<Value> {
     let mut words = vec!["inherit".to_owned()];
     if let Some(processor) = options.child_pin {
@@ -90,7 +90,7 @@ fn pair(options: &Options, measure: fn(End, &Options) -> Result<Value>) -> Resul
     }
     let mut end = ends::spawn(&words)?;
     let child = end.child.take();
-    // Its end closes the pipes, and so ends the child.
+    // The measurement drops its end, which closes the pipes and so ends the child.
     let measured = measure(end, options)?;
     if let Some(mut child) = child {
         child.wait()?;

@@ -1,8 +1,8 @@
-//! Many connections: an echo server of one thread with epoll, and a client of the same kind.
+//! Many connections: an echo server of one thread with epoll(7), and a client of the same kind.
 //!
-//! Messages are 64 bytes. The client keeps up to 64 of them on their way and gives every connection
-//! its turn, so each wait finds a few of many connections ready, as in a busy server. A message
-//! that begins with 1 is answered with the server's processor time so far.
+//! Messages are 64 bytes. The client keeps up to 64 of them in flight and gives every connection
+//! its turn, so each wait finds a few of many connections ready, as in a busy server. The server
+//! answers a message that begins with 1 with its processor time so far.
 
 use crate::ends::patiently;
 use serde_json::{Value, json};
@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 const MESSAGE: usize = 64;
 const ON_THEIR_WAY: usize = 64;
 const EVENTS: usize = 256;
-/// Less than the connections that a listener holds for its program.
+/// Fewer than the connections that a listener queues for its program (listen(2)).
 const BACKLOG: usize = 64;
-/// Milliseconds after which nothing having happened is a failure.
+/// Milliseconds without any event after which a transfer has failed.
 pub(crate) const LIMIT_MS: i32 = 20_000;
 
-/// An epoll set.
+/// An epoll instance.
 pub(crate) struct Set(RawFd);
 
 impl Set {
@@ -33,14 +33,14 @@ impl Set {
 
     pub(crate) fn add(&self, fd: RawFd, mark: usize) -> Result<()> {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: mark as u64 };
-        // SAFETY: `event` lives over the call.
+        // SAFETY: `event` lives through the call.
         check(unsafe { libc::epoll_ctl(self.0, libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
     }
 
-    /// The marks of what is readable.
+    /// Waits for readable descriptors; fills in their marks and returns their number.
     pub(crate) fn wait(&self, limit_ms: i32, events: &mut [libc::epoll_event]) -> Result<usize> {
         let room = events.len() as i32;
-        // SAFETY: as many entries as said.
+        // SAFETY: `events` has `room` entries.
         let found = unsafe { libc::epoll_wait(self.0, events.as_mut_ptr(), room, limit_ms) };
         check(found).map(|count| count as usize)
     }
@@ -56,7 +56,7 @@ pub(crate) fn no_events() -> Vec<libc::epoll_event> {
 
 fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid; if it cannot be raised, opening will say so.
+    // SAFETY: `limit` is valid; if it cannot be raised, opening a descriptor will fail visibly.
     unsafe {
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
         limit.rlim_cur = limit.rlim_max;
@@ -64,7 +64,7 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Serves for ever.
+/// Serves all clients, for ever.
 pub(crate) fn serve(address: &str) -> Result<()> {
     raise_descriptor_limit();
     let listener = TcpListener::bind(address)?;
@@ -111,7 +111,7 @@ fn accept_all(
     }
 }
 
-/// Answers what there is; whether the client is still there.
+/// Answers the bytes that have come. Returns true if the client is still connected.
 fn echo(stream: &mut TcpStream) -> bool {
     let mut message = [0; MESSAGE];
     match stream.read(&mut message) {
@@ -129,14 +129,14 @@ fn echo(stream: &mut TcpStream) -> bool {
 struct Client {
     set: Set,
     sessions: Vec<TcpStream>,
-    /// When the question was asked.
+    /// Times of the last question of each session.
     asked: Vec<Instant>,
     idle: VecDeque<usize>,
-    /// What has come of the answer, and how much.
+    /// For each session, the received part of the answer, and its length.
     answers: Vec<([u8; MESSAGE], usize)>,
     events: Vec<libc::epoll_event>,
     histogram: Histogram,
-    /// Reads that found nothing although the wait had said that there was something.
+    /// Number of reads that found nothing although the wait had reported the descriptor.
     in_vain: u64,
 }
 
@@ -156,8 +156,9 @@ impl Client {
             let mut stream = patiently(|| TcpStream::connect(address))?;
             stream.set_nodelay(true)?;
             if place % BACKLOG == 0 {
-                // Its answer says that those before it have been accepted, too: none waits for a
-                // second because there was no room for it.
+                // The answer shows that the server has accepted this connection and those before
+                // it. Otherwise the queue of the listener could overflow, and a connection would
+                // wait a second for the retransmission of its SYN.
                 let mut message = [0; MESSAGE];
                 stream.write_all(&message)?;
                 stream.read_exact(&mut message)?;
@@ -175,13 +176,13 @@ impl Client {
         self.sessions[place].write_all(&[0; MESSAGE])
     }
 
-    /// Reads once; the answer, if that was the rest of it.
+    /// Reads once. Returns the answer if the read completed it.
     fn answer(&mut self, place: usize) -> Result<Option<[u8; MESSAGE]>> {
         let (message, got) = &mut self.answers[place];
         match self.sessions[place].read(&mut message[*got..]) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(len) => *got += len,
-            // As any event loop: back to waiting.
+            // As in any event loop: waits again.
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.in_vain += 1,
             Err(error) => return Err(error),
         }
@@ -192,8 +193,9 @@ impl Client {
         Ok(Some(*message))
     }
 
-    /// Asks every connection in turn until `is_enough`, which is told how many questions have been
-    /// answered, and waits for what is still on its way; how many were answered.
+    /// Asks every connection in turn until `is_enough` returns true, which gets the number of
+    /// answers so far. Waits for the answers that are still in flight; returns the number of
+    /// answers.
     fn run(&mut self, mut is_enough: impl FnMut(u64) -> bool) -> Result<u64> {
         let mut waiting = self.sessions.len().min(ON_THEIR_WAY);
         for _ in 0..waiting {
@@ -231,7 +233,7 @@ impl Client {
         self.run(|_| Instant::now() >= end)
     }
 
-    /// Processor time of both sides, and of those that are `watched`, so far.
+    /// Returns the processor time of both sides and of the `watched` processes so far.
     fn cpu_ns(&mut self, watched: &[u32]) -> Result<u64> {
         let mut question = [0; MESSAGE];
         question[0] = 1;
@@ -247,12 +249,12 @@ impl Client {
     }
 }
 
-/// Measures.
+/// Measures, or keeps the sessions busy while the file `--ready` exists.
 pub(crate) fn call(address: &str, options: &Options) -> Result<Value> {
     raise_descriptor_limit();
     let mut client = Client::connect(address, options.sessions)?;
     if let Some(path) = &options.ready {
-        // Whoever waits for the file counts from here on.
+        // The program that waits for this file counts from here on.
         std::fs::write(path, "")?;
         let count = client.run(|count| count % 4096 == 0 && !path.exists())?;
         return Ok(json!({ "operations": count, "in_vain": client.in_vain }));

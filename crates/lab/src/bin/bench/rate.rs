@@ -1,4 +1,4 @@
-//! Things done again and again: connections, and starting programs.
+//! Repeated operations: connections, and starts of programs.
 
 use crate::ends::patiently;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Serves one client after the other: one byte back, then the end.
+/// Serves one client after the other: sends one byte back, then waits for the end.
 pub(crate) fn serve(address: &str) -> Result<()> {
     let listener = TcpListener::bind(address)?;
     for stream in listener.incoming() {
@@ -18,14 +18,15 @@ pub(crate) fn serve(address: &str) -> Result<()> {
         let mut byte = [0];
         if stream.read_exact(&mut byte).is_ok() {
             stream.write_all(&byte)?;
-            // Until the client closes, so that the port in TIME_WAIT is the client's.
+            // Waits until the client closes first, so that TIME_WAIT (RFC 9293, section 3.6) holds
+            // a port of the client and not the listener's.
             let _ = stream.read(&mut byte)?;
         }
     }
     Ok(())
 }
 
-/// Connect, one question, close.
+/// Measures connections: connect, one question, close.
 pub(crate) fn connect(address: &str, options: &Options) -> Result<Value> {
     let once = || {
         let mut stream = TcpStream::connect(address)?;
@@ -37,7 +38,7 @@ pub(crate) fn connect(address: &str, options: &Options) -> Result<Value> {
     repeat(options, once)
 }
 
-/// Start a program and wait for its end.
+/// Measures starts of a program, each until the program's end.
 pub(crate) fn start(words: &[String], options: &Options) -> Result<Value> {
     let Some((program, arguments)) = words.split_first() else {
         return Err(Error::other("no program"));

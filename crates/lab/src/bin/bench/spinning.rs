@@ -1,8 +1,8 @@
-//! Descriptors that do not block, asked again until they have something or room.
+//! Polling of descriptors that do not block.
 
 use std::io::{ErrorKind, Read, Result, Write};
 
-/// Asks a non-blocking descriptor again until it has something or room.
+/// A descriptor that does not block. Reads and writes are repeated until there is data or room.
 pub(crate) struct Spinning<T>(pub(crate) T);
 
 impl<T: Read> Read for Spinning<T> {
@@ -21,7 +21,7 @@ impl<T: Write> Write for Spinning<T> {
     }
 }
 
-/// Repeats `step` while it would have to wait.
+/// Repeats `step` while it would have to wait (EWOULDBLOCK).
 pub(crate) fn again<T>(mut step: impl FnMut() -> Result<T>) -> Result<T> {
     loop {
         match step() {

@@ -1,13 +1,14 @@
-//! Transfers: both ways at once, or question and answer, with every byte checked.
+//! Transfers: in both directions at once, or as question and answer, with a check of every byte.
 
-use crate::link::{self, How, Link};
-use crate::wait::Way;
+use crate::link::{self, How, Side};
+use crate::wait::WaitCall;
+use sojourn_lab::progress::Teller;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// What is transferred, and how.
+/// The transfer, as the command line describes it.
 #[derive(Clone, Debug)]
 struct Plan {
     way: String,
@@ -15,14 +16,28 @@ struct Plan {
     rounds: u64,
     size_max: usize,
     seed: u64,
-    /// Goes on until this file is there.
+    /// A file: the transfer goes on until it exists.
     until: Option<PathBuf>,
+    /// A file in which each side records its progress.
+    progress: Option<PathBuf>,
+    teller: Teller,
 }
 
 impl Plan {
-    /// Whether the file is there; looked at now and then.
+    /// Returns true if the file of `--until` exists. Looks only at every 64th step, as a look is a
+    /// system call.
     fn is_over(&self, step: u64) -> bool {
         step.is_multiple_of(64) && self.until.as_ref().is_some_and(|file| file.exists())
+    }
+
+    /// Records the end of the input, if the result of a read is one.
+    fn heard(&self, got: Result<usize>) -> Result<usize> {
+        match &got {
+            Ok(0) => self.teller.input_ended(true),
+            Err(error) if error.kind() != ErrorKind::WouldBlock => self.teller.input_ended(false),
+            _ => {}
+        }
+        got
     }
 
     fn is_endless(&self) -> bool {
@@ -30,7 +45,7 @@ impl Plan {
     }
 }
 
-/// A small generator: the same numbers on both sides for the same seed.
+/// A small generator: for the same seed, both sides get the same numbers.
 #[derive(Clone, Debug)]
 struct Random(u64);
 
@@ -47,7 +62,7 @@ impl Random {
 }
 
 impl How {
-    /// Mostly as most programs read.
+    /// Chooses a way to receive; mostly read(2), as most programs do.
     fn any(random: &mut Random, is_socket: bool) -> Self {
         match random.below(10) {
             0 if is_socket => Self::Looks,
@@ -58,7 +73,7 @@ impl How {
     }
 }
 
-/// The byte at a position of the stream that goes that way.
+/// Returns the byte at a position of the stream whose seed is `seed`.
 fn byte_at(seed: u64, position: u64) -> u8 {
     let mixed = (position ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 56) as u8
@@ -84,7 +99,7 @@ fn check(buf: &[u8], seed: u64, from: u64) -> Result<()> {
     Ok(())
 }
 
-/// Where bytes that should be those at `position` come from.
+/// Describes the position at which bytes that should be those at `position` really belong.
 fn origin(bytes: &[u8], seed: u64, position: u64) -> String {
     const FAR: u64 = 8 << 20;
     let bytes = &bytes[..bytes.len().min(16)];
@@ -98,36 +113,49 @@ fn origin(bytes: &[u8], seed: u64, position: u64) -> String {
     }
 }
 
-/// Runs the command line; the line to print.
+/// Runs the command line; returns the line to print.
 pub(crate) fn run(words: &[String]) -> Result<String> {
     let usage = || {
         Error::other(
-            "usage: serve|call KIND ADDRESS | pair|inherit KIND, then --way W --bytes N --rounds N --size N --seed N --until FILE",
+            "usage: serve|call KIND ADDRESS | pair|inherit KIND, then --way W --bytes N --rounds N --size N --seed N --until FILE --progress FILE",
         )
     };
     let side = words.first().ok_or_else(usage)?;
     let kind = words.get(1).ok_or_else(usage)?;
     let has_address = matches!(side.as_str(), "serve" | "call");
     let options = words.get(if has_address { 3 } else { 2 }..).ok_or_else(usage)?;
-    let plan = parse(options)?;
-    let (mut link, is_first) = match side.as_str() {
+    let mut plan = parse(options)?;
+    if let Some(file) = &plan.progress {
+        plan.teller = Teller::open(file, matches!(side.as_str(), "serve" | "pair"))?;
+    }
+    let said = transfer(side, kind, words, &plan);
+    plan.teller.ended(said.is_ok());
+    said
+}
+
+/// Makes the link and does the transfer; returns the line to print.
+fn transfer(side: &str, kind: &str, words: &[String], plan: &Plan) -> Result<String> {
+    let (mut link, is_first) = match side {
         "serve" => (link::accept(kind, &words[2])?, true),
         "call" => (link::connect(kind, &words[2])?, false),
         "pair" => (link::pair(kind, &words[1..])?, true),
         "inherit" => (link::inherited(kind), false),
-        _ => return Err(usage()),
+        other => return Err(Error::other(format!("no such side: {other}"))),
     };
     let start = Instant::now();
     let child = link.child.take();
     let done = if plan.rounds > 0 {
-        converse(link, &plan, is_first)
+        converse(link, plan, is_first)
     } else {
-        exchange(link, &plan, is_first)
+        exchange(link, plan, is_first)
     };
     if let Some(mut child) = child
         && !child.wait()?.success()
     {
-        return Err(Error::other("the other side failed"));
+        // A failure of this side may be the cause of the child's failure, so both are reported.
+        let own = done.err().map(|error| format!(", and this one: {error}"));
+        let text = format!("the other side failed{}", own.unwrap_or_default());
+        return Err(Error::other(text));
     }
     let text = done?;
     Ok(format!("{side} {kind} {} {text} in {} us", plan.way, start.elapsed().as_micros()))
@@ -141,6 +169,8 @@ fn parse(options: &[String]) -> Result<Plan> {
         size_max: 8192,
         seed: 1,
         until: None,
+        progress: None,
+        teller: Teller::nobody(),
     };
     for pair in options.chunks(2) {
         let [name, value] = pair else {
@@ -160,14 +190,15 @@ fn parse(options: &[String]) -> Result<Plan> {
                 plan.bytes = u64::MAX;
                 plan.rounds = plan.rounds.saturating_mul(u64::MAX);
             }
+            "--progress" => plan.progress = Some(value.into()),
             _ => return Err(Error::other(format!("{name}: no such option"))),
         }
     }
     Ok(plan)
 }
 
-/// Both ways at once, `bytes` each, then the end.
-fn exchange(link: Link, plan: &Plan, is_first: bool) -> Result<String> {
+/// Sends `bytes` in both directions at once, then ends the streams.
+fn exchange(link: Side, plan: &Plan, is_first: bool) -> Result<String> {
     let (mine, theirs) = (plan.seed + u64::from(is_first), plan.seed + u64::from(!is_first));
     if plan.way == "blocking" {
         exchange_by_threads(link, plan, mine, theirs)?;
@@ -177,8 +208,8 @@ fn exchange(link: Link, plan: &Plan, is_first: bool) -> Result<String> {
     Ok(format!("{} bytes each way", plan.bytes))
 }
 
-fn exchange_by_threads(link: Link, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
-    let Link { input, mut output, .. } = link;
+fn exchange_by_threads(link: Side, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
+    let Side { input, mut output, .. } = link;
     let is_socket = output.is_socket();
     std::thread::scope(|scope| -> Result<()> {
         let sender = scope.spawn(move || -> Result<()> {
@@ -189,6 +220,7 @@ fn exchange_by_threads(link: Link, plan: &Plan, mine: u64, theirs: u64) -> Resul
                 let len = (1 + random.below(plan.size_max)).min((plan.bytes - at) as usize);
                 fill(&mut buf[..len], mine, at);
                 output.file().write_all(&buf[..len])?;
+                plan.teller.sent(len as u64);
                 at += len as u64;
                 step += 1;
             }
@@ -200,12 +232,14 @@ fn exchange_by_threads(link: Link, plan: &Plan, mine: u64, theirs: u64) -> Resul
         loop {
             let len = 1 + random.below(plan.size_max);
             let how = How::any(&mut random, is_socket);
-            let got = link::receive(&input, &mut buf[..len], how)?;
+            let got = plan.heard(link::receive(&input, &mut buf[..len], how))?;
             if got == 0 {
                 break;
             }
             check(&buf[..got], theirs, at)?;
-            at += if how == How::Looks { 0 } else { got as u64 };
+            let taken = if how == How::Looks { 0 } else { got as u64 };
+            plan.teller.received(taken);
+            at += taken;
         }
         if at != plan.bytes && !plan.is_endless() {
             return Err(Error::other(format!("the end after {at} bytes")));
@@ -214,7 +248,7 @@ fn exchange_by_threads(link: Link, plan: &Plan, mine: u64, theirs: u64) -> Resul
     })
 }
 
-fn expect_end(link: &Link) -> Result<()> {
+fn expect_end(link: &Side) -> Result<()> {
     let mut rest = Vec::new();
     (&link.input).read_to_end(&mut rest)?;
     if rest.is_empty() {
@@ -224,11 +258,11 @@ fn expect_end(link: &Link) -> Result<()> {
     }
 }
 
-fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
+fn exchange_by_waiting(mut link: Side, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
     let (input, output) = (link.input.as_raw_fd(), link.output.number());
     link::set_nonblocking(input)?;
     link::set_nonblocking(output)?;
-    let way = Way::new(&plan.way, input, output)?;
+    let way = WaitCall::new(&plan.way, input, output)?;
     let mut random = Random(mine);
     let mut buf = vec![0; plan.size_max];
     let (mut sent, mut got, mut ended, mut step) = (0, 0, false, 0);
@@ -241,7 +275,7 @@ fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> R
             link.output.end()?;
         }
         while found.output && sent < bytes {
-            // A peer that reads as fast as we write leaves us here for ever.
+            // A peer that reads as fast as this side writes would keep this loop from ever ending.
             step += 1;
             if plan.is_over(step) {
                 bytes = sent;
@@ -251,29 +285,39 @@ fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> R
             let len = (1 + random.below(plan.size_max)).min((bytes - sent) as usize);
             fill(&mut buf[..len], mine, sent);
             match link.output.file().write(&buf[..len]) {
-                Ok(len) => sent += len as u64,
+                Ok(len) => {
+                    plan.teller.sent(len as u64);
+                    sent += len as u64;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
             if sent == bytes {
                 link.output.end()?;
             }
-            if matches!(way, Way::Poll | Way::Select | Way::Epoll { is_edge: false, .. }) {
+            if matches!(
+                way,
+                WaitCall::Poll | WaitCall::Select | WaitCall::Epoll { is_edge: false, .. }
+            ) {
                 break;
             }
         }
         while found.input && !ended {
             let len = 1 + random.below(plan.size_max);
-            match (&link.input).read(&mut buf[..len]) {
+            match plan.heard((&link.input).read(&mut buf[..len])) {
                 Ok(0) => ended = true,
                 Ok(len) => {
                     check(&buf[..len], theirs, got)?;
+                    plan.teller.received(len as u64);
                     got += len as u64;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
-            if matches!(way, Way::Poll | Way::Select | Way::Epoll { is_edge: false, .. }) {
+            if matches!(
+                way,
+                WaitCall::Poll | WaitCall::Select | WaitCall::Epoll { is_edge: false, .. }
+            ) {
                 break;
             }
         }
@@ -285,14 +329,14 @@ fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> R
     }
 }
 
-/// Question and answer, `rounds` times, of sizes up to `size_max`.
-fn converse(mut link: Link, plan: &Plan, is_first: bool) -> Result<String> {
+/// Exchanges `rounds` questions and answers, of sizes up to `size_max`.
+fn converse(mut link: Side, plan: &Plan, is_first: bool) -> Result<String> {
     let mut random = Random(plan.seed);
     let mut buf = vec![0; plan.size_max];
     let (input, output) = (link.input.as_raw_fd(), link.output.number());
     let way = match plan.way.as_str() {
         "blocking" => None,
-        name => Some(Way::new(name, input, output)?),
+        name => Some(WaitCall::new(name, input, output)?),
     };
     let mut at = 0;
     'rounds: for round in 0..plan.rounds {
@@ -304,13 +348,14 @@ fn converse(mut link: Link, plan: &Plan, is_first: bool) -> Result<String> {
         if is_mine {
             fill(&mut buf[..len], plan.seed, at);
             link.output.file().write_all(&buf[..len])?;
+            plan.teller.sent(len as u64);
         } else {
             let mut done = 0;
             while done < len {
                 if let Some(way) = &way {
                     while !way.wait((input, true), (output, false))?.input {}
                 }
-                let got = (&link.input).read(&mut buf[done..len])?;
+                let got = plan.heard((&link.input).read(&mut buf[done..len]))?;
                 if got == 0 && done == 0 && plan.is_endless() {
                     break 'rounds;
                 }
@@ -323,6 +368,7 @@ fn converse(mut link: Link, plan: &Plan, is_first: bool) -> Result<String> {
                 done += got;
             }
             check(&buf[..len], plan.seed, at)?;
+            plan.teller.received(len as u64);
         }
         at += len as u64;
     }

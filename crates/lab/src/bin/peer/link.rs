@@ -1,4 +1,4 @@
-//! The descriptors that a transfer uses, made by ordinary calls.
+//! The descriptors of a transfer, made by ordinary calls.
 
 use std::fs::File;
 use std::io::{Error, IoSliceMut, Read, Result};
@@ -9,19 +9,19 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// One side's descriptors: the same number for sockets.
+/// One side's descriptors. For sockets, input and output have the same number.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Side {
     pub(crate) input: File,
     pub(crate) output: Output,
-    /// The other side, if this one started it.
+    /// The process of the other side, if this side started it.
     pub(crate) child: Option<Child>,
 }
 
-/// Where bytes are sent.
+/// The descriptor through which bytes are sent.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// Not closed here where it is a socket: its number is the input's.
+    /// Not closed here if it is a socket, because then the number belongs to `input`.
     file: ManuallyDrop<File>,
     is_socket: bool,
     has_ended: bool,
@@ -44,13 +44,13 @@ impl Output {
         &self.file
     }
 
-    /// No more will be sent.
+    /// Ends the stream of this direction.
     pub(crate) fn end(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.has_ended, true) {
             return Ok(());
         }
         if !self.is_socket {
-            // SAFETY: `has_ended` says that it is gone; nothing uses it from here on.
+            // SAFETY: `has_ended` shows that the file is gone; nothing uses it from here on.
             unsafe { ManuallyDrop::drop(&mut self.file) };
             return Ok(());
         }
@@ -63,42 +63,42 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if !self.is_socket {
-            // Closing is all that ending a pipe is.
+            // The end of a pipe is its close.
             let _ = self.end();
         }
     }
 }
 
-impl Link {
+impl Side {
     fn of_socket(fd: OwnedFd) -> Self {
         let input = File::from(fd);
-        // The same number would do; a second one would make it a duplicate, which is another test.
-        // SAFETY: the output does not close it.
+        // One number for both directions. A duplicate (dup(2)) would be another test, as it makes
+        // the descriptor aliased. SAFETY: the output does not close it.
         let output = Output::new(unsafe { File::from_raw_fd(input.as_raw_fd()) }, true);
         Self { input, output, child: None }
     }
 }
 
-/// Waits for a client.
-pub(crate) fn accept(kind: &str, address: &str) -> Result<Link> {
+/// Listens, and waits for a client.
+pub(crate) fn accept(kind: &str, address: &str) -> Result<Side> {
     match kind {
         "tcp" => {
             let listener = TcpListener::bind(address)?;
             println!("listening {}", listener.local_addr()?);
             let (stream, _) = listener.accept()?;
             stream.set_nodelay(true)?;
-            Ok(Link::of_socket(stream.into()))
+            Ok(Side::of_socket(stream.into()))
         }
         "unix" => {
             let listener = UnixListener::bind(address)?;
-            Ok(Link::of_socket(listener.accept()?.0.into()))
+            Ok(Side::of_socket(listener.accept()?.0.into()))
         }
         other => Err(Error::other(format!("no such kind to listen on: {other}"))),
     }
 }
 
-/// Connects to a server that may not be there yet.
-pub(crate) fn connect(kind: &str, address: &str) -> Result<Link> {
+/// Connects to a server, which may not listen yet.
+pub(crate) fn connect(kind: &str, address: &str) -> Result<Side> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let fd: Result<OwnedFd> = match kind {
@@ -110,15 +110,15 @@ pub(crate) fn connect(kind: &str, address: &str) -> Result<Link> {
             other => return Err(Error::other(format!("no such kind to connect by: {other}"))),
         };
         match fd {
-            Ok(fd) => return Ok(Link::of_socket(fd)),
+            Ok(fd) => return Ok(Side::of_socket(fd)),
             Err(error) if Instant::now() > deadline => return Err(error),
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
 }
 
-/// Runs this program again as the other side, joined to us by its standard input and output.
-pub(crate) fn pair(kind: &str, words: &[String]) -> Result<Link> {
+/// Runs this program again as the other side, whose standard input and output are the link.
+pub(crate) fn pair(kind: &str, words: &[String]) -> Result<Side> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("inherit").args(words);
     if kind == "pipe" {
@@ -127,27 +127,27 @@ pub(crate) fn pair(kind: &str, words: &[String]) -> Result<Link> {
             return Err(Error::other("no pipes"));
         };
         let output = Output::new(OwnedFd::from(stdin).into(), false);
-        return Ok(Link { input: OwnedFd::from(stdout).into(), output, child: Some(child) });
+        return Ok(Side { input: OwnedFd::from(stdout).into(), output, child: Some(child) });
     }
     let (ours, theirs) = UnixStream::pair()?;
     let theirs = OwnedFd::from(theirs);
     let child = command.stdin(theirs.try_clone()?).stdout(theirs).spawn()?;
     drop(command);
-    let mut link = Link::of_socket(ours.into());
+    let mut link = Side::of_socket(ours.into());
     link.child = Some(child);
     Ok(link)
 }
 
-/// Standard input and output are the link.
-pub(crate) fn inherited(kind: &str) -> Link {
+/// Makes the link of standard input and output.
+pub(crate) fn inherited(kind: &str) -> Side {
     // SAFETY: the descriptors were given to this program for this purpose; nothing else uses them.
     let input = unsafe { OwnedFd::from_raw_fd(0) };
     if kind != "pipe" {
-        return Link::of_socket(input);
+        return Side::of_socket(input);
     }
-    // SAFETY: as above.
+    // SAFETY: as for descriptor 0: given to this program for this purpose.
     let output = Output::new(unsafe { File::from_raw_fd(1) }, false);
-    Link { input: input.into(), output, child: None }
+    Side { input: input.into(), output, child: None }
 }
 
 /// Makes a descriptor non-blocking.
@@ -160,12 +160,12 @@ pub(crate) fn set_nonblocking(fd: RawFd) -> Result<()> {
     if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
-/// Ways to receive.
+/// A call that receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// read(2).
     Plain,
-    /// recv(2) with `MSG_PEEK`: the bytes stay.
+    /// recv(2) with `MSG_PEEK`: the bytes stay in the stream.
     Looks,
     /// recv(2) with `MSG_WAITALL`.
     WaitsForAll,
@@ -173,7 +173,7 @@ pub(crate) enum How {
     InParts,
 }
 
-/// Receives that way; other ways than read(2) and readv(2) are for sockets.
+/// Receives by the call `how`. All but read(2) and readv(2) need a socket.
 pub(crate) fn receive(input: &File, buf: &mut [u8], how: How) -> Result<usize> {
     let flags = match how {
         How::Looks => libc::MSG_PEEK,
@@ -184,7 +184,7 @@ pub(crate) fn receive(input: &File, buf: &mut [u8], how: How) -> Result<usize> {
         }
         How::Plain => return (&*input).read(buf),
     };
-    // SAFETY: the buffer is that long.
+    // SAFETY: the buffer has as many bytes as the call is told.
     let got = unsafe { libc::recv(input.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), flags) };
     match usize::try_from(got) {
         Ok(got) => Ok(got),

@@ -1,27 +1,27 @@
-//! Ways to wait for two descriptors.
+//! Calls that wait for two descriptors: poll(2), select(2), epoll(7).
 
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::RawFd;
 
-/// Milliseconds after which a transfer in which nothing happens is a failure.
+/// Milliseconds without any event after which a transfer has failed.
 const LIMIT_MS: i32 = 30_000;
 
-/// A way to wait.
+/// A call that waits.
 #[derive(Debug)]
-pub(crate) enum Way {
+pub(crate) enum WaitCall {
     Poll,
     Select,
     Epoll { set: RawFd, is_edge: bool },
 }
 
-/// What can be done.
+/// The descriptors that are ready.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) input: bool,
     pub(crate) output: bool,
 }
 
-impl Way {
+impl WaitCall {
     pub(crate) fn new(name: &str, input: RawFd, output: RawFd) -> Result<Self> {
         match name {
             "poll" => Ok(Self::Poll),
@@ -58,12 +58,19 @@ impl Way {
         )
     }
 
-    /// Waits for input if wanted, for room if wanted.
+    /// Waits for input and for room, each only if its flag is true.
     pub(crate) fn wait(&self, input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
-        match self {
-            Self::Poll => poll(input, output),
-            Self::Select => select(input, output),
-            Self::Epoll { set, is_edge } => epoll(*set, *is_edge, input, output),
+        loop {
+            let found = match self {
+                Self::Poll => poll(input, output),
+                Self::Select => select(input, output),
+                Self::Epoll { set, is_edge } => epoll(*set, *is_edge, input, output),
+            };
+            // A process that was stopped and continued gets EINTR from these calls (signal(7)).
+            let is_interrupted = |error: &Error| error.kind() == ErrorKind::Interrupted;
+            if !found.as_ref().is_err_and(is_interrupted) {
+                return found;
+            }
         }
     }
 }
@@ -72,7 +79,7 @@ fn check(result: i32) -> Result<i32> {
     if result < 0 { Err(Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The number of ready descriptors; none in the time limit is an error.
+/// Returns the number of ready descriptors; an error if none was ready within the time limit.
 fn some(result: i32) -> Result<i32> {
     match check(result)? {
         0 => Err(Error::new(ErrorKind::TimedOut, "nothing happened for thirty seconds")),
@@ -82,7 +89,7 @@ fn some(result: i32) -> Result<i32> {
 
 fn control(set: RawFd, op: i32, fd: RawFd, events: u32) -> Result<()> {
     let mut event = libc::epoll_event { events, u64: fd as u64 };
-    // SAFETY: `event` lives over the call.
+    // SAFETY: `event` lives through the call.
     check(unsafe { libc::epoll_ctl(set, op, fd, &raw mut event) }).map(drop)
 }
 
@@ -92,13 +99,13 @@ fn poll(input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
         libc::pollfd { fd: input.0, events: wanted(input.1, libc::POLLIN), revents: 0 },
         libc::pollfd { fd: output.0, events: wanted(output.1, libc::POLLOUT), revents: 0 },
     ];
-    // SAFETY: two entries.
+    // SAFETY: `fds` has two entries.
     some(unsafe { libc::poll(fds.as_mut_ptr(), 2, LIMIT_MS) })?;
     Ok(Found { input: fds[0].revents != 0, output: fds[1].revents != 0 })
 }
 
 fn select(input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
-    // SAFETY: sets of plain bits, numbers below FD_SETSIZE in this program.
+    // SAFETY: the sets are plain bits, and this program's descriptor numbers are below FD_SETSIZE.
     unsafe {
         let (mut readable, mut writable): (libc::fd_set, libc::fd_set) = std::mem::zeroed();
         if input.1 {
@@ -131,12 +138,13 @@ fn epoll(set: RawFd, is_edge: bool, input: (RawFd, bool), output: (RawFd, bool))
             control(set, libc::EPOLL_CTL_MOD, input.0, into | out)?;
         } else {
             control(set, libc::EPOLL_CTL_MOD, input.0, into)?;
-            // A pipe whose output is done has been taken from the set by its close.
+            // Fails for a pipe whose output has ended: its close has taken it out of the set
+            // (epoll(7)).
             let _ = control(set, libc::EPOLL_CTL_MOD, output.0, out);
         }
     }
     let mut events: [libc::epoll_event; 4] = [libc::epoll_event { events: 0, u64: 0 }; 4];
-    // SAFETY: four entries.
+    // SAFETY: `events` has four entries.
     let count = some(unsafe { libc::epoll_wait(set, events.as_mut_ptr(), 4, LIMIT_MS) })?;
     let mut found = Found::default();
     for event in &events[..count as usize] {

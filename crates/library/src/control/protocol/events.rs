@@ -1,9 +1,11 @@
-//! What an event of the protocol thread's sets is about.
+//! The subjects of events in the protocol thread's sets.
+//!
+//! Not here: the reactions (`super`, `outside`).
 
 /// Events taken at once.
 pub(super) const EVENTS: usize = 64;
 
-/// What an event of the thread's sets is about: the top byte of its data.
+/// The subject of an event: the top byte of its data.
 pub(super) const DOORBELL: u64 = 0;
 pub(super) const BELL: u64 = 6 << 56;
 pub(super) const WATCHED: u64 = 7 << 56;

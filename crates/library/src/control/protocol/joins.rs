@@ -1,9 +1,8 @@
-//! The protocol thread's part in a join and its end: what a session needs beside itself, and until
-//! when.
+//! The protocol thread's part in a join and its end: the inboxes, the peer's process and the
+//! kernel's descriptor that a session needs beside itself.
 //!
-//! Inboxes, the peer's process, the kernel's descriptor. The server counts in the same way who has
-//! which descriptors (`idl/session.idl`, `inbox_t`). Not here: what joining means for the session
-//! (`crate::moves::join`).
+//! The server counts in the same way which process has which descriptors (`idl/session.idl`,
+//! `inbox_t`). Not here: the join of the session itself (`crate::moves::join`).
 
 use super::events::{FLUSH, SESSION};
 use super::outside::{Brought, address_space};
@@ -21,16 +20,16 @@ use sojourn_stream::Inbox;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Events of inboxes that a join has brought, in the program's table.
+/// Event descriptors of inboxes that a join has brought, in the program's table.
 type Events = std::vec::IntoIter<Held>;
 
 impl Thread {
-    /// `placed`: the events of the inboxes that were brought.
+    /// Joins, or tells the server why not. `placed`: the event descriptors of the inboxes.
     pub(super) fn join(&mut self, brought: Brought, placed: Option<Vec<Held>>) {
         fault::point("library.join");
         let Brought { join, region, own, peer, has_peer, .. } = brought;
-        // First, and whatever becomes of the session: the server counts on it that we have what it
-        // sends once.
+        // The inboxes are kept first, and whatever becomes of the session: the server sends each of
+        // them only once.
         let mut events = placed.unwrap_or_default().into_iter();
         self.keep_own_inbox(join.own.id, own, &mut events);
         self.keep_peer_inbox(join.peer.id, peer, &mut events);
@@ -61,8 +60,8 @@ impl Thread {
         let own_inbox = Arc::clone(&own.inbox);
         let (peer, _) = self.peer_inboxes.get(&join.peer.id).ok_or(ReasonT::Resources)?;
         let region = region.ok_or(ReasonT::Resources)?;
-        // An inbox with both roles. Where the two ends have different inboxes, the second join sees
-        // it.
+        // An inbox in both roles shows that both ends are this process's. Where the two ends have
+        // different inboxes, the second of the two joins sees it.
         if [join.own.id, join.peer.id]
             .iter()
             .any(|id| self.own_inboxes.contains_key(id) && self.peer_inboxes.contains_key(id))
@@ -70,7 +69,8 @@ impl Thread {
             self.engine.has_within.store(true, Ordering::SeqCst);
         }
         let stream = join::view(join, region, Arc::clone(peer)).map_err(|_| ReasonT::Resources)?;
-        // For a session that is going to be carried by this process itself.
+        // This process itself will run the engine of a session with another host, on the stream's
+        // other side.
         let other = join
             .is_carried
             .then(|| stream.other_side(Arc::clone(&own_inbox), join.own.slot))
@@ -102,8 +102,8 @@ impl Thread {
         self.joined.insert(offer.local, joined);
         lock(&self.engine.rings).again();
         self.watch_descriptor(offer.fd, session.slot());
-        // What stirred before it was watched is looked at once.
-        session.kernel_stirred();
+        // Events from before the watch are looked at once.
+        session.kernel_event();
         fault::point("library.joined");
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Thread {
         self.engine.mapped.fetch_sub(len, Ordering::Relaxed);
     }
 
-    /// Goes on with a session's flush whenever there is room.
+    /// Goes on with a session's flush whenever the kernel has room.
     pub(super) fn follow(&self, slot: u32) {
         let Some(session) = self.engine.pool.session(slot) else { return };
         if !session.is_flushing.load(Ordering::SeqCst) {
@@ -122,7 +122,7 @@ impl Thread {
         if let Ok(fd) = kernel::at(session.number()) {
             let _ = epoll::add(&self.kit.watched, fd, data, EventFlags::OUT | EventFlags::ET);
         }
-        // There may have been room before that.
+        // Room from before the watch would not be reported.
         session.room_came();
     }
 
@@ -154,11 +154,11 @@ impl Thread {
         }
     }
 
-    /// A session's descriptor is the kernel's alone again, and its slot in the inbox may soon be
-    /// another's.
+    /// Ends the watch on a session's descriptor, which is the kernel's alone again, and forgets the
+    /// session's slot in the inbox, which may soon be another's.
     pub(super) fn unwatch(&mut self, local: u64, reason: ReasonT) {
         let Some(joined) = self.joined.get(&local) else { return };
-        // Before a close that has been done: see `Session::close`.
+        // A close has done this already, before the kernel's: see `Session::close`.
         if reason != ReasonT::Closed
             && let Ok(fd) = kernel::at(joined.offer.fd)
         {
@@ -169,7 +169,7 @@ impl Thread {
         }
     }
 
-    /// The server knows that a session has gone home: what only it needed is let go of.
+    /// Lets go of the needs of a session that has gone home, once the server knows that.
     pub(super) fn forget(&mut self, local: u64) {
         let Some(joined) = self.joined.remove(&local) else { return };
         self.gives_addresses_back(joined.addresses);
@@ -185,8 +185,8 @@ impl Thread {
         self.release(joined.own_inbox, joined.peer_inbox, joined.peer_pid);
     }
 
-    /// Lets go of those that no session needs. The server counts in the same way, and gives others
-    /// next time.
+    /// Lets go of inboxes and processes that no session needs. The server counts in the same way,
+    /// and sends them anew when a session needs them again.
     fn release(&mut self, own_inbox: u64, peer_inbox: u64, peer_pid: u32) {
         if self.own_inboxes.get(&own_inbox).is_some_and(|inbox| inbox.uses == 0)
             && let Some(OwnInbox { number, .. }) = self.own_inboxes.remove(&own_inbox)
@@ -203,7 +203,7 @@ impl Thread {
     }
 }
 
-/// An inbox that was brought, if its two events could be taken.
+/// Opens an inbox that a join has brought, if its two event descriptors could be taken.
 fn view(memory: Mapping, events: &mut Events) -> Option<Inbox> {
     let (ready, attention) = (events.next()?, events.next()?);
     Inbox::new(memory, ready, attention)

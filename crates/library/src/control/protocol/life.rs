@@ -1,4 +1,6 @@
-//! The protocol thread looks whether the program has a thread left: see `living`.
+//! The protocol thread's look whether the program has a thread left.
+//!
+//! Not here: the reason for that (`living`, which is to be read first).
 
 use super::living::{Living, has_first_ended};
 use super::thread::Thread;
@@ -24,7 +26,7 @@ impl Thread {
                 continue;
             }
             match self.aside.call(move |outside| outside.watch_thread(tid)) {
-                // It has just ended.
+                // That thread has just ended.
                 Some(Err(Errno::SRCH)) => {}
                 watched => {
                     if watched == Some(Ok(())) {

@@ -1,17 +1,18 @@
-//! What the protocol thread has outside the program's table of descriptors: the connection with the
-//! server, what comes through it, what is slept in.
+//! The protocol thread's descriptors outside the program's table: the connection with the server,
+//! the descriptors received through it, and the set that is slept in.
 //!
-//! A second thread has it, with a table of its own (`sojourn_shm::aside`), and does there what the
-//! protocol thread asks for. Nothing that is answered has a descriptor in it: memory is mapped
-//! here, and what the program's threads need goes through the bell's socket (`crate::fds::own`).
-//! Not here: what is said to the server, and what its events mean (`super`).
+//! A second thread, with a table of its own (`sojourn_shm::aside`), holds them and does what the
+//! protocol thread asks for. No answer contains a descriptor: memory is mapped here, and
+//! descriptors for the program's threads go through the bell's socket (`crate::fds::own`). Not
+//! here: the messages to the server, and the reactions to its events (`super`).
 
 use super::events::{BELL, DOORBELL, EVENTS, INBOX, PEER, SERVER, WATCHED};
 use super::living::watch_thread;
 use crate::fds::own::{receive_descriptors, send_descriptors};
 use crate::host::look::{Direct, Look};
+use crate::process::room::has_room;
 use crate::remote::carry_server::{ANSWER_LIMIT, open_connection};
-use crate::remote::lent::Lent;
+use crate::remote::delegation::Delegation;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -26,41 +27,44 @@ use sojourn_shm::{Access, Mapping, Segment};
 use sojourn_stream::{Inbox, Layout};
 use std::collections::HashMap;
 
-/// Streams take no more than one part in so many of a limited address space, all together.
+/// Streams take at most one part in so many of a limited address space, all together.
 const ADDRESSES_PART: u64 = 4;
+/// Copies of a session's queues in memory while its record is taken over: the file's bytes, the
+/// decoded queues, and the connection's.
+const RECORD_COPIES: usize = 3;
 
-/// See the head of this file.
+/// The second thread's state.
 #[derive(Debug)]
 pub(crate) struct Outside {
     set: OwnedFd,
     /// The other end of the bell.
     far: OwnedFd,
-    /// The server rings it.
+    /// The event descriptor that the server rings.
     doorbell: OwnedFd,
     pub(super) client: Option<SessionClient<Connection>>,
     peers: HashMap<u32, OwnedFd>,
-    /// Of inboxes, by the number that their events have.
+    /// Attention events of inboxes, by the number that their events carry.
     attention: HashMap<u64, OwnedFd>,
     inboxes_seen: u64,
-    /// A thread of the program's.
+    /// A thread of the program's that is watched.
     living: Option<OwnedFd>,
-    /// Somebody has rung while the bell was read for something else: there is to be no sleep before
-    /// a look at the jobs.
+    /// The bell was read for something else while it rang: the next wait must not sleep before a
+    /// look at the jobs.
     is_rung: bool,
 }
 
-/// What the server has said.
+/// One message of the server.
 #[derive(Debug)]
 pub(super) enum Word {
-    /// Nothing more.
+    /// There is no message.
     Nothing,
-    /// It is gone.
+    /// The server is gone.
     Gone,
     Join(Box<Brought>),
-    Lend(Box<Lent>),
-    /// Without descriptors.
+    Delegate(Box<Delegation>),
+    /// A message without descriptors.
     Event(EventT),
-    /// No word of the server's: a session that it knows to be home is forgotten in its turn.
+    /// Not a message: a session that the server knows to be home is forgotten in its turn.
     Forget(u64),
 }
 
@@ -69,20 +73,21 @@ pub(super) enum Word {
 pub(super) struct Brought {
     pub(super) join: JoinT,
     pub(super) region: Option<Mapping>,
-    /// With the number that its events have.
+    /// The own inbox, with the number that its events carry.
     pub(super) own: Option<(Mapping, u64)>,
     pub(super) peer: Option<Mapping>,
     /// The peer's process is watched.
     pub(super) has_peer: bool,
-    /// Descriptors that are in the bell's socket.
+    /// Descriptors of the join in the bell's socket.
     pub(super) passed: usize,
 }
 
-/// What shows the server that this program may have packets, if it may; without the right nothing
-/// is tried, for that could be noted against the program.
+/// Opens a packet socket that shows the server that this program may have packets. Without the
+/// right (capabilities(7)) nothing is tried: a refused attempt may be audited against the program.
 fn unbound_packets() -> Option<OwnedFd> {
     const NET_RAW: u64 = 1 << 13;
-    // The program's first thread's: this one may have kept what the program has given up.
+    // The first thread's capabilities count: this thread may have kept rights that the program has
+    // given up.
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     let held = u64::from_str_radix(held.trim(), 16).ok()?;
@@ -94,7 +99,7 @@ fn unbound_packets() -> Option<OwnedFd> {
 }
 
 impl Outside {
-    /// By the thread that is to have it. `far`: the bell's other end.
+    /// Makes the state, on the thread that is to have it. `far`: the bell's other end.
     pub(super) fn new(far: i32) -> Option<Self> {
         let far = keep_only(far).ok()?;
         sojourn_shm::wait::learn_machine();
@@ -116,12 +121,12 @@ impl Outside {
         })
     }
 
-    /// Sleeps. What there is.
+    /// Sleeps; returns the subjects of the events.
     pub(super) fn wait(&mut self, limit: Option<Duration>) -> Vec<u64> {
         let limit = if core::mem::take(&mut self.is_rung) { Some(Duration::ZERO) } else { limit };
         let limit = limit.and_then(|limit| limit.try_into().ok());
         let mut events = Vec::<epoll::Event>::with_capacity(EVENTS);
-        // Interrupted: nothing.
+        // An interrupted wait has no events.
         let _ = epoll::wait(&self.set, rustix::buffer::spare_capacity(&mut events), limit.as_ref());
         let words: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
         for word in &words {
@@ -134,21 +139,21 @@ impl Outside {
         words
     }
 
-    /// That thread's end is told of from now on, in place of another one's.
+    /// Watches that thread's end from now on, instead of another one's.
     pub(super) fn watch_thread(&mut self, tid: i32) -> Result<(), Errno> {
         self.living = None;
         self.living = Some(watch_thread(self.set.as_fd(), tid)?);
         Ok(())
     }
 
-    /// The set of the program's table, which was handed over, is heard of here.
+    /// Watches the program's set of sessions' descriptors, which was sent through the bell.
     pub(super) fn watch_set(&mut self) -> bool {
         let data = EventData::new_u64(WATCHED);
         self.take_passed()
             .is_some_and(|set| epoll::add(&self.set, set, data, EventFlags::IN).is_ok())
     }
 
-    /// What [`crate::fds::own::Own::pass`] has handed over.
+    /// Receives the descriptor that [`crate::fds::own::Own::pass`] has sent.
     pub(super) fn take_passed(&mut self) -> Option<OwnedFd> {
         loop {
             let (sent, mut fds) = receive_descriptors(self.far.as_fd()).ok()?;
@@ -159,13 +164,13 @@ impl Outside {
         }
     }
 
-    /// Makes room in the bell.
+    /// Makes room in the bell's socket.
     pub(super) fn empty_bell(&mut self) {
         while receive_descriptors(self.far.as_fd()).is_ok() {}
         self.is_rung = true;
     }
 
-    /// Greets the server whose socket is at `address`.
+    /// Greets the server at the other end of `socket`.
     pub(super) fn greet(&mut self, socket: OwnedFd) -> Option<()> {
         let data = EventData::new_u64(SERVER);
         epoll::add(&self.set, &socket, data, EventFlags::RDHUP | EventFlags::ET).ok()?;
@@ -185,25 +190,26 @@ impl Outside {
         Some(())
     }
 
-    /// The next thing the server has to say.
-    /// `mapped`: see [`crate::process::engine::Engine`]; with what this brings afterwards.
+    /// Asks for the server's next message. `mapped`: see [`crate::process::engine::Engine`]; a join
+    /// adds its stream to it.
     pub(super) fn next(&mut self, mapped: &AtomicU64) -> Word {
         let Some(client) = &mut self.client else { return Word::Nothing };
         match client.with_deadline(Deadline::after(ANSWER_LIMIT)).next() {
-            Ok(EventT::Case0) => Word::Nothing,
+            Ok(EventT::None) => Word::Nothing,
             Ok(EventT::Join(join)) => Word::Join(Box::new(self.bring(join, mapped))),
-            Ok(EventT::Lend(lent)) => Word::Lend(Box::new(self.open_lent(lent))),
+            Ok(EventT::Lend(terms)) => Word::Delegate(Box::new(self.open_delegation(terms))),
             Ok(other) => Word::Event(other),
             Err(_) => Word::Gone,
         }
     }
 
     fn bring(&mut self, mut join: JoinT, mapped: &AtomicU64) -> Brought {
-        // Whatever becomes of it, it is taken: what is answered may have no descriptor of this
-        // table in it.
+        // Every descriptor is taken out of the join, whatever becomes of it: the answer must not
+        // contain one of this table.
         let region = take(&mut join.region);
         let region = Layout::new(join.ring_bytes)
             .filter(|layout| leaves_addresses(layout.len(), mapped.load(Ordering::Relaxed)))
+            .filter(|_| has_room(0))
             .and_then(|layout| map(region?, layout.len()));
         let len = region.as_ref().map_or(0, |_| address_space(join.ring_bytes));
         mapped.fetch_add(len, Ordering::Relaxed);
@@ -224,14 +230,16 @@ impl Outside {
         Brought { join, region, own, peer, has_peer, passed }
     }
 
-    fn open_lent(&self, mut lent: LendT) -> Lent {
-        let record = take(&mut lent.record).and_then(|file| sojourn_pump::parcel::open(file).ok());
-        let packets = take(&mut lent.packets);
+    fn open_delegation(&self, mut terms: LendT) -> Delegation {
+        let record = take(&mut terms.record)
+            .filter(|file| has_room(RECORD_COPIES * len_of(file)))
+            .and_then(|file| sojourn_pump::sealed::open(file).ok());
+        let packets = take(&mut terms.packets);
         let passed = packets.map_or(0, |packets| self.pass_on(&[packets.as_fd()]));
-        Lent { lent, record, passed }
+        Delegation { terms, record, passed }
     }
 
-    /// Puts descriptors into the bell's socket, to be taken in the program's table. How many.
+    /// Puts descriptors into the bell's socket, for the program's table. Returns their number.
     fn pass_on(&self, fds: &[BorrowedFd<'_>]) -> usize {
         let is_sent = !fds.is_empty() && send_descriptors(self.far.as_fd(), fds).is_ok();
         if is_sent { fds.len() } else { 0 }
@@ -249,23 +257,23 @@ impl Outside {
         watched.map(|process| self.peers.insert(join.peer_pid, process)).is_some()
     }
 
-    /// No session with that process is left.
+    /// Ends the watch on a process with which no session is left.
     pub(super) fn forget_peer(&mut self, pid: u32) {
         if let Some(process) = self.peers.remove(&pid) {
-            // Closing does not take it out: the server has the same open file. And it would be in
-            // the way when the peer comes again under this number.
+            // Closing does not remove the registration (epoll(7)): the server has the same open
+            // file. A peer that comes again under this number could not be added then.
             let _ = epoll::delete(&self.set, &process);
         }
     }
 
-    /// That process has ended: its sessions are told, once.
+    /// Stops watching a process whose end has been reported, so that it is not reported again.
     pub(super) fn peer_died(&mut self, pid: u32) {
         if let Some(process) = self.peers.get(&pid) {
             let _ = epoll::delete(&self.set, process);
         }
     }
 
-    /// No session has that inbox any more.
+    /// Ends the watch on an inbox that no session uses.
     pub(super) fn forget_inbox(&mut self, number: u64) {
         if let Some(attention) = self.attention.remove(&number) {
             let _ = epoll::delete(&self.set, &attention);
@@ -277,14 +285,20 @@ fn take(fd: &mut rt::Descriptor) -> Option<OwnedFd> {
     core::mem::replace(fd, rt::Descriptor::NONE).into_owned().ok().flatten()
 }
 
-/// Whether a program whose address space is limited has most of it for itself, with a stream of
-/// that length beside those that take `mapped`.
+/// Returns the length of a file; 0 if it is unknown.
+fn len_of(file: &OwnedFd) -> usize {
+    let len = rustix::fs::fstat(file).ok().and_then(|stat| usize::try_from(stat.st_size).ok());
+    len.filter(|len| *len <= usize::MAX / RECORD_COPIES).unwrap_or_default()
+}
+
+/// Returns true if a program with a limited address space keeps most of it, with a stream of `len`
+/// bytes beside those that take `mapped`.
 fn leaves_addresses(len: usize, mapped: u64) -> bool {
     let allowed = rustix::process::getrlimit(rustix::process::Resource::As).current;
     allowed.is_none_or(|allowed| mapped.saturating_add(len as u64) <= allowed / ADDRESSES_PART)
 }
 
-/// Bytes of address space that a stream with such rings takes.
+/// Returns the bytes of address space that a stream with such rings takes.
 pub(super) fn address_space(ring_bytes: [u32; 2]) -> u64 {
     Layout::new(ring_bytes).map_or(0, |layout| layout.len() as u64)
 }
@@ -293,15 +307,15 @@ fn map(fd: OwnedFd, len: usize) -> Option<Mapping> {
     Segment::accept(fd, len).ok()?.map(Access::ReadWrite).ok()
 }
 
-/// An inbox's memory and events, if it came with them.
+/// Opens an inbox's memory and events, if the join has brought them.
 fn open_inbox(inbox: &mut InboxT) -> Option<(Mapping, [OwnedFd; 2])> {
     let events = (take(&mut inbox.ready), take(&mut inbox.attention));
     let memory = map(take(&mut inbox.memory)?, Inbox::LEN)?;
     Some((memory, [events.0?, events.1?]))
 }
 
-/// The protocol thread's way to look at descriptors of the program's, whose table is that of the
-/// thread `tid`.
+/// Looks at the program's descriptors for the protocol thread: the second thread reads the /proc
+/// files of the thread with that id, which has the program's table.
 pub(super) struct Looker<'a>(pub(super) &'a mut Aside<Outside>, pub(super) i32);
 
 impl Look for Looker<'_> {
@@ -321,7 +335,10 @@ impl Look for Looker<'_> {
     }
 }
 
-/// Whether the set has gone: closed by a program that closes what is not its own.
+/// Takes the events of the program's set of sessions' descriptors.
+///
+/// # Errors
+/// Those of `epoll_wait(2)`: the program has closed the set, a number that is not its own.
 pub(super) fn take_watched(
     set: BorrowedFd<'_>,
     events: &mut Vec<epoll::Event>,

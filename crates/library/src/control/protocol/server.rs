@@ -1,7 +1,7 @@
-//! The protocol thread's connection with the server: found, greeted, told of what is away, lost.
+//! The protocol thread's connection with the server: found, greeted, told of the sessions that are
+//! away, lost.
 //!
-//! Not here: what is said over it (`super`), how often a server is looked for
-//! (`crate::control::search`).
+//! Not here: the messages (`super`, `words`), and the times of attempts (`crate::control::search`).
 
 use super::thread::Thread;
 use crate::control::search::Search;
@@ -14,7 +14,7 @@ use sojourn_session::ReasonT;
 use std::time::Instant;
 
 impl Thread {
-    /// Looks for a server, if it is time for that.
+    /// Looks for a server, if an attempt is due.
     pub(super) fn connect(&mut self) {
         if !self.search.begins_attempt() {
             return;
@@ -34,18 +34,18 @@ impl Thread {
         self.tell_all_kept();
     }
 
-    /// The program is about to do what makes this impossible later; see
+    /// Connects now, because the program is about to make that impossible; see
     /// [`crate::control::prepare`].
     pub(super) fn prepare(&mut self) {
         if !self.has_client {
-            // However often there was none before.
+            // Earlier vain attempts do not put off this one.
             self.search = Search::new();
             self.connect();
         }
         self.engine.has_prepared();
     }
 
-    /// A new server learns what of this process stays in the kernel.
+    /// Tells a new server which descriptors of this process stay in the kernel, and why.
     fn tell_all_kept(&mut self) {
         let kept: Vec<i32> = self.library.table.kept().collect();
         for fd in kept {
@@ -55,7 +55,7 @@ impl Thread {
         }
     }
 
-    /// A new server learns of the sessions that are away.
+    /// Tells a new server of the sessions that are away.
     fn adopt_all(&mut self) {
         let mut unknown = Vec::new();
         let all: Vec<_> = self
@@ -65,7 +65,7 @@ impl Thread {
             .collect();
         for (fd, what, stream, side, slot) in all {
             let Ok(end) = kernel::at(fd) else { continue };
-            // What the server does not want to know changes nothing for a stream.
+            // A session that the server does not adopt goes on: a stream needs no server.
             let told = self.with_descriptor(end, |outside| {
                 let end = outside.take_passed()?;
                 let client = outside.client.as_mut()?;
@@ -76,7 +76,8 @@ impl Thread {
                 unknown.extend(self.engine.pool.session(slot));
             }
         }
-        // Of a UDP socket's datagrams it has given to the kernel what it found.
+        // A server that does not know a UDP socket has given the datagrams that it found to the
+        // kernel.
         for session in unknown.into_iter().filter(|session| session.is_datagram()) {
             session.leave(ReasonT::PeerDied, false);
         }
@@ -88,8 +89,8 @@ impl Thread {
         }
         self.engine.set_served(false);
         self.aside.call(|outside| outside.client = None);
-        // Those that it had begun to carry wait for the next one; those that it had not taken out
-        // are the kernel's still.
+        // A session that the server had begun to carry waits for the next server; one that it had
+        // not taken out is still the kernel's.
         let slots: Vec<u32> = self.joined.values().map(|joined| joined.slot).collect();
         for session in slots.into_iter().filter_map(|slot| self.engine.pool.session(slot)) {
             session.carrier_is_lost();

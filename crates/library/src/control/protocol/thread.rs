@@ -1,6 +1,6 @@
 //! The protocol thread's own state.
 //!
-//! Not here: what it does (`super`).
+//! Not here: the thread's work (`super`).
 
 use super::living::Living;
 use super::outside::{Outside, Word};
@@ -16,15 +16,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// An inbox of this process's.
+/// An inbox of this process.
 pub(super) struct OwnInbox {
-    /// Its number in the thread's set: those of the server are too large to stand beside what an
-    /// event is about.
+    /// The inbox's number in the thread's set: the server's numbers are too large to stand beside
+    /// an event's subject.
     pub(super) number: u64,
     pub(super) inbox: Arc<Inbox>,
     /// Slot in the inbox → slot of the session.
     pub(super) slots: HashMap<u32, u32>,
-    /// Sessions that have it, as far as the server knows.
+    /// Sessions that use the inbox, as the server counts them.
     pub(super) uses: usize,
 }
 
@@ -34,23 +34,23 @@ pub(super) struct Thread {
     pub(super) engine: &'static Engine,
     pub(super) kit: &'static Kit,
     pub(super) aside: Aside<Outside>,
-    /// This thread's number: it has the program's table.
+    /// This thread's id: it has the program's table.
     pub(super) tid: i32,
     pub(super) has_client: bool,
-    /// What the server has said, in turn: a join waits for descriptors.
+    /// The server's messages, in turn: a join waits for its descriptors.
     pub(super) words: VecDeque<Word>,
-    /// Since when the first of them is waited for.
+    /// The end of the wait for the first message's descriptors.
     pub(super) placing: Option<Deadline>,
     pub(super) search: Search,
     pub(super) living: Living,
-    /// Since when there is a client.
+    /// The time of the greeting of the current server.
     pub(super) served_since: Instant,
-    /// By the library's own name of a session.
+    /// Offers, by the library's own number of the session.
     pub(super) offers: HashMap<u64, Offer>,
     pub(super) joined: HashMap<u64, Joined>,
     pub(super) own_inboxes: HashMap<u64, OwnInbox>,
     pub(super) peer_inboxes: HashMap<u64, (Arc<Inbox>, usize)>,
-    /// Sessions with each peer's process.
+    /// For each peer's process the number of sessions with it.
     pub(super) peers: HashMap<u32, usize>,
 }
 
@@ -59,13 +59,13 @@ pub(super) struct Joined {
     pub(super) offer: Offer,
     pub(super) slot: u32,
     pub(super) stream: u64,
-    /// The other side of a stream to another host, until this process carries it.
+    /// The other side of a stream to another host, until this process runs its engine.
     pub(super) other: Option<Stream>,
     pub(super) side: u8,
     pub(super) own_inbox: u64,
     pub(super) own_slot: u32,
     pub(super) peer_inbox: u64,
     pub(super) peer_pid: u32,
-    /// Bytes of address space that its stream takes.
+    /// Bytes of address space that the stream takes.
     pub(super) addresses: u64,
 }

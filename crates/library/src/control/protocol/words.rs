@@ -1,27 +1,27 @@
-//! What the server says to the protocol thread, taken in turn.
+//! The server's messages to the protocol thread, taken in turn.
 //!
-//! A join or a loan brings descriptors that the program's threads need. They wait in the bell's
-//! socket until a thread may take them into the program's table (`crate::fds::own`), and all that
-//! the server says after them waits for that. Not here: what joins need (`super::joins`).
+//! A join or a delegation brings descriptors that the program's threads need. They wait in the
+//! bell's socket until a thread may take them into the program's table (`crate::fds::own`), and all
+//! later messages wait for that. Not here: the needs of joins (`super::joins`).
 
 use super::outside::Word;
 use super::thread::{Joined, Thread};
 use crate::process::engine::Job;
-use crate::remote::lent::Lent;
+use crate::remote::delegation::Delegation;
 use crate::remote::net::Net;
 use core::time::Duration;
 use sojourn_session::{EventT, KindT, ReasonT, RecallT};
 use sojourn_shm::{Deadline, Held};
 
-/// How long the program's one thread has to make a call in which it takes what waits. It is in one,
-/// as a rule, all the time: sessions that move are busy. One that sleeps is not likely to open
-/// something just when this thread does it instead.
+/// How long the program's one thread has to make a call in which it takes waiting descriptors. As a
+/// rule it makes calls all the time, because sessions that move are busy. A thread that sleeps is
+/// not likely to open something just when this thread takes them instead.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// How long those of the program's calls that are under way are waited for until the next attempt.
+/// Pause before the next attempt, if calls of the program were under way.
 const AGAIN: Duration = Duration::from_millis(5);
 
 impl Thread {
-    /// Takes what the server has said, and does what can be done.
+    /// Receives the server's messages, and acts on those that need not wait.
     pub(super) fn take_events(&mut self) {
         while self.has_client {
             let mapped = &self.engine.mapped;
@@ -34,12 +34,12 @@ impl Thread {
         self.take_words();
     }
 
-    /// Does what has been said, until something has to be waited for.
+    /// Acts on the messages in turn, until one has to wait.
     pub(super) fn take_words(&mut self) {
         while let Some(word) = self.words.front() {
             let (passed, may_wait) = match word {
                 Word::Join(brought) => (brought.passed, true),
-                Word::Lend(lent) => (lent.passed, false),
+                Word::Delegate(delegation) => (delegation.passed, false),
                 _ => (0, false),
             };
             let mut placed = Some(Vec::new());
@@ -55,7 +55,8 @@ impl Thread {
         }
     }
 
-    /// What the first word has brought, in the program's table. `None`: wait.
+    /// Returns the first message's descriptors, in the program's table; `None` while they are
+    /// waited for.
     fn placed(&mut self, may_wait: bool) -> Option<Option<Vec<Held>>> {
         let own = &self.engine.own;
         let is_late = match self.placing {
@@ -79,7 +80,9 @@ impl Thread {
     fn do_word(&mut self, word: Word, placed: Option<Vec<Held>>) {
         match word {
             Word::Join(brought) => self.join(*brought, placed),
-            Word::Lend(lent) => self.carry(&lent, placed.and_then(|mut placed| placed.pop())),
+            Word::Delegate(delegation) => {
+                self.carry(&delegation, placed.and_then(|mut placed| placed.pop()))
+            }
             Word::Event(event) => self.do_event(event),
             Word::Forget(local) => self.forget(local),
             Word::Nothing | Word::Gone => {}
@@ -94,7 +97,8 @@ impl Thread {
                     session.recalled(reason);
                 }
             }
-            // In its turn: what has gone home before is to be forgotten first.
+            // The job comes after the returns that were left before it, so that these are forgotten
+            // first.
             EventT::Wanted(wanted) => {
                 self.engine.push(library, Job::Wanted { inode: wanted.inode });
             }
@@ -116,22 +120,23 @@ impl Thread {
                     self.decline(&offer);
                 }
             }
-            EventT::Case0 | EventT::Join(_) | EventT::Lend(_) => {}
+            EventT::None | EventT::Join(_) | EventT::Lend(_) => {}
         }
     }
 
-    /// A session is this process's to carry.
-    fn carry(&mut self, lent: &Lent, packets: Option<Held>) {
-        let Some(session) = self.session(lent.lent.local) else { return };
-        let joined = self.joined.get_mut(&lent.lent.local);
+    /// Begins to run the engine of a delegated session.
+    fn carry(&mut self, delegation: &Delegation, packets: Option<Held>) {
+        let Some(session) = self.session(delegation.terms.local) else { return };
+        let joined = self.joined.get_mut(&delegation.terms.local);
         let other = joined.and_then(|Joined { other, .. }| other.take());
-        // Without a connection for the way home it is not begun.
-        let net = Net::start(self.library, self.engine).filter(|net| net.has_server(self.library));
+        // Without a connection for the way home the session is not begun.
+        let net =
+            Net::start(self.library, self.engine).filter(|net| net.server.is_there(self.library));
         let begins = net.zip(other).is_some_and(|(net, other)| match session.kind() {
-            KindT::Udp => net.begin_datagrams(session, other, (lent, packets)),
-            _ => net.begin(self.engine, session, other, (lent, packets)),
+            KindT::Udp => net.begin_datagrams(session, other, (delegation, packets)),
+            _ => net.begin(self.engine, session, other, (delegation, packets)),
         });
-        // Called home before it was here: whoever did may not have found it.
+        // The thread that froze the stream before this may not have found the session here.
         let is_called_home = session.stream().is_some_and(|stream| stream.is_frozen());
         if !begins || is_called_home {
             session.leave(ReasonT::Resources, false);

@@ -1,5 +1,7 @@
-//! The members of sets: descriptors that are put in and taken out, whose sessions move and come
-//! home, and that are closed.
+//! The members of epoll sets: put in and taken out by the program, moved and sent home with their
+//! sessions, and closed.
+//!
+//! Not here: the changes of one set (`set`).
 
 use super::{SetAt, Slot};
 use crate::fds::table::mark;
@@ -11,15 +13,15 @@ use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 
 impl Library {
-    /// A session joins a stream; it has not consented yet. False: its set cannot take it, now or
-    /// ever.
+    /// Makes a session that joins a stream, and has not consented yet, answer in its set. Returns
+    /// false if the set cannot take it, now or ever.
     pub(crate) fn set_joined(&self, fd: i32, session: &Session) -> bool {
         let Some(entry) = self.table.known(fd) else { return true };
         let Some((_, slot)) = self.own_set(entry.set.load(Ordering::SeqCst)) else { return true };
         session.place().is_some_and(|(inbox, at)| slot.set.join(fd, &inbox, at))
     }
 
-    /// It is carried by this process from now on.
+    /// Has the session's set report packets, because this process runs the session's engine now.
     pub(crate) fn set_hears_packets(&self, session: &Session, packets: i32) {
         let index = session.set().checked_sub(1);
         if let Some(slot) = index.and_then(|index| self.sets()?.slot(index)) {
@@ -27,10 +29,10 @@ impl Library {
         }
     }
 
-    /// It is home again.
+    /// Makes the kernel answer for `fd` again, whose session is home.
     pub(crate) fn set_left(&self, fd: i32, _session: &Session) {
         let Some(entry) = self.table.known(fd) else { return };
-        // Also the set that it is out of for the moment, as the program sees it.
+        // The program may have taken the descriptor out of its set for a moment.
         for word in [&entry.set, &entry.last_set] {
             if let Some((_, slot)) = self.own_set(word.load(Ordering::SeqCst)) {
                 slot.set.leave(fd);
@@ -38,11 +40,12 @@ impl Library {
         }
     }
 
-    /// A non-blocking send found no room, or not enough. Not under the locks of the session's
-    /// directions.
+    /// Notes that a non-blocking send found no room, or not enough. The caller holds no lock of the
+    /// session's directions.
     #[cold]
     pub(crate) fn set_full(&self, session: &Session) {
-        // One by one: the lock of a set comes before those of a session, this one too.
+        // The numbers are read one by one: the lock of a set comes before the session's, `facts`
+        // too.
         let number = |at| lock(&session.facts).numbers.get(at).copied();
         for fd in (0..).map_while(number) {
             if let Some(entry) = self.table.known(fd)
@@ -53,7 +56,7 @@ impl Library {
         }
     }
 
-    /// The number is going to be closed, or has been (`is_open` says which).
+    /// Notes that the number is about to be closed, or has been (`is_open` tells).
     pub(crate) fn descriptor_closed(&self, fd: i32, is_open: bool) {
         let Some(entry) = self.table.known(fd) else { return };
         let (word, is_several) = (entry.set.load(Ordering::SeqCst), entry.has(mark::SETS));
@@ -69,7 +72,8 @@ impl Library {
         let is_sole = self.is_sole(entry);
         let held = match is_kept {
             true => Held::Kept,
-            // An offer's duplicate may be on its way.
+            // The server may have a duplicate of an offer's descriptor, which would keep the
+            // registration.
             false if is_open && is_sole && entry.has(mark::WAS_OFFERED) => Held::ByUs,
             false => Held::Not,
         };
@@ -92,8 +96,7 @@ impl Library {
     pub(super) fn added(&self, word: u32, slot: &Slot, fd: i32) {
         let Some(entry) = self.table.entry(fd) else { return };
         self.set_shared(fd);
-        // The word of the first set stays: that is where a session that has moved must come home
-        // from.
+        // The first set's word stays: a session that has moved must come home from that set.
         let before = entry.set.compare_exchange(0, word, Ordering::SeqCst, Ordering::SeqCst);
         if before.is_err_and(|before| before != word) {
             self.unfit(fd);
@@ -103,7 +106,8 @@ impl Library {
             self.recall_foreign(fd);
             return;
         };
-        // Its peers post to an inbox: if that is this set's, it has only been away for a while.
+        // The session's peers post to an inbox. If that is this set's, the session was only out of
+        // it for a while.
         let is_of_this = self.own_index(word).is_some_and(|index| session.set() == index + 1);
         let is_back = !entry.has(mark::ALIASED | mark::SETS)
             && is_of_this
@@ -122,7 +126,7 @@ impl Library {
         }
     }
 
-    /// A descriptor's sets cannot carry a session, and never will.
+    /// Notes for good that a descriptor's sets cannot carry its session.
     pub(super) fn unfit(&self, fd: i32) {
         if let Some(entry) = self.table.entry(fd) {
             entry.mark(mark::SETS);

@@ -1,0 +1,263 @@
+//! The parts of ELF (elf(5)) that loading a program needs.
+//!
+//! Nothing in the file is trusted: contradictions are errors. Not here: the addresses at which
+//! segments are placed (`layout`).
+
+/// The reason why a file cannot be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ElfError {
+    /// The file is not ELF, or is cut short.
+    #[error("it is no ELF program")]
+    NotElf,
+    /// The word length, the byte order or the processor is not this machine's.
+    #[error("it is made for another kind of machine")]
+    Machine,
+    /// The file is neither `ET_EXEC` nor `ET_DYN`.
+    #[error("it is no executable")]
+    NotExecutable,
+    /// Headers contradict each other.
+    #[error("its program headers make no sense")]
+    Headers,
+}
+
+/// A segment that is mapped (`PT_LOAD`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The offset in the file, in bytes.
+    pub offset: u64,
+    /// The address in memory, without the base of a movable image.
+    pub address: u64,
+    /// The number of bytes from the file.
+    pub file_len: u64,
+    /// The number of bytes in memory, never less than `file_len`; the rest is zero.
+    pub memory_len: u64,
+    /// `PF_R`.
+    pub is_readable: bool,
+    /// `PF_W`.
+    pub is_writable: bool,
+    /// `PF_X`.
+    pub is_executable: bool,
+}
+
+/// The headers of an executable file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// True if the image may be placed anywhere (`ET_DYN`).
+    pub is_movable: bool,
+    /// The address of the first instruction.
+    pub entry: u64,
+    /// In ascending order, without overlaps; never empty.
+    pub segments: Vec<Segment>,
+    /// The interpreter's path: its offset in the file, and its length with the final zero
+    /// (`PT_INTERP`).
+    pub interpreter: Option<(u64, u64)>,
+    /// The address of the program headers in memory; 0 if they are not in memory.
+    pub headers_at: u64,
+    /// The number of program headers.
+    pub headers: u16,
+    /// True if Go's own linker has linked the program.
+    pub is_go: bool,
+    /// True if the program asks for an executable stack (`PT_GNU_STACK`).
+    pub wants_executable_stack: bool,
+}
+
+const HEADER: usize = 64;
+/// The size of a program header in bytes.
+pub const PROGRAM_HEADER: usize = 56;
+const HEADERS_MAX: u16 = 512;
+const PAGE: u64 = 4096;
+/// The end of the addresses that programs may use (47 bits).
+const ADDRESS_MAX: u64 = 1 << 47;
+
+fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    word(bytes, at).map_or(0, u16::from_le_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    word(bytes, at).map_or(0, u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    word(bytes, at).map_or(0, u64::from_le_bytes)
+}
+
+impl Image {
+    /// Reads the headers of `file`, which begins with them. Bytes behind the headers are only
+    /// searched for notes.
+    ///
+    /// # Errors
+    /// If the file is not an executable of this machine.
+    pub fn read(file: &[u8]) -> Result<Self, ElfError> {
+        if file.len() < HEADER || !file.starts_with(b"\x7fELF") {
+            return Err(ElfError::NotElf);
+        }
+        const X86_64: u16 = 62;
+        // `ELFCLASS64` and `ELFDATA2LSB`.
+        if (file[4], file[5]) != (2, 1) || u16_at(file, 18) != X86_64 {
+            return Err(ElfError::Machine);
+        }
+        let is_movable = match u16_at(file, 16) {
+            2 => false,
+            3 => true,
+            _ => return Err(ElfError::NotExecutable),
+        };
+        let (size, headers) = (u16_at(file, 54), u16_at(file, 56));
+        if usize::from(size) != PROGRAM_HEADER || headers == 0 || headers > HEADERS_MAX {
+            return Err(ElfError::Headers);
+        }
+        let offset = usize::try_from(u64_at(file, 32)).map_err(|_| ElfError::Headers)?;
+        let end = offset.checked_add(PROGRAM_HEADER * usize::from(headers));
+        let table = end.and_then(|end| file.get(offset..end)).ok_or(ElfError::Headers)?;
+        let mut image = Self {
+            is_movable,
+            entry: u64_at(file, 24),
+            segments: Vec::new(),
+            interpreter: None,
+            headers_at: 0,
+            headers,
+            is_go: false,
+            wants_executable_stack: false,
+        };
+        for header in table.chunks_exact(PROGRAM_HEADER) {
+            image.take(header, file)?;
+        }
+        image.check(offset as u64)?;
+        Ok(image)
+    }
+
+    fn take(&mut self, header: &[u8], file: &[u8]) -> Result<(), ElfError> {
+        const LOAD: u32 = 1;
+        const INTERPRETER: u32 = 3;
+        const NOTE: u32 = 4;
+        const HEADERS: u32 = 6;
+        const STACK: u32 = 0x6474_e551;
+        let (offset, address) = (u64_at(header, 8), u64_at(header, 16));
+        let (file_len, memory_len) = (u64_at(header, 32), u64_at(header, 40));
+        let flags = u32_at(header, 4);
+        match u32_at(header, 0) {
+            LOAD if memory_len > 0 => self.segments.push(Segment {
+                offset,
+                address,
+                file_len,
+                memory_len,
+                is_readable: flags & 4 != 0,
+                is_writable: flags & 2 != 0,
+                is_executable: flags & 1 != 0,
+            }),
+            INTERPRETER if self.interpreter.is_none() => {
+                if !(2..=4096).contains(&file_len) {
+                    return Err(ElfError::Headers);
+                }
+                self.interpreter = Some((offset, file_len));
+            }
+            HEADERS => self.headers_at = address,
+            NOTE => {
+                let end = offset.saturating_add(file_len).min(file.len() as u64) as usize;
+                let notes = file.get(offset.min(end as u64) as usize..end).unwrap_or_default();
+                self.is_go |= has_go_note(notes);
+            }
+            STACK => self.wants_executable_stack = flags & 1 != 0,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Checks that segments are in order and within bounds, and that their offsets can be mapped.
+    fn check(&mut self, headers_in_file: u64) -> Result<(), ElfError> {
+        let mut before = 0;
+        for segment in &self.segments {
+            let end = segment.address.checked_add(segment.memory_len).ok_or(ElfError::Headers)?;
+            let is_ordered = segment.address >= before && end <= ADDRESS_MAX;
+            let is_mappable = segment.address % PAGE == segment.offset % PAGE
+                && segment.offset.checked_add(segment.file_len).is_some();
+            if !is_ordered || !is_mappable || segment.file_len > segment.memory_len {
+                return Err(ElfError::Headers);
+            }
+            before = end;
+        }
+        if self.segments.is_empty() {
+            return Err(ElfError::Headers);
+        }
+        // Without `PT_PHDR` the headers are in memory if a segment contains that part of the file.
+        if self.headers_at == 0 {
+            let mut all = self.segments.iter();
+            let holds =
+                |one: &&Segment| (one.offset..one.offset + one.file_len).contains(&headers_in_file);
+            self.headers_at =
+                all.find(holds).map_or(0, |one| one.address + (headers_in_file - one.offset));
+        }
+        Ok(())
+    }
+
+    /// Returns the lowest and the highest address in memory, in whole pages.
+    #[must_use]
+    pub fn extent(&self) -> (u64, u64) {
+        let lowest = self.segments.first().map_or(0, |one| one.address);
+        let highest = self.segments.last().map_or(0, |one| one.address + one.memory_len);
+        (lowest & !(PAGE - 1), highest.next_multiple_of(PAGE))
+    }
+}
+
+/// Returns true if a note is named `Go`: Go's linker stores its build identifier in such a note.
+fn has_go_note(mut notes: &[u8]) -> bool {
+    const NOTE: usize = 12;
+    let padded = |len: u32| (len as usize).next_multiple_of(4);
+    while notes.len() >= NOTE {
+        if u32_at(notes, 0) == 4 && notes[NOTE..].starts_with(b"Go\0\0") {
+            return true;
+        }
+        let (name, content) = (padded(u32_at(notes, 0)), padded(u32_at(notes, 4)));
+        notes = notes.get(NOTE.saturating_add(name).saturating_add(content)..).unwrap_or_default();
+    }
+    false
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn own() -> Vec<u8> {
+        std::fs::read(std::env::current_exe().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn this_program_is_read() {
+        let image = Image::read(&own()).unwrap();
+        assert!(image.is_movable && !image.is_go);
+        assert!(image.segments.iter().any(|one| one.is_executable && !one.is_writable));
+        let (offset, len) = image.interpreter.unwrap();
+        let path = &own()[offset as usize..(offset + len) as usize];
+        assert!(path.starts_with(b"/lib") && path.ends_with(b"\0"));
+        let (lowest, highest) = image.extent();
+        assert!(
+            lowest % PAGE == 0 && highest % PAGE == 0 && (lowest..highest).contains(&image.entry)
+        );
+    }
+
+    #[test]
+    fn no_cut_and_no_changed_byte_of_the_headers_is_fatal() {
+        let whole = &own()[..4096];
+        for len in 0..1024 {
+            let _ = Image::read(&whole[..len]);
+        }
+        let mut bytes = whole.to_vec();
+        for at in 0..1024 {
+            for byte in [0, 1, 0x7f, 0x80, 0xff] {
+                let kept = std::mem::replace(&mut bytes[at], byte);
+                if let Ok(image) = Image::read(&bytes) {
+                    let (lowest, highest) = image.extent();
+                    assert!(lowest < highest);
+                }
+                bytes[at] = kept;
+            }
+        }
+        bytes[4] = 1;
+        assert_eq!(Image::read(&bytes), Err(ElfError::Machine));
+        assert_eq!(Image::read(b"#!/bin/sh"), Err(ElfError::NotElf));
+    }
+}

@@ -1,0 +1,85 @@
+//! The sites of a text: its system calls, and the decision how each is rewritten.
+//!
+//! # Theory of operation
+//! The two bytes of `syscall` also occur within other instructions and in data, and the bytes alone
+//! do not tell where instructions begin. But decoders that begin at different bytes fall into step
+//! within a few instructions (`look`). If all decoders that fell into step agree that an
+//! instruction begins at a byte, then it does. If they disagree, the site is left alone
+//! (`Way::Left`), and the trap for system calls (syscall user dispatch) catches the call when it is
+//! executed.
+//!
+//! Not here: the bytes that are written (`patch`).
+
+mod branches;
+mod look;
+mod text;
+mod way;
+
+use branches::Targets;
+use iced_x86::{Code, Instruction};
+use look::{Sight, look};
+pub use text::Text;
+use text::pairs;
+pub use way::{Site, Way};
+
+/// The result of a search in a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The system calls in ascending order.
+    pub sites: Vec<Site>,
+    /// The address of an instruction that sets the base of the GS register, if there is one.
+    pub sets_gs: Option<u64>,
+}
+
+/// Finds every system call, and decides how each is rewritten.
+#[must_use]
+pub fn find(text: Text<'_>) -> Found {
+    let mut found = Found::default();
+    let mut views = Vec::new();
+    for at in pairs(text.bytes, [0x0f, 0x05]) {
+        match look(text, at, |one| one.code() == Code::Syscall) {
+            Sight::Nothing => {}
+            Sight::Unsure => {
+                let at = text.address + at as u64;
+                found.sites.push(Site { at, number: None, way: Way::Left });
+            }
+            Sight::Seen(view) => views.push(view),
+        }
+    }
+    let asked = views.iter().flat_map(|view| way::inside(view, text));
+    let targets = Targets::find(text, asked);
+    found.sites.extend(views.iter().map(|view| way::site(view, text, &targets)));
+    found.sites.sort_by_key(|site| site.at);
+    part(&mut found.sites);
+    found.sets_gs = sets_gs(text);
+    found
+}
+
+/// Leaves each site alone that would move the same bytes as an earlier one.
+fn part(sites: &mut [Site]) {
+    let mut taken = 0;
+    for site in sites {
+        let (first, _) = site.moved();
+        if site.way != Way::Left && first < taken {
+            site.way = Way::Left;
+        }
+        taken = taken.max(site.moved().1);
+    }
+}
+
+/// Returns the address of a `wrgsbase`: `f3`, an optional REX prefix, `0f ae /3` with a register.
+fn sets_gs(text: Text<'_>) -> Option<u64> {
+    let is_it = |one: &Instruction| matches!(one.code(), Code::Wrgsbase_r32 | Code::Wrgsbase_r64);
+    let mut all = pairs(text.bytes, [0x0f, 0xae]);
+    let at = all.find(|at| {
+        let third = text.bytes.get(at + 2).copied().unwrap_or(0);
+        let has_prefix = text.bytes[at.saturating_sub(2)..*at].contains(&0xf3);
+        // The ModR/M byte has mod 3 and reg 3.
+        has_prefix && third & 0xf8 == 0xd8 && !matches!(look(text, *at, is_it), Sight::Nothing)
+    })?;
+    Some(text.address + at as u64)
+}
+
+#[cfg(test)]
+#[path = "sites/tests.rs"]
+mod tests;

@@ -1,0 +1,247 @@
+//! A library in the place of the C library's calls: getpid(2) and pipes are answered by the
+//! emulation server of `sojourn-bench papers`, everything else by the kernel.
+//!
+//! It has both doors that Sojourn's own library has. Preloaded into a dynamic program it stands
+//! before the C library's functions. Preloaded into the loader `sojourn-abi` it gives that the
+//! table of functions that a program's rewritten system calls go to. It is no part of Sojourn: it
+//! exists to measure what a call costs that a server answers. Read `src/papers/emulation/server.rs`
+//! first.
+
+#![allow(unsafe_code, reason = "the C interface: raw pointers come in, and system calls go out")]
+
+#[path = "../src/papers/emulation/client.rs"]
+#[allow(dead_code, reason = "shared with the benchmark, which asks for more")]
+mod client;
+
+use core::arch::asm;
+use core::ffi::{c_int, c_long, c_void};
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+
+use client::Client;
+use sojourn_abi::door::{self, Door, Signal};
+use sojourn_ipc::Wait;
+
+/// Numbers of descriptors that the server's pipes have: a reading end, then its writing end.
+const FIRST: usize = 1 << 20;
+
+thread_local! {
+    /// This thread's connection: made when it is needed first, left alone at the thread's end.
+    static CLIENT: RefCell<Option<ManuallyDrop<Client>>> = const { RefCell::new(None) };
+    /// The thread is at work for this library, whose own calls are the kernel's.
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A system call of the kernel's.
+///
+/// # Safety
+/// As the call.
+unsafe fn raw(number: usize, arguments: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = arguments;
+    let answer;
+    // SAFETY: the caller's promise; the kernel changes these registers and no others.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => answer,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    answer
+}
+
+/// Asks the server; `None` if the call is this library's own.
+fn ask(question: impl FnOnce(&mut Client) -> std::io::Result<i64>) -> Option<isize> {
+    if IS_INSIDE.replace(true) {
+        return None;
+    }
+    let answer = CLIENT.with_borrow_mut(|place| {
+        let client = place.get_or_insert_with(connect);
+        question(client).map_or(-(libc::EIO as isize), |answer| answer as isize)
+    });
+    IS_INSIDE.set(false);
+    Some(answer)
+}
+
+/// A program that cannot reach its system cannot go on.
+fn connect() -> ManuallyDrop<Client> {
+    let word = |name: &str| std::env::var(name).unwrap_or_default();
+    let by_socket = word("EMULATION_BY") == "socket";
+    let wait = match word("EMULATION_WAIT").as_str() {
+        "spin" => Wait::Spin(None),
+        "yield" => Wait::Yield,
+        _ => Wait::Park,
+    };
+    match Client::connect(by_socket, &word("EMULATION_SERVER"), wait) {
+        Ok(client) => {
+            // SAFETY: a function that lives as long as the process.
+            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            ManuallyDrop::new(client)
+        }
+        Err(error) => {
+            eprintln!("no emulation server: {error}");
+            std::process::abort()
+        }
+    }
+}
+
+/// A child has no part in its parent's connection and makes one of its own.
+extern "C" fn in_child() {
+    // It is never dropped: that would end the parent's.
+    CLIENT.with_borrow_mut(|place| *place = None);
+}
+
+/// The pipe of a descriptor, if it is one of the server's.
+fn pipe_of(descriptor: usize) -> Option<i64> {
+    (FIRST..2 * FIRST).contains(&descriptor).then_some((descriptor - FIRST) as i64 / 2)
+}
+
+/// Answers a call as the kernel does; `None`: it is the kernel's to answer.
+///
+/// # Safety
+/// Arguments as those of the call.
+unsafe fn emulated(number: c_long, arguments: [usize; 6]) -> Option<isize> {
+    let [a, b, c, ..] = arguments;
+    match number {
+        libc::SYS_getpid => ask(Client::pid),
+        libc::SYS_pipe | libc::SYS_pipe2 => {
+            let made = ask(Client::pipe)?;
+            if made >= 0 {
+                let first = (FIRST as isize + 2 * made) as c_int;
+                // SAFETY: the caller's promise: room for two descriptors.
+                unsafe { (a as *mut [c_int; 2]).write([first, first + 1]) };
+            }
+            Some(made.min(0))
+        }
+        libc::SYS_read => {
+            let pipe = pipe_of(a)?;
+            // SAFETY: the caller's promise: so much room for bytes.
+            let room = unsafe { core::slice::from_raw_parts_mut(b as *mut u8, c) };
+            ask(|client| client.read(pipe, room))
+        }
+        libc::SYS_write => {
+            let pipe = pipe_of(a)?;
+            // SAFETY: the caller's promise: so many bytes.
+            let bytes = unsafe { core::slice::from_raw_parts(b as *const u8, c) };
+            ask(|client| client.write(pipe, bytes))
+        }
+        libc::SYS_close if pipe_of(a).is_some() => Some(0),
+        _ => None,
+    }
+}
+
+/// A call by its number, answered as the kernel does.
+///
+/// # Safety
+/// As the call.
+unsafe extern "C-unwind" fn by_number(number: i64, arguments: &[usize; 6]) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe { emulated(number, *arguments).unwrap_or_else(|| raw(number as usize, *arguments)) }
+}
+
+/// The same, answered as the C library does.
+///
+/// # Safety
+/// As the call.
+unsafe fn by_name(number: c_long, arguments: [usize; 6]) -> isize {
+    // SAFETY: the caller's promise.
+    let answer = unsafe { by_number(number, &arguments) };
+    if (-4095..0).contains(&answer) {
+        // SAFETY: this thread's.
+        unsafe { *libc::__errno_location() = -answer as c_int };
+        return -1;
+    }
+    answer
+}
+
+extern "C" fn nothing() {}
+
+extern "C" fn ends(_: c_int) {}
+
+/// # Safety
+/// Called by the kernel's handler function, with what that got.
+unsafe extern "C-unwind" fn signalled(signal: &Signal) {
+    // SAFETY: the loader's own function, with what it gave for it.
+    unsafe { (signal.run)(signal.data) }
+}
+
+static DOOR: Door = Door {
+    call: by_number,
+    vfork_begins: nothing,
+    vfork_ends: nothing,
+    signal: signalled,
+    thread_ends: ends,
+};
+
+/// syscall(2); and, for the loader, the table.
+///
+/// # Safety
+/// As the call.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
+pub unsafe extern "C" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    if number == door::NUMBER && a == door::VERSION {
+        // SAFETY: who knows the number hands over such a place.
+        unsafe { (b as *mut &Door).write(&DOOR) };
+        return 0;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { by_name(number, [a, b, c, d, e, f]) as c_long }
+}
+
+/// getpid(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn getpid() -> c_int {
+    // SAFETY: takes nothing.
+    unsafe { by_name(libc::SYS_getpid, [0; 6]) as c_int }
+}
+
+/// pipe(2).
+///
+/// # Safety
+/// As the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pipe(both: *mut c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { by_name(libc::SYS_pipe, [both as usize, 0, 0, 0, 0, 0]) as c_int }
+}
+
+/// read(2).
+///
+/// # Safety
+/// As the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn read(descriptor: c_int, room: *mut c_void, len: usize) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe { by_name(libc::SYS_read, [descriptor as usize, room as usize, len, 0, 0, 0]) }
+}
+
+/// write(2).
+///
+/// # Safety
+/// As the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn write(descriptor: c_int, bytes: *const c_void, len: usize) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe { by_name(libc::SYS_write, [descriptor as usize, bytes as usize, len, 0, 0, 0]) }
+}
+
+/// close(2).
+///
+/// # Safety
+/// As the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(descriptor: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { by_name(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0, 0]) as c_int }
+}

@@ -1,0 +1,340 @@
+//! One call, or one pipe, answered by whom: the kernel, an emulation server reached in several
+//! ways, a stream of Sojourn's. The program is the same where it can be (`guest/guest.c`).
+//!
+//! Read `server.rs` (what is emulated) and `examples/emulation.rs` (the library in the place of the
+//! C library's calls) first. Not here: turns and tables; see `getpid` and `pipes` of the parent.
+
+mod client;
+mod guests;
+mod pipes;
+mod ptrace;
+mod server;
+
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::Serialize;
+use sojourn_ipc::Wait;
+use sojourn_lab::{Running, Sandbox};
+
+use self::client::Client;
+use self::guests::Guests;
+use crate::local::process;
+use crate::local::server::Admin;
+use crate::os;
+use crate::stats::median;
+use crate::udp::world::{Placement, Waiting, World, say};
+
+/// Who answers the program's calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Way {
+    /// The kernel.
+    Kernel,
+    /// A server by IPC; a static program's own system calls, rewritten by Sojourn's loader.
+    Trampoline,
+    /// A server by IPC; the C library's functions, taken over by a preloaded library.
+    Library,
+    /// Sojourn's stream, by `sojourn run`.
+    Stream,
+    /// A server by IPC, of a program written for it: a call carries bytes, its answer others.
+    Call,
+    /// A thread of the same process, over a Unix socket.
+    Thread,
+    /// A server over a Unix socket; the C library's functions, taken over.
+    Process,
+    /// A process that traces the program (ptrace(2)).
+    Ptrace,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// getpid(2).
+    Pid,
+    /// So many bytes to the other program and back.
+    Pipe(usize),
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visit {
+    pub(crate) way: Way,
+    pub(crate) waiting: Waiting,
+    pub(crate) placement: Placement,
+    pub(crate) work: Work,
+    /// How long, after half as much to warm up.
+    pub(crate) ms: u32,
+}
+
+/// How long a program may take that has to do one visit.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Everything that visits need.
+pub(crate) struct Emulation {
+    guests: Guests,
+    sandbox: std::result::Result<Sandbox, String>,
+}
+
+impl Emulation {
+    /// Sets up what can be had here; what cannot is an error of the ways that need it.
+    pub(crate) fn new() -> Result<Self> {
+        let sandbox = Sandbox::new().map_err(|error| format!("{error:#}"));
+        let guests = Guests::new()?;
+        let folders = sandbox.iter().map(Sandbox::folder).chain([guests.folder()]);
+        crate::net::note(folders.map(std::path::Path::to_owned).collect());
+        Ok(Self { guests, sandbox })
+    }
+
+    /// Nanoseconds an operation, the median of a visit's samples.
+    pub(crate) fn measure(&self, visit: &Visit) -> Result<f64> {
+        let [near, _, server, _] = visit.placement.processors();
+        let mut world = World::default();
+        match visit.way {
+            Way::Kernel => {
+                let is_polled = visit.waiting == Waiting::Spinning;
+                self.run(Command::new(self.guests.dynamic()), visit, is_polled)
+            }
+            Way::Stream => self.by_stream(visit),
+            Way::Library | Way::Trampoline | Way::Process => {
+                let by_socket = visit.way == Way::Process;
+                let name = serve(&mut world, server, by_socket, wait(visit))?;
+                let mut command = match visit.way {
+                    Way::Trampoline => self.guests.loaded()?,
+                    _ => self.guests.preloaded()?,
+                };
+                command.env("EMULATION_SERVER", &name);
+                command.env("EMULATION_BY", if by_socket { "socket" } else { "ipc" });
+                command.env("EMULATION_WAIT", word(wait(visit)));
+                self.run(command, visit, false)
+            }
+            Way::Call => {
+                let name = serve(&mut world, server, false, wait(visit))?;
+                let visit = *visit;
+                let bits = world.start(near, move |said| caller(&visit, &name, &said))?;
+                Ok(f64::from_bits(bits))
+            }
+            Way::Thread => {
+                let visit = *visit;
+                let bits = world.start(near, move |said| in_threads(&visit, &said))?;
+                Ok(f64::from_bits(bits))
+            }
+            Way::Ptrace => {
+                let program = self.guests.dynamic();
+                let words = words(visit, false, server::EMULATED_PID);
+                let tracer = move |said: UnixStream| {
+                    let text = ptrace::run(&program, &words, server::EMULATED_PID)?;
+                    say(&said, parse(&text)?.to_bits())
+                };
+                Ok(f64::from_bits(world.start(server, tracer)?))
+            }
+        }
+    }
+
+    /// Runs the program to its end.
+    fn run(&self, mut command: Command, visit: &Visit, is_polled: bool) -> Result<f64> {
+        let is_own = matches!(visit.way, Way::Kernel | Way::Stream);
+        let pid = if is_own { 0 } else { server::EMULATED_PID };
+        command.args(words(visit, is_polled, pid));
+        process::prepare_child(&mut command, None);
+        let name = format!("{:?}", visit.way);
+        parse(&Running::start(command)?.finish(LIMIT)?.success(&name)?)
+    }
+
+    /// By `sojourn run`; fails if the pipes stayed in the kernel.
+    fn by_stream(&self, visit: &Visit) -> Result<f64> {
+        let sandbox = match &self.sandbox {
+            Ok(sandbox) => sandbox,
+            Err(error) => bail!("{error}"),
+        };
+        let mut admin = Admin::new(&sandbox.address())?;
+        let before = admin.moves()?.0;
+        let mut command = sandbox.command(sojourn_lab::Mode::Sojourn, self.guests.dynamic());
+        let spin = if visit.waiting == Waiting::Spinning { "always" } else { "never" };
+        command.env("SOJOURN_STRICT", "on").env("SOJOURN_SPIN", spin);
+        command.env_remove("XDG_CONFIG_HOME").env("HOME", "/nonexistent");
+        let ns = self.run(command, visit, false)?;
+        let moved = admin.moves()?.0 - before;
+        ensure!(moved >= 2, "{moved} of two pipes moved");
+        Ok(ns)
+    }
+}
+
+/// How everybody waits. Two that spin have a processor each; three do not, and let others go first.
+fn wait(visit: &Visit) -> Wait {
+    let is_alone = visit.placement != Placement::Single;
+    match (visit.waiting, visit.work) {
+        (Waiting::Sleeping, _) => Wait::Park,
+        (Waiting::Spinning, Work::Pid) if is_alone => Wait::Spin(None),
+        (Waiting::Spinning, _) if visit.way == Way::Call && is_alone => Wait::Spin(None),
+        (Waiting::Spinning, _) => Wait::Yield,
+    }
+}
+
+fn word(wait: Wait) -> &'static str {
+    match wait {
+        Wait::Spin(_) => "spin",
+        Wait::Yield => "yield",
+        _ => "park",
+    }
+}
+
+/// The program's words.
+fn words(visit: &Visit, is_polled: bool, pid: i64) -> Vec<String> {
+    let [near, far, ..] = visit.placement.processors();
+    let (near, ms) = (near.to_string(), visit.ms.to_string());
+    match visit.work {
+        Work::Pid => vec!["getpid".into(), near, ms, pid.to_string()],
+        Work::Pipe(size) => {
+            let polls = u8::from(is_polled).to_string();
+            vec!["pipe".into(), near, far.to_string(), size.to_string(), ms, polls]
+        }
+    }
+}
+
+/// The median of what the program printed.
+fn parse(text: &str) -> Result<f64> {
+    let said: serde_json::Value = serde_json::from_str(text.trim()).context("no samples")?;
+    let samples = said["samples"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let samples: Vec<f64> = samples.iter().filter_map(serde_json::Value::as_f64).collect();
+    ensure!(!samples.is_empty(), "no samples");
+    Ok(median(&samples))
+}
+
+fn listen(name: &str) -> Result<UnixListener> {
+    Ok(UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?)
+}
+
+/// Starts a server; its name.
+fn serve(world: &mut World, cpu: usize, by_socket: bool, wait: Wait) -> Result<String> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("sojourn-bench-emulation-{}-{number}", std::process::id());
+    let text = name.clone();
+    world.start(cpu, move |said| {
+        if by_socket {
+            let listener = listen(&text)?;
+            say(&said, 0)?;
+            return server::by_socket(&listener, wait);
+        }
+        server::by_ipc(&text, wait, || say(&said, 0))
+    })?;
+    Ok(name)
+}
+
+/// Nanoseconds an operation: the median over groups of at least two microseconds.
+fn sample(ms: u32, mut once: impl FnMut() -> Result<()>) -> Result<f64> {
+    let all = u64::from(ms) * 1_000_000;
+    let (start, mut count) = (os::now_ns(), 0);
+    while os::now_ns() - start < all / 2 {
+        once()?;
+        count += 1;
+    }
+    let group = 2_000 / ((os::now_ns() - start) / count).max(1) + 1;
+    let (begun, mut last, mut samples) = (os::now_ns(), os::now_ns(), Vec::new());
+    while last - begun < all {
+        for _ in 0..group {
+            once()?;
+        }
+        let now = os::now_ns();
+        samples.push((now - last) as f64 / group as f64);
+        last = now;
+    }
+    Ok(median(&samples))
+}
+
+/// A program written for the IPC: one call there and back.
+fn caller(visit: &Visit, name: &str, said: &UnixStream) -> Result<()> {
+    let mut client = Client::connect(false, name, wait(visit))?;
+    let ns = match visit.work {
+        Work::Pid => sample(visit.ms, || client.pid().map(drop).map_err(Into::into))?,
+        Work::Pipe(size) => {
+            let (mut bytes, mut room) = (vec![1_u8; size], vec![0_u8; size]);
+            sample(visit.ms, || {
+                let number = bytes[0].wrapping_add(1);
+                (bytes[0], bytes[size - 1]) = (number, number);
+                client.echo(&bytes, &mut room)?;
+                ensure!(room[0] == number && room[size - 1] == number, "damaged");
+                Ok(())
+            })?
+        }
+    };
+    say(said, ns.to_bits())
+}
+
+/// Server and programs as threads of this process, over a Unix socket.
+fn in_threads(visit: &Visit, said: &UnixStream) -> Result<()> {
+    let name = format!("sojourn-bench-threads-{}", std::process::id());
+    let (listener, wait) = (listen(&name)?, wait(visit));
+    let [_, far, server, _] = visit.placement.processors();
+    std::thread::Builder::new().spawn(move || {
+        os::pin(server)?;
+        server::by_socket(&listener, wait)
+    })?;
+    let mut client = Client::connect(true, &name, wait)?;
+    let ns = match visit.work {
+        Work::Pid => sample(visit.ms, || {
+            ensure!(client.pid()? == server::EMULATED_PID, "not emulated");
+            Ok(())
+        })?,
+        Work::Pipe(size) => {
+            let (there, back) = (client.pipe()?, client.pipe()?);
+            let mut other = Client::connect(true, &name, wait)?;
+            std::thread::Builder::new().spawn(move || -> Result<()> {
+                os::pin(far)?;
+                let mut bytes = vec![0; size];
+                loop {
+                    take(&mut other, there, &mut bytes)?;
+                    other.write(back, &bytes)?;
+                }
+            })?;
+            let mut bytes = vec![0_u8; size];
+            sample(visit.ms, || {
+                let number = bytes[0].wrapping_add(1);
+                (bytes[0], bytes[size - 1]) = (number, number);
+                client.write(there, &bytes)?;
+                take(&mut client, back, &mut bytes)?;
+                ensure!(bytes[0] == number && bytes[size - 1] == number, "damaged");
+                Ok(())
+            })?
+        }
+    };
+    say(said, ns.to_bits())
+}
+
+/// Fills `room` from a pipe.
+fn take(client: &mut Client, pipe: i64, room: &mut [u8]) -> Result<()> {
+    let mut filled = 0;
+    while filled < room.len() {
+        filled += client.read(pipe, &mut room[filled..])? as usize;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those ways that need nothing but this program: each answers, and with the bytes that were
+    /// sent (which is checked within).
+    #[test]
+    fn ways_without_other_programs_answer() {
+        for way in [Way::Call, Way::Thread] {
+            for work in [Work::Pid, Work::Pipe(1), Work::Pipe(64 << 10)] {
+                for waiting in Waiting::ALL {
+                    let (placement, ms) = (Placement::Apart, 4);
+                    let visit = Visit { way, waiting, placement, work, ms };
+                    let emulation = Emulation {
+                        guests: Guests::new().unwrap(),
+                        sandbox: Err("not wanted".into()),
+                    };
+                    assert!(emulation.measure(&visit).unwrap() > 0.0, "{visit:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The command channel from the session server's threads to the carrier.
+//!
+//! The carrier sees it as [`Commands`]: the channel itself if it is a thread of the same process,
+//! otherwise what the server's process passes on. Not here: the carrier's calls to the server
+//! (`sessions`), the way from one process to the other (`sojourn-server`, `apart`).
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+
+/// A command for the carrier.
+#[derive(Debug)]
+pub enum Command {
+    /// Take out the session of this socket, a duplicate from the program.
+    Socket(OwnedFd),
+    /// A library has registered its side of the adopted session with this stream.
+    Registered {
+        /// The stream's number.
+        stream: u64,
+        /// The library's process.
+        pid: u32,
+    },
+    /// The server ends: send all sessions home, and take no new one.
+    AllHome,
+    /// A library gives back the session of that token: `carry::give_back` of the interface.
+    Back {
+        /// Names the session.
+        token: u64,
+        /// The peer's FIN has come right behind the record's last byte.
+        has_ended: bool,
+        /// A file with the session's record.
+        record: OwnedFd,
+    },
+    /// A library hands over segments that came for the session of that token while it was on its
+    /// way home: `carry::give_late` of the interface.
+    InTransit {
+        /// Names the session.
+        token: u64,
+        /// A file with packets (`sojourn_pump::in_transit`).
+        packets: OwnedFd,
+    },
+    /// The library of a UDP socket's session wants to send to an address: `session::ask_way` of the
+    /// interface.
+    AskWay {
+        /// The carrier's number of the session.
+        local: u64,
+        /// The address.
+        to: IpAddr,
+    },
+}
+
+/// The sending side of the channel, for any thread.
+#[derive(Debug)]
+pub struct CommandSender {
+    commands: Sender<Command>,
+    bell: OwnedFd,
+    count: Arc<AtomicUsize>,
+}
+
+/// The receiving side, as the carrier sees it.
+pub trait Commands: Send {
+    /// Returns the bell, which is readable when there is a command or an event.
+    fn bell(&self) -> BorrowedFd<'_>;
+    /// Clears the bell; called before the look at commands, so that nothing later is missed.
+    fn quiet(&self);
+    /// Returns the next command.
+    fn next(&mut self) -> Option<Command>;
+    /// Sets the count to the number of sessions. A command that comes just now may be left out for
+    /// a moment.
+    fn tell_count(&mut self, sessions: usize);
+    /// Returns true if there will be no command any more: the server is gone.
+    fn is_closed(&self) -> bool;
+}
+
+/// The receiving side of the channel.
+#[derive(Debug)]
+pub struct CommandReceiver {
+    commands: Receiver<Command>,
+    bell: OwnedFd,
+    count: Arc<AtomicUsize>,
+    is_closed: bool,
+}
+
+/// Makes a channel; the server also rings its bell for events.
+///
+/// # Errors
+/// No descriptors left.
+pub fn command_channel() -> Result<(CommandSender, CommandReceiver), Errno> {
+    let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+    let bell = rustix::event::eventfd(0, flags)?;
+    let other = rustix::io::fcntl_dupfd_cloexec(&bell, 0)?;
+    let (commands, queue) = channel();
+    let count = Arc::new(AtomicUsize::new(0));
+    let sender = CommandSender { commands, bell, count: Arc::clone(&count) };
+    Ok((sender, CommandReceiver { commands: queue, bell: other, count, is_closed: false }))
+}
+
+impl CommandSender {
+    /// Sends a command. Returns false if there is no carrier any more.
+    pub fn send(&self, command: Command) -> bool {
+        // The command counts until the carrier has looked at it: see `CommandReceiver::tell_count`.
+        self.count.fetch_add(1, Ordering::SeqCst);
+        let is_taken = self.commands.send(command).is_ok();
+        // A full counter rings already.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        is_taken
+    }
+
+    /// Counts the carrier's sessions, and the commands that it has not looked at yet.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// Returns the bell, which is rung for events.
+    #[must_use]
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+impl Commands for CommandReceiver {
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    fn quiet(&self) {
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    }
+
+    fn next(&mut self) -> Option<Command> {
+        match self.commands.try_recv() {
+            Ok(command) => Some(command),
+            Err(error) => {
+                self.is_closed |= error == TryRecvError::Disconnected;
+                None
+            }
+        }
+    }
+
+    fn tell_count(&mut self, sessions: usize) {
+        self.count.store(sessions, Ordering::SeqCst);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+}

@@ -1,0 +1,159 @@
+//! The parts of a session that the next server may need: its numbers, which are the name under
+//! which a keeper holds it, and its descriptors.
+//!
+//! Not here: the keeper (`keeping`), and the adoption of what it holds (`adopt`).
+
+use crate::metastate::Mac;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use sojourn_ipc::rt::Descriptor;
+use std::fmt;
+use std::str::FromStr;
+
+/// A session's numbers, as the keeper has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Label {
+    pub(crate) token: u64,
+    pub(crate) stream: u64,
+    /// The carrier's side of the stream.
+    pub(crate) side: u8,
+    pub(crate) ring_bytes: [u32; 2],
+    pub(crate) peer_inbox: u64,
+    pub(crate) peer_slot: u32,
+    pub(crate) pid: u32,
+    pub(crate) interface: u32,
+    pub(crate) owner: u32,
+    pub(crate) link: u64,
+    /// The link address from which a port's frames are sent.
+    pub(crate) port: Option<Mac>,
+    /// The rest, of a UDP socket's session.
+    pub(crate) datagrams: Option<OfDatagrams>,
+}
+
+/// The facts about a UDP socket that the next server needs, as only the program has the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OfDatagrams {
+    pub(crate) cookie: u64,
+    /// The socket gets datagrams of both families.
+    pub(crate) is_both: bool,
+    /// The inbox and slot by which the library asks for the carrier's attention.
+    pub(crate) own_inbox: u64,
+    pub(crate) own_slot: u32,
+}
+
+const SESSION: &str = "session";
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { token, stream, side, ring_bytes: [ring0, ring1], .. } = self;
+        let Self { peer_inbox, peer_slot, pid, interface, owner, link, .. } = self;
+        // All zeroes stand for no port: no interface has this address.
+        let [a, b, c, d, e, g] = self.port.unwrap_or_default();
+        let port = u64::from_be_bytes([0, 0, a, b, c, d, e, g]);
+        write!(f, "{SESSION} {token} {stream} {side} {ring0} {ring1} {peer_inbox} {peer_slot} ")?;
+        write!(f, "{pid} {interface} {owner} {link} {port}")?;
+        let Some(OfDatagrams { cookie, is_both, own_inbox, own_slot }) = self.datagrams else {
+            return Ok(());
+        };
+        write!(f, " {cookie} {} {own_inbox} {own_slot}", u8::from(is_both))
+    }
+}
+
+impl FromStr for Label {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut words = text.split(' ');
+        if words.next() != Some(SESSION) {
+            return Err(());
+        }
+        let mut next = || words.next().and_then(|word| word.parse::<u64>().ok()).ok_or(());
+        let narrow = |number: u64| u32::try_from(number).map_err(drop);
+        let mut label = Self {
+            token: next()?,
+            stream: next()?,
+            side: u8::try_from(next()?).map_err(drop)?,
+            ring_bytes: [narrow(next()?)?, narrow(next()?)?],
+            peer_inbox: next()?,
+            peer_slot: narrow(next()?)?,
+            pid: narrow(next()?)?,
+            interface: narrow(next()?)?,
+            owner: narrow(next()?)?,
+            link: next()?,
+            port: mac_of(next()?)?,
+            datagrams: None,
+        };
+        if let Ok(cookie) = next() {
+            let is_both = next()? != 0;
+            let (own_inbox, own_slot) = (next()?, narrow(next()?)?);
+            label.datagrams = Some(OfDatagrams { cookie, is_both, own_inbox, own_slot });
+        }
+        if words.next().is_none() && label.side < 2 { Ok(label) } else { Err(()) }
+    }
+}
+
+/// Decodes a link address from its number; 0 is none.
+fn mac_of(number: u64) -> Result<Option<Mac>, ()> {
+    let [0, 0, mac @ ..] = number.to_be_bytes() else { return Err(()) };
+    Ok((number != 0).then_some(mac))
+}
+
+/// The descriptors that the next server may need of a session, beside its socket and its record.
+pub(crate) struct Kept {
+    pub(crate) label: Label,
+    pub(crate) region: Descriptor,
+    /// Memory, ready event, attention event: of the program's inbox, and of the carrier's if it is
+    /// a UDP socket's session.
+    pub(crate) inbox: [Descriptor; 3],
+    pub(crate) own: Option<[Descriptor; 3]>,
+}
+
+impl Kept {
+    /// Lists the descriptors that a keeper holds of a session, in this order: socket (TCP), record,
+    /// region, the program's inbox, the carrier's inbox (UDP).
+    pub(crate) fn fds<'k>(
+        &'k self,
+        socket: Option<&'k OwnedFd>,
+        record: BorrowedFd<'k>,
+    ) -> Option<Vec<BorrowedFd<'k>>> {
+        let region = self.region.as_fd()?;
+        let inboxes = self.inbox.iter().chain(self.own.iter().flatten());
+        let inboxes = inboxes.map(|fd| fd.as_fd()).collect::<Option<Vec<_>>>()?;
+        let socket = socket.map(AsFd::as_fd);
+        Some(socket.into_iter().chain([record, region]).chain(inboxes).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_come_back() {
+        let label = Label {
+            token: u64::MAX,
+            stream: 7,
+            side: 1,
+            ring_bytes: [4096, 8192],
+            peer_inbox: 9,
+            peer_slot: 3,
+            pid: 1234,
+            interface: 2,
+            owner: 5,
+            link: 11,
+            port: Some([2, 0, 0, 0, 0, 7]),
+            datagrams: None,
+        };
+        let text = label.to_string();
+        assert_eq!(text.parse(), Ok(label));
+        let label = Label { port: None, ..label };
+        assert_eq!(label.to_string().parse(), Ok(label));
+        assert_eq!(format!("{text} 1").parse::<Label>(), Err(()));
+        let of_datagrams =
+            OfDatagrams { cookie: u64::MAX, is_both: true, own_inbox: u64::MAX, own_slot: 8 };
+        let label = Label { datagrams: Some(of_datagrams), ..label };
+        let udp = label.to_string();
+        assert_eq!(udp.parse(), Ok(label));
+        assert_eq!(format!("{udp} 1").parse::<Label>(), Err(()));
+        assert_eq!(text.replace(" 1 ", " 2 ").parse::<Label>(), Err(()));
+        assert_eq!("link 3 sojourn_link".parse::<Label>(), Err(()));
+    }
+}

@@ -1,0 +1,52 @@
+//! The choice of the next step for a session to which something may have happened.
+//!
+//! Not here: the steps (`out`, `end`). Read the head of `session`.
+
+use crate::carrier::Carrier;
+use crate::clock::later;
+use crate::session::{Outcome, Phase, Session};
+use sojourn_pump::now;
+
+/// Pause between two looks at a session that was adopted on its way home (microseconds).
+const HOME_EVERY_US: u64 = 500_000;
+
+impl Carrier {
+    /// Takes a session a step further, because something may have happened to it.
+    pub(crate) fn attend(&mut self, local: u64) {
+        let Some(Session { key, phase }) = self.table.remove(&local) else { return };
+        let outcome = match phase {
+            Phase::Offered { .. } | Phase::UdpOffered(_) => Outcome::Stay(phase),
+            Phase::Waiting(waiting) => self.step_out(local, &key, waiting),
+            Phase::Delegated(delegated) if delegated.stream.is_frozen() => {
+                let ledger = delegated.stream.ledger();
+                // A library that has not claimed the session by now never will. Or it has waited
+                // for the carrier in vain, and has reported the session as reset.
+                if ledger.revoke() || ledger.is_lost() {
+                    Outcome::End(Phase::Delegated(delegated))
+                } else if let Some(limit) = delegated.home_by {
+                    let at = now();
+                    let phase = Phase::Delegated(delegated);
+                    match limit <= at {
+                        true => Outcome::End(phase),
+                        false => Outcome::Look(phase, Some(later(at, HOME_EVERY_US))),
+                    }
+                } else {
+                    // The library is about to give the session back.
+                    Self::look_for_slipped(delegated)
+                }
+            }
+            Phase::Delegated(delegated) => Self::look_for_slipped(delegated),
+            Phase::UdpWaiting(waiting) => self.step_out_datagrams(local, &key, waiting),
+            Phase::UdpDelegated(delegated) => self.attend_datagrams(delegated),
+        };
+        let phase = match outcome {
+            Outcome::Stay(phase) => phase,
+            Outcome::Look(phase, when) => {
+                self.timers.set(local, when);
+                phase
+            }
+            Outcome::End(phase) => return self.end_taken(local, Session { key, phase }, None),
+        };
+        self.table.insert(local, Session { key, phase });
+    }
+}

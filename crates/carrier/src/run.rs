@@ -1,0 +1,152 @@
+//! The carrier's thread: its event loop.
+//!
+//! Not here: the steps of a session (`moves`).
+
+use crate::carrier::{CHANGES, COMMANDS, Carrier, INBOX, ROUTERS, RULES};
+use crate::commands::Commands;
+use crate::conntrack::Conntrack;
+use crate::fragments::Fragments;
+use crate::inboxes::Inboxes;
+use crate::keeping::{Keeping, Place};
+use crate::links::Links;
+use crate::metastate::Metastate;
+use crate::paths::Paths;
+use crate::returned::Returned;
+use crate::rules::Rules;
+use crate::session::Phase;
+use crate::sessions::Sessions;
+use crate::timers::Timers;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use sojourn_proto::time::Instant;
+use sojourn_pump::{now, position};
+use sojourn_session::ReasonT;
+use std::collections::HashMap;
+
+const EVENTS: usize = 32;
+
+/// The step at which the carrier's start failed, and the error.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: {1}")]
+pub struct StartError(&'static str, Errno);
+
+impl Carrier {
+    /// Makes a carrier in the network namespace of the calling thread. It adopts the sessions that
+    /// an earlier server has left with the keeper at `keeper`, and leaves its own there; without a
+    /// place no session outlives the server.
+    ///
+    /// # Errors
+    /// The step that failed, and the kernel's error.
+    pub fn new(
+        sessions: Box<dyn Sessions>,
+        commands: Box<dyn Commands>,
+        keeper: Option<Place>,
+    ) -> Result<Self, StartError> {
+        let at = |step| move |error| StartError(step, error);
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(at("epoll"))?;
+        let metastate = Metastate::new().map_err(at("rtnetlink"))?;
+        let links = Links::new(Keeping::at(keeper), sessions.has_rings());
+        let rules = sessions.respects_firewalls().then(|| Rules::new(now()));
+        let mut carrier = Self {
+            sessions,
+            commands,
+            set,
+            metastate,
+            conntrack: Conntrack::new(),
+            rules,
+            links,
+            table: HashMap::new(),
+            tokens: HashMap::new(),
+            flows: HashMap::new(),
+            paths: Paths::default(),
+            fragments: Fragments::default(),
+            returned: Returned::default(),
+            slots: HashMap::new(),
+            inboxes: Inboxes::default(),
+            peer_inboxes: Inboxes::default(),
+            timers: Timers::default(),
+            last_local: 0,
+            programs: HashMap::new(),
+            is_leaving: false,
+        };
+        carrier.watch(carrier.commands.bell(), COMMANDS).map_err(at("epoll"))?;
+        carrier.watch(carrier.metastate.changes_fd(), CHANGES).map_err(at("epoll"))?;
+        for fd in carrier.rules.iter().flat_map(|rules| rules.firewall.changes_fds()) {
+            carrier.watch(fd, RULES).map_err(at("epoll"))?;
+        }
+        carrier.adopt_all();
+        Ok(carrier)
+    }
+
+    /// Carries sessions until the server is gone.
+    pub fn run(mut self) {
+        let mut events = Vec::with_capacity(EVENTS);
+        while !self.commands.is_closed() {
+            if self.links.keeping.take_loss() {
+                self.keep_anew();
+            }
+            self.commands.tell_count(self.table.len());
+            self.listen();
+            let at = now();
+            let idle = self.links.tidy(at);
+            let look = self.take_fragmented(at);
+            let old = self.take_old_paths(at);
+            let survey = self.survey_rules(at);
+            let due = self.timers.next();
+            let next = [idle, look, old, survey, due].into_iter().flatten().min();
+            let limit = next.map(|when| when.since(at).as_micros()).map(|us| Timespec {
+                tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
+                tv_nsec: (us % 1_000_000 * 1000) as i64,
+            });
+            events.clear();
+            let spare = rustix::buffer::spare_capacity(&mut events);
+            // An error leaves the events empty.
+            self.sessions.at_work(false);
+            let _ = epoll::wait(&self.set, spare, limit.as_ref());
+            self.sessions.at_work(true);
+            for event in &events {
+                match event.data.u64() {
+                    COMMANDS => self.take_commands(),
+                    INBOX => self.take_attention(),
+                    CHANGES => self.changed(),
+                    RULES => self.look_at_rules(),
+                    ROUTERS => self.hear_routers(),
+                    program => self.program_ended(program as u32),
+                }
+            }
+            self.take_due();
+        }
+    }
+
+    /// Sends home sessions whose segments come in fragments, which only the kernel reassembles.
+    /// Returns the time of the next look.
+    fn take_fragmented(&mut self, at: Instant) -> Option<Instant> {
+        let (fragmented, next) = self.links.take_fragmented(at);
+        for session in self.table.values().filter(|one| fragmented.contains(&one.key)) {
+            if let Phase::Delegated(delegated) = &session.phase {
+                let next = position::received_up_to(&delegated.stream.ledger().told());
+                if self.fragments.are_real(&session.key, next, at) {
+                    delegated.call_home(ReasonT::Route);
+                }
+            }
+        }
+        next
+    }
+
+    /// Attends to the sessions for which the other side has asked for attention.
+    fn take_attention(&mut self) {
+        // Attending changes the table of slots, so the sessions are collected first.
+        let mut found = Vec::new();
+        for (id, inbox) in self.inboxes.all() {
+            inbox.take_attention(&mut |slot| found.extend(self.slots.get(&(id, slot)).copied()));
+        }
+        found.into_iter().for_each(|local| self.attend(local));
+    }
+
+    fn take_due(&mut self) {
+        let at = now();
+        while let Some(local) = self.timers.take_due(at) {
+            self.attend(local);
+        }
+    }
+}

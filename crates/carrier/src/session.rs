@@ -1,0 +1,235 @@
+//! A session of the carrier, with the data of each phase of its life.
+//!
+//! Data that only one phase has stands in that phase. A step takes the session out of the carrier's
+//! table, works on it by value, and returns what becomes of it ([`Outcome`]). Not here: the steps
+//! (`moves`, `datagrams`).
+
+use crate::label::Kept;
+use crate::links::Ticket;
+use crate::metastate::{Mac, NextHop};
+use crate::plan::UdpPlan;
+use crate::too_big::PathMtu;
+use rustix::fd::OwnedFd;
+use sojourn_filter::Key;
+use sojourn_ipc::rt::Descriptor;
+use sojourn_proto::record::{SessionRecord, TcpTuning};
+use sojourn_proto::time::Instant;
+use sojourn_session::ReasonT;
+use sojourn_stream::Stream;
+
+/// A session of this carrier.
+pub(crate) struct Session {
+    pub(crate) key: Key,
+    pub(crate) phase: Phase,
+}
+
+pub(crate) enum Phase {
+    /// The server has not joined it yet.
+    Offered { socket: OwnedFd },
+    /// Joined; the program's side, or the kernel, is not ready yet.
+    Waiting(Box<Waiting>),
+    /// The program's library runs the engine.
+    Delegated(Box<Delegated>),
+    /// A UDP socket's session that the server has not joined yet.
+    UdpOffered(Box<UdpPlan>),
+    /// A UDP socket's session that is joined; the program's side is not ready yet.
+    UdpWaiting(Box<UdpWaiting>),
+    /// A UDP socket's session that the program's library carries.
+    UdpDelegated(Box<UdpDelegated>),
+}
+
+/// The result of a step.
+pub(crate) enum Outcome {
+    /// The session stays in its phase, and keeps its timer.
+    Stay(Phase),
+    /// The session is attended to again at that time; with `None`, only when something happens to
+    /// it.
+    Look(Phase, Option<Instant>),
+    /// The session becomes the kernel's again.
+    End(Phase),
+}
+
+impl Session {
+    /// Returns the keys of the rules that the filter has for the session, or may have.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        match self.plan() {
+            Some(plan) => plan.keys.clone(),
+            None => vec![self.key],
+        }
+    }
+
+    /// Returns the plan of a UDP socket's session.
+    pub(crate) fn plan(&self) -> Option<&UdpPlan> {
+        match &self.phase {
+            Phase::UdpOffered(plan) => Some(plan),
+            Phase::UdpWaiting(waiting) => Some(&waiting.plan),
+            Phase::UdpDelegated(delegated) => Some(&delegated.plan),
+            Phase::Offered { .. } | Phase::Waiting(_) | Phase::Delegated(_) => None,
+        }
+    }
+
+    /// Returns the session's stream, once it is joined.
+    pub(crate) fn stream(&self) -> Option<&Stream> {
+        match &self.phase {
+            Phase::Waiting(waiting) => Some(&waiting.stream),
+            Phase::Delegated(delegated) => Some(&delegated.stream),
+            Phase::UdpWaiting(waiting) => Some(&waiting.stream),
+            Phase::UdpDelegated(delegated) => Some(&delegated.stream),
+            Phase::Offered { .. } | Phase::UdpOffered(_) => None,
+        }
+    }
+
+    /// Returns the reason for which the session was called home.
+    pub(crate) fn called_home_for(&self) -> Option<ReasonT> {
+        ReasonT::from_number(self.stream()?.ledger().reason())
+    }
+
+    /// Returns the two ends that the join has named, once the session is joined.
+    pub(crate) fn ends(&self) -> Option<&JoinedEnds> {
+        match &self.phase {
+            Phase::Waiting(waiting) => Some(&waiting.ends),
+            Phase::Delegated(delegated) => Some(&delegated.ends),
+            Phase::UdpWaiting(waiting) => Some(&waiting.ends),
+            Phase::UdpDelegated(delegated) => Some(&delegated.ends),
+            Phase::Offered { .. } | Phase::UdpOffered(_) => None,
+        }
+    }
+
+    /// Returns the descriptors that the next server needs, of a session that is away.
+    pub(crate) fn kept(&self) -> Option<&Kept> {
+        match &self.phase {
+            Phase::Delegated(delegated) => Some(&delegated.kept),
+            Phase::UdpDelegated(delegated) => Some(&delegated.kept),
+            _ => None,
+        }
+    }
+}
+
+/// A library's knowledge of a session that it gives back.
+pub(crate) struct Known {
+    pub(crate) record: SessionRecord,
+    /// The peer's FIN has come right behind the last byte.
+    pub(crate) has_ended: bool,
+}
+
+/// The parts of a join that only the next server may need.
+#[derive(Clone)]
+pub(crate) struct JoinedStream {
+    pub(crate) stream: u64,
+    pub(crate) side: u8,
+    pub(crate) ring_bytes: [u32; 2],
+    pub(crate) region: Descriptor,
+}
+
+/// The two ends that a join has named: where each is told of the other, and the peer's process.
+#[derive(Clone)]
+pub(crate) struct JoinedEnds {
+    pub(crate) own_inbox: u64,
+    pub(crate) own_slot: u32,
+    pub(crate) peer_inbox: u64,
+    pub(crate) peer_slot: u32,
+    pub(crate) peer_pid: u32,
+    pub(crate) peer_process: Descriptor,
+}
+
+/// A session on its way out.
+pub(crate) struct Waiting {
+    pub(crate) socket: OwnedFd,
+    pub(crate) stream: Stream,
+    pub(crate) joined: JoinedStream,
+    pub(crate) ends: JoinedEnds,
+    pub(crate) since: Instant,
+    /// Settings that will be in the record.
+    pub(crate) tuning: TcpTuning,
+    /// The turning of the session's packets away from the kernel, if that has happened.
+    pub(crate) turned: Option<Turned>,
+}
+
+/// The turning of a session's packets away from the kernel: to which program, and when.
+pub(crate) struct Turned {
+    pub(crate) ticket: Ticket,
+    pub(crate) next_hop: NextHop,
+    pub(crate) since: Instant,
+}
+
+/// A session that is away.
+pub(crate) struct Delegated {
+    pub(crate) socket: OwnedFd,
+    pub(crate) stream: Stream,
+    pub(crate) ends: JoinedEnds,
+    /// The record with which the session was taken out.
+    pub(crate) record: SessionRecord,
+    pub(crate) token: u64,
+    /// The next hop that the library was told last.
+    pub(crate) next_hop: NextHop,
+    pub(crate) path: PathMtu,
+    /// The program's name for its packet socket, and the socket's link address if it is a port's.
+    pub(crate) link: u64,
+    pub(crate) port: Option<Mac>,
+    /// There is no route for the moment.
+    pub(crate) is_cut: bool,
+    /// See `Carrier::look_for_slipped`.
+    pub(crate) next_look_us: u64,
+    pub(crate) kept: Kept,
+    /// The library can be told of other next hops. An adopted session's library can, once it has
+    /// registered.
+    pub(crate) is_known: bool,
+    /// Set if the session was adopted on its way home: a library that has not given it back by then
+    /// never will.
+    pub(crate) home_by: Option<Instant>,
+}
+
+impl Delegated {
+    /// Asks the library to give the session back, for that reason.
+    pub(crate) fn call_home(&self, reason: ReasonT) {
+        call_home(&self.stream, reason);
+    }
+}
+
+/// A UDP socket's session on its way out.
+pub(crate) struct UdpWaiting {
+    pub(crate) stream: Stream,
+    pub(crate) joined: JoinedStream,
+    pub(crate) ends: JoinedEnds,
+    pub(crate) plan: UdpPlan,
+    pub(crate) since: Instant,
+}
+
+/// A UDP socket's session that is away.
+pub(crate) struct UdpDelegated {
+    pub(crate) stream: Stream,
+    pub(crate) ends: JoinedEnds,
+    pub(crate) plan: UdpPlan,
+    pub(crate) next_hop: NextHop,
+    /// The keys whose datagrams still go to the library.
+    pub(crate) keys: Vec<Key>,
+    pub(crate) kept: Kept,
+    /// The library can be told things. An adopted session's library can, once it has registered.
+    pub(crate) is_known: bool,
+    /// The library was told that its datagrams are the kernel's again.
+    pub(crate) is_told: bool,
+    /// Set if the session was adopted on its way home: its library may not be able to say that it
+    /// is over.
+    pub(crate) home_by: Option<Instant>,
+}
+
+impl UdpDelegated {
+    /// Asks the library to let go of the session, for that reason.
+    pub(crate) fn call_home(&self, reason: ReasonT) {
+        call_home(&self.stream, reason);
+    }
+}
+
+fn call_home(stream: &Stream, reason: ReasonT) {
+    stream.ledger().tell_reason(reason as u32);
+    stream.freeze();
+    stream.attention();
+    stream.notify_peer();
+}
+
+/// Makes a number that nobody can guess.
+pub(crate) fn token() -> u64 {
+    let mut bytes = [0; 8];
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    u64::from_ne_bytes(bytes)
+}

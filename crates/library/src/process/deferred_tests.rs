@@ -1,0 +1,36 @@
+//! The times at which peers hear of an end.
+
+use crate::process::library::library;
+use crate::ready::set_fakes::inbox;
+use crate::session_fakes::Pair;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sojourn_stream::Inbox;
+
+fn is_told(inbox: &Inbox) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let event = inbox.attention_fd();
+    poll(&mut [PollFd::from_borrowed_fd(event, PollFlags::IN)], Some(&now)) == Ok(1)
+}
+
+/// Ends the one end of a session as a shell does, up to the kernel's call. Returns true if nobody
+/// was woken by then. Other ends that close at the same time make peers look at this one, too.
+fn is_quiet(end: &dyn Fn(i32)) -> bool {
+    let mut pair = Pair::new();
+    let inboxes = [inbox(), inbox()];
+    assert!(pair.join([(inboxes[0].clone(), 0), (inboxes[1].clone(), 0)]));
+    pair.warm_up();
+    end(pair.fd(0));
+    let is_quiet = !is_told(&inboxes[1]);
+    pair.close(0);
+    assert!(is_told(&inboxes[1]), "but afterwards");
+    is_quiet
+}
+
+#[test]
+fn the_kernel_is_the_first_to_tell_of_an_end() {
+    assert!((0..100).any(|_| is_quiet(&|fd| library().closing(fd))), "close");
+    assert!((0..100).any(|_| is_quiet(&|fd| library().replacing(fd))), "dup2");
+    assert!((0..100).any(|_| is_quiet(&|fd| library().shutting(fd, false))), "shutdown");
+    let range = |fd: i32| library().closing_range(fd as u32, fd as u32);
+    assert!((0..100).any(|_| is_quiet(&range)), "close_range");
+}

@@ -1,0 +1,25 @@
+//! The check that there is memory for one more session.
+//!
+//! A session for which the program has no memory is refused before it is taken over: an allocation
+//! that fails in the middle would end the program. Not here: the share of a limited address space
+//! that streams may take (`control`).
+
+/// Bytes, more than this process allocates for one session and its protocol state.
+const NEEDED: usize = 1 << 20;
+
+/// Returns true if [`NEEDED`] and `bytes` more can be allocated now. The memory is not touched: the
+/// check costs a mapping that is undone at once.
+pub(crate) fn has_room(bytes: usize) -> bool {
+    Vec::<u8>::new().try_reserve_exact(NEEDED.saturating_add(bytes)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_something_and_not_for_everything() {
+        assert!(has_room(0));
+        assert!(!has_room(isize::MAX as usize));
+    }
+}

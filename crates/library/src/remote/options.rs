@@ -1,0 +1,224 @@
+//! Questions and changes of a program about a session with another host while it is away: options,
+//! `TCP_INFO`, lengths of queues.
+//!
+//! Not here: C's numbers and structures (`sojourn-preload`), and the meaning of options
+//! (`sojourn_pump::options`).
+//!
+//! # Theory of operation
+//! The kernel's socket is asked and changed first, and what it refuses is refused. It is silent,
+//! however, so it knows nothing of what changes while the session is away: the engine answers for
+//! that. Both happen under the lock that a return holds, so that no answer mixes the two homes, and
+//! a return that has begun does not undo a change.
+//!
+//! Keepalive is the exception: a deaf socket must not probe the peer. So it is off in the kernel
+//! while the session is away, and [`Session::keepalive`] has the program's setting. An option that
+//! is set after the join and before the delegation may have come too late for the record; the
+//! thread that begins to run the engine reads all options again ([`Session::take_new_options`]).
+
+use crate::host::kernel;
+use crate::host::lock::lock;
+use crate::process::library::Library;
+use crate::session::Session;
+use crate::session::directions::{RxPhase, Sender, TxPhase};
+use core::sync::atomic::Ordering;
+use rustix::net::sockopt;
+use sojourn_options::Change;
+use sojourn_proto::tcp::TcpInfo;
+use sojourn_proto::time::Instant;
+use sojourn_pump::{Carried, Pump, now};
+use sojourn_session::ReasonT;
+
+/// The engine's answers, to be laid over the kernel's.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// `SO_KEEPALIVE`.
+    pub keepalive: bool,
+    /// `TCP_INFO`, which contains `TCP_MAXSEG`; `None` before the engine has the session.
+    pub info: Option<TcpInfo>,
+    /// `TCP_QUICKACK`; `None` before the engine has the session.
+    pub quickack: Option<bool>,
+}
+
+/// A change that a program has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Set {
+    /// An option that the engine obeys.
+    Obeyed(Change),
+    /// `SO_KEEPALIVE`, with the program's value.
+    Keepalive(bool),
+    /// An option that only the kernel obeys on sessions with other hosts.
+    NotRemote,
+}
+
+/// A queue whose length is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// `FIONREAD`: received and not read.
+    Input,
+    /// `SIOCOUTQ`: written and not acknowledged.
+    Output,
+    /// `SIOCOUTQNSD`: written and not sent.
+    Unsent,
+}
+
+impl Library {
+    /// Returns the session of `fd` and the generation of its slot, if it is a carried TCP session.
+    /// An ancestor's session goes home first.
+    fn carried(&self, fd: i32) -> Option<(&Session, u32)> {
+        let entry = self.table.known(fd)?;
+        if entry.session.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let Some((session, generation)) = self.own_session(entry) else {
+            self.recall_foreign(fd);
+            return None;
+        };
+        (session.is_carried() && !session.is_datagram()).then_some((session, generation))
+    }
+
+    /// Sets an option of a carried session: `kernel` sets it on the socket, and returns the system
+    /// call's result. `None` means that the session is not carried, and that `kernel` was not
+    /// called. An option that the engine cannot obey sends the session home.
+    pub fn set_option(&self, fd: i32, set: Set, kernel: impl FnOnce() -> isize) -> Option<isize> {
+        let (session, generation) = self.carried(fd)?;
+        let (result, is_obeyed) = session.at_rest(generation, |_| {
+            let result = kernel();
+            (result, result < 0 || session.option_set(set))
+        })?;
+        if !is_obeyed {
+            self.go_home(fd, ReasonT::Option, false);
+        }
+        Some(result)
+    }
+
+    /// Asks for an option of a carried session; returns the result of `kernel`, and the engine's
+    /// answers to lay over it. `None` means the same as for [`Library::set_option`].
+    pub fn ask_option(&self, fd: i32, kernel: impl FnOnce() -> isize) -> Option<(isize, Known)> {
+        let (session, generation) = self.carried(fd)?;
+        session.at_rest(generation, |_| {
+            let result = kernel();
+            let known = session.ask(|carried, at| carried.known(at));
+            let keepalive = session.keepalive.load(Ordering::SeqCst);
+            let quickack = known.map(|known| known.quickack);
+            (result, Known { keepalive, info: known.map(|known| known.info), quickack })
+        })
+    }
+
+    /// Asks for the length of a queue of a carried session; `kernel` gets a function that adds the
+    /// session's bytes to the kernel's. `None` means the same as for [`Library::set_option`].
+    pub fn ask_queue(
+        &self,
+        fd: i32,
+        queue: Queue,
+        kernel: impl FnOnce(&dyn Fn(usize) -> usize) -> isize,
+    ) -> Option<isize> {
+        let (session, generation) = self.carried(fd)?;
+        session.at_rest(generation, |tx| {
+            kernel(&|kernels| match queue {
+                Queue::Input => session.carried_input(kernels),
+                Queue::Output => kernels + session.carried_output(tx, false),
+                Queue::Unsent => kernels + session.carried_output(tx, true),
+            })
+        })
+    }
+}
+
+impl Session {
+    /// Does `work` while the session can neither go home nor have its slot used again. `None` means
+    /// that it is home, or another session, already.
+    fn at_rest<R>(&self, generation: u32, work: impl FnOnce(&Sender) -> R) -> Option<R> {
+        let tx = lock(&self.tx);
+        let is_it = self.generation.load(Ordering::SeqCst) == generation;
+        (is_it && tx.phase != TxPhase::Home).then(|| work(&tx))
+    }
+
+    fn ask<R>(&self, ask: impl FnOnce(&Carried, Instant) -> R) -> Option<R> {
+        if !self.is_delegated() {
+            return None;
+        }
+        crate::process::library::library().net()?.with_pump(|pump| {
+            let at = now();
+            // Packets that have arrived count.
+            pump.turn(false, at);
+            pump.session(self.slot()).map(|carried| ask(carried, at))
+        })
+    }
+
+    /// Notes the program's `SO_KEEPALIVE`, before the carrier switches it off in the kernel.
+    pub(crate) fn learn_keepalive(&self) {
+        let _tx = lock(&self.tx);
+        let is_on = kernel::at(self.number()).and_then(sockopt::socket_keepalive);
+        self.keepalive.store(is_on.unwrap_or(false), Ordering::SeqCst);
+    }
+
+    /// Takes over a new value of an option from the kernel's socket. Returns false if the engine
+    /// does not obey the option.
+    fn option_set(&self, set: Set) -> bool {
+        let change = match set {
+            Set::NotRemote => return false,
+            Set::Obeyed(change) => change,
+            Set::Keepalive(is_on) => {
+                self.keepalive.store(is_on, Ordering::SeqCst);
+                Change::Keepalive
+            }
+        };
+        let mut is_obeyed = true;
+        if self.is_delegated() {
+            if let Some(net) = crate::process::library::library().net() {
+                net.with_pump(|pump| {
+                    is_obeyed = self.set_in(pump, change);
+                    pump.mark(self.slot());
+                    pump.serve(false, now());
+                });
+            }
+            return is_obeyed;
+        }
+        // SYNC: before the second look at `is_delegated`; pairs with `Net::begin`, which sets that
+        // and then looks here, all under the pump's lock.
+        self.has_new_options.store(true, Ordering::SeqCst);
+        if self.is_delegated()
+            && let Some(net) = crate::process::library::library().net()
+        {
+            net.with_pump(|pump| self.take_new_options(pump));
+        }
+        true
+    }
+
+    fn set_in(&self, pump: &mut Pump, change: Change) -> bool {
+        let Ok(fd) = kernel::at(self.number()) else { return false };
+        let keepalive = self.keepalive.load(Ordering::SeqCst);
+        // A deaf socket must not probe the peer: the engine does.
+        if change == Change::Keepalive && keepalive {
+            let _ = sockopt::set_socket_keepalive(fd, false);
+        }
+        pump.session(self.slot()).is_some_and(|carried| carried.set(change, fd, keepalive, now()))
+    }
+
+    /// Takes over the options that the program has set since the record was made; called when the
+    /// session has just been delegated.
+    pub(crate) fn take_new_options(&self, pump: &mut Pump) {
+        if self.has_new_options.swap(false, Ordering::SeqCst) {
+            for change in Change::ALL {
+                self.set_in(pump, change);
+            }
+        }
+    }
+
+    /// Returns the result of `FIONREAD` where the kernel has `kernels` bytes.
+    fn carried_input(&self, kernels: usize) -> usize {
+        let held_back = self.ask(|carried, _| carried.held_back()).unwrap_or(0);
+        let rx = lock(&self.rx);
+        let (Some(stream), RxPhase::Ring) = (&rx.stream, rx.phase) else { return kernels };
+        let all = kernels + held_back + stream.available().unwrap_or(0);
+        // Bytes on their way from the kernel to the ring count: the program may have heard of them.
+        let is_promised = rx.is_promised && stream.totals().1 == 0;
+        if is_promised { all.max(rx.promised) } else { all }
+    }
+
+    /// Counts the bytes written and not acknowledged, or not sent, beside the kernel's.
+    fn carried_output(&self, tx: &Sender, is_unsent: bool) -> usize {
+        let (Some(stream), TxPhase::Ring) = (&tx.stream, tx.phase) else { return 0 };
+        let unsent = self.ask(|carried, _| carried.unsent_bytes());
+        unsent.filter(|_| is_unsent).unwrap_or_else(|| stream.pending())
+    }
+}

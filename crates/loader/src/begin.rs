@@ -1,0 +1,269 @@
+//! From the loader's start to the guest's first instruction.
+//!
+//! Not here: reading and mapping the program (`load`), the reasons not to load it (`refusal`). Read
+//! `main` first.
+
+use crate::block::{Block, FRAME, Frame};
+use crate::exec::{FILE, PRELOAD, starts_with};
+use crate::guest::{self, Guest, guest};
+use crate::load::{File, Loaded, Part, load};
+use crate::refusal::Refusal;
+use crate::threads::STACK;
+use crate::{enter, raw, trap};
+use core::ffi::{CStr, c_char, c_int};
+use sojourn_abi::door::{self, Door};
+use sojourn_abi::stack::{Facts, auxiliary, words};
+use std::ffi::CString;
+
+/// The exit status of `sojourn run` if Sojourn itself has failed.
+const NOT_RUN: c_int = 125;
+
+/// The variable that suppresses the message about a program that cannot be loaded.
+const QUIET: &[u8] = b"SOJOURN_ABI_QUIET=";
+
+/// The arguments, environment and auxiliary vector of the loader's own start.
+struct Given {
+    words: Vec<*const c_char>,
+    /// The environment without the loader's own variables.
+    environment: Vec<*const c_char>,
+    auxiliary: Vec<(u64, u64)>,
+    path: &'static CStr,
+}
+
+/// Becomes the program. Returns only if the program cannot be started.
+///
+/// # Safety
+/// The arguments must be those of `main`.
+pub(crate) unsafe fn begin(
+    count: usize,
+    words: *const *const c_char,
+    environment: *const *const c_char,
+) -> c_int {
+    // SAFETY: the caller promises the arguments of `main`.
+    let Some(given) = (unsafe { given(count, words, environment) }) else {
+        eprintln!(
+            "sojourn-abi: started by hand; it is for `sojourn run` to start (sojourn run PROGRAM)"
+        );
+        return NOT_RUN;
+    };
+    match prepare(&given) {
+        Ok(ready) => become_guest(ready),
+        Err(refusal) => plainly(&given, refusal),
+    }
+}
+
+/// Collects the arguments of the loader's start; `None` if it was not started by `sojourn run`.
+///
+/// # Safety
+/// The arguments must be those of `main`.
+unsafe fn given(
+    count: usize,
+    words: *const *const c_char,
+    environment: *const *const c_char,
+) -> Option<Given> {
+    // SAFETY: there are `count` words. The environment ends with a null pointer. The auxiliary
+    // vector lies behind that and ends with a zero (System V ABI, AMD64 supplement, "Process
+    // Initialization").
+    let (words, all, auxiliary) = unsafe {
+        let words = core::slice::from_raw_parts(words, count).to_vec();
+        let len = (0..).take_while(|at| !(*environment.add(*at)).is_null()).count();
+        let mut auxiliary = Vec::new();
+        let mut at = environment.add(len + 1).cast::<(u64, u64)>();
+        while (*at).0 != 0 {
+            auxiliary.push(*at);
+            at = at.add(1);
+        }
+        (words, core::slice::from_raw_parts(environment, len), auxiliary)
+    };
+    let path = all.iter().find(|one| starts_with(**one, FILE))?;
+    // SAFETY: a string of the environment, which begins with `FILE`.
+    let path = unsafe { CStr::from_ptr(path.add(FILE.len())) };
+    let is_own = |one: &*const c_char| starts_with(*one, FILE) || starts_with(*one, QUIET);
+    let environment = all.iter().copied().filter(|one| !is_own(one)).collect();
+    Some(Given { words, environment, auxiliary, path })
+}
+
+/// Runs the program without Sojourn, or refuses to if `strict` is set.
+fn plainly(given: &Given, refusal: Refusal) -> c_int {
+    let is_strict = std::env::var_os("SOJOURN_STRICT")
+        .is_some_and(|value| ["true", "on", "yes", "1"].iter().any(|word| value == *word));
+    let name = given.path.to_string_lossy();
+    if is_strict {
+        eprintln!("sojourn: {name} cannot be accelerated (strict is set): {refusal}");
+        return NOT_RUN;
+    }
+    if std::env::var_os("SOJOURN_ABI_QUIET").is_none() {
+        eprintln!("sojourn: {name} runs without acceleration: {refusal}");
+    }
+    let ended = |list: &[*const c_char]| {
+        list.iter().copied().chain([core::ptr::null()]).collect::<Vec<_>>()
+    };
+    let (words, environment) = (ended(&given.words), ended(&given.environment));
+    let [file, words, environment] =
+        [given.path.as_ptr() as usize, words.as_ptr() as usize, environment.as_ptr() as usize];
+    // The C library's function is not used, because the preload library would let the loader start
+    // the program again.
+    // SAFETY: both lists end with a null pointer.
+    let refused = unsafe { raw::call(libc::SYS_execve, [file, words, environment, 0, 0, 0]) };
+    let error = std::io::Error::from_raw_os_error(-refused as i32);
+    eprintln!("sojourn: {name}: cannot be run: {error}");
+    NOT_RUN
+}
+
+/// A guest that is ready to begin.
+struct Ready {
+    words: Vec<u64>,
+    entry: usize,
+}
+
+/// Returns the preload library's functions, if the library is in this process.
+fn door() -> Option<&'static Door> {
+    let mut found: Option<&'static Door> = None;
+    let at = (&raw mut found) as usize;
+    // SAFETY: the number is the preload library's; without the library the kernel refuses it.
+    let result = unsafe { libc::syscall(door::NUMBER, door::VERSION, at) };
+    if result == 0 { found } else { None }
+}
+
+fn prepare(given: &Given) -> Result<Ready, Refusal> {
+    possible()?;
+    let door = door().ok_or(Refusal::NoLibrary)?;
+    let file = File::open(given.path)?;
+    if file.image.wants_executable_stack {
+        return Err(Refusal::ExecutableStack);
+    }
+    let entry = enter::entry_for(file.image.is_go && file.image.interpreter.is_none());
+    let program = load(&file, Part::Program, entry)?;
+    let interpreter = match file.interpreter() {
+        Some(path) => Some(load(&File::open(path)?, Part::Interpreter, entry)?),
+        None => None,
+    };
+    let (trapped, left) = trapped(&program, interpreter.as_ref())?;
+    let has_loader = interpreter.is_some();
+    let hidden = given.environment.iter().find(|one| has_loader && starts_with(**one, PRELOAD));
+    // SAFETY: a string of the environment.
+    let preload = hidden.map(|one| unsafe { CStr::from_ptr(*one) }.to_owned());
+    let real = std::fs::canonicalize(given.path.to_string_lossy().as_ref());
+    let real =
+        real.ok().and_then(|path| CString::new(path.into_os_string().into_encoded_bytes()).ok());
+    let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    guest::set(Guest {
+        door,
+        file: real.unwrap_or_else(|| given.path.to_owned()),
+        loader: CString::new(own.into_os_string().into_encoded_bytes()).unwrap_or_default(),
+        entry,
+        breaks: (program.plan.breaks.0 as usize, program.plan.breaks.1 as usize),
+        preload,
+        left: left.into_boxed_slice(),
+        trapped,
+    });
+    let first = interpreter.as_ref().map_or(program.plan.entry, |one| one.plan.entry);
+    let interpreter = interpreter.as_ref().map_or(0, |one| one.plan.base);
+    let facts = Facts {
+        headers_at: program.plan.headers_at,
+        headers: file.image.headers.into(),
+        interpreter,
+        entry: program.plan.entry,
+        path: given.path.as_ptr() as u64,
+    };
+    let is_shown = |one: &&*const c_char| !(has_loader && starts_with(**one, PRELOAD));
+    let pointers = |list: &[*const c_char]| list.iter().map(|one| *one as u64).collect::<Vec<_>>();
+    let shown: Vec<_> = given.environment.iter().filter(is_shown).copied().collect();
+    let words =
+        words(&pointers(&given.words), &pointers(&shown), &auxiliary(&given.auxiliary, facts));
+    name(given.path);
+    Ok(Ready { words, entry: first as usize })
+}
+
+/// Checks that this processor and kernel have the necessary features.
+fn possible() -> Result<(), Refusal> {
+    /// `HWCAP2_FSGSBASE`.
+    const BASES: u64 = 2;
+    // SAFETY: reads the auxiliary vector.
+    if unsafe { libc::getauxval(libc::AT_HWCAP2) } & BASES == 0 {
+        return Err(Refusal::NoBases);
+    }
+    /// `PR_GET_MDWE`; its lowest bit is `PR_MDWE_REFUSE_EXEC_GAIN` (prctl(2)).
+    const MDWE: usize = 66;
+    // SAFETY: reads a setting.
+    let mdwe = unsafe { raw::call(libc::SYS_prctl, [MDWE, 0, 0, 0, 0, 0]) };
+    if mdwe > 0 && mdwe & 1 != 0 { Err(Refusal::WriteExecute) } else { Ok(()) }
+}
+
+/// The range that contains all calls that could not be rewritten, and their addresses.
+type Trapped = (Option<(usize, usize)>, Vec<usize>);
+
+fn trapped(program: &Loaded, interpreter: Option<&Loaded>) -> Result<Trapped, Refusal> {
+    let inner = interpreter.map_or(&[][..], |one| &one.left);
+    let mut left: Vec<usize> = program.left.iter().chain(inner).copied().collect();
+    left.sort_unstable();
+    let (Some(first), Some(last)) = (left.first(), left.last()) else {
+        return Ok((None, left));
+    };
+    // The kernel traps one range only. If both parts have such calls, the range would span
+    // everything between them, with the host's calls.
+    let is_one = program.left.is_empty() || inner.is_empty();
+    if !is_one || !trap::is_possible() {
+        return Err(Refusal::Untrapped(left.len()));
+    }
+    // The kernel compares the address behind the two-byte instruction, so the range extends beyond
+    // the last one.
+    Ok((Some((*first, last - first + 4)), left))
+}
+
+/// Names the process as the kernel would name the program's (`comm`, proc(5)).
+fn name(path: &CStr) {
+    let name = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    if let Ok(name) = CString::new(name) {
+        // SAFETY: a string; the kernel copies its beginning.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
+}
+
+/// Maps a stack for the host. The guest gets the process's own stack, which grows.
+fn stack() -> Option<(usize, usize)> {
+    const GUARD: usize = 4096;
+    let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+    let arguments = [0, STACK + GUARD, access, flags as usize, usize::MAX, 0];
+    // SAFETY: the kernel chooses an address that is not in use.
+    let at = usize::try_from(unsafe { raw::call(libc::SYS_mmap, arguments) }).ok()?;
+    // SAFETY: the lowest page of the new mapping becomes the guard page.
+    unsafe { raw::call(libc::SYS_mprotect, [at, GUARD, libc::PROT_NONE as usize, 0, 0, 0]) };
+    Some((at + GUARD, at + GUARD + STACK))
+}
+
+/// Bytes of the process's stack below this function that are left alone.
+const USED: usize = 16 << 10;
+
+fn become_guest(ready: Ready) -> c_int {
+    let Some(stack) = stack() else {
+        eprintln!("sojourn: no memory for a stack");
+        return NOT_RUN;
+    };
+    let mask = raw::block_signals();
+    trap::install();
+    // The block lives as long as the process.
+    let block = Box::leak(Box::new(Block::new(stack, stack.1)));
+    block.is_first = true;
+    block.install();
+    trap::arm();
+    let local = 0u8;
+    let len = size_of_val(ready.words.as_slice());
+    let at = ((&raw const local) as usize - USED - len) & !15;
+    let mut frame = Frame::empty();
+    frame.rsp = at;
+    frame.back = ready.entry;
+    let place = block.next as *mut Frame;
+    const { assert!(FRAME < STACK) };
+    // SAFETY: the process's stack is free below this function's frame, and grows. `place` is the
+    // block's next frame. Nothing that this function has on the stack is used afterwards.
+    unsafe {
+        core::ptr::copy_nonoverlapping(ready.words.as_ptr(), at as *mut u64, ready.words.len());
+        place.write(frame);
+        drop(ready);
+        let _ = guest();
+        enter::begin(place, mask);
+    }
+    NOT_RUN
+}

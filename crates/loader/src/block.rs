@@ -1,0 +1,193 @@
+//! The block: the state that the loader keeps for each of the guest's threads, to which the GS
+//! register points, and the guest's registers that it saves at each call.
+//!
+//! The guest uses the FS register, through which its own C library or run-time finds its thread.
+//! The loader's C library needs the same register while it runs. So each call changes the register
+//! on the way in and on the way out (`enter`). Only its own thread accesses a block, and signal
+//! handlers on that thread.
+
+use core::arch::asm;
+
+/// The guest's registers at a call, as `enter` saves them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame {
+    /// The registers `ymm0` to `ymm15`, or `xmm0` to `xmm15` in the first half of each place. Not
+    /// every way in saves all of them.
+    pub(crate) vectors: [[u64; 4]; 16],
+    pub(crate) fs: usize,
+    pub(crate) r15: usize,
+    pub(crate) r14: usize,
+    pub(crate) r13: usize,
+    pub(crate) r12: usize,
+    pub(crate) rbp: usize,
+    pub(crate) rbx: usize,
+    pub(crate) r9: usize,
+    pub(crate) r8: usize,
+    pub(crate) r10: usize,
+    pub(crate) rdx: usize,
+    pub(crate) rsi: usize,
+    pub(crate) rdi: usize,
+    pub(crate) rax: usize,
+    /// The address at which the guest continues; a `syscall` instruction precedes it.
+    pub(crate) back: usize,
+    pub(crate) rsp: usize,
+}
+
+impl Frame {
+    /// Returns the arguments of the guest's call.
+    pub(crate) fn arguments(&self) -> [usize; 6] {
+        [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+
+    /// Returns a frame of zeroes.
+    pub(crate) fn empty() -> Self {
+        // SAFETY: zeroes are a frame.
+        unsafe { core::mem::zeroed() }
+    }
+}
+
+/// The size of a frame in bytes.
+pub(crate) const FRAME: usize = size_of::<Frame>();
+
+/// The block of one of the guest's threads. `enter` uses the offsets of the first six fields.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) this: *mut Block,
+    /// The place of the next frame on the host's stack; the stack is free below that frame's end.
+    pub(crate) next: usize,
+    /// The host's FS base.
+    pub(crate) host_fs: usize,
+    /// The guest's FS base while the thread is in the host.
+    pub(crate) guest_fs: usize,
+    /// The latest frame.
+    pub(crate) frame: *mut Frame,
+    /// The host's stack pointer when the guest's thread began, for `enter::leave`.
+    pub(crate) left: usize,
+    /// The host's stack: its lowest address, and the address behind the highest.
+    pub(crate) stack: (usize, usize),
+    /// The place of the thread's first frame.
+    pub(crate) first: usize,
+    /// The calls that were interrupted by handlers which are running, or which have jumped out.
+    pub(crate) levels: Levels,
+    /// The alternate stack that the guest has set: address and length; (0, 0) for none.
+    pub(crate) alternate: (usize, usize),
+    /// The address of `CLONE_CHILD_CLEARTID` (clone(2)), if the loader clears it instead of the
+    /// kernel.
+    pub(crate) cleared: *mut u32,
+    /// The list of robust mutexes that the guest has set (set_robust_list(2)).
+    pub(crate) robust: usize,
+    /// The host's list of robust mutexes, which the kernel gets back when the thread ends.
+    pub(crate) host_robust: [usize; 2],
+    /// True if the thread ends by the system call itself, because no part of the host waits for it.
+    pub(crate) is_first: bool,
+    /// The process's number while a child made by vfork(2) from this thread may be running; 0 if
+    /// there is none.
+    pub(crate) vforking: i32,
+}
+
+const _: () = {
+    assert!(core::mem::offset_of!(Block, next) == 8);
+    assert!(core::mem::offset_of!(Block, host_fs) == 16);
+    assert!(core::mem::offset_of!(Block, guest_fs) == 24);
+    assert!(core::mem::offset_of!(Block, frame) == 32);
+    assert!(core::mem::offset_of!(Block, left) == 40);
+    assert!(FRAME.is_multiple_of(64) && core::mem::offset_of!(Frame, rsp) == FRAME - 8);
+};
+
+/// The most nested interruptions of calls that are noted.
+const LEVELS: usize = 8;
+
+/// For each handler that interrupted a call: the place of the next frame before it, and the guest's
+/// stack pointer at that call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Levels {
+    all: [(usize, usize); LEVELS],
+    pub(crate) count: usize,
+}
+
+impl Levels {
+    /// Notes an interruption. Those beyond the last place are given up together with the last one.
+    pub(crate) fn push(&mut self, next: usize, rsp: usize) {
+        if let Some(level) = self.all.get_mut(self.count) {
+            *level = (next, rsp);
+            self.count += 1;
+        }
+    }
+
+    /// Removes the latest interruptions whose call is dead. Returns the place of the next frame
+    /// before the last one removed; `None` if none was removed.
+    pub(crate) fn give_up(&mut self, is_dead: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut next = None;
+        while let Some((before, rsp)) = self.count.checked_sub(1).map(|last| self.all[last]) {
+            if !is_dead(rsp) {
+                break;
+            }
+            self.count -= 1;
+            next = Some(before);
+        }
+        next
+    }
+}
+
+impl Block {
+    /// Makes a block for a thread with the host's stack `stack`, whose frames go below `first`.
+    pub(crate) fn new(stack: (usize, usize), first: usize) -> Self {
+        let first = (first - FRAME) & !63;
+        Self {
+            this: core::ptr::null_mut(),
+            next: first,
+            host_fs: fs_base(),
+            guest_fs: 0,
+            frame: core::ptr::null_mut(),
+            left: 0,
+            stack,
+            first,
+            levels: Levels::default(),
+            alternate: (0, 0),
+            cleared: core::ptr::null_mut(),
+            robust: 0,
+            host_robust: [0; 2],
+            is_first: false,
+            vforking: 0,
+        }
+    }
+
+    /// Makes this the block of the running thread. The block must not move from then on.
+    pub(crate) fn install(&mut self) {
+        self.this = self;
+        // SAFETY: no other part of this process uses the GS register.
+        unsafe { asm!("wrgsbase {}", in(reg) self.this, options(nostack, preserves_flags)) };
+    }
+
+    /// Returns true if an address is on the host's stack.
+    pub(crate) fn is_on_host(&self, address: usize) -> bool {
+        (self.stack.0..self.stack.1).contains(&address)
+    }
+
+    /// Returns true if an address is on the guest's alternate stack.
+    pub(crate) fn is_on_alternate(&self, address: usize) -> bool {
+        address.wrapping_sub(self.alternate.0) < self.alternate.1
+    }
+}
+
+/// Returns the running thread's block.
+#[inline(always)]
+pub(crate) fn here() -> &'static mut Block {
+    let block: *mut Block;
+    // SAFETY: every thread that calls this function has a block of its own. Callers do not keep two
+    // references over a call.
+    unsafe {
+        asm!("mov {}, gs:[0]", out(reg) block, options(nostack, readonly, preserves_flags));
+        &mut *block
+    }
+}
+
+/// Returns the FS base.
+pub(crate) fn fs_base() -> usize {
+    let base;
+    // SAFETY: reads a register, which the kernel allows (checked in `begin`).
+    unsafe { asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
+    base
+}

@@ -1,0 +1,99 @@
+//! The dispatch of the guest's system calls.
+//!
+//! Calls that concern the guest's process, memory and threads are served in the loader, because
+//! guest and host share one process. All others go to the preload library, which passes most of
+//! them to the kernel.
+
+use crate::block::{Block, Frame, here};
+use crate::children::{self, Asked};
+use crate::guest::call;
+use crate::{exec, files, memory, raw, signals, threads};
+
+/// The operations of arch_prctl(2).
+const SET_GS: usize = 0x1001;
+const SET_FS: usize = 0x1002;
+const GET_FS: usize = 0x1003;
+const GET_GS: usize = 0x1004;
+
+/// Serves a call of the guest's. Returns the value for the guest's `rax`. `enter` calls this
+/// function by its symbol, because it is below all modules that this one uses.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sojourn_dispatch(frame: &mut Frame) -> isize {
+    let block = here();
+    if block.vforking != 0 {
+        children::look(block);
+    }
+    if block.levels.count != 0 {
+        signals::reclaim(block, frame);
+    }
+    if block.is_on_alternate(frame.rsp) {
+        let block: *mut Block = block;
+        // SAFETY: this thread's block; `call` changes no field that `without_alternate` uses.
+        return signals::without_alternate(unsafe { &*block }, || answer(frame, here()));
+    }
+    answer(frame, block)
+}
+
+fn answer(frame: &mut Frame, block: &mut Block) -> isize {
+    let arguments = frame.arguments();
+    match frame.rax as i64 {
+        libc::SYS_arch_prctl => arch_prctl(frame),
+        libc::SYS_brk => memory::set_break(arguments[0]),
+        libc::SYS_mmap => memory::map(&arguments),
+        libc::SYS_mprotect => memory::protect(&arguments),
+        libc::SYS_rt_sigaction => {
+            threads::settle(arguments[0]);
+            signals::act(&arguments)
+        }
+        libc::SYS_rt_sigprocmask => signals::mask(&arguments),
+        libc::SYS_sigaltstack => signals::alternate(block, &arguments, frame.rsp),
+        libc::SYS_set_tid_address => threads::clear_at(block, &arguments),
+        libc::SYS_set_robust_list => threads::set_robust(block, &arguments),
+        // The host's C library has registered rseq(2). Programs must do without it.
+        libc::SYS_rseq => -(libc::ENOSYS as isize),
+        libc::SYS_clone => children::clone(frame, block, Asked::of_clone(&arguments)),
+        libc::SYS_clone3 => match Asked::of_clone3(&arguments) {
+            Ok(asked) => children::clone(frame, block, asked),
+            Err(error) => error,
+        },
+        libc::SYS_fork => children::clone(frame, block, Asked::fork()),
+        libc::SYS_vfork => children::clone(frame, block, Asked::vfork()),
+        libc::SYS_exit => threads::end(arguments[0]),
+        libc::SYS_execve => exec::exec(&arguments),
+        libc::SYS_readlink => files::read_link(0, libc::SYS_readlink, &arguments),
+        libc::SYS_readlinkat => files::read_link(1, libc::SYS_readlinkat, &arguments),
+        libc::SYS_open => files::open(0, libc::SYS_open, &arguments),
+        libc::SYS_openat => files::open(1, libc::SYS_openat, &arguments),
+        libc::SYS_openat2 => files::open(1, libc::SYS_openat2, &arguments),
+        // SAFETY: the guest's own call, which library and kernel check.
+        number => unsafe { call(number, &arguments) },
+    }
+}
+
+fn arch_prctl(frame: &mut Frame) -> isize {
+    match frame.rdi {
+        SET_FS => {
+            // The kernel refuses addresses beyond user space, for which `wrfsbase` would fault.
+            if frame.rsi >> 47 != 0 {
+                return -(libc::EPERM as isize);
+            }
+            frame.fs = frame.rsi;
+            0
+        }
+        GET_FS => {
+            // SAFETY: the guest's memory, as for the kernel.
+            unsafe { (frame.rsi as *mut usize).write_unaligned(frame.fs) };
+            0
+        }
+        // The GS register is the loader's. A program whose text sets it is not loaded at all
+        // (`Refusal::Gs`).
+        SET_GS => -(libc::EPERM as isize),
+        GET_GS => {
+            // SAFETY: the guest's memory, as for the kernel.
+            unsafe { (frame.rsi as *mut usize).write_unaligned(0) };
+            0
+        }
+        // SAFETY: the guest's own call.
+        _ => unsafe { raw::call(libc::SYS_arch_prctl, frame.arguments()) },
+    }
+}

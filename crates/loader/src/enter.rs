@@ -1,0 +1,349 @@
+//! The way from the guest's system call to the host and back, in assembly.
+//!
+//! A trampoline jumps here with the call's number in `rax`, the address to continue at in `rcx`,
+//! and all other registers as the guest had them. Nothing is pushed on the guest's stack. That
+//! stack may be a goroutine's, with no more room than the kernel would use, and the guest may have
+//! data below the stack pointer (the red zone).
+//!
+//! # Theory of operation
+//! A handler may interrupt at any instruction. The FS base tells where the thread is: with the
+//! host's FS base, it is in a call. With the guest's FS base and the stack pointer on the host's
+//! stack, it is between the two, in a *window*. In the window before [`inside`] only `r11`, `rsp`
+//! and at the end `rbx` have changed, and everything can begin again at `enter`. In the window
+//! behind [`leaving`] only the registers are still to be loaded from the frame, which can be done
+//! at once (`signals::windows`).
+
+use crate::block::{FRAME, Frame};
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+/// Defines a way in, with the instructions that save and load vector registers.
+macro_rules! enter {
+    ($name:literal, $save:literal, $load:literal) => {
+        global_asm!(
+            ".pushsection .text.sojourn_enter, \"ax\", @progbits",
+            ".p2align 6",
+            concat!(".globl ", $name, ", ", $name, "_saving, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
+            concat!(".hidden ", $name, ", ", $name, "_saving, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
+            concat!($name, ":"),
+            // rt_sigreturn(2) is not a call for the host: the kernel finds the frame of a handler
+            // by the stack pointer.
+            "cmp eax, 15",
+            "je 9f",
+            "mov r11, rsp",
+            "mov rsp, gs:[8]",
+            concat!($name, "_saving:"),
+            "mov [rsp + {rsp}], r11",
+            "mov [rsp + {back}], rcx",
+            "mov [rsp + {rax}], rax",
+            "mov [rsp + {rdi}], rdi",
+            "mov [rsp + {rsi}], rsi",
+            "mov [rsp + {rdx}], rdx",
+            "mov [rsp + {r10}], r10",
+            "mov [rsp + {r8}], r8",
+            "mov [rsp + {r9}], r9",
+            "mov [rsp + {rbx}], rbx",
+            "mov [rsp + {rbp}], rbp",
+            "mov [rsp + {r12}], r12",
+            "mov [rsp + {r13}], r13",
+            "mov [rsp + {r14}], r14",
+            "mov [rsp + {r15}], r15",
+            $save,
+            concat!($name, "_based:"),
+            "rdfsbase rbx",
+            "mov [rsp + {fs}], rbx",
+            "mov gs:[24], rbx",
+            "mov gs:[32], rsp",
+            "mov rbx, gs:[16]",
+            "wrfsbase rbx",
+            concat!($name, "_inside:"),
+            "mov rdi, rsp",
+            "cld",
+            "call sojourn_dispatch",
+            "mov [rsp + {rax}], rax",
+            $load,
+            "mov rbx, [rsp + {fs}]",
+            "wrfsbase rbx",
+            concat!($name, "_leaving:"),
+            "mov r15, [rsp + {r15}]",
+            "mov r14, [rsp + {r14}]",
+            "mov r13, [rsp + {r13}]",
+            "mov r12, [rsp + {r12}]",
+            "mov rbp, [rsp + {rbp}]",
+            "mov rbx, [rsp + {rbx}]",
+            "mov r9, [rsp + {r9}]",
+            "mov r8, [rsp + {r8}]",
+            "mov r10, [rsp + {r10}]",
+            "mov rdx, [rsp + {rdx}]",
+            "mov rsi, [rsp + {rsi}]",
+            "mov rdi, [rsp + {rdi}]",
+            "mov rax, [rsp + {rax}]",
+            "mov rcx, [rsp + {back}]",
+            "mov rsp, [rsp + {rsp}]",
+            "jmp rcx",
+            "9: syscall",
+            "ud2",
+            concat!($name, "_end:"),
+            ".popsection",
+            fs = const offset_of!(Frame, fs),
+            r15 = const offset_of!(Frame, r15),
+            r14 = const offset_of!(Frame, r14),
+            r13 = const offset_of!(Frame, r13),
+            r12 = const offset_of!(Frame, r12),
+            rbp = const offset_of!(Frame, rbp),
+            rbx = const offset_of!(Frame, rbx),
+            r9 = const offset_of!(Frame, r9),
+            r8 = const offset_of!(Frame, r8),
+            r10 = const offset_of!(Frame, r10),
+            rdx = const offset_of!(Frame, rdx),
+            rsi = const offset_of!(Frame, rsi),
+            rdi = const offset_of!(Frame, rdi),
+            rax = const offset_of!(Frame, rax),
+            back = const offset_of!(Frame, back),
+            rsp = const offset_of!(Frame, rsp),
+        );
+    };
+}
+
+// For Go, whose functions keep nothing in vector registers over a call, except a zero in the last
+// one (Go's internal ABI).
+enter!("sojourn_enter_go", "movups [rsp + 480], xmm15", "movups xmm15, [rsp + 480]");
+// For C compilers, which may keep values in any vector register over a system call.
+enter!(
+    "sojourn_enter_sse",
+    "movups [rsp], xmm0
+     movups [rsp + 32], xmm1
+     movups [rsp + 64], xmm2
+     movups [rsp + 96], xmm3
+     movups [rsp + 128], xmm4
+     movups [rsp + 160], xmm5
+     movups [rsp + 192], xmm6
+     movups [rsp + 224], xmm7
+     movups [rsp + 256], xmm8
+     movups [rsp + 288], xmm9
+     movups [rsp + 320], xmm10
+     movups [rsp + 352], xmm11
+     movups [rsp + 384], xmm12
+     movups [rsp + 416], xmm13
+     movups [rsp + 448], xmm14
+     movups [rsp + 480], xmm15",
+    "movups xmm0, [rsp]
+     movups xmm1, [rsp + 32]
+     movups xmm2, [rsp + 64]
+     movups xmm3, [rsp + 96]
+     movups xmm4, [rsp + 128]
+     movups xmm5, [rsp + 160]
+     movups xmm6, [rsp + 192]
+     movups xmm7, [rsp + 224]
+     movups xmm8, [rsp + 256]
+     movups xmm9, [rsp + 288]
+     movups xmm10, [rsp + 320]
+     movups xmm11, [rsp + 352]
+     movups xmm12, [rsp + 384]
+     movups xmm13, [rsp + 416]
+     movups xmm14, [rsp + 448]
+     movups xmm15, [rsp + 480]"
+);
+enter!(
+    "sojourn_enter_avx",
+    "vmovups [rsp], ymm0
+     vmovups [rsp + 32], ymm1
+     vmovups [rsp + 64], ymm2
+     vmovups [rsp + 96], ymm3
+     vmovups [rsp + 128], ymm4
+     vmovups [rsp + 160], ymm5
+     vmovups [rsp + 192], ymm6
+     vmovups [rsp + 224], ymm7
+     vmovups [rsp + 256], ymm8
+     vmovups [rsp + 288], ymm9
+     vmovups [rsp + 320], ymm10
+     vmovups [rsp + 352], ymm11
+     vmovups [rsp + 384], ymm12
+     vmovups [rsp + 416], ymm13
+     vmovups [rsp + 448], ymm14
+     vmovups [rsp + 480], ymm15
+     vzeroupper",
+    "vmovups ymm0, [rsp]
+     vmovups ymm1, [rsp + 32]
+     vmovups ymm2, [rsp + 64]
+     vmovups ymm3, [rsp + 96]
+     vmovups ymm4, [rsp + 128]
+     vmovups ymm5, [rsp + 160]
+     vmovups ymm6, [rsp + 192]
+     vmovups ymm7, [rsp + 224]
+     vmovups ymm8, [rsp + 256]
+     vmovups ymm9, [rsp + 288]
+     vmovups ymm10, [rsp + 320]
+     vmovups ymm11, [rsp + 352]
+     vmovups ymm12, [rsp + 384]
+     vmovups ymm13, [rsp + 416]
+     vmovups ymm14, [rsp + 448]
+     vmovups ymm15, [rsp + 480]"
+);
+
+global_asm!(
+    ".pushsection .text.sojourn_begin, \"ax\", @progbits",
+    ".globl sojourn_begin, sojourn_leave",
+    ".hidden sojourn_begin, sojourn_leave",
+    // begin(frame, mask): continues as the guest with the registers of the frame; returns at
+    // `leave`.
+    "sojourn_begin:",
+    "push rbp",
+    "push rbx",
+    "push r12",
+    "push r13",
+    "push r14",
+    "push r15",
+    "sub rsp, 8",
+    "mov gs:[40], rsp",
+    "mov rsp, rdi",
+    "mov rbx, [rsp + {fs}]",
+    "mov gs:[24], rbx",
+    "mov gs:[32], rsp",
+    // rt_sigprocmask(SIG_SETMASK, mask, 0, 8): a handler that arrives from here on finds a frame.
+    "mov edi, 2",
+    "xor edx, edx",
+    "mov r10d, 8",
+    "mov eax, 14",
+    "syscall",
+    "wrfsbase rbx",
+    "jmp sojourn_enter_go_leaving",
+    // leave(): returns to the caller of `begin`, with the host's FS base.
+    "sojourn_leave:",
+    "mov rsp, gs:[40]",
+    "add rsp, 8",
+    "pop r15",
+    "pop r14",
+    "pop r13",
+    "pop r12",
+    "pop rbx",
+    "pop rbp",
+    "ret",
+    ".popsection",
+    fs = const offset_of!(Frame, fs),
+);
+
+unsafe extern "C" {
+    fn sojourn_enter_go();
+    fn sojourn_enter_go_saving();
+    fn sojourn_enter_go_based();
+    fn sojourn_enter_go_inside();
+    fn sojourn_enter_go_leaving();
+    fn sojourn_enter_go_end();
+    fn sojourn_enter_sse();
+    fn sojourn_enter_sse_saving();
+    fn sojourn_enter_sse_based();
+    fn sojourn_enter_sse_inside();
+    fn sojourn_enter_sse_leaving();
+    fn sojourn_enter_sse_end();
+    fn sojourn_enter_avx();
+    fn sojourn_enter_avx_saving();
+    fn sojourn_enter_avx_based();
+    fn sojourn_enter_avx_inside();
+    fn sojourn_enter_avx_leaving();
+    fn sojourn_enter_avx_end();
+    fn sojourn_begin(frame: *mut Frame, mask: *const u64);
+    fn sojourn_leave() -> !;
+}
+
+/// A way in, with the addresses at which its parts begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// The address that trampolines jump to.
+    pub(crate) start: usize,
+    /// From here to `inside` the call can begin again.
+    pub(crate) saving: usize,
+    /// From here on the guest's `rbx` is in the frame only.
+    pub(crate) based: usize,
+    /// From here on the FS base is the host's.
+    pub(crate) inside: usize,
+    /// From here to `end` the guest's registers are in the frame.
+    pub(crate) leaving: usize,
+    /// The address behind the last instruction.
+    pub(crate) end: usize,
+}
+
+macro_rules! entry {
+    ($($part:ident = $symbol:ident),+) => { Entry { $($part: $symbol as *const () as usize),+ } };
+}
+
+/// Returns all ways in.
+pub(crate) fn entries() -> [Entry; 3] {
+    [
+        entry!(
+            start = sojourn_enter_go,
+            saving = sojourn_enter_go_saving,
+            based = sojourn_enter_go_based,
+            inside = sojourn_enter_go_inside,
+            leaving = sojourn_enter_go_leaving,
+            end = sojourn_enter_go_end
+        ),
+        entry!(
+            start = sojourn_enter_sse,
+            saving = sojourn_enter_sse_saving,
+            based = sojourn_enter_sse_based,
+            inside = sojourn_enter_sse_inside,
+            leaving = sojourn_enter_sse_leaving,
+            end = sojourn_enter_sse_end
+        ),
+        entry!(
+            start = sojourn_enter_avx,
+            saving = sojourn_enter_avx_saving,
+            based = sojourn_enter_avx_based,
+            inside = sojourn_enter_avx_inside,
+            leaving = sojourn_enter_avx_leaving,
+            end = sojourn_enter_avx_end
+        ),
+    ]
+}
+
+/// Returns the way in for a guest.
+pub(crate) fn entry_for(is_go: bool) -> usize {
+    let [go, sse, avx] = entries();
+    match is_go {
+        true => go.start,
+        false if std::arch::is_x86_feature_detected!("avx") => avx.start,
+        false => sse.start,
+    }
+}
+
+/// Continues as the guest with the registers of `frame` and this signal mask, until its thread
+/// ends.
+///
+/// # Safety
+/// The thread must have a block, all signals must be blocked, and `frame` must be at the block's
+/// next place: everything below its end is lost.
+pub(crate) unsafe fn begin(frame: *mut Frame, mask: u64) {
+    const { assert!(FRAME == 640) };
+    // SAFETY: the caller promises block, mask and frame.
+    unsafe { sojourn_begin(frame, &raw const mask) }
+}
+
+/// Ends the guest's part of the thread: [`begin`] returns.
+///
+/// # Safety
+/// Must be called in the host, within a call of the guest's. The frames up to `begin` must have
+/// nothing to drop.
+pub(crate) unsafe fn leave() -> ! {
+    // SAFETY: the caller promises that this is a call of the guest's.
+    unsafe { sojourn_leave() }
+}
+
+/// Begins a call again with its frame moved to `frame`: everything below is free.
+///
+/// # Safety
+/// Must be called in the host, within a call of the guest's. The frames up to `enter` must have
+/// nothing to drop.
+pub(crate) unsafe fn again(frame: *mut Frame, start: usize) -> ! {
+    let inside = entries().iter().find(|entry| entry.start == start).map_or(0, |one| one.inside);
+    // SAFETY: the caller promises a frame; the way in continues with nothing else.
+    unsafe {
+        core::arch::asm!(
+            "mov rsp, rdi",
+            "jmp rsi",
+            in("rdi") frame,
+            in("rsi") inside,
+            options(noreturn)
+        )
+    }
+}

@@ -1,0 +1,106 @@
+//! execve(2): the guest's children run under Sojourn as the guest does.
+//!
+//! A dynamic program gets the preload library by its environment. A program that makes its own
+//! system calls is started by the loader, which gets the path of the program's file in a variable
+//! that the program does not see. Not here: the class of a file (`class`).
+//!
+//! Nothing stays allocated here, because a child of vfork(2) shares its parent's memory.
+
+use crate::class::{Class, class_of};
+use crate::files;
+use crate::guest::{call, guest};
+use core::ffi::{CStr, c_char};
+
+/// The variable with the path of the file to load.
+pub(crate) const FILE: &[u8] = b"SOJOURN_ABI_FILE=";
+/// The variable in which ld.so(8) finds the libraries to preload.
+pub(crate) const PRELOAD: &[u8] = b"LD_PRELOAD=";
+/// The most variables that an environment may have to be changed. Larger ones are passed on
+/// unchanged.
+const VARIABLES: usize = 2000;
+const PATH: usize = 4096 + FILE.len();
+
+/// Serves execve(2) with these arguments.
+#[inline(never)]
+pub(crate) fn exec(arguments: &[usize; 6]) -> isize {
+    let [mut path, words, environment, ..] = *arguments;
+    let mut list = [core::ptr::null::<c_char>(); VARIABLES + 3];
+    let mut file = [0u8; PATH];
+    let mut class = class_of(path);
+    // `/proc/self/exe` leads to the loader's own file, which is dynamic. For a path that the kernel
+    // cannot open the class is plain, so `own` only reads paths that the kernel has read.
+    if class == Class::Dynamic
+        && let Some(own) = files::own(path)
+    {
+        path = own.as_ptr() as usize;
+        class = class_of(path);
+    }
+    let changed = match class {
+        Class::Plain | Class::Dynamic => guest().preload.is_some(),
+        Class::Loaded => true,
+    };
+    let built = changed && build(&mut list, environment, path, class == Class::Loaded, &mut file);
+    let is_loaded = built && class == Class::Loaded;
+    let program = if is_loaded { guest().loader.as_ptr() as usize } else { path };
+    let environment = if built { list.as_ptr() as usize } else { environment };
+    // SAFETY: the guest's own call, with its own lists or with one built here.
+    unsafe { call(libc::SYS_execve, &[program, words, environment, 0, 0, 0]) }
+}
+
+/// Builds the environment: the guest's variables, the list of preloaded libraries that was hidden
+/// from the guest, and for the loader the file's path. Returns false if the environment must stay
+/// unchanged.
+fn build(
+    list: &mut [*const c_char; VARIABLES + 3],
+    environment: usize,
+    path: usize,
+    is_loaded: bool,
+    file: &mut [u8; PATH],
+) -> bool {
+    let mut count = 0;
+    let mut has_preload = false;
+    if environment == 0 {
+        return false;
+    }
+    loop {
+        // SAFETY: the guest's list, which ends with a null pointer, as for the kernel.
+        let variable = unsafe { *(environment as *const *const c_char).add(count) };
+        if variable.is_null() {
+            break;
+        }
+        if count == VARIABLES {
+            return false;
+        }
+        has_preload |= starts_with(variable, PRELOAD);
+        list[count] = variable;
+        count += 1;
+    }
+    if let Some(preload) = &guest().preload
+        && !has_preload
+    {
+        list[count] = preload.as_ptr();
+        count += 1;
+        has_preload = true;
+    }
+    if is_loaded {
+        // SAFETY: the guest's path, which the kernel has read (`class_of`).
+        let path = unsafe { CStr::from_ptr(path as *const c_char) }.to_bytes_with_nul();
+        // Without the preload library the loader would refuse the program anyway
+        // (`Refusal::NoLibrary`).
+        if !has_preload || FILE.len() + path.len() > PATH {
+            return false;
+        }
+        file[..FILE.len()].copy_from_slice(FILE);
+        file[FILE.len()..FILE.len() + path.len()].copy_from_slice(path);
+        list[count] = file.as_ptr().cast();
+        count += 1;
+    }
+    list[count] = core::ptr::null();
+    true
+}
+
+/// Returns true if `string` begins with `with`.
+pub(crate) fn starts_with(string: *const c_char, with: &[u8]) -> bool {
+    // SAFETY: a string that ends with a zero, behind which no byte is compared.
+    with.iter().enumerate().all(|(at, byte)| unsafe { *string.add(at) as u8 == *byte })
+}

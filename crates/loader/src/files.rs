@@ -1,0 +1,46 @@
+//! `/proc/self/exe` (proc(5)) for the guest: its own file instead of the loader's.
+
+use crate::guest::{call, guest};
+use crate::raw;
+use core::ffi::{CStr, c_char};
+
+/// Returns the guest's file if a path names the running program. Only for paths that the kernel has
+/// read without an error.
+pub(crate) fn own(path: usize) -> Option<&'static CStr> {
+    // SAFETY: the guest's string, which the kernel has read.
+    let path = unsafe { CStr::from_ptr(path as *const c_char) }.to_bytes();
+    let who = path.strip_prefix(b"/proc/")?.strip_suffix(b"/exe")?;
+    let is_process = |who: &str| who.parse::<i32>().is_ok_and(|it| it == raw::process_number());
+    let is_this =
+        who == b"self" || who == b"thread-self" || core::str::from_utf8(who).is_ok_and(is_process);
+    is_this.then(|| guest().file.as_c_str())
+}
+
+/// Serves readlink(2) and readlinkat(2), whose path is argument `at`.
+pub(crate) fn read_link(at: usize, number: i64, arguments: &[usize; 6]) -> isize {
+    // SAFETY: the guest's own call.
+    let result = unsafe { call(number, arguments) };
+    let found = if result < 0 { None } else { own(arguments[at]) };
+    let Some(file) = found else { return result };
+    let (to, room) = (arguments[at + 1], arguments[at + 2]);
+    let len = file.to_bytes().len().min(room);
+    // SAFETY: the guest's buffer, which the kernel has just written.
+    unsafe { core::ptr::copy_nonoverlapping(file.as_ptr().cast::<u8>(), to as *mut u8, len) };
+    len as isize
+}
+
+/// Serves open(2) and its relatives, whose path is argument `at`.
+pub(crate) fn open(at: usize, number: i64, arguments: &[usize; 6]) -> isize {
+    // SAFETY: the guest's own call.
+    let result = unsafe { call(number, arguments) };
+    let found = if result < 0 { None } else { own(arguments[at]) };
+    let Some(file) = found else { return result };
+    let mut arguments = *arguments;
+    arguments[at] = file.as_ptr() as usize;
+    // SAFETY: closes the descriptor of the loader's file, which the guest must not get, and repeats
+    // the call with the guest's file.
+    unsafe {
+        call(libc::SYS_close, &[result as usize, 0, 0, 0, 0, 0]);
+        call(number, &arguments)
+    }
+}

@@ -1,0 +1,204 @@
+//! Loading a program: its file is mapped, and its text is rewritten.
+//!
+//! Not here: the format of the file (`sojourn_abi::elf`), the layout in memory
+//! (`sojourn_abi::layout`), the writing of patches (`rewriting`).
+
+use crate::raw;
+use crate::refusal::Refusal;
+use crate::rewriting::{self, Refused};
+use core::ffi::CStr;
+use sojourn_abi::elf::Image;
+use sojourn_abi::layout::{Mapping, Plan, Room, Source, plan};
+use sojourn_abi::patch::region_len;
+use sojourn_abi::sites::{Found, Site, Text, Way, find};
+
+/// A program's file, mapped unchanged.
+pub(crate) struct File {
+    fd: usize,
+    bytes: &'static [u8],
+    pub(crate) image: Image,
+}
+
+impl File {
+    /// Opens a program and reads its headers.
+    pub(crate) fn open(path: &CStr) -> Result<Self, Refusal> {
+        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+        let arguments = [path.as_ptr() as usize, flags, 0, 0, 0, 0];
+        // SAFETY: a path that ends with a zero.
+        let fd = number(unsafe { raw::call(libc::SYS_open, arguments) })?;
+        let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
+        let at = status.as_mut_ptr() as usize;
+        // SAFETY: `status` has room for the answer, and is zeroes if there is none.
+        let len = unsafe {
+            raw::call(libc::SYS_fstat, [fd, at, 0, 0, 0, 0]);
+            status.assume_init().st_size as usize
+        };
+        let (read, private) = (libc::PROT_READ as usize, libc::MAP_PRIVATE as usize);
+        // SAFETY: the kernel chooses an address that is not in use.
+        let at = number(unsafe { raw::call(libc::SYS_mmap, [0, len, read, private, fd, 0]) })?;
+        // SAFETY: the mapping was just made. A process that may change the file may change the
+        // program anyway.
+        let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
+        let image = Image::read(bytes).map_err(Refusal::File)?;
+        Ok(Self { fd, bytes, image })
+    }
+
+    /// Returns the path of the program's interpreter.
+    pub(crate) fn interpreter(&self) -> Option<&'static CStr> {
+        let (offset, len) = self.image.interpreter?;
+        let start = usize::try_from(offset).ok()?;
+        let path = self.bytes.get(start..start.checked_add(len as usize)?)?;
+        CStr::from_bytes_until_nul(path).ok()
+    }
+
+    /// Returns the system calls of each executable segment, at the addresses in the headers.
+    fn sites(&self) -> Result<Vec<(Text<'static>, Vec<Site>)>, Refusal> {
+        let executable = self.image.segments.iter().filter(|one| one.is_executable);
+        executable
+            .filter(|one| one.file_len > 0)
+            .map(|one| {
+                let start = one.offset as usize;
+                let bytes = start
+                    .checked_add(one.file_len as usize)
+                    .and_then(|end| self.bytes.get(start..end))
+                    .ok_or(Refusal::File(sojourn_abi::elf::ElfError::Headers))?;
+                let text = Text { address: one.address, bytes };
+                let Found { sites, sets_gs } = find(text);
+                match sets_gs {
+                    None => Ok((text, sites)),
+                    Some(_) => Err(Refusal::Gs),
+                }
+            })
+            .collect()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let (at, len) = (self.bytes.as_ptr() as usize, self.bytes.len());
+        // SAFETY: no reference to the bytes is left.
+        unsafe {
+            raw::call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]);
+            raw::call(libc::SYS_close, [self.fd, 0, 0, 0, 0, 0]);
+        }
+    }
+}
+
+/// Returns a system call's result, or the kernel's error.
+fn number(result: isize) -> Result<usize, Refusal> {
+    usize::try_from(result).map_err(|_| Refusal::Kernel(-result as i32))
+}
+
+/// A program in memory.
+pub(crate) struct Loaded {
+    pub(crate) plan: Plan,
+    /// The addresses of calls that could not be rewritten, in ascending order.
+    pub(crate) left: Vec<usize>,
+}
+
+/// The two parts that a program can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Program,
+    Interpreter,
+}
+
+/// Loads a program whose trampolines lead to `entry`.
+pub(crate) fn load(file: &File, part: Part, entry: usize) -> Result<Loaded, Refusal> {
+    let texts = file.sites()?;
+    let trampolines = texts.iter().map(|(_, sites)| room_of(sites)).sum::<usize>() as u64;
+    let breaks = if part == Part::Program { break_room() } else { 0 };
+    let gap = if part == Part::Program { random(13) << 12 } else { 0 };
+    let room = Room { trampolines, gap, breaks };
+    let plan = reserve(&file.image, part, room)?;
+    for mapping in &plan.mappings {
+        map(mapping, file.fd)?;
+    }
+    for (at, len) in &plan.cleared {
+        // SAFETY: the end of a writable page of the program.
+        unsafe { core::ptr::write_bytes(*at as *mut u8, 0, *len as usize) };
+    }
+    let mut region = plan.trampolines.0 as usize;
+    let mut left = Vec::new();
+    for (text, sites) in texts {
+        let text = Text { address: text.address.wrapping_add(plan.base), bytes: text.bytes };
+        let based = |site: Site| Site { at: site.at.wrapping_add(plan.base), ..site };
+        let sites: Vec<Site> = sites.into_iter().map(based).collect();
+        rewriting::rewrite(text, &sites, region, entry)
+            .map_err(|Refused(error)| Refusal::Text(error))?;
+        region += room_of(&sites);
+        left.extend(sites.iter().filter(|site| is_missed(site)).map(|site| site.at as usize));
+    }
+    Ok(Loaded { plan, left })
+}
+
+/// Returns true if a call is left that must be trapped. An rt_sigreturn(2) need not be: signal
+/// handlers return through the kernel in any case.
+fn is_missed(site: &Site) -> bool {
+    site.way == Way::Left && site.number != Some(libc::SYS_rt_sigreturn as u32)
+}
+
+fn room_of(sites: &[Site]) -> usize {
+    region_len(sites).next_multiple_of(4096)
+}
+
+/// Returns the room for the break: as much as no program exhausts, or less if the address space is
+/// limited (`RLIMIT_AS`).
+fn break_room() -> u64 {
+    const MOST: u64 = 1 << 36;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` has room for the answer.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    if limit.rlim_cur == libc::RLIM_INFINITY { MOST } else { (limit.rlim_cur / 4).min(MOST) }
+}
+
+/// Returns this many random bits.
+fn random(bits: u32) -> u64 {
+    let mut value = 0u64;
+    let arguments = [(&raw mut value) as usize, 8, 0, 0, 0, 0];
+    // SAFETY: `value` has room for the bytes.
+    unsafe { raw::call(libc::SYS_getrandom, arguments) };
+    value & ((1 << bits) - 1)
+}
+
+/// The region for movable programs, far from the addresses that the kernel chooses.
+const MOVABLE: u64 = 0x1000_0000_0000;
+const TRIES: u32 = 16;
+
+/// Plans the layout of a program and reserves its addresses.
+fn reserve(image: &Image, part: Part, room: Room) -> Result<Plan, Refusal> {
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let mut error = Refusal::Kernel(libc::ENOMEM);
+    for _ in 0..TRIES {
+        let half = if part == Part::Program { 0 } else { MOVABLE };
+        let plan = plan(image, MOVABLE + half + (random(31) << 12), room);
+        let (at, len) = (plan.reserved.0 as usize, plan.reserved.1 as usize);
+        let arguments = [at, len, libc::PROT_NONE as usize, flags as usize, usize::MAX, 0];
+        // SAFETY: `MAP_FIXED_NOREPLACE` maps only where nothing is mapped.
+        match number(unsafe { raw::call(libc::SYS_mmap, arguments) }) {
+            Ok(got) if got == at => return Ok(plan),
+            Ok(_) => {}
+            Err(refused) => error = refused,
+        }
+    }
+    Err(error)
+}
+
+fn map(mapping: &Mapping, fd: usize) -> Result<(), Refusal> {
+    let [read, write, code] = mapping.access;
+    let protection = [(read, libc::PROT_READ), (write, libc::PROT_WRITE), (code, libc::PROT_EXEC)]
+        .into_iter()
+        .filter_map(|(has, bit)| has.then_some(bit as usize))
+        .sum();
+    let private = (libc::MAP_PRIVATE | libc::MAP_FIXED) as usize;
+    let (at, len) = (mapping.at as usize, mapping.len as usize);
+    let arguments = match mapping.source {
+        Source::File(offset) => [at, len, protection, private, fd, offset as usize],
+        Source::Zero => {
+            [at, len, protection, private | libc::MAP_ANONYMOUS as usize, usize::MAX, 0]
+        }
+    };
+    // SAFETY: within the reservation.
+    number(unsafe { raw::call(libc::SYS_mmap, arguments) }).map(|_| ())
+}

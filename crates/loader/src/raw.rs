@@ -1,0 +1,70 @@
+//! Bare system calls. Not here: calls that the library must see (`guest::call`).
+
+use core::arch::asm;
+
+/// Makes system call `number`. Returns the kernel's result: a negative error number if the call
+/// failed.
+///
+/// # Safety
+/// As for the system call itself.
+#[inline]
+pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
+    let result;
+    // SAFETY: the registers are those of the kernel's calling convention (syscall(2)); the caller
+    // answers for the arguments.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Blocks every signal that can be blocked. Returns the previous mask.
+pub(crate) fn block_signals() -> u64 {
+    set_mask(!0)
+}
+
+/// Sets this thread's signal mask. Returns the previous one.
+pub(crate) fn set_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    let (new, old) = ((&raw const mask) as usize, (&raw mut before) as usize);
+    let arguments = [libc::SIG_SETMASK as usize, new, old, 8, 0, 0];
+    // SAFETY: both masks are local.
+    unsafe { call(libc::SYS_rt_sigprocmask, arguments) };
+    before
+}
+
+/// Returns this thread's number.
+pub(crate) fn thread_number() -> i32 {
+    // SAFETY: no arguments, no effect.
+    unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
+}
+
+/// Returns this process's number.
+pub(crate) fn process_number() -> i32 {
+    // SAFETY: no arguments, no effect.
+    unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
+}
+
+/// Wakes at most `most` threads that wait for a word, also of other processes.
+pub(crate) fn wake(word: *const u32, most: usize) {
+    let arguments = [word as usize, libc::FUTEX_WAKE as usize, most, 0, 0, 0];
+    // SAFETY: wakes threads, and does not access the word.
+    unsafe { call(libc::SYS_futex, arguments) };
+}
+
+/// Returns an error in the kernel's form.
+pub(crate) fn refusal(error: i32) -> isize {
+    -(error as isize)
+}

@@ -1,0 +1,131 @@
+//! Writes patches over a text's system calls, and trampolines near the text. Not here: the bytes
+//! that are written (`sojourn_abi::patch`).
+
+use crate::guest::guest;
+use crate::raw;
+use sojourn_abi::patch::{self, Rewritten, region_len};
+use sojourn_abi::sites::{Site, Text, Way, find};
+
+const PAGE: usize = 4096;
+const READ_WRITE: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+const CODE: usize = (libc::PROT_READ | libc::PROT_EXEC) as usize;
+
+/// An operation that the kernel refuses, with its `errno`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused(pub(crate) i32);
+
+fn checked(result: isize) -> Result<usize, Refused> {
+    usize::try_from(result).map_err(|_| Refused(-result as i32))
+}
+
+/// Changes the protection of the whole pages around these bytes (mprotect(2)).
+fn protect(at: usize, len: usize, protection: usize) -> Result<(), Refused> {
+    let first = at & !(PAGE - 1);
+    let len = (at + len).next_multiple_of(PAGE) - first;
+    // SAFETY: pages of the guest's text or of trampolines, which no thread executes meanwhile.
+    let result = unsafe { raw::call(libc::SYS_mprotect, [first, len, protection, 0, 0, 0]) };
+    checked(result).map(|_| ())
+}
+
+/// Rewrites the sites of the text at `text.address`, whose trampolines go to `region`.
+pub(crate) fn rewrite(
+    text: Text<'_>,
+    sites: &[Site],
+    region: usize,
+    entry: usize,
+) -> Result<(), Refused> {
+    let done = patch::rewrite(text, sites, region as u64, entry as u64)
+        .map_err(|patch::TooFar| Refused(libc::ERANGE))?;
+    if done.patches.is_empty() {
+        return Ok(());
+    }
+    let len = done.region.len();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    let arguments = [region, len, READ_WRITE, flags as usize, usize::MAX, 0];
+    // SAFETY: these addresses are reserved for the region.
+    checked(unsafe { raw::call(libc::SYS_mmap, arguments) })?;
+    // SAFETY: the mapping was just made, with `len` bytes.
+    unsafe { core::ptr::copy_nonoverlapping(done.region.as_ptr(), region as *mut u8, len) };
+    protect(region, len, CODE)?;
+    apply(&done)
+}
+
+/// Writes the patches. All pages from the first site to the last change their protection together,
+/// because each change of a part alone would leave one more mapping. Pages without a site stay
+/// those of the file.
+fn apply(done: &Rewritten) -> Result<(), Refused> {
+    let (Some(first), Some(last)) = (done.patches.first(), done.patches.last()) else {
+        return Ok(());
+    };
+    let at = first.at as usize;
+    let len = last.at as usize + last.bytes.len() - at;
+    protect(at, len, READ_WRITE)?;
+    for patch in &done.patches {
+        let (at, len) = (patch.at as usize, patch.bytes.len());
+        // SAFETY: bytes of the text, which are writable now.
+        unsafe { core::ptr::copy_nonoverlapping(patch.bytes.as_ptr(), at as *mut u8, len) };
+    }
+    protect(at, len, CODE)
+}
+
+/// The largest distance of trampolines from the text, and the steps of the search for room, in
+/// bytes.
+const NEAR: usize = 1 << 30;
+const STEP: usize = 1 << 16;
+
+/// Returns room for trampolines near a text, mapped without access.
+fn near(text: usize, len: usize) -> Option<usize> {
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let above = (text + STEP..text + NEAR).step_by(STEP);
+    let below = (text.saturating_sub(NEAR)..text).rev().step_by(STEP);
+    for at in above.zip(below).flat_map(|(above, below)| [above, below]) {
+        let at = at & !(PAGE - 1);
+        // SAFETY: `MAP_FIXED_NOREPLACE` maps only where nothing is mapped.
+        let result =
+            unsafe { raw::call(libc::SYS_mmap, [at, len, 0, flags as usize, usize::MAX, 0]) };
+        if result == at as isize {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// Rewrites code of a file that the guest has just mapped. Calls that cannot be rewritten go to the
+/// kernel.
+pub(crate) fn rewrite_mapped(at: usize, len: usize, protection: usize) {
+    if protection & libc::PROT_READ as usize == 0 {
+        return;
+    }
+    // Pages behind the file's end cannot be read (mmap(2), `SIGBUS`).
+    let Some(len) = readable(at, len) else { return };
+    // SAFETY: mapped and readable; the guest's own code, which no thread changes.
+    let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
+    let text = Text { address: at as u64, bytes };
+    let sites = find(text).sites;
+    if sites.iter().all(|site| site.way == Way::Left) {
+        return;
+    }
+    if let Some(region) = near(at, region_len(&sites).next_multiple_of(PAGE)) {
+        // After a failure the code is either unchanged, or has rewritten calls that work.
+        let _ = rewrite(text, &sites, region, guest().entry);
+    }
+}
+
+/// Returns how many of these bytes can be read; `None` if none can.
+fn readable(at: usize, len: usize) -> Option<usize> {
+    let mut good = 0;
+    let mut byte = 0u8;
+    for page in (at..at + len).step_by(PAGE) {
+        let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let remote = libc::iovec { iov_base: page as *mut _, iov_len: 1 };
+        let (local, remote) = ((&raw const local) as usize, (&raw const remote) as usize);
+        let arguments = [raw::process_number() as usize, local, 1, remote, 1, 0];
+        // SAFETY: copies one byte into `byte`, or fails.
+        if unsafe { raw::call(libc::SYS_process_vm_readv, arguments) } != 1 {
+            break;
+        }
+        good += PAGE;
+    }
+    (good > 0).then(|| good.min(len))
+}

@@ -1,0 +1,185 @@
+//! A handed-over socket, and the calls on it as the protocol library serves them: none of them
+//! waits for the peer or for a program.
+//!
+//! This is the shell around the library, as the preload library is one for programs: it asks before
+//! each call which home serves it. Going home may wait for the session server (`Library::go_home`),
+//! so the calls that send a session home are made on the thread for slow work. Not here: that
+//! thread (`slow`), options (`options`). Read the head of `sojourn_library` first.
+
+use crate::queue::Data;
+use crate::stubs::server::{FAILED, HUNG_UP};
+use core::time::Duration;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketType, ipproto, sockopt};
+use sojourn_library::{BytesOnly, Origin, PollFd, Recv, Route, Send, library};
+use sojourn_session::ReasonT;
+use std::time::Instant;
+
+/// How long a session may take to be the kernel's, and the pause between two looks.
+const HOME_LIMIT: Duration = Duration::from_secs(5);
+const HOME_EVERY: Duration = Duration::from_millis(1);
+
+/// A socket that a program has handed over.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    /// `None` only while this is dropped.
+    end: Option<OwnedFd>,
+    number: i32,
+}
+
+/// Returns an error unless the descriptor is a connected TCP socket.
+///
+/// # Errors
+/// `ENOTSOCK`, `EPROTONOSUPPORT`, `ENOTCONN`.
+pub(crate) fn check(end: BorrowedFd<'_>) -> Result<(), Errno> {
+    let is_tcp = sockopt::socket_type(end)? == SocketType::STREAM
+        && sockopt::socket_protocol(end)? == Some(ipproto::TCP);
+    if !is_tcp {
+        return Err(Errno::PROTONOSUPPORT);
+    }
+    match rustix::net::getpeername(end)? {
+        Some(_) => Ok(()),
+        None => Err(Errno::NOTCONN),
+    }
+}
+
+impl Socket {
+    /// Takes over a socket. `is_sole`: nobody else uses it.
+    pub(crate) fn new(end: OwnedFd, is_sole: bool) -> Self {
+        let number = end.as_raw_fd();
+        library().opened(number, if is_sole { Origin::Fresh } else { Origin::Unknown });
+        Self { end: Some(end), number }
+    }
+
+    /// Returns the descriptor's number, by which the library knows it.
+    pub(crate) fn number(&self) -> i32 {
+        self.number
+    }
+
+    fn fd(&self) -> Result<BorrowedFd<'_>, Errno> {
+        self.end.as_ref().map(AsFd::as_fd).ok_or(Errno::BADF)
+    }
+
+    /// Sends as many bytes as there is room for.
+    ///
+    /// # Errors
+    /// Those of send(2).
+    pub(crate) fn send(&self, data: &[u8]) -> Result<usize, Errno> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        loop {
+            match library().writing(self.number) {
+                Route::Plain => return rustix::net::send(self.fd()?, data, flags),
+                Route::Kernel(using) => {
+                    let sent = rustix::net::send(self.fd()?, data, flags);
+                    using.done(counted(sent));
+                    return sent;
+                }
+                Route::Session(call) => {
+                    let how = Send { dont_wait: true };
+                    if let Some(sent) = call.send(&[IoSlice::new(data)], how) {
+                        return sent;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends the session home for good. May wait for the session server.
+    ///
+    /// # Errors
+    /// `EBUSY` if it is not home in time.
+    pub(crate) fn go_home(&self) -> Result<(), Errno> {
+        let until = Instant::now() + HOME_LIMIT;
+        library().go_home(self.number, ReasonT::User, true);
+        // Bytes that the peer's side still owes come by the session's calls until all are there.
+        while matches!(library().reading(self.number), Route::Session(_)) {
+            if Instant::now() > until {
+                return Err(Errno::BUSY);
+            }
+            std::thread::sleep(HOME_EVERY);
+        }
+        Ok(())
+    }
+
+    /// Returns a duplicate, for a program.
+    ///
+    /// # Errors
+    /// Those of fcntl(2).
+    pub(crate) fn duplicate(&self) -> Result<OwnedFd, Errno> {
+        rustix::io::fcntl_dupfd_cloexec(self.fd()?, 0)
+    }
+
+    /// Ends one direction or both. May wait for the session server.
+    ///
+    /// # Errors
+    /// Those of shutdown(2).
+    pub(crate) fn shutdown(&self, how: u32) -> Result<(), Errno> {
+        let how = match how {
+            0 => Shutdown::Read,
+            1 => Shutdown::Write,
+            2 => Shutdown::Both,
+            _ => return Err(Errno::INVAL),
+        };
+        library().shutting(self.number, how != Shutdown::Write);
+        let done = rustix::net::shutdown(self.fd()?, how);
+        library().ended();
+        done
+    }
+}
+
+impl Data for Socket {
+    fn receive(&self, buffer: &mut [u8], peek: bool) -> Result<usize, Errno> {
+        let mut flags = RecvFlags::DONTWAIT;
+        flags.set(RecvFlags::PEEK, peek);
+        let kernel = |buffer: &mut [u8]| Ok(rustix::net::recv(self.fd()?, buffer, flags)?.0);
+        loop {
+            match library().reading(self.number) {
+                Route::Plain => return kernel(buffer),
+                Route::Kernel(using) => {
+                    let got = kernel(buffer);
+                    using.done(counted(got));
+                    return got;
+                }
+                Route::Session(call) => {
+                    let how = Recv { peek, dont_wait: true, ..Recv::default() };
+                    let bufs = &mut [IoSliceMut::new(buffer)];
+                    if let Some(got) = call.recv(bufs, how, &mut BytesOnly::default()) {
+                        return got;
+                    }
+                }
+            }
+        }
+    }
+
+    fn ready(&self, events: u32) -> u32 {
+        // The bits of poll(2) fit.
+        let mut polled = [PollFd { fd: self.number, events: events as i16, revents: 0 }];
+        match library().poll(&mut polled, Some(Duration::ZERO), None) {
+            Ok(0) => 0,
+            Ok(_) => u32::from(polled[0].revents.cast_unsigned()) & (events | FAILED | HUNG_UP),
+            Err(_) => FAILED,
+        }
+    }
+}
+
+impl Drop for Socket {
+    /// Closes as a program closes. May wait for the session server, but not for the peer: the
+    /// kernel sends the rest in the background if no close lingers (`SO_LINGER`, socket(7)).
+    fn drop(&mut self) {
+        library().closing(self.number);
+        if let Ok(fd) = self.fd()
+            && let Ok(Some(limit)) = sockopt::socket_linger(fd)
+            && !limit.is_zero()
+        {
+            let _ = sockopt::set_socket_linger(fd, None);
+        }
+        drop(self.end.take());
+        library().ended();
+    }
+}
+
+/// A call's result as [`sojourn_library::Use::done`] wants it.
+fn counted(result: Result<usize, Errno>) -> isize {
+    result.map_or(-1, |len| isize::try_from(len).unwrap_or(isize::MAX))
+}

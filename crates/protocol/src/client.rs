@@ -1,0 +1,293 @@
+//! The client: sessions that are served by `sojourn-protocol`.
+//!
+//! The stubs do most of the work. Beyond that, calls that may wait for room or until a deadline
+//! are put together here of calls that do not take bytes before they can be handed over: a receiver
+//! that gives up at its deadline loses nothing.
+
+use crate::stubs::client::{
+    DATA_MAX, DONT_WAIT, OPTION_MAX, ProtocolClient, READABLE, TokenT, WRITABLE,
+};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use sojourn_ipc::rt::CallError;
+use sojourn_ipc::{Address, ConnectError, ConnectOptions, Connection, Deadline, Wait};
+use std::net::Shutdown;
+
+/// The reason why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no server, or it does not take us.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The server could not be asked, or is gone. [`CallError::Timeout`]: nothing came in time.
+    #[error("the protocol server: {0}")]
+    Call(#[from] CallError),
+    /// An error number, of the server or of the session. `ESTALE`: the session was released.
+    #[error("{}", std::io::Error::from_raw_os_error(*.0))]
+    Refused(i32),
+}
+
+impl Error {
+    /// Returns true if the call can be made again later: there are no bytes, or there is no room.
+    #[must_use]
+    pub fn would_block(&self) -> bool {
+        matches!(self, Self::Refused(libc::EAGAIN))
+    }
+}
+
+/// Names a session to every process that has the token; a `fork` child has its parent's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token([u64; 2]);
+
+impl Token {
+    /// Returns the token as bytes, to hand it on.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.0[0].to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.0[1].to_ne_bytes());
+        bytes
+    }
+
+    /// Returns the token of those bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        let half = |at: usize| bytes[at..].first_chunk().copied().map_or(0, u64::from_ne_bytes);
+        Self([half(0), half(8)])
+    }
+}
+
+/// A session, as one connection names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Session(u32);
+
+/// A connection with the protocol server. One thread uses it at a time; threads and processes that
+/// want to wait each for themselves have connections of their own, and attach to the session.
+#[derive(Debug)]
+pub struct Client {
+    protocol: ProtocolClient<Connection>,
+    /// The bytes received last.
+    data: Vec<u8>,
+}
+
+impl Client {
+    /// Connects to the protocol server at `server` (that of a session server, and
+    /// [`crate::SUFFIX`]). It is started if need be.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn connect(server: Address, wait: Wait) -> Result<Self, Error> {
+        let options = ConnectOptions { wait, ..crate::stubs::client::protocol_connect_options() };
+        let connection = Connection::connect(server, &options)?;
+        let protocol = ProtocolClient::bind_by(connection, Deadline::after(options.timeout))?;
+        Ok(Self { protocol, data: Vec::with_capacity(DATA_MAX as usize) })
+    }
+
+    /// Hands over a connected TCP socket: data goes by the server from now on, and the descriptor
+    /// must not be used for data. `is_sole`: nobody but this process has the socket.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn open(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        is_sole: bool,
+    ) -> Result<(Session, Token), Error> {
+        let out = self.protocol.open(Some(socket), is_sole)?;
+        accept(out.ret)?;
+        Ok((Session(out.session), Token(out.token.half)))
+    }
+
+    /// Takes part in a session that somebody else has opened.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn attach(&mut self, token: &Token) -> Result<Session, Error> {
+        let out = self.protocol.attach(&TokenT { half: token.0 })?;
+        accept(out.ret)?;
+        Ok(Session(out.session))
+    }
+
+    /// Sends as many bytes as there is room for now.
+    ///
+    /// # Errors
+    /// [`Error`]; it [would block](Error::would_block) if there is none.
+    pub fn try_send(&mut self, session: Session, data: &[u8]) -> Result<usize, Error> {
+        let part = &data[..data.len().min(DATA_MAX as usize)];
+        let out = self.protocol.send(session.0, part)?;
+        accept(out.ret)?;
+        Ok(out.sent as usize)
+    }
+
+    /// Sends all of it; waits for room.
+    ///
+    /// # Errors
+    /// [`Error`]; some of it may have been sent.
+    pub fn send(
+        &mut self,
+        session: Session,
+        mut data: &[u8],
+        deadline: Deadline,
+    ) -> Result<(), Error> {
+        while !data.is_empty() {
+            match self.try_send(session, data) {
+                Ok(sent) => data = &data[sent..],
+                Err(error) if error.would_block() => {
+                    self.wait(session, WRITABLE, deadline)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives the bytes that are there. 0: the peer has sent all that it will.
+    ///
+    /// # Errors
+    /// [`Error`]; it [would block](Error::would_block) if there is nothing.
+    pub fn try_receive(&mut self, session: Session, buffer: &mut [u8]) -> Result<usize, Error> {
+        self.receive_by(session, DONT_WAIT, buffer)
+    }
+
+    /// Receives; waits for the first byte. 0: the peer has sent all that it will.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn receive(
+        &mut self,
+        session: Session,
+        buffer: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<usize, Error> {
+        if deadline == Deadline::NEVER {
+            return self.receive_by(session, 0, buffer);
+        }
+        loop {
+            match self.try_receive(session, buffer) {
+                Err(error) if error.would_block() => {
+                    self.wait(session, READABLE, deadline)?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn receive_by(
+        &mut self,
+        session: Session,
+        how: u32,
+        buffer: &mut [u8],
+    ) -> Result<usize, Error> {
+        let size = buffer.len().min(DATA_MAX as usize);
+        let status = self.protocol.receive(session.0, how, size as u32, &mut self.data)?;
+        accept(status)?;
+        let len = self.data.len().min(size);
+        buffer[..len].copy_from_slice(&self.data[..len]);
+        Ok(len)
+    }
+
+    /// Waits until one of the events holds, and returns those that hold. Without events all that
+    /// hold are returned at once.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn wait(
+        &mut self,
+        session: Session,
+        events: u32,
+        deadline: Deadline,
+    ) -> Result<u32, Error> {
+        let out = self.protocol.with_deadline(deadline).wait(session.0, events)?;
+        accept(out.ret)?;
+        Ok(out.ready)
+    }
+
+    /// Returns the bell of this connection: it is readable while [`Client::collect`] has something.
+    /// Whoever hears it reads what is in it, and collects.
+    ///
+    /// # Errors
+    /// [`Error`]; there is one for each connection.
+    pub fn bell(&mut self) -> Result<OwnedFd, Error> {
+        let out = self.protocol.bell()?;
+        accept(out.ret)?;
+        out.bell.ok_or(Error::Refused(libc::EIO))
+    }
+
+    /// Has the bell rung once when one of the events holds.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn watch(&mut self, session: Session, events: u32) -> Result<(), Error> {
+        accept(self.protocol.watch(session.0, events)?)
+    }
+
+    /// Returns the watched events that have happened since.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn collect(&mut self) -> Result<Vec<(Session, u32)>, Error> {
+        let ready = self.protocol.collect()?;
+        Ok(ready.into_iter().map(|one| (Session(one.session), one.events)).collect())
+    }
+
+    /// Ends one direction, or both.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn shutdown(&mut self, session: Session, how: Shutdown) -> Result<(), Error> {
+        let how = match how {
+            Shutdown::Read => 0,
+            Shutdown::Write => 1,
+            Shutdown::Both => 2,
+        };
+        accept(self.protocol.shutdown(session.0, how)?)
+    }
+
+    /// Sets an option, by level and name as in setsockopt(2).
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn set_option(
+        &mut self,
+        session: Session,
+        (level, name): (i32, i32),
+        value: &[u8],
+    ) -> Result<(), Error> {
+        accept(self.protocol.set_option(session.0, level, name, value)?)
+    }
+
+    /// Returns the value of an option.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn get_option(
+        &mut self,
+        session: Session,
+        (level, name): (i32, i32),
+    ) -> Result<Vec<u8>, Error> {
+        let mut value = Vec::with_capacity(OPTION_MAX as usize);
+        accept(self.protocol.get_option(session.0, level, name, OPTION_MAX, &mut value)?)?;
+        Ok(value)
+    }
+
+    /// Sends the session to the kernel for good, for all its clients; returns its socket.
+    ///
+    /// # Errors
+    /// [`Error`]. `EBUSY`: it is not there in time, and is served as before.
+    pub fn release(&mut self, session: Session) -> Result<OwnedFd, Error> {
+        let out = self.protocol.release(session.0)?;
+        accept(out.ret)?;
+        out.end.ok_or(Error::Refused(libc::EIO))
+    }
+
+    /// Gives up this connection's part of the session; with the last part it is closed.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn close(&mut self, session: Session) -> Result<(), Error> {
+        accept(self.protocol.close(session.0)?)
+    }
+}
+
+fn accept(status: u32) -> Result<(), Error> {
+    if status == 0 { Ok(()) } else { Err(Error::Refused(status.cast_signed())) }
+}

@@ -1,0 +1,47 @@
+//! The protocol server: TCP sessions whose engine runs in a process of the session server's, and
+//! the client of that process.
+//!
+//! `sojourn-protocol` is a program under the protocol library (`sojourn_library`), which it embeds:
+//! programs hand it their sockets, and it moves their sessions out of the kernel and home as the
+//! library does for any program. Programs call it through the stubs of `idl/protocol.idl`
+//! ([`Client`]). Read `docs/understand/protocol-server.md` first, then `server`, `session`,
+//! `queue`, `calls`.
+//!
+//! Not here: the engine and its driver (`sojourn_proto`, `sojourn_pump`, `sojourn_library`), the
+//! start of the process (`sojourn_server`).
+
+#[cfg(feature = "server")]
+mod bells;
+#[cfg(feature = "server")]
+mod calls;
+mod client;
+#[cfg(feature = "server")]
+pub mod confine;
+#[cfg(feature = "server")]
+mod options;
+#[cfg(feature = "server")]
+pub mod process;
+#[cfg(feature = "server")]
+mod queue;
+#[cfg(feature = "server")]
+mod server;
+#[cfg(feature = "server")]
+mod session;
+#[cfg(feature = "server")]
+mod slow;
+mod stubs;
+#[cfg(feature = "server")]
+mod table;
+#[cfg(feature = "server")]
+mod watcher;
+
+pub use client::{Client, Error, Session, Token};
+#[cfg(feature = "server")]
+pub use server::Protocol;
+pub use sojourn_ipc::{Address, Deadline, Wait};
+pub use stubs::client::{DATA_MAX, FAILED, HUNG_UP, PEER_DONE, READABLE, WRITABLE};
+#[cfg(feature = "server")]
+pub use stubs::server::ProtocolService;
+
+/// The suffix of a protocol server's address, behind that of its session server.
+pub const SUFFIX: &str = ".protocol";

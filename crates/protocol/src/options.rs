@@ -1,0 +1,131 @@
+//! Options of a session's socket: set and asked as the preload library does for programs.
+//!
+//! The kernel always decides if an option is valid; the table of `sojourn_options` says what it
+//! does to a session that is away. Setting one may send the session home, so this runs on the
+//! thread for slow work. Not here: that thread (`slow`).
+#![allow(unsafe_code, reason = "options by number, which no safe wrapper has")]
+
+use crate::calls::Socket;
+use crate::stubs::server::OPTION_MAX;
+use rustix::io::Errno;
+use sojourn_library::{Known, Set, SocketOption, library, tcp_info};
+use sojourn_options::{Answer, Setting};
+
+/// The longest value of an option.
+const LEN: usize = OPTION_MAX as usize;
+
+impl Socket {
+    /// Sets an option.
+    ///
+    /// # Errors
+    /// Those of setsockopt(2).
+    pub(crate) fn set_option(&self, (level, name): (i32, i32), value: &[u8]) -> Result<(), Errno> {
+        let fd = self.number();
+        let kernel = || set(fd, (level, name), value);
+        let result = match sojourn_options::setting(level, name) {
+            Setting::Ignored => kernel(),
+            Setting::Home | Setting::DatagramsObey | Setting::DatagramsOffered => {
+                library().option_changed(fd, SocketOption::Binding);
+                kernel()
+            }
+            // Calls here never wait in the kernel: the limits are the clients' own.
+            Setting::Timeout => kernel(),
+            Setting::Engine(change) => self.set_on_engine(Set::Obeyed(change), kernel),
+            Setting::Keepalive => {
+                let is_on = value.iter().take(4).any(|byte| *byte != 0);
+                self.set_on_engine(Set::Keepalive(is_on), kernel)
+            }
+            Setting::NotRemote => self.set_on_engine(Set::NotRemote, kernel),
+        };
+        status(result)
+    }
+
+    fn set_on_engine(&self, what: Set, kernel: impl Fn() -> isize) -> isize {
+        library().set_option(self.number(), what, &kernel).unwrap_or_else(kernel)
+    }
+
+    /// Asks for an option. Returns its value, `size` bytes at most.
+    ///
+    /// # Errors
+    /// Those of getsockopt(2).
+    pub(crate) fn get_option(
+        &self,
+        (level, name): (i32, i32),
+        size: usize,
+    ) -> Result<Vec<u8>, Errno> {
+        let fd = self.number();
+        let mut value = [0; LEN];
+        let mut len = size.min(LEN);
+        let asked = sojourn_options::answer(level, name);
+        if asked == Some(Answer::Error) {
+            library().look_for_end(fd);
+        }
+        let mut kernel = || get(fd, (level, name), &mut value, &mut len);
+        let engine = match asked {
+            Some(asked) if asked != Answer::Error => library().ask_option(fd, &mut kernel),
+            _ => None,
+        };
+        let (result, known) = match engine {
+            Some((result, known)) => (result, Some(known)),
+            None => (kernel(), None),
+        };
+        status(result)?;
+        let value = &mut value[..len];
+        if let (Some(asked), Some(known)) = (asked, known) {
+            overlay(asked, &known, value);
+        }
+        // The kernel's error comes first; the library's is told once.
+        let is_none = asked == Some(Answer::Error) && value.iter().all(|byte| *byte == 0);
+        if is_none && library().take_reset(fd) {
+            put(value, libc::ECONNRESET);
+        }
+        Ok(value.to_vec())
+    }
+}
+
+/// Lays the engine's answer over the kernel's.
+fn overlay(asked: Answer, known: &Known, value: &mut [u8]) {
+    match asked {
+        Answer::Error => {}
+        Answer::Keepalive => put(value, known.keepalive.into()),
+        Answer::QuickAck => known.quickack.into_iter().for_each(|on| put(value, on.into())),
+        Answer::SegmentSize => {
+            if let Some(info) = &known.info {
+                put(value, info.snd_mss.cast_signed());
+            }
+        }
+        Answer::Info => known.info.iter().for_each(|info| tcp_info::overlay(info, value)),
+    }
+}
+
+fn put(value: &mut [u8], number: i32) {
+    let len = value.len().min(size_of::<i32>());
+    value[..len].copy_from_slice(&number.to_ne_bytes()[..len]);
+}
+
+/// Returns the result of a system call as one: an error as its negative number.
+fn result(returned: i32) -> isize {
+    let error = || std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+    if returned < 0 { -(error() as isize) } else { returned as isize }
+}
+
+fn status(result: isize) -> Result<(), Errno> {
+    if result >= 0 { Ok(()) } else { Err(Errno::from_raw_os_error(-result as i32)) }
+}
+
+fn set(fd: i32, (level, name): (i32, i32), value: &[u8]) -> isize {
+    // SAFETY: the kernel reads `value` and no further.
+    result(unsafe {
+        libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as libc::socklen_t)
+    })
+}
+
+fn get(fd: i32, (level, name): (i32, i32), value: &mut [u8; LEN], len: &mut usize) -> isize {
+    let mut told = (*len).min(value.len()) as libc::socklen_t;
+    // SAFETY: `value` has `told` bytes, which the kernel writes at most.
+    let returned = result(unsafe {
+        libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut told)
+    });
+    *len = (told as usize).min(value.len());
+    returned
+}

@@ -1,0 +1,248 @@
+//! Receivers, waiters and watches at a session that is a list of bytes.
+
+use super::*;
+use proptest::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// A session in the test's hands.
+#[derive(Default)]
+struct Bytes {
+    bytes: RefCell<VecDeque<u8>>,
+    has_room: Cell<bool>,
+    has_ended: Cell<bool>,
+    fails: Cell<Option<Errno>>,
+    /// The session moves: the next so many calls that take bytes find none.
+    moves: Cell<u32>,
+}
+
+impl Bytes {
+    fn put(&self, bytes: &[u8]) {
+        self.bytes.borrow_mut().extend(bytes);
+    }
+}
+
+impl Data for Bytes {
+    fn receive(&self, buffer: &mut [u8], peek: bool) -> Result<usize, Errno> {
+        if let Some(error) = self.fails.get() {
+            return Err(error);
+        }
+        if !peek && self.moves.get() > 0 {
+            self.moves.set(self.moves.get() - 1);
+            return Err(Errno::AGAIN);
+        }
+        let mut bytes = self.bytes.borrow_mut();
+        let len = bytes.len().min(buffer.len());
+        if len == 0 {
+            return if self.has_ended.get() { Ok(0) } else { Err(Errno::AGAIN) };
+        }
+        buffer.iter_mut().zip(bytes.iter()).for_each(|(to, from)| *to = *from);
+        if !peek {
+            bytes.drain(..len);
+        }
+        Ok(len)
+    }
+
+    fn ready(&self, events: u32) -> u32 {
+        let is_readable = !self.bytes.borrow().is_empty() || self.has_ended.get();
+        let readable = if is_readable { READABLE } else { 0 };
+        let writable = if self.has_room.get() { WRITABLE } else { 0 };
+        let failed = if self.fails.get().is_some() { FAILED } else { 0 };
+        (readable | writable | failed) & (events | ALWAYS)
+    }
+}
+
+/// The answers in order: the call's name, the status, the bytes or events.
+type Answers = Rc<RefCell<Vec<(u32, u32, Vec<u8>)>>>;
+
+struct Call {
+    name: u32,
+    size: usize,
+    is_gone: Rc<Cell<bool>>,
+    answers: Answers,
+}
+
+impl Receiver for Call {
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn answer(self, status: u32, data: &[u8]) -> Result<(), Gone> {
+        if self.is_gone.get() {
+            return Err(Gone);
+        }
+        self.answers.borrow_mut().push((self.name, status, data.to_vec()));
+        Ok(())
+    }
+}
+
+impl Waiter for Call {
+    fn answer(self, status: u32, ready: u32) {
+        self.answers.borrow_mut().push((self.name, status, vec![ready as u8]));
+    }
+}
+
+/// A session and the calls that wait at it.
+struct Room {
+    bytes: Bytes,
+    queue: Queue<Call, Call>,
+    answers: Answers,
+    buffer: [u8; 64],
+    is_shared: bool,
+}
+
+const WAITS: How = How { peeks: false, may_wait: true };
+
+impl Room {
+    fn new(is_shared: bool) -> Self {
+        let (bytes, queue) = (Bytes::default(), Queue::new());
+        Self { bytes, queue, answers: Rc::default(), buffer: [0; 64], is_shared }
+    }
+
+    fn call(&self, name: u32, size: usize) -> Call {
+        Call { name, size, is_gone: Rc::default(), answers: Rc::clone(&self.answers) }
+    }
+
+    fn receive(&mut self, name: u32, size: usize, how: How) -> Rc<Cell<bool>> {
+        let call = self.call(name, size);
+        let is_gone = Rc::clone(&call.is_gone);
+        self.queue.receive(call, how, (&self.bytes, self.is_shared), &mut self.buffer);
+        is_gone
+    }
+
+    fn serve(&mut self) -> (u32, Vec<(ClientId, u32)>) {
+        let mut rung = Vec::new();
+        let data = (&self.bytes, self.is_shared);
+        (self.queue.serve(data, &mut self.buffer, &mut rung), rung)
+    }
+
+    fn answered(&self) -> Vec<(u32, u32, Vec<u8>)> {
+        self.answers.take()
+    }
+}
+
+fn client(index: u32) -> ClientId {
+    ClientId { index, generation: 1 }
+}
+
+#[test]
+fn receivers_are_served_in_order_and_nobody_overtakes() {
+    let mut room = Room::new(false);
+    room.receive(1, 3, WAITS);
+    room.receive(2, 3, WAITS);
+    assert_eq!(room.queue.interest(), READABLE);
+    room.bytes.put(b"abcd");
+    room.receive(3, 3, WAITS);
+    assert!(room.answered().is_empty(), "two were there before");
+    let again = Errno::AGAIN.raw_os_error().cast_unsigned();
+    room.receive(4, 3, How::of(DONT_WAIT));
+    assert_eq!(room.answered(), [(4, again, vec![])]);
+    assert_eq!(room.serve(), (READABLE, vec![]));
+    assert_eq!(room.answered(), [(1, 0, b"abc".to_vec()), (2, 0, b"d".to_vec())]);
+    room.bytes.has_ended.set(true);
+    assert_eq!(room.serve().0, 0);
+    assert_eq!(room.answered(), [(3, 0, vec![])], "the end");
+}
+
+#[test]
+fn who_peeks_takes_nothing_and_does_not_wait() {
+    let mut room = Room::new(false);
+    let again = Errno::AGAIN.raw_os_error().cast_unsigned();
+    room.receive(1, 3, How::of(PEEK));
+    assert_eq!(room.answered(), [(1, again, vec![])]);
+    room.bytes.put(b"abcd");
+    room.receive(2, 3, How::of(PEEK));
+    room.receive(3, 3, WAITS);
+    assert_eq!(room.answered(), [(2, 0, b"abc".to_vec()), (3, 0, b"abc".to_vec())]);
+}
+
+#[test]
+fn bytes_for_a_receiver_that_has_gone_are_the_next_ones() {
+    let mut room = Room::new(true);
+    room.receive(1, 4, WAITS).set(true);
+    room.receive(2, 2, WAITS);
+    room.bytes.put(b"abcd");
+    room.serve();
+    assert_eq!(room.answered(), [(2, 0, b"ab".to_vec())]);
+    room.receive(3, 64, WAITS);
+    assert_eq!(room.answered(), [(3, 0, b"cd".to_vec())]);
+}
+
+#[test]
+fn an_error_is_told_to_one_and_waited_for_by_all() {
+    let mut room = Room::new(false);
+    room.receive(1, 4, WAITS);
+    room.queue.wait(room.call(2, 0), READABLE, &room.bytes);
+    room.bytes.fails.set(Some(Errno::CONNRESET));
+    assert_eq!(room.serve().0, 0);
+    let reset = Errno::CONNRESET.raw_os_error().cast_unsigned();
+    assert_eq!(room.answered(), [(1, reset, vec![]), (2, 0, vec![FAILED as u8])]);
+}
+
+#[test]
+fn who_waits_for_events_hears_of_those_and_of_no_others() {
+    let mut room = Room::new(false);
+    room.bytes.has_room.set(true);
+    room.queue.wait(room.call(1, 0), 0, &room.bytes);
+    room.queue.wait(room.call(2, 0), WRITABLE, &room.bytes);
+    room.queue.wait(room.call(3, 0), READABLE, &room.bytes);
+    let writable = vec![WRITABLE as u8];
+    assert_eq!(room.answered(), [(1, 0, writable.clone()), (2, 0, writable)]);
+    room.queue.watch(client(1), READABLE | WRITABLE);
+    room.queue.watch(client(2), READABLE);
+    assert_eq!(room.serve(), (READABLE | ALWAYS, vec![(client(1), WRITABLE)]));
+    room.bytes.put(b"a");
+    assert_eq!(room.serve(), (0, vec![(client(2), READABLE)]));
+    assert_eq!(room.answered(), [(3, 0, vec![READABLE as u8])]);
+    assert_eq!(room.serve(), (0, vec![]), "once");
+}
+
+#[test]
+fn a_watch_is_replaced_and_given_up() {
+    let mut room = Room::new(false);
+    room.bytes.put(b"a");
+    room.queue.watch(client(1), READABLE);
+    room.queue.watch(client(1), WRITABLE);
+    room.queue.watch(client(2), READABLE);
+    room.queue.watch(client(2), 0);
+    assert_eq!(room.serve(), (WRITABLE | ALWAYS, vec![]));
+    let mut rung = Vec::new();
+    room.receive(3, 1, WAITS);
+    room.receive(4, 1, WAITS);
+    room.answered();
+    room.queue.end(Errno::STALE, &mut rung);
+    assert_eq!((rung, room.queue.interest()), (vec![(client(1), FAILED)], 0));
+    assert_eq!(room.answered(), [(4, Errno::STALE.raw_os_error().cast_unsigned(), vec![])]);
+}
+
+proptest! {
+    /// In every order of events, moves of the session between two looks among them, the receivers
+    /// that are there get all bytes in order, none twice.
+    #[test]
+    fn no_byte_is_lost_or_comes_twice(
+        steps in prop::collection::vec((any::<bool>(), 1..8usize, any::<bool>(), 0..3u32), 1..80),
+    ) {
+        let mut room = Room::new(true);
+        let mut sent = 0u8;
+        let mut got = Vec::new();
+        for (brings, len, is_gone, moves) in steps {
+            room.bytes.moves.set(moves);
+            if brings {
+                let bytes: Vec<u8> = (0..len).map(|at| sent.wrapping_add(at as u8)).collect();
+                sent = sent.wrapping_add(len as u8);
+                room.bytes.put(&bytes);
+                room.serve();
+            } else {
+                room.receive(1, len, WAITS).set(is_gone);
+            }
+            got.extend(room.answered().into_iter().flat_map(|(_, _, bytes)| bytes));
+        }
+        room.bytes.moves.set(0);
+        prop_assert!(room.queue.settle(&room.bytes, &mut room.buffer));
+        let left = room.bytes.bytes.borrow().iter().copied().collect::<Vec<_>>();
+        let all: Vec<u8> = got.into_iter().chain(left).collect();
+        let expected: Vec<u8> = (0..all.len()).map(|at| at as u8).collect();
+        prop_assert_eq!(all.len() as u8, sent);
+        prop_assert_eq!(all, expected);
+    }
+}

@@ -1,0 +1,153 @@
+//! A session that is served: its socket, the calls that wait at it, and the events that the watcher
+//! looks for.
+//!
+//! Each session's own lock guards its queue; the lock is this process's alone, and no thread waits
+//! under it. Not here: the order of waiting calls (`queue`), the watcher's sleep (`watcher`).
+
+use crate::calls::Socket;
+use crate::queue::{Queue, Receiver, Waiter, ignore};
+use crate::stubs::server::{
+    DATA_MAX, ProtocolReceiveDeferredReply, ProtocolWaitDeferredReply, ProtocolWaitOut,
+};
+use crate::watcher::Watcher;
+use core::cell::RefCell;
+use core::sync::atomic::{AtomicBool, Ordering};
+use rustix::io::Errno;
+use sojourn_ipc::{ClientId, Gone};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A call of `receive` that has not been answered.
+#[derive(Debug)]
+pub(crate) struct Receive {
+    pub(crate) size: usize,
+    pub(crate) reply: ProtocolReceiveDeferredReply,
+}
+
+impl Receiver for Receive {
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn answer(self, status: u32, data: &[u8]) -> Result<(), Gone> {
+        self.reply.lend(status, data)
+    }
+}
+
+impl Waiter for ProtocolWaitDeferredReply {
+    fn answer(self, ret: u32, ready: u32) {
+        ignore(self.send(ProtocolWaitOut { ret, ready }));
+    }
+}
+
+/// The queue of a session, and the events for which the watcher looks.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) queue: Queue<Receive, ProtocolWaitDeferredReply>,
+    /// The events for which the watcher looks.
+    armed: u32,
+}
+
+/// A session that is served.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) socket: Socket,
+    /// Names the session to the watcher.
+    pub(crate) key: u64,
+    /// It is the kernel's, and its holders use it there.
+    pub(crate) is_released: AtomicBool,
+    waiting: Mutex<Waiting>,
+}
+
+impl Served {
+    pub(crate) fn new(socket: Socket, key: u64) -> Self {
+        let waiting = Mutex::new(Waiting { queue: Queue::new(), armed: 0 });
+        Self { socket, key, is_released: AtomicBool::new(false), waiting }
+    }
+
+    /// Locks the queue, which is whole after every step: a panic of another thread does no harm.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the queue for a call that may wait. A release marks the session before it takes this
+    /// lock and answers all that wait, so that no later call waits.
+    ///
+    /// # Errors
+    /// `ESTALE`: the session was released.
+    pub(crate) fn enter(&self) -> Result<MutexGuard<'_, Waiting>, Errno> {
+        let waiting = self.lock();
+        // SYNC: under the lock; pairs with the swap in `Protocol::release`.
+        match self.is_released.load(Ordering::SeqCst) {
+            true => Err(Errno::STALE),
+            false => Ok(waiting),
+        }
+    }
+
+    /// Sends the session home for good. May wait for the session server.
+    ///
+    /// # Errors
+    /// `EBUSY` if it is not home in time.
+    pub(crate) fn go_home(&self) -> Result<(), Errno> {
+        self.socket.go_home()?;
+        // The next who reads must not find bytes that a program has been answered with. At home all
+        // are there.
+        match with_buffer(|buffer| self.lock().queue.settle(&self.socket, buffer)) {
+            true => Ok(()),
+            false => Err(Errno::BUSY),
+        }
+    }
+
+    /// Has the watcher look for the events that calls wait for. `waiting` is this session's.
+    pub(crate) fn arm(&self, waiting: &mut Waiting, watcher: &Watcher) {
+        let interest = waiting.queue.interest();
+        if interest & !waiting.armed != 0 {
+            waiting.armed |= interest;
+            watcher.arm(self.socket.number(), self.key, waiting.armed);
+        }
+    }
+
+    /// Answers waiting calls after the watcher has found something. `rung` gets the clients that
+    /// have watched, with their events.
+    pub(crate) fn found(
+        &self,
+        watcher: &Watcher,
+        is_shared: bool,
+        rung: &mut Vec<(ClientId, u32)>,
+    ) {
+        let mut waiting = self.lock();
+        // Nobody waits any more: one vain wake-up is the price of not disarming after each answer.
+        if waiting.queue.interest() == 0 && waiting.armed != 0 {
+            waiting.armed = 0;
+            watcher.arm(self.socket.number(), self.key, 0);
+            return;
+        }
+        self.serve(&mut waiting, watcher, is_shared, rung);
+    }
+
+    /// Answers the calls that can be answered now, and has the watcher look for the others.
+    /// `waiting` is this session's, and its lock is held from the look at the socket on: of an
+    /// event after that look the watcher hears, and then waits for the lock.
+    pub(crate) fn serve(
+        &self,
+        waiting: &mut Waiting,
+        watcher: &Watcher,
+        is_shared: bool,
+        rung: &mut Vec<(ClientId, u32)>,
+    ) {
+        with_buffer(|buffer| waiting.queue.serve((&self.socket, is_shared), buffer, rung));
+        // Armed anew even for the same events: while a session moves, bytes may be hidden from the
+        // look after their event was told of.
+        waiting.armed = 0;
+        self.arm(waiting, watcher);
+    }
+}
+
+thread_local! {
+    /// Where bytes lie between a session's ring and the message that they are answered with.
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; DATA_MAX as usize].into());
+}
+
+/// Lends this thread's buffer, which has room for any receiver.
+pub(crate) fn with_buffer<R>(work: impl FnOnce(&mut [u8]) -> R) -> R {
+    BUFFER.with_borrow_mut(|buffer| work(buffer))
+}

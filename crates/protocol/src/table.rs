@@ -1,0 +1,181 @@
+//! The table of sessions: numbers for each client, tokens across clients, limits. Pure.
+//!
+//! A session lives as long as a client has a part of it. Not here: the session itself (`session`),
+//! the randomness of tokens (`server`).
+
+use crate::stubs::server::TokenT;
+use rustix::io::Errno;
+use sojourn_ipc::ClientId;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The limits of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Sessions of one client.
+    pub(crate) of_client: usize,
+    /// Sessions in all.
+    pub(crate) in_all: usize,
+}
+
+/// The parts of one client.
+#[derive(Debug)]
+struct Parts<S> {
+    sessions: BTreeMap<u32, Arc<Entry<S>>>,
+    /// The number that was given out last.
+    last: u32,
+}
+
+/// A session and its token.
+#[derive(Debug)]
+pub(crate) struct Entry<S> {
+    token: [u64; 2],
+    pub(crate) session: S,
+}
+
+/// A session that was taken in, and its number for the client.
+pub(crate) type Opened<S> = (u32, Arc<Entry<S>>);
+
+/// The sessions and clients of a server.
+#[derive(Debug)]
+pub(crate) struct Table<S> {
+    limits: Limits,
+    clients: HashMap<ClientId, Parts<S>>,
+    /// Each session and the number of its parts.
+    tokens: HashMap<[u64; 2], (Arc<Entry<S>>, usize)>,
+}
+
+impl<S> Table<S> {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, clients: HashMap::new(), tokens: HashMap::new() }
+    }
+
+    /// Returns an error if the client may not have one more session, or there are too many.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`.
+    pub(crate) fn has_room(&self, client: ClientId) -> Result<(), Errno> {
+        let theirs = self.clients.get(&client).map_or(0, |parts| parts.sessions.len());
+        if theirs >= self.limits.of_client {
+            return Err(Errno::MFILE);
+        }
+        if self.tokens.len() >= self.limits.in_all { Err(Errno::NFILE) } else { Ok(()) }
+    }
+
+    /// Takes in a session with a fresh token, and with a part for the client.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`; then the session is given back.
+    pub(crate) fn open(
+        &mut self,
+        client: ClientId,
+        token: [u64; 2],
+        session: S,
+    ) -> Result<Opened<S>, (Errno, S)> {
+        if let Err(error) = self.has_room(client) {
+            return Err((error, session));
+        }
+        let entry = Arc::new(Entry { token, session });
+        self.tokens.insert(token, (Arc::clone(&entry), 1));
+        Ok((self.give(client, &entry), entry))
+    }
+
+    /// Gives the client a part of the session of that token; one that it has it gets again.
+    ///
+    /// # Errors
+    /// `ENOENT`: there is none. `EMFILE`.
+    pub(crate) fn attach(&mut self, client: ClientId, token: &TokenT) -> Result<u32, Errno> {
+        let parts = self.clients.get(&client);
+        let has = |parts: &Parts<S>| {
+            parts.sessions.iter().find(|(_, e)| e.token == token.half).map(|(n, _)| *n)
+        };
+        if let Some(number) = parts.and_then(has) {
+            return Ok(number);
+        }
+        if parts.is_some_and(|parts| parts.sessions.len() >= self.limits.of_client) {
+            return Err(Errno::MFILE);
+        }
+        let (entry, count) = self.tokens.get_mut(&token.half).ok_or(Errno::NOENT)?;
+        *count += 1;
+        let entry = Arc::clone(entry);
+        Ok(self.give(client, &entry))
+    }
+
+    fn give(&mut self, client: ClientId, entry: &Arc<Entry<S>>) -> u32 {
+        let fresh = || Parts { sessions: BTreeMap::new(), last: 0 };
+        let parts = self.clients.entry(client).or_insert_with(fresh);
+        loop {
+            // 0 names nothing. A client has far fewer sessions than there are numbers.
+            parts.last = parts.last.wrapping_add(1).max(1);
+            if !parts.sessions.contains_key(&parts.last) {
+                parts.sessions.insert(parts.last, Arc::clone(entry));
+                return parts.last;
+            }
+        }
+    }
+
+    /// Returns the session that a client has under a number, and true if others have it, too.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub(crate) fn find(
+        &self,
+        client: ClientId,
+        number: u32,
+    ) -> Result<(Arc<Entry<S>>, bool), Errno> {
+        let found = self.clients.get(&client).and_then(|parts| parts.sessions.get(&number));
+        let entry = found.ok_or(Errno::BADF)?;
+        Ok((Arc::clone(entry), self.is_shared(entry)))
+    }
+
+    /// Returns true if more than one client has a part of the session.
+    pub(crate) fn is_shared(&self, entry: &Entry<S>) -> bool {
+        self.tokens.get(&entry.token).is_some_and(|(_, count)| *count > 1)
+    }
+
+    /// Returns the number under which a client has a session.
+    pub(crate) fn number_of(&self, client: ClientId, entry: &Arc<Entry<S>>) -> Option<u32> {
+        let parts = self.clients.get(&client)?;
+        parts.sessions.iter().find(|(_, own)| Arc::ptr_eq(own, entry)).map(|(number, _)| *number)
+    }
+
+    /// Takes a client's part back. Returns the session, and true if that was the last part.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub(crate) fn close(
+        &mut self,
+        client: ClientId,
+        number: u32,
+    ) -> Result<(Arc<Entry<S>>, bool), Errno> {
+        let parts = self.clients.get_mut(&client).ok_or(Errno::BADF)?;
+        let entry = parts.sessions.remove(&number).ok_or(Errno::BADF)?;
+        let is_last = self.release(&entry);
+        Ok((entry, is_last))
+    }
+
+    /// Takes all parts of a client back; returns for each the same as [`Table::close`].
+    pub(crate) fn gone(&mut self, client: ClientId) -> Vec<(Arc<Entry<S>>, bool)> {
+        let parts = self.clients.remove(&client);
+        let sessions = parts.into_iter().flat_map(|parts| parts.sessions.into_values());
+        sessions
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|e| (Arc::clone(&e), self.release(&e)))
+            .collect()
+    }
+
+    fn release(&mut self, entry: &Entry<S>) -> bool {
+        let Some((_, count)) = self.tokens.get_mut(&entry.token) else { return false };
+        *count -= 1;
+        if *count > 0 {
+            return false;
+        }
+        self.tokens.remove(&entry.token);
+        true
+    }
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

@@ -1,0 +1,85 @@
+//! The watcher: a thread that sleeps for the sessions at which somebody waits.
+//!
+//! It sleeps in an epoll set of the protocol library's, as a program would: the library tells there
+//! of sessions in every home, and a thread that sleeps there sleeps on the packet sockets as well.
+//! Sessions are told of when something happens to them (`EPOLLET`), and stay armed for what
+//! somebody waited for last: most who wait once wait again. A session at which nobody waits any
+//! more is told of once, and then disarmed. (`EPOLLONESHOT` would not do: the library moves a
+//! session in such a registration only once that is changed, and a session that always has
+//! something never is.) Not here: the answers (`session`).
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::io::Errno;
+use sojourn_library::{EpollEvent, library};
+
+/// Events taken at once.
+const EVENTS: usize = 64;
+/// Operations of epoll_ctl(2).
+const ADD: i32 = 1;
+const DELETE: i32 = 2;
+const MODIFY: i32 = 3;
+
+/// The set of a watcher, and the names of sessions in it.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    set: OwnedFd,
+    last: AtomicU64,
+}
+
+impl Watcher {
+    /// Makes the set.
+    ///
+    /// # Errors
+    /// Those of epoll_create1(2).
+    pub(crate) fn new() -> Result<Self, Errno> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        library().epoll_made(set.as_raw_fd());
+        Ok(Self { set, last: AtomicU64::new(0) })
+    }
+
+    /// Returns a name that no other session has had.
+    pub(crate) fn fresh(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Takes in a session. It is not looked at before it is armed.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub(crate) fn add(&self, fd: i32, key: u64) -> Result<(), Errno> {
+        self.control(ADD, fd, key, 0)
+    }
+
+    /// Has the session told of when one of these events happens, and now if one holds; 0: not any
+    /// more.
+    pub(crate) fn arm(&self, fd: i32, key: u64, events: u32) {
+        // The session is in the set, and changing it takes no memory.
+        let _ = self.control(MODIFY, fd, key, events);
+    }
+
+    /// Takes a session out.
+    pub(crate) fn remove(&self, fd: i32) {
+        let _ = library().epoll_ctl(self.set.as_raw_fd(), DELETE, fd, None);
+    }
+
+    fn control(&self, op: i32, fd: i32, key: u64, events: u32) -> Result<(), Errno> {
+        let flags = EventFlags::from_bits_retain(events) | EventFlags::ET;
+        let event = EpollEvent { flags, data: EventData::new_u64(key) };
+        library().epoll_ctl(self.set.as_raw_fd(), op, fd, Some(&event))
+    }
+
+    /// Waits, and hands over the names of sessions that have something, for ever.
+    pub(crate) fn watch(&self, mut found: impl FnMut(u64)) {
+        let nothing = EpollEvent { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut events = [nothing; EVENTS];
+        loop {
+            // An error leaves nothing; EINTR is the only one of a set that is open.
+            let count = library().epoll_wait(self.set.as_raw_fd(), &mut events, None, None);
+            for event in &events[..count.unwrap_or(0)] {
+                found(event.data.u64());
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! One carried session among those of a pump, and the tables that find it by number, flow or time.
+//!
+//! Not here: turning the pump (`pump`), and the session itself (`carried`).
+
+use crate::carried::Carried;
+use crate::hash::Words;
+use crate::link_hop::LinkId;
+use crate::placement::Placement;
+use sojourn_proto::time::Instant;
+use sojourn_wire::FlowKey;
+use sojourn_wire::frame::Frame;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasherDefault;
+
+/// The times at which sessions are looked at, and the sessions.
+pub(crate) type Timers = BTreeSet<(Instant, u32)>;
+
+pub(crate) struct DrivenSession {
+    pub(crate) carried: Carried,
+    pub(crate) link: LinkId,
+    pub(crate) flow: FlowKey,
+    /// The time at which the session wants to be woken.
+    pub(crate) due: Option<Instant>,
+    /// The session's place among the timers, not later than `due`.
+    pub(crate) timer: Option<Instant>,
+    /// The session is in the list of dirty ones.
+    pub(crate) is_dirty: bool,
+    /// The session is in the list of postponed ones.
+    pub(crate) is_postponed: bool,
+    /// The session cannot stay here: it goes home once arrived bytes are delivered.
+    pub(crate) is_ending: bool,
+}
+
+/// The sessions, by their numbers.
+pub(crate) type DrivenSessions = HashMap<u32, DrivenSession, BuildHasherDefault<Words>>;
+/// The numbers of sessions, by the flow of their own frames.
+pub(crate) type Flows = HashMap<FlowKey, u32, BuildHasherDefault<Words>>;
+
+impl DrivenSession {
+    pub(crate) fn arrived(
+        &mut self,
+        frame: &Frame<'_>,
+        segment_size: u16,
+        placement: Option<&mut Placement<'_>>,
+        at: Instant,
+    ) {
+        self.is_ending |= self.carried.arrived(frame, segment_size, placement, at).is_err();
+    }
+
+    /// Notes that something has happened to the session.
+    pub(crate) fn mark(&mut self, number: u32, dirty: &mut Vec<u32>) {
+        if !self.is_dirty {
+            self.is_dirty = true;
+            dirty.push(number);
+        }
+    }
+
+    /// Sets the session's timer. With each message almost every timer is put off before it expires.
+    /// So an entry among the timers stays where it is, and when it expires the pump looks at `due`.
+    pub(crate) fn set_timer(&mut self, number: u32, when: Option<Instant>, timers: &mut Timers) {
+        self.due = when;
+        let Some(when) = when.filter(|when| self.timer.is_none_or(|set| *when < set)) else {
+            return;
+        };
+        if let Some(before) = self.timer.replace(when) {
+            timers.remove(&(before, number));
+        }
+        timers.insert((when, number));
+    }
+}

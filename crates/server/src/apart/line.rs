@@ -1,0 +1,109 @@
+//! The lines between the server's processes: unnamed pairs of sockets, and messages of one byte
+//! with descriptors beside it.
+//!
+//! Nobody waits to send: a line that is full counts as broken. Not here: the meaning of the bytes.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, IoSlice};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// To a child: what belongs to it is beside this byte.
+pub(super) const BELONGINGS: u8 = b'B';
+/// To the front: end, because a signal or an administrator asks for it.
+pub(super) const STOP: u8 = b'S';
+/// From a child: it is ready.
+pub(super) const READY: u8 = b'R';
+/// From a child: all of its threads make progress.
+pub(super) const BEAT: u8 = b'T';
+/// On a line for new processes: start one with the descriptors beside this byte.
+pub(super) const SPAWN: u8 = b'P';
+/// The answer: the process is beside it, or nothing.
+pub(super) const SPAWNED: u8 = b'A';
+
+/// The most descriptors beside a message.
+pub(super) const FDS_MAX: usize = 8;
+
+/// What a line has to say.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// A message.
+    Told(u8, Vec<OwnedFd>),
+    /// Nothing now.
+    Nothing,
+    /// Nothing any more.
+    Ended,
+}
+
+/// Makes a line.
+pub(super) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// Sends a message.
+pub(super) fn tell(line: impl AsFd, byte: u8, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::INVAL);
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(line, &[IoSlice::new(&[byte])], &mut beside, flags).map(drop)
+}
+
+/// Receives a message without waiting. Anything but one byte is the end: this process started the
+/// other one, or was started by it, and nobody else has the line.
+pub(super) fn hear(line: impl AsFd) -> Heard {
+    let mut bytes = [0; 2];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    match recvmsg(line, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags) {
+        Ok(got) if got.bytes == 1 => {
+            let mut fds = Vec::new();
+            for message in beside.drain() {
+                if let RecvAncillaryMessage::ScmRights(found) = message {
+                    fds.extend(found);
+                }
+            }
+            Heard::Told(bytes[0], fds)
+        }
+        Err(Errno::AGAIN | Errno::INTR) => Heard::Nothing,
+        _ => Heard::Ended,
+    }
+}
+
+/// Waits until the line has something to say, or the time is up.
+pub(super) fn wait(line: impl AsFd, limit: Duration) {
+    let limit = Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    let _ = poll(&mut [PollFd::new(&line, PollFlags::IN)], Some(&limit));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_with_what_is_beside_them_and_the_end_is_one() {
+        let (ours, theirs) = pair().unwrap();
+        assert!(matches!(hear(&ours), Heard::Nothing));
+        tell(&theirs, BEAT, &[ours.as_fd(), theirs.as_fd()]).unwrap();
+        tell(&theirs, READY, &[]).unwrap();
+        assert!(matches!(hear(&ours), Heard::Told(BEAT, fds) if fds.len() == 2));
+        assert!(matches!(hear(&ours), Heard::Told(READY, fds) if fds.is_empty()));
+        rustix::net::send(&theirs, b"two", SendFlags::empty()).unwrap();
+        assert!(matches!(hear(&ours), Heard::Ended), "not one byte");
+        drop(theirs);
+        assert!(matches!(hear(&ours), Heard::Ended));
+    }
+}

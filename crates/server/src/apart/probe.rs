@@ -1,0 +1,155 @@
+//! The prober: looks into other users' processes, and pins their pipes, for the front process.
+//!
+//! One thread answers questions about one object, another one those about holders, which take as
+//! long as there are processes. Not here: the questions' bytes (`crate::probing`), the looks
+//! (`holders`, `pins`).
+
+use super::child::Child;
+use crate::beat::{Beat, Beats};
+use crate::holders;
+use crate::log::{self, Level};
+use crate::pins::{Pin, Pins};
+use crate::privileges;
+use crate::probing::{self, ASK_LEN, Ask, LOOK_MAX};
+use crate::seccomp::{self, Part};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recv, recvmsg, send,
+};
+use std::collections::HashMap;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+
+/// The most pins: more than there can be ends (`service::start`).
+const PINS_MAX: usize = 1 << 20;
+
+/// Runs the prober. `servers` are the numbers of the processes that hold what programs have sent,
+/// with commas between them. Returns when the front has gone.
+///
+/// # Errors
+/// The process cannot begin.
+pub fn probe(servers: &str) -> io::Result<()> {
+    let servers: Vec<u32> = servers.split(',').filter_map(|pid| pid.parse().ok()).collect();
+    privileges::keep_only_probers()?;
+    let (child, belongings) = Child::enter(c"sojourn-prober")?;
+    let [asks, looks] =
+        belongings.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    seccomp::confine(Part::Prober).map_err(io::Error::other)?;
+    let pins = Pins::new()?;
+    let beats = Beats::new();
+    let [for_asks, for_looks] = ["asks", "looks"].map(|name| beats.beat(name));
+    child.watch(beats, || {})?;
+    std::thread::Builder::new()
+        .name("sojourn-holders".into())
+        .spawn(move || answer_looks(&looks, &servers, &for_looks))?;
+    child.ready();
+    answer_asks(&asks, &pins, &for_asks);
+    Ok(())
+}
+
+/// Answers questions about one object until the line ends.
+fn answer_asks(line: &OwnedFd, pins: &Pins, beat: &Beat) {
+    let mut held = Held::default();
+    loop {
+        await_question(line);
+        let _busy = beat.busy();
+        let (bytes, name) = match receive(line) {
+            Ok(received) => received,
+            Err(Errno::AGAIN | Errno::INTR) => continue,
+            Err(_) => return,
+        };
+        let Some((ask, number)) = Ask::read(&bytes) else { return broken() };
+        let value = match ask {
+            Ask::Pin => held.pin(pins, name),
+            Ask::Unpin(watch) => {
+                held.unpin(watch);
+                continue;
+            }
+            Ask::User(pid) => holders::user_of(pid).ok_or(Errno::SRCH),
+        };
+        let value = value.map_err(|error| error.raw_os_error().unsigned_abs());
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        // If the line is full the front does not read it, and does without the answer.
+        let _ = send(line, &probing::answer(number, value), flags);
+    }
+}
+
+/// The pins that the front holds, by their watches.
+#[derive(Debug, Default)]
+struct Held {
+    by_watch: HashMap<u32, Vec<Pin>>,
+    count: usize,
+}
+
+impl Held {
+    fn pin(&mut self, pins: &Pins, name: Option<OwnedFd>) -> Result<u32, Errno> {
+        let name = name.ok_or(Errno::BADF)?;
+        if self.count >= PINS_MAX {
+            return Err(Errno::NOSPC);
+        }
+        let pin = pins.pin(name.as_fd())?;
+        let watch = pin.watch().unsigned_abs();
+        self.by_watch.entry(watch).or_default().push(pin);
+        self.count += 1;
+        Ok(watch)
+    }
+
+    fn unpin(&mut self, watch: u32) {
+        let Some(pins) = self.by_watch.get_mut(&watch) else { return };
+        self.count -= usize::from(pins.pop().is_some());
+        if pins.is_empty() {
+            self.by_watch.remove(&watch);
+        }
+    }
+}
+
+/// Answers questions about holders until the line ends.
+fn answer_looks(line: &OwnedFd, servers: &[u32], beat: &Beat) {
+    loop {
+        await_question(line);
+        let _busy = beat.busy();
+        let mut bytes = [0; LOOK_MAX + 1];
+        let len = match recv(line, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((len, _)) if len > 0 => len,
+            Err(Errno::AGAIN | Errno::INTR) => continue,
+            _ => return,
+        };
+        let Some((number, questions)) = probing::read_questions(&bytes[..len]) else {
+            return broken();
+        };
+        let verdicts = holders::look(&questions, servers);
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let _ = send(line, &probing::verdicts(number, &verdicts), flags);
+    }
+}
+
+/// Ends the process: the front says what it never says by itself.
+fn broken() {
+    log::say(Level::Error, format_args!("the front process asks nonsense"));
+    std::process::exit(1)
+}
+
+fn await_question(line: &OwnedFd) {
+    let _ = poll(&mut [PollFd::new(line, PollFlags::IN)], None);
+}
+
+/// Receives a question about one object, and the object's name.
+fn receive(line: &OwnedFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
+    let mut bytes = [0; ASK_LEN + 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let got = recvmsg(line, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags)?;
+    if got.bytes == 0 {
+        return Err(Errno::PIPE);
+    }
+    let mut name = None;
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut fds) = message {
+            name = fds.next();
+        }
+    }
+    Ok((bytes[..got.bytes].to_vec(), name))
+}

@@ -1,0 +1,35 @@
+//! Entry point for fuzzing: bytes as the messages of the server's processes to each other.
+//!
+//! What is read must come out as the same bytes, and nothing may panic. Debug and fuzzing builds
+//! only; not a part of the interface of this crate. Not here: messages of clients (`fuzz`).
+#![allow(clippy::unwrap_used, reason = "what fails here is what is looked for")]
+
+use crate::looked::{LOOKED_MAX, Looked};
+use crate::probing::{self, Ask};
+
+/// Reads the bytes as each kind of message.
+///
+/// # Panics
+/// A message that is read is not the one that was written.
+pub fn lines(bytes: &[u8]) {
+    if let Some((ask, number)) = Ask::read(bytes) {
+        assert_eq!(ask.to_bytes(number), bytes);
+    }
+    if let Some((number, value)) = probing::read_answer(bytes) {
+        assert_eq!(probing::answer(number, value), bytes);
+    }
+    if let Some((number, questions)) = probing::read_questions(bytes) {
+        assert_eq!(probing::questions(number, &questions), bytes);
+    }
+    let count = bytes.len().saturating_sub(size_of::<u64>());
+    if let Some((number, verdicts)) = probing::read_verdicts(bytes, count) {
+        assert_eq!(probing::verdicts(number, &verdicts), bytes);
+    }
+    if let Some(looked) = Looked::read(bytes, None) {
+        let again = looked.to_bytes();
+        assert!(again.len() <= LOOKED_MAX);
+        // Names that are too long are cut.
+        let read = Looked::read(&again, None).unwrap();
+        assert_eq!(read.to_bytes(), again);
+    }
+}

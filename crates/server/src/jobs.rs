@@ -1,0 +1,23 @@
+//! Ends whose holders are to be counted, on their way to the scanner's thread.
+//!
+//! Not here: the thread (`scanner`), the counting (`holders`).
+
+use crate::holders::Object;
+use sojourn_ipc::ClientId;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// An end whose holders are to be counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub(crate) process: ClientId,
+    pub(crate) local: u64,
+    /// The count's number, from the registry.
+    pub(crate) number: u64,
+    pub(crate) pid: u32,
+    pub(crate) object: Object,
+}
+
+/// Returns the two ends of the queue.
+pub(crate) fn queue() -> (Sender<Job>, Receiver<Job>) {
+    channel()
+}

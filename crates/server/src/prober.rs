@@ -1,0 +1,197 @@
+//! The prober as the serving process sees it: counts holders, pins pipes, tells users.
+//!
+//! These looks need rights over other users' processes and pipes. Where the server is one process
+//! it makes them itself; otherwise a process of its own does (`apart::probe`), and this asks it. An
+//! answer that does not come in time is none. Not here: the looks (`holders`, `pins`), the bytes of
+//! questions (`probing`).
+
+use crate::holders::{self, Question};
+use crate::pins::{Holder, Pin, Pins};
+use crate::probing::{self, ASK_LEN, Ask, LOOK_MAX, QUESTIONS_MAX, Verdict};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, IoSlice};
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, send, sendmsg,
+};
+use sojourn_session::ReasonT;
+use std::mem::MaybeUninit;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The time for an answer about one object, and about holders: the prober looks at all processes
+/// for that.
+const ASK_LIMIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+const LOOK_LIMIT: Timespec = Timespec { tv_sec: 8, tv_nsec: 0 };
+/// The most pins that wait to be let go of because the prober's queue is full.
+const UNPINS_MAX: usize = 1 << 16;
+
+/// The way to look at other users' processes and pipes.
+#[derive(Clone, Debug)]
+pub(crate) enum Prober {
+    /// This process looks itself.
+    Here(Pins),
+    /// A process of its own does.
+    Apart(Arc<Asking>),
+}
+
+/// The lines to the prober's process.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    asks: Mutex<Asks>,
+    looks: Mutex<(OwnedFd, u64)>,
+    /// Watches to let go of as soon as the prober's queue has room.
+    unpins: Mutex<Vec<u32>>,
+}
+
+#[derive(Debug)]
+struct Asks {
+    line: OwnedFd,
+    last: u32,
+}
+
+impl Prober {
+    /// Has the process at the other ends of these lines look.
+    pub(crate) fn apart(asks: OwnedFd, looks: OwnedFd) -> Self {
+        let asks = Mutex::new(Asks { line: asks, last: 0 });
+        Self::Apart(Arc::new(Asking {
+            asks,
+            looks: Mutex::new((looks, 0)),
+            unpins: Mutex::default(),
+        }))
+    }
+
+    /// Pins the pipe that `name` names: see [`Pins::pin`].
+    ///
+    /// # Errors
+    /// Those of [`Pins::pin`]; `ETIMEDOUT` or `EPIPE` if the prober does not answer.
+    pub(crate) fn pin(&self, name: BorrowedFd<'_>) -> Result<Pin, Errno> {
+        match self {
+            Self::Here(pins) => pins.pin(name),
+            Self::Apart(asking) => {
+                let watch = asking.ask(Ask::Pin, Some(name))?;
+                let watch = i32::try_from(watch).map_err(|_| Errno::BADMSG)?;
+                Ok(Pin::held(watch, Arc::clone(asking) as Arc<dyn Holder>))
+            }
+        }
+    }
+
+    /// Returns the user as which a process runs now: see [`holders::user_of`].
+    ///
+    /// # Errors
+    /// The prober does not answer.
+    pub(crate) fn user_of(&self, pid: u32) -> Result<Option<u32>, Errno> {
+        match self {
+            Self::Here(_) => Ok(holders::user_of(pid)),
+            Self::Apart(asking) => match asking.ask(Ask::User(pid), None) {
+                Ok(user) => Ok(Some(user)),
+                Err(Errno::SRCH) => Ok(None),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// Answers questions about holders: see [`holders::look`].
+    pub(crate) fn look(&self, questions: &[Question]) -> Vec<Verdict> {
+        let Self::Apart(asking) = self else { return holders::look(questions, &[]) };
+        let unknown = |some: &[Question]| vec![Err(ReasonT::HoldersUnknown); some.len()];
+        let some = questions.chunks(QUESTIONS_MAX);
+        some.flat_map(|some| asking.look(some).unwrap_or_else(|| unknown(some))).collect()
+    }
+}
+
+impl Asking {
+    fn ask(&self, what: Ask, beside: Option<BorrowedFd<'_>>) -> Result<u32, Errno> {
+        let mut asks = lock(&self.asks);
+        self.unpin_all(&asks.line);
+        asks.last = asks.last.wrapping_add(1);
+        let number = asks.last;
+        tell(&asks.line, &what.to_bytes(number), beside)?;
+        loop {
+            await_answer(&asks.line, &ASK_LIMIT)?;
+            let mut bytes = [0; ASK_LEN + 1];
+            let (len, _) = recv(&asks.line, &mut bytes, RecvFlags::DONTWAIT)?;
+            if len == 0 {
+                return Err(Errno::PIPE);
+            }
+            let (of, value) = probing::read_answer(&bytes[..len]).ok_or(Errno::BADMSG)?;
+            // An answer to an earlier question, which came too late, is passed over.
+            if of == number {
+                return value.map_err(|error| match i32::try_from(error) {
+                    Ok(error) if (1..4096).contains(&error) => Errno::from_raw_os_error(error),
+                    _ => Errno::BADMSG,
+                });
+            }
+        }
+    }
+
+    /// Sends what is to be let go of, as far as there is room. The messages of one line stay in
+    /// order, so that no later pin is let go of.
+    fn unpin_all(&self, line: &OwnedFd) {
+        let mut unpins = lock(&self.unpins);
+        while let Some(watch) = unpins.first().copied() {
+            if tell(line, &Ask::Unpin(watch).to_bytes(0), None) == Err(Errno::AGAIN) {
+                return;
+            }
+            unpins.swap_remove(0);
+        }
+    }
+
+    fn look(&self, questions: &[Question]) -> Option<Vec<Verdict>> {
+        let mut looks = lock(&self.looks);
+        looks.1 += 1;
+        let (line, number) = (&looks.0, looks.1);
+        tell(line, &probing::questions(number, questions), None).ok()?;
+        loop {
+            await_answer(line, &LOOK_LIMIT).ok()?;
+            let mut bytes = [0; LOOK_MAX];
+            let (len, _) = recv(line, &mut bytes, RecvFlags::DONTWAIT).ok()?;
+            // The answer to an earlier question may have another length.
+            let of = bytes.first_chunk().filter(|_| len > 0).map(|of| u64::from_ne_bytes(*of))?;
+            if of == number {
+                let (_, verdicts) = probing::read_verdicts(&bytes[..len], questions.len())?;
+                return Some(verdicts);
+            }
+        }
+    }
+}
+
+impl Holder for Asking {
+    fn release(&self, watch: i32) {
+        let mut unpins = lock(&self.unpins);
+        // Each waiting number costs the prober a watch and nothing else.
+        if unpins.len() < UNPINS_MAX {
+            unpins.push(watch.unsigned_abs());
+        }
+        drop(unpins);
+        // Somebody who asks just now sends it with the next question.
+        if let Ok(asks) = self.asks.try_lock() {
+            self.unpin_all(&asks.line);
+        }
+    }
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tell(line: &OwnedFd, bytes: &[u8], beside: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let Some(fd) = beside else { return send(line, bytes, flags).map(drop) };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = [fd];
+    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(line, &[IoSlice::new(bytes)], &mut ancillary, flags).map(drop)
+}
+
+fn await_answer(line: impl AsFd, limit: &Timespec) -> Result<(), Errno> {
+    let mut set = [PollFd::new(&line, PollFlags::IN)];
+    loop {
+        match poll(&mut set, Some(limit)) {
+            Err(Errno::INTR) => {}
+            Ok(0) => return Err(Errno::TIMEDOUT),
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The server's messages to a process: as they stand in a queue, and as the process gets them.
+//!
+//! Not here: the queues (`events`).
+
+use sojourn_ipc::rt::Descriptor;
+use sojourn_session::{KindT, LendT, ReasonT, RerouteT, WayT};
+
+/// An event in a queue.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Event {
+    Join { local: u64, stream: u64 },
+    Recall { local: u64, stream: u64, reason: ReasonT },
+    Refused { local: u64, reason: ReasonT },
+    Carried { local: u64, stream: u64, what: Box<Carried> },
+    Wanted { inode: u64 },
+}
+
+/// A message of the carrier to the library at the other side of a stream; `local` is filled in on
+/// the way.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Carried {
+    /// The library carries the session from now on.
+    Delegate(LendT),
+    /// The route to the session's peer has changed.
+    Reroute(RerouteT),
+    /// The terms on which a UDP socket's session may send to an address.
+    Way(WayT),
+}
+
+/// An event as its process gets it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Delivery {
+    /// Two offers are one stream.
+    Join(Box<JoinOut>),
+    /// A session is to go home.
+    Recall {
+        /// The library's number.
+        local: u64,
+        /// The reason.
+        reason: ReasonT,
+    },
+    /// An offer is refused.
+    Refused {
+        /// The library's number.
+        local: u64,
+        /// The reason.
+        reason: ReasonT,
+    },
+    /// A message of the carrier.
+    Carried(Box<Carried>),
+    /// The process is to offer its ends of that socket or pipe.
+    Wanted {
+        /// The inode of the socket or pipe.
+        inode: u64,
+    },
+}
+
+/// A join as its process gets it.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the fields are those of `join_t` in idl/session.idl")]
+pub struct JoinOut {
+    pub local: u64,
+    pub stream: u64,
+    pub side: u8,
+    pub kind: KindT,
+    pub is_carried: bool,
+    pub ring_bytes: [u32; 2],
+    pub region: Descriptor,
+    pub own: InboxOut,
+    pub peer: InboxOut,
+    pub peer_pid: u32,
+    pub peer_process: Descriptor,
+}
+
+/// One side's place in an inbox; descriptors (memory, ready, attention) only if the process does
+/// not have them yet.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(missing_docs, reason = "the fields are those of `inbox_t` in idl/session.idl")]
+pub struct InboxOut {
+    pub id: u64,
+    pub slot: u32,
+    pub descriptors: [Descriptor; 3],
+}

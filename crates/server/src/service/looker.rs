@@ -1,0 +1,17 @@
+//! The two ways of looking at clients' objects: in a process apart, or in the server itself.
+//!
+//! Not here: looking (`proxy`, `identity`).
+
+use crate::identity::Diag;
+use crate::looks::Looks;
+use crate::proxies::Proxies;
+use std::sync::{Arc, Mutex};
+
+/// The way in which the server looks at clients' objects.
+#[derive(Debug)]
+pub(super) enum Looker {
+    /// A process for each user looks, and the server does not wait for it.
+    Apart { proxies: Arc<Proxies>, looks: Arc<Looks> },
+    /// The calling thread looks at once: for tests without processes.
+    Here(Box<Mutex<Diag>>),
+}

@@ -1,0 +1,216 @@
+//! The interface `session`: arguments are checked here, and the registry decides.
+//!
+//! Not here: ends that are sent (`ends`), the process that says hello (`peers`).
+
+use super::{Sojournd, State, fault};
+use crate::log::{self, Level};
+use crate::looked::Looked;
+use crate::memory::Memory;
+use crate::notifier;
+use crate::protocols;
+use crate::registry::{Carried, Delivery, InboxOut, JoinOut, Who};
+use rustix::process::Pid;
+use sojourn_carrier::Command;
+use sojourn_ipc::ClientId;
+use sojourn_ipc::rt::{Caller, Descriptor, Fault};
+use sojourn_session::{
+    EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT, JoinT,
+    OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, SessionAdoptDeferredReply,
+    SessionOfferDeferredReply, SessionServer, SessionShowPacketsDeferredReply, WantedT, WhereT,
+};
+use sojourn_shm::fault::point;
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+
+impl SessionServer for Sojournd {
+    fn hello(
+        &self,
+        caller: &Caller,
+        program: &CStr,
+        doorbell: Option<OwnedFd>,
+    ) -> Result<bool, Fault> {
+        let uid = caller.credentials.uid;
+        if !self.serves(uid) {
+            return Err(fault(FAULT_NOT_ALLOWED));
+        }
+        let doorbell = doorbell.ok_or(fault(FAULT_ARGUMENT))?;
+        if !notifier::is_event(&doorbell) {
+            return Err(fault(FAULT_ARGUMENT));
+        }
+        // The kernel gives 0 for a process that this PID name space does not show.
+        let pid = u32::try_from(caller.credentials.pid).unwrap_or(0);
+        let process = match Pid::from_raw(caller.credentials.pid) {
+            Some(pid) => self.process(caller.client, pid)?.into(),
+            None => Descriptor::NONE,
+        };
+        let mut program = program.to_string_lossy().into_owned();
+        // The limit is in bytes, and only whole characters go.
+        while program.len() > PROGRAM_MAX as usize {
+            program.pop();
+        }
+        log::say(Level::Debug, format_args!("{pid} is {program}"));
+        // A protocol server's sessions are those of the user whom it serves.
+        let served = self.protocols.get().filter(|_| uid == self.own_user);
+        let served = served.and_then(|protocols| protocols.user_of(pid));
+        let uid = served.unwrap_or(uid);
+        if served.is_some() {
+            // It may not read its own name.
+            program = protocols::PROGRAM.into();
+        }
+        let who = Who { pid, uid, program, process, doorbell: doorbell.into() };
+        let registry = &mut self.lock().registry;
+        registry.hello(caller.client, who)?;
+        if served.is_some() {
+            registry.is_protocol_server(caller.client);
+        }
+        Ok(self.asks_for_packets)
+    }
+
+    fn offer(
+        &self,
+        caller: &Caller,
+        end: Option<OwnedFd>,
+        what: OfferT,
+        reply: SessionOfferDeferredReply,
+    ) {
+        // The object of a client that has not said hello is not even looked at.
+        let is_known = self.lock().registry.who(caller.client).is_some();
+        let Some(end) = end.filter(|_| is_known) else {
+            let code = if is_known { FAULT_ARGUMENT } else { FAULT_NO_HELLO };
+            let _ = reply.fault(fault(code));
+            return;
+        };
+        point("sojournd.offer");
+        let caller = *caller;
+        self.look(end, move |server, looked| {
+            // A look without an answer was held up by the program itself, which holds the lock of
+            // its object (`proxy`).
+            let Some(looked) = looked else {
+                let _ = reply.fault(fault(FAULT_RESOURCES));
+                return;
+            };
+            let offered = server.offered(&caller, looked, &what);
+            point("sojournd.offered");
+            // If it fails, the client has gone.
+            let _ = match offered {
+                Ok(is_waiting) => reply.send(is_waiting),
+                Err(error) => reply.fault(error.into()),
+            };
+        });
+    }
+
+    fn next(&self, caller: &Caller) -> Result<EventT, Fault> {
+        Ok(match self.lock().registry.next(caller.client)? {
+            None => EventT::None,
+            Some(Delivery::Join(join)) => {
+                point("sojournd.join");
+                EventT::Join(join_of(*join))
+            }
+            Some(Delivery::Recall { local, reason }) => {
+                point("sojournd.recall");
+                EventT::Recall(RecallT { local, reason })
+            }
+            Some(Delivery::Refused { local, reason }) => {
+                EventT::Refused(RefusalT { local, reason })
+            }
+            Some(Delivery::Wanted { inode }) => EventT::Wanted(WantedT { inode }),
+            Some(Delivery::Carried(what)) => match *what {
+                Carried::Delegate(terms) => EventT::Lend(terms),
+                Carried::Reroute(rerouted) => EventT::Rerouted(rerouted),
+                Carried::Way(way) => EventT::Way(way),
+            },
+        })
+    }
+
+    fn left(&self, caller: &Caller, local: u64, reason: ReasonT, sent: u64, _received: u64) {
+        point("sojournd.left");
+        let mut state = self.lock();
+        let State { registry, notifier } = &mut *state;
+        registry.left(caller.client, local, reason, sent, self.now_ms(), &Memory);
+        Self::ring(registry, notifier);
+    }
+
+    fn ask_way(&self, caller: &Caller, place: &WhereT) {
+        let local = self.lock().registry.of_carrier(caller.client, place.local);
+        if let Some(local) = local {
+            let to = std::net::Ipv6Addr::from(place.to).to_canonical();
+            self.command(Command::AskWay { local, to });
+        }
+    }
+
+    fn adopt(
+        &self,
+        caller: &Caller,
+        end: Option<OwnedFd>,
+        what: OfferT,
+        stream: u64,
+        side: u8,
+        reply: SessionAdoptDeferredReply,
+    ) {
+        let Some(end) = end else {
+            let _ = reply.fault(fault(FAULT_ARGUMENT));
+            return;
+        };
+        let caller = *caller;
+        self.look(end, move |server, looked| {
+            let looked = looked.unwrap_or_else(|| Looked::refused(ReasonT::Resources));
+            let _ = match server.adopted(&caller, looked, &what, (stream, side)) {
+                Ok(is_adopted) => reply.send(is_adopted),
+                Err(error) => reply.fault(error.into()),
+            };
+        });
+    }
+
+    fn declined(&self, caller: &Caller, inode: u64, reason: ReasonT, in_kernel: u64, away: u64) {
+        let rates = [in_kernel, away];
+        self.lock().registry.declined(caller.client, inode, (reason, rates), self.now_ms());
+    }
+
+    fn show_packets(
+        &self,
+        caller: &Caller,
+        packets: Option<OwnedFd>,
+        reply: SessionShowPacketsDeferredReply,
+    ) {
+        let Some(packets) = packets else {
+            let _ = reply.fault(fault(FAULT_ARGUMENT));
+            return;
+        };
+        let client = caller.client;
+        self.look(packets, move |server, looked| {
+            let is_shown = looked.is_some_and(|looked| looked.is_packets);
+            if is_shown {
+                server.lock().registry.show_packets(client);
+            }
+            let _ = reply.send(is_shown);
+        });
+    }
+
+    fn client_gone(&self, client: ClientId) {
+        self.lock_peers().remove(&client);
+        let mut state = self.lock();
+        let State { registry, notifier } = &mut *state;
+        registry.gone(client, self.now_ms(), &Memory);
+        Self::ring(registry, notifier);
+    }
+}
+
+fn join_of(join: JoinOut) -> JoinT {
+    let inbox = |inbox: InboxOut| {
+        let [memory, ready, attention] = inbox.descriptors;
+        InboxT { id: inbox.id, slot: inbox.slot, memory, ready, attention }
+    };
+    JoinT {
+        local: join.local,
+        stream: join.stream,
+        side: join.side,
+        kind: join.kind,
+        is_carried: join.is_carried,
+        ring_bytes: join.ring_bytes,
+        region: join.region,
+        own: inbox(join.own),
+        peer: inbox(join.peer),
+        peer_pid: join.peer_pid,
+        peer_process: join.peer_process,
+    }
+}

@@ -1,0 +1,107 @@
+//! The beginning of a server: its limits, its threads.
+//!
+//! Not here: the process (`run`), the carrier (`carried`).
+
+use super::looker::Looker;
+use super::{Rules, Sojournd, StartError, State, Stop};
+use crate::beat::Beats;
+use crate::identity::Diag;
+use crate::jobs;
+use crate::looks::Looks;
+use crate::memory::{RESERVE, SLOTS};
+use crate::notifier::Notifier;
+use crate::pins::Pins;
+use crate::prober::Prober;
+use crate::proxies::Proxies;
+use crate::registry::{Limits, Registry};
+use crate::scanner;
+use sojourn_session::ENDS_MAX;
+use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Instant;
+
+/// Ends that all programs together may have with the server: half a kilobyte each.
+const ALL_ENDS: usize = 4 * ENDS_MAX as usize;
+
+impl Sojournd {
+    /// Makes a server without clients, and its scanner. It looks itself at clients' objects.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn new() -> Result<Arc<Self>, StartError> {
+        let is_public = rustix::process::geteuid().is_root();
+        Self::alone(Rules { is_public, ..Rules::default() })
+    }
+
+    /// Makes a server like [`Sojournd::new`], with other rules.
+    pub(crate) fn alone(rules: Rules) -> Result<Arc<Self>, StartError> {
+        let diag = Diag::new(rules.carries).map_err(StartError::Diag)?;
+        let prober = Prober::Here(Pins::new().map_err(StartError::Pins)?);
+        let looker = Looker::Here(Box::new(Mutex::new(diag)));
+        Self::with(looker, prober, Beats::new(), rules)
+    }
+
+    /// Makes a server whose proxies look at clients' objects, and whose prober at other processes.
+    pub(crate) fn with_others(
+        proxies: Arc<Proxies>,
+        prober: Prober,
+        beats: Beats,
+        rules: Rules,
+    ) -> Result<Arc<Self>, StartError> {
+        let looks = Looks::start(beats.beat("answers")).map_err(StartError::Thread)?;
+        Self::with(Looker::Apart { proxies, looks }, prober, beats, rules)
+    }
+
+    fn with(
+        looker: Looker,
+        prober: Prober,
+        beats: Beats,
+        rules: Rules,
+    ) -> Result<Arc<Self>, StartError> {
+        let own_user = rules.own_user.unwrap_or_else(|| rustix::process::geteuid().as_raw());
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let files = files.map_or(usize::MAX, |files| files as usize);
+        let limits = Limits {
+            ends: ENDS_MAX as usize,
+            all_ends: ALL_ENDS,
+            descriptors: files.saturating_sub(RESERVE as usize),
+            own_user,
+            slots: SLOTS,
+            serves_everybody: rules.is_public,
+            joins_within: rules.joins_within,
+        };
+        let mut seed = [0; 4];
+        // Without randomness the clock is enough: the seed only keeps the numbers of different
+        // servers apart.
+        let is_random = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
+        let clock = sojourn_ipc::now_ns() as u32;
+        let seed = if is_random == Ok(4) { u32::from_ne_bytes(seed) } else { clock };
+        let state =
+            State { registry: Registry::new(limits, seed), notifier: Notifier::new(own_user) };
+        let (sender, jobs) = jobs::queue();
+        let scanners = prober.clone();
+        let beat = beats.beat("scanner");
+        let server = Arc::new_cyclic(|me| Self {
+            state: Mutex::new(state),
+            looker,
+            prober,
+            me: Weak::clone(me),
+            beats,
+            begun: Instant::now(),
+            jobs: Mutex::new(sender),
+            own_user,
+            is_public: rules.is_public,
+            asks_for_packets: rules.asks_for_packets,
+            peers: Mutex::default(),
+            stop: AtomicU8::new(Stop::Not as u8),
+            commands: OnceLock::new(),
+            protocols: OnceLock::new(),
+        });
+        let weak = Arc::downgrade(&server);
+        std::thread::Builder::new()
+            .name("sojourn-scanner".into())
+            .spawn(move || scanner::work(&jobs, &weak, &scanners, &beat))
+            .map_err(StartError::Thread)?;
+        Ok(server)
+    }
+}

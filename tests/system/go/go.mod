@@ -1,0 +1,3 @@
+module go-abi
+
+go 1.22
