@@ -158,7 +158,7 @@ unsafe extern "C" fn sj_reply(server: *mut ServerHandle, out: *mut Out) -> Statu
         // SAFETY: null or a handle, as the header asks.
         let Ok(handle) = (unsafe { handle(server) }) else { return Status::Invalid };
         // SAFETY: null or begun by us, as the header asks; we return when it is sent.
-        status_of(unsafe { handle.answer(out) }.and_then(|link| handle.sent(link)))
+        status_of(unsafe { handle.answer(out) }.map(|link| handle.give_back(link)))
     })
 }
 
@@ -174,8 +174,9 @@ unsafe extern "C" fn sj_reply_fault(
             return Status::Invalid;
         };
         status_of(handle.claim(token).and_then(|token| {
-            let link = raw::send_reply(token.fault(Fault(fault))).ok_or(Status::Gone)?;
-            handle.sent(link)
+            let link = raw::send_reply(token.fault(Fault(fault))).map_err(|_| Status::Gone)?;
+            handle.give_back(link);
+            Ok(())
         }))
     })
 }

@@ -5,7 +5,6 @@
 use crate::drafting::Drafting;
 use crate::message::Received;
 use crate::scratch::Scratch;
-use crate::status::Status;
 use sojourn_ipc::raw::{self, EndpointState, Link};
 use sojourn_ipc::{ClientId, Server};
 
@@ -45,13 +44,6 @@ impl ServerHandle {
         if let Some(server) = &mut self.server {
             raw::give_back(server, link);
         }
-    }
-
-    /// Takes the link back after an answer was sent, and returns an error if the client is gone.
-    pub(crate) fn sent(&mut self, link: Link) -> Result<(), Status> {
-        let is_gone = link.ended().is_some();
-        self.give_back(link);
-        if is_gone { Err(Status::Gone) } else { Ok(()) }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::layout::INLINE_MAX;
 use crate::link::ClientLink;
 pub use crate::message::{Incoming, bytes_of_mut};
 use crate::reply::{self, ReadyReply, ReplyDraft, ReplyToken};
-use crate::rt::{ClientId, Credentials, Reason};
+use crate::rt::{ClientId, Credentials, Gone, Reason};
 use crate::server::Server;
 use crate::server::request::{KeptGrant, Request};
 use crate::shared::Shared;
@@ -205,9 +205,12 @@ pub fn resume_reply<'d>(token: ReplyToken, place: ReplyPlace, body_len: usize) -
     token.resume(place.0, body_len)
 }
 
-/// Publishes an answer and returns the link; `None` if there is nobody to answer.
+/// Publishes an answer and returns the link.
+///
+/// # Errors
+/// [`Gone`] if the client was gone before, or wants no answer.
 #[inline]
-pub fn send_reply(reply: ReadyReply) -> Option<Link> {
+pub fn send_reply(reply: ReadyReply) -> Result<Link, Gone> {
     reply.send_and_return().map(Link)
 }
 

@@ -321,21 +321,27 @@ impl ReadyReply {
     /// Publishes the answer by a few stores, and wakes the client if it sleeps. Never waits.
     ///
     /// # Errors
-    /// [`Gone`] if the client is gone.
+    /// [`Gone`] if the client was gone before: nothing is published, so nobody has seen the answer.
     #[inline]
-    pub fn send(mut self) -> Result<(), Gone> {
-        let link = self.link.take().ok_or(Gone)?;
-        publish(&link, self.line);
-        if link.ended().is_some() { Err(Gone) } else { Ok(()) }
+    pub fn send(self) -> Result<(), Gone> {
+        self.send_and_return().map(drop)
     }
 
     /// Publishes like [`Self::send`] and returns the link, so that its reference count need not
     /// change.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
     #[inline]
-    pub(crate) fn send_and_return(mut self) -> Option<Arc<ClientLink>> {
-        let link = self.link.take()?;
+    pub(crate) fn send_and_return(mut self) -> Result<Arc<ClientLink>, Gone> {
+        let link = self.link.take().ok_or(Gone)?;
+        // A look after the publication would tell nothing: a client may take its answer and go.
+        if link.ended().is_some() {
+            link.end_call(self.line);
+            return Err(Gone);
+        }
         publish(&link, self.line);
-        Some(link)
+        Ok(link)
     }
 }
 

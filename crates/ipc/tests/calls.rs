@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::service::{COUNT, COUNTED, ECHO, KEEP, RELEASE, SIZED};
+use common::service::{COUNT, COUNTED, ECHO, KEEP, RELEASE, SIZED, UNHEARD};
 use common::{Echo, Home, ask, call, call_until, call_with_items, limit, soon, watchdog};
 use sojourn_ipc::{CallError, ConnectOptions, Connection, Deadline, ServerOptions, Wait};
 use std::time::Duration;
@@ -39,6 +39,7 @@ in_both_homes! {
     notifications_coalesce_both_ways
     many_clients_are_served_by_several_threads
     answers_larger_than_an_area_come_whole
+    a_client_that_takes_its_answer_and_goes_has_heard_it
 }
 
 const LENS: [usize; 17] =
@@ -250,4 +251,23 @@ fn answers_larger_than_an_area_come_whole(home: Home) {
         let body = call(&mut connection, SIZED, &len.to_ne_bytes()).unwrap();
         assert!(body.len() as u64 == len && (0..).zip(&body).all(|(n, byte)| *byte == n as u8));
     }
+}
+
+/// A server that keeps what was answered in vain would give it to the next client once more.
+fn a_client_that_takes_its_answer_and_goes_has_heard_it(home: Home) {
+    let _watchdog = watchdog(120);
+    let echo = Echo::start(home);
+    let mut witness = echo.connect();
+    for _ in 0..1000 {
+        let taker = std::thread::spawn({
+            let mut connection = echo.connect_waiting(Wait::Park);
+            let sent = connection.start(KEEP, 0).submit(limit()).unwrap();
+            // What comes later is served later.
+            call(&mut connection, ECHO, b"").unwrap();
+            move || drop(connection.finish(sent, limit()).unwrap())
+        });
+        call(&mut witness, RELEASE, b"").unwrap();
+        taker.join().unwrap();
+    }
+    assert_eq!(ask(&mut witness, UNHEARD, b"").unwrap(), [0]);
 }

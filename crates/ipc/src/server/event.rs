@@ -92,7 +92,7 @@ impl Server {
         }
         let cpu = self.policy.cpu();
         self.mailbox.set_cpu(cpu);
-        if let Some(link) = reply.and_then(ReadyReply::send_and_return) {
+        if let Some(Ok(link)) = reply.map(ReadyReply::send_and_return) {
             self.give_back(link);
         }
         fault::point("server.answered");

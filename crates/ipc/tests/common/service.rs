@@ -48,6 +48,8 @@ pub const UNSENT: u16 = 18;
 pub const GIVE_TOO_MUCH: u16 = 19;
 /// How many clients have gone, and the reason of the last: u64 each.
 pub const GONE: u16 = 20;
+/// How many late answers found their client gone: u64.
+pub const UNHEARD: u16 = 21;
 
 #[derive(Default)]
 struct State {
@@ -56,6 +58,7 @@ struct State {
     in_order: bool,
     grants: HashMap<u32, KeptGrant>,
     gone: u64,
+    unheard: u64,
     last_reason: u64,
     next_badge: u64,
 }
@@ -107,9 +110,9 @@ impl State {
                 return None;
             }
             RELEASE => {
-                self.kept.drain(..).for_each(|token| {
-                    let _ = answer(token, b"late", &[]).send();
-                });
+                for token in self.kept.drain(..) {
+                    self.unheard += u64::from(answer(token, b"late", &[]).send().is_err());
+                }
                 echo(request)
             }
             FDS | GIVE | GIVE_TOO_MUCH => descriptors(request),
@@ -152,6 +155,7 @@ impl State {
                 let at = [request.body().as_ptr(), request.item(0).unwrap_or(&[]).as_ptr()];
                 numbers(request.into_token(), &at.map(|at| at as u64))
             }
+            UNHEARD => numbers(request.into_token(), &[self.unheard]),
             GONE => numbers(request.into_token(), &[self.gone, self.last_reason]),
             _ => echo(request),
         })
