@@ -24,8 +24,9 @@ use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_shm::deadline::now_ns;
 
-/// Further questions to the kernel when its answer was not for the program.
-const ASKS_MAX: u32 = 3;
+/// Questions to the kernel, as long as its answers are not for the program, where sessions can be
+/// reported instead.
+const ASKS_MAX: usize = 3;
 /// Further takes of the bits because some were posted meanwhile.
 const TAKES_MAX: u32 = 3;
 
@@ -99,7 +100,8 @@ impl Set {
     }
 
     /// Asks the kernel for the events that stand beside the sessions that were seen. Returns false
-    /// if it does not answer.
+    /// if it may have older ones that it was not asked for: it refuses, or answers only with what
+    /// is not the program's.
     fn ask_for_rest(
         &self,
         call: &mut Call<'_>,
@@ -107,7 +109,13 @@ impl Set {
         seen: Seen,
     ) -> Result<bool, Errno> {
         let room = call.events.len() - seen.old;
-        for _ in 0..ASKS_MAX {
+        // An event that is not the program's is a member's, reported once, or an inbox's, which the
+        // kernel puts behind all others.
+        let asks_max = match seen.count {
+            0 => lock(&self.state).asks_that_reach_all(),
+            _ => ASKS_MAX,
+        };
+        for _ in 0..asks_max {
             let began_ns = now_ns();
             let said = match call.ask(0..room, Some(Duration::ZERO), None) {
                 Ok(said) => said,
@@ -117,10 +125,10 @@ impl Set {
             };
             self.answered(call, round, Answer { began_ns, said, room });
             if round.kept > 0 || said < room {
-                break;
+                return Ok(true);
             }
         }
-        Ok(true)
+        Ok(false)
     }
 
     /// Notes an answer. The program's events stay, in front. An event of a session is replaced by
@@ -142,6 +150,12 @@ impl Set {
 impl State {
     pub(crate) fn is_ours(event: &EpollEvent) -> bool {
         crate::ready::set_entry::Tag::of_data({ event.data }.u64()).is_some()
+    }
+
+    /// Returns the number of questions, each with room for one event, after which the kernel has
+    /// come to an event of the program's, if there is one.
+    fn asks_that_reach_all(&self) -> usize {
+        self.ready.len() + self.inboxes.len() + usize::from(self.packets != 0) + 1
     }
 
     /// Returns true if the kernel has to be asked before the seen sessions are reported.

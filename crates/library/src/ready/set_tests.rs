@@ -2,6 +2,7 @@
 
 use crate::host::epoll::bit;
 use crate::host::epoll::op;
+use crate::host::lock::lock;
 use crate::ready::set::Held;
 use crate::ready::set_fakes::{LONG, World};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -347,6 +348,39 @@ fn a_descriptor_that_comes_with_word_for_us_is_reported_once() {
     let mut found = world.now();
     found.sort_unstable();
     assert_eq!(found, [(bit::IN, 0), (bit::IN, 100)]);
+}
+
+/// Tests room for a single event, which events that are not the program's take whenever the kernel
+/// is asked.
+#[test]
+fn a_session_is_not_hidden_by_what_takes_all_the_room() {
+    let mut world = World::joined(1, Wait::Park, bit::IN);
+    assert_eq!(world.now(), []);
+    // The kernel has two such events, in this order: the session's own and the inbox's.
+    world.all[0].peer.write_all(b"x").unwrap();
+    world.inbox.announce();
+    world.publish(0);
+    world.inbox.withdraw();
+    let asked_ns = |world: &World, ns| lock(&world.set.state).asked_ns = ns;
+    // First the kernel is not asked, then it is.
+    for ns in [u64::MAX, 0] {
+        asked_ns(&world, ns);
+        assert_eq!(world.wait(1, Some(Duration::ZERO), None), Ok(vec![(bit::IN, 0)]), "{ns}");
+    }
+}
+
+/// As above; a descriptor of the program's own is behind them.
+#[test]
+fn a_descriptor_is_not_hidden_by_what_takes_all_the_room() {
+    let mut world = World::joined(8, Wait::Park, bit::RDHUP);
+    let (mut near, far) = UnixStream::pair().unwrap();
+    world.control_fd(op::ADD, far.as_raw_fd(), (bit::IN, 100)).unwrap();
+    assert_eq!(world.now(), []);
+    for fake in &mut world.all {
+        fake.peer.write_all(b"x").unwrap();
+    }
+    near.write_all(b"x").unwrap();
+    assert_eq!(world.wait(1, Some(Duration::ZERO), None), Ok(vec![(bit::IN, 100)]));
 }
 
 #[test]

@@ -69,11 +69,10 @@ impl Set {
         if self.end_plain() {
             return result;
         }
-        let kept = self.sort(call, result?);
-        if kept > 0 || call.deadline.is_over() {
-            return Ok(kept);
+        match self.sort(call, result?) {
+            0 => self.wait_for_both(call),
+            kept => Ok(kept),
         }
-        self.wait_for_both(call)
     }
 
     fn wait_for_both(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
