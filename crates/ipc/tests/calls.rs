@@ -264,7 +264,7 @@ fn a_client_that_takes_its_answer_and_goes_has_heard_it(home: Home) {
             let sent = connection.start(KEEP, 0).submit(limit()).unwrap();
             // What comes later is served later.
             call(&mut connection, ECHO, b"").unwrap();
-            move || drop(connection.finish(sent, limit()).unwrap())
+            move || assert_eq!(connection.finish(sent, limit()).unwrap().body(), b"late")
         });
         call(&mut witness, RELEASE, b"").unwrap();
         taker.join().unwrap();
