@@ -18,14 +18,15 @@ use crate::session::peeked::PEEKED_MAX;
 use crate::session::received::{Look, Received};
 use core::time::Duration;
 use rustix::io::{Errno, IoSliceMut};
+use sojourn_shm::Deadline;
 use sojourn_shm::deadline::now_ns;
 use sojourn_stream::{Bell, Stream};
 
-/// How long a call that must not wait lets the peer's flush go on: longer than the peer's system
+/// How long any call lets the peer's flush go on without a sleep: longer than the peer's system
 /// call takes, which sends what a ring holds and wakes a thread.
-const FLUSH_LIMIT: Duration = Duration::from_micros(100);
-/// The same for a call that may wait, in case the peer's turn on the processor has ended. A stopped
-/// peer is waited for no longer.
+const FLUSH_SPIN: Duration = Duration::from_micros(100);
+/// How long a call that may wait sleeps after that, in case the peer's turn on the processor has
+/// ended. A stopped peer is waited for no longer.
 const FLUSH_WAIT: Duration = Duration::from_millis(100);
 
 impl Session {
@@ -35,17 +36,20 @@ impl Session {
         let Some(stream) = self.stream() else { return };
         let seen = lock(&self.rx).seen_news;
         let has_news = || stream.flush_news() != seen;
-        let (begun, until) = (now_ns(), library().patience.until(FLUSH_LIMIT));
+        let (begun, until) = (now_ns(), library().patience.until(FLUSH_SPIN));
         while !has_news() && !until.is_over() {
             core::hint::spin_loop();
         }
         library().patience.waited_since(begun);
-        if may_wait && !has_news() {
-            let said = stream.announce_reader(Bell::OnFutex);
-            if !has_news() {
-                stream.sleep_reader(said, Some(FLUSH_WAIT));
-            }
-            stream.withdraw_reader();
+        if may_wait {
+            sleep_until(&stream, has_news, Deadline::after(FLUSH_WAIT));
+        } else if stream.peer_flushing().is_none() {
+            // A poll may have reported bytes that are in neither place now, and the program would
+            // take `EAGAIN` for a fault. A peer that has said how far it came has filled the
+            // kernel: then nothing is hidden.
+            let (begun, limit) = (now_ns(), self.pass_limit());
+            sleep_until(&stream, has_news, library().patience.until(limit));
+            library().patience.waited_since(begun);
         }
     }
 
@@ -188,5 +192,16 @@ impl Session {
             }
         }
         Received::Done(Ok(done))
+    }
+}
+
+/// Sleeps until there is news, for the peer's next words to this side.
+fn sleep_until(stream: &Stream, has_news: impl Fn() -> bool, until: Deadline) {
+    while !has_news() && !until.is_over() {
+        let said = stream.announce_reader(Bell::OnFutex);
+        if !has_news() {
+            stream.sleep_reader(said, until.left());
+        }
+        stream.withdraw_reader();
     }
 }

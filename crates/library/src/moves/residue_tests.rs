@@ -10,6 +10,7 @@ use crate::session::Session;
 use crate::session::received::{Look, Received};
 use crate::session_fakes::{Hostile, Pair, is_away, read};
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_session::ReasonT;
 
@@ -136,4 +137,22 @@ fn nobody_waits_long_for_the_second() {
     comes(&pair, RECORD - 1, RECORD);
     hostile.side.set_flushed(RECORD);
     assert_eq!(read(pair.fd(0), &mut [0; RECORD]), Ok(1));
+}
+
+/// A poll may have reported the bytes before the flush began, so a call that must not wait must not
+/// say that there are none, although the peer stands between the two places for a while.
+#[test]
+fn a_read_that_must_not_wait_finds_what_a_poll_has_reported() {
+    for _ in 0..20 {
+        let (pair, hostile) = flushing();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(2));
+                comes(&pair, 0, RECORD);
+                hostile.side.set_flushed(RECORD);
+                hostile.side.notify_peer();
+            });
+            reads_all(&pair);
+        });
+    }
 }
