@@ -1,6 +1,8 @@
-//! Receiving a packet with its control messages: descriptors and the sender's credentials.
+//! Messages over Unix sockets with descriptors beside them (`SCM_RIGHTS`, unix(7)), for every part
+//! of Sojourn whose processes hand descriptors to each other. A connection's packets are some of
+//! them.
 //!
-//! This file does not use rustix, because its type for credentials cannot hold process 0, which the
+//! Receiving does not use rustix, because its type for credentials cannot hold process 0, which the
 //! kernel reports for a sender in an invisible pid name space (pid_namespaces(7)); reading such
 //! credentials into the type would be undefined behaviour. The system calls are made directly,
 //! because a program may have replaced the C library's functions. Not here: the meaning of a packet
@@ -8,9 +10,10 @@
 
 use crate::rt::{Credentials, FDS_MAX};
 use core::ffi::{c_int, c_long};
-use core::mem::offset_of;
-use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use rustix::io::Errno;
+use core::mem::{MaybeUninit, offset_of};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::io::{Errno, IoSlice};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// The size of a buffer for one packet's descriptors and credentials, in words, to which headers
 /// are aligned.
@@ -25,18 +28,37 @@ const fn space(len: usize) -> usize {
 
 /// A received packet.
 #[derive(Debug)]
-pub(crate) struct Arrived {
+pub struct Arrived {
     /// Bytes written to the buffer; 0 if the peer has closed its end.
-    pub(crate) len: usize,
-    pub(crate) fds: Vec<OwnedFd>,
+    pub len: usize,
+    /// The descriptors beside the packet, which close on exec. More than [`FDS_MAX`] are lost.
+    pub fds: Vec<OwnedFd>,
     /// True if the kernel could not deliver all control messages (`MSG_CTRUNC`).
-    pub(crate) lost: bool,
+    pub lost: bool,
     /// The sender's credentials, if the socket has `SO_PASSCRED`. Process 0 is an invisible one.
-    pub(crate) sender: Option<Credentials>,
+    pub sender: Option<Credentials>,
+}
+
+/// Sends one packet, and duplicates of descriptors beside it, without waiting and without
+/// `SIGPIPE`.
+///
+/// # Errors
+/// Those of sendmsg(2); `ETOOMANYREFS` for more than [`FDS_MAX`] descriptors.
+pub fn send(socket: impl AsFd, parts: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::TOOMANYREFS);
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(socket, parts, &mut ancillary, flags).map(drop)
 }
 
 /// Receives one packet without waiting.
-pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<Arrived, Errno> {
+///
+/// # Errors
+/// Those of recvmsg(2).
+pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<Arrived, Errno> {
     let mut control = [0u64; WORDS];
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     let (len, message) = receive_raw(socket, bytes, &mut control, flags)?;

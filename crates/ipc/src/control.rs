@@ -7,12 +7,10 @@
 //! `connect` and `connection` for the client).
 
 use crate::ancillary::{self, Arrived};
-use crate::rt::{Credentials, FDS_MAX};
+use crate::rt::Credentials;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use sojourn_shm::{AtomicU32, futex, park};
-use std::mem::MaybeUninit;
 
 /// First word of a greeting: identifies Sojourn and the version of the region.
 pub(crate) const GREETING: u64 = 0x534a_4950_4331_0001;
@@ -110,14 +108,7 @@ pub(crate) fn send(
     packet: Packet,
     fds: &[BorrowedFd<'_>],
 ) -> Result<(), Errno> {
-    let bytes = packet.to_bytes();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(Errno::TOOMANYREFS);
-    }
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags).map(drop)
+    ancillary::send(socket, &[IoSlice::new(&packet.to_bytes())], fds)
 }
 
 /// Receives one packet without waiting.
@@ -187,7 +178,7 @@ fn wake(bell: &AtomicU32, socket: &impl AsFd, how: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 
     fn pair() -> (OwnedFd, OwnedFd) {
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()

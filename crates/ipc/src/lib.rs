@@ -39,7 +39,7 @@
 #![allow(unsafe_code, reason = "shared memory is what this crate is for")]
 
 mod address;
-mod ancillary;
+pub mod ancillary;
 mod connect;
 mod connection;
 mod control;

@@ -19,15 +19,11 @@
 
 use crate::ancillary::{self, Arrived};
 use crate::control::{self, PACKET_LEN, Received};
-use crate::rt::FDS_MAX;
 use core::fmt::Debug;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
-use rustix::net::{
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, shutdown,
-};
-use std::mem::MaybeUninit;
+use rustix::net::{SendFlags, Shutdown, shutdown};
 
 /// The processes that receive descriptors for an endpoint.
 pub trait Proxies: Send + Sync + Debug {
@@ -157,13 +153,7 @@ pub fn forward(
         }
     };
     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return false;
-    }
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    sendmsg(line, &[IoSlice::new(&answer[..2 + len])], &mut beside, flags).is_ok()
+    ancillary::send(line, &[IoSlice::new(&answer[..2 + len])], &fds).is_ok()
 }
 
 #[cfg(test)]

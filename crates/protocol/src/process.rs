@@ -12,15 +12,13 @@ use crate::stubs::server::ProtocolService;
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::io::{Errno, IoSliceMut};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, recvmsg, shutdown,
-};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sojourn_ipc::ancillary::{self, Arrived};
 use sojourn_ipc::{Deadline, Endpoint};
 use sojourn_library::library;
 use std::error::Error;
-use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -117,18 +115,10 @@ fn await_readable(control: &OwnedFd) {
 }
 
 fn receive(control: &OwnedFd) -> Told {
-    let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    match recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags) {
+    match ancillary::receive(control.as_fd(), &mut [0]) {
         Err(Errno::AGAIN | Errno::INTR) => Told::Nothing,
-        Ok(got) if got.bytes > 0 => {
-            let fds = beside.drain().flat_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-                _ => None,
-            });
-            fds.flatten().next().map_or(Told::Nothing, Told::Client)
+        Ok(Arrived { len: 1.., fds, .. }) => {
+            fds.into_iter().next().map_or(Told::Nothing, Told::Client)
         }
         _ => Told::End,
     }
@@ -139,23 +129,15 @@ mod tests {
     use super::*;
     use crate::client::Client;
     use rustix::io::IoSlice;
-    use rustix::net::{
-        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
-        SocketType, sendmsg, socketpair,
-    };
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use sojourn_ipc::{Address, Wait};
 
     fn pair() -> (OwnedFd, OwnedFd) {
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
     }
 
-    fn hand(control: &OwnedFd, socket: &OwnedFd) -> Result<usize, Errno> {
-        let fds = [socket.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut beside = SendAncillaryBuffer::new(&mut space);
-        assert!(beside.push(SendAncillaryMessage::ScmRights(&fds)));
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        sendmsg(control, &[IoSlice::new(&[0])], &mut beside, flags)
+    fn hand(control: &OwnedFd, socket: &OwnedFd) -> Result<(), Errno> {
+        ancillary::send(control, &[IoSlice::new(&[0])], &[socket.as_fd()])
     }
 
     #[test]

@@ -9,13 +9,12 @@ use crate::beat::Beat;
 use crate::looked::{LOOKED_MAX, Looked};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg};
+use rustix::net::SendFlags;
+use sojourn_ipc::ancillary;
 use sojourn_session::ReasonT;
 use std::collections::BTreeMap;
-use std::io::IoSliceMut;
-use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -153,15 +152,6 @@ impl Looks {
 /// Receives the answer over a ticket.
 fn receive(ticket: &OwnedFd) -> Result<Option<Looked>, Errno> {
     let mut bytes = [0; LOOKED_MAX];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let got = recvmsg(ticket, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags)?;
-    let mut kept = None;
-    for message in beside.drain() {
-        if let RecvAncillaryMessage::ScmRights(mut fds) = message {
-            kept = fds.next();
-        }
-    }
-    Ok(Looked::read(&bytes[..got.bytes], kept))
+    let arrived = ancillary::receive(ticket.as_fd(), &mut bytes)?;
+    Ok(Looked::read(&bytes[..arrived.len], arrived.fds.into_iter().next()))
 }

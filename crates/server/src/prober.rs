@@ -11,11 +11,9 @@ use crate::probing::{self, ASK_LEN, Ask, LOOK_MAX, QUESTIONS_MAX, Verdict};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
-use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, send, sendmsg,
-};
+use rustix::net::{RecvFlags, recv};
+use sojourn_ipc::ancillary;
 use sojourn_session::ReasonT;
-use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The time for an answer about one object, and about holders: the prober looks at all processes
@@ -175,13 +173,7 @@ fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn tell(line: &OwnedFd, bytes: &[u8], beside: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    let Some(fd) = beside else { return send(line, bytes, flags).map(drop) };
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = [fd];
-    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(line, &[IoSlice::new(bytes)], &mut ancillary, flags).map(drop)
+    ancillary::send(line, &[IoSlice::new(bytes)], beside.as_slice())
 }
 
 fn await_answer(line: impl AsFd, limit: &Timespec) -> Result<(), Errno> {

@@ -19,12 +19,11 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, chmod};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
-    SocketFlags, SocketType, accept_with, bind, listen, sendmsg, shutdown, socket_with, socketpair,
-    sockopt,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen,
+    shutdown, socket_with, socketpair, sockopt,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::mem::MaybeUninit;
+use sojourn_ipc::ancillary;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -244,12 +243,7 @@ impl Protocols {
 
 /// Sends a connection over a control socket.
 fn send(control: &OwnedFd, client: &OwnedFd) -> Result<(), Errno> {
-    let fds = [client.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    beside.push(SendAncillaryMessage::ScmRights(&fds));
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    sendmsg(control, &[IoSlice::new(&[0])], &mut beside, flags).map(drop)
+    ancillary::send(control, &[IoSlice::new(&[0])], &[client.as_fd()])
 }
 
 #[cfg(test)]

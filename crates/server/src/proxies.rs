@@ -9,13 +9,10 @@ use crate::proxy::CLIENT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
-use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-    sendmsg, socketpair,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use sojourn_ipc::ancillary;
 use sojourn_ipc::proxy::{self, ClientSocket};
 use std::collections::HashMap;
-use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Processes of one user's at one time: the one in use, and those that have not ended. With more
@@ -91,11 +88,7 @@ impl User {
         let control = self.control.as_ref().ok_or(Errno::PIPE)?;
         let (line, theirs) = pair()?;
         let fds = [socket.as_fd(), theirs.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut beside = SendAncillaryBuffer::new(&mut space);
-        beside.push(SendAncillaryMessage::ScmRights(&fds));
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        sendmsg(control, &[IoSlice::new(&[CLIENT])], &mut beside, flags)?;
+        ancillary::send(control, &[IoSlice::new(&[CLIENT])], &fds)?;
         Ok(line)
     }
 }

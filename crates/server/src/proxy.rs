@@ -28,14 +28,12 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, SocketFlags,
-    SocketType, recvmsg, shutdown, socketpair,
+    AddressFamily, RecvFlags, Shutdown, SocketFlags, SocketType, shutdown, socketpair,
 };
+use sojourn_ipc::ancillary;
 use sojourn_ipc::proxy::forward;
 use sojourn_session::ReasonT;
 use std::collections::HashMap;
-use std::io::IoSliceMut;
-use std::mem::MaybeUninit;
 
 /// The argument that makes this program a proxy; the server's end is standard input. [`CARRIES`]
 /// may follow.
@@ -247,15 +245,6 @@ fn is_memory(fd: BorrowedFd<'_>) -> bool {
 /// Receives a message of the server and its descriptors; `None` at the end.
 fn receive(control: BorrowedFd<'_>) -> Result<Option<(u8, Vec<OwnedFd>)>, Errno> {
     let mut byte = [0; 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let got = recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags)?;
-    let mut fds = Vec::new();
-    for message in beside.drain() {
-        if let RecvAncillaryMessage::ScmRights(found) = message {
-            fds.extend(found);
-        }
-    }
-    Ok((got.bytes == 1).then_some((byte[0], fds)))
+    let arrived = ancillary::receive(control, &mut byte)?;
+    Ok((arrived.len == 1).then_some((byte[0], arrived.fds)))
 }

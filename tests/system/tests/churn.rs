@@ -16,7 +16,7 @@ const WAYS: [&str; 5] = ["blocking", "poll", "select", "epoll", "epollet"];
 
 /// Number of streams before the transfer may end, and the longest time for them.
 const MOVES: u64 = 60;
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn churn(kind: &str, way: &str, options: &[&str]) -> u64 {
     let mut sandbox = Sandbox::new().unwrap();

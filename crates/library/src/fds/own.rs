@@ -14,18 +14,15 @@
 use crate::host::Host;
 use crate::host::lock::lock;
 use crate::host::numbers;
-use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
-use rustix::io::{Errno, IoSlice, IoSliceMut};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-};
+use rustix::io::{Errno, IoSlice};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use rustix::process::Resource;
+use sojourn_ipc::ancillary;
 use sojourn_shm::{Held, HeldNumber, wait};
 use std::sync::{Mutex, OnceLock};
 
@@ -36,8 +33,6 @@ const HIDDEN: u64 = 256;
 const HOLD_LIMIT: Duration = Duration::from_millis(2);
 /// The same for a thread of the library's, which gives up after that.
 const OURS_LIMIT: Duration = Duration::from_millis(50);
-/// Descriptors in one message: two event descriptors of each of two inboxes.
-const PASSED_MAX: usize = 4;
 
 /// The descriptors that are open in the program's table as long as there is a protocol thread.
 #[derive(Debug)]
@@ -267,37 +262,20 @@ pub(crate) fn send_descriptors(
     socket: BorrowedFd<'_>,
     fds: &[BorrowedFd<'_>],
 ) -> Result<(), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(Errno::INVAL);
-    }
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    rustix::net::sendmsg(socket, &[IoSlice::new(&[fds.len() as u8])], &mut control, flags)?;
-    Ok(())
+    ancillary::send(socket, &[IoSlice::new(&[fds.len() as u8])], fds)
 }
 
 /// Receives the next message: the count of descriptors sent with it, and those that have arrived.
 pub(crate) fn receive_descriptors(socket: BorrowedFd<'_>) -> Result<(usize, Vec<OwnedFd>), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut count = [0];
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let mut into = [IoSliceMut::new(&mut count)];
-    let got = rustix::net::recvmsg(socket, &mut into, &mut control, flags)?;
-    let mut fds = Vec::new();
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(some) = message {
-            fds.extend(some);
-        }
-    }
-    if got.bytes == 0 {
+    let arrived = ancillary::receive(socket, &mut count)?;
+    if arrived.len == 0 {
         return Err(Errno::PIPE);
     }
     // Where the table was full the kernel has dropped some descriptors, and those left cannot be
     // told apart: all are given up.
-    let is_whole = !got.flags.contains(ReturnFlags::CTRUNC);
-    Ok((usize::from(count[0]), if is_whole { fds } else { Vec::new() }))
+    let fds = if arrived.lost { Vec::new() } else { arrived.fds };
+    Ok((usize::from(count[0]), fds))
 }
 
 /// Returns the first of the high numbers: [`HIDDEN`] below the limit of open files, or half of it.

@@ -6,12 +6,8 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
-};
-use std::io::IoSliceMut;
-use std::mem::MaybeUninit;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use sojourn_ipc::ancillary::{self, Arrived};
 use std::time::Duration;
 
 /// To a child: what belongs to it is beside this byte.
@@ -26,9 +22,6 @@ pub(super) const BEAT: u8 = b'T';
 pub(super) const SPAWN: u8 = b'P';
 /// The answer: the process is beside it, or nothing.
 pub(super) const SPAWNED: u8 = b'A';
-
-/// The most descriptors beside a message.
-pub(super) const FDS_MAX: usize = 8;
 
 /// What a line has to say.
 #[derive(Debug)]
@@ -49,32 +42,15 @@ pub(super) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
 
 /// Sends a message.
 pub(super) fn tell(line: impl AsFd, byte: u8, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(Errno::INVAL);
-    }
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    sendmsg(line, &[IoSlice::new(&[byte])], &mut beside, flags).map(drop)
+    ancillary::send(line, &[IoSlice::new(&[byte])], fds)
 }
 
 /// Receives a message without waiting. Anything but one byte is the end: this process started the
 /// other one, or was started by it, and nobody else has the line.
 pub(super) fn hear(line: impl AsFd) -> Heard {
     let mut bytes = [0; 2];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    match recvmsg(line, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags) {
-        Ok(got) if got.bytes == 1 => {
-            let mut fds = Vec::new();
-            for message in beside.drain() {
-                if let RecvAncillaryMessage::ScmRights(found) = message {
-                    fds.extend(found);
-                }
-            }
-            Heard::Told(bytes[0], fds)
-        }
+    match ancillary::receive(line.as_fd(), &mut bytes) {
+        Ok(Arrived { len: 1, fds, .. }) => Heard::Told(bytes[0], fds),
         Err(Errno::AGAIN | Errno::INTR) => Heard::Nothing,
         _ => Heard::Ended,
     }
@@ -92,6 +68,7 @@ pub(super) fn wait(line: impl AsFd, limit: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::SendFlags;
 
     #[test]
     fn messages_come_with_what_is_beside_them_and_the_end_is_one() {

@@ -15,12 +15,10 @@ use crate::seccomp::{self, Part};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recv, recvmsg, send,
-};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use sojourn_ipc::ancillary;
 use std::collections::HashMap;
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io::{self};
 
 /// The most pins: more than there can be ends (`service::start`).
 const PINS_MAX: usize = 1 << 20;
@@ -138,18 +136,9 @@ fn await_question(line: &OwnedFd) {
 /// Receives a question about one object, and the object's name.
 fn receive(line: &OwnedFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
     let mut bytes = [0; ASK_LEN + 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let got = recvmsg(line, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags)?;
-    if got.bytes == 0 {
+    let arrived = ancillary::receive(line.as_fd(), &mut bytes)?;
+    if arrived.len == 0 {
         return Err(Errno::PIPE);
     }
-    let mut name = None;
-    for message in beside.drain() {
-        if let RecvAncillaryMessage::ScmRights(mut fds) = message {
-            name = fds.next();
-        }
-    }
-    Ok((bytes[..got.bytes].to_vec(), name))
+    Ok((bytes[..arrived.len].to_vec(), arrived.fds.into_iter().next()))
 }

@@ -8,10 +8,9 @@ use crate::identity::Diag;
 use crate::looked::Looked;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::IoSlice;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use sojourn_ipc::ancillary;
 use sojourn_session::ReasonT;
 use std::collections::VecDeque;
-use std::mem::MaybeUninit;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -139,12 +138,6 @@ impl Shared {
 pub(super) fn answer(ticket: &OwnedFd, looked: &Looked) {
     let bytes = looked.to_bytes();
     let fds: Vec<BorrowedFd<'_>> = looked.kept.iter().map(AsFd::as_fd).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() {
-        beside.push(SendAncillaryMessage::ScmRights(&fds));
-    }
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     // If this fails, the server has no answer, and closes the ticket when its time is up.
-    let _ = sendmsg(ticket, &[IoSlice::new(&bytes)], &mut beside, flags);
+    let _ = ancillary::send(ticket, &[IoSlice::new(&bytes)], &fds);
 }
