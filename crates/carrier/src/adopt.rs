@@ -16,7 +16,7 @@
 use crate::carrier::{Carrier, INBOX, PROGRAM};
 use crate::clock::later;
 use crate::export::addresses;
-use crate::keeping::Left;
+use crate::keeping::InheritedState;
 use crate::label::{Kept, Label, OfDatagrams};
 use crate::metastate::NextHop;
 use crate::plan::UdpPlan;
@@ -53,7 +53,7 @@ enum AdoptError {
 }
 
 /// A session's holdings at the keeper.
-struct Found {
+struct KeptSession {
     socket: OwnedFd,
     record: SessionRecord,
     key: Key,
@@ -62,7 +62,7 @@ struct Found {
 }
 
 /// Reads the holdings of a session, in the order of `Kept::fds`.
-fn found(fds: Vec<OwnedFd>) -> Result<Found, AdoptError> {
+fn found(fds: Vec<OwnedFd>) -> Result<KeptSession, AdoptError> {
     let fds = <[OwnedFd; 6]>::try_from(fds).map_err(|_| AdoptError::Incomplete)?;
     let [socket, file, region, memory, ready, attention] = fds;
     let record = sealed::open(&file).map_err(|_| AdoptError::Incomplete)?;
@@ -75,7 +75,7 @@ fn found(fds: Vec<OwnedFd>) -> Result<Found, AdoptError> {
     let key = Key::new(Protocol::Tcp, record.local, Some(remote));
     let key = key.map_err(|_| AdoptError::OtherSession)?;
     let inbox = [memory, ready, attention].map(Descriptor::from);
-    Ok(Found { socket, record, key, region: region.into(), inbox })
+    Ok(KeptSession { socket, record, key, region: region.into(), inbox })
 }
 
 /// The holdings of a UDP socket's session at the keeper.
@@ -116,7 +116,7 @@ impl Carrier {
                 return self.sessions.warn(text);
             }
         };
-        let Left { links, sessions, programs } = left;
+        let InheritedState { links, sessions, programs } = left;
         for (index, holdings) in links {
             if let Err(error) = self.links.adopt(index, holdings) {
                 self.sessions.warn(format_args!("the filter of interface {index}: {error}"));
@@ -153,7 +153,7 @@ impl Carrier {
     }
 
     fn adopt_one(&mut self, label: &Label, fds: Vec<OwnedFd>) -> Result<u64, AdoptError> {
-        let Found { socket, record, key, region, inbox } = found(fds)?;
+        let KeptSession { socket, record, key, region, inbox } = found(fds)?;
         let [memory, ready, attention] = inbox.clone();
         let (id, slot) = (label.peer_inbox, label.peer_slot);
         let named = InboxT { id, slot, memory, ready, attention };

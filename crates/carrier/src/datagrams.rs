@@ -168,7 +168,7 @@ impl Carrier {
     }
 
     /// Turns the session's datagrams away from the kernel: all of them, or none.
-    fn take_datagrams(&mut self, waiting: &UdpWaiting) -> Result<Taken, LinkError> {
+    fn take_datagrams(&mut self, waiting: &UdpWaiting) -> Result<ExportedDatagrams, LinkError> {
         let UdpWaiting { plan, ends, .. } = waiting;
         let program = self.program_at(ends);
         if let Kind::Udp(udp) = &plan.record.kind
@@ -189,7 +189,9 @@ impl Carrier {
         });
         let number = ticket.as_ref().map_or(0, |ticket| ticket.number);
         match (&result, sealed, ticket) {
-            (Ok(()), Ok(sealed), Some(ticket)) => Ok(Taken { keys: taken, ticket, sealed }),
+            (Ok(()), Ok(sealed), Some(ticket)) => {
+                Ok(ExportedDatagrams { keys: taken, ticket, sealed })
+            }
             _ => {
                 for key in taken {
                     self.links.give_back(plan.next_hop.interface, number, &key);
@@ -203,11 +205,11 @@ impl Carrier {
         &mut self,
         local: u64,
         waiting: UdpWaiting,
-        taken: Taken,
+        taken: ExportedDatagrams,
     ) -> UdpDelegated {
         let Self { links, sessions, tokens, flows, inboxes, peer_inboxes, .. } = self;
         let UdpWaiting { stream, joined, ends, plan, .. } = waiting;
-        let Taken { keys, ticket, sealed } = taken;
+        let ExportedDatagrams { keys, ticket, sealed } = taken;
         let Ticket { number: link, owner, socket: packets, port } = ticket;
         let (token, next_hop) = (token(), plan.next_hop.clone());
         let label = Label {
@@ -341,7 +343,7 @@ impl Carrier {
 }
 
 /// A session whose datagrams are turned away from the kernel: the keys, and where they go now.
-struct Taken {
+struct ExportedDatagrams {
     keys: Vec<Key>,
     ticket: Ticket,
     /// A file with the record.

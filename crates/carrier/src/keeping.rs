@@ -43,7 +43,7 @@ const PROGRAM: &str = "program";
 
 /// The holdings of an earlier server.
 #[derive(Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct InheritedState {
     /// Filters by interface, in the form for [`Filter::adopt`].
     pub(crate) links: HashMap<u32, Vec<(String, OwnedFd)>>,
     /// Sessions and their descriptors, in the order of [`Kept::fds`].
@@ -93,7 +93,7 @@ impl Keeping {
     }
 
     /// Takes over the holdings of an earlier server, if its keeper is still there.
-    pub(crate) fn take_over(&mut self) -> io::Result<Option<Left>> {
+    pub(crate) fn take_over(&mut self) -> io::Result<Option<InheritedState>> {
         let Some(Place { path, .. }) = &self.place else { return Ok(None) };
         let deadline = Instant::now() + FIND_LIMIT;
         let (keeper, kept) = loop {
@@ -109,7 +109,7 @@ impl Keeping {
                 Err(error) => return Err(error),
             }
         };
-        let mut left = Left::default();
+        let mut left = InheritedState::default();
         for (name, program) in kept.programs {
             if let Some(pid) = name.strip_prefix(PROGRAM).and_then(|pid| pid.trim().parse().ok()) {
                 left.programs.insert(pid, program);

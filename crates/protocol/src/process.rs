@@ -31,7 +31,7 @@ const IDLE: Duration = Duration::from_secs(5);
 const THREADS_MAX: usize = 4;
 
 /// A message of the control socket.
-enum Told {
+enum ControlMessage {
     Client(OwnedFd),
     Nothing,
     /// Nothing more will come.
@@ -85,14 +85,14 @@ fn take_clients(control: &OwnedFd, endpoint: &Endpoint, server: &Protocol) {
         }
         loop {
             match receive(control) {
-                Told::Client(socket) => {
+                ControlMessage::Client(socket) => {
                     // A connection that cannot be watched is closed, and its client told so by
                     // that.
                     let _ = endpoint.adopt(socket);
                     last = Instant::now();
                 }
-                Told::Nothing => break,
-                Told::End => {
+                ControlMessage::Nothing => break,
+                ControlMessage::End => {
                     is_open = false;
                     break;
                 }
@@ -116,21 +116,21 @@ fn await_readable(control: &OwnedFd) {
     let _ = poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&limit));
 }
 
-fn receive(control: &OwnedFd) -> Told {
+fn receive(control: &OwnedFd) -> ControlMessage {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     match recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags) {
-        Err(Errno::AGAIN | Errno::INTR) => Told::Nothing,
+        Err(Errno::AGAIN | Errno::INTR) => ControlMessage::Nothing,
         Ok(got) if got.bytes > 0 => {
             let fds = beside.drain().flat_map(|message| match message {
                 RecvAncillaryMessage::ScmRights(fds) => Some(fds),
                 _ => None,
             });
-            fds.flatten().next().map_or(Told::Nothing, Told::Client)
+            fds.flatten().next().map_or(ControlMessage::Nothing, ControlMessage::Client)
         }
-        _ => Told::End,
+        _ => ControlMessage::End,
     }
 }
 

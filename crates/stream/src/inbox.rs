@@ -23,7 +23,7 @@
 
 use crate::arrivals::Arrivals;
 use crate::bits::{Bits, SLOTS};
-use crate::doorbell::{Doorbell, Within};
+use crate::doorbell::{Doorbell, LocalSleepers};
 use core::ptr::NonNull;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -47,7 +47,7 @@ struct Region {
 pub struct Inbox {
     _mapping: Mapping,
     region: NonNull<Region>,
-    within: Within,
+    within: LocalSleepers,
     ready: Held,
     attention: Held,
 }
@@ -77,7 +77,7 @@ impl Inbox {
             return None;
         }
         let region = NonNull::new(mapping.span(0, size_of::<Region>())?.as_ptr())?.cast();
-        Some(Self { _mapping: mapping, region, within: Within::default(), ready, attention })
+        Some(Self { _mapping: mapping, region, within: LocalSleepers::default(), ready, attention })
     }
 
     fn region(&self) -> &Region {

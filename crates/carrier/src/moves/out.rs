@@ -14,7 +14,7 @@ use crate::next_hop::{hop_of, next_hop_of};
 use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, grace};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::session::{
-    Delegated, JoinedEnds, JoinedStream, Outcome, Phase, Session, Turned, Waiting, token,
+    Delegated, JoinedEnds, JoinedStream, Outcome, Phase, Redirection, Session, Waiting, token,
 };
 use crate::too_big::PathMtu;
 use rustix::fd::{AsFd, OwnedFd};
@@ -199,11 +199,11 @@ impl Carrier {
         key: &Key,
         next_hop: NextHop,
         waiting: &Waiting,
-    ) -> Result<Turned, TakeError> {
+    ) -> Result<Redirection, TakeError> {
         let program = self.program_at(&waiting.ends);
         self.conntrack.iter_mut().for_each(|known| known.let_be(key));
         let ticket = self.links.take(&next_hop, program, *key)?;
-        let turned = Turned { ticket, next_hop, since: now() };
+        let turned = Redirection { ticket, next_hop, since: now() };
         grace();
         Ok(turned)
     }
@@ -227,7 +227,7 @@ impl Carrier {
         key: &Key,
         next_hop: NextHop,
         waiting: &mut Waiting,
-    ) -> Result<Taken, TakeError> {
+    ) -> Result<ExportedSession, TakeError> {
         // The packets may be turned away on an interface that is no longer the right one.
         if waiting
             .turned
@@ -246,7 +246,9 @@ impl Carrier {
             true => read_out(&waiting.socket, &waiting.tuning),
         };
         match taken {
-            Ok((record, sealed)) => Ok(Taken { ticket: turned.ticket, next_hop, record, sealed }),
+            Ok((record, sealed)) => {
+                Ok(ExportedSession { ticket: turned.ticket, next_hop, record, sealed })
+            }
             Err(error) => {
                 waiting.stream.ledger().put_down();
                 waiting.turned = Some(turned);
@@ -257,10 +259,16 @@ impl Carrier {
     }
 
     /// Delegates the session that was taken out to the program.
-    fn delegate(&mut self, local: u64, key: &Key, waiting: Waiting, taken: Taken) -> Delegated {
+    fn delegate(
+        &mut self,
+        local: u64,
+        key: &Key,
+        waiting: Waiting,
+        taken: ExportedSession,
+    ) -> Delegated {
         let Self { links, sessions, tokens, flows, peer_inboxes, .. } = self;
         let Waiting { socket, stream, joined, ends, .. } = waiting;
-        let Taken { ticket, next_hop, record, sealed } = taken;
+        let ExportedSession { ticket, next_hop, record, sealed } = taken;
         let Ticket { number: link, owner, socket: packets, port } = ticket;
         let token = token();
         let label = Label {
@@ -306,7 +314,7 @@ impl Carrier {
 }
 
 /// A session that is out of its socket: the way of its packets, and its state.
-struct Taken {
+struct ExportedSession {
     ticket: Ticket,
     next_hop: NextHop,
     record: SessionRecord,
@@ -337,7 +345,7 @@ enum Transition {
 
 /// Gives the session's packets back to the kernel, if they were turned away.
 pub(super) fn turn_back(links: &mut Links, key: &Key, waiting: &mut Waiting) {
-    if let Some(Turned { ticket, next_hop, .. }) = waiting.turned.take() {
+    if let Some(Redirection { ticket, next_hop, .. }) = waiting.turned.take() {
         links.give_back(next_hop.interface, ticket.number, key);
     }
 }

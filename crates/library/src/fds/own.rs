@@ -41,7 +41,7 @@ const PASSED_MAX: usize = 4;
 
 /// The descriptors that are open in the program's table as long as there is a protocol thread.
 #[derive(Debug)]
-pub(crate) struct Kit {
+pub(crate) struct ProtocolDescriptors {
     bell: Held,
     /// The other end of the bell, until the protocol thread has it in its own table.
     far: Mutex<Option<Held>>,
@@ -53,8 +53,8 @@ pub(crate) struct Kit {
 
 /// The library's own descriptors of one process.
 #[derive(Debug)]
-pub(crate) struct Own {
-    kit: OnceLock<Kit>,
+pub(crate) struct OwnDescriptors {
+    kit: OnceLock<ProtocolDescriptors>,
     places: Mutex<Vec<HeldNumber>>,
     /// A message in the bell's socket waits for a thread of the program's to take it.
     is_wanted: AtomicBool,
@@ -63,7 +63,7 @@ pub(crate) struct Own {
     forget: fn(i32),
 }
 
-impl Own {
+impl OwnDescriptors {
     pub(crate) fn new(forget: fn(i32)) -> Self {
         Self {
             kit: OnceLock::new(),
@@ -74,7 +74,7 @@ impl Own {
         }
     }
 
-    pub(crate) fn kit(&self) -> Option<&Kit> {
+    pub(crate) fn kit(&self) -> Option<&ProtocolDescriptors> {
         self.kit.get()
     }
 
@@ -84,7 +84,11 @@ impl Own {
     /// table, and where the table has several users that waits for a grace period of RCU, some 20
     /// ms (`expand_fdtable`): so `other` is duplicated there before the program's calls are kept
     /// away.
-    pub(crate) fn make_kit(&self, is_ours: bool, other: Option<BorrowedFd<'_>>) -> Option<&Kit> {
+    pub(crate) fn make_kit(
+        &self,
+        is_ours: bool,
+        other: Option<BorrowedFd<'_>>,
+    ) -> Option<&ProtocolDescriptors> {
         if self.kit.get().is_none() {
             if let Some(other) = other {
                 drop(rustix::io::fcntl_dupfd_cloexec(other, hidden_from()));
@@ -98,7 +102,7 @@ impl Own {
         self.kit.get()
     }
 
-    fn open_kit(&self) -> Option<Kit> {
+    fn open_kit(&self) -> Option<ProtocolDescriptors> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (bell, far) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -109,7 +113,7 @@ impl Own {
         let load = rustix::fs::openat(CWD, "/proc/loadavg", flags, Mode::empty()).ok();
         let load = load.and_then(|load| self.hide(load));
         wait::read_load_from(load.as_ref().map(Held::number));
-        Some(Kit { bell, far: Mutex::new(Some(far)), watched, load })
+        Some(ProtocolDescriptors { bell, far: Mutex::new(Some(far)), watched, load })
     }
 
     /// Takes the bell's other end, once; dropping it closes it in this table.
@@ -222,7 +226,7 @@ impl Own {
         self.is_wanted.store(true, Ordering::SeqCst);
     }
 
-    /// Returns true if [`Own::take_wanted`] has something to do.
+    /// Returns true if [`OwnDescriptors::take_wanted`] has something to do.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed)

@@ -7,7 +7,7 @@
 use crate::fds::table::{Direction, FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::process::deferred::Telling;
+use crate::process::deferred::NotifyWhen;
 use crate::process::engine::{Engine, Job};
 use crate::process::library::Library;
 use crate::process::library::library;
@@ -286,7 +286,7 @@ impl Library {
         let _joining = lock(&engine.joining);
         if entry.has(mark::OFFERED) {
             entry.unmark(mark::OFFERED);
-            self.push_when(Job::Withdraw { fd }, Telling::Deferred);
+            self.push_when(Job::Withdraw { fd }, NotifyWhen::Deferred);
             if engine.offering.load(Ordering::SeqCst) == fd {
                 self.end_offered(engine, fd, entry);
             }

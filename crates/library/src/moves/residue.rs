@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::session::directions::Receiver;
 use crate::session::owed::flushed;
 use crate::session::peeked::PEEKED_MAX;
-use crate::session::received::{Look, Received};
+use crate::session::received::{ReceiveTerms, Received};
 use core::time::Duration;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_shm::Deadline;
@@ -71,7 +71,7 @@ impl Session {
         rx: &mut Receiver,
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],
-        look: Look,
+        look: ReceiveTerms,
         kernel: &mut dyn FromKernel,
     ) -> Received {
         let peek = look.peek;

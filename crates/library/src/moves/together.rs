@@ -6,7 +6,7 @@
 //! (`home`), and the time for all returns (`process::patience`).
 
 use crate::moves::flush::Rest;
-use crate::process::deferred::Telling;
+use crate::process::deferred::NotifyWhen;
 use crate::process::library::Library;
 use crate::process::patience::{PASS_LIMIT, Waits};
 use crate::session::Session;
@@ -26,7 +26,7 @@ impl Library {
         }
         self.home_together(fds, until, |session| {
             let how = (Rest::of(reason, true), Waits { room: until, ..Waits::NOT });
-            session.leave_within(reason, how, Telling::Now);
+            session.leave_within(reason, how, NotifyWhen::Now);
         });
     }
 

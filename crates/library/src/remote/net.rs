@@ -82,7 +82,7 @@ pub(crate) struct Net {
 static NETS: PerProcess<Option<Net>> = PerProcess::new();
 
 /// A session that is on its way home.
-pub(crate) struct Parting {
+pub(crate) struct ReturningSession {
     pub(crate) token: u64,
     link: LinkId,
     pub(crate) carried: Carried,
@@ -238,22 +238,22 @@ impl Net {
 
     /// Takes the segments that have come for a session since it left the pump; its packets are the
     /// kernel's again.
-    pub(crate) fn in_transit(&self, parting: &Parting) -> Option<InTransit> {
+    pub(crate) fn in_transit(&self, parting: &ReturningSession) -> Option<InTransit> {
         self.with_pump(|pump| pump.take_in_transit(&parting.carried.flow(), now()))
     }
 
     /// Takes a frozen session out of the pump, for the way home. `None` if it was not here.
-    pub(crate) fn part(&self, slot: u32) -> Option<Parting> {
+    pub(crate) fn part(&self, slot: u32) -> Option<ReturningSession> {
         let mut carried = lock(&self.pump).remove(slot, now())?;
         self.count.fetch_sub(1, Ordering::SeqCst);
         let (token, link) = lock(&self.tokens).remove(&slot)?;
         let record = carried.leave(now())?;
-        Some(Parting { token, link, carried, record })
+        Some(ReturningSession { token, link, carried, record })
     }
 
     /// Resets a session that nobody takes back: its peer is told that the connection is over.
-    pub(crate) fn reset(&self, mut parting: Parting) {
-        let Parting { link, carried, record, .. } = &mut parting;
+    pub(crate) fn reset(&self, mut parting: ReturningSession) {
+        let ReturningSession { link, carried, record, .. } = &mut parting;
         lock(&self.pump).reset(*link, carried, record, now());
     }
 

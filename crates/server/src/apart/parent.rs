@@ -4,7 +4,7 @@
 //! of one kind each. Not here: the lines to the children (`generation`).
 #![allow(unsafe_code, reason = "signalfd(2), which rustix does not have")]
 
-use super::generation::{Asked, Generation, Plan, Role};
+use super::generation::{Generation, Plan, Role, SpawnRequest};
 use super::line::STOP;
 use super::words::CANNOT;
 use crate::claim::{Claim, Claimed, claim};
@@ -229,7 +229,7 @@ impl Parent<'_> {
     }
 
     /// Starts a process that a child asks for: the front's are proxies, the carrier's keepers.
-    fn spawn(&mut self, asked: Asked) -> Option<OwnedFd> {
+    fn spawn(&mut self, asked: SpawnRequest) -> Option<OwnedFd> {
         if self.others.len() >= OTHERS_MAX {
             return None;
         }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal};
 use sojourn_lab::Running;
 use sojourn_lab::net::End;
-use sojourn_lab::progress::{self, Outcome, Told};
+use sojourn_lab::progress::{self, Outcome, ProgressRecord};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -90,7 +90,7 @@ impl Pair {
     }
 
     /// Reads the progress records of both.
-    pub(super) fn told(&self) -> Result<[Told; 2]> {
+    pub(super) fn told(&self) -> Result<[ProgressRecord; 2]> {
         progress::read(&self.progress)
     }
 
@@ -130,15 +130,15 @@ impl Pair {
     pub(super) fn has_failed(&mut self) -> bool {
         self.killed.is_none() && {
             let told = self.told().unwrap_or_default();
-            let is_gone = |told: &Told| told.pid != 0 && !is_there(told.pid);
-            let failed = |told: &Told| told.outcome == Outcome::Failed;
+            let is_gone = |told: &ProgressRecord| told.pid != 0 && !is_there(told.pid);
+            let failed = |told: &ProgressRecord| told.outcome == Outcome::Failed;
             told.iter().any(|told| failed(told) || is_gone(told))
         }
     }
 
     fn is_over(&mut self) -> bool {
         let told = self.told().unwrap_or_default();
-        let has_ended = |told: &Told| told.pid != 0 && !is_there(told.pid);
+        let has_ended = |told: &ProgressRecord| told.pid != 0 && !is_there(told.pid);
         let is_running = self.running.iter_mut().any(Running::is_running);
         told.iter().all(|told| has_ended(told) || told.pid == 0 && !is_running)
     }

@@ -5,7 +5,7 @@
 //! `inbox_t`). Not here: the join of the session itself (`crate::moves::join`).
 
 use super::events::{FLUSH, SESSION};
-use super::outside::{Brought, address_space};
+use super::outside::{PreparedJoin, address_space};
 use super::thread::{Joined, OwnInbox, Thread};
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -25,9 +25,9 @@ type Events = std::vec::IntoIter<Held>;
 
 impl Thread {
     /// Joins, or tells the server why not. `placed`: the event descriptors of the inboxes.
-    pub(super) fn join(&mut self, brought: Brought, placed: Option<Vec<Held>>) {
+    pub(super) fn join(&mut self, prepared: PreparedJoin, placed: Option<Vec<Held>>) {
         fault::point("library.join");
-        let Brought { join, region, own, peer, has_peer, .. } = brought;
+        let PreparedJoin { join, region, own, peer, has_peer, .. } = prepared;
         // The inboxes are kept first, and whatever becomes of the session: the server sends each of
         // them only once.
         let mut events = placed.unwrap_or_default().into_iter();

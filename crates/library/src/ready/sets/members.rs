@@ -7,7 +7,7 @@ use super::{SetAt, Slot};
 use crate::fds::table::mark;
 use crate::host::lock::lock;
 use crate::process::library::Library;
-use crate::ready::set::Held;
+use crate::ready::set::RemainingHolder;
 use crate::session::Session;
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
@@ -71,14 +71,14 @@ impl Library {
         let is_kept = entry.has(mark::ALIASED);
         let is_sole = self.is_sole(entry);
         let held = match is_kept {
-            true => Held::Kept,
+            true => RemainingHolder::Program,
             // The server may have a duplicate of an offer's descriptor, which would keep the
             // registration.
-            false if is_open && is_sole && entry.has(mark::WAS_OFFERED) => Held::ByUs,
-            false => Held::Not,
+            false if is_open && is_sole && entry.has(mark::WAS_OFFERED) => RemainingHolder::Sojourn,
+            false => RemainingHolder::None,
         };
         if let Some((_, slot)) = self.own_set(last).filter(|_| last != word) {
-            slot.set.closed(fd, if is_kept { Held::Not } else { held });
+            slot.set.closed(fd, if is_kept { RemainingHolder::None } else { held });
         }
         if word == 0 && !is_several {
             return;
