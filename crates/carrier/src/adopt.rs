@@ -325,8 +325,9 @@ impl Carrier {
         if let Some(program) = self.programs.remove(&pid) {
             let _ = rustix::event::epoll::delete(&self.set, &program);
         }
-        let is_its = |session: &Session| session.kept().is_some_and(|kept| kept.label.pid == pid);
-        let its = self.table.iter().filter(|(_, session)| is_its(session));
+        let receives_for =
+            |session: &Session| session.kept().is_some_and(|kept| kept.label.pid == pid);
+        let its = self.table.iter().filter(|(_, session)| receives_for(session));
         its.map(|(local, _)| *local).collect::<Vec<_>>().into_iter().for_each(|l| self.end(l));
     }
 
@@ -341,18 +342,18 @@ impl Carrier {
         let Some((&local, session)) = all.find(|(_, session)| is_it(session)) else {
             return;
         };
-        let is_its = session.kept().is_some_and(|kept| kept.label.pid == pid);
-        if !is_its {
+        let receives_for = session.kept().is_some_and(|kept| kept.label.pid == pid);
+        if !receives_for {
             self.sessions.warn(format_args!("{}: process {pid} claims to carry it", session.key));
         }
         match &mut session.phase {
-            Phase::Delegated(delegated) if is_its => delegated.is_known = true,
+            Phase::Delegated(delegated) if receives_for => delegated.is_known = true,
             Phase::Delegated(delegated) => delegated.call_home(ReasonT::SeveralHolders),
-            Phase::UdpDelegated(delegated) if is_its => delegated.is_known = true,
+            Phase::UdpDelegated(delegated) if receives_for => delegated.is_known = true,
             Phase::UdpDelegated(delegated) => delegated.call_home(ReasonT::SeveralHolders),
             _ => {}
         }
-        match is_its {
+        match receives_for {
             true => {
                 self.look_at_next_hop(local);
                 // The rules may have changed while there was no server.

@@ -199,7 +199,7 @@ impl Record<'_> {
             return Ok(());
         }
         let Ok(parsed) = sojourn_wire::frame::parse(frame.bytes, frame.link) else { return Ok(()) };
-        let Some((direction, label)) = self.sessions.whose(interface, &parsed.key) else {
+        let Some((direction, label)) = self.sessions.session_of(interface, &parsed.key) else {
             return Ok(());
         };
         *self.count += 1;

@@ -36,7 +36,7 @@ pub(crate) fn time(options: &Time) -> Result<u8, Failure> {
         away::time(options, stream, USUAL)?;
         return Ok(0);
     }
-    let (pids, inode) = whose(options)?;
+    let (pids, inode) = watched_processes(options)?;
     let mut watch = Watch::new(options).map_err(Failure::from)?;
     if let Some(inode) = inode {
         watch.programs.only(inode).context("the session cannot be watched")?;
@@ -61,7 +61,7 @@ pub(crate) fn time(options: &Time) -> Result<u8, Failure> {
 }
 
 /// Returns the processes to watch, and the inode if a single socket or pipe is watched.
-fn whose(options: &Time) -> Result<(Vec<u32>, Option<u64>)> {
+fn watched_processes(options: &Time) -> Result<(Vec<u32>, Option<u64>)> {
     match (options.session, options.pid) {
         (Some(Name::Inode(inode)), _) => {
             let pids = holders::of(inode);

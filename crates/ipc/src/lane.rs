@@ -159,7 +159,7 @@ impl Lane {
     /// Notes that the client is active on processor `cpu`.
     #[inline(always)]
     fn saw(&mut self, cpu: u16) {
-        self.link.forgive();
+        self.link.reset_packet_count();
         self.cpu = cpu;
         self.idle = 0;
         self.false_rings = 0;

@@ -273,7 +273,7 @@ impl ClientLink {
 
     /// Resets the count of packets, because a request was seen.
     #[inline(always)]
-    pub(crate) fn forgive(&self) {
+    pub(crate) fn reset_packet_count(&self) {
         if self.packets.load(Ordering::Relaxed) != 0 {
             self.packets.store(0, Ordering::Relaxed);
         }

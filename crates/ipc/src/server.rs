@@ -384,7 +384,7 @@ impl Lane {
         let bits = self.link.region.to_server().swap(0, Ordering::Acquire);
         self.false_rings = 0;
         self.idle = 0;
-        self.link.forgive();
+        self.link.reset_packet_count();
         let badge = self.link.badge.load(Ordering::Relaxed);
         (bits != 0).then_some(Found::Notify(self.link.id, badge, bits))
     }

@@ -72,7 +72,7 @@ pub(crate) fn setsockopt_by(
         Setting::Keepalive => OptionChange::Keepalive(number_at(value, len) != Some(0)),
         Setting::NotRemote => OptionChange::NotRemote,
     };
-    if !is_open() || library().is_plain(fd) {
+    if !is_open() || library().is_kernel_only(fd) {
         return kernel();
     }
     let arguments = [fd as usize, level as usize, name as usize, value as usize, len as usize, 0];
@@ -141,7 +141,7 @@ pub(crate) fn getsockopt_by(
     kernel: impl Kernel,
 ) -> isize {
     let Some(asked) = sojourn_options::answer(level, name) else { return kernel() };
-    if !is_open() || library().is_plain(fd) {
+    if !is_open() || library().is_kernel_only(fd) {
         return kernel();
     }
     if asked == Answer::Error {

@@ -204,8 +204,8 @@ unsafe fn deliver(coming: &PendingSignal, handler: impl FnOnce()) {
     if !restarts {
         // Plain load and store suffice: the count is only used by this thread, and a handler that
         // runs between the two need not be told apart from this one.
-        let before = thread.breaks.load(Ordering::Relaxed);
-        thread.breaks.store(before.wrapping_add(1), Ordering::Relaxed);
+        let before = thread.interrupting_handlers.load(Ordering::Relaxed);
+        thread.interrupting_handlers.store(before.wrapping_add(1), Ordering::Relaxed);
     }
     // SAFETY: the kernel's information for this signal.
     deferred::take_turn(thread, signal, unsafe { &mut *info });

@@ -57,7 +57,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     // As many sessions as the descriptors allow that it may have; fewer if it may not have more.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
     confine()?;
-    library().opens_nothing();
+    library().stop_opening_files();
     library().keep_environment(variables.iter().map(Vec::as_slice));
     library().prepare();
     let server = Protocol::start()?;

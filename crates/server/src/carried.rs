@@ -13,7 +13,7 @@ use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sojourn_carrier::{
-    Adopted, Carrier, CommandSender, Place, Sessions, command_channel, start_keeper,
+    Adopted, Carrier, CommandSender, KeeperLocation, Sessions, command_channel, start_keeper,
 };
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
@@ -86,7 +86,7 @@ pub(crate) fn start(
     let place = ServerSide::new(server, &commands, network, respects_firewalls)
         .ok_or("no descriptors left")?;
     let (tell, told) = channel();
-    let keeper = keeper.map(|path| Place { path, start: Box::new(start_keeper) });
+    let keeper = keeper.map(|path| KeeperLocation { path, start: Box::new(start_keeper) });
     let carry = move || match Carrier::new(Box::new(place), Box::new(receiver), keeper) {
         Ok(carrier) => {
             let _ = tell.send(Ok(()));

@@ -143,12 +143,12 @@ pub(crate) fn placements(cells: &[Cell]) -> Section {
         notes: notes(cells),
         ..Section::default()
     };
-    (section.answer, section.gist) = said(&section);
+    (section.answer, section.gist) = summary(&section);
     section
 }
 
 /// Returns the result in a sentence and in a clause.
-fn said(section: &Section) -> (String, String) {
+fn summary(section: &Section) -> (String, String) {
     let both = section.lines.len() - 1;
     let of = |line, side, measure| times(section.ratio_at(line, side, measure));
     let gist = format!(

@@ -88,12 +88,12 @@ fn made(cells: &[Cell], cycles_per_ns: f64) -> Section {
         notes: notes(cells),
         ..Section::default()
     };
-    (section.answer, section.gist) = said(&section);
+    (section.answer, section.gist) = summary(&section);
     section
 }
 
 /// Returns the result in a sentence and in a clause.
-fn said(section: &Section) -> (String, String) {
+fn summary(section: &Section) -> (String, String) {
     let of = |line, side| times(section.ratio_at(line, side, 0));
     let gist = format!(
         "a system call answered by a server takes {} times the kernel’s spinning, {} sleeping (L4Linux {})",

@@ -93,12 +93,12 @@ fn made(cells: &[Cell], cycles_per_ns: f64) -> Section {
         notes: errors(cells),
         ..Section::default()
     };
-    (section.answer, section.gist) = said(&section);
+    (section.answer, section.gist) = summary(&section);
     section
 }
 
 /// Returns the result in a sentence and in a clause.
-fn said(section: &Section) -> (String, String) {
+fn summary(section: &Section) -> (String, String) {
     let own = section.lines.last().map_or(0, |line| line.base);
     let cycles = |side| section.lines[own].figure(side, 0).map_or("(not measured)".into(), whole);
     let gist = format!(

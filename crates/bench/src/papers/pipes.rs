@@ -87,12 +87,12 @@ fn made(cells: &[Cell]) -> Section {
         notes: notes(cells),
         ..Section::default()
     };
-    (section.answer, section.gist) = said(&section);
+    (section.answer, section.gist) = summary(&section);
     section
 }
 
 /// Returns the result in a sentence and in a clause.
-fn said(section: &Section) -> (String, String) {
+fn summary(section: &Section) -> (String, String) {
     let of = |line, side, measure| times(section.ratio_at(line, side, measure));
     let gist = format!(
         "a pipe in user space has {} times the kernel’s latency spinning, {} sleeping (L4 {})",

@@ -72,12 +72,12 @@ fn made(cells: &[Cell]) -> Section {
         lines,
         ..Section::default()
     };
-    (section.answer, section.gist) = said(&section);
+    (section.answer, section.gist) = summary(&section);
     section
 }
 
 /// Returns the result in a sentence and in a clause.
-fn said(section: &Section) -> (String, String) {
+fn summary(section: &Section) -> (String, String) {
     let one = section.lines.len() - 1;
     let of = |line, side| times(section.ratio_at(line, side, 0));
     let gist = format!(

@@ -4,8 +4,8 @@
 //! Not here: the socket's calls (`import`), and the requests for a return (`home`, `attend`). Read
 //! the head of `carrier` and `docs/understand/moves.md` first.
 
-use super::numbers::{add_slipped, last_known};
-use super::out::turn_back;
+use super::numbers::{add_late_bytes, last_known};
+use super::out::restore_packets;
 use crate::carrier::Carrier;
 use crate::datagrams;
 use crate::import::{ImportError, Room, import};
@@ -48,7 +48,7 @@ impl Carrier {
         let (sent, received) = match phase {
             Phase::Offered { .. } | Phase::UdpOffered(_) => (0, 0),
             Phase::Waiting(mut waiting) => {
-                turn_back(&mut self.links, &key, &mut waiting);
+                restore_packets(&mut self.links, &key, &mut waiting);
                 give_up(&waiting.socket, &waiting.stream);
                 (0, 0)
             }
@@ -90,7 +90,7 @@ impl Carrier {
         }
         let unknown = || FinalState { record: last_known(delegated), has_ended: false };
         let FinalState { mut record, has_ended } = known.unwrap_or_else(unknown);
-        add_slipped(&mut record, delegated);
+        add_late_bytes(&mut record, delegated);
         let mut links = Some(&mut self.links);
         let mut hear = || {
             if let Some(links) = links.take() {

@@ -11,7 +11,7 @@ use crate::label::{Kept, Label};
 use crate::links::{LinkError, Links, Ticket};
 use crate::metastate::NextHop;
 use crate::next_hop::{hop_of, next_hop_of};
-use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, grace};
+use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::session::{
     Delegated, JoinedEnds, JoinedStream, Outcome, Phase, Redirection, Session, Waiting, token,
@@ -148,7 +148,7 @@ impl Carrier {
         let done = match step {
             Transition::Turn => self.turn_and_ask(key, next_hop, &mut waiting),
             Transition::TurnBack => {
-                turn_back(&mut self.links, key, &mut waiting);
+                restore_packets(&mut self.links, key, &mut waiting);
                 Ok(())
             }
             Transition::Take => match self.take(key, next_hop, &mut waiting) {
@@ -185,7 +185,7 @@ impl Carrier {
         // Packets on their way past the filter may have left a gap, which nothing would fill any
         // more.
         if !is_quiet(waiting) {
-            turn_back(&mut self.links, key, waiting);
+            restore_packets(&mut self.links, key, waiting);
             return Ok(());
         }
         waiting.stream.use_ring();
@@ -201,15 +201,15 @@ impl Carrier {
         waiting: &Waiting,
     ) -> Result<Redirection, TakeError> {
         let program = self.program_at(&waiting.ends);
-        self.conntrack.iter_mut().for_each(|known| known.let_be(key));
+        self.conntrack.iter_mut().for_each(|known| known.accept_any_sequence(key));
         let ticket = self.links.take(&next_hop, program, *key)?;
         let turned = Redirection { ticket, next_hop, since: now() };
-        grace();
+        wait_for_softirqs();
         Ok(turned)
     }
 
     /// Sends a session home if the kernel has received bytes of it after it was taken out.
-    pub(super) fn look_for_slipped(mut delegated: Box<Delegated>) -> Outcome {
+    pub(super) fn check_for_late_bytes(mut delegated: Box<Delegated>) -> Outcome {
         if raw::queue_len(&delegated.socket, SIOCINQ).is_ok_and(|len| len > 0) {
             delegated.call_home(ReasonT::Route);
         } else if delegated.next_look_us <= SLIP_LAST_US {
@@ -234,7 +234,7 @@ impl Carrier {
             .as_ref()
             .is_some_and(|turned| turned.next_hop.interface != next_hop.interface)
         {
-            turn_back(&mut self.links, key, waiting);
+            restore_packets(&mut self.links, key, waiting);
         }
         let turned = match waiting.turned.take() {
             Some(turned) => turned,
@@ -252,7 +252,7 @@ impl Carrier {
             Err(error) => {
                 waiting.stream.ledger().put_down();
                 waiting.turned = Some(turned);
-                turn_back(&mut self.links, key, waiting);
+                restore_packets(&mut self.links, key, waiting);
                 Err(error)
             }
         }
@@ -344,7 +344,7 @@ enum Transition {
 }
 
 /// Gives the session's packets back to the kernel, if they were turned away.
-pub(super) fn turn_back(links: &mut Links, key: &Key, waiting: &mut Waiting) {
+pub(super) fn restore_packets(links: &mut Links, key: &Key, waiting: &mut Waiting) {
     if let Some(Redirection { ticket, next_hop, .. }) = waiting.turned.take() {
         links.give_back(next_hop.interface, ticket.number, key);
     }

@@ -199,7 +199,11 @@ impl Sessions {
     }
 
     /// Returns a frame's direction and its session's label, if a selected session has the flow.
-    pub(super) fn whose(&mut self, interface: u32, flow: &FlowKey) -> Option<(Direction, &str)> {
+    pub(super) fn session_of(
+        &mut self,
+        interface: u32,
+        flow: &FlowKey,
+    ) -> Option<(Direction, &str)> {
         let ways =
             [(Direction::Out, flow.source, flow.target), (Direction::In, flow.target, flow.source)];
         let (key, direction) = ways.into_iter().find_map(|(direction, local, remote)| {
@@ -267,12 +271,12 @@ mod tests {
         sessions.find(key()).interfaces.push((3, "eth0".into()));
         let (source, target) = (key().local(), key().remote().unwrap());
         let flow = FlowKey { protocol: Protocol::Tcp, source, target };
-        assert_eq!(sessions.whose(3, &flow), Some((Direction::Out, "")));
-        assert_eq!(sessions.whose(3, &flow.reversed()), Some((Direction::In, "")));
-        assert_eq!(sessions.whose(4, &flow), None);
-        assert_eq!(sessions.whose(3, &FlowKey { protocol: Protocol::Udp, ..flow }), None);
+        assert_eq!(sessions.session_of(3, &flow), Some((Direction::Out, "")));
+        assert_eq!(sessions.session_of(3, &flow.reversed()), Some((Direction::In, "")));
+        assert_eq!(sessions.session_of(4, &flow), None);
+        assert_eq!(sessions.session_of(3, &FlowKey { protocol: Protocol::Udp, ..flow }), None);
         let other = FlowKey { target: "10.0.0.2:998".parse().unwrap(), ..flow };
-        assert_eq!(sessions.whose(3, &other), None);
+        assert_eq!(sessions.session_of(3, &other), None);
         assert_eq!(sessions.captured(), 1);
     }
 

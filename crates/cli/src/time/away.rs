@@ -14,7 +14,7 @@ use sojourn_time::{Distribution, Row, Session, Taken};
 use std::time::{Duration, Instant};
 
 /// The time that one request lasts (s). It is renewed in time, and expires if this process ends.
-const WISH_S: u32 = 5;
+const REQUEST_S: u32 = 5;
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Readings of the clock whose cost is measured.
 const READINGS: usize = 2000;
@@ -22,7 +22,9 @@ const READINGS: usize = 2000;
 /// Times a session, by default for `usual`, and shows the times.
 pub(super) fn time(options: &Time, stream: u64, usual: Duration) -> Result<()> {
     let mut client = Client::connect(&options.server_args)?;
-    let Some(first) = client.times(stream, WISH_S)? else { bail!(refusal(&mut client, stream)?) };
+    let Some(first) = client.times(stream, REQUEST_S)? else {
+        bail!(refusal(&mut client, stream)?)
+    };
     let row = gather(Some(&mut client), &Filter { kind: None, pid: None }, false)?
         .into_iter()
         .find(|row| row.stream == Some(stream));
@@ -39,7 +41,7 @@ pub(super) fn time(options: &Time, stream: u64, usual: Duration) -> Result<()> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let is_over = left.is_zero() || signals.came(left.min(ASK_EVERY));
-        let seconds = if is_over { 0 } else { WISH_S };
+        let seconds = if is_over { 0 } else { REQUEST_S };
         // A session that has gone home meanwhile is shown as far as it was timed.
         let told = client.times(stream, seconds)?;
         if let Some(told) = &told {

@@ -111,7 +111,7 @@ impl Session {
                 // and find them in one piece.
                 Received::Owed if !has_spun => {
                     has_spun = true;
-                    self.let_flush(may_wait);
+                    self.wait_for_flush(may_wait);
                     continue;
                 }
                 Received::Empty | Received::Owed

@@ -105,16 +105,17 @@ impl Library {
     /// Returns true if the kernel serves data calls on `fd` for good, so that the library need not
     /// be asked.
     #[inline]
-    pub fn is_plain(&self, fd: i32) -> bool {
+    pub fn is_kernel_only(&self, fd: i32) -> bool {
         let Some(entry) = self.table.known(fd) else { return fd < 0 };
         // Where nothing moves any more, no calls are counted.
         let is_fixed = entry.is_settled() || self.policy.is_forbidden();
         is_fixed && entry.session.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns true if [`Library::is_plain`] would, from the entry alone: false is always safe.
+    /// Returns true if [`Library::is_kernel_only`] would, from the entry alone: false is always
+    /// safe.
     #[inline(always)]
-    pub fn is_surely_plain(&self, fd: i32) -> bool {
+    pub fn is_surely_kernel_only(&self, fd: i32) -> bool {
         self.table
             .known(fd)
             .is_some_and(|entry| entry.is_settled() && entry.session.load(Ordering::Relaxed) == 0)

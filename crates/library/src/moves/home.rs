@@ -130,7 +130,7 @@ impl Session {
         if !was_flushing {
             library().count_return(self, stream, reason, when);
             if tx.phase == TxPhase::Flushing {
-                self.let_follow();
+                self.continue_in_protocol_thread();
             }
         }
         if owed == 0 || self.is_carried() {
@@ -314,7 +314,7 @@ impl Library {
         if stay {
             self.keep_in_kernel(fd, entry, reason, NotifyWhen::Now);
         }
-        entry.cool();
+        entry.restart_counts();
         if entry.session.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -332,14 +332,14 @@ impl Library {
     /// again and again moves less and less often.
     pub fn go_home_with_control(&self, fd: i32) {
         let Some(entry) = self.table.known(fd) else { return };
-        entry.cool();
+        entry.restart_counts();
         if entry.session.load(Ordering::SeqCst) == 0 {
             return;
         }
         match self.own_session(entry) {
             Some((session, _)) => {
                 if session.stream().is_some_and(|stream| !stream.is_frozen()) {
-                    entry.put_off_longer();
+                    entry.postpone_offer();
                 }
                 session.leave(ReasonT::Operation, false);
             }
@@ -353,7 +353,7 @@ impl Library {
         let Some(entry) = self.table.known(fd) else { return };
         let when = NotifyWhen::Deferred;
         self.keep_in_kernel(fd, entry, ReasonT::State, when);
-        entry.cool();
+        entry.restart_counts();
         if entry.session.load(Ordering::SeqCst) == 0 {
             return;
         }

@@ -147,7 +147,7 @@ impl Library {
         for fd in &facts.numbers {
             if let Some(entry) = self.table.known(*fd) {
                 let _ = entry.session.compare_exchange(word, 0, Ordering::SeqCst, Ordering::SeqCst);
-                entry.cool();
+                entry.restart_counts();
             }
             self.set_left(*fd, session);
         }

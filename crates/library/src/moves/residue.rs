@@ -32,7 +32,7 @@ const FLUSH_WAIT: Duration = Duration::from_millis(100);
 impl Session {
     /// Waits for news of the peer's flush, which has begun. In its middle the bytes, or some of
     /// them, are readable neither in the ring nor in the kernel.
-    pub(crate) fn let_flush(&self, may_wait: bool) {
+    pub(crate) fn wait_for_flush(&self, may_wait: bool) {
         let Some(stream) = self.stream() else { return };
         let seen = lock(&self.rx).seen_news;
         let has_news = || stream.flush_news() != seen;

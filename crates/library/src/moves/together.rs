@@ -19,7 +19,7 @@ impl Library {
     pub(crate) fn go_home_together(&self, fds: &[i32], reason: ReasonT) {
         let until = self.patience.until(PASS_LIMIT);
         for entry in fds.iter().filter_map(|fd| self.table.known(*fd)) {
-            entry.cool();
+            entry.restart_counts();
             if entry.session.load(Ordering::SeqCst) != 0 && self.own_session(entry).is_none() {
                 self.recall_from_parent(entry);
             }

@@ -34,15 +34,15 @@ impl Library {
             || self.policy.is_forbidden()
             || entry.is_put_off()
         {
-            entry.cool();
+            entry.restart_counts();
             return;
         }
         if entry.has(mark::REMEMBERED) && !self.may_leave(fd, entry, entry.counted()) {
-            entry.cool();
+            entry.restart_counts();
             return;
         }
         if entry.has(mark::MEASURED) && !self.may_move_again(fd, entry, entry.counted()) {
-            entry.cool();
+            entry.restart_counts();
             return;
         }
         let Some(kind) = kind_of(fd) else {
@@ -54,7 +54,7 @@ impl Library {
             // yet.
             return;
         }
-        entry.cool();
+        entry.restart_counts();
         // Standard error is written by too many hands.
         let is_stdio = fd == 2 || self.host().stdio_uses(fd);
         if is_stdio || !allows(config, fd, kind) {

@@ -204,8 +204,8 @@ impl Set {
 
     /// Has waiters of the set hear of packets, because this process runs the engine of a session in
     /// it.
-    pub(crate) fn hear_packets(&self, packets: i32) {
-        lock(&self.state).hear_packets(packets);
+    pub(crate) fn notify_on_packets(&self, packets: i32) {
+        lock(&self.state).notify_on_packets(packets);
     }
 
     /// Has a one-shot registration of a hot descriptor watched from its next change on. Returns

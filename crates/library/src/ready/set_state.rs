@@ -192,7 +192,7 @@ impl State {
     }
 
     /// Has waiters of the set hear of packets.
-    pub(crate) fn hear_packets(&mut self, packets: i32) {
+    pub(crate) fn notify_on_packets(&mut self, packets: i32) {
         if self.is_open && !self.is_unfit && self.packets == 0 {
             let form = (bit::IN, Tag::Packets.to_data());
             if control(self.epfd, op::ADD, packets, form).is_ok() {

@@ -18,7 +18,7 @@ use crate::privileges;
 use crate::seccomp::{self, Part};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_carrier::{Adopted, Carrier, Command, Commands, Place, Sessions};
+use sojourn_carrier::{Adopted, Carrier, Command, Commands, KeeperLocation, Sessions};
 use sojourn_ipc::rt::{CallError, Descriptor};
 use sojourn_ipc::{Address, Connection, Deadline};
 use sojourn_session::{
@@ -71,7 +71,7 @@ pub fn carry(options: &Options, text: &str) -> io::Result<()> {
     let (front, bell) = meet(&way)?;
     let front = Arc::new(Mutex::new(front));
     let spawner = Spawner::new(spawns);
-    let place = keeper.map(|path| Place {
+    let place = keeper.map(|path| KeeperLocation {
         path,
         // The parent knows the path.
         start: Box::new(move |_, control, listener| {

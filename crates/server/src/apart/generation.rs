@@ -164,7 +164,7 @@ impl Generation {
     }
 
     /// Returns true if all children have beaten lately.
-    pub(super) fn is_well(&self) -> bool {
+    pub(super) fn is_healthy(&self) -> bool {
         self.living().all(|child| child.beat.elapsed() < 2 * BEAT_EVERY)
     }
 

@@ -221,7 +221,7 @@ impl Registry {
 
     /// Asks a process of that user (any, for root) to offer its ends of a socket or pipe. Returns
     /// false if there is no such process.
-    pub fn want(&mut self, pid: u32, inode: u64, uid: u32, now_ms: u64) -> bool {
+    pub fn request_offer(&mut self, pid: u32, inode: u64, uid: u32, now_ms: u64) -> bool {
         // Only processes of the asking user are looked at, so a process number that has come again
         // wakes at worst another process of the same user.
         let mut known = self.processes.iter_mut().filter(|(id, _)| **id != CARRIER);

@@ -95,7 +95,7 @@ impl AdminServer for Sojournd {
         let uid = self.administrator(caller)?;
         let mut state = self.lock();
         let State { registry, notifier } = &mut *state;
-        let is_told = registry.want(pid, inode, uid, self.now_ms());
+        let is_told = registry.request_offer(pid, inode, uid, self.now_ms());
         Self::ring(registry, notifier);
         Ok(is_told)
     }

@@ -20,16 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Sends messages of one size back and forth by blocking calls. Returns the client's session.
 pub(super) fn measure(world: &World, size: usize, quick: bool) -> Result<Session> {
-    let place = world.place(Stacks::Client, Between::Wire)?;
-    let address = place.free_name();
-    let server = place.lab_server(Wait::Blocking, &["serve", "tcp", &address])?;
+    let hosts = world.place(Stacks::Client, Between::Wire)?;
+    let address = hosts.free_name();
+    let server = hosts.lab_server(Wait::Blocking, &["serve", "tcp", &address])?;
     let size = size.to_string();
     let words =
         ["ping", "tcp", &address, "--size", &size, "--time-ms", RUNS_MS, "--warm-ms", "120"];
-    let mut client = Running::start(place.lab(Side::Client, Wait::Blocking, &words))?;
-    let stream = away(&place, &mut client)?;
+    let mut client = Running::start(hosts.lab(Side::Client, Wait::Blocking, &words))?;
+    let stream = away(&hosts, &mut client)?;
     let seconds = if quick { QUICK_S } else { TIMED_S };
-    let said = place.sojourn(Side::Client, &["time", "--json", "--duration", seconds, &stream]);
+    let said = hosts.sojourn(Side::Client, &["time", "--json", "--duration", seconds, &stream]);
     // Dropping the programs ends them.
     drop((client, server));
     let told: Value = serde_json::from_str(&said?)?;
@@ -38,10 +38,10 @@ pub(super) fn measure(world: &World, size: usize, quick: bool) -> Result<Session
 
 /// Returns the number of the client's session, once the session is away and the program's engine
 /// runs it.
-fn away(place: &Hosts, client: &mut Running) -> Result<String> {
+fn away(hosts: &Hosts, client: &mut Running) -> Result<String> {
     let deadline = Instant::now() + PATIENCE.min(LIMIT);
     while Instant::now() < deadline && client.is_running() {
-        let told: Value = serde_json::from_str(&place.sojourn(Side::Client, &["ss", "--json"])?)?;
+        let told: Value = serde_json::from_str(&hosts.sojourn(Side::Client, &["ss", "--json"])?)?;
         let mut sessions = told["sessions"].as_array().into_iter().flatten();
         let found = sessions.find(|one| {
             one["pid"] == client.pid() && one["home"] == "library" && !one["connection"].is_null()

@@ -11,7 +11,7 @@ use crate::remote::delegation::Delegation;
 use crate::remote::net::Net;
 use core::time::Duration;
 use sojourn_session::{EventT, KindT, ReasonT, RecallT};
-use sojourn_shm::{Deadline, Held};
+use sojourn_shm::{Deadline, MovableFd};
 
 /// How long the program's one thread has to make a call in which it takes waiting descriptors. As a
 /// rule it makes calls all the time, because sessions that move are busy. A thread that sleeps is
@@ -57,7 +57,7 @@ impl Thread {
 
     /// Returns the first message's descriptors, in the program's table; `None` while they are
     /// waited for.
-    fn placed(&mut self, may_wait: bool) -> Option<Option<Vec<Held>>> {
+    fn placed(&mut self, may_wait: bool) -> Option<Option<Vec<MovableFd>>> {
         let own = &self.engine.own;
         let is_late = match self.placing {
             Some(deadline) => deadline.is_over(),
@@ -77,7 +77,7 @@ impl Thread {
         taken
     }
 
-    fn handle_message(&mut self, message: ServerMessage, placed: Option<Vec<Held>>) {
+    fn handle_message(&mut self, message: ServerMessage, placed: Option<Vec<MovableFd>>) {
         match message {
             ServerMessage::Join(prepared) => self.join(*prepared, placed),
             ServerMessage::Delegate(delegation) => {
@@ -125,7 +125,7 @@ impl Thread {
     }
 
     /// Begins to run the engine of a delegated session.
-    fn carry(&mut self, delegation: &Delegation, packets: Option<Held>) {
+    fn carry(&mut self, delegation: &Delegation, packets: Option<MovableFd>) {
         let Some(session) = self.session(delegation.terms.local) else { return };
         let joined = self.joined.get_mut(&delegation.terms.local);
         let other = joined.and_then(|Joined { other, .. }| other.take());

@@ -25,7 +25,7 @@ impl Library {
     pub(crate) fn set_hears_packets(&self, session: &Session, packets: i32) {
         let index = session.set().checked_sub(1);
         if let Some(slot) = index.and_then(|index| self.sets()?.slot(index)) {
-            slot.set.hear_packets(packets);
+            slot.set.notify_on_packets(packets);
         }
     }
 

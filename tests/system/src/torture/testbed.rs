@@ -35,7 +35,7 @@ pub(super) struct ServerState {
 }
 
 /// A place. The link is dropped after the hosts' programs.
-pub(super) struct Place {
+pub(super) struct Testbed {
     ground: Ground,
     pub(super) link: Option<Link>,
     pub(super) servers: [ServerState; 2],
@@ -45,7 +45,7 @@ pub(super) struct Place {
     pub(super) warned: Vec<String>,
 }
 
-impl Place {
+impl Testbed {
     /// Makes one host.
     pub(super) fn one(random: &mut Random) -> Result<Self> {
         let mut sandbox = Sandbox::new()?;
