@@ -101,7 +101,8 @@ pub(super) fn sections(page: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const TABLE: &str = "pub const ALL: [ReasonText; 2] = [\n text(A, \"none\", \"x.\"),\n text(\n B,\n\
+    const TABLE: &str = "pub const ALL: [ReasonText; 2] = [\n text(A, \"none\", \"x.\"),\n \
+                         text(\n B,\n\
                          \"not-hot\",\n \"y.\",\n ),\n];\n";
 
     #[test]

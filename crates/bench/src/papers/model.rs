@@ -100,7 +100,7 @@ pub(crate) struct Section {
     pub(crate) crossing: Option<(f64, String)>,
     /// Today's figures are of work without waiting; they are in `spinning`.
     pub(crate) is_unwaited: bool,
-    /// What could not be measured, and why.
+    /// Measurements that failed, with the reason.
     pub(crate) notes: Vec<String>,
 }
 

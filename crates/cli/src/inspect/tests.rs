@@ -127,7 +127,7 @@ fn programs_that_gain_privileges_are_told_apart() {
             assert_eq!(inspect(&program, stranger), Err(Obstacle::Capabilities));
             assert_eq!(inspect(&program, Runner { uid: 0, gid: 0 }), Ok(LoadMethod::Preload));
         }
-        // Only root may give them.
+        // Only root may set capabilities of files.
         Err(error) => assert_ne!(owner.uid, 0, "{error}"),
     }
 }

@@ -55,8 +55,11 @@ impl ProbedServers {
                 process,
             );
         }
-        let Some(place) = place(&directory, server, process) else { return ServerLookup::Nothing };
-        let (Ok(found), Some(text)) = (std::fs::metadata(&place), place.to_str()) else {
+        let Some(socket_path) = socket_path(&directory, server, process) else {
+            return ServerLookup::Nothing;
+        };
+        let (Ok(found), Some(text)) = (std::fs::metadata(&socket_path), socket_path.to_str())
+        else {
             return ServerLookup::Nothing;
         };
         self.ask(Socket::File(found.dev(), found.ino()), text.into(), process)
@@ -77,7 +80,7 @@ impl ProbedServers {
 }
 
 /// Returns the path of the socket that a process looks for, as this process can reach it.
-fn place(directory: &Path, server: &str, process: &Process) -> Option<PathBuf> {
+fn socket_path(directory: &Path, server: &str, process: &Process) -> Option<PathBuf> {
     let root = directory.join("root");
     if server.is_empty() {
         let runtime = process.runtime.as_deref();

@@ -161,13 +161,13 @@ impl Set {
     }
 
     /// Notes that the number `fd` is about to be closed, or has been.
-    pub(crate) fn closed(&self, fd: i32, held: RemainingHolder) {
-        if held == RemainingHolder::Program {
+    pub(crate) fn closed(&self, fd: i32, holder: RemainingHolder) {
+        if holder == RemainingHolder::Program {
             self.leave(fd);
         }
         let mut state = lock(&self.state);
         // The kernel would keep the registration as long as the other holder has the description.
-        if held == RemainingHolder::Sojourn && state.registrations.contains_key(&fd) {
+        if holder == RemainingHolder::Sojourn && state.registrations.contains_key(&fd) {
             let _ = control(state.epfd, op::DEL, fd, (0, 0));
         }
         state.forget(fd);

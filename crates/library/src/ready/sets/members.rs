@@ -70,7 +70,7 @@ impl Library {
         let Some(sets) = self.sets() else { return };
         let is_kept = entry.has(mark::ALIASED);
         let is_sole = self.is_sole(entry);
-        let held = match is_kept {
+        let holder = match is_kept {
             true => RemainingHolder::Program,
             // The server may have a duplicate of an offer's descriptor, which would keep the
             // registration.
@@ -78,7 +78,7 @@ impl Library {
             false => RemainingHolder::None,
         };
         if let Some((_, slot)) = self.own_set(last).filter(|_| last != word) {
-            slot.set.closed(fd, if is_kept { RemainingHolder::None } else { held });
+            slot.set.closed(fd, if is_kept { RemainingHolder::None } else { holder });
         }
         if word == 0 && !is_several {
             return;
@@ -87,9 +87,9 @@ impl Library {
             sets.has_left_behind.store(true, Ordering::SeqCst);
         }
         if is_several {
-            sets.all().for_each(|slot| slot.set.closed(fd, held));
+            sets.all().for_each(|slot| slot.set.closed(fd, holder));
         } else if let Some((_, slot)) = self.own_set(word) {
-            slot.set.closed(fd, held);
+            slot.set.closed(fd, holder);
         }
     }
 
