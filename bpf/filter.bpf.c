@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * The packet filter: which moved session's packets go to which program, and what a program may send through its port.
+ * The packet filter: it delivers the packets of moved sessions to their programs, and checks the
+ * frames that a program sends through its port.
  *
- * Not here: anything of a protocol's state; loading and attaching (crates/filter/src). The same decisions stand in Rust in
- * crates/filter/src/oracle.rs, and a test feeds both the same packets: change them together. Read docs/understand/packet-path.md first.
+ * Not here: protocol state; loading and attaching (crates/filter/src). crates/filter/src/oracle.rs
+ * makes the same decisions in Rust, and a test feeds both the same packets: change them together.
+ * Read docs/understand/packet-path.md first.
  */
 #include "filter/outgoing.h"
 #include "filter/parse.h"
 
-/* A port is Ethernet: packets of a link without header get one. */
+/* Adds an Ethernet header to a packet of a link that has none, because a port is Ethernet. */
 INLINE int add_header(struct __sk_buff *skb, const struct config *config)
 {
 	struct ethernet header = {};
@@ -19,7 +21,10 @@ INLINE int add_header(struct __sk_buff *skb, const struct config *config)
 	       skb_store(skb, 0, &header, sizeof(header), 0);
 }
 
-/* Whose frame this processor's last selection was about; 0: nobody's. The filter of the member that is selected runs next. */
+/*
+ * Returns this processor's note on the frame at hand: the owner that the fanout selection chose for
+ * it, or 0. The filter of the selected member runs next, on the same processor.
+ */
 INLINE __u64 *wanted_here(void)
 {
 	__u32 key = REASONS;
@@ -35,7 +40,10 @@ INLINE void want(__u64 owner)
 		*wanted = owner;
 }
 
-/* Whether a packet socket has taken the frame that this processor is at, whose taps have just run. Asked once. */
+/*
+ * Returns true if a packet socket has taken the frame at hand. Packet sockets see a frame before
+ * this program runs. The answer resets the note, so it is asked for once per frame.
+ */
 INLINE int is_taken(void)
 {
 	__u64 *wanted = wanted_here();
@@ -47,9 +55,10 @@ INLINE int is_taken(void)
 }
 
 /*
- * On the interface, before the stack: packets of moved sessions go no further, so that nobody but their owner answers them.
- * The owner's packet socket has had them already: taps come first. What was decided there of a datagram counts, also if there is
- * another rule since: so it is seen by one side, and by one only.
+ * On the interface, before the stack: packets of moved sessions are dropped here, so that the
+ * kernel does not answer them. The owner's packet socket has seen them before. For a datagram the
+ * packet socket's decision is kept even if the rule has changed since, so that exactly one side
+ * gets the datagram.
  */
 SEC("classifier")
 int sojourn_ingress(struct __sk_buff *skb)
@@ -61,6 +70,7 @@ int sojourn_ingress(struct __sk_buff *skb)
 	if (!config)
 		return TC_NEXT;
 	flow = received(skb, config->raw ? 0 : sizeof(struct ethernet), &packet);
+	/* The packet socket's decision is kept, whatever the rules are by now. */
 	if (packet.key.protocol == UDP && !(flow && flow->mode == PORT)) {
 		if (!is_taken())
 			return TC_NEXT;
@@ -70,7 +80,10 @@ int sojourn_ingress(struct __sk_buff *skb)
 	if (!flow)
 		return TC_NEXT;
 	if (packet.first_fragment) {
-		/* The kernel would put it together and answer with a reset. The server sees the note and takes the session home. */
+		/*
+		 * The kernel would reassemble the segment and answer it with a reset. The server
+		 * reads the note and recalls the session.
+		 */
 		flow->notes = NOTE_FRAGMENT;
 		count(FRAGMENTED);
 		return TC_DROP;
@@ -79,13 +92,16 @@ int sojourn_ingress(struct __sk_buff *skb)
 		count(TAKEN_DIRECT);
 		return TC_DROP;
 	}
+	/* The port is Ethernet; a raw link is not. */
 	if (config->raw && add_header(skb, config))
 		return TC_DROP;
 	count(TAKEN_PORT);
 	return redirect_peer(flow->target, 0);
 }
 
-/* In the fanout group: which member gets the frame. Member 0 is the sink. */
+/*
+ * In the fanout group: returns the index of the member that gets the frame. Member 0 is the sink.
+ */
 SEC("socket")
 int sojourn_select(struct __sk_buff *skb)
 {
@@ -102,9 +118,11 @@ int sojourn_select(struct __sk_buff *skb)
 }
 
 /*
- * The kernel moves members of a fanout group to other places whenever one leaves, stops, or changes its ring. A frame that
- * arrives at the wrong member tells that member's place. If it was not known, the two exchange places: then one of them is right,
- * and stays so. If it was, the next place is tried. So any order is found again after few lost frames.
+ * Corrects the recorded indexes of members after a frame of `other` has arrived at `me`. The kernel
+ * reorders the members of a fanout group when one leaves, stops, or changes its ring. The arrival
+ * shows that `me` has the index that was recorded for `other`. If another index was recorded for
+ * `me`, the two records are exchanged, and that of `me` is right from now on. If not, `other` gets
+ * the next index as a guess. So every order is found again after a few lost frames.
  */
 INLINE void heal(__u32 me, __u32 other)
 {
@@ -126,8 +144,9 @@ INLINE void heal(__u32 me, __u32 other)
 }
 
 /*
- * On each program's packet socket, locked: only frames of its own. The number below stands for the owner's, which is put in
- * its place when the program is loaded (crates/filter/src/owned.rs).
+ * On each program's packet socket, as a locked filter: passes frames of the owner's sessions only.
+ * The constant below is replaced by the owner's number when the program is loaded
+ * (crates/filter/src/owned.rs).
  */
 SEC("socket")
 int sojourn_owned(struct __sk_buff *skb)
@@ -153,8 +172,9 @@ int sojourn_owned(struct __sk_buff *skb)
 }
 
 /*
- * On the sink: nothing, at hardly any cost. The kernel takes places modulo the number of members, so a frame for a place behind the last
- * comes here; its owner's place is looked for elsewhere.
+ * On the sink: passes nothing, at little cost. The kernel takes indexes modulo the number of
+ * members, so a frame for an index behind the last arrives here: then the next index is tried for
+ * the frame's owner.
  */
 SEC("socket")
 int sojourn_sink(struct __sk_buff *skb)
@@ -175,14 +195,20 @@ int sojourn_sink(struct __sk_buff *skb)
 	return 0;
 }
 
-/* On both ends of a port, where nothing may pass: what this machine's stack would send in, and what would reach a stack. */
+/*
+ * On both ends of a port, in the directions that nothing may pass: from this machine's stack into
+ * the port, and from the port into a stack.
+ */
 SEC("classifier")
 int sojourn_closed(struct __sk_buff *skb)
 {
 	return TC_DROP;
 }
 
-/* Before everything else, on devices where AF_XDP wins. What finds no socket goes on and reaches the packet socket. */
+/*
+ * Before the other programs, on devices where AF_XDP is faster. A frame without an AF_XDP socket
+ * passes on, and reaches the packet socket.
+ */
 SEC("xdp")
 int sojourn_xdp(struct xdp_md *ctx)
 {
@@ -210,7 +236,10 @@ int sojourn_xdp(struct xdp_md *ctx)
 	return XDP_REDIRECT;
 }
 
-/* On the server's side of a port: what the program sends goes out of the interface if it is a session's of this port. */
+/*
+ * On the server's side of a port: a frame from the program goes out of the interface if it belongs
+ * to a session of this port.
+ */
 SEC("classifier")
 int sojourn_portout(struct __sk_buff *skb)
 {

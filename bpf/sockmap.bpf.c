@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Short cut for TCP connections within one host: what is sent on one end goes straight into the other end's
- * receive queue. A rival in `cargo xtask bench local`, and no part of Sojourn.
+ * A short cut for TCP connections within one host: bytes that are sent on one end go straight into
+ * the other end's receive queue. A rival in `cargo xtask bench local`, and no part of Sojourn.
  *
- * Not here: connections to other hosts (they find no partner in the map and take the ordinary way), closing
- * (the kernel takes closed sockets out of the map). Read docs/understand/benchmarks.md, "local".
+ * Not here: connections to other hosts (they have no partner in the map and take the normal path),
+ * closing (the kernel removes closed sockets from the map). Read docs/understand/benchmarks.md,
+ * "local".
  */
 #include <linux/bpf.h>
 
@@ -18,7 +19,10 @@ static long (*sock_hash_update)(struct bpf_sock_ops *, void *, void *, __u64) =
 static long (*msg_redirect_hash)(struct sk_msg_md *, void *, void *, __u64) =
 	(void *)BPF_FUNC_msg_redirect_hash;
 
-/* A connection as one end sees it. IPv4 addresses have their last word only. Ports in host order. */
+/*
+ * A connection from the view of one end. An IPv4 address is in the last word of the field. Ports
+ * are in host order.
+ */
 struct key {
 	__u32 local_address[4];
 	__u32 remote_address[4];
@@ -36,8 +40,9 @@ struct {
 #define AF_INET 2
 
 /*
- * Fields of a context must be read at constant places. So this is a macro, as the contexts are of different types, and the
- * two kinds end in barriers that differ: otherwise the compiler shares their last load, by an address it computes.
+ * The verifier requires that fields of a context are read at constant offsets. The contexts have
+ * different types, so this is a macro. The two branches end in different barriers: otherwise the
+ * compiler merges their last load, at a computed offset.
  */
 #define KIND_ENDS(number) asm volatile("" : : "i"(number) : "memory")
 #define FILL(key, ctx, local, remote)                                        \
@@ -79,9 +84,9 @@ int redirect(struct sk_msg_md *msg)
 {
 	struct key key = {};
 
-	/* The other end sees the same connection the other way round. */
+	/* For the other end, local and remote are exchanged. */
 	FILL(key, msg, remote, local);
-	/* Without a partner the message goes on as it would have. */
+	/* Without a partner in the map the message takes its normal path. */
 	msg_redirect_hash(msg, &sockets, &key, BPF_F_INGRESS);
 	return SK_PASS;
 }

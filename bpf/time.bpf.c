@@ -3,21 +3,22 @@
  * Time stamps of data on their way through the kernel's network stack, for `sojourn time`: at the
  * borders of the layers that the 1993 paper's table 4 has.
  *
- * A call that sends is one event with the stamps of its first packet; a packet that comes is one
- * event when its reader is told; a call that takes data is one event. Each program's own time is
- * added up for its processor, and stamps carry that sum, so that it can be taken off. Only
- * processes in `time_programs` matter; the others pay for a look into that map.
+ * A call that sends is one event, with the stamps of its first packet. A received packet is one
+ * event, reported when its reader is notified. A call that takes data is one event. The time that
+ * these programs themselves take is summed for each processor, and stamps have that sum, so that it
+ * can be subtracted. Only processes in `time_programs` are timed; other processes pay for one
+ * lookup in that map.
  *
- * Trace points are enough for the way as a whole; programs at functions of the kernel (fentry) only
- * divide it further, and are left out where a kernel does not let programs look at functions.
+ * Trace points are enough for the total times. Programs at functions of the kernel (fentry) divide
+ * these further, and are left out where a kernel does not support them.
  *
- * Not here: the use of events (crates/time/src/ledger.rs), loading
- * (crates/time/src/programs.rs). A kernel without one of these functions, or with another name for
- * it, does without that stamp. Read docs/use/time.md first.
+ * Not here: the use of events (crates/time/src/ledger.rs), loading (crates/time/src/programs.rs).
+ * On a kernel without one of these functions, or with another name for it, that stamp is missing.
+ * Read docs/use/time.md first.
  */
 #include "time/arriving.h"
 
-/* The arguments of a function or a tracepoint, and behind them a function's answer. */
+/* The arguments of a function or a trace point; a function's return value follows its arguments. */
 #define ARG(type, index) ((type)context[index])
 
 SEC("tp_btf/sys_enter")
@@ -32,7 +33,7 @@ int call_ends(__u64 *context)
 	return leave(ARG(__s64, 1));
 }
 
-/* Which datagram the call takes. */
+/* Records the datagram that the call takes. */
 SEC("fentry/skb_consume_udp")
 int taken_udp(__u64 *context)
 {
@@ -43,7 +44,7 @@ int taken_udp(__u64 *context)
 	return 0;
 }
 
-/* A layer on the way out is reached; the first packet of a call counts. */
+/* A packet reaches a layer on its way out; only the first packet of a call is stamped. */
 INLINE int passes(__u32 layer, __u64 sock, __u64 packet)
 {
 	struct call *call = timed();
@@ -65,8 +66,8 @@ INLINE int passes(__u32 layer, __u64 sock, __u64 packet)
 }
 
 /*
- * As `passes`, for functions of the protocol that are told a packet and not whose: the call has one
- * socket.
+ * As `passes`, for functions of UDP whose arguments are a packet without its socket: the socket is
+ * that of the current call.
  */
 INLINE int passes_first(__u32 layer, __u64 packet)
 {
@@ -191,7 +192,7 @@ int reader_told(__u64 *context)
 	return ready(ARG(struct sock *, 0));
 }
 
-/* The same on kernels before 6.3. */
+/* As `reader_told`, on kernels before 6.3, which do not have the trace point. */
 SEC("fentry/sock_def_readable")
 int reader_told_then(__u64 *context)
 {
@@ -245,7 +246,10 @@ int thread_ends(__u64 *context)
 	return 0;
 }
 
-/* Two equal programs at one place: between their stamps is all that the first one costs. */
+/*
+ * Measures the cost of a stamp: two equal programs run at one trace point, and the time between
+ * their stamps is the whole cost of the first.
+ */
 INLINE int probe(void)
 {
 	const struct settings *set = settings();

@@ -69,7 +69,10 @@ enum reason {
 	REASONS,
 };
 
-/* As this machine sees the session. Ports and addresses in network order; an IPv4 address is followed by zeros. */
+/*
+ * A session from the view of this machine. Ports and addresses are in network order; an IPv4
+ * address is followed by zeros.
+ */
 struct flow_key {
 	__u8 protocol;
 	__u8 family; /* 4 or 6 */
@@ -83,13 +86,13 @@ struct flow_key {
 struct flow {
 	__u32 owner;
 	__u32 mode;
-	__u32 target; /* of a port: the server's side of it */
+	__u32 target; /* the interface of the server's side, if the mode is PORT */
 	__u32 notes;
 };
 
 struct owner {
-	__u32 index; /* among the sockets of the fanout group; 0 is the sink */
-	__u32 xsk;   /* first of its places in `sojourn_xsks`, one for each queue */
+	__u32 index; /* of its socket in the fanout group; 0 is the sink */
+	__u32 xsk;   /* its first index in `sojourn_xsks`; one index for each queue */
 	__u32 queues;
 	__u32 zero;
 };
@@ -97,7 +100,7 @@ struct owner {
 struct config {
 	__u32 interface;
 	__u32 mtu;
-	__u32 members; /* of the fanout group, the sink among them */
+	__u32 members; /* of the fanout group, with the sink */
 	__u8 raw;      /* no link header */
 	__u8 zero;
 	__u8 mac[6];
@@ -126,7 +129,10 @@ struct {
 	__type(value, struct config);
 } sojourn_config SEC(".maps");
 
-/* Behind the counts: whose frame is being delivered on this processor (`wanted_here`). */
+/*
+ * The last element, behind the counters, is the owner of the frame that this processor delivers
+ * (`wanted_here`).
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, REASONS + 1);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * What a program may send through its port. Not here: where it goes then.
+ * The check of frames that a program sends through its port. Not here: their forwarding
+ * (bpf/filter.bpf.c).
  */
 #pragma once
 
 #include "parse.h"
 
-/* What a program sends through its port: as read from the frame. */
+/* The fields of a frame that a program sends through its port. */
 struct outgoing {
 	struct flow_key key;
 	__u32 network_length; /* of the IP header */
-	__u32 transport;      /* place of the transport header in the frame */
-	__u32 length;	      /* of the packet, as its IP header says */
+	__u32 transport;      /* offset of the transport header in the frame */
+	__u32 length;	      /* of the packet, from its IP header */
 };
 
 INLINE enum reason check_ip4(struct __sk_buff *skb, struct outgoing *out)
@@ -24,7 +25,7 @@ INLINE enum reason check_ip4(struct __sk_buff *skb, struct outgoing *out)
 		return EXTENDED;
 	if (ip.fragment & be16(0x3fff))
 		return SENT_FRAGMENT;
-	/* Groups, the reserved addresses, and everyone. */
+	/* 224.0.0.0/3: multicast groups, reserved addresses, broadcast. */
 	if ((ip.target & 0xe0) == 0xe0)
 		return GROUP_TARGET;
 	out->key.protocol = ip.protocol;
@@ -59,7 +60,10 @@ INLINE enum reason check_ip6(struct __sk_buff *skb, struct outgoing *out)
 	return SENT;
 }
 
-/* The transport header: the ports, and the lengths of all that has one. `header` becomes the transport header's length. */
+/*
+ * Checks the transport header: ports, and the lengths in all headers. Sets `header` to the length
+ * of the transport header.
+ */
 INLINE enum reason check_transport(struct __sk_buff *skb, struct outgoing *out, __u32 *header)
 {
 	__u32 at = sizeof(struct ethernet) + out->network_length;
@@ -72,7 +76,7 @@ INLINE enum reason check_transport(struct __sk_buff *skb, struct outgoing *out, 
 	*header = out->key.protocol == UDP ? 8 : 20;
 	if (out->length < out->network_length + *header)
 		return MALFORMED;
-	/* Short frames may have padding. */
+	/* Frames of the least Ethernet length may have padding. */
 	if (out->length + sizeof(struct ethernet) > skb->len ||
 	    (out->length + sizeof(struct ethernet) != skb->len && skb->len > ETH_ZLEN))
 		return MALFORMED;
@@ -91,10 +95,12 @@ INLINE enum reason check_transport(struct __sk_buff *skb, struct outgoing *out, 
 }
 
 /*
- * A checksum that is left to the device is written later, at a place the sender names, and so could change an address
- * after it was checked. No field tells that place, but the kernel refuses to cut a packet off before the end of it. So the
- * checksum must be left to the device, and its place must be no earlier than the transport's own: what lies behind that is the
- * program's to write. A refusal leaves the packet as it was.
+ * Returns true if the checksum that the device computes cannot overwrite a checked field. A
+ * checksum that is left to the device is written later, at an offset that the sender chooses, and
+ * could change an address after the check. The program cannot read that offset, but the kernel
+ * refuses to truncate a packet before the end of the checksum. The refusal shows that the checksum
+ * is left to the device, at an offset not before the transport header's own checksum; bytes behind
+ * that are the sender's to choose. A refusal does not change the packet.
  */
 INLINE int is_checksum_safe(struct __sk_buff *skb, const struct outgoing *out)
 {
@@ -111,7 +117,10 @@ INLINE enum reason check_frame(struct __sk_buff *skb, const struct config *confi
 	struct flow *flow;
 	__u32 header, sent;
 
-	/* A frame may still lie in the sender's memory. What is checked is a copy of the headers that nobody can change. */
+	/*
+	 * The frame may still be in the sender's memory. Pulling the headers copies them, so that
+	 * the sender cannot change them after the check.
+	 */
 	if (skb_pull(skb, skb->len < PULLED ? skb->len : PULLED) ||
 	    skb_load(skb, 0, &ethernet, sizeof(ethernet)))
 		return MALFORMED;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Which session a received frame belongs to. Not here: what is done with it; frames out of ports, of which more is asked (outgoing.h).
+ * The session of a received frame. Not here: the frame's delivery (bpf/filter.bpf.c); frames out of
+ * ports, which are checked further (outgoing.h).
  */
 #pragma once
 
 #include "maps.h"
 
 /*
- * Bytes from the network header on. Of a socket buffer first from its head, wherever the header lies; then, if a driver has left
- * headers outside of the head, from its data, which begins `base` bytes before the network header. XDP sees Ethernet.
+ * Loads bytes at an offset from the network header. A socket buffer is read from its linear head
+ * first. If a driver has left headers in fragments, they are read from the buffer's data, which
+ * begins `base` bytes before the network header. In XDP the frame begins with an Ethernet header.
  */
 INLINE int load(void *ctx, int base, __u32 at, void *to, __u32 length)
 {
@@ -19,7 +21,7 @@ INLINE int load(void *ctx, int base, __u32 at, void *to, __u32 length)
 	return skb_load(ctx, base + at, to, length);
 }
 
-/* Not memcmp: there is no library to call. */
+/* Compares addresses. A BPF program has no library with memcmp. */
 INLINE int is_same_mac(const __u8 *one, const __u8 *other)
 {
 	__u8 difference = 0;
@@ -35,7 +37,10 @@ INLINE int is_transport(__u8 protocol)
 	return protocol == TCP || protocol == UDP;
 }
 
-/* The end of both parsers: the ports. A fragmented datagram is the kernel's; of a TCP segment the first fragment is told. */
+/*
+ * Reads the ports, at the end of both parsers. Returns 0 for a fragmented datagram, which stays in
+ * the kernel. The first fragment of a TCP segment is marked in the packet.
+ */
 INLINE int parse_ports(void *ctx, int base, __u32 at, struct packet *packet)
 {
 	struct ports ports;
@@ -67,7 +72,10 @@ INLINE int parse_ip4(void *ctx, int base, __u32 at, struct packet *packet)
 	return parse_ports(ctx, base, at + (ip.version_length & 15) * 4, packet);
 }
 
-/* Extension headers that need no decision of the kernel are stepped over. Returns the transport's place, or 0. */
+/*
+ * Skips extension headers that need no decision of the kernel. Returns the offset of the transport
+ * header, or 0.
+ */
 INLINE __u32 skip_extensions(void *ctx, int base, __u32 at, __u8 next,
 			     struct packet *packet)
 {
@@ -115,7 +123,10 @@ INLINE int parse_ip6(void *ctx, int base, __u32 at, struct packet *packet)
 	return at && parse_ports(ctx, base, at, packet);
 }
 
-/* A received packet's session; 0 if it cannot be one's. A tag for VLAN 0 says only a priority. */
+/*
+ * Parses a received packet into the key of a session. Returns 0 if the packet cannot belong to a
+ * session. A tag of VLAN 0 is skipped, because it has a priority only.
+ */
 INLINE int parse(void *ctx, int base, __u16 protocol, struct packet *packet)
 {
 	struct tag tag;
@@ -134,7 +145,7 @@ INLINE int parse(void *ctx, int base, __u16 protocol, struct packet *packet)
 	return 0;
 }
 
-/* A session with this peer, or a datagram socket that takes from everyone. */
+/* Finds a session with this peer, or an unconnected datagram socket at this local address. */
 INLINE struct flow *find(struct flow_key *key)
 {
 	struct flow *flow = map_lookup(&sojourn_flows, key);
@@ -146,7 +157,7 @@ INLINE struct flow *find(struct flow_key *key)
 	return map_lookup(&sojourn_flows, key);
 }
 
-/* The moved session that a received packet belongs to. */
+/* Returns the moved session of a received packet, or 0. */
 INLINE struct flow *received(struct __sk_buff *skb, int base, struct packet *packet)
 {
 	if (skb->pkt_type != HOST || (skb->vlan_present && (skb->vlan_tci & 0xfff)))
@@ -156,7 +167,7 @@ INLINE struct flow *received(struct __sk_buff *skb, int base, struct packet *pac
 	return find(&packet->key);
 }
 
-/* Whether the session's program gets its packets from a packet socket. */
+/* Returns true if the session's program receives by a packet socket. */
 INLINE int is_tapped(const struct flow *flow)
 {
 	return flow->mode == DIRECT || flow->mode == XSK;

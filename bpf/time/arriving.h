@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Packets on their way in: one is followed on its processor, from the soft interrupt to the socket
- * that is told of data.
+ * Received packets: the packet at hand is followed on its processor, from the soft interrupt to the
+ * notification of the socket's reader.
  *
  * Not here: calls (time/calls.h), packets on their way out (bpf/time.bpf.c). Read bpf/time.bpf.c
  * first.
@@ -10,7 +10,7 @@
 
 #include "calls.h"
 
-/* A packet comes out of its device. */
+/* A packet comes from its device. */
 INLINE int arrive(struct sk_buff *packet)
 {
 	struct local *here = local();
@@ -19,7 +19,10 @@ INLINE int arrive(struct sk_buff *packet)
 	if (!here)
 		return 0;
 	stamp = now(here);
-	/* Of several packets in one soft interrupt each begins where the one before it arrived. */
+	/*
+	 * The time of a packet begins with the arrival of the packet before it in the same soft
+	 * interrupt.
+	 */
 	here->packet.stamps[ARRIVE_DEVICE] = here->softirq;
 	here->packet.stamps[ARRIVE_FILTER] = stamp;
 	here->packet.stamps[ARRIVE_IP].at = 0;
@@ -48,7 +51,7 @@ INLINE int reach(struct sk_buff *packet, __u32 layer)
 	return 0;
 }
 
-/* A thread uses the socket: the packet waits until that thread is done with it. */
+/* A thread holds the socket's lock: the packet waits in the backlog until the thread unlocks it. */
 INLINE int postpone(struct sock *sock, struct sk_buff *packet)
 {
 	struct local *here = local();
@@ -63,7 +66,7 @@ INLINE int postpone(struct sock *sock, struct sk_buff *packet)
 	return 0;
 }
 
-/* TCP is at a packet of this socket. */
+/* TCP processes a packet of this socket. */
 INLINE int accept_packet(struct sock *sock, struct sk_buff *packet)
 {
 	struct local *here = local();
@@ -79,7 +82,7 @@ INLINE int accept_packet(struct sock *sock, struct sk_buff *packet)
 	if (here->packet.head == (__u64)packet->head) {
 		here->queued = here->packet;
 		here->queued.packet = key;
-		/* Without a stamp of TCP's own beginning this is it. */
+		/* Without a stamp at the beginning of TCP's input, this time stands for it. */
 		if (!here->queued.stamps[ARRIVE_IN].at)
 			here->queued.stamps[ARRIVE_IN] = begun;
 	} else {
@@ -97,7 +100,7 @@ INLINE int accept_packet(struct sock *sock, struct sk_buff *packet)
 
 		COPY(here->first, control->seq);
 		COPY(here->last, control->end_seq);
-		/* Without data there is nobody to tell. */
+		/* A segment without data notifies no reader. */
 		if (here->first != here->last)
 			here->sock = name;
 	}
@@ -105,7 +108,10 @@ INLINE int accept_packet(struct sock *sock, struct sk_buff *packet)
 	return 0;
 }
 
-/* Reports data that have come for a socket or a pipe; `stamp`: when its reader is told. */
+/*
+ * Reports data that have arrived for a socket or a pipe. `stamp` is the time of the reader's
+ * notification.
+ */
 INLINE void tell(struct local *here, __u64 name, const struct stamp *stamp, struct sock *sock)
 {
 	struct event *event = report(ARRIVED);
@@ -127,7 +133,7 @@ INLINE void tell(struct local *here, __u64 name, const struct stamp *stamp, stru
 	here->usual = finish(here, stamp);
 }
 
-/* The reader of a socket is told that there are data. */
+/* The reader of a socket is notified of data. */
 INLINE int ready(struct sock *sock)
 {
 	struct local *here = local();
@@ -143,7 +149,7 @@ INLINE int ready(struct sock *sock)
 		tell(here, name, &stamp, sock);
 		return 0;
 	}
-	/* UDP tells its reader of the packet that the soft interrupt is at. */
+	/* UDP notifies its reader of the packet that the soft interrupt processes. */
 	if (here->softirq.at && here->packet.head && protocol_of(sock) == UDP) {
 		if (!map_lookup(&time_sockets, &name))
 			return 0;

@@ -8,7 +8,7 @@
 
 #include "maps.h"
 
-/* The current thread's call if one is timed now. */
+/* Returns the current thread's call, if it is timed. */
 INLINE struct call *timed(void)
 {
 	__u32 thread = (__u32)current_ids();
@@ -17,7 +17,7 @@ INLINE struct call *timed(void)
 	return call && call->kind ? call : 0;
 }
 
-/* The current thread's record if its process is timed. */
+/* Returns the current thread's record, if its process is timed. */
 INLINE struct call *record(void)
 {
 	__u64 ids = current_ids();
@@ -58,7 +58,7 @@ INLINE void describe(struct ends *ends, struct sock *sock)
 	}
 }
 
-/* The current thread's file with that number; 0: none. */
+/* Returns the current thread's file with that descriptor number, or 0. */
 INLINE struct file *file_of(unsigned long number)
 {
 	struct files_struct *files = current_task()->files;
@@ -81,7 +81,7 @@ INLINE struct file *file_of(unsigned long number)
 #define TYPE_SOCKET 0140000
 #define TYPE_PIPE 0010000
 
-/* The protocol that carries a socket's data; 0: none that is timed. */
+/* Returns the protocol of a socket's data, or 0 for a protocol that is not timed. */
 INLINE __u8 protocol_of(struct sock *sock)
 {
 	unsigned short family = 0;
@@ -98,7 +98,7 @@ INLINE __u8 protocol_of(struct sock *sock)
 	return protocol == IPPROTO_UDP ? UDP : 0;
 }
 
-/* Finds the socket or pipe behind a file; 0: none that is timed. */
+/* Fills `ends` with the socket or pipe of a file. Returns 0 if that is not timed. */
 INLINE int find(struct ends *ends, struct file *file)
 {
 	struct inode *inode = 0;
@@ -135,7 +135,7 @@ INLINE int find(struct ends *ends, struct file *file)
 	return ends->protocol != 0;
 }
 
-/* From here on the events of the socket or pipe of that address are reported. */
+/* Has the events of the socket or pipe at that address reported from now on. */
 INLINE void remember(__u64 sock)
 {
 	__u32 one = 1;
@@ -144,7 +144,7 @@ INLINE void remember(__u64 sock)
 		map_update(&time_sockets, &sock, &one, BPF_ANY);
 }
 
-/* The kind of a system call; 0: none that is timed. */
+/* Returns the kind of a system call, or 0 for a call that is not timed. */
 INLINE __u32 kind_of(long number)
 {
 	switch (number) {

@@ -15,7 +15,7 @@
 #define __uint(name, value) int(*name)[value]
 #define __type(name, type) typeof(type) *name
 #define INLINE static __attribute__((always_inline)) inline
-/* The loader replaces offsets of these by the running kernel's. */
+/* The loader replaces the offsets of these fields by the running kernel's. */
 #define OF_KERNEL __attribute__((preserve_access_index))
 
 /* Helpers of the kernel are called by number. */
@@ -95,7 +95,7 @@ struct task_struct {
 	struct files_struct *files;
 } OF_KERNEL;
 
-/* Where a system call's first argument is, and the numbers of those that move data. */
+/* The register of a system call's first argument, and the numbers of calls that move data. */
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
 	unsigned long di;
@@ -112,5 +112,5 @@ enum { READ = 63, WRITE = 64, READV = 65, WRITEV = 66, SENDTO = 206, RECVFROM = 
 #error "system calls of this machine are not known"
 #endif
 
-/* Copies a kernel's field whose holder is known by its address alone. */
+/* Copies a field of a kernel's structure, whose address the verifier does not track. */
 #define COPY(to, field) read_kernel(&(to), sizeof(to), __builtin_preserve_access_index(&(field)))

@@ -2,8 +2,8 @@
 /*
  * Maps and formats of the time stamps' programs, and their clock.
  *
- * Not here: where stamps are taken. `struct event` stands in Rust in crates/time/src/event.rs:
- * change both together. Read bpf/time.bpf.c first.
+ * Not here: the points at which stamps are taken. crates/time/src/event.rs has `struct event` in
+ * Rust: change both together. Read bpf/time.bpf.c first.
  */
 #pragma once
 
@@ -29,8 +29,8 @@ enum { TAKE_ENTER, TAKE_RUN, TAKE_EXIT };
 #define STAMPS 6
 
 /*
- * A moment: the clock, the time that these programs have taken on the processor up to then
- * (wrapping), the processor.
+ * A time stamp: the clock, the time that these programs have taken on the processor so far
+ * (wrapping), and the processor.
  */
 struct stamp {
 	__u64 at;
@@ -57,7 +57,7 @@ struct event {
 	__u32 process;
 	__s32 result; /* the call's return value */
 	__u64 packet; /* the kernel's address of the packet, as a name; 0: none */
-	__u32 first;  /* TCP: sequence numbers from and to which this is about */
+	__u32 first;  /* TCP: the range of sequence numbers, from first to last */
 	__u32 last;
 	__u32 usual; /* the time that this program took the last time (ns) */
 	__u32 zero;
@@ -67,7 +67,7 @@ struct event {
 
 /* The current or last call of a thread. */
 struct call {
-	__u32 kind; /* 0: no call that matters */
+	__u32 kind; /* 0: no call that is timed */
 	__u32 first;
 	__u64 packet;
 	struct ends ends;
@@ -82,19 +82,19 @@ struct arrival {
 	struct stamp stamps[STAMPS];
 };
 
-/* Of one processor. */
+/* The state of one processor. */
 struct local {
 	__u32 spent;
 	__u32 usual;	       /* of the program that reports arrivals */
-	struct stamp softirq;  /* since when packets are received; `at` 0: they are not */
-	struct arrival packet; /* the packet that is received now */
-	struct arrival queued; /* the one that the protocol is at */
+	struct stamp softirq;  /* start of the soft interrupt or its packet; `at` 0: none */
+	struct arrival packet; /* the packet at hand */
+	struct arrival queued; /* the packet that the protocol processes */
 	__u64 sock;	       /* its socket; 0: none that is timed */
 	__u32 first;
 	__u32 last;
 };
 
-/* As crates/time/src/programs.rs writes it. */
+/* The settings that crates/time/src/programs.rs writes. */
 struct settings {
 	__u64 inode;  /* only this socket or pipe; 0: all */
 	__u32 fixed;  /* the part of a program's cost that the program does not see (ns) */
@@ -143,7 +143,7 @@ struct {
 	__type(value, struct local);
 } time_local SEC(".maps");
 
-/* New calls begin with these zeros: too much for a program's stack. */
+/* The zeros that a new call begins with, which are too large for a program's stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -151,7 +151,7 @@ struct {
 	__type(value, struct call);
 } time_blank SEC(".maps");
 
-/* Events that found no room. */
+/* The number of events that found no room in the ring. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -188,7 +188,7 @@ INLINE struct stamp now(const struct local *local)
 	return stamp;
 }
 
-/* The time since a program's stamp counts as this tool's own, not as the kernel's. */
+/* Adds the time since a program's stamp to the tool's own time, which is not the kernel's. */
 INLINE __u32 finish(struct local *local, const struct stamp *begun)
 {
 	const struct settings *set = settings();
@@ -200,7 +200,9 @@ INLINE __u32 finish(struct local *local, const struct stamp *begun)
 	return taken;
 }
 
-/* A new event, to be submitted; 0: there is no room, which is counted. */
+/*
+ * Returns a new event, to be submitted. Without room in the ring it returns 0 and counts the loss.
+ */
 INLINE struct event *report(__u32 kind)
 {
 	struct event *event = ring_reserve(&time_events, sizeof(*event), 0);

@@ -17,7 +17,7 @@ fn main() {
             let found = find(Text { address: one.address, bytes: text });
             println!("{path}: {} bytes in {:?}, {:x?}", text.len(), begun.elapsed(), found.sets_gs);
             for site in found.sites {
-                println!("  {:#x} {:?} {:?}", site.at, site.number, site.way);
+                println!("  {:#x} {:?} {:?}", site.at, site.number, site.rewrite);
             }
         }
     }

@@ -8,7 +8,7 @@
 //! All trampolines of a text are in one region near it. The region begins with the entry's address.
 //! Not here: the choice of the bytes that make room (`sites`).
 
-use crate::sites::{Site, Text, Way};
+use crate::sites::{Rewrite, Site, Text};
 
 /// The bytes of a region before the first trampoline.
 const HEAD: usize = 16;
@@ -43,7 +43,7 @@ pub struct TooFar;
 /// Returns the most bytes that a region for these sites needs.
 #[must_use]
 pub fn region_len(sites: &[Site]) -> usize {
-    HEAD + sites.iter().filter(|site| site.way != Way::Left).count() * TRAMPOLINE_MAX
+    HEAD + sites.iter().filter(|site| site.rewrite != Rewrite::Unchanged).count() * TRAMPOLINE_MAX
 }
 
 /// Rewrites the sites of `text`. The region is at `region`, and the loader's entry at `entry`.
@@ -66,10 +66,10 @@ pub fn rewrite(
             &text.bytes[start..start + usize::from(len)]
         };
         let start = code.here();
-        let (before, after) = match site.way {
-            Way::Left => continue,
-            Way::Before(len) => (len, 0),
-            Way::Around(before, after) => (before, after),
+        let (before, after) = match site.rewrite {
+            Rewrite::Unchanged => continue,
+            Rewrite::Before(len) => (len, 0),
+            Rewrite::Around(before, after) => (before, after),
         };
         code.put(from(site.at - u64::from(before), before));
         // `lea` has 7 bytes, the jump 6 and `syscall` 2.
@@ -83,7 +83,7 @@ pub fn rewrite(
         patch.jump(start)?;
         // The program's own `syscall` stays where it is: the kernel restarts an interrupted call at
         // that address.
-        let end = if matches!(site.way, Way::Before(_)) { site.at } else { end };
+        let end = if matches!(site.rewrite, Rewrite::Before(_)) { site.at } else { end };
         patch.bytes.resize((end - at) as usize, 0x90);
         patches.push(Patch { at, bytes: patch.bytes });
     }

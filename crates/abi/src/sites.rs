@@ -5,22 +5,22 @@
 //! do not tell where instructions begin. But decoders that begin at different bytes fall into step
 //! within a few instructions (`look`). If all decoders that fell into step agree that an
 //! instruction begins at a byte, then it does. If they disagree, the site is left alone
-//! (`Way::Left`), and the trap for system calls (syscall user dispatch) catches the call when it is
-//! executed.
+//! (`Rewrite::Unchanged`), and the trap for system calls (syscall user dispatch) catches the call
+//! when it is executed.
 //!
 //! Not here: the bytes that are written (`patch`).
 
 mod branches;
 mod look;
+mod rewrite;
 mod text;
-mod way;
 
 use branches::Targets;
 use iced_x86::{Code, Instruction};
 use look::{Sight, look};
+pub use rewrite::{Rewrite, Site};
 pub use text::Text;
 use text::pairs;
-pub use way::{Site, Way};
 
 /// The result of a search in a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,14 +41,14 @@ pub fn find(text: Text<'_>) -> Found {
             Sight::Nothing => {}
             Sight::Unsure => {
                 let at = text.address + at as u64;
-                found.sites.push(Site { at, number: None, way: Way::Left });
+                found.sites.push(Site { at, number: None, rewrite: Rewrite::Unchanged });
             }
             Sight::Seen(view) => views.push(view),
         }
     }
-    let asked = views.iter().flat_map(|view| way::inside(view, text));
+    let asked = views.iter().flat_map(|view| rewrite::inside(view, text));
     let targets = Targets::find(text, asked);
-    found.sites.extend(views.iter().map(|view| way::site(view, text, &targets)));
+    found.sites.extend(views.iter().map(|view| rewrite::site(view, text, &targets)));
     found.sites.sort_by_key(|site| site.at);
     part(&mut found.sites);
     found.sets_gs = sets_gs(text);
@@ -60,8 +60,8 @@ fn part(sites: &mut [Site]) {
     let mut taken = 0;
     for site in sites {
         let (first, _) = site.moved();
-        if site.way != Way::Left && first < taken {
-            site.way = Way::Left;
+        if site.rewrite != Rewrite::Unchanged && first < taken {
+            site.rewrite = Rewrite::Unchanged;
         }
         taken = taken.max(site.moved().1);
     }

@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use sojourn_abi::elf::Image;
-use sojourn_abi::sites::{Found, Text, Way, find};
+use sojourn_abi::sites::{Found, Rewrite, Text, find};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -90,7 +90,7 @@ fn sites_are_those_that_objdump_sees() {
         let is_covered = |at: u64| ranges.iter().any(|(start, end)| (*start..*end).contains(&at));
         let all: Vec<_> = found.iter().flat_map(|found| &found.sites).collect();
         for site in &all {
-            let is_rewritten = site.way != Way::Left;
+            let is_rewritten = site.rewrite != Rewrite::Unchanged;
             assert!(
                 !is_rewritten || !is_covered(site.at) || calls.contains(&site.at),
                 "{}: {:#x} is no system call for objdump",

@@ -13,9 +13,9 @@ use serde::Serialize;
 use self::routines::Routine;
 use crate::machine::Machine;
 use crate::os::now_ns;
-use crate::reach::Reach;
 use crate::stats::{percentile, sorted};
 use crate::table::{Table, bytes, ratio};
+use crate::targets::TargetResult;
 
 /// State of the caches before a copy, and the use of the copy after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -74,7 +74,8 @@ struct Cell {
 pub(crate) struct Outcome {
     machine: Machine,
     cells: Vec<Cell>,
-    reach: Vec<Reach>,
+    #[serde(rename = "reach")]
+    targets: Vec<TargetResult>,
 }
 
 /// Restricts a run to parts of the table; the default measures everything.
@@ -167,9 +168,9 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
         }
         println!("{}\n{}", place.title(), table.render());
     }
-    let reach = judge(&ways, &cells);
-    println!("{}", crate::reach::render(&reach));
-    Ok(Outcome { machine, cells, reach })
+    let targets = judge(&ways, &cells);
+    println!("{}", crate::targets::render(&targets));
+    Ok(Outcome { machine, cells, targets })
 }
 
 /// One line of the printed table: a size, a position and a cache state, for all routines.
@@ -239,14 +240,14 @@ fn compared(place: CacheState, ways: &[Routine], found: &[f64]) -> (f64, f64) {
     (of(&|way| way.is_ours), of(&|way| place.compares(way)))
 }
 
-fn judge(ways: &[Routine], cells: &[Cell]) -> Vec<Reach> {
+fn judge(ways: &[Routine], cells: &[Cell]) -> Vec<TargetResult> {
     let of = |place: CacheState| {
         let rates: Vec<f64> =
             cells.iter().filter(|cell| cell.place == place).map(|cell| cell.gb_per_s).collect();
         let lines = rates.chunks(ways.len()).map(|found| compared(place, ways, found));
         let worst = lines.map(|(ours, best)| ours / best).min_by(f64::total_cmp);
         let target = format!("{}: at every size and alignment, of the best way", place.title());
-        Reach::at_least(target, worst, Some(1.0), 0.9)
+        TargetResult::at_least(target, worst, Some(1.0), 0.9)
     };
     CacheState::ALL.map(of).into()
 }

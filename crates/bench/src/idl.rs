@@ -14,9 +14,9 @@ mod looped;
 mod measure;
 mod memory;
 mod published;
-mod reach;
 mod report;
 mod settings;
+mod targets;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
@@ -30,7 +30,7 @@ use self::published::Published;
 use self::settings::{Settings, settings};
 use crate::machine::Machine;
 use crate::os;
-use crate::reach::Reach;
+use crate::targets::TargetResult;
 
 /// The results of one run: the JSON file.
 #[derive(Debug, Serialize)]
@@ -44,7 +44,8 @@ pub(crate) struct Outcome {
     reference_threshold: usize,
     /// Bytes from which referring was faster than copying in this run.
     crossover: Option<usize>,
-    reach: Vec<Reach>,
+    #[serde(rename = "reach")]
+    targets: Vec<TargetResult>,
 }
 
 /// Runs one cell of the marshalling table `calls` times and prints its sum, for a profiler.
@@ -111,8 +112,8 @@ pub(crate) fn run(quick: bool) -> Result<Outcome> {
     println!("{}", report::ratios(&marshalling, &published));
     let crossover = calls::crossover(&calls);
     println!("{}", report::calls(&calls, reference_threshold, crossover));
-    let reach = reach::judge(&marshalling);
-    println!("{}", crate::reach::render(&reach));
+    let targets = targets::judge(&marshalling);
+    println!("{}", crate::targets::render(&targets));
     Ok(Outcome {
         machine,
         settings,
@@ -121,6 +122,6 @@ pub(crate) fn run(quick: bool) -> Result<Outcome> {
         calls,
         reference_threshold,
         crossover,
-        reach,
+        targets,
     })
 }

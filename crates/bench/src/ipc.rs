@@ -8,11 +8,11 @@ mod floor;
 mod many;
 pub(crate) mod measure;
 pub(crate) mod ours;
-mod reach;
 mod report;
 mod rivals;
 pub(crate) mod row;
 mod scratch;
+mod targets;
 mod turn;
 pub(crate) mod worker;
 
@@ -25,7 +25,7 @@ use self::row::{Kind, Mode, Row};
 use self::worker::Task;
 use crate::machine::Machine;
 use crate::os;
-use crate::reach::Reach;
+use crate::targets::TargetResult;
 
 /// The results of one run: the JSON file.
 #[derive(Debug, Serialize)]
@@ -35,7 +35,8 @@ pub(crate) struct Outcome {
     round_trips: Vec<Cell>,
     bandwidth: Vec<Cell>,
     many_clients: Vec<ManyCell>,
-    reach: Vec<Reach>,
+    #[serde(rename = "reach")]
+    targets: Vec<TargetResult>,
 }
 
 /// A table of the report.
@@ -113,7 +114,7 @@ fn settings(quick: bool) -> Result<Settings> {
 
 fn rows() -> Vec<Box<dyn Row>> {
     let mut rows: Vec<Box<dyn Row>> =
-        vec![Box::new(floor::PingPong), Box::new(floor::Memcpy), Box::new(rivals::Word)];
+        vec![Box::new(floor::PingPong), Box::new(floor::Memcpy), Box::new(rivals::FutexWord)];
     rows.extend(ours::all());
     rows.extend(rivals::all());
     rows
@@ -151,9 +152,9 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     if choice.has(Part::ManyClients) {
         println!("{}", report::many(&many_clients));
     }
-    let reach = reach::judge(&round_trips, &bandwidth);
-    println!("{}", crate::reach::render(&reach));
-    Ok(Outcome { machine, settings, round_trips, bandwidth, many_clients, reach })
+    let targets = targets::judge(&round_trips, &bandwidth);
+    println!("{}", crate::targets::render(&targets));
+    Ok(Outcome { machine, settings, round_trips, bandwidth, many_clients, targets })
 }
 
 /// Measures the short call alone, of the rows with these names, in all modes.

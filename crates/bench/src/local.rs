@@ -9,12 +9,12 @@ mod groups;
 mod measure;
 mod plot;
 pub(crate) mod process;
-pub(crate) mod reach;
 pub(crate) mod report;
 pub(crate) mod row;
 pub(crate) mod rows;
 pub(crate) mod server;
 mod sockmap;
+pub(crate) mod targets;
 mod way;
 mod world;
 
@@ -28,7 +28,7 @@ use self::measure::{Cell, Settings};
 use self::way::RunMode;
 use self::world::World;
 use crate::machine::Machine;
-use crate::reach::Reach;
+use crate::targets::TargetResult;
 
 /// The results of one run: the JSON file.
 #[derive(Debug, Serialize)]
@@ -38,7 +38,8 @@ pub(crate) struct Outcome {
     /// Measurements that this machine does not allow, each with the reason.
     notes: Vec<String>,
     cells: Vec<Cell>,
-    reach: Vec<Reach>,
+    #[serde(rename = "reach")]
+    targets: Vec<TargetResult>,
 }
 
 /// Restricts a run to parts; the default measures everything.
@@ -78,9 +79,9 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
         }
         cells.extend(measured);
     }
-    let reach = reach::judge(&cells);
-    println!("{}", crate::reach::render(&reach));
-    Ok(Outcome { machine, settings, notes: world.notes.clone(), cells, reach })
+    let targets = targets::judge(&cells);
+    println!("{}", crate::targets::render(&targets));
+    Ok(Outcome { machine, settings, notes: world.notes.clone(), cells, targets })
 }
 
 /// Draws the results, as files whose names begin with `stem`.

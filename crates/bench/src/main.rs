@@ -14,9 +14,9 @@ mod machine;
 mod net;
 mod os;
 mod papers;
-mod reach;
 mod stats;
 mod table;
+mod targets;
 mod udp;
 
 use std::path::{Path, PathBuf};

@@ -8,13 +8,13 @@
 mod cleanup;
 pub(crate) mod measure;
 mod published;
-mod reach;
 mod report;
 #[cfg(feature = "rivals")]
 mod rivals;
 mod row;
 mod rows;
 mod served;
+mod targets;
 pub(crate) mod way;
 pub(crate) mod world;
 
@@ -30,7 +30,7 @@ pub(crate) use self::served::main as served;
 use self::way::Stacks;
 use self::world::World;
 use crate::machine::Machine;
-use crate::reach::Reach;
+use crate::targets::TargetResult;
 
 /// The results of one run: the JSON file.
 #[derive(Debug, Serialize)]
@@ -38,7 +38,8 @@ pub(crate) struct Outcome {
     machine: Machine,
     settings: Settings,
     cells: Vec<Cell>,
-    reach: Vec<Reach>,
+    #[serde(rename = "reach")]
+    targets: Vec<TargetResult>,
 }
 
 /// Restricts a run to parts; the default measures everything.
@@ -108,13 +109,13 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     let rows: Vec<_> = rows.into_iter().filter(|row| choice.has(&row.name())).collect();
     if choice.list {
         rows.iter().for_each(|row| println!("{}", row.name()));
-        return Ok(Outcome { machine, settings, cells: Vec::new(), reach: Vec::new() });
+        return Ok(Outcome { machine, settings, cells: Vec::new(), targets: Vec::new() });
     }
     if quick && !sojourn_lab::net::is_possible() {
         // A quick run is a smoke test and has to succeed on a machine without the rights to make
         // hosts.
-        println!("{}", crate::reach::render(&[]));
-        return Ok(Outcome { machine, settings, cells: Vec::new(), reach: Vec::new() });
+        println!("{}", crate::targets::render(&[]));
+        return Ok(Outcome { machine, settings, cells: Vec::new(), targets: Vec::new() });
     }
     cleanup::watch(Duration::from_secs(if quick { 240 } else { 1200 }));
     crate::os::raise_descriptor_limit();
@@ -133,7 +134,7 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
             start = Instant::now();
         }
     }
-    let reach = reach::judge(&cells);
-    println!("{}", crate::reach::render(&reach));
-    Ok(Outcome { machine, settings, cells, reach })
+    let targets = targets::judge(&cells);
+    println!("{}", crate::targets::render(&targets));
+    Ok(Outcome { machine, settings, cells, targets })
 }

@@ -1,8 +1,8 @@
-//! `sojourn-bench papers`: every table of the papers that Sojourn answers, with today's row beside
-//! the published one; one HTML page and JSON.
+//! `sojourn-bench papers`: the tables of the papers behind Sojourn, each with today's row beside
+//! the published one, as one HTML page and JSON.
 //!
-//! Read `model.rs` (what a table is), then any of the tables: `fidl`, `ipc`, `getpid`, `pipes`,
-//! `udp1992`, `decomposition`. Figures come from the other benchmarks' own measurements where these
+//! Read `model.rs` (the data of a table), then any of the tables: `fidl`, `ipc`, `getpid`, `pipes`,
+//! `udp1992`, `decomposition`. Figures come from the other benchmarks' measurements where these
 //! have them, and from `emulation` for calls that a server answers. Not here: the look of the page
 //! (`html`, `plot`), the published figures (`published`, `data/`).
 
@@ -54,7 +54,8 @@ pub(crate) enum Table {
 }
 
 impl Table {
-    /// As they are measured: rows of `ipc` and `idl` are forked from a process of one thread.
+    /// The order of measurement. Rows of `ipc` and `idl` come first, because their processes are
+    /// forked from a process that must have one thread.
     const ORDER: [Self; 8] = [
         Self::Fidl,
         Self::Ipc,
@@ -66,7 +67,7 @@ impl Table {
         Self::Decomposition4,
     ];
 
-    /// About how many seconds a full run takes.
+    /// Returns the time of a full run, about (s).
     fn weight(self) -> f64 {
         match self {
             Self::Fidl => 15.0,
@@ -81,7 +82,7 @@ impl Table {
     }
 }
 
-/// Which tables: all, unless it says otherwise.
+/// Options of a run; the default measures all tables.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Choice {
     /// Only this table; may be given several times.
@@ -107,10 +108,10 @@ impl Choice {
     }
 }
 
-/// A full run ends within this, whatever happens.
+/// The time limit of a full run; the watchdog ends a run that takes longer.
 const LIMIT: Duration = Duration::from_secs(1500);
 
-/// What several tables share, made when it is first wanted.
+/// Measurements that several tables share, made at their first use.
 #[derive(Default)]
 struct Shared {
     is_watched: bool,
@@ -119,7 +120,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// From now on there are other threads, and things that are to be removed at the end.
+    /// Has signals and the time limit remove hosts and folders before the process ends. From now on
+    /// this process has several threads, and must not fork rows.
     fn watch(&mut self) {
         if !std::mem::replace(&mut self.is_watched, true) {
             net::watch(LIMIT);
@@ -134,7 +136,8 @@ impl Shared {
         self.emulation.as_ref().context("no emulation")
     }
 
-    /// Sessions between two hosts. Where these cannot be had a table has its published rows alone.
+    /// Returns the measurements between two hosts. Without the rights for network namespaces the
+    /// list is empty, and tables have their published rows only.
     fn hosts(&mut self, quick: bool, progress: &Progress) -> &[net::measure::Cell] {
         self.watch();
         self.hosts.get_or_insert_with(|| {
@@ -146,7 +149,7 @@ impl Shared {
     }
 }
 
-/// Measures, writes the page, says what it says, and returns what goes into the JSON file.
+/// Measures, writes the page, prints its summary, and returns the report for the JSON file.
 pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Report> {
     crate::os::raise_descriptor_limit();
     let (machine, start) = (Machine::here(), Instant::now());

@@ -12,16 +12,16 @@ pub(crate) mod world;
 use anyhow::Result;
 use serde::Serialize;
 
-use self::world::{Placement, Trial, Waiting, Way};
+use self::world::{Placement, Trial, UdpStacks, Waiting};
 use crate::machine::Machine;
-use crate::reach::Reach;
 use crate::stats::median;
 use crate::table::{Table, duration, ratio};
+use crate::targets::TargetResult;
 
 /// One way with one way of waiting, placement and size.
 #[derive(Debug, Serialize)]
 pub(crate) struct Cell {
-    pub(crate) way: Way,
+    pub(crate) way: UdpStacks,
     pub(crate) placement: Placement,
     pub(crate) waiting: Waiting,
     pub(crate) bytes: usize,
@@ -37,7 +37,8 @@ pub(crate) struct Outcome {
     machine: Machine,
     real_time: bool,
     cells: Vec<Cell>,
-    reach: Vec<Reach>,
+    #[serde(rename = "reach")]
+    targets: Vec<TargetResult>,
 }
 
 /// Options of a run.
@@ -85,15 +86,15 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
             cells.extend(found);
         }
     }
-    let reach = judge(&cells);
-    println!("{}", crate::reach::render(&reach));
-    Ok(Outcome { machine, real_time: choice.real_time, cells, reach })
+    let targets = judge(&cells);
+    println!("{}", crate::targets::render(&targets));
+    Ok(Outcome { machine, real_time: choice.real_time, cells, targets })
 }
 
 /// Measures every way at every placement; they take turns within each round.
 fn alternate(trial: &Trial, rounds: usize) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
-    for way in Way::ALL {
+    for way in UdpStacks::ALL {
         for placement in Placement::ALL.into_iter().filter(|at| way.has(*at)) {
             let (waiting, bytes) = (trial.waiting, trial.bytes);
             cells.push(Cell { way, placement, waiting, bytes, ns: None, rounds: Vec::new() });
@@ -115,7 +116,7 @@ fn alternate(trial: &Trial, rounds: usize) -> Vec<Cell> {
 
 fn table(cells: &[Cell]) -> String {
     let mut table = Table::new(["way", "clients", "round trip", "of kernel", "published"]);
-    let base = best(cells, Way::Kernel).unwrap_or(0.0);
+    let base = best(cells, UdpStacks::Kernel).unwrap_or(0.0);
     for cell in cells {
         let shown = cell.ns.map_or("-".to_owned(), duration);
         table.row([
@@ -123,24 +124,29 @@ fn table(cells: &[Cell]) -> String {
             cell.placement.title().to_owned(),
             shown,
             ratio(cell.ns.unwrap_or(0.0), base),
-            format!("{:.2}", cell.way.published_ms() / Way::Kernel.published_ms()),
+            format!("{:.2}", cell.way.published_ms() / UdpStacks::Kernel.published_ms()),
         ]);
     }
     table.render()
 }
 
 /// Returns the time of a way at its best placement.
-pub(crate) fn best<'c>(cells: impl IntoIterator<Item = &'c Cell>, way: Way) -> Option<f64> {
+pub(crate) fn best<'c>(cells: impl IntoIterator<Item = &'c Cell>, way: UdpStacks) -> Option<f64> {
     let of_way = cells.into_iter().filter(|cell| cell.way == way);
     of_way.filter_map(|cell| cell.ns).min_by(f64::total_cmp)
 }
 
-fn judge(cells: &[Cell]) -> Vec<Reach> {
+fn judge(cells: &[Cell]) -> Vec<TargetResult> {
     let one = |bytes: usize| {
         let those =
             || cells.iter().filter(|cell| cell.bytes == bytes && cell.waiting == Waiting::Spinning);
         let target = format!("user to user, spinning, {bytes} B: of the kernel's");
-        Reach::at_most(target, best(those(), Way::UserToUser), best(those(), Way::Kernel), 1.0)
+        TargetResult::at_most(
+            target,
+            best(those(), UdpStacks::UserToUser),
+            best(those(), UdpStacks::Kernel),
+            1.0,
+        )
     };
     SIZES.map(one).into()
 }
@@ -149,21 +155,21 @@ fn judge(cells: &[Cell]) -> Vec<Reach> {
 mod tests {
     use super::*;
 
-    fn cell(way: Way, placement: Placement, ns: Option<f64>) -> Cell {
+    fn cell(way: UdpStacks, placement: Placement, ns: Option<f64>) -> Cell {
         Cell { way, placement, waiting: Waiting::Spinning, bytes: 1, ns, rounds: Vec::new() }
     }
 
     #[test]
     fn ways_are_judged_by_their_best_placement() {
         let cells = [
-            cell(Way::Kernel, Placement::Together, Some(9.0)),
-            cell(Way::Kernel, Placement::Apart, Some(6.0)),
-            cell(Way::UserToUser, Placement::Together, Some(5.0)),
-            cell(Way::UserToUser, Placement::Apart, None),
+            cell(UdpStacks::Kernel, Placement::Together, Some(9.0)),
+            cell(UdpStacks::Kernel, Placement::Apart, Some(6.0)),
+            cell(UdpStacks::UserToUser, Placement::Together, Some(5.0)),
+            cell(UdpStacks::UserToUser, Placement::Apart, None),
         ];
-        let reach = judge(&cells);
-        assert_eq!(reach[0].measured, "0.83");
-        assert_eq!((reach[0].reached, reach[1].reached), (Some(true), None));
+        let targets = judge(&cells);
+        assert_eq!(targets[0].measured, "0.83");
+        assert_eq!((targets[0].reached, targets[1].reached), (Some(true), None));
         assert!(table(&cells).contains("1.50"));
     }
 }

@@ -16,7 +16,7 @@
 use crate::carrier::{Carrier, INBOX, PROGRAM};
 use crate::clock::later;
 use crate::export::addresses;
-use crate::keeping::Left;
+use crate::keeping::InheritedState;
 use crate::label::{Kept, Label, OfDatagrams};
 use crate::metastate::NextHop;
 use crate::plan::UdpPlan;
@@ -53,7 +53,7 @@ enum AdoptError {
 }
 
 /// A session's holdings at the keeper.
-struct Found {
+struct KeptSession {
     socket: OwnedFd,
     record: SessionRecord,
     key: Key,
@@ -62,7 +62,7 @@ struct Found {
 }
 
 /// Reads the holdings of a session, in the order of `Kept::fds`.
-fn found(fds: Vec<OwnedFd>) -> Result<Found, AdoptError> {
+fn found(fds: Vec<OwnedFd>) -> Result<KeptSession, AdoptError> {
     let fds = <[OwnedFd; 6]>::try_from(fds).map_err(|_| AdoptError::Incomplete)?;
     let [socket, file, region, memory, ready, attention] = fds;
     let record = sealed::open(&file).map_err(|_| AdoptError::Incomplete)?;
@@ -75,7 +75,7 @@ fn found(fds: Vec<OwnedFd>) -> Result<Found, AdoptError> {
     let key = Key::new(Protocol::Tcp, record.local, Some(remote));
     let key = key.map_err(|_| AdoptError::OtherSession)?;
     let inbox = [memory, ready, attention].map(Descriptor::from);
-    Ok(Found { socket, record, key, region: region.into(), inbox })
+    Ok(KeptSession { socket, record, key, region: region.into(), inbox })
 }
 
 /// The holdings of a UDP socket's session at the keeper.
@@ -116,7 +116,7 @@ impl Carrier {
                 return self.sessions.warn(text);
             }
         };
-        let Left { links, sessions, programs } = left;
+        let InheritedState { links, sessions, programs } = left;
         for (index, holdings) in links {
             if let Err(error) = self.links.adopt(index, holdings) {
                 self.sessions.warn(format_args!("the filter of interface {index}: {error}"));
@@ -153,7 +153,7 @@ impl Carrier {
     }
 
     fn adopt_one(&mut self, label: &Label, fds: Vec<OwnedFd>) -> Result<u64, AdoptError> {
-        let Found { socket, record, key, region, inbox } = found(fds)?;
+        let KeptSession { socket, record, key, region, inbox } = found(fds)?;
         let [memory, ready, attention] = inbox.clone();
         let (id, slot) = (label.peer_inbox, label.peer_slot);
         let named = InboxT { id, slot, memory, ready, attention };
@@ -325,8 +325,9 @@ impl Carrier {
         if let Some(program) = self.programs.remove(&pid) {
             let _ = rustix::event::epoll::delete(&self.set, &program);
         }
-        let is_its = |session: &Session| session.kept().is_some_and(|kept| kept.label.pid == pid);
-        let its = self.table.iter().filter(|(_, session)| is_its(session));
+        let receives_for =
+            |session: &Session| session.kept().is_some_and(|kept| kept.label.pid == pid);
+        let its = self.table.iter().filter(|(_, session)| receives_for(session));
         its.map(|(local, _)| *local).collect::<Vec<_>>().into_iter().for_each(|l| self.end(l));
     }
 
@@ -341,18 +342,18 @@ impl Carrier {
         let Some((&local, session)) = all.find(|(_, session)| is_it(session)) else {
             return;
         };
-        let is_its = session.kept().is_some_and(|kept| kept.label.pid == pid);
-        if !is_its {
+        let receives_for = session.kept().is_some_and(|kept| kept.label.pid == pid);
+        if !receives_for {
             self.sessions.warn(format_args!("{}: process {pid} claims to carry it", session.key));
         }
         match &mut session.phase {
-            Phase::Delegated(delegated) if is_its => delegated.is_known = true,
+            Phase::Delegated(delegated) if receives_for => delegated.is_known = true,
             Phase::Delegated(delegated) => delegated.call_home(ReasonT::SeveralHolders),
-            Phase::UdpDelegated(delegated) if is_its => delegated.is_known = true,
+            Phase::UdpDelegated(delegated) if receives_for => delegated.is_known = true,
             Phase::UdpDelegated(delegated) => delegated.call_home(ReasonT::SeveralHolders),
             _ => {}
         }
-        match is_its {
+        match receives_for {
             true => {
                 self.look_at_next_hop(local);
                 // The rules may have changed while there was no server.

@@ -86,7 +86,7 @@ impl Conntrack {
     }
 
     /// Has the tracking accept any sequence number of that session from now on.
-    pub(crate) fn let_be(&mut self, key: &Key) {
+    pub(crate) fn accept_any_sequence(&mut self, key: &Key) {
         let Some(remote) = key.remote() else { return };
         let change = Message::new(CHANGE, key.local().ip()).tuple(key.local(), remote);
         let change = change.nested(PROTOINFO, |info| {

@@ -14,8 +14,8 @@ use crate::label::{Kept, Label, OfDatagrams};
 use crate::links::{LinkError, Ticket};
 use crate::metastate::NextHop;
 use crate::next_hop::hop_of;
-use crate::plan::{UdpPlan, is_its};
-use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, grace};
+use crate::plan::{UdpPlan, receives_for};
+use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
 use crate::replay;
 use crate::session::{
     JoinedEnds, JoinedStream, Outcome, Phase, Session, UdpDelegated, UdpWaiting, token,
@@ -91,8 +91,8 @@ impl Carrier {
         }
         let is_both = local.is_ipv6() && !sockopt::ipv6_v6only(socket).unwrap_or(true);
         let own = addresses::own().ok()?;
-        let is_its = |own: &Own| is_its(local.ip(), is_both, own.ip);
-        let own: Vec<Own> = own.into_iter().filter(is_its).collect();
+        let receives_for = |own: &Own| receives_for(local.ip(), is_both, own.ip);
+        let own: Vec<Own> = own.into_iter().filter(receives_for).collect();
         let next_hop = self.interface_of(&own)?;
         let of_it = own.iter().filter(|own| own.interface == next_hop.name);
         let keys = of_it.filter_map(|own| key(SocketAddr::new(own.ip, local.port()), None));
@@ -168,7 +168,7 @@ impl Carrier {
     }
 
     /// Turns the session's datagrams away from the kernel: all of them, or none.
-    fn take_datagrams(&mut self, waiting: &UdpWaiting) -> Result<Taken, LinkError> {
+    fn take_datagrams(&mut self, waiting: &UdpWaiting) -> Result<ExportedDatagrams, LinkError> {
         let UdpWaiting { plan, ends, .. } = waiting;
         let program = self.program_at(ends);
         if let Kind::Udp(udp) = &plan.record.kind
@@ -189,7 +189,9 @@ impl Carrier {
         });
         let number = ticket.as_ref().map_or(0, |ticket| ticket.number);
         match (&result, sealed, ticket) {
-            (Ok(()), Ok(sealed), Some(ticket)) => Ok(Taken { keys: taken, ticket, sealed }),
+            (Ok(()), Ok(sealed), Some(ticket)) => {
+                Ok(ExportedDatagrams { keys: taken, ticket, sealed })
+            }
             _ => {
                 for key in taken {
                     self.links.give_back(plan.next_hop.interface, number, &key);
@@ -203,11 +205,11 @@ impl Carrier {
         &mut self,
         local: u64,
         waiting: UdpWaiting,
-        taken: Taken,
+        taken: ExportedDatagrams,
     ) -> UdpDelegated {
         let Self { links, sessions, tokens, flows, inboxes, peer_inboxes, .. } = self;
         let UdpWaiting { stream, joined, ends, plan, .. } = waiting;
-        let Taken { keys, ticket, sealed } = taken;
+        let ExportedDatagrams { keys, ticket, sealed } = taken;
         let Ticket { number: link, owner, socket: packets, port } = ticket;
         let (token, next_hop) = (token(), plan.next_hop.clone());
         let label = Label {
@@ -266,7 +268,7 @@ impl Carrier {
         }
         // The library shall have the datagrams that are already on their way to it before it is
         // told.
-        grace();
+        wait_for_softirqs();
         let is_carried = !delegated.stream.ledger().revoke();
         match is_carried {
             true => delegated.stream.set_flushing(0),
@@ -341,7 +343,7 @@ impl Carrier {
 }
 
 /// A session whose datagrams are turned away from the kernel: the keys, and where they go now.
-struct Taken {
+struct ExportedDatagrams {
     keys: Vec<Key>,
     ticket: Ticket,
     /// A file with the record.
@@ -359,10 +361,10 @@ fn of_it(plan: &UdpPlan, ends: &JoinedEnds) -> OfDatagrams {
 fn say_again(plan: &UdpPlan, record: &SessionRecord) {
     let Kind::Udp(udp) = &record.kind else { return };
     for datagram in &udp.receive_queue {
-        let is_its = plan.remote.is_none_or(|remote| remote == datagram.source);
+        let receives_for = plan.remote.is_none_or(|remote| remote == datagram.source);
         // The program must not choose other target addresses.
         let to = plan.keys.iter().map(Key::local).find(|to| to.ip() == datagram.target);
-        if let (true, Some(to)) = (is_its, to) {
+        if let (true, Some(to)) = (receives_for, to) {
             // A failure loses the datagram, which is allowed to a datagram.
             let _ = replay::datagram(datagram, to);
         }

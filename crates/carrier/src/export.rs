@@ -261,7 +261,7 @@ pub(crate) fn has_gap(socket: BorrowedFd<'_>) -> bool {
 /// Takes the bytes that the socket has received since it was exported: their packets had passed the
 /// filter before that, and reached the socket after. The peer will not send them again, because the
 /// kernel has acknowledged them.
-pub(crate) fn slipped(socket: impl AsFd) -> Vec<u8> {
+pub(crate) fn late_bytes(socket: impl AsFd) -> Vec<u8> {
     let bytes = peek(socket.as_fd()).unwrap_or_default();
     raw::discard(socket, bytes.len());
     bytes

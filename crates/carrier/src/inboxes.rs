@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// One inbox, and the number of sessions that name it.
 #[derive(Debug)]
-struct Known {
+struct SharedInbox {
     inbox: Arc<Inbox>,
     /// Memory, ready event, attention event, as they came.
     descriptors: [Descriptor; 3],
@@ -22,7 +22,7 @@ struct Known {
 /// The inboxes that joined sessions name, the carrier's or the programs'. The server counts in the
 /// same way: an inbox that is named again after its last use comes with its descriptors again.
 #[derive(Debug, Default)]
-pub(crate) struct Inboxes(HashMap<u64, Known>);
+pub(crate) struct Inboxes(HashMap<u64, SharedInbox>);
 
 impl Inboxes {
     /// Returns the inbox that a join names, and counts one use more. Also returns true if it is
@@ -39,7 +39,7 @@ impl Inboxes {
         let mapping = segment.map(Access::ReadWrite).ok()?;
         let inbox = Arc::new(Inbox::new(mapping, own(&named.ready)?, own(&named.attention)?)?);
         let descriptors = [&named.memory, &named.ready, &named.attention].map(Descriptor::clone);
-        self.0.insert(named.id, Known { inbox: Arc::clone(&inbox), descriptors, uses: 1 });
+        self.0.insert(named.id, SharedInbox { inbox: Arc::clone(&inbox), descriptors, uses: 1 });
         Some((inbox, true))
     }
 

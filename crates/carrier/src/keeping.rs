@@ -3,10 +3,10 @@
 //!
 //! # Theory of operation
 //! The server starts the keeper with the first session, by running its own program anew
-//! ([`ARGUMENT`], [`Place::start`]). The keeper ends when there is nothing to hold any more. It
-//! holds each interface's filter by the names of [`Filter::holdings`]. Of each session it holds
-//! everything that the carrier has: the socket, the stream's region, the record as it was taken
-//! out, the inbox of its program. The session's numbers are in the name. So the next server
+//! ([`ARGUMENT`], [`KeeperLocation::start`]). The keeper ends when there is nothing to hold any
+//! more. It holds each interface's filter by the names of [`Filter::holdings`]. Of each session it
+//! holds everything that the carrier has: the socket, the stream's region, the record as it was
+//! taken out, the inbox of its program. The session's numbers are in the name. So the next server
 //! believes no program: it adopts only what it gets from a process of its own.
 //!
 //! A server without a path has no keeper, and sessions end with it. Not here: the adoption of what
@@ -43,7 +43,7 @@ const PROGRAM: &str = "program";
 
 /// The holdings of an earlier server.
 #[derive(Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct InheritedState {
     /// Filters by interface, in the form for [`Filter::adopt`].
     pub(crate) links: HashMap<u32, Vec<(String, OwnedFd)>>,
     /// Sessions and their descriptors, in the order of [`Kept::fds`].
@@ -56,23 +56,23 @@ pub(crate) struct Left {
 pub type Start = Box<dyn Fn(&Path, OwnedFd, OwnedFd) -> io::Result<OwnedFd> + Send>;
 
 /// The place of a server's keepers.
-pub struct Place {
+pub struct KeeperLocation {
     /// The path at which a keeper listens.
     pub path: PathBuf,
     /// The way to start one.
     pub start: Start,
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for KeeperLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Place").field(&self.path).finish()
+        f.debug_tuple("KeeperLocation").field(&self.path).finish()
     }
 }
 
 /// The keeper of this server, if there is one now.
 #[derive(Debug, Default)]
 pub(crate) struct Keeping {
-    place: Option<Place>,
+    location: Option<KeeperLocation>,
     keeper: Option<Keeper>,
     /// The processes of keepers that were started; all but one are about to end.
     started: Vec<OwnedFd>,
@@ -88,13 +88,13 @@ pub(crate) struct Keeping {
 
 impl Keeping {
     /// Has sessions kept by a keeper at this place.
-    pub(crate) fn at(place: Option<Place>) -> Self {
-        Self { place, ..Self::default() }
+    pub(crate) fn at(location: Option<KeeperLocation>) -> Self {
+        Self { location, ..Self::default() }
     }
 
     /// Takes over the holdings of an earlier server, if its keeper is still there.
-    pub(crate) fn take_over(&mut self) -> io::Result<Option<Left>> {
-        let Some(Place { path, .. }) = &self.place else { return Ok(None) };
+    pub(crate) fn take_over(&mut self) -> io::Result<Option<InheritedState>> {
+        let Some(KeeperLocation { path, .. }) = &self.location else { return Ok(None) };
         let deadline = Instant::now() + FIND_LIMIT;
         let (keeper, kept) = loop {
             match Keeper::find(path) {
@@ -109,7 +109,7 @@ impl Keeping {
                 Err(error) => return Err(error),
             }
         };
-        let mut left = Left::default();
+        let mut left = InheritedState::default();
         for (name, program) in kept.programs {
             if let Some(pid) = name.strip_prefix(PROGRAM).and_then(|pid| pid.trim().parse().ok()) {
                 left.programs.insert(pid, program);
@@ -257,8 +257,8 @@ impl Keeping {
 
     /// Makes sure that there is a keeper.
     pub(crate) fn ready(&mut self) {
-        if let Some(place) = self.place.as_ref().filter(|_| self.keeper.is_none())
-            && let Ok((keeper, process)) = place.start()
+        if let Some(location) = self.location.as_ref().filter(|_| self.keeper.is_none())
+            && let Ok((keeper, process)) = location.start()
         {
             self.keeper = Some(keeper);
             self.started.push(process);
@@ -266,7 +266,7 @@ impl Keeping {
     }
 }
 
-impl Place {
+impl KeeperLocation {
     /// Starts a keeper. Only the server that has the place makes this file.
     fn start(&self) -> io::Result<(Keeper, OwnedFd)> {
         let (keeper, control) = Keeper::new()?;

@@ -52,6 +52,8 @@ pub use carrier::Carrier;
 pub use commands::{Command, CommandReceiver, CommandSender, Commands, command_channel};
 pub use export::{ExportError, export, release};
 pub use import::{ImportError, import};
-pub use keeping::{ARGUMENT as KEEP, Place, Start as StartKeeper, keep, start as start_keeper};
+pub use keeping::{
+    ARGUMENT as KEEP, KeeperLocation, Start as StartKeeper, keep, start as start_keeper,
+};
 pub use run::StartError;
 pub use sessions::{Adopted, Sessions};

@@ -38,19 +38,19 @@ impl UdpPlan {
     ) -> Self {
         let (local, remote) = (record.local, record.remote);
         let OfDatagrams { cookie, is_both, .. } = *of_it;
-        let is_its = |key: &&Key| {
+        let receives_for = |key: &&Key| {
             key.protocol() == Protocol::Udp
                 && key.local().port() == local.port()
                 && key.remote() == remote
-                && is_its(local.ip(), is_both, key.local().ip())
+                && receives_for(local.ip(), is_both, key.local().ip())
         };
-        let keys = ruled.iter().filter(is_its).copied().collect();
+        let keys = ruled.iter().filter(receives_for).copied().collect();
         Self { local, remote, next_hop, keys, record, cookie, is_both }
     }
 }
 
 /// Returns true if a socket that is bound to `bound` gets datagrams for the host's address `ip`.
-pub(crate) fn is_its(bound: IpAddr, is_both: bool, ip: IpAddr) -> bool {
+pub(crate) fn receives_for(bound: IpAddr, is_both: bool, ip: IpAddr) -> bool {
     match bound.is_unspecified() {
         true => ip.is_ipv4() == bound.is_ipv4() || is_both,
         false => ip == bound,

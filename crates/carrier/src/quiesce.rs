@@ -20,7 +20,7 @@ const GRACE_US: u64 = 50;
 /// Waits until packets that have passed the filter already have reached their sockets. The kernel
 /// takes a packet from there to its socket in a softirq, without giving the processor to a thread.
 /// So once this thread has run on every processor no such packet is left.
-pub(crate) fn grace() {
+pub(crate) fn wait_for_softirqs() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let until = later(now(), GRACE_US);
     if let Ok(usual) = sched_getaffinity(None) {

@@ -45,11 +45,11 @@ impl Carrier {
     }
 
     /// Heeds the messages of routers that have arrived.
-    pub(crate) fn hear_routers(&mut self) {
-        self.paths.heard().iter().for_each(|notice| self.heed(notice, now()));
+    pub(crate) fn read_router_messages(&mut self) {
+        self.paths.heard().iter().for_each(|notice| self.apply_notice(notice, now()));
     }
 
-    fn heed(&mut self, notice: &Notice, at: Instant) {
+    fn apply_notice(&mut self, notice: &Notice, at: Instant) {
         let Self { table, flows, sessions, .. } = self;
         let all = notice.unconnected();
         let found = flows.get(&notice.key).or_else(|| flows.get(&all?)).copied();

@@ -7,7 +7,7 @@ use crate::commands::Commands;
 use crate::conntrack::Conntrack;
 use crate::fragments::Fragments;
 use crate::inboxes::Inboxes;
-use crate::keeping::{Keeping, Place};
+use crate::keeping::{KeeperLocation, Keeping};
 use crate::links::Links;
 use crate::metastate::Metastate;
 use crate::paths::Paths;
@@ -40,7 +40,7 @@ impl Carrier {
     pub fn new(
         sessions: Box<dyn Sessions>,
         commands: Box<dyn Commands>,
-        keeper: Option<Place>,
+        keeper: Option<KeeperLocation>,
     ) -> Result<Self, StartError> {
         let at = |step| move |error| StartError(step, error);
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(at("epoll"))?;
@@ -110,7 +110,7 @@ impl Carrier {
                     INBOX => self.take_attention(),
                     CHANGES => self.changed(),
                     RULES => self.look_at_rules(),
-                    ROUTERS => self.hear_routers(),
+                    ROUTERS => self.read_router_messages(),
                     program => self.program_ended(program as u32),
                 }
             }

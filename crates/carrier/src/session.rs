@@ -106,7 +106,7 @@ impl Session {
 }
 
 /// A library's knowledge of a session that it gives back.
-pub(crate) struct Known {
+pub(crate) struct FinalState {
     pub(crate) record: SessionRecord,
     /// The peer's FIN has come right behind the last byte.
     pub(crate) has_ended: bool,
@@ -142,11 +142,11 @@ pub(crate) struct Waiting {
     /// Settings that will be in the record.
     pub(crate) tuning: TcpTuning,
     /// The turning of the session's packets away from the kernel, if that has happened.
-    pub(crate) turned: Option<Turned>,
+    pub(crate) turned: Option<Redirection>,
 }
 
 /// The turning of a session's packets away from the kernel: to which program, and when.
-pub(crate) struct Turned {
+pub(crate) struct Redirection {
     pub(crate) ticket: Ticket,
     pub(crate) next_hop: NextHop,
     pub(crate) since: Instant,
@@ -168,7 +168,7 @@ pub(crate) struct Delegated {
     pub(crate) port: Option<Mac>,
     /// There is no route for the moment.
     pub(crate) is_cut: bool,
-    /// See `Carrier::look_for_slipped`.
+    /// See `Carrier::check_for_late_bytes`.
     pub(crate) next_look_us: u64,
     pub(crate) kept: Kept,
     /// The library can be told of other next hops. An adopted session's library can, once it has

@@ -164,7 +164,7 @@ impl clap::FromArgMatches for Settings {
 
 /// Which server to ask.
 #[derive(Args, Debug)]
-pub(crate) struct Where {
+pub(crate) struct ServerArgs {
     /// Ask the session server there: a path, or @name (default: the configuration's, else the usual
     /// places)
     #[arg(long, value_name = "ADDRESS")]
@@ -178,7 +178,7 @@ pub(crate) struct Report {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) server_args: ServerArgs,
 }
 
 /// A kind of sessions.
@@ -248,7 +248,7 @@ pub(crate) struct Top {
     #[command(flatten)]
     pub(crate) filter: Filter,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) server_args: ServerArgs,
 }
 
 /// `capture`.
@@ -280,7 +280,7 @@ pub(crate) struct Capture {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) server_args: ServerArgs,
 }
 
 /// `time`.
@@ -313,7 +313,7 @@ pub(crate) struct Time {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) server_args: ServerArgs,
     /// A program to run, and its arguments
     #[arg(value_name = "PROGRAM", last = true)]
     pub(crate) command: Vec<OsString>,
@@ -336,7 +336,7 @@ pub(crate) struct Move {
     #[arg(value_enum)]
     pub(crate) home: Home,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) server_args: ServerArgs,
 }
 
 /// A home to move to.
@@ -367,7 +367,7 @@ pub(crate) enum Server {
         #[arg(long)]
         force: bool,
         #[command(flatten)]
-        place: Where,
+        server_args: ServerArgs,
     },
     /// Says which server answers, and how it is (exit status 1: none)
     Status(Report),

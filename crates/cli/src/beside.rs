@@ -1,4 +1,4 @@
-//! Where the other parts of Sojourn are: beside this program, as installed or as built.
+//! The paths of the other parts of Sojourn, relative to this program, as installed or as built.
 //!
 //! `PREFIX/bin/sojourn` has `PREFIX/bin/sojournd`, and in `PREFIX/lib/sojourn` the preload library
 //! and the loader; in the directory of a build all of them lie together. `SOJOURN_PRELOAD` names
@@ -13,31 +13,33 @@ pub(crate) const LIBRARY: &str = "libsojourn_preload.so";
 const SERVER: &str = "sojournd";
 const LOADER: &str = "sojourn-abi";
 
-/// A part is not there.
+/// The error that a part is missing.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PartError {
-    /// In none of these places.
+    /// The part is in none of these places.
     #[error("{part} is in none of the places where it belongs ({}); install Sojourn anew (cargo xtask install)", places(.looked))]
     Missing {
-        /// Its name.
+        /// The part's name.
         part: &'static str,
-        /// Where it was looked for.
+        /// The paths that were tried.
         looked: Vec<PathBuf>,
     },
-    /// `SOJOURN_PRELOAD` names nothing.
+    /// `SOJOURN_PRELOAD` names no file.
     #[error("SOJOURN_PRELOAD is {0:?}, and there is no such file; correct it or unset it")]
     Named(PathBuf),
-    /// `SOJOURN_PRELOAD` names something else, of which the loader would complain in every program.
+    /// `SOJOURN_PRELOAD` names a file that is no library for this machine: the dynamic loader would
+    /// report an error in every program.
     #[error(
         "SOJOURN_PRELOAD is {0:?}, which is no library for this machine ({1}); correct it or unset it"
     )]
     NoLibrary(PathBuf, String),
-    /// The kernel does not say where this program is.
+    /// The kernel does not tell the path of this program.
     #[error(
         "where Sojourn is installed cannot be seen (/proc/self/exe: {0}); mount /proc, or name the library in SOJOURN_PRELOAD"
     )]
     Nowhere(String),
-    /// The loader would take it for several.
+    /// The path is relative, or has a character that `LD_PRELOAD` gives another meaning (space,
+    /// colon, dollar).
     #[error(
         "the preload library's path {0:?} must be absolute and without spaces, colons and dollar signs for the loader to take it; install Sojourn elsewhere"
     )]
@@ -49,7 +51,7 @@ fn places(looked: &[PathBuf]) -> String {
     shown.join(", ")
 }
 
-/// The directory of this program.
+/// Returns the directory of this program.
 fn own_directory() -> Result<PathBuf, PartError> {
     match std::env::current_exe() {
         Ok(program) => Ok(program.parent().unwrap_or(Path::new("")).to_owned()),
@@ -57,7 +59,7 @@ fn own_directory() -> Result<PathBuf, PartError> {
     }
 }
 
-/// The preload library.
+/// Returns the path of the preload library.
 pub(crate) fn library() -> Result<PathBuf, PartError> {
     let found = match std::env::var_os("SOJOURN_PRELOAD").filter(|path| !path.is_empty()) {
         Some(path) => named(path.into())?,
@@ -66,7 +68,7 @@ pub(crate) fn library() -> Result<PathBuf, PartError> {
     usable(found)
 }
 
-/// The library that somebody has named.
+/// Checks the library that `SOJOURN_PRELOAD` names.
 fn named(path: PathBuf) -> Result<PathBuf, PartError> {
     if !path.exists() {
         return Err(PartError::Named(path));
@@ -77,7 +79,7 @@ fn named(path: PathBuf) -> Result<PathBuf, PartError> {
     }
 }
 
-/// The library that belongs to a program in this directory.
+/// Returns the library that belongs to a program in this directory.
 fn belonging(directory: &Path) -> Result<PathBuf, PartError> {
     let installed = directory.parent().unwrap_or(directory).join("lib/sojourn");
     first(LIBRARY, [installed.join(LIBRARY), directory.join(LIBRARY)])
@@ -91,13 +93,13 @@ fn usable(found: PathBuf) -> Result<PathBuf, PartError> {
     }
 }
 
-/// The loader of programs that make their own system calls; it lies beside the library, which finds
-/// it there, too.
+/// Returns the path of the loader of programs that make their own system calls. It is in the
+/// library's directory, where the library looks for it, too.
 pub(crate) fn loader(library: &Path) -> Result<PathBuf, PartError> {
     first(LOADER, [library.with_file_name(LOADER)])
 }
 
-/// The session server's program.
+/// Returns the path of the session server's program.
 pub(crate) fn server() -> Result<PathBuf, PartError> {
     first(SERVER, [own_directory()?.join(SERVER)])
 }

@@ -2,16 +2,17 @@
 //! pcapng.
 //!
 //! # Theory of operation
-//! A packet socket on an interface sees what comes before the packet filter takes it, and what a
-//! protocol engine sends, whoever runs the engine; so this asks nobody to copy packets. What it
-//! must know is which sessions are away (`sessions`). That changes while frames arrive, so a frame
-//! is judged by a look that was taken *after* it arrived: each round takes a look, then the frames
-//! that are older than the look; younger ones wait for the next. So a session's first packets are
-//! not missed, and up to a round of what the kernel sent and received just before the move, and
-//! just after the return, is in the file too.
+//! A packet socket on an interface sees received frames before the packet filter takes them, and
+//! sees the frames that a protocol engine sends, in the program or in a server. No other process
+//! has to copy packets for a capture. The capture has to know the set of sessions that are away
+//! (`sessions`). The set changes while frames arrive, so a frame is judged by a snapshot of the set
+//! that was taken *after* the frame arrived: each round takes a snapshot, then judges the frames
+//! that are older than it; younger frames wait for the next round. A session's first packets are
+//! therefore not missed. The file also has up to one round of the kernel's own frames from just
+//! before the move and just after the return.
 //!
-//! Not here: the format (`sojourn_netif::pcapng`). What leaves or comes by AF_XDP passes no packet
-//! socket and is not seen, as by tcpdump.
+//! Not here: the format (`sojourn_netif::pcapng`). Frames that are sent or received by AF_XDP pass
+//! no packet socket and are not captured; tcpdump does not see them either.
 
 mod sessions;
 mod tap;
@@ -29,9 +30,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tap::{Frame, Out, Taps, now_ns};
 
-/// Between two looks.
+/// The time between two snapshots of the sessions that are away.
 const ROUND: Duration = Duration::from_millis(20);
-/// Bytes of frames that may wait for the next look.
+/// The most bytes of frames that wait for the next snapshot.
 const WAITING_MAX: usize = 64 << 20;
 
 /// Captures until it is interrupted or has enough.
@@ -64,7 +65,7 @@ pub(crate) fn capture(options: &Options) -> Result<()> {
     capture.out.flush().context("cannot write the capture")?;
     let mut is_over = false;
     loop {
-        // The last one is for what had arrived before the signal.
+        // The last round takes the frames that had arrived before the signal.
         capture.round()?;
         if is_over || capture.left == Some(0) {
             break;
@@ -79,7 +80,7 @@ fn open(file: Option<&Path>) -> Result<Box<dyn Write>> {
     match file.filter(|file| *file != Path::new("-")) {
         Some(file) => {
             let mut options = OpenOptions::new();
-            // Other people's conversations are in it.
+            // The file has the payload of other users' connections: only its owner may read it.
             options.write(true).create(true).truncate(true).mode(0o600);
             let opened = options.open(file);
             Ok(Box::new(opened.with_context(|| format!("cannot write {}", file.display()))?))
@@ -95,9 +96,9 @@ struct Capture {
     taps: Taps,
     sessions: Sessions,
     out: Out,
-    /// Whether interfaces are added as sessions turn up on them.
+    /// True if an interface is added when a session is found on it.
     opens: bool,
-    /// Arrived since the last look.
+    /// Frames that arrived after the last snapshot.
     waiting: Vec<(usize, Frame<Vec<u8>>)>,
     left: Option<u64>,
     count: u64,
@@ -126,8 +127,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Takes what has arrived on an interface until there is nothing more that is older than the
-    /// look.
+    /// Takes the frames that have arrived on an interface, until one is younger than the snapshot.
     fn drain(&mut self, tap: usize, looked_ns: u64) -> Result<()> {
         let mut size = 0;
         loop {
@@ -136,6 +136,8 @@ impl Capture {
             let Some(source) = taps.tap(tap) else { return Ok(()) };
             let (index, id) = (source.index, source.id);
             let more = source.receive(&mut |frame| {
+                // When no room is left, a younger frame is judged by this snapshot: a late
+                // judgement is better than a lost frame.
                 if frame.time_ns > looked_ns && size < WAITING_MAX {
                     is_young = true;
                     size += frame.bytes.len();
@@ -176,7 +178,7 @@ impl Capture {
     }
 }
 
-/// Where frames that are wanted go.
+/// The output of the capture, for frames of selected sessions.
 struct Record<'c> {
     sessions: &'c mut Sessions,
     out: &'c mut Out,
@@ -186,7 +188,7 @@ struct Record<'c> {
 }
 
 impl Record<'_> {
-    /// Writes the frame if it is a session's that is wanted.
+    /// Writes the frame if it belongs to a selected session.
     fn judge(
         &mut self,
         interface: u32,
@@ -197,7 +199,7 @@ impl Record<'_> {
             return Ok(());
         }
         let Ok(parsed) = sojourn_wire::frame::parse(frame.bytes, frame.link) else { return Ok(()) };
-        let Some((direction, label)) = self.sessions.whose(interface, &parsed.key) else {
+        let Some((direction, label)) = self.sessions.session_of(interface, &parsed.key) else {
             return Ok(());
         };
         *self.count += 1;

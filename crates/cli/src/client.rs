@@ -1,8 +1,8 @@
-//! Asking the session server, through the generated client of the interface `admin`.
+//! Calls to the session server, through the generated client of the interface `admin`.
 //!
-//! Not here: starting one (`server`).
+//! Not here: starting a server (`server`).
 
-use crate::args::Where;
+use crate::args::ServerArgs;
 use crate::server::Silent;
 use crate::sessions::{Row, of_server};
 use anyhow::{Context as _, Result, anyhow};
@@ -16,55 +16,56 @@ use sojourn_session::{
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-/// No question takes longer.
+/// The longest time that a call takes.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// A server that answers.
 pub(crate) struct Client {
     admin: AdminClient,
-    /// Where it is.
+    /// The server's address.
     pub(crate) address: String,
-    /// Its process; 0 if it cannot be seen from here.
+    /// The server's process number; 0 if that process is outside of this process name space.
     pub(crate) pid: u32,
-    /// Its user.
+    /// The server's user.
     pub(crate) uid: u32,
 }
 
-/// No server can be asked: why, and what to do.
+/// The error that no server can be asked.
 #[derive(Debug, thiserror::Error)]
 #[error("{silent}; {}", self.advice())]
-pub(crate) struct Unserved {
-    /// Of the best place.
+pub(crate) struct NoServer {
+    /// The error at the first address.
     pub(crate) silent: Silent,
-    /// That place comes from a flag or the configuration.
+    /// The first address comes from a flag or the configuration.
     pub(crate) is_named: bool,
 }
 
-impl Unserved {
-    /// What to do.
+impl NoServer {
+    /// Returns advice for the user.
     pub(crate) fn advice(&self) -> &'static str {
         self.silent.advice(self.is_named)
     }
 }
 
-/// Where the server is to be looked for, best first, and whether a flag or the configuration says
-/// that.
-fn places(place: &Where) -> Result<(Vec<String>, bool)> {
-    if let Some(address) = &place.server {
+/// Returns the addresses at which a server is searched, the preferred one first, and true if a flag
+/// or the configuration names the address.
+fn addresses(args: &ServerArgs) -> Result<(Vec<String>, bool)> {
+    if let Some(address) = &args.server {
         return Ok((vec![address.clone()], true));
     }
     let config = config::load([], |name| std::env::var_os(name))?;
     let around = Surroundings::of_this_process(&config.server);
-    let mut places = vec![around.for_client()?];
+    let mut addresses = vec![around.for_client()?];
     let own = around.own().to_string_lossy().into_owned();
-    if around.server.is_none() && !places.contains(&own) {
-        // Where `run` turns to if the system's server has left its socket behind.
-        places.push(own);
+    if around.server.is_none() && !addresses.contains(&own) {
+        // `run` uses this user's own server if the system's server has left its socket behind.
+        addresses.push(own);
     }
-    Ok((places, around.server.is_some()))
+    Ok((addresses, around.server.is_some()))
 }
 
-/// Whether the server at `text`, which answers, speaks with programs as our library does.
+/// Checks that the server at `text`, which answers, has the interface version of the installed
+/// preload library.
 pub(crate) fn speaks_with_programs(text: &str) -> Result<()> {
     let mut options = session_connect_options();
     options.wait = Wait::Park;
@@ -76,11 +77,11 @@ pub(crate) fn speaks_with_programs(text: &str) -> Result<()> {
 }
 
 impl Client {
-    /// The first server that answers.
-    pub(crate) fn connect(place: &Where) -> Result<Self> {
+    /// Connects to the first server that answers.
+    pub(crate) fn connect(args: &ServerArgs) -> Result<Self> {
         let mut first = None;
-        let (places, is_named) = places(place)?;
-        for address in places {
+        let (addresses, is_named) = addresses(args)?;
+        for address in addresses {
             match Self::connect_to(&address) {
                 Ok(client) => return Ok(client),
                 Err(error) => _ = first.get_or_insert(error),
@@ -88,7 +89,7 @@ impl Client {
         }
         let error = first.unwrap_or_else(|| anyhow!("there is no place for a session server"));
         Err(match error.downcast::<Silent>() {
-            Ok(silent) => Unserved { silent, is_named }.into(),
+            Ok(silent) => NoServer { silent, is_named }.into(),
             Err(error) => error,
         })
     }
@@ -105,7 +106,7 @@ impl Client {
         Ok(Self { admin, address: text.into(), pid: who.pid.unsigned_abs(), uid: who.uid })
     }
 
-    /// Which process it is, in words.
+    /// Returns the server's process as text.
     pub(crate) fn process(&self) -> String {
         match self.pid {
             0 => "of another process namespace".to_owned(),
@@ -117,56 +118,58 @@ impl Client {
         self.admin.with_deadline(Deadline::after(ANSWER_WITHIN))
     }
 
-    /// Sessions it knows.
+    /// Lists the sessions that the server knows.
     pub(crate) fn list(&mut self) -> Result<Vec<SessionInfoT>> {
         pages::sessions(self.ask()).with_context(|| format!("{}: list", self.address))
     }
 
-    /// The same, as they are shown.
+    /// Lists the sessions as rows for display.
     pub(crate) fn rows(&mut self) -> Result<Vec<Row>> {
         Ok(self.list()?.into_iter().map(of_server).collect())
     }
 
-    /// Offers that it has refused. A server of an older version does not tell.
+    /// Lists offers that the server has refused. The list of an older server, without this call, is
+    /// empty.
     pub(crate) fn refused(&mut self) -> Vec<RefusedInfoT> {
         pages::refused(self.ask()).unwrap_or_default()
     }
 
-    /// Processes that have found it. As above.
+    /// Lists the processes that are connected with the server; empty with an older server.
     pub(crate) fn processes(&mut self) -> Vec<u32> {
         pages::processes(self.ask()).unwrap_or_default()
     }
 
-    /// How sessions with other hosts are. As above.
+    /// Lists the TCP state of sessions with other hosts; empty with an older server.
     pub(crate) fn connections(&mut self) -> Vec<ConnectionInfoT> {
         pages::connections(self.ask()).unwrap_or_default()
     }
 
-    /// Its counters.
+    /// Returns the server's counters.
     pub(crate) fn stats(&mut self) -> Result<AdminStatsOut> {
         self.ask().stats().with_context(|| format!("{}: stats", self.address))
     }
 
-    /// Asks a process to offer what it has of that socket or pipe; false if the server knows no
-    /// such process of ours.
+    /// Asks a process to offer its descriptors of a socket or pipe. Returns false if the server
+    /// knows no such process, or the process belongs to another user.
     pub(crate) fn move_in(&mut self, pid: u32, inode: u64) -> Result<bool> {
         self.ask().move_in(pid, inode).with_context(|| format!("{}: move", self.address))
     }
 
-    /// Sends a stream home; false if there is none that we may touch.
+    /// Recalls a stream. Returns false if there is no such stream, or it belongs to another user.
     pub(crate) fn recall(&mut self, stream: u64) -> Result<bool> {
         self.ask().recall_stream(stream).with_context(|| format!("{}: recall", self.address))
     }
 
-    /// Has a session that is away timed for so many seconds, and answers the times of its layers so
-    /// far; `None` if there is no such session that we may touch.
+    /// Has a session that is away timed for `seconds`, and returns the times of its layers so far.
+    /// `None`: there is no such session, or it belongs to another user.
     pub(crate) fn times(&mut self, stream: u64, seconds: u32) -> Result<Option<TimesInfoT>> {
         let told = self.ask().stream_times(stream, seconds);
         let told = told.with_context(|| format!("{}: times", self.address))?;
         Ok(told.ret.then_some(told.times))
     }
 
-    /// Asks it to end, and waits for at most `within` until it has.
+    /// Asks the server to end, and waits for its end for at most `within`. Returns true if the
+    /// server has ended.
     pub(crate) fn stop(mut self, force: bool, within: Duration) -> Result<bool> {
         self.ask().stop(force).with_context(|| format!("{}: stop", self.address))?;
         let connection = self.admin.into_inner();

@@ -1,9 +1,9 @@
-//! `sojourn doctor`: what this machine can do for Sojourn, and what to do where it cannot.
+//! `sojourn doctor`: checks everything that Sojourn needs of this machine, and gives advice.
 //!
-//! Each look answers one [`Item`]. They are in `kernel` (what the kernel offers), `machine`
-//! (limits, processors), `parts` (library, server), `streams` (stdio) and `network` (sessions with
-//! other hosts, `attached` for them); nothing is changed, and nothing takes longer than a second or
-//! two.
+//! Each check returns one [`Item`]. The checks are in `kernel` (features), `machine` (limits,
+//! processors), `parts` (library, server), `streams` (stdio) and `network` (sessions with other
+//! hosts; `attached` lists the programs in the packet path). The checks change nothing, and none
+//! takes longer than two seconds.
 
 mod attached;
 mod item;
@@ -24,18 +24,18 @@ use serde::Serialize;
 use settings::Value;
 use sojourn_session::config;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Findings {
     version: u32,
     state: State,
     items: Vec<Item>,
-    /// What is in the packet path for Sojourn; null if that may not be seen.
+    /// Sojourn's programs in the packet path; null if this user may not list them.
     attached: Option<Vec<Attached>>,
     configuration: Vec<Value>,
 }
 
-/// Looks, prints, and answers the exit status: 1 if something is missing.
+/// Runs all checks and prints the results. Returns the exit status: 1 if something is missing.
 pub(crate) fn doctor(options: &Report) -> Result<u8> {
     let configuration = settings::in_force();
     let mut items = vec![
@@ -52,8 +52,8 @@ pub(crate) fn doctor(options: &Report) -> Result<u8> {
         machine::locked_memory(),
     ];
     items.extend(parts::library());
-    items.extend(parts::server(&options.place));
-    let (network, attached) = network::look(&options.place);
+    items.extend(parts::server(&options.server_args));
+    let (network, attached) = network::look(&options.server_args);
     items.extend(network);
     let names = std::env::vars_os().map(|(name, _)| name);
     items.extend(config::misspelt(names).map(|error| {
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_this_kernel_has_is_seen() {
-        // These hold wherever the tests can run at all.
+        // Every machine that can run the tests has these features.
         assert_eq!(kernel::events().state, State::Ok);
         assert_eq!(kernel::seals().state, State::Ok);
         assert_ne!(kernel::processes().state, State::Missing);

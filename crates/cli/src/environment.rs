@@ -1,7 +1,7 @@
 //! The environment of a program that is run under Sojourn. Pure.
 //!
-//! What the program finds there is the merged configuration, not what happened to be set: the
-//! preload library reads variables alone.
+//! The variables have the merged configuration of files, flags and variables, because the preload
+//! library reads variables only.
 
 use sojourn_session::Config;
 use sojourn_session::config::SETTINGS;
@@ -10,13 +10,13 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
 const PRELOAD: &str = "LD_PRELOAD";
-/// What the loader is told: the file that it loads, and whether it is to keep quiet about what it
-/// cannot load. The program does not see the first.
+/// Variables for the loader: the file that it loads, and a flag against messages about files that
+/// it cannot load. The loader removes the first before the program starts.
 pub(crate) const LOADED: &str = "SOJOURN_ABI_FILE";
 pub(crate) const QUIET: &str = "SOJOURN_ABI_QUIET";
 
-/// `variables` with the library put before what is preloaded already, and with the settings as they
-/// are in force.
+/// Returns `variables` with the library in front of other preloaded libraries, and with all
+/// settings in force.
 pub(crate) fn preloaded(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     library: &Path,
@@ -39,7 +39,8 @@ pub(crate) fn preloaded(
     result
 }
 
-/// The list for the loader; ours comes first and only once, however deep `sojourn run` is nested.
+/// Returns the value of `LD_PRELOAD`: Sojourn's library first and only once, also in nested
+/// `sojourn run`.
 fn preload(library: &Path, present: Option<&OsStr>) -> OsString {
     let ours = library.as_os_str().as_bytes();
     let mut list = ours.to_vec();

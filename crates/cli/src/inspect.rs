@@ -1,9 +1,9 @@
-//! How a program gets the library, from its file alone.
+//! The method by which a program gets the library, from the program's file alone.
 //!
-//! The dynamic loader preloads into programs that it loads itself, whose C library is ours, and
-//! which do not gain privileges by being started. Programs that make their own system calls are
-//! loaded by Sojourn's own loader. A script is what its interpreter is. Not here: reading ELF
-//! (`elf`), finding the file (`search`).
+//! The dynamic loader preloads the library into a dynamic program that uses the same C library as
+//! the library does, and that gains no privileges at its start. Programs that make their own system
+//! calls are loaded by Sojourn's own loader. A script is treated as its interpreter. Not here:
+//! reading ELF (`elf`), finding the file (`search`).
 
 mod elf;
 #[cfg(test)]
@@ -18,47 +18,49 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// How a program gets the library.
+/// The method by which a program gets the library.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum LoadMethod {
     /// The dynamic loader preloads it.
     Preload,
-    /// Sojourn's loader loads the program: it is static, of musl, or Go's. For a script, its
-    /// interpreter, and what the script's first line gives it.
+    /// Sojourn's loader loads the program: it is static, or linked with musl, or made by Go's tool
+    /// chain. For a script the value is its interpreter and the argument in the script's first
+    /// line.
     Load(Option<(PathBuf, Option<OsString>)>),
 }
 
-/// Why a program cannot get it.
+/// The reason why a program cannot get the library.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Obstacle {
-    /// It must be the first before the C library, and counts what we do as the program's.
+    /// A sanitizer's run-time library must be the first before the C library, and takes the
+    /// library's calls for the program's.
     #[error("it is made with {0}, which watches every call and thread, also the library's")]
     Sanitizer(&'static str),
-    /// Of another architecture or word length.
+    /// Another architecture or word length.
     #[error("it is made for another kind of machine ({0})")]
     Machine(String),
-    /// Of another C library.
+    /// Another C library.
     #[error("its loader is {0}, that of another C library")]
     Loader(PathBuf),
-    /// The loader ignores us.
+    /// The dynamic loader preloads nothing in secure-execution mode (ld.so(8)).
     #[error(
         "it is set-user-ID, and the loader preloads nothing into programs that gain privileges"
     )]
     SetUser,
-    /// The loader ignores us.
+    /// The dynamic loader preloads nothing in secure-execution mode (ld.so(8)).
     #[error(
         "it is set-group-ID, and the loader preloads nothing into programs that gain privileges"
     )]
     SetGroup,
-    /// The loader ignores us.
+    /// The dynamic loader preloads nothing in secure-execution mode (ld.so(8)).
     #[error(
         "it has capabilities, and the loader preloads nothing into programs that gain privileges"
     )]
     Capabilities,
-    /// We may run it but not look.
+    /// This user may execute the file but not read it.
     #[error("its file cannot be read ({0}), so that nobody knows whether it can be preloaded")]
     Unreadable(Errno),
-    /// Where a library should be.
+    /// A program in place of a library.
     #[error("it is a program")]
     Program,
     /// Neither ELF nor script.
@@ -67,15 +69,15 @@ pub(crate) enum Obstacle {
     /// A damaged ELF file.
     #[error("its ELF headers make no sense ({0})")]
     Damaged(&'static str),
-    /// The script is fine, its interpreter is not.
+    /// An obstacle of a script's interpreter.
     #[error("its interpreter {0:?}: {1}")]
     Interpreter(PathBuf, Box<Obstacle>),
-    /// Interpreters of interpreters.
+    /// More interpreters of interpreters than the kernel follows.
     #[error("its interpreters are nested too deep")]
     Nested,
 }
 
-/// Who would run it.
+/// The user and group that run the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Runner {
     /// The real user.
@@ -85,23 +87,24 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// This process.
+    /// Returns this process's user and group.
     pub(crate) fn this() -> Self {
         Self { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() }
     }
 }
 
-/// The kernel follows as many `#!` lines.
+/// The number of `#!` lines that the kernel follows.
 const DEPTH_MAX: usize = 5;
-/// Enough for any `#!` line the kernel takes and for most ELF headers.
+/// Bytes that are read first: enough for any `#!` line that the kernel takes and for most ELF
+/// headers.
 const FIRST_BYTES: usize = 4096;
 
-/// Looks how the program in `file` gets the library when `runner` runs it.
-pub(crate) fn inspect(file: &Path, runner: Runner) -> Result<Way, Obstacle> {
+/// Returns the method by which the program in `file` gets the library when `runner` runs it.
+pub(crate) fn inspect(file: &Path, runner: Runner) -> Result<LoadMethod, Obstacle> {
     inspect_nested(file, runner, 0)
 }
 
-/// Looks whether `file` is a library of this machine.
+/// Checks that `file` is a library for this machine.
 pub(crate) fn inspect_library(file: &Path) -> Result<(), Obstacle> {
     let open = open(file).map_err(Obstacle::Unreadable)?;
     let mut bytes = [0; FIRST_BYTES];
@@ -122,7 +125,7 @@ fn of_headers(error: ElfError) -> Obstacle {
     }
 }
 
-fn inspect_nested(file: &Path, runner: Runner, depth: usize) -> Result<Way, Obstacle> {
+fn inspect_nested(file: &Path, runner: Runner, depth: usize) -> Result<LoadMethod, Obstacle> {
     let open = open(file).map_err(Obstacle::Unreadable)?;
     let mut bytes = [0; FIRST_BYTES];
     let len = read(&open, &mut bytes, 0).map_err(Obstacle::Unreadable)?;
@@ -132,12 +135,13 @@ fn inspect_nested(file: &Path, runner: Runner, depth: usize) -> Result<Way, Obst
             return Err(Obstacle::Nested);
         }
         return match inspect_nested(&interpreter, runner, depth + 1) {
-            Ok(Way::Load(None)) => Ok(Way::Load(Some((interpreter, argument)))),
-            // An interpreter that is a script: the kernel puts the lines together.
-            Ok(Way::Load(Some(_))) => {
+            Ok(LoadMethod::Load(None)) => Ok(LoadMethod::Load(Some((interpreter, argument)))),
+            // The interpreter is a script, too: the kernel passes both scripts' arguments to the
+            // last interpreter, which the loader does not do.
+            Ok(LoadMethod::Load(Some(_))) => {
                 Err(Obstacle::Interpreter(interpreter, Box::new(Obstacle::Nested)))
             }
-            Ok(Way::Preload) => Ok(Way::Preload),
+            Ok(LoadMethod::Preload) => Ok(LoadMethod::Preload),
             Err(cause) => Err(Obstacle::Interpreter(interpreter, Box::new(cause))),
         };
     }
@@ -150,27 +154,29 @@ fn inspect_nested(file: &Path, runner: Runner, depth: usize) -> Result<Way, Obst
     if let Some(sanitizer) = elf.sanitizer {
         return Err(Obstacle::Sanitizer(sanitizer));
     }
-    // The loader itself, told to load a program: it preloads into that.
+    // The file is the dynamic loader, run by its name to load a program: it preloads into that
+    // program.
     if elf.interpreter.is_none() && is_a_name_of_our_loader(file) {
-        return Ok(Way::Preload);
+        return Ok(LoadMethod::Preload);
     }
     match elf.interpreter {
-        None => Ok(Way::Load(None)),
-        Some(loader) if is_our_loader(&loader) && !elf.is_go => Ok(Way::Preload),
-        // Go calls the C library for some things only.
-        Some(loader) if is_our_loader(&loader) || is_musl(&loader) => Ok(Way::Load(None)),
+        None => Ok(LoadMethod::Load(None)),
+        Some(loader) if is_our_loader(&loader) && !elf.is_go => Ok(LoadMethod::Preload),
+        // A Go program calls the C library for some operations only, and makes its own system calls
+        // for the others.
+        Some(loader) if is_our_loader(&loader) || is_musl(&loader) => Ok(LoadMethod::Load(None)),
         Some(loader) => Err(Obstacle::Loader(loader)),
     }
 }
 
-/// Whether a loader is musl's, by its name.
+/// Returns true if a dynamic loader is musl's, by its name.
 fn is_musl(loader: &Path) -> bool {
     let name = loader.file_name().unwrap_or_default().as_bytes();
     name.starts_with(b"ld-musl-")
 }
 
 fn open(file: &Path) -> Result<File, Errno> {
-    // Not blocking, for the case that somebody has put a FIFO there.
+    // The path may be a FIFO, whose opening would block without this flag.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(rustix::fs::open(file, flags, Mode::empty())?.into())
 }
@@ -188,7 +194,7 @@ fn read(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     Ok(len)
 }
 
-/// The interpreter of a script, and the one argument that it may be given.
+/// Returns the interpreter of a script, with the one argument that a script's first line may have.
 fn interpreter_of(bytes: &[u8]) -> Option<(PathBuf, Option<OsString>)> {
     let line = bytes.strip_prefix(b"#!")?;
     let end = line.iter().position(|byte| matches!(byte, b'\n' | b'\0')).unwrap_or(line.len());
@@ -200,11 +206,12 @@ fn interpreter_of(bytes: &[u8]) -> Option<(PathBuf, Option<OsString>)> {
     Some((OsStr::from_bytes(word).into(), argument))
 }
 
-/// Whether starting the program gains privileges: the kernel then tells the loader, and the loader
-/// preloads nothing.
+/// Returns an obstacle if the program gains privileges at its start. The kernel then sets
+/// `AT_SECURE`, and the dynamic loader preloads nothing.
 fn privileges(file: &File, runner: Runner) -> Result<(), Obstacle> {
     const SET_USER: u32 = 0o4000;
-    /// Without the group's execute bit it means something else.
+    /// Set-group-ID with the group's execute bit; without that bit it is a mark for mandatory
+    /// locks.
     const SET_GROUP: u32 = 0o2010;
     let metadata = file
         .metadata()
@@ -215,19 +222,20 @@ fn privileges(file: &File, runner: Runner) -> Result<(), Obstacle> {
     if metadata.mode() & SET_GROUP == SET_GROUP && metadata.gid() != runner.gid {
         return Err(Obstacle::SetGroup);
     }
-    // Root has them all already.
+    // Root has all capabilities already, so a file's capabilities add none.
     let has = runner.uid != 0
         && rustix::fs::fgetxattr(file, "security.capability", &mut [0u8; 64][..]).is_ok();
     if has { Err(Obstacle::Capabilities) } else { Ok(()) }
 }
 
-/// Whether a file is the loader itself, whichever of its names that is (`ld-2.31.so`,
+/// Returns true if a file is the dynamic loader, under any of its names (`ld-2.31.so`,
 /// `/usr/bin/ld.so`).
 fn is_a_name_of_our_loader(file: &Path) -> bool {
     if is_our_loader(file) {
         return true;
     }
-    // Where programs name it; the file behind may have its version for a name.
+    // The path is the one in programs' headers; it may be a link to a file with the version in its
+    // name.
     let usual = match std::env::consts::ARCH {
         "x86_64" => "/lib64/ld-linux-x86-64.so.2",
         "aarch64" => "/lib/ld-linux-aarch64.so.1",
@@ -239,13 +247,13 @@ fn is_a_name_of_our_loader(file: &Path) -> bool {
         || identity(file).is_some() && identity(file) == identity(Path::new(usual))
 }
 
-/// Whether a loader is the one of the C library that the preload library needs. Its path may differ
-/// (another installation of the same C library), its name does not.
+/// Returns true if a dynamic loader belongs to the C library that the preload library needs. Its
+/// path may differ (another installation of the same C library), its name does not.
 fn is_our_loader(loader: &Path) -> bool {
     let ours = match std::env::consts::ARCH {
         "x86_64" => "ld-linux-x86-64.so.2",
         "aarch64" => "ld-linux-aarch64.so.1",
-        // Every other one of the GNU C library is called something like it.
+        // The GNU C library's loaders have names of this form on other architectures.
         _ => {
             return loader.to_string_lossy().contains("/ld-linux") || loader.ends_with("ld64.so.2");
         }

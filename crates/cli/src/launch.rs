@@ -1,7 +1,7 @@
-//! Becoming another program.
+//! Execution of another program in this process.
 //!
-//! Not `std::process::Command`: it would empty the signal mask and make `SIGPIPE` the default, and
-//! the program is to find both as it would without us.
+//! `std::process::Command` is not used: it empties the signal mask and resets `SIGPIPE`. The
+//! program must inherit both unchanged.
 
 use crate::failure::{Failure, RUN_NOT_EXECUTABLE, RUN_NOT_FOUND};
 use crate::search::{SearchError, find};
@@ -12,9 +12,8 @@ use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-/// Becomes the program in `file`. `words` are its name as it was given and its arguments. Comes
-/// back only if it cannot: with the kernel's reason, or with an error if there is a zero byte in a
-/// word.
+/// Executes the program in `file`. `words` are its name as given and its arguments. Returns only on
+/// failure: the kernel's error, or an error if a word has a zero byte.
 pub(crate) fn become_program(
     file: &Path,
     words: &[OsString],
@@ -33,8 +32,8 @@ pub(crate) fn become_program(
     if refused != Errno::NOEXEC {
         return Ok(refused);
     }
-    // As execvp(3) and shells do: a file without a form that the kernel knows is taken for a shell
-    // script, unless it is a program for another machine, or broken.
+    // The kernel knows no format for the file. As execvp(3) and shells do, it is run as a shell
+    // script, unless it is binary: a program for another machine, or a damaged one.
     if is_binary(Path::new(OsStr::from_bytes(file.as_bytes()))) {
         return Ok(refused);
     }
@@ -44,7 +43,7 @@ pub(crate) fn become_program(
     Ok(exec(shell, &with_shell, &variables))
 }
 
-/// Whether the first line has what no text has.
+/// Returns true if the first line has a byte that no text has.
 fn is_binary(file: &Path) -> bool {
     let mut first = [0; 128];
     let len = std::fs::File::open(file).and_then(|mut file| file.read(&mut first)).unwrap_or(0);
@@ -58,8 +57,7 @@ fn exec(file: &CStr, words: &[CString], variables: &[CString]) -> Errno {
         each.chain([std::ptr::null()]).collect::<Vec<_>>()
     };
     let (words, variables) = (pointers(words), pointers(variables));
-    // SAFETY: both lists end with a null pointer, and what they point to lives until the call
-    // returns.
+    // SAFETY: both lists end with a null pointer, and their strings live until the call returns.
     unsafe { libc::execve(file.as_ptr(), words.as_ptr(), variables.as_ptr()) };
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
@@ -71,7 +69,7 @@ fn c_string(text: &OsStr) -> Result<CString> {
 /// Returns the file that a program's name means in this process's environment.
 ///
 /// # Errors
-/// With the exit status that a shell has for a program that is not there, or cannot be executed.
+/// The failure has a shell's exit status for a program that does not exist, or cannot be executed.
 pub(crate) fn find_here(name: &OsStr) -> Result<PathBuf, Failure> {
     find(name, std::env::var_os("PATH").as_deref()).map_err(|error| {
         let status = match error {

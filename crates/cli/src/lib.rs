@@ -1,10 +1,11 @@
-//! `sojourn`: runs programs under Sojourn and shows what their sessions do.
+//! `sojourn`: runs programs under Sojourn and shows the state of their sessions.
 //!
-//! It asks the session server through the generated client of `idl/session.idl` and knows no
-//! internals of server or library; what the server cannot know it reads in `/proc`, as `ss` does.
+//! The command asks the session server through the generated client of `idl/session.idl` and uses
+//! no internals of server or library. It reads `/proc`, as ss(8) does, for sessions that the server
+//! does not know.
 //!
-//! `args` is the command line, `run` the command that matters, `sessions` what the lists are made
-//! of. For users there is docs/use/cli.md; read docs/understand/streams.md first.
+//! `args` is the command line, `run` the most important command, `sessions` the source of the
+//! lists. The manual for users is docs/use/cli.md; read docs/understand/streams.md first.
 
 #![allow(
     unsafe_code,
@@ -45,7 +46,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use failure::Failure;
 use std::ffi::{OsString, c_int};
 
-/// Does what the words say, the program's name first; the status to exit with.
+/// Runs the command line `words`, which begins with the program's name. Returns the exit status.
 pub fn main(words: &[OsString]) -> c_int {
     let matches = match Cli::command().try_get_matches_from(words) {
         Ok(matches) => matches,
@@ -60,7 +61,7 @@ pub fn main(words: &[OsString]) -> c_int {
     }
 }
 
-/// Does what was asked and answers the exit status. `run` comes back only if it failed.
+/// Runs a command and returns the exit status. `run` returns only on failure.
 fn dispatch(command: Command) -> Result<u8, Failure> {
     let done = match command {
         Command::Run(options) => return run::run(&options),

@@ -1,6 +1,6 @@
 //! `sojourn server`.
 
-use crate::args::{Report, Server, Where};
+use crate::args::{Report, Server, ServerArgs};
 use crate::client::Client;
 use crate::failure::FAILED;
 use crate::output::{print, print_json, span};
@@ -10,16 +10,16 @@ use serde::Serialize;
 use sojourn_session::config;
 use std::time::Duration;
 
-/// How long a server may take to end.
+/// The time in which a server has to end.
 const END_WITHIN: Duration = Duration::from_secs(5);
-/// How long one waits to see whether a server without programs ends.
+/// The time after which a server that was asked to end with its last program counts as in use.
 const EMPTY_WITHIN: Duration = Duration::from_millis(1500);
 
-/// Starts, stops, asks. Answers the exit status.
+/// Starts a server, stops it or shows its state. Returns the exit status.
 pub(crate) fn server(action: &Server) -> Result<u8> {
     match action {
         Server::Start { idle_exit, server } => start(server.as_deref(), *idle_exit),
-        Server::Stop { force, place } => stop(*force, place),
+        Server::Stop { force, server_args } => stop(*force, server_args),
         Server::Status(report) => status(report),
     }
 }
@@ -34,13 +34,13 @@ fn start(named: Option<&str>, idle_exit_s: Option<u32>) -> Result<u8> {
     Ok(0)
 }
 
-fn stop(force: bool, place: &Where) -> Result<u8> {
-    let mut client = Client::connect(place)?;
+fn stop(force: bool, server_args: &ServerArgs) -> Result<u8> {
+    let mut client = Client::connect(server_args)?;
     let processes = client.stats()?.counters.processes;
     let address = client.address.clone();
     let user = rustix::process::geteuid().as_raw();
     if user != 0 && user != client.uid {
-        // It would take no notice.
+        // The server ignores requests of other users to end, and this command would wait in vain.
         bail!(
             "{address}: it is user {}'s server, which only that user and root may stop",
             client.uid
@@ -58,7 +58,7 @@ fn stop(force: bool, place: &Where) -> Result<u8> {
     Ok(0)
 }
 
-/// What `server status --json` prints.
+/// The output of `server status --json`.
 #[derive(Serialize)]
 struct Status {
     version: u32,
@@ -72,7 +72,7 @@ struct Status {
 }
 
 fn status(report: &Report) -> Result<u8> {
-    let mut client = match Client::connect(&report.place) {
+    let mut client = match Client::connect(&report.server_args) {
         Ok(client) => client,
         Err(_) if report.json => {
             print_json(&Status {

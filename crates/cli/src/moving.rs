@@ -1,7 +1,7 @@
-//! `sojourn move`: a session goes home, or is to leave, by hand.
+//! `sojourn move`: recalls a session to the kernel, or has it move out of the kernel.
 //!
-//! The server passes the wish on to the programs that hold its ends, and what comes of it is looked
-//! for in what the server knows. Not here: which sessions there are (`sessions`).
+//! The server passes the request on to the programs that hold the session's ends. The result shows
+//! in the server's list of sessions. Not here: that list (`sessions`).
 
 use crate::args::{Filter, Home, Move};
 use crate::client::Client;
@@ -11,16 +11,16 @@ use anyhow::{Result, bail};
 use sojourn_session::ReasonT;
 use std::time::{Duration, Instant};
 
-/// How long a session may take to leave: the peer has to acknowledge what is on its way, for which
-/// it has two seconds.
+/// The time in which a session has to leave the kernel. Its peer has two seconds of that to
+/// acknowledge bytes in flight.
 const LEAVE_WITHIN: Duration = Duration::from_secs(4);
-/// How long an offer may wait for its other end before that counts as missing.
+/// The time that an offer waits for the other end before that end counts as missing.
 const WAIT_WITHIN: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Moves a session.
 pub(crate) fn move_session(options: &Move) -> Result<()> {
-    let mut client = Client::connect(&options.place)?;
+    let mut client = Client::connect(&options.server_args)?;
     match (options.session, options.home) {
         (Name::Stream(stream), Home::Kernel) => go_home(&mut client, stream),
         (Name::Stream(stream), Home::Library) => {
@@ -52,7 +52,7 @@ fn none(inode: u64) -> String {
     format!("there is no session @{inode} that is yours; `sojourn ss` shows their names")
 }
 
-/// All that there is.
+/// Lists all sessions.
 fn rows(client: &mut Client) -> Result<Vec<Row>> {
     gather(Some(client), &Filter { kind: None, pid: None }, false)
 }
@@ -61,7 +61,7 @@ fn find(rows: &[Row], inode: u64) -> Vec<Row> {
     rows.iter().filter(|row| row.inode == Some(inode)).cloned().collect()
 }
 
-/// Asks the programs at both ends to offer theirs, and waits for what comes of it.
+/// Asks the programs at both ends to offer their ends, and waits for the result.
 fn leave(client: &mut Client, inode: u64) -> Result<()> {
     let all = rows(client)?;
     let own = find(&all, inode);
@@ -80,7 +80,7 @@ fn leave(client: &mut Client, inode: u64) -> Result<()> {
     outcome(client, &ends, inode)
 }
 
-/// Why a program is not known to the server.
+/// Returns the reason why the server does not know an end's program.
 fn nobody_to_ask(end: &Row) -> String {
     let why = if end.reason == ReasonT::NotHot.word() {
         "nothing of it has been hot so far, so there is nobody to ask"
@@ -90,7 +90,7 @@ fn nobody_to_ask(end: &Row) -> String {
     format!("{} ({}) is not known to the session server: {why}", end.program, end.pid)
 }
 
-/// Whether they are the two ends of one connection of this host.
+/// Returns true if the rows are the two ends of one connection of this host.
 fn is_other_end(row: &Row, other: &Row) -> bool {
     row.kind == other.kind && row.kind != "pipe" && row.from == other.to && row.to == other.from
 }

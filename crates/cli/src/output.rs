@@ -1,24 +1,25 @@
-//! What is printed: notes on standard error, results on standard output, and tables.
+//! Output: notes on standard error, results on standard output, and tables.
 //!
-//! No colours, no knowledge of terminals; a closed standard error is nobody's failure.
+//! There are no colours, and nothing here depends on a terminal. An error of standard error is
+//! ignored.
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 use std::io::Write as _;
 
-/// One line on standard error, with our name.
+/// Prints one line on standard error, with this program's name.
 pub(crate) fn note(text: &str) {
-    // In one write, so that it stays one line among those of other programs.
+    // One write(2) keeps the line whole among the lines of other programs.
     let _ = std::io::stderr().write_all(format!("sojourn: {text}\n").as_bytes());
 }
 
-/// A result, on standard output.
+/// Prints a result on standard output.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the result")
 }
 
-/// A result as JSON, for people to read as well.
+/// Prints a result as indented JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(value).context("cannot make JSON")?;
     text.push('\n');
@@ -35,12 +36,12 @@ pub(crate) struct Table {
 
 /// Spaces between columns.
 const GAP: usize = 2;
-/// The longest IPv4 address with its port fits: columns are made no narrower than that.
+/// The least width of a column that is shortened: the longest IPv4 address with its port.
 const SHORTEST: usize = 21;
 
 impl Table {
-    /// With headings; one that begins with `>` is of numbers, which are set to the right, one with
-    /// `~` of text that may be shortened.
+    /// Makes a table with headings. A heading that begins with `>` is of a column of numbers, which
+    /// are aligned to the right; `~` marks a column of text that may be shortened.
     pub(crate) fn new(headings: &[&str]) -> Self {
         let right = headings.iter().map(|heading| heading.starts_with('>')).collect();
         let short = headings.iter().map(|heading| heading.starts_with('~')).collect();
@@ -49,12 +50,13 @@ impl Table {
         Self { rows: vec![first.collect()], right, short }
     }
 
-    /// One more row, of as many cells as there are headings.
+    /// Adds a row, of as many cells as there are headings.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.into_iter().map(|cell| printable(&cell)).collect());
     }
 
-    /// The lines, not longer than `columns` if shortening what may be shortened is enough for that.
+    /// Formats the table. Columns that may be shortened are, until no line is longer than `columns`
+    /// or all are at their least width.
     pub(crate) fn text_within(mut self, columns: Option<usize>) -> String {
         let widths = self.widths();
         let len = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
@@ -83,7 +85,7 @@ impl Table {
         (0..self.right.len()).map(width).collect()
     }
 
-    /// The lines.
+    /// Formats the table.
     pub(crate) fn text(&self) -> String {
         let widths = self.widths();
         let mut text = String::new();
@@ -103,7 +105,7 @@ impl Table {
     }
 }
 
-/// Beginning and end of what is too long: addresses differ at either.
+/// Shortens a text in its middle: addresses differ at their beginning or at their end.
 fn shortened(text: &str, at_most: usize) -> String {
     let chars: Vec<char> = text.chars().collect();
     if chars.len() <= at_most {
@@ -115,12 +117,12 @@ fn shortened(text: &str, at_most: usize) -> String {
     ends.concat().into_iter().collect()
 }
 
-/// Names come from other programs: no control characters reach the terminal.
+/// Replaces control characters: names come from other programs and must not control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// A span of time in words (ms).
+/// Formats a duration (ms).
 pub(crate) fn span(ms: u64) -> String {
     let s = ms / 1000;
     match s {
@@ -131,7 +133,7 @@ pub(crate) fn span(ms: u64) -> String {
     }
 }
 
-/// A number of bytes in words.
+/// Formats a number of bytes.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if count < 1024 {

@@ -1,11 +1,12 @@
-//! `sojourn run`: becomes a program with the preload library in it, by the loader if need be.
+//! `sojourn run`: executes a program with the preload library in it, by Sojourn's loader if need
+//! be.
 //!
-//! Whatever stands in the way of acceleration is one line on standard error and the plain program,
-//! or an error if `strict` is set. Nothing is left behind in the program: no descriptor, no child,
-//! no changed signal.
+//! If the program cannot be accelerated, one line on standard error says why and the program runs
+//! plainly; if `strict` is set this is an error instead. The program inherits no descriptor, no
+//! child and no changed signal.
 
 use crate::failure::{Failure, RUN_FAILED, RUN_NOT_EXECUTABLE, RUN_NOT_FOUND};
-use crate::inspect::{Runner, Way, inspect};
+use crate::inspect::{LoadMethod, Runner, inspect};
 use crate::{args, beside, client, environment, launch, output, server};
 use anyhow::anyhow;
 use rustix::io::Errno;
@@ -15,12 +16,12 @@ use sojourn_session::{Config, ConfigError, config};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// A server started for a program ends when nobody has used it for so long (s).
+/// A server that is started for a program ends after this time without clients (s).
 const IDLE_EXIT_S: u32 = 60;
 
 const NOT_LOADED: &str = "it makes its own system calls, as static programs, musl's and Go's do: with `--load` Sojourn's loader loads it";
 
-/// Becomes the program; comes back only if that failed.
+/// Executes the program; returns only on failure.
 pub(crate) fn run(options: &args::Run) -> Result<u8, Failure> {
     let failed = |error| Failure::new(RUN_FAILED, error);
     let note = |error: ConfigError| {
@@ -40,14 +41,14 @@ pub(crate) fn run(options: &args::Run) -> Result<u8, Failure> {
     };
     let file = launch::find_here(name)?;
     let start = match accelerated(&file, config) {
-        Ok(under) => under.start(&file, options),
-        Err(Obstructed { cause, is_strict: true }) => {
+        Ok(acceleration) => acceleration.start(&file, options),
+        Err(NotAccelerated { cause, is_strict: true }) => {
             let name = name.to_string_lossy();
             return Err(failed(
                 cause.context(format!("{name} cannot be accelerated (strict is set)")),
             ));
         }
-        Err(Obstructed { cause, is_strict: false }) => {
+        Err(NotAccelerated { cause, is_strict: false }) => {
             if !options.quiet {
                 let name = name.to_string_lossy();
                 output::note(&format!("{name} runs without acceleration: {}", one_line(&cause)));
@@ -59,16 +60,16 @@ pub(crate) fn run(options: &args::Run) -> Result<u8, Failure> {
     become_or_fail(&file, start)
 }
 
-/// What is executed.
+/// A program to execute: its file, its arguments and its environment.
 struct Start {
     file: PathBuf,
     words: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
 }
 
-/// What a program needs to be accelerated: the library, the configuration with a server that
-/// answers, and for one that makes its own system calls the loader.
-struct Under {
+/// The parts that accelerate a program: the library, the configuration with a server that answers,
+/// and the loader if the program makes its own system calls.
+struct Acceleration {
     library: PathBuf,
     config: Config,
     loader: Option<PathBuf>,
@@ -76,7 +77,7 @@ struct Under {
     interpreter: Option<(PathBuf, Option<OsString>)>,
 }
 
-impl Under {
+impl Acceleration {
     fn start(self, file: &Path, options: &args::Run) -> Start {
         let mut variables =
             environment::preloaded(std::env::vars_os(), &self.library, &self.config);
@@ -86,7 +87,7 @@ impl Under {
         };
         let mut loaded = file.to_owned();
         if let Some((interpreter, argument)) = self.interpreter {
-            // As the kernel does: the script's path in the place of its name.
+            // As in the kernel, the script's path takes the place of its name among the arguments.
             let before = [Some(interpreter.clone().into()), argument].into_iter().flatten();
             words = before.chain([file.into()]).chain(words.into_iter().skip(1)).collect();
             loaded = interpreter;
@@ -99,22 +100,22 @@ impl Under {
     }
 }
 
-/// Why a program runs plainly, or not at all.
-struct Obstructed {
+/// The reason why a program is not accelerated. If `is_strict` it does not run at all.
+struct NotAccelerated {
     cause: anyhow::Error,
     is_strict: bool,
 }
 
-fn accelerated(file: &Path, mut config: Config) -> Result<Under, Obstructed> {
+fn accelerated(file: &Path, mut config: Config) -> Result<Acceleration, NotAccelerated> {
     let is_strict = config.strict;
     config.server = absolute(config.server);
-    let obstructed = |cause| Obstructed { cause, is_strict };
+    let obstructed = |cause| NotAccelerated { cause, is_strict };
     let way = inspect(file, Runner::this()).map_err(|obstacle| obstructed(obstacle.into()))?;
     let library = beside::library().map_err(|error| obstructed(error.into()))?;
     let (loader, interpreter) = match way {
-        Way::Preload => (None, None),
-        Way::Load(_) if !config.load => return Err(obstructed(anyhow!(NOT_LOADED))),
-        Way::Load(interpreter) => {
+        LoadMethod::Preload => (None, None),
+        LoadMethod::Load(_) if !config.load => return Err(obstructed(anyhow!(NOT_LOADED))),
+        LoadMethod::Load(interpreter) => {
             let loader = beside::loader(&library).map_err(|error| obstructed(error.into()))?;
             (Some(loader), interpreter)
         }
@@ -123,20 +124,20 @@ fn accelerated(file: &Path, mut config: Config) -> Result<Under, Obstructed> {
     if let Some(elsewhere) = reached {
         config.server = elsewhere;
     }
-    // Otherwise this is the library's to find out: it takes longer than to look whether anybody is
-    // there.
+    // Only `strict` needs the answer now. Otherwise the library finds out itself, because the check
+    // of the version takes longer than a connection attempt.
     if is_strict {
         speaks_with_us(&config).map_err(obstructed)?;
     }
-    Ok(Under { library, config, loader, interpreter })
+    Ok(Acceleration { library, config, loader, interpreter })
 }
 
-/// Whether the server that answers can do anything for the program.
+/// Checks that the server that answers takes programs of this version.
 fn speaks_with_us(config: &Config) -> anyhow::Result<()> {
     client::speaks_with_programs(&Surroundings::of_this_process(&config.server).for_client()?)
 }
 
-/// An address that means the same in programs with another working directory.
+/// Makes an address absolute, so that it holds in programs with another working directory.
 fn absolute(address: String) -> String {
     match Address::parse(&address) {
         Ok(Address::Path(path)) => {

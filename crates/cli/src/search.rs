@@ -1,6 +1,6 @@
-//! Finding a program as execvp(3) and the shell do.
+//! The search for a program, as execvp(3) and the shell do it.
 //!
-//! Not here: what the file is (`inspect`), running it (`launch`).
+//! Not here: the check of the file (`inspect`), its execution (`launch`).
 
 use rustix::fs::{Access, FileType};
 use rustix::io::Errno;
@@ -8,27 +8,27 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Where the C library looks if `PATH` is not set.
+/// The C library's search path if `PATH` is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// A program cannot be found.
+/// The error that a program cannot be found.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SearchError {
     /// There is no such file.
     #[error("{0:?}: there is no such program; is it installed, and its directory in PATH?")]
     NotFound(OsString),
-    /// The kernel will not run what there is.
+    /// The only files of that name cannot be executed.
     #[error("{path:?}: cannot be run: {cause}")]
     NotExecutable {
-        /// The first one that was found.
+        /// The first such file.
         path: PathBuf,
-        /// Why.
+        /// The kernel's error.
         cause: Errno,
     },
 }
 
-/// The file that `name` means. With a slash in it, it is the file; else it is looked for in `path`,
-/// the value of `PATH`.
+/// Returns the file that `name` means. A name with a slash is the file's path; any other name is
+/// searched for in `path`, the value of `PATH`.
 pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, SearchError> {
     let not_found = || SearchError::NotFound(name.to_owned());
     if name.as_bytes().contains(&b'/') {
@@ -42,7 +42,7 @@ pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Search
     let mut refused = None;
     let directories = path.unwrap_or(OsStr::new(DEFAULT_PATH));
     for directory in std::env::split_paths(directories).filter(|_| !name.is_empty()) {
-        // An empty entry is the working directory.
+        // An empty entry of `PATH` stands for the working directory.
         let file = match directory.as_os_str().is_empty() {
             true => Path::new(".").join(name),
             false => directory.join(name),

@@ -1,9 +1,9 @@
-//! Finding this user's session server, and starting one if none answers.
+//! The search for this user's session server, and the start of one if none answers.
 //!
-//! Looking costs a connection attempt and nothing more, for `run` does it each time. A server that
-//! is started is nobody's child: `run` becomes another program, which must not find a child that it
-//! does not know. So `run` has `sojourn server start` do it, which ends when the server is ready.
-//! Not here: asking the server (`client`).
+//! The search costs one connection attempt, because `run` makes it each time. A server that is
+//! started must not be a child of the program that `run` executes, which would not expect it. So
+//! `run` has `sojourn server start` start the server; that process ends when the server is ready.
+//! Not here: calls to the server (`client`).
 
 use crate::beside;
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -22,32 +22,32 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take until it serves. It may have to wait for another one that is just
-/// ending.
+/// The time in which a started server has to serve. It may have to wait for another server that is
+/// just ending.
 const READY_WITHIN: Duration = Duration::from_secs(8);
 
-/// Why nobody can be asked at an address.
+/// The reason why no server can be asked at an address.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Silent {
-    /// Nobody listens there.
+    /// No process listens there.
     #[error("no session server answers at {0}")]
     Nobody(String),
-    /// We may not.
+    /// This user may not connect.
     #[error("{0}: permission denied")]
     Permission(String),
-    /// Another user's.
+    /// A process of an untrusted user listens there.
     #[error("{0} is served by user {1}, who is neither root nor you: it is not used")]
     Foreign(String, u32),
-    /// No address at all.
+    /// The text is not an address.
     #[error(transparent)]
     Address(#[from] sojourn_ipc::AddressError),
-    /// The kernel refused.
+    /// The kernel refused the connection.
     #[error("{0}: {1}")]
     System(String, Errno),
 }
 
 impl Silent {
-    /// What to do. `is_named`: the address comes from a flag or the configuration.
+    /// Returns advice for the user. `is_named`: the address comes from a flag or the configuration.
     pub(crate) fn advice(&self, is_named: bool) -> &'static str {
         match (self, is_named) {
             (Self::Nobody(_), false) => "start one: sojourn server start",
@@ -59,12 +59,12 @@ impl Silent {
     }
 }
 
-/// Whether a server that can be trusted listens at `address`.
+/// Checks that a server that this user can trust listens at `address`.
 pub(crate) fn answers(address: &str) -> Result<(), Silent> {
     answers_to(address, rustix::process::geteuid().as_raw())
 }
 
-/// Whether one listens there that `user` can trust.
+/// Checks that a server that `user` can trust listens at `address`: root's, or the user's own.
 pub(crate) fn answers_to(address: &str, user: u32) -> Result<(), Silent> {
     let silent = |error| match error {
         Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => Silent::Nobody(address.into()),
@@ -79,7 +79,7 @@ pub(crate) fn answers_to(address: &str, user: u32) -> Result<(), Silent> {
         .map_err(silent)?;
     match rustix::net::connect(&socket, &name) {
         Ok(()) => {}
-        // A full queue: it listens, and is busy.
+        // The listener's queue is full: a server listens, and is busy.
         Err(Errno::AGAIN) => return Ok(()),
         Err(error) => return Err(silent(error)),
     }
@@ -90,8 +90,9 @@ pub(crate) fn answers_to(address: &str, user: u32) -> Result<(), Silent> {
     }
 }
 
-/// Sees to it that a server answers. `configured` is the setting `server`, empty for the usual
-/// places. If programs would look elsewhere by themselves, answers the address they must be told.
+/// Ensures that a server answers. `configured` is the setting `server`, empty for the default
+/// addresses. Returns an address if programs must be told one because their own search would not
+/// find this server.
 pub(crate) fn ensure(configured: &str, idle_exit_s: u32) -> Result<Option<String>> {
     let around = Surroundings::of_this_process(configured);
     let usual = around.for_client()?;
@@ -107,10 +108,12 @@ pub(crate) fn ensure(configured: &str, idle_exit_s: u32) -> Result<Option<String
         start_apart(idle_exit_s)?;
         answers(&own).context("a session server was started, but does not answer")?;
     }
+    // The system's server may have left its socket behind: programs then must be told this user's
+    // own address.
     Ok((own != usual).then_some(own))
 }
 
-/// Has another process start the server, so that it is no child of ours.
+/// Has another process start the server, so that the server is no child of this process.
 fn start_apart(idle_exit_s: u32) -> Result<()> {
     let program = std::env::current_exe().context("our own program cannot be found")?;
     let mut starter = Command::new(program)
@@ -122,10 +125,12 @@ fn start_apart(idle_exit_s: u32) -> Result<()> {
         .context("no session server can be started")?;
     let mut said = String::new();
     if let Some(mut stderr) = starter.stderr.take() {
-        // Ends with the starter, which has a deadline and gives this pipe to nobody.
+        // The pipe ends with the starter, which has a deadline and passes the pipe on to no other
+        // process.
         let _ = stderr.read_to_string(&mut said);
     }
-    // If the caller ignores SIGCHLD there is no status; what was said must do then.
+    // If the caller ignores SIGCHLD the kernel keeps no exit status: then silence on standard error
+    // counts as success.
     let is_fine = starter.wait().map_or(said.is_empty(), |status| status.success());
     if !is_fine {
         let said = said.trim().trim_start_matches("sojourn: ");
@@ -134,17 +139,17 @@ fn start_apart(idle_exit_s: u32) -> Result<()> {
     Ok(())
 }
 
-/// Starts a server at `named`, empty for this user's place, as a daemon of its own; ends when it
-/// serves. Answers its address.
+/// Starts a server at `named`, or at this user's own address if that is empty, as a daemon. Waits
+/// until the server serves, and returns its address.
 pub(crate) fn start(named: &str, idle_exit_s: Option<u32>) -> Result<String> {
     let program = beside::server()?;
-    let place = match Address::parse(named) {
+    let address = match Address::parse(named) {
         _ if named.is_empty() => None,
         Ok(Address::Path(path)) => Some(std::path::absolute(path)?),
         Ok(_) => Some(PathBuf::from(named)),
         Err(error) => return Err(error).with_context(|| format!("{named}: is no address")),
     };
-    let log = match place.as_ref().filter(|place| place.is_absolute()) {
+    let log = match address.as_ref().filter(|address| address.is_absolute()) {
         Some(path) => {
             let mut log = path.clone().into_os_string();
             log.push(".log");
@@ -156,7 +161,7 @@ pub(crate) fn start(named: &str, idle_exit_s: Option<u32>) -> Result<String> {
             own.with_file_name("server.log")
         }
     };
-    let mut server = spawn(&program, place.as_deref(), &log, idle_exit_s)?;
+    let mut server = spawn(&program, address.as_deref(), &log, idle_exit_s)?;
     let stdout = server.stdout.take().context("the server has no standard output")?;
     match await_ready(stdout) {
         Ready::Serves(address) => Ok(address),
@@ -175,7 +180,7 @@ pub(crate) fn start(named: &str, idle_exit_s: Option<u32>) -> Result<String> {
 
 fn spawn(
     program: &Path,
-    place: Option<&Path>,
+    address: Option<&Path>,
     log: &Path,
     idle_exit_s: Option<u32>,
 ) -> Result<Child> {
@@ -189,8 +194,8 @@ fn spawn(
         format!("{}: cannot be written; name a folder that is there and yours", log.display())
     })?;
     let mut command = Command::new(program);
-    match place {
-        Some(place) => command.arg("--address").arg(place),
+    match address {
+        Some(address) => command.arg("--address").arg(address),
         None => command.arg("--user"),
     };
     command.current_dir("/").env_remove("LD_PRELOAD");
@@ -198,13 +203,13 @@ fn spawn(
         command.args(["--idle-exit", &seconds.to_string()]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::from(errors));
-    // SAFETY: both calls are mere system calls, allowed between fork and exec; they touch no memory
-    // of ours.
+    // SAFETY: both calls are plain system calls, which are allowed between fork and exec; they
+    // touch no memory of this process.
     unsafe {
         command.pre_exec(|| {
-            // Out of reach of the terminal's signals.
+            // A session of its own protects the server from the terminal's signals.
             let _ = rustix::process::setsid();
-            // What the caller holds open (locks, pipes) is not the server's to keep.
+            // The server must not keep the caller's open descriptors (locks, pipes).
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
             Ok(())
         });
@@ -245,7 +250,7 @@ fn await_ready(mut stdout: ChildStdout) -> Ready {
     }
 }
 
-/// The last lines that the server wrote.
+/// Returns the last lines of the server's log.
 fn tail(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<_> = text.lines().rev().take(3).collect();
@@ -255,7 +260,7 @@ fn tail(log: &Path) -> String {
     }
 }
 
-/// Where the log of a server that we started is.
+/// Returns the path of the log of a server that this command starts.
 pub(crate) fn log_of(address: &str) -> Option<PathBuf> {
     let named = PathBuf::from(format!("{address}.log"));
     let usual = Path::new(address).with_file_name("server.log");

@@ -1,19 +1,19 @@
-//! All sessions of programs under Sojourn: those the server knows, and those that `/proc` shows
-//! besides.
+//! All sessions of programs under Sojourn: those in the server's list, and others that `/proc`
+//! shows.
 //!
-//! A program offers a session to the server when it has become hot, so the server knows nothing of
-//! the rest. These are found as ss(8) finds them: processes that have the preload library mapped
-//! (`processes`), what their descriptors are (`tables`, `diag`), and who holds the other end
-//! (`found`). Why one of them is in the kernel is told from the outside, as far as that can be
-//! seen.
+//! A program offers a session to the server when the session has become hot; the server does not
+//! know other sessions. These are found as ss(8) finds sockets: the processes that have the preload
+//! library mapped (`processes`), the objects behind their descriptors (`tables`, `diag`), and the
+//! holders of the other ends (`found`). The reason why such a session is in the kernel is derived
+//! from `/proc` as far as possible.
 
 mod connection;
 mod diag;
 mod found;
 mod name;
 mod processes;
-mod reach;
 mod row;
+mod server_lookup;
 mod standing;
 mod tables;
 #[cfg(test)]
@@ -34,7 +34,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 #[cfg(any(debug_assertions, fuzzing))]
-/// Bytes as one of what is read here, for fuzzing: no panic, and an end.
+/// Parses bytes as one of the inputs of this module, for fuzzing. Invariants: no panic, and
+/// termination.
 pub(crate) fn fuzz_tables(choice: u8, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match choice % 4 {
@@ -48,7 +49,8 @@ pub(crate) fn fuzz_tables(choice: u8, bytes: &[u8]) {
     }
 }
 
-/// Sessions that pass the filter; `all`: also sockets that are not connected. In order of process.
+/// Returns the sessions that pass the filter, ordered by process; if `all`, also sockets that are
+/// not connected.
 pub(crate) fn gather(
     mut client: Option<&mut Client>,
     filter: &Filter,
@@ -60,7 +62,8 @@ pub(crate) fn gather(
         }
         None => Default::default(),
     };
-    // It gives processes other numbers than we see if it is in a process name space further out.
+    // A server in an outer process name space has other process numbers than this one. This process
+    // then sees no number for the server's process.
     let is_elsewhere = client.as_ref().is_some_and(|client| client.pid == 0);
     let pids = if is_elsewhere { HashSet::new() } else { pids.into_iter().collect() };
     let observer = Observer::new(Path::new(PROC), client.as_deref(), pids);
@@ -76,22 +79,22 @@ pub(crate) fn gather(
     Ok(rows)
 }
 
-/// Where nothing in the way can be seen from the outside, the server may have been told or have
-/// seen more. `is_elsewhere`: its numbers of processes are not ours; and where it sees none, it
-/// says 0.
+/// Replaces vague reasons by the server's: it has reasons that libraries reported, or that it found
+/// itself. `is_elsewhere`: the server's process numbers are not this name space's, and are 0 for
+/// processes that the server does not see.
 fn explain(found: &mut [Row], refused: &[RefusedInfoT], is_elsewhere: bool) {
     let pid_of = |pid: u32| if is_elsewhere { 0 } else { pid };
     let refused: HashMap<(u32, u64), &RefusedInfoT> =
         refused.iter().map(|refused| ((pid_of(refused.pid), refused.inode), refused)).collect();
-    // A peer on another host is none that can be seen; the server may know more of the session even
-    // so.
+    // A peer on another host is not visible here; the server may still have a better reason.
     let vague = [ReasonT::NotHot, ReasonT::NoPeer, ReasonT::OtherNetwork, ReasonT::PeerStays];
     let vague = vague.map(ReasonT::word);
     for row in found.iter_mut().filter(|row| vague.contains(&row.reason)) {
         let Some(inode) = row.inode else { continue };
         let told = refused.get(&(pid_of(row.pid), inode)).or_else(|| refused.get(&(0, inode)));
         let Some(told) = told else { continue };
-        // That it has found no other end is less than what was found here.
+        // The server's reason "no peer" is vaguer than any reason that was found here, except for
+        // "not hot".
         if told.reason != ReasonT::NoPeer || row.reason == ReasonT::NotHot.word() {
             row.reason = told.reason.word();
             row.rates = Rates::of(told);
@@ -99,7 +102,7 @@ fn explain(found: &mut [Row], refused: &[RefusedInfoT], is_elsewhere: bool) {
     }
 }
 
-/// What the server knows, and what it does not. `is_elsewhere`: see [`explain`].
+/// Merges the server's list with the sessions from `/proc`. `is_elsewhere`: see [`explain`].
 fn merge(known: Vec<SessionInfoT>, found: Vec<Row>, is_elsewhere: bool) -> Vec<Row> {
     let mut rows: Vec<Row> = known.into_iter().map(of_server).collect();
     let mut known = HashMap::<_, Vec<usize>>::new();
@@ -108,7 +111,7 @@ fn merge(known: Vec<SessionInfoT>, found: Vec<Row>, is_elsewhere: bool) -> Vec<R
     }
     for row in found {
         match known.get_mut(&row.key(is_elsewhere)).and_then(Vec::pop) {
-            // Of several with one key it does not matter which is which.
+            // Sessions with equal keys are interchangeable in the list.
             Some(at) => rows[at].is_found(&row),
             None => rows.push(row),
         }
@@ -117,7 +120,7 @@ fn merge(known: Vec<SessionInfoT>, found: Vec<Row>, is_elsewhere: bool) -> Vec<R
     rows
 }
 
-/// The other ends' programs, from their own rows or from `/proc`.
+/// Adds the names of the other ends' programs, from these ends' rows or from `/proc`.
 fn name_peers(rows: &mut [Row]) {
     let names: HashMap<u32, String> =
         rows.iter().map(|row| (row.pid, row.program.clone())).collect();
@@ -128,7 +131,7 @@ fn name_peers(rows: &mut [Row]) {
     }
 }
 
-/// Puts what is told to the sessions that it is told of.
+/// Adds the TCP state of each connection to its session's row.
 fn add_connections(rows: &mut [Row], told: &[ConnectionInfoT]) {
     let told: HashMap<(Option<u64>, u32), &ConnectionInfoT> =
         told.iter().map(|told| ((Some(told.stream), told.pid), told)).collect();

@@ -1,18 +1,18 @@
-//! Signals that end a command from outside, as events instead of interruptions.
+//! The signals that end a command, received as events from a descriptor.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{FromRawFd as _, OwnedFd};
 use std::io;
 use std::time::Duration;
 
-/// Those that end a program from outside; blocked from here on.
+/// A descriptor of the signals that end a command, which are blocked in this process.
 pub(crate) struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks them in this thread and in those that it makes.
+    /// Blocks the signals in this thread and in threads that it makes.
     pub(crate) fn block() -> io::Result<Self> {
-        // SAFETY: all zero is a set of signals; the calls below fill it and read it, and answer a
-        // new descriptor.
+        // SAFETY: all zero is a valid set of signals; the calls below fill it and read it, and
+        // return a new descriptor.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);
@@ -29,11 +29,12 @@ impl Signals {
         }
     }
 
-    /// Waits for one, for so long at most; whether one came.
+    /// Waits for a signal for at most `limit`. Returns true if one came.
     pub(crate) fn came(&self, limit: Duration) -> bool {
         let mut set = [PollFd::new(&self.0, PollFlags::IN)];
         let limit = Timespec::try_from(limit).ok();
-        // Whatever else interrupts: the next round asks again.
+        // A wait that another signal interrupts counts as no signal: the caller's next round waits
+        // again.
         matches!(poll(&mut set, limit.as_ref()), Ok(1))
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::path::Path;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct List {
     version: u32,
@@ -19,10 +19,10 @@ struct List {
 
 /// Prints the list. Without a server it is what `/proc` shows.
 pub(crate) fn ss(options: &Ss) -> Result<()> {
-    let (mut client, silent) = match Client::connect(&options.report.place) {
+    let (mut client, silent) = match Client::connect(&options.report.server_args) {
         Ok(client) => (Some(client), None),
-        // Who names a server wants that one.
-        Err(error) if options.report.place.server.is_some() => return Err(error),
+        // A server that the user has named must answer. Otherwise the list from `/proc` is enough.
+        Err(error) if options.report.server_args.server.is_some() => return Err(error),
         Err(error) => (None, Some(error)),
     };
     let sessions = gather(client.as_mut(), &options.filter, options.all)?;
@@ -42,9 +42,9 @@ pub(crate) fn ss(options: &Ss) -> Result<()> {
     print(&text(&sessions, options.why, options.details, columns))
 }
 
-/// The lines, headings first; `why` puts a sentence below each session that is in the kernel,
-/// `details` how the connection is below each that is away from it and has one. For a terminal of
-/// so many columns long addresses are shortened.
+/// Formats the list, headings first. `why` adds a sentence below each session that is in the
+/// kernel, `details` the TCP state below each connection that is away. Long addresses are shortened
+/// to fit a terminal of `columns` columns.
 fn text(rows: &[Row], why: bool, details: bool, columns: Option<usize>) -> String {
     let mut table = Table::new(&[
         ">SESSION",

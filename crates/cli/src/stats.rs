@@ -8,7 +8,7 @@ use serde::Serialize;
 use sojourn_session::reason;
 use std::collections::BTreeMap;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Stats {
     version: u32,
@@ -27,7 +27,7 @@ struct Stats {
 
 /// Prints them.
 pub(crate) fn stats(options: &Report) -> Result<()> {
-    let mut client = Client::connect(&options.place)?;
+    let mut client = Client::connect(&options.server_args)?;
     let out = client.stats()?;
     let counters = out.counters;
     let by_reason = out.returns_by_reason.unwrap_or_default();

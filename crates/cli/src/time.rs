@@ -14,20 +14,20 @@ use crate::launch;
 use crate::sessions::Name;
 use crate::signals::Signals;
 use anyhow::{Context as _, Result, bail};
-use shown::Shown;
+use shown::TimeOutput;
 use sojourn_time::{Ledger, Programs, Taken};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// How long sessions that are there already are watched, unless told otherwise.
+/// The default time for which existing sessions are watched.
 const USUAL: Duration = Duration::from_secs(5);
 /// The longest time until the ring of events is looked at again.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The time between two looks for living holders of a session.
 const ALIVE_EVERY: Duration = Duration::from_millis(500);
 
-/// Watches and shows; the exit status is the program's if one is run.
+/// Watches sessions and shows their times. Returns the program's exit status if a program is run.
 pub(crate) fn time(options: &Time) -> Result<u8, Failure> {
     if !options.command.is_empty() {
         return run(options);
@@ -36,7 +36,7 @@ pub(crate) fn time(options: &Time) -> Result<u8, Failure> {
         away::time(options, stream, USUAL)?;
         return Ok(0);
     }
-    let (pids, inode) = whose(options)?;
+    let (pids, inode) = watched_processes(options)?;
     let mut watch = Watch::new(options).map_err(Failure::from)?;
     if let Some(inode) = inode {
         watch.programs.only(inode).context("the session cannot be watched")?;
@@ -60,8 +60,8 @@ pub(crate) fn time(options: &Time) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The processes to watch, and the one socket or pipe if it is about one.
-fn whose(options: &Time) -> Result<(Vec<u32>, Option<u64>)> {
+/// Returns the processes to watch, and the inode if a single socket or pipe is watched.
+fn watched_processes(options: &Time) -> Result<(Vec<u32>, Option<u64>)> {
     match (options.session, options.pid) {
         (Some(Name::Inode(inode)), _) => {
             let pids = holders::of(inode);
@@ -74,7 +74,7 @@ fn whose(options: &Time) -> Result<(Vec<u32>, Option<u64>)> {
         }
         (_, Some(pid)) if holders::is_alive(pid) => Ok((vec![pid], None)),
         (_, Some(pid)) => bail!("there is no process {pid}"),
-        // `time` has dealt with sessions that are away.
+        // The caller has handled sessions that are away.
         (Some(Name::Stream(_)) | None, None) => bail!("neither a session nor a process was named"),
     }
 }
@@ -96,7 +96,8 @@ fn run(options: &Time) -> Result<u8, Failure> {
         let error = anyhow::Error::new(error).context(format!("{file:?}: cannot be run"));
         Failure::new(RUN_NOT_EXECUTABLE, error)
     })?;
-    // As time(1): the terminal's signals are for the program, and the report comes after it.
+    // As with time(1), the terminal's signals end the program but not this process, which still has
+    // to report.
     ignore_terminal();
     let status = watch.until_end(&mut child, options.duration).map_err(failed)?;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
@@ -105,7 +106,7 @@ fn run(options: &Time) -> Result<u8, Failure> {
 
 fn ignore_terminal() {
     for signal in [libc::SIGINT, libc::SIGQUIT] {
-        // SAFETY: no handler of ours is replaced, and none is set.
+        // SAFETY: this process has no handlers for these signals, and none is set.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
 }
@@ -114,7 +115,7 @@ fn ignore_terminal() {
 struct Watch<'o> {
     programs: Programs,
     ledger: Ledger,
-    shown: Shown<'o>,
+    shown: TimeOutput<'o>,
     next: Option<Instant>,
     interval: Option<Duration>,
 }
@@ -124,10 +125,17 @@ impl<'o> Watch<'o> {
         let programs = Programs::load()?;
         let interval = options.interval.map(|seconds| Duration::from_secs(seconds.into()));
         let next = interval.map(|interval| Instant::now() + interval);
-        Ok(Self { programs, ledger: Ledger::default(), shown: Shown::new(options), next, interval })
+        Ok(Self {
+            programs,
+            ledger: Ledger::default(),
+            shown: TimeOutput::new(options),
+            next,
+            interval,
+        })
     }
 
-    /// Waits a while for events and takes them; shows if it is time to.
+    /// Waits for events until `deadline` at most and takes them; shows the times if a report is
+    /// due.
     fn turn(&mut self, deadline: Instant) -> Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         self.programs.wait(LOOK_EVERY.min(left));
@@ -140,7 +148,8 @@ impl<'o> Watch<'o> {
         Ok(())
     }
 
-    /// Watches until the program has ended, or so long; answers its end.
+    /// Watches until the program has ended, or until `limit` is over. Returns the program's exit
+    /// status.
     fn until_end(&mut self, child: &mut Child, limit: Option<Duration>) -> Result<ExitStatus> {
         let far = Duration::from_secs(u32::MAX.into());
         let deadline = Instant::now() + limit.unwrap_or(far);

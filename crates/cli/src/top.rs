@@ -1,7 +1,7 @@
 //! `sojourn top`: the busiest sessions, again and again.
 //!
-//! On a terminal each look replaces the one before; elsewhere they follow each other. Ctrl-C ends
-//! it.
+//! On a terminal each list replaces the one before; in a file the lists follow each other. Ctrl-C
+//! ends the command.
 
 use crate::args::Top;
 use crate::client::Client;
@@ -14,17 +14,17 @@ use std::time::{Duration, Instant};
 
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Bytes each way, by stream and process.
+/// The bytes of both directions, by stream and process.
 type Totals = HashMap<(u64, u32), u64>;
 
-/// Shows until interrupted, or so many times.
+/// Shows the list until a signal comes, or for the given number of times.
 pub(crate) fn top(options: &Top) -> Result<()> {
     let delay = Duration::from_secs(options.delay.into());
     let mut before: Option<(Instant, Totals)> = None;
     let mut looks = 0;
     loop {
-        // A new connection each time: the server may be another one by now.
-        let mut client = Client::connect(&options.place)?;
+        // Each round makes a new connection, because the server may have been replaced.
+        let mut client = Client::connect(&options.server_args)?;
         let rows = gather(Some(&mut client), &options.filter, false)?;
         let now = Instant::now();
         let elapsed = before.as_ref().map(|(then, _)| now - *then);
@@ -44,8 +44,8 @@ pub(crate) fn top(options: &Top) -> Result<()> {
     }
 }
 
-/// What a screen has room for, below the line with the server's address: a line that is too long
-/// would take two, and push the first out.
+/// Cuts the list to the screen's size, below the line with the server's address. A line that is too
+/// long would take two lines, and scroll the first line away.
 fn fit(body: &str, terminal: Terminal) -> String {
     let cut = |line: &str| line.chars().take(terminal.columns).collect::<String>();
     let lines: Vec<String> = body.lines().take(terminal.lines.max(4) - 2).map(cut).collect();
@@ -61,8 +61,8 @@ fn total(row: &Row) -> u64 {
     row.sent.unwrap_or(0).saturating_add(row.received.unwrap_or(0))
 }
 
-/// The list, busiest first. What has no rate yet is sorted by its bytes. What matters comes first:
-/// a narrow screen shows the rest in part.
+/// Formats the list, the busiest session first. Sessions without a rate yet are sorted by their
+/// bytes. The most important columns come first, because a narrow screen cuts the last ones.
 fn text(rows: &[Row], then: &Totals, elapsed: Option<Duration>, columns: Option<usize>) -> String {
     let rate = |row: &Row| {
         let elapsed = elapsed.filter(|elapsed| !elapsed.is_zero())?;

@@ -1,7 +1,7 @@
-//! `sojourn run` as a process: exit statuses, environment, and what the program inherits.
+//! `sojourn run` as a process: exit statuses, environment, and the inherited state of the program.
 //!
-//! The preload library is a small one that says that it is there, and the session server a socket
-//! that listens; with the real ones it is tried in `whole.rs`.
+//! The preload library is a small one that reports its presence, and the session server is a
+//! listening socket. `whole.rs` tests with the real ones.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A library that programs can be asked about, and a server that listens.
+/// A library whose presence in a program can be tested, and a listening server.
 struct World {
     scratch: Scratch,
     _server: OwnedFd,
@@ -105,7 +105,7 @@ fn a_broken_program_is_no_shell_script() {
 fn a_library_that_is_none_is_told_before_the_loader_complains() {
     let world = World::new("no-library");
     let text = world.scratch.put("text.so", "no library");
-    // A program that can be loaded anywhere looks much like a library.
+    // A position-independent program has the ELF type of a library.
     for wrong in [text.as_path(), std::path::Path::new("/bin/echo")] {
         let mut command = world.command(&["/bin/echo", "hi"]);
         let output = command.env("SOJOURN_PRELOAD", wrong).output().unwrap();
@@ -173,7 +173,7 @@ fn a_static_program_is_started_by_the_loader_beside_the_library() {
     let (status, out, err) = world.run(&["--strict", "--load", program]);
     assert_eq!((status, out.as_str()), (125, ""));
     assert!(err.contains("cannot be accelerated (strict is set)"), "{err}");
-    // The program's own words, and its file in a variable.
+    // The program has its own arguments, and its file in a variable.
     let says = "#!/bin/sh\necho \"$SOJOURN_ABI_FILE $IS_PRELOADED $SOJOURN_ABI_QUIET\" \"$@\"\n";
     let loader = world.scratch.put("sojourn-abi", says);
     std::fs::set_permissions(&loader, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -181,7 +181,7 @@ fn a_static_program_is_started_by_the_loader_beside_the_library() {
     assert_eq!(found, (0, format!("{program} yes  a b c\n"), String::new()));
     let found = world.run(&["-q", "--load", program]);
     assert_eq!(found, (0, format!("{program} yes on\n"), String::new()));
-    // A script is what its interpreter is.
+    // A script is loaded as its interpreter.
     let script = world.scratch.put("script", &format!("#!{program} -x y\n"));
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let script = script.to_str().unwrap();
@@ -229,7 +229,7 @@ fn a_configuration_directory_that_cannot_be_searched_is_no_obstacle() {
     let mut command = world.command(&["sh", "-c", "echo ${IS_PRELOADED-plain}"]);
     command.env_remove("SOJOURN_CONFIG").env_remove("XDG_CONFIG_HOME").env("HOME", &home);
     if rustix::process::geteuid().is_root() {
-        // Root searches everything.
+        // Root may search every folder, so the command runs as another user.
         std::os::unix::process::CommandExt::uid(&mut command, 65_534);
     }
     let output = command.output().unwrap();
@@ -310,7 +310,7 @@ fn a_server_that_is_named_and_does_not_answer_is_told_with_what_to_do() {
     assert_eq!(err.matches("no session server").count(), 1, "{err}");
 }
 
-/// A server of an interface that sessions are not offered by.
+/// A server of an interface without the operation that offers sessions.
 #[derive(Debug)]
 struct Other;
 

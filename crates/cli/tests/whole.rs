@@ -1,7 +1,7 @@
 //! The command with the real session server and preload library, as they were built for release.
 //!
-//! Each test has places of its own for a server: a runtime directory, or, for root, whose server is
-//! the system's, a `/run` in a mount name space of its own.
+//! Each test has a server's address of its own: in a runtime directory, or for root, whose server
+//! is the system's, in a `/run` of its own mount name space.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,7 +38,7 @@ impl Drop for Process {
     }
 }
 
-/// Places of the test's own.
+/// The folders of one test.
 struct World {
     scratch: Scratch,
     built: Built,
@@ -63,7 +63,7 @@ impl World {
         world
     }
 
-    /// `sojourn` with these words, in this world, killed after a while.
+    /// Returns a command that runs `sojourn` with these arguments in this world, with a watchdog.
     fn sojourn(&self, words: &[&str]) -> Command {
         let mut command = match &self.holder {
             Some(holder) => {
@@ -94,7 +94,7 @@ impl World {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
     }
 
-    /// Asks again and again until the answer will do.
+    /// Runs the command again and again until `will_do` accepts its answer.
     fn until(&self, words: &[&str], will_do: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -118,7 +118,7 @@ impl Drop for World {
 fn the_first_program_starts_a_server_and_the_next_ones_find_it() {
     let world = World::new("first");
     assert_eq!(world.json(&["server", "status", "--json"])["server"], Value::Null);
-    // At once, as in a pipeline: one server comes of it.
+    // The programs start at once, as in a pipeline, and only one server is started.
     let script =
         "wc -w < /proc/$$/task/$$/children; tr '\\0' '\\n' < /proc/$$/maps | grep -c preload";
     let start = || world.sojourn(&["run", "--strict", "--", "sh", "-c", script]);
@@ -185,7 +185,7 @@ fn a_connection_moves_is_listed_and_can_be_sent_home() {
     assert!(!library.status.success());
 }
 
-/// What never gets as far as an offer, of a program that has nothing else to tell the server.
+/// Sessions that are never offered, of a program with no other calls to the server.
 #[test]
 fn what_a_program_keeps_in_the_kernel_says_why() {
     let world = World::new("kept");
@@ -280,7 +280,7 @@ fn a_server_of_root_is_stopped_by_nobody_else() {
     let mut said = String::new();
     BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
     assert!(said.starts_with("ready "), "{said:?}");
-    // Where it was built not everybody may look.
+    // The other user may not read the build folder.
     let copy = world.scratch.path("sojourn");
     std::fs::copy(world.built.path("sojourn"), &copy).unwrap();
     for words in [&["stop"][..], &["stop", "--force"]] {

@@ -14,7 +14,7 @@ use aya::programs::ProgramInfo;
 
 /// A session that is away.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Away {
+pub struct AwaySession {
     /// Index of the interface by which the session's packets come.
     pub index: u32,
     /// The interface's name.
@@ -30,7 +30,7 @@ pub struct Away {
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, which is needed to read the kernel's programs and maps.
-pub fn away() -> Result<Vec<Away>, Failed> {
+pub fn away() -> Result<Vec<AwaySession>, Failed> {
     let interfaces = netlink::interfaces().map_err(Failed::at("finding interfaces"))?;
     let mut found = Vec::new();
     for program in aya::programs::loaded_programs() {
@@ -41,7 +41,7 @@ pub fn away() -> Result<Vec<Away>, Failed> {
         // A program that ends at this moment has no sessions any more.
         let Ok(maps) = Maps::of(&program) else { continue };
         let Some(interface) = maps.interface(&program, &interfaces) else { continue };
-        found.extend(maps.rules().map(|(key, rule)| Away {
+        found.extend(maps.rules().map(|(key, rule)| AwaySession {
             index: interface.index,
             interface: interface.name.clone(),
             key,

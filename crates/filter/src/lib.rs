@@ -55,11 +55,11 @@ pub mod rule;
 mod sys;
 
 pub use adopt::{holding_of, remove_ports};
-pub use away::{Away, away};
+pub use away::{AwaySession, away};
 pub use error::{AttachError, Failed, FlowError, OwnerError};
 pub use filter::{Filter, Options, XdpMode};
 pub use hook::Method;
-pub use list::{Attached, What, list};
+pub use list::{Attached, ObjectKind, list};
 pub use loader::PACKAGE;
 pub use owners::Removed;
 pub use port::Port;

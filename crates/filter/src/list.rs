@@ -11,7 +11,7 @@ use std::io;
 
 /// The kind of an attached object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
+pub enum ObjectKind {
     /// A program at an interface's entry or exit.
     Hook,
     /// An XDP program on an interface.
@@ -26,7 +26,7 @@ pub enum What {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attached {
     /// The kind.
-    pub what: What,
+    pub what: ObjectKind,
     /// The program's name, or the port's.
     pub name: String,
     /// The interface that has the program, or to which a port belongs; empty for a program in
@@ -56,7 +56,7 @@ pub fn list() -> Result<Vec<Attached>, Failed> {
             programs.insert(program.id(), name.to_owned());
             let (name, interface) = (name.to_owned(), String::new());
             let number = Some(program.id());
-            found.push(Attached { what: What::Program, name, interface, number });
+            found.push(Attached { what: ObjectKind::Program, name, interface, number });
         }
     }
     let interfaces = netlink::interfaces().map_err(Failed::at("finding interfaces"))?;
@@ -65,7 +65,7 @@ pub fn list() -> Result<Vec<Attached>, Failed> {
             let of = interfaces.iter().find(|other| other.index == real);
             let of = of.map(|of| of.name.clone()).unwrap_or_default();
             let name = interface.name.clone();
-            found.push(Attached { what: What::Port, name, interface: of, number: None });
+            found.push(Attached { what: ObjectKind::Port, name, interface: of, number: None });
         }
         let mut on = |what, number: u32| {
             if let Some(name) = programs.get(&number) {
@@ -76,11 +76,11 @@ pub fn list() -> Result<Vec<Attached>, Failed> {
         for place in [AttachPoint::TcxIngress, AttachPoint::TcxEgress] {
             // A kernel without these attach points has no programs there.
             for number in sys::programs_on(interface.index, place).unwrap_or_default() {
-                on(What::Hook, number);
+                on(ObjectKind::Hook, number);
             }
         }
         if let Some(number) = interface.xdp_program {
-            on(What::Xdp, number);
+            on(ObjectKind::Xdp, number);
         }
     }
     found.sort();

@@ -130,7 +130,7 @@ impl<'d> Encoder<'d> {
     /// Returns true if the message is its body and nothing else.
     #[inline]
     #[doc(hidden)]
-    pub fn is_plain(&self) -> bool {
+    pub fn is_body_only(&self) -> bool {
         self.beside.0.as_ref().is_none_or(|beside| beside.is_empty())
     }
 

@@ -120,9 +120,9 @@ impl<'c, 'd> Draft<'c, 'd> {
         deadline: Deadline,
         may_lend: bool,
     ) -> Result<Pending, CallError> {
-        let is_plain = self.place == BodyStorage::Inline && self.encoder.is_plain();
+        let is_body_only = self.place == BodyStorage::Inline && self.encoder.is_body_only();
         let posted = if kind == Kind::Call
-            && is_plain
+            && is_body_only
             && let Some(pending) = self.connection.post_short(self.op, self.body_len)
         {
             Ok(pending)

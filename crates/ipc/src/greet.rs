@@ -51,7 +51,7 @@ struct Guest {
 
 /// A client that greeted.
 #[derive(Debug)]
-struct Greeted {
+struct GreetedClient {
     socket: ClientSocket,
     hello: Packet,
     credentials: Credentials,
@@ -64,7 +64,7 @@ pub(crate) struct Lobby {
     guests: HashMap<u64, Guest>,
     next_guest: u64,
     /// Clients that greeted while there was no server thread.
-    waiting: Vec<Greeted>,
+    waiting: Vec<GreetedClient>,
     /// The end of a pause of accepting.
     paused_until_ns: Option<u64>,
     is_over: bool,
@@ -244,14 +244,14 @@ impl Lobby {
                 let Some(credentials) = credentials else {
                     return refuse(&guest.socket, Reason::BadPacket);
                 };
-                self.greeted(Greeted { socket: guest.socket, hello, credentials });
+                self.greeted(GreetedClient { socket: guest.socket, hello, credentials });
             }
             Received::Ended => {}
             _ => refuse(&guest.socket, Reason::Version),
         }
     }
 
-    fn greeted(&mut self, greeted: Greeted) {
+    fn greeted(&mut self, greeted: GreetedClient) {
         if self.has_too_many(greeted.credentials.uid) {
             return refuse(&greeted.socket, Reason::TooManyOfUser);
         }
@@ -282,7 +282,7 @@ impl Lobby {
     }
 
     /// Gives a client that greeted its region and its thread.
-    fn admit(&mut self, greeted: Greeted) {
+    fn admit(&mut self, greeted: GreetedClient) {
         let socket = &greeted.socket;
         let Some(thread) = self.least_busy() else { return refuse(socket, Reason::Closed) };
         let Some(id) = self.free_index() else { return refuse(socket, Reason::TooManyClients) };
@@ -326,12 +326,12 @@ impl Lobby {
     /// Creates the link and sends the welcome. On failure the socket is returned with the reason.
     fn link(
         &self,
-        greeted: Greeted,
+        greeted: GreetedClient,
         id: ClientId,
         thread: Arc<ServerThread>,
     ) -> Result<Arc<ClientLink>, (ClientSocket, Reason)> {
         let options = &self.shared.options;
-        let Greeted { socket, hello, credentials } = greeted;
+        let GreetedClient { socket, hello, credentials } = greeted;
         let layout = layout(options, hello);
         let _ = rustix::net::sockopt::set_socket_passcred(&socket, false);
         let Ok((segment, region)) = Region::create(layout) else {

@@ -17,7 +17,7 @@ use crate::layout::{
     BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, is_call, is_direct,
     next_seq, tag_seq,
 };
-use crate::link::{Begun, ClientLink, LocalRequest};
+use crate::link::{CallStart, ClientLink, LocalRequest};
 use crate::lock::lock;
 use crate::message::{Incoming, bytes_of_mut};
 use crate::reply::{publish_consumed, send_more};
@@ -38,7 +38,7 @@ struct Assembly {
 
 /// The result of a look at a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum LaneEvent {
     /// Nothing new.
     Nothing,
     /// A piece was taken, but no message is complete yet.
@@ -108,7 +108,7 @@ impl Lane {
     /// # Errors
     /// The [`Reason`] if the client broke the protocol.
     #[inline(always)]
-    pub(crate) fn look(&mut self, incoming: &mut Incoming) -> Result<Look, Reason> {
+    pub(crate) fn look(&mut self, incoming: &mut Incoming) -> Result<LaneEvent, Reason> {
         let expected = Expected {
             call: self.call,
             seq: self.seq,
@@ -118,7 +118,7 @@ impl Lane {
         };
         let region = &self.link.region;
         match ring::next(region.reply(CALL_LINE), region.slot(self.seq), expected) {
-            Next::Nothing => Ok(Look::Nothing),
+            Next::Nothing => Ok(LaneEvent::Nothing),
             Next::Slot(tag) => self.take_slot(tag, incoming),
             Next::Call(tag) => self.take_call(tag, incoming),
             Next::Wrong => Err(Reason::BadSequence),
@@ -126,23 +126,23 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn take_call(&mut self, tag: u64, incoming: &mut Incoming) -> Result<Look, Reason> {
+    fn take_call(&mut self, tag: u64, incoming: &mut Incoming) -> Result<LaneEvent, Reason> {
         let header = header(tag, self.link.region.reply(CALL_LINE))?;
         if header.line != CALL_LINE {
             return Err(Reason::BadLine);
         }
         let look = if header.flags == 0 {
             match self.link.begin_call(CALL_LINE, header.seq) {
-                Begun::Yes => {}
-                Begun::Later => return Ok(Look::Nothing),
-                Begun::No => return Err(Reason::BadLine),
+                CallStart::Yes => {}
+                CallStart::Later => return Ok(LaneEvent::Nothing),
+                CallStart::No => return Err(Reason::BadLine),
             }
             incoming.load_inline(header, self.link.region.reply(CALL_LINE));
-            Look::Message
+            LaneEvent::Message
         } else {
             self.take_request(header, incoming)?
         };
-        if look != Look::Nothing {
+        if look != LaneEvent::Nothing {
             self.call = next_seq(self.call);
             self.saw(header.cpu);
         }
@@ -159,14 +159,14 @@ impl Lane {
     /// Notes that the client is active on processor `cpu`.
     #[inline(always)]
     fn saw(&mut self, cpu: u16) {
-        self.link.forgive();
+        self.link.reset_packet_count();
         self.cpu = cpu;
         self.idle = 0;
         self.false_rings = 0;
     }
 
     #[inline(never)]
-    fn take_slot(&mut self, tag: u64, incoming: &mut Incoming) -> Result<Look, Reason> {
+    fn take_slot(&mut self, tag: u64, incoming: &mut Incoming) -> Result<LaneEvent, Reason> {
         let header = header(tag, self.link.region.slot(self.seq))?;
         let is_request = matches!(header.kind, Kind::Call | Kind::Send);
         let look = match header.kind {
@@ -180,21 +180,21 @@ impl Lane {
                     // The abandoned request's descriptors came before it and are dropped.
                     drop(self.link.take_fds(assembly.header.seq));
                 }
-                Look::Progress
+                LaneEvent::Progress
             }
             Kind::More if self.assembly.is_none() => {
                 if !send_more(&self.link, header.line, header.seq) {
                     return Err(Reason::BadLine);
                 }
-                Look::Progress
+                LaneEvent::Progress
             }
             _ if is_request && self.assembly.is_none() => self.take_request(header, incoming)?,
             _ => return Err(Reason::BadHeader),
         };
-        if look == Look::Nothing {
+        if look == LaneEvent::Nothing {
             return Ok(look);
         }
-        if look == Look::Message && incoming.has_items_in_place() {
+        if look == LaneEvent::Message && incoming.has_items_in_place() {
             self.held = Some(self.seq);
         } else {
             publish_consumed(&self.link, self.seq);
@@ -207,23 +207,27 @@ impl Lane {
         Ok(look)
     }
 
-    fn take_request(&mut self, header: Header, incoming: &mut Incoming) -> Result<Look, Reason> {
+    fn take_request(
+        &mut self,
+        header: Header,
+        incoming: &mut Incoming,
+    ) -> Result<LaneEvent, Reason> {
         let is_call = header.kind == Kind::Call;
         let is_here = (header.line == CALL_LINE) == is_direct(header.seq);
         if is_call {
             let begun = match is_here {
                 true => self.link.begin_call(header.line, header.seq),
-                false => Begun::No,
+                false => CallStart::No,
             };
             match begun {
-                Begun::Yes => {}
-                Begun::Later => return Ok(Look::Nothing),
-                Begun::No => return Err(Reason::BadLine),
+                CallStart::Yes => {}
+                CallStart::Later => return Ok(LaneEvent::Nothing),
+                CallStart::No => return Err(Reason::BadLine),
             }
         }
         if header.flags == 0 {
             incoming.load_inline(header, self.link.region.request(header.seq));
-            return Ok(Look::Message);
+            return Ok(LaneEvent::Message);
         }
         if header.flags == LONG | BY_REFERENCE {
             return self.take_local(header, incoming);
@@ -234,7 +238,7 @@ impl Lane {
         self.take_long(header, incoming)
     }
 
-    fn take_long(&mut self, header: Header, incoming: &mut Incoming) -> Result<Look, Reason> {
+    fn take_long(&mut self, header: Header, incoming: &mut Incoming) -> Result<LaneEvent, Reason> {
         let link = &self.link;
         let mut words = [0; 5];
         link.region.request(header.seq).copy_out(&mut words);
@@ -252,7 +256,7 @@ impl Lane {
             } else {
                 incoming.load_area(header, first, sizes, false)
             };
-            return loaded.map(|()| Look::Message).ok_or(Reason::BadLength);
+            return loaded.map(|()| LaneEvent::Message).ok_or(Reason::BadLength);
         }
         if is_direct(header.seq) {
             // Pieces come in slots only.
@@ -270,10 +274,10 @@ impl Lane {
         }
         let filled = first.copy_to(bytes_of_mut(&mut stream));
         self.assembly = Some(Assembly { header, total, body_len, stream, filled });
-        Ok(Look::Progress)
+        Ok(LaneEvent::Progress)
     }
 
-    fn take_chunk(&mut self, incoming: &mut Incoming) -> Result<Look, Reason> {
+    fn take_chunk(&mut self, incoming: &mut Incoming) -> Result<LaneEvent, Reason> {
         fault::point("server.piece");
         let Some(mut assembly) = self.assembly.take() else { return Err(Reason::BadHeader) };
         let total = assembly.total as usize;
@@ -285,16 +289,16 @@ impl Lane {
         assembly.filled += part.copy_to(rest);
         if assembly.filled < total {
             self.assembly = Some(assembly);
-            return Ok(Look::Progress);
+            return Ok(LaneEvent::Progress);
         }
         let sizes = (assembly.total, assembly.body_len);
         let loaded = incoming.load_stream(assembly.header, &mut assembly.stream, sizes);
         // The buffer of the message before is kept for the next message in pieces.
         incoming.spare = assembly.stream;
-        loaded.map(|()| Look::Message).ok_or(Reason::BadLength)
+        loaded.map(|()| LaneEvent::Message).ok_or(Reason::BadLength)
     }
 
-    fn take_local(&mut self, header: Header, incoming: &mut Incoming) -> Result<Look, Reason> {
+    fn take_local(&mut self, header: Header, incoming: &mut Incoming) -> Result<LaneEvent, Reason> {
         let mut local = lock(&self.link.local);
         let request = local.request.take_if(|request| request.seq == header.seq);
         let Some(LocalRequest { body, items, .. }) = request else {
@@ -312,7 +316,7 @@ impl Lane {
             let items: Vec<&[u8]> = items.into_iter().map(slice).collect();
             incoming.load_local(header, slice(body), &items);
         }
-        Ok(Look::Message)
+        Ok(LaneEvent::Message)
     }
 }
 

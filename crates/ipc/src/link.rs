@@ -55,7 +55,7 @@ pub(crate) struct Answer {
 
 /// The result of noting a call on a reply line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Begun {
+pub(crate) enum CallStart {
     /// The line has taken the call.
     Yes,
     /// Another thread is publishing the previous answer at this moment: try again.
@@ -175,15 +175,15 @@ impl ClientLink {
 
     /// Notes that call `seq` wants its answer on `line`.
     #[inline]
-    pub(crate) fn begin_call(&self, line: u8, seq: u32) -> Begun {
-        let Some(line) = self.lines.get(line as usize) else { return Begun::No };
+    pub(crate) fn begin_call(&self, line: u8, seq: u32) -> CallStart {
+        let Some(line) = self.lines.get(line as usize) else { return CallStart::No };
         match line.outstanding.load(Ordering::Acquire) {
             0 => {
                 line.outstanding.store(1 << 32 | u64::from(seq), Ordering::Relaxed);
-                Begun::Yes
+                CallStart::Yes
             }
-            ANSWERING => Begun::Later,
-            _ => Begun::No,
+            ANSWERING => CallStart::Later,
+            _ => CallStart::No,
         }
     }
 
@@ -273,7 +273,7 @@ impl ClientLink {
 
     /// Resets the count of packets, because a request was seen.
     #[inline(always)]
-    pub(crate) fn forgive(&self) {
+    pub(crate) fn reset_packet_count(&self) {
         if self.packets.load(Ordering::Relaxed) != 0 {
             self.packets.store(0, Ordering::Relaxed);
         }

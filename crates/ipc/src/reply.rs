@@ -171,8 +171,8 @@ impl<'d> ReplyDraft<'d> {
         let Some(link) = self.token.link.take() else {
             return ReadyReply { link: None, line };
         };
-        let is_plain = self.encoder.is_plain() && matches!(self.place, BodyStorage::Inline);
-        let form = match is_plain {
+        let is_body_only = self.encoder.is_body_only() && matches!(self.place, BodyStorage::Inline);
+        let form = match is_body_only {
             true => Form::Inline(self.body_len as u8, 0),
             false => self.form(&link, seq),
         };

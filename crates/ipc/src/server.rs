@@ -10,7 +10,7 @@
 use crate::deadline::Deadline;
 use crate::fault;
 use crate::grant::Granted;
-use crate::lane::{Lane, Look};
+use crate::lane::{Lane, LaneEvent};
 use crate::layout::BY_REFERENCE;
 use crate::link::{ClientLink, ServerThread};
 use crate::lock::lock;
@@ -160,7 +160,7 @@ impl Server {
         let lane = self.lanes.get_mut(index as usize)?.as_mut()?;
         for _ in 0..PIECES_MAX {
             match lane.look(&mut self.incoming) {
-                Ok(Look::Message) => {
+                Ok(LaneEvent::Message) => {
                     fault::point("server.taken");
                     self.peer_cpu = lane.cpu;
                     if self.incoming.has_items_in_place() {
@@ -175,8 +175,8 @@ impl Server {
                     }
                     return Some(Found::Message(index));
                 }
-                Ok(Look::Progress) => {}
-                Ok(Look::Nothing) => return lane.take_bits(),
+                Ok(LaneEvent::Progress) => {}
+                Ok(LaneEvent::Nothing) => return lane.take_bits(),
                 Err(reason) => {
                     self.expel_lane(index, reason);
                     return None;
@@ -384,7 +384,7 @@ impl Lane {
         let bits = self.link.region.to_server().swap(0, Ordering::Acquire);
         self.false_rings = 0;
         self.idle = 0;
-        self.link.forgive();
+        self.link.reset_packet_count();
         let badge = self.link.badge.load(Ordering::Relaxed);
         (bits != 0).then_some(Found::Notify(self.link.id, badge, bits))
     }

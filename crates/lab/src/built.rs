@@ -15,7 +15,7 @@ impl Built {
     /// # Errors
     /// If a program is missing; the error names the command that builds it.
     pub fn find() -> Result<Self> {
-        let built = Self::whatever()?;
+        let built = Self::without_check()?;
         for name in ["sojourn", "sojournd", "libsojourn_preload.so", "sojourn-abi", "lab-peer"] {
             if !built.has(name) {
                 bail!("{}: not built; run `cargo xtask build` first", built.path(name).display());
@@ -28,7 +28,7 @@ impl Built {
     ///
     /// # Errors
     /// If the path of the running program cannot be read.
-    pub fn whatever() -> Result<Self> {
+    pub fn without_check() -> Result<Self> {
         let here = std::env::current_exe().context("where this program is")?;
         // The program is target/PROFILE/deps/test, or target/PROFILE/program.
         let target = here.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());

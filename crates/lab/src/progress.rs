@@ -43,7 +43,7 @@ pub enum Outcome {
 
 /// The record of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ProgressRecord {
     /// Process number of the end; 0 before it has begun.
     pub pid: u32,
     /// Bytes that the end's calls have sent: the peer may still have to receive them.
@@ -69,7 +69,7 @@ pub fn make(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// If the file cannot be read.
-pub fn read(path: &Path) -> Result<[Told; 2]> {
+pub fn read(path: &Path) -> Result<[ProgressRecord; 2]> {
     let mut bytes = [0; 8 * FILE_WORDS];
     let file = File::open(path).with_context(|| path.display().to_string())?;
     file.read_exact_at(&mut bytes, 0)?;
@@ -78,7 +78,7 @@ pub fn read(path: &Path) -> Result<[Told; 2]> {
         word.copy_from_slice(&bytes[8 * at..8 * (at + 1)]);
         u64::from_ne_bytes(word)
     };
-    Ok([0, WORDS].map(|at| Told {
+    Ok([0, WORDS].map(|at| ProgressRecord {
         pid: u32::try_from(word(at)).unwrap_or_default(),
         sent: word(at + 1),
         received: word(at + 2),
@@ -98,9 +98,9 @@ pub fn read(path: &Path) -> Result<[Told; 2]> {
 /// A writer of one end's record, mapped until the program ends; or of no record, if there is no
 /// file.
 #[derive(Clone, Copy, Debug)]
-pub struct Teller(&'static [AtomicU64]);
+pub struct ProgressWriter(&'static [AtomicU64]);
 
-impl Teller {
+impl ProgressWriter {
     /// Makes a writer without a file.
     #[must_use]
     pub fn nobody() -> Self {
@@ -160,7 +160,7 @@ mod tests {
     fn what_is_told_is_read() {
         let path = std::env::temp_dir().join(format!("sojourn-progress-{}", std::process::id()));
         make(&path).unwrap();
-        let second = Teller::open(&path, false).unwrap();
+        let second = ProgressWriter::open(&path, false).unwrap();
         second.sent(7);
         second.sent(5);
         second.received(3);
@@ -168,8 +168,8 @@ mod tests {
         second.ended(false);
         let [first, found] = read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(first, Told::default());
+        assert_eq!(first, ProgressRecord::default());
         let (pid, input, outcome) = (std::process::id(), InputEnd::Eof, Outcome::Failed);
-        assert_eq!(found, Told { pid, sent: 12, received: 3, input, outcome });
+        assert_eq!(found, ProgressRecord { pid, sent: 12, received: 3, input, outcome });
     }
 }

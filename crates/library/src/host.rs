@@ -4,11 +4,11 @@
 //! handlers out while the library holds locks, and knows which descriptors stdio uses. Read
 //! `docs/understand/streams.md`, "Signals".
 
+pub(crate) mod descriptors;
 pub(crate) mod environment;
 pub(crate) mod epoll;
 pub(crate) mod kernel;
 pub(crate) mod lock;
-pub(crate) mod look;
 pub mod numbers;
 
 use core::time::Duration;

@@ -25,11 +25,11 @@ pub use host::numbers;
 pub use host::{Host, Interrupt, Plain};
 pub use io::call_flags::{Recv, Send};
 pub use io::calls::{Call, Route, Use};
-pub use io::datagrams::{Attempt, Datagram, Got, PARTS_MAX};
+pub use io::datagrams::{Attempt, Datagram, PARTS_MAX, ReceiveOutcome};
 pub use io::from_kernel::{BytesOnly, FromKernel};
 pub use moves::descriptors::{Origin, SocketOption};
 pub use process::library::{Library, library};
-pub use remote::options::{Known, Queue, Set};
+pub use remote::options::{EngineAnswers, OptionChange, Queue};
 pub use session::Session;
 
 pub use fds::table::FdEntry;

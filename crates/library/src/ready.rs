@@ -14,11 +14,11 @@ pub(crate) mod set_call;
 pub(crate) mod set_entry;
 #[cfg(test)]
 pub(crate) mod set_fakes;
-pub(crate) mod set_look;
 pub(crate) mod set_member;
 pub(crate) mod set_order;
 #[cfg(test)]
 mod set_order_tests;
+pub(crate) mod set_readiness;
 pub(crate) mod set_ready;
 #[cfg(test)]
 mod set_ready_tests;

@@ -21,7 +21,7 @@ use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
 use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase, switch};
 use crate::session::owed::{rest_in_ring, rest_is_here};
-use crate::session::progress::Away;
+use crate::session::progress::TrialProgress;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use sojourn_session::KindT;
 use sojourn_shm::wait::{Policy, Wait};
@@ -106,7 +106,7 @@ pub struct Session {
     /// Times of its layers were wanted at the last look, and when that was (ns): see `io::timed`.
     pub(crate) is_timed: AtomicBool,
     pub(crate) looked_at: AtomicU64,
-    pub(crate) progress: Mutex<Away>,
+    pub(crate) progress: Mutex<TrialProgress>,
     rx_policy: Mutex<Policy>,
     tx_policy: Mutex<Policy>,
 }

@@ -142,7 +142,8 @@ impl Pair {
         entry.unmark(mark::OFFERED);
         // Nobody would pair it again after a trial.
         if let Some(session) = library().session_of(fd) {
-            *crate::host::lock::lock(&session.progress) = crate::session::progress::Away::default();
+            *crate::host::lock::lock(&session.progress) =
+                crate::session::progress::TrialProgress::default();
         }
         joined && is_away(fd)
     }

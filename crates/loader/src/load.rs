@@ -10,7 +10,7 @@ use core::ffi::CStr;
 use sojourn_abi::elf::Image;
 use sojourn_abi::layout::{Mapping, Plan, Room, Source, plan};
 use sojourn_abi::patch::region_len;
-use sojourn_abi::sites::{Found, Site, Text, Way, find};
+use sojourn_abi::sites::{Found, Rewrite, Site, Text, find};
 
 /// A program's file, mapped unchanged.
 pub(crate) struct File {
@@ -135,7 +135,7 @@ pub(crate) fn load(file: &File, part: Part, entry: usize) -> Result<Loaded, Refu
 /// Returns true if a call is left that must be trapped. An rt_sigreturn(2) need not be: signal
 /// handlers return through the kernel in any case.
 fn is_missed(site: &Site) -> bool {
-    site.way == Way::Left && site.number != Some(libc::SYS_rt_sigreturn as u32)
+    site.rewrite == Rewrite::Unchanged && site.number != Some(libc::SYS_rt_sigreturn as u32)
 }
 
 fn room_of(sites: &[Site]) -> usize {

@@ -4,7 +4,7 @@
 use crate::guest::guest;
 use crate::raw;
 use sojourn_abi::patch::{self, Rewritten, region_len};
-use sojourn_abi::sites::{Site, Text, Way, find};
+use sojourn_abi::sites::{Rewrite, Site, Text, find};
 
 const PAGE: usize = 4096;
 const READ_WRITE: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
@@ -103,7 +103,7 @@ pub(crate) fn rewrite_mapped(at: usize, len: usize, protection: usize) {
     let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
     let text = Text { address: at as u64, bytes };
     let sites = find(text).sites;
-    if sites.iter().all(|site| site.way == Way::Left) {
+    if sites.iter().all(|site| site.rewrite == Rewrite::Unchanged) {
         return;
     }
     if let Some(region) = near(at, region_len(&sites).next_multiple_of(PAGE)) {

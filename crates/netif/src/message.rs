@@ -228,7 +228,7 @@ fn io_slice(bytes: &mut [u8]) -> libc::iovec {
 
 /// The facts about a frame in its control data.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct FrameMetadata {
     tag: Option<VlanTag>,
     needs_no_look: bool,
     time_ns: Option<u64>,
@@ -238,8 +238,8 @@ pub(crate) struct Told {
 const CONTROL_HEADER: usize = size_of::<libc::cmsghdr>();
 
 /// Reads control messages; unknown or incomplete ones are ignored.
-pub(crate) fn auxiliary(mut control: &[u8]) -> Told {
-    let mut told = Told::default();
+pub(crate) fn auxiliary(mut control: &[u8]) -> FrameMetadata {
+    let mut told = FrameMetadata::default();
     while let Some((header, _)) = control.split_at_checked(CONTROL_HEADER) {
         let len = usize::from_ne_bytes(core::array::from_fn(|at| header[at]));
         let word = |bytes: &[u8], at: usize| {
@@ -268,7 +268,7 @@ pub(crate) fn auxiliary(mut control: &[u8]) -> Told {
     told
 }
 
-impl Told {
+impl FrameMetadata {
     /// Takes the fields of `PACKET_AUXDATA`. `words` are tag control and tag protocol, 16 bits each
     /// in memory order.
     fn aux(&mut self, status: u32, words: u32) {
@@ -316,10 +316,11 @@ mod tests {
         let time: Vec<u8> = [3u64.to_ne_bytes(), 7u64.to_ne_bytes()].concat();
         bytes.extend(control_message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &time));
         let tag = VlanTag { ether_type: EtherType::SERVICE_VLAN, control: 0x2005 };
-        let expected = Told { tag: Some(tag), needs_no_look: true, time_ns: Some(3_000_000_007) };
+        let expected =
+            FrameMetadata { tag: Some(tag), needs_no_look: true, time_ns: Some(3_000_000_007) };
         assert_eq!(auxiliary(&bytes), expected);
         // The first half of the control data gives only the first message.
-        assert_eq!(auxiliary(&bytes[..CONTROL_HEADER + 19]), Told::default());
+        assert_eq!(auxiliary(&bytes[..CONTROL_HEADER + 19]), FrameMetadata::default());
         assert_eq!(auxiliary(&bytes[..40]).tag, Some(tag));
     }
 

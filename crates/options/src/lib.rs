@@ -13,7 +13,7 @@ mod option;
 mod page;
 mod table;
 
-pub use option::{Answer, Change, Kind, Kinds, Setting, SocketOption, Usual};
+pub use option::{AcceptedValue, Answer, Change, Kind, Kinds, Setting, SocketOption};
 pub use page::page;
 pub use table::TABLE;
 
@@ -37,8 +37,8 @@ pub fn answer(level: c_int, number: c_int) -> Option<Answer> {
     find(level, number)?.answer
 }
 
-/// Returns the options that must have their usual values before a session of this kind may move.
-/// Those with a rule ([`Usual::Rule`]) are among them.
+/// Returns the options that must have accepted values before a session of this kind may move.
+/// Those with a rule ([`AcceptedValue::Rule`]) are among them.
 pub fn keeping(kind: Kind) -> impl Iterator<Item = &'static SocketOption> {
     TABLE.iter().filter(move |row| row.keeps.has(kind))
 }

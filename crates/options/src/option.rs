@@ -118,10 +118,10 @@ impl Kinds {
     }
 }
 
-/// The value with which an option keeps nothing in the kernel. An option that a kernel or a kind of
-/// socket does not know counts as having its usual value.
+/// The values of an option with which a session may leave the kernel. An option that a kernel or a
+/// kind of socket does not know counts as accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Usual {
+pub enum AcceptedValue {
     /// This number, in four bytes.
     Number(i32),
     /// 0 or 1. A connection that a listener of Multipath TCP has accepted has `SO_RCVLOWAT` 0,
@@ -149,10 +149,10 @@ pub struct SocketOption {
     pub setting: Setting,
     /// The answer when the option is read; `None` if only the kernel answers.
     pub answer: Option<Answer>,
-    /// The kinds of sessions that any value but the usual one keeps in the kernel.
+    /// The kinds of sessions that any value but an accepted one keeps in the kernel.
     pub keeps: Kinds,
-    /// The usual value.
-    pub usual: Usual,
+    /// The accepted value.
+    pub accepted: AcceptedValue,
 }
 
 impl SocketOption {
@@ -162,15 +162,15 @@ impl SocketOption {
         name: &'static str,
         setting: Setting,
     ) -> Self {
-        let (keeps, usual) = (Kinds::NONE, Usual::Number(0));
-        Self { level, number, name, setting, answer: None, keeps, usual }
+        let (keeps, accepted) = (Kinds::NONE, AcceptedValue::Number(0));
+        Self { level, number, name, setting, answer: None, keeps, accepted }
     }
 
     pub(crate) const fn answered(self, answer: Answer) -> Self {
         Self { answer: Some(answer), ..self }
     }
 
-    pub(crate) const fn keeping(self, keeps: Kinds, usual: Usual) -> Self {
-        Self { keeps, usual, ..self }
+    pub(crate) const fn keeping(self, keeps: Kinds, accepted: AcceptedValue) -> Self {
+        Self { keeps, accepted, ..self }
     }
 }

@@ -1,6 +1,6 @@
 //! The table as a page in Markdown.
 
-use crate::option::{Answer, Change, Kinds, Setting, SocketOption, Usual};
+use crate::option::{AcceptedValue, Answer, Change, Kinds, Setting, SocketOption};
 use crate::table::TABLE;
 use core::fmt::Write as _;
 
@@ -95,11 +95,13 @@ fn kept(row: &SocketOption) -> String {
         Kinds::DATAGRAM => "UDP",
         _ => "some",
     };
-    match row.usual {
-        Usual::Number(0) | Usual::Empty | Usual::NoFilter => format!("{kinds}: set"),
-        Usual::Number(number) => format!("{kinds}: not {number}"),
-        Usual::ZeroOrOne => format!("{kinds}: more than 1"),
-        Usual::Rule(rule) => format!("{kinds}: not {rule}"),
+    match row.accepted {
+        AcceptedValue::Number(0) | AcceptedValue::Empty | AcceptedValue::NoFilter => {
+            format!("{kinds}: set")
+        }
+        AcceptedValue::Number(number) => format!("{kinds}: not {number}"),
+        AcceptedValue::ZeroOrOne => format!("{kinds}: more than 1"),
+        AcceptedValue::Rule(rule) => format!("{kinds}: not {rule}"),
     }
 }
 

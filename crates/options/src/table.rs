@@ -1,12 +1,12 @@
 //! The table, in the order of levels and numbers. [`SocketOption`] describes a row;
 //! `docs/reference/options.md`, "How to add an option", the way to add one.
 
-use crate::option::{Answer, Change, Kinds, Setting, SocketOption, Usual};
+use crate::option::{AcceptedValue, Answer, Change, Kinds, Setting, SocketOption};
+use AcceptedValue::{Empty, Number, ZeroOrOne};
 use Answer::{Error, Info, QuickAck, SegmentSize};
 use Setting::{
     DatagramsObey, DatagramsOffered, Engine, Home, Ignored, Keepalive, NotRemote, Timeout,
 };
-use Usual::{Empty, Number, ZeroOrOne};
 use libc::{
     IPPROTO_IP as IP, IPPROTO_IPV6 as IPV6, IPPROTO_TCP as TCP, IPPROTO_UDP as UDP,
     SOL_SOCKET as SOCKET,
@@ -16,11 +16,12 @@ const fn row(level: i32, number: i32, name: &'static str, setting: Setting) -> S
     SocketOption::new(level, number, name, setting)
 }
 
-/// The usual value is zero.
-const UNSET: Usual = Number(0);
-const PRIORITY: Usual = Usual::Rule("what `IP_TOS` brings");
-const CONGESTION: Usual = Usual::Rule("`cubic`, `reno`, or the system's own");
-const SHARED: Usual = Usual::Rule("off, unless the socket is the only one with its peer");
+/// The accepted value is zero.
+const UNSET: AcceptedValue = Number(0);
+const PRIORITY: AcceptedValue = AcceptedValue::Rule("what `IP_TOS` brings");
+const CONGESTION: AcceptedValue = AcceptedValue::Rule("`cubic`, `reno`, or the system's own");
+const SHARED: AcceptedValue =
+    AcceptedValue::Rule("off, unless the socket is the only one with its peer");
 
 /// All options with a known effect. All others are left to the kernel ([`Setting::Home`]).
 pub static TABLE: &[SocketOption] = &[
@@ -65,7 +66,7 @@ pub static TABLE: &[SocketOption] = &[
     row(SOCKET, 20, "SO_RCVTIMEO", Timeout),
     row(SOCKET, 21, "SO_SNDTIMEO", Timeout),
     row(SOCKET, 25, "SO_BINDTODEVICE", Home).keeping(Kinds::DATAGRAM, Empty),
-    row(SOCKET, 26, "SO_ATTACH_FILTER", Home).keeping(Kinds::ALL, Usual::NoFilter),
+    row(SOCKET, 26, "SO_ATTACH_FILTER", Home).keeping(Kinds::ALL, AcceptedValue::NoFilter),
     row(SOCKET, 29, "SO_TIMESTAMP", DatagramsObey).keeping(Kinds::STREAM, UNSET),
     row(SOCKET, 32, "SO_SNDBUFFORCE", Engine(Change::SendBuffer)),
     row(SOCKET, 33, "SO_RCVBUFFORCE", Engine(Change::ReceiveBuffer)),

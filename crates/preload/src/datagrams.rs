@@ -10,7 +10,7 @@ use crate::buffers::{self, Access, accessible};
 use crate::errno;
 use crate::flags::RECV_SERVED;
 use crate::guard::{home, is_open, within};
-use crate::library::{Attempt, Call, Datagram, Got, PARTS_MAX, Recv, Told};
+use crate::library::{Attempt, Call, Datagram, DatagramAncillary, PARTS_MAX, ReceiveOutcome, Recv};
 use crate::process::was_cancelled;
 use crate::raw;
 use crate::vectors::{self, IOV_MAX};
@@ -77,10 +77,10 @@ pub(crate) fn receive(
             return None;
         };
         match got? {
-            Ok(Got::Here(datagram)) => {
+            Ok(ReceiveOutcome::Here(datagram)) => {
                 return Some(answer(header, &datagram, how, flags));
             }
-            Ok(Got::Kernel { is_last }) => {
+            Ok(ReceiveOutcome::Kernel { is_last }) => {
                 let got = ask_kernel(fd, header, flags);
                 if got != -(libc::EAGAIN as isize) {
                     within(|_| call.kernel_gave());
@@ -130,9 +130,9 @@ fn answer(header: &mut msghdr, datagram: &Datagram, how: Recv, flags: c_int) -> 
 }
 
 /// Writes the control messages that the program has asked for, as far as there is room.
-fn answer_control(header: &mut msghdr, room: usize, told: &Told) {
+fn answer_control(header: &mut msghdr, room: usize, told: &DatagramAncillary) {
     let start = header.msg_control.cast::<u8>();
-    let room = if start.is_null() { 0 } else { room.min(Told::LEN_MAX) };
+    let room = if start.is_null() { 0 } else { room.min(DatagramAncillary::LEN_MAX) };
     // The kernel leaves control messages out if their memory is not accessible.
     if room > 0 && accessible(start as usize, room, Access::Write) < room {
         return;

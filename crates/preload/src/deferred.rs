@@ -13,7 +13,7 @@
 
 use crate::raw;
 use crate::tls::Thread;
-use crate::turns::Said;
+use crate::turns::SignalInfo;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use libc::{siginfo_t, ucontext_t};
@@ -21,8 +21,8 @@ use libc::{siginfo_t, ucontext_t};
 /// The first real-time signal.
 const REAL_TIME: c_int = 32;
 
-fn said(info: &mut siginfo_t) -> &mut Said {
-    // SAFETY: 128 bytes of plain data; `Said` is their beginning.
+fn said(info: &mut siginfo_t) -> &mut SignalInfo {
+    // SAFETY: 128 bytes of plain data; `SignalInfo` is their beginning.
     unsafe { &mut *core::ptr::from_mut(info).cast() }
 }
 

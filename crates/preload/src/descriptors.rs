@@ -214,7 +214,7 @@ pub(crate) fn replace(old: c_int, new: c_int, kernel: impl Kernel) -> isize {
         return not_open() as isize;
     }
     if is_own(new) && raw::is_open(old) {
-        tell(|library| library.make_way(new));
+        tell(|library| library.vacate(new));
     }
     if old != new && new >= 0 && raw::is_open(old) {
         tell(|library| library.replacing(new));

@@ -10,7 +10,7 @@ use crate::guard::kernel;
 use crate::guard::within;
 use crate::library::{Call, Route};
 use crate::raw::Kernel;
-use crate::transfer::{counted, way_in, way_out};
+use crate::transfer::{counted, receive_route, send_route};
 use crate::vectors::TRANSFER_MAX;
 use core::ffi::{c_int, c_uint};
 use libc::{iovec, off64_t};
@@ -45,11 +45,11 @@ pub(crate) fn sendfile_by(
     kernel: impl Kernel,
 ) -> isize {
     // The source must be a file. If it is a session, the kernel decides (sendfile(2)).
-    if let Route::Session(_) = way_in(file) {
+    if let Route::Session(_) = receive_route(file) {
         home(file, true);
     }
     loop {
-        match way_out(out) {
+        match send_route(out) {
             Route::Plain => return kernel(),
             Route::Kernel(usage) => return counted(usage, kernel),
             Route::Session(call) if call.is_datagram() => return kernel(),

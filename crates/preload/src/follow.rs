@@ -28,14 +28,14 @@ const LIBRARIES: usize = 4096;
 
 /// The variables that new programs get.
 #[derive(Debug)]
-struct Given {
+struct InheritedVariables {
     /// `LD_PRELOAD=` and the library's path.
     library: CString,
     /// The real and effective user ID whose programs get them; `None` means any user.
     users: Option<[isize; 2]>,
 }
 
-static GIVEN: OnceLock<Given> = OnceLock::new();
+static GIVEN: OnceLock<InheritedVariables> = OnceLock::new();
 
 /// Copies the library's path from the process's environment, if `follow` is set. The settings are
 /// those that the library keeps.
@@ -49,7 +49,7 @@ pub(crate) fn start(environment: List) {
     let Some(path) = libraries(paths).find(|one| one.ends_with(LIBRARY)) else { return };
     if let Ok(library) = CString::new([PRELOAD, path].concat()) {
         // `GIVEN` is set once: this function runs once, in the constructor.
-        let _ = GIVEN.set(Given { library, users });
+        let _ = GIVEN.set(InheritedVariables { library, users });
     }
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn with<R>(path: Text, environment: List, run: impl FnOnce(List) -> R
     }
 }
 
-impl Given {
+impl InheritedVariables {
     fn is_for(&self, path: Text, environment: List) -> bool {
         // A list or a path that cannot be read is passed on unchanged, so that the kernel refuses
         // it.

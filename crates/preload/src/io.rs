@@ -12,12 +12,12 @@ use crate::transfer::{Buffers, receive, send};
 use core::ffi::{c_int, c_void};
 use libc::iovec;
 
-/// Returns true if the kernel surely serves calls on `fd`. Like `transfer::is_plain`, but a wrong
-/// "false" does no harm: the check takes a dozen instructions and no stack frame, so that programs
-/// that only read and write files lose no time.
+/// Returns true if the kernel surely serves calls on `fd`. Like `transfer::is_kernel_only`, but a
+/// wrong "false" does no harm: the check takes a dozen instructions and no stack frame, so that
+/// programs that only read and write files lose no time.
 #[inline(always)]
-pub(crate) fn is_surely_plain(fd: c_int) -> bool {
-    is_wide_open() && library().is_surely_plain(fd)
+pub(crate) fn is_surely_kernel_only(fd: c_int) -> bool {
+    is_wide_open() && library().is_surely_kernel_only(fd)
 }
 
 type ReadFn = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize) -> isize;
@@ -27,7 +27,7 @@ type Vector2Fn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, i64, c_
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn read(fd: c_int, at: *mut c_void, len: usize) -> isize {
-    if is_surely_plain(fd) {
+    if is_surely_kernel_only(fd) {
         // SAFETY: the program's arguments, passed on unchanged.
         return unsafe { next!(c"read" as ReadFn)(fd, at, len) };
     }
@@ -68,7 +68,7 @@ unsafe extern "C-unwind" fn __read_chk(
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn write(fd: c_int, at: *const c_void, len: usize) -> isize {
-    if is_surely_plain(fd) {
+    if is_surely_kernel_only(fd) {
         // SAFETY: the program's arguments, passed on unchanged.
         return unsafe { next!(c"write" as WriteFn)(fd, at, len) };
     }

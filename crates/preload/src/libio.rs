@@ -15,7 +15,7 @@
 
 use crate::guard::{home, is_open, tell};
 use crate::handlers;
-use crate::io::{is_surely_plain, read_by, write_by};
+use crate::io::{is_surely_kernel_only, read_by, write_by};
 use crate::library::Library;
 use crate::next::{c_library, next};
 use crate::objects;
@@ -201,7 +201,7 @@ unsafe fn session_number(file: *mut FILE) -> Option<c_int> {
     // SAFETY: the caller promises a locked `FILE`.
     let (fd, flags2) =
         unsafe { ((*file.cast::<Stream>()).number, (*file.cast::<Stream>()).flags2) };
-    if is_surely_plain(fd) {
+    if is_surely_kernel_only(fd) {
         return None;
     }
     if flags2 & NOT_CANCEL != 0 {

@@ -115,7 +115,7 @@ pub(crate) fn recvmsg_by(
     kernel: impl Kernel,
 ) -> isize {
     let Some(how) = recv_flags(fd, flags) else { return kernel() };
-    match transfer::way_in(fd) {
+    match transfer::receive_route(fd) {
         Route::Plain => return took_in(kernel(), message),
         Route::Kernel(usage) => return took_in(counted(usage, kernel), message),
         Route::Session(call) if call.is_datagram() => {
@@ -339,7 +339,7 @@ pub(crate) fn recvmmsg_by(
     limit: *mut timespec,
     kernel: impl Kernel,
 ) -> isize {
-    let got = match transfer::way_in(fd) {
+    let got = match transfer::receive_route(fd) {
         Route::Plain => kernel(),
         Route::Kernel(usage) => counted(usage, kernel),
         Route::Session(call) if call.is_datagram() => {

@@ -8,7 +8,7 @@
 use crate::errno;
 use crate::guard::kernel;
 use crate::guard::{is_open, tell, within};
-use crate::library::{Known, Set, SocketOption, library, tcp_info};
+use crate::library::{EngineAnswers, OptionChange, SocketOption, library, tcp_info};
 use crate::raw::Kernel;
 use crate::{buffers, raw};
 use core::ffi::{c_int, c_void};
@@ -68,11 +68,11 @@ pub(crate) fn setsockopt_by(
             }
             return result;
         }
-        Setting::Engine(change) => Set::Obeyed(change),
-        Setting::Keepalive => Set::Keepalive(number_at(value, len) != Some(0)),
-        Setting::NotRemote => Set::NotRemote,
+        Setting::Engine(change) => OptionChange::Obeyed(change),
+        Setting::Keepalive => OptionChange::Keepalive(number_at(value, len) != Some(0)),
+        Setting::NotRemote => OptionChange::NotRemote,
     };
-    if !is_open() || library().is_plain(fd) {
+    if !is_open() || library().is_kernel_only(fd) {
         return kernel();
     }
     let arguments = [fd as usize, level as usize, name as usize, value as usize, len as usize, 0];
@@ -141,7 +141,7 @@ pub(crate) fn getsockopt_by(
     kernel: impl Kernel,
 ) -> isize {
     let Some(asked) = sojourn_options::answer(level, name) else { return kernel() };
-    if !is_open() || library().is_plain(fd) {
+    if !is_open() || library().is_kernel_only(fd) {
         return kernel();
     }
     if asked == Answer::Error {
@@ -182,7 +182,7 @@ fn put_number(bytes: &mut [u8], value: c_int) {
     bytes[..len].copy_from_slice(&value.to_ne_bytes()[..len]);
 }
 
-fn overlay(asked: Answer, known: &Known, bytes: &mut [u8]) {
+fn overlay(asked: Answer, known: &EngineAnswers, bytes: &mut [u8]) {
     let mut number = |value: c_int| put_number(bytes, value);
     match asked {
         Answer::Error => {}

@@ -61,9 +61,9 @@ unsafe extern "C" fn in_child_of_library() {
 }
 
 /// A thread-local value whose destructor reports the end of its thread.
-struct LastWord;
+struct ThreadExitHook;
 
-impl Drop for LastWord {
+impl Drop for ThreadExitHook {
     fn drop(&mut self) {
         first_thread_ends();
     }
@@ -72,7 +72,7 @@ impl Drop for LastWord {
 std::thread_local! {
     /// Set in a thread that has become the first one by a `fork`: the end of such a thread does not
     /// end the process.
-    static LAST_WORD: LastWord = const { LastWord };
+    static LAST_WORD: ThreadExitHook = const { ThreadExitHook };
 }
 
 unsafe extern "C" fn in_child() {

@@ -41,12 +41,12 @@ type PWait2Fn = unsafe extern "C-unwind" fn(
 
 /// A time limit and a signal mask that are valid. The kernel refuses calls with invalid ones.
 #[derive(Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct WaitTerms {
     pub(crate) limit: Option<Duration>,
     pub(crate) mask: Option<u64>,
 }
 
-impl Terms {
+impl WaitTerms {
     /// Makes a limit of milliseconds; a negative one means no limit.
     pub(crate) fn of_ms(limit: c_int) -> Self {
         Self { limit: u64::try_from(limit).ok().map(Duration::from_millis), mask: None }
@@ -75,14 +75,14 @@ impl Countdown {
 }
 
 /// Returns the terms of a call with milliseconds and a signal mask, which may be null.
-pub(crate) fn masked(limit: c_int, mask: *const sigset_t) -> Option<Terms> {
+pub(crate) fn masked(limit: c_int, mask: *const sigset_t) -> Option<WaitTerms> {
     let mask = terms(core::ptr::null(), mask)?.mask;
-    Some(Terms { mask, ..Terms::of_ms(limit) })
+    Some(WaitTerms { mask, ..WaitTerms::of_ms(limit) })
 }
 
 /// Returns the terms of a call with a `timespec` and a signal mask, of which each may be null;
 /// `None` if they cannot be read or are invalid.
-pub(crate) fn terms(limit: *const timespec, mask: *const sigset_t) -> Option<Terms> {
+pub(crate) fn terms(limit: *const timespec, mask: *const sigset_t) -> Option<WaitTerms> {
     let limit = if limit.is_null() {
         None
     } else {
@@ -99,12 +99,15 @@ pub(crate) fn terms(limit: *const timespec, mask: *const sigset_t) -> Option<Ter
         // SAFETY: plain data, which the program leaves alone during the call.
         Some(unsafe { buffers::structure(mask.cast::<u64>()) }?)
     };
-    Some(Terms { limit, mask })
+    Some(WaitTerms { limit, mask })
 }
 
 /// Waits for `fds` in the library; `None` if the kernel is to serve the call.
 #[inline(never)]
-pub(crate) fn poll_in_library(fds: &mut [PollFd], terms: Terms) -> Option<Result<usize, Errno>> {
+pub(crate) fn poll_in_library(
+    fds: &mut [PollFd],
+    terms: WaitTerms,
+) -> Option<Result<usize, Errno>> {
     within(|library| {
         let is_concerned = fds.iter().any(|fd| library.concerns(fd.fd));
         is_concerned.then(|| library.poll(fds, terms.limit, terms.mask))
@@ -144,7 +147,7 @@ fn program_fds<'a>(at: *mut PollFd, count: nfds_t) -> Option<&'a mut [PollFd]> {
 pub(crate) fn poll_by(
     at: *mut PollFd,
     count: nfds_t,
-    terms: impl FnOnce() -> Option<Terms>,
+    terms: impl FnOnce() -> Option<WaitTerms>,
     kernel: impl Kernel,
 ) -> isize {
     let serve = || poll_in_library(program_fds(at, count)?, terms()?);
@@ -158,7 +161,7 @@ pub(crate) fn poll_by(
 unsafe extern "C-unwind" fn poll(fds: *mut PollFd, count: nfds_t, limit: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_poll, c"poll" as PollFn; fds, count, limit) };
-    poll_by(fds, count, || Some(Terms::of_ms(limit)), kernel) as c_int
+    poll_by(fds, count, || Some(WaitTerms::of_ms(limit)), kernel) as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -278,7 +281,7 @@ fn serve_wait(
     set: c_int,
     at: *mut EpollEvent,
     count: c_int,
-    terms: Terms,
+    terms: WaitTerms,
 ) -> Option<Result<usize, Errno>> {
     /// Programs may pass a larger count, but never receive so many events at once.
     const MOST: usize = 1 << 24;
@@ -316,7 +319,7 @@ pub(crate) fn epoll_wait_by(
     set: c_int,
     events: *mut EpollEvent,
     count: c_int,
-    terms: impl FnOnce() -> Option<Terms>,
+    terms: impl FnOnce() -> Option<WaitTerms>,
     kernel: impl Kernel,
 ) -> isize {
     if !is_open() {
@@ -336,7 +339,7 @@ unsafe extern "C-unwind" fn epoll_wait(
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel =
         unsafe { kernel!(SYS_epoll_wait, c"epoll_wait" as WaitFn; set, events, count, limit) };
-    epoll_wait_by(set, events, count, || Some(Terms::of_ms(limit)), kernel) as c_int
+    epoll_wait_by(set, events, count, || Some(WaitTerms::of_ms(limit)), kernel) as c_int
 }
 
 #[unsafe(no_mangle)]

@@ -22,7 +22,7 @@ type CreateFn = unsafe extern "C-unwind" fn(*const c_char, u32) -> c_int;
 /// Returns true if `fd`, which was just opened, is an end of a pipe that the process has under
 /// other numbers, too. These numbers count as duplicates from now on.
 #[inline]
-pub(crate) fn is_again(fd: c_int) -> bool {
+pub(crate) fn is_known_pipe(fd: c_int) -> bool {
     fd >= 0 && is_open() && library().has_pipes() && look(fd)
 }
 
@@ -34,7 +34,7 @@ fn look(fd: c_int) -> bool {
 
 #[inline]
 fn opened(fd: c_int) -> c_int {
-    is_again(fd);
+    is_known_pipe(fd);
     fd
 }
 

@@ -9,7 +9,7 @@ use crate::guard::{is_open, within};
 use crate::library::PollFd;
 use crate::next::next;
 use crate::raw::Kernel;
-use crate::readiness::{Countdown, Terms, poll_in_library, terms};
+use crate::readiness::{Countdown, WaitTerms, poll_in_library, terms};
 use core::ffi::c_int;
 use core::time::Duration;
 use libc::{fd_set, sigset_t, timespec, timeval};
@@ -154,7 +154,7 @@ fn counts(place: &PollFd) -> bool {
 
 /// Serves the call in the library; `None` if the kernel is to serve it.
 #[inline(never)]
-fn serve(sets: &Sets, terms: Terms) -> Option<Result<usize, Errno>> {
+fn serve(sets: &Sets, terms: WaitTerms) -> Option<Result<usize, Errno>> {
     let is_concerned = |fd: usize| within(|library| library.concerns(fd as i32)) == Some(true);
     if !sets.numbers().any(is_concerned) {
         return None;
@@ -169,7 +169,7 @@ fn serve(sets: &Sets, terms: Terms) -> Option<Result<usize, Errno>> {
     let start = Instant::now();
     loop {
         let limit = terms.limit.map(|limit| limit.saturating_sub(start.elapsed()));
-        let found = match poll_in_library(fds, Terms { limit, ..terms })? {
+        let found = match poll_in_library(fds, WaitTerms { limit, ..terms })? {
             Ok(found) => found,
             Err(error) => return Some(Err(error)),
         };
@@ -192,7 +192,7 @@ fn serve(sets: &Sets, terms: Terms) -> Option<Result<usize, Errno>> {
 pub(crate) fn select_by(
     count: c_int,
     sets: [*mut fd_set; 3],
-    terms: impl FnOnce() -> Option<Terms>,
+    terms: impl FnOnce() -> Option<WaitTerms>,
     kernel: impl Kernel,
 ) -> isize {
     let served = || serve(&Sets::new(count, sets)?, terms()?);
@@ -225,12 +225,12 @@ pub(crate) fn select_counted(
     let countdown = Countdown::default();
     let terms = || {
         if limit.is_null() {
-            return Some(Terms { limit: None, mask: None });
+            return Some(WaitTerms { limit: None, mask: None });
         }
         // SAFETY: plain data, which the program leaves alone during the call.
         let span = to_span(unsafe { buffers::structure(limit) }?)?;
         countdown.begin(span);
-        Some(Terms { limit: Some(span), mask: None })
+        Some(WaitTerms { limit: Some(span), mask: None })
     };
     let result = select_by(count, sets, terms, || countdown.left_to(kernel));
     if let Some(left) = countdown.left()

@@ -155,7 +155,7 @@ unsafe extern "C-unwind" fn on_signal(
     // SAFETY: the program installed this address as a handler.
     let handler = unsafe { core::mem::transmute::<usize, HandlerFn>(word & ADDRESS) };
     let restarts = word & RESTARTS != 0;
-    let coming = Coming { signal, info, context, entry: entry_point(index), restarts };
+    let coming = PendingSignal { signal, info, context, entry: entry_point(index), restarts };
     // SAFETY: the kernel's own structures. A handler that takes one argument ignores the others.
     unsafe { deliver(&coming, || handler(signal, info, context)) };
 }
@@ -163,7 +163,7 @@ unsafe extern "C-unwind" fn on_signal(
 /// Receives a signal from the loader of programs that make their own system calls. The loader
 /// installs its own handlers in the kernel.
 pub(crate) unsafe extern "C-unwind" fn came_through_door(signal: &Signal) {
-    let coming = Coming {
+    let coming = PendingSignal {
         signal: signal.number,
         info: signal.info.cast(),
         context: signal.context,
@@ -175,7 +175,7 @@ pub(crate) unsafe extern "C-unwind" fn came_through_door(signal: &Signal) {
 }
 
 /// A signal for which the kernel has called a handler.
-struct Coming {
+struct PendingSignal {
     signal: c_int,
     info: *mut siginfo_t,
     context: *mut c_void,
@@ -191,8 +191,8 @@ struct Coming {
 /// # Safety
 /// `coming` must hold the arguments of the kernel's handler function.
 #[inline(always)]
-unsafe fn deliver(coming: &Coming, handler: impl FnOnce()) {
-    let Coming { signal, info, context, entry, restarts } = *coming;
+unsafe fn deliver(coming: &PendingSignal, handler: impl FnOnce()) {
+    let PendingSignal { signal, info, context, entry, restarts } = *coming;
     let thread = here();
     let is_outside = thread.depth.load(Ordering::Relaxed) == 0;
     let is_waiting = thread.waiting.load(Ordering::Relaxed) != 0;
@@ -204,8 +204,8 @@ unsafe fn deliver(coming: &Coming, handler: impl FnOnce()) {
     if !restarts {
         // Plain load and store suffice: the count is only used by this thread, and a handler that
         // runs between the two need not be told apart from this one.
-        let before = thread.breaks.load(Ordering::Relaxed);
-        thread.breaks.store(before.wrapping_add(1), Ordering::Relaxed);
+        let before = thread.interrupting_handlers.load(Ordering::Relaxed);
+        thread.interrupting_handlers.store(before.wrapping_add(1), Ordering::Relaxed);
     }
     // SAFETY: the kernel's information for this signal.
     deferred::take_turn(thread, signal, unsafe { &mut *info });

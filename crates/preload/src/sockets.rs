@@ -134,7 +134,7 @@ pub(crate) fn recvfrom_by(
         let buffers = Buffers::one(at, len);
         return transfer::receive(fd, how, Some(flags), buffers, kernel);
     }
-    match transfer::way_in(fd) {
+    match transfer::receive_route(fd) {
         Route::Plain => kernel(),
         Route::Kernel(usage) => counted(usage, kernel),
         Route::Session(call) if call.is_datagram() => {
@@ -171,9 +171,9 @@ pub(crate) fn receive_message(
     how: Recv,
     flags: c_int,
 ) -> Option<isize> {
-    let breaks = transfer::breaks();
+    let interrupting_handlers = transfer::interrupting_handlers();
     let mut attempt = Attempt::default();
-    while let Route::Session(call) = transfer::way_in(fd) {
+    while let Route::Session(call) = transfer::receive_route(fd) {
         if !call.is_datagram() {
             home(fd, true);
             return None;
@@ -185,7 +185,7 @@ pub(crate) fn receive_message(
         if call.number_is_another() {
             return Some(crate::errno::count(Err(Errno::BADF)));
         }
-        if transfer::is_broken(fd, breaks, how.dont_wait) {
+        if transfer::is_broken(fd, interrupting_handlers, how.dont_wait) {
             return Some(crate::errno::count(Err(Errno::INTR)));
         }
     }
@@ -314,7 +314,7 @@ pub(crate) fn sendto_by(
 /// Makes a sending call with an address, in the kernel.
 #[inline]
 pub(crate) fn addressed(fd: c_int, kernel: impl Kernel) -> isize {
-    match transfer::way_out(fd) {
+    match transfer::send_route(fd) {
         Route::Plain => kernel(),
         Route::Kernel(usage) => counted(usage, kernel),
         Route::Session(call) if call.is_datagram() => kernel(),
@@ -328,10 +328,10 @@ pub(crate) fn addressed(fd: c_int, kernel: impl Kernel) -> isize {
 /// Sends a datagram through its session, if possible. Returns `None` if the kernel is to serve the
 /// call.
 pub(crate) fn send_message(fd: c_int, header: &libc::msghdr, flags: c_int) -> Option<isize> {
-    if transfer::is_plain(fd) {
+    if transfer::is_kernel_only(fd) {
         return None;
     }
-    match transfer::way_out(fd) {
+    match transfer::send_route(fd) {
         Route::Session(call) if call.is_datagram() => datagrams::send(fd, &call, header, flags),
         Route::Kernel(usage) => {
             drop_unused(usage);

@@ -26,7 +26,7 @@ extern "C" fn start() {
         std::panic::set_hook(Box::new(|_| ()));
     }
     library().set_host(&SHELL);
-    library().opens_nothing();
+    library().stop_opening_files();
     // SAFETY: the C library sets this variable before constructors run; no other thread exists to
     // change it.
     let environment = unsafe { environ };

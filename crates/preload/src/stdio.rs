@@ -13,7 +13,7 @@ use crate::libio::{self, Hooked};
 use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::{c_library, next};
 use crate::raw;
-use crate::reopen::is_again;
+use crate::reopen::is_known_pipe;
 use crate::trampoline::{Interposer, asks_first};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -109,7 +109,7 @@ fn made(file: *mut FILE, is_new_number: bool) -> *mut FILE {
     }
     // Most files that are opened by name are regular files, which never move. The exceptions are
     // fifos, and paths that lead to a pipe of the program's own (`reopen`).
-    let may_move = is_again(fd) || !is_new_number;
+    let may_move = is_known_pipe(fd) || !is_new_number;
     if may_move && could_move(fd) {
         libio::hook();
     }

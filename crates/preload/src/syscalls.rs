@@ -13,7 +13,7 @@ use crate::guard::{self, has_started, is_inside, is_open, tell, within};
 use crate::library::{EpollEvent, Origin, PollFd, ReasonT};
 use crate::process::{self, ends_by_call, forked_by, has_notification, is_filter, shut};
 use crate::raw::{self, Kernel, Numbered};
-use crate::readiness::{self, Countdown, Terms, masked, terms};
+use crate::readiness::{self, Countdown, WaitTerms, masked, terms};
 use crate::rings::{self, View};
 use crate::trampoline::{Interposer, asks_first};
 use crate::{
@@ -38,15 +38,15 @@ unsafe extern "C" fn before_syscall(entry: &Interposer, arguments: &[usize; 6]) 
         // The library's own calls (mostly waits) bypass other preloaded libraries.
         return if is_inside() { plain as NumberFn as usize } else { entry.next() };
     }
-    match way(arguments) {
-        Way::Served => serve as NumberFn as usize,
-        Way::Forked => forked as NumberFn as usize,
-        Way::AsItIs => entry.next(),
+    match dispatch(arguments) {
+        Dispatch::Served => serve as NumberFn as usize,
+        Dispatch::Forked => forked as NumberFn as usize,
+        Dispatch::AsItIs => entry.next(),
     }
 }
 
 /// The way in which a system call is made.
-enum Way {
+enum Dispatch {
     /// [`serve`] makes the call.
     Served,
     /// The call is a `fork`, which [`forked`] makes.
@@ -57,10 +57,10 @@ enum Way {
 
 /// Chooses the way of a call, for programs that call `syscall` and for programs whose own system
 /// calls are rewritten. `arguments` are the call's number and its first five arguments.
-fn way(arguments: &[usize; 6]) -> Way {
+fn dispatch(arguments: &[usize; 6]) -> Dispatch {
     match arguments[0] as i64 {
-        number if is_served(number) => return Way::Served,
-        libc::SYS_clone if is_fork(arguments) => return Way::Forked,
+        number if is_served(number) => return Dispatch::Served,
+        libc::SYS_clone if is_fork(arguments) => return Dispatch::Forked,
         libc::SYS_clone if arguments[1] as c_int & libc::CLONE_THREAD == 0 => shut(ReasonT::Fork),
         libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => shut(ReasonT::Fork),
         libc::SYS_mq_notify => has_notification(),
@@ -79,7 +79,7 @@ fn way(arguments: &[usize; 6]) -> Way {
         libc::SYS_exit_group => exec::ends(),
         _ => {}
     }
-    Way::AsItIs
+    Dispatch::AsItIs
 }
 
 /// The table of functions for the loader of programs that make their own system calls.
@@ -123,13 +123,14 @@ unsafe extern "C-unwind" fn open_door(
 /// result.
 unsafe extern "C-unwind" fn by_number(number: i64, arguments: &[usize; 6]) -> isize {
     let [a, b, c, d, e, f] = *arguments;
-    let way = if is_open() { way(&[number as usize, a, b, c, d, e]) } else { Way::AsItIs };
+    let dispatch =
+        if is_open() { dispatch(&[number as usize, a, b, c, d, e]) } else { Dispatch::AsItIs };
     // SAFETY: the program's own call.
     let answer = unsafe {
-        match way {
-            Way::Served => serve(number, a, b, c, d, e, f),
-            Way::Forked => forked(number, a, b, c, d, e, f),
-            Way::AsItIs => return raw::call(number, *arguments),
+        match dispatch {
+            Dispatch::Served => serve(number, a, b, c, d, e, f),
+            Dispatch::Forked => forked(number, a, b, c, d, e, f),
+            Dispatch::AsItIs => return raw::call(number, *arguments),
         }
     };
     if answer == -1 { -(crate::errno::value() as isize) } else { answer as isize }
@@ -323,7 +324,7 @@ fn counted_down(
     limit: *mut timespec,
     mask: impl Fn() -> Option<*const sigset_t>,
     kernel: impl Kernel,
-    call: impl FnOnce(&dyn Fn() -> Option<Terms>, &dyn Fn() -> isize) -> isize,
+    call: impl FnOnce(&dyn Fn() -> Option<WaitTerms>, &dyn Fn() -> isize) -> isize,
 ) -> isize {
     let countdown = Countdown::default();
     let terms = || {
@@ -377,7 +378,7 @@ fn pselect6(
 }
 
 fn poll(fds: *mut PollFd, count: u32, limit: c_int, kernel: impl Kernel) -> isize {
-    readiness::poll_by(fds, count.into(), || Some(Terms::of_ms(limit)), kernel)
+    readiness::poll_by(fds, count.into(), || Some(WaitTerms::of_ms(limit)), kernel)
 }
 
 fn ppoll(
@@ -405,7 +406,7 @@ fn epoll_wait(
     limit: c_int,
     kernel: impl Kernel,
 ) -> isize {
-    readiness::epoll_wait_by(set, events, count, || Some(Terms::of_ms(limit)), kernel)
+    readiness::epoll_wait_by(set, events, count, || Some(WaitTerms::of_ms(limit)), kernel)
 }
 
 fn epoll_pwait(

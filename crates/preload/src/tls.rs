@@ -22,7 +22,7 @@ pub(crate) struct Thread {
     /// calls, 2 if one does not.
     pub(crate) ran: AtomicU32,
     /// Counts the program's handlers that have run in this thread and do not restart calls.
-    pub(crate) breaks: AtomicU32,
+    pub(crate) interrupting_handlers: AtomicU32,
     /// The count of cancelled threads that this thread has reacted to: see `process`.
     pub(crate) cancels_seen: AtomicU32,
     /// The number of the program's handlers that are running: see `handlers::in_handler`.

@@ -50,29 +50,29 @@ impl Buffers {
 /// Returns true if the kernel serves calls on `fd` and the library does not count them. This is the
 /// short way: nothing is entered.
 #[inline(always)]
-pub(crate) fn is_plain(fd: c_int) -> bool {
-    !is_open() || library().is_plain(fd)
+pub(crate) fn is_kernel_only(fd: c_int) -> bool {
+    !is_open() || library().is_kernel_only(fd)
 }
 
 /// Returns the route of a receiving call.
 #[inline(always)]
-pub(crate) fn way_in(fd: c_int) -> Route<'static> {
-    if is_open() { ask_way_in(fd) } else { Route::Plain }
+pub(crate) fn receive_route(fd: c_int) -> Route<'static> {
+    if is_open() { ask_receive_route(fd) } else { Route::Plain }
 }
 
 #[inline(never)]
-fn ask_way_in(fd: c_int) -> Route<'static> {
+fn ask_receive_route(fd: c_int) -> Route<'static> {
     within(|library| library.reading(fd)).unwrap_or(Route::Plain)
 }
 
 /// Returns the route of a sending call.
 #[inline(always)]
-pub(crate) fn way_out(fd: c_int) -> Route<'static> {
-    if is_open() { ask_way_out(fd) } else { Route::Plain }
+pub(crate) fn send_route(fd: c_int) -> Route<'static> {
+    if is_open() { ask_send_route(fd) } else { Route::Plain }
 }
 
 #[inline(never)]
-fn ask_way_out(fd: c_int) -> Route<'static> {
+fn ask_send_route(fd: c_int) -> Route<'static> {
     within(|library| library.writing(fd)).unwrap_or(Route::Plain)
 }
 
@@ -112,12 +112,12 @@ pub(crate) fn receive(
     buffers: Buffers,
     kernel: impl Kernel,
 ) -> isize {
-    if is_plain(fd) { kernel() } else { receive_noted(fd, how, flags, buffers, None, kernel) }
+    if is_kernel_only(fd) { kernel() } else { receive_noted(fd, how, flags, buffers, None, kernel) }
 }
 
 /// Returns the number of handlers without `SA_RESTART` that have run in this thread until now.
-pub(crate) fn breaks() -> u32 {
-    crate::tls::here().breaks.load(Ordering::Relaxed)
+pub(crate) fn interrupting_handlers() -> u32 {
+    crate::tls::here().interrupting_handlers.load(Ordering::Relaxed)
 }
 
 /// Returns true if the call must end with `EINTR`: its session went home while the call waited, and
@@ -125,7 +125,7 @@ pub(crate) fn breaks() -> u32 {
 /// it.
 #[cold]
 pub(crate) fn is_broken(fd: c_int, before: u32, dont_wait: bool) -> bool {
-    breaks() != before && !dont_wait && !raw::is_nonblocking(fd)
+    interrupting_handlers() != before && !dont_wait && !raw::is_nonblocking(fd)
 }
 
 /// Receives from a descriptor that the library counts or serves. `beside` takes the data that come
@@ -139,10 +139,10 @@ pub(crate) fn receive_noted(
     mut beside: Option<&mut Beside>,
     kernel: impl Kernel,
 ) -> isize {
-    let breaks = breaks();
+    let interrupting_handlers = interrupting_handlers();
     let mut attempt = Attempt::default();
     loop {
-        let call = match way_in(fd) {
+        let call = match receive_route(fd) {
             Route::Plain => return kernel(),
             Route::Kernel(usage) => return counted(usage, kernel),
             Route::Session(call) => call,
@@ -158,7 +158,7 @@ pub(crate) fn receive_noted(
             match datagrams::receive(fd, &call, &mut header, how, flags, &mut attempt) {
                 Some(result) => return result,
                 None if call.number_is_another() => return errno::count(Err(Errno::BADF)),
-                None if is_broken(fd, breaks, how.dont_wait) => {
+                None if is_broken(fd, interrupting_handlers, how.dont_wait) => {
                     return errno::count(Err(Errno::INTR));
                 }
                 None => continue,
@@ -198,7 +198,7 @@ pub(crate) fn receive_noted(
         if call.number_is_another() {
             return errno::count(Err(Errno::BADF));
         }
-        if is_broken(fd, breaks, how.dont_wait) {
+        if is_broken(fd, interrupting_handlers, how.dont_wait) {
             return errno::count(Err(Errno::INTR));
         }
     }
@@ -245,7 +245,7 @@ fn receive_rest(
     if beside.as_ref().is_some_and(|beside| beside.has_ended()) {
         return done as isize;
     }
-    if let Route::Session(_) = way_in(fd) {
+    if let Route::Session(_) = receive_route(fd) {
         // The session is not home: a signal or a time limit ended the call.
         return done as isize;
     }
@@ -264,7 +264,7 @@ fn receive_rest(
 /// Makes calls for the bytes behind the first `done`, a few buffers at a time, until a call is cut
 /// short. Returns the number of bytes done then.
 fn go_on(buffers: &[iovec], done: usize, mut call: impl FnMut(&[iovec]) -> isize) -> isize {
-    let (mut done, breaks) = (done, breaks());
+    let (mut done, interrupting_handlers) = (done, interrupting_handlers());
     let mut room = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; FEW];
     loop {
         let rest = vectors::beyond(buffers, done, &mut room);
@@ -273,7 +273,7 @@ fn go_on(buffers: &[iovec], done: usize, mut call: impl FnMut(&[iovec]) -> isize
         done += more;
         // A handler that ran between two calls would have ended the one call that these are parts
         // of.
-        if more == 0 || more < wanted || breaks != self::breaks() {
+        if more == 0 || more < wanted || interrupting_handlers != self::interrupting_handlers() {
             return done as isize;
         }
     }
@@ -288,7 +288,7 @@ pub(crate) fn send(
     buffers: Buffers,
     kernel: impl Kernel,
 ) -> isize {
-    if is_plain(fd) { kernel() } else { send_noted(fd, how, flags, buffers, kernel) }
+    if is_kernel_only(fd) { kernel() } else { send_noted(fd, how, flags, buffers, kernel) }
 }
 
 #[inline(never)]
@@ -299,9 +299,9 @@ fn send_noted(
     buffers: Buffers,
     kernel: impl Kernel,
 ) -> isize {
-    let breaks = breaks();
+    let interrupting_handlers = interrupting_handlers();
     loop {
-        let call = match way_out(fd) {
+        let call = match send_route(fd) {
             Route::Plain => return kernel(),
             Route::Kernel(usage) => return counted(usage, kernel),
             Route::Session(call) => call,
@@ -332,7 +332,7 @@ fn send_noted(
         if call.number_is_another() {
             return errno::count(Err(Errno::BADF));
         }
-        if is_broken(fd, breaks, how.dont_wait) {
+        if is_broken(fd, interrupting_handlers, how.dont_wait) {
             return errno::count(Err(Errno::INTR));
         }
     }
@@ -343,10 +343,10 @@ fn send_noted(
 #[cold]
 #[inline(never)]
 pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) -> isize {
-    let breaks = breaks();
+    let interrupting_handlers = interrupting_handlers();
     loop {
         crate::guard::tell(|library| library.go_home_with_control(fd));
-        let call = match way_out(fd) {
+        let call = match send_route(fd) {
             Route::Plain => return kernel(),
             Route::Kernel(usage) => return counted(usage, kernel),
             Route::Session(call) if call.is_datagram() => return kernel(),
@@ -362,7 +362,7 @@ pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) ->
         if call.number_is_another() {
             return errno::count(Err(Errno::BADF));
         }
-        if is_broken(fd, breaks, dont_wait) {
+        if is_broken(fd, interrupting_handlers, dont_wait) {
             return errno::count(Err(Errno::INTR));
         }
     }
@@ -376,7 +376,7 @@ fn send_on(call: &Call<'static>, buffers: &[iovec], how: Send) -> Rounds {
 #[cold]
 #[inline(never)]
 fn send_rest(fd: c_int, buffers: &[iovec], done: usize, flags: Option<c_int>) -> isize {
-    if let Route::Session(_) = way_out(fd) {
+    if let Route::Session(_) = send_route(fd) {
         return done as isize;
     }
     // Room is awaited before sending. A call that has sent some bytes leaves a later error for the

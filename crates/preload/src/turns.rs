@@ -13,7 +13,7 @@ const TURNS: usize = 4;
 const WORDS: usize = 6;
 
 /// The information of a signal.
-pub(crate) type Said = [u64; WORDS];
+pub(crate) type SignalInfo = [u64; WORDS];
 
 /// The information that is kept for one signal. Only its own thread accesses it, in handlers of
 /// that signal or while the signal is blocked.
@@ -22,9 +22,9 @@ pub(crate) struct Turn {
     /// The number of the signal; 0 if the place is free.
     pub(crate) signal: AtomicU32,
     /// The information that the next delivery reports.
-    pub(crate) next: UnsafeCell<Said>,
+    pub(crate) next: UnsafeCell<SignalInfo>,
     /// The information of the signal that was sent again.
-    pub(crate) last: UnsafeCell<Said>,
+    pub(crate) last: UnsafeCell<SignalInfo>,
 }
 
 /// The kept information of one thread.

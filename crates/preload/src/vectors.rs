@@ -19,7 +19,7 @@ pub(crate) const TRANSFER_MAX: usize = 0x7fff_f000;
 
 /// The place in the buffers at which a round begins.
 #[derive(Clone, Copy, Default)]
-struct At {
+struct Position {
     index: usize,
     offset: usize,
 }
@@ -37,7 +37,7 @@ const NOTHING: iovec = iovec { iov_base: core::ptr::null_mut(), iov_len: 0 };
 
 impl Window {
     #[inline]
-    fn new(buffers: &[iovec], at: At, access: Access, limit: usize) -> Self {
+    fn new(buffers: &[iovec], at: Position, access: Access, limit: usize) -> Self {
         let mut window = Self { slices: [NOTHING; SLICES], count: 0, bytes: 0, ends_badly: false };
         let mut offset = at.offset;
         for buffer in &buffers[at.index..] {
@@ -59,7 +59,7 @@ impl Window {
     }
 }
 
-impl At {
+impl Position {
     fn advance(&mut self, buffers: &[iovec], mut by: usize) {
         while let Some(buffer) = buffers.get(self.index) {
             let rest = buffer.iov_len - self.offset;
@@ -68,7 +68,7 @@ impl At {
                 return;
             }
             by -= rest;
-            *self = At { index: self.index + 1, offset: 0 };
+            *self = Position { index: self.index + 1, offset: 0 };
         }
     }
 }
@@ -88,7 +88,7 @@ fn rounds(
     limit: usize,
     mut each: impl FnMut(&mut Window, bool) -> Option<Result<usize, Errno>>,
 ) -> Rounds {
-    let mut at = At::default();
+    let mut at = Position::default();
     let mut total = 0;
     loop {
         let mut window = Window::new(buffers, at, access, limit);
@@ -156,7 +156,7 @@ pub(crate) fn datagram_room<R>(
     most: usize,
     each: impl FnOnce(&mut [IoSliceMut<'_>]) -> R,
 ) -> Option<R> {
-    let mut window = Window::new(buffers, At::default(), Access::Write, most);
+    let mut window = Window::new(buffers, Position::default(), Access::Write, most);
     if window.ends_badly {
         return None;
     }
@@ -174,7 +174,7 @@ pub(crate) fn datagram<R>(
     most: usize,
     each: impl FnOnce(&[IoSlice<'_>]) -> R,
 ) -> Option<R> {
-    let window = Window::new(buffers, At::default(), Access::Read, most);
+    let window = Window::new(buffers, Position::default(), Access::Read, most);
     if window.ends_badly {
         return None;
     }
@@ -198,7 +198,7 @@ pub(crate) fn total(buffers: &[iovec]) -> Option<usize> {
 /// Copies the non-empty buffers behind the first `skip` bytes of `buffers` into `rest`, as far as
 /// they fit.
 pub(crate) fn beyond<'a>(buffers: &[iovec], skip: usize, rest: &'a mut [iovec]) -> &'a [iovec] {
-    let mut at = At::default();
+    let mut at = Position::default();
     at.advance(buffers, skip);
     let mut offset = at.offset;
     let left = buffers[at.index.min(buffers.len())..].iter().map(|buffer| {

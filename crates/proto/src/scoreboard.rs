@@ -367,7 +367,7 @@ impl Scoreboard {
     }
 
     /// Clears all marks of loss, because nothing was lost after all.
-    pub fn absolve(&mut self) {
+    pub fn clear_losses(&mut self) {
         for at in 0..self.entries.len() {
             if self.entries[at].mark == Mark::Lost {
                 let mark = if self.entries[at].again { Mark::Resent } else { Mark::Sent };

@@ -298,7 +298,7 @@ fn apply(
             }
         }
         Action::Absolve => {
-            board.absolve();
+            board.clear_losses();
             for byte in model.marks.iter_mut().filter(|byte| byte.0 == Mark::Lost) {
                 byte.0 = if byte.1 { Mark::Resent } else { Mark::Sent };
             }

@@ -8,7 +8,7 @@
 use crate::calls::Socket;
 use crate::stubs::server::OPTION_MAX;
 use rustix::io::Errno;
-use sojourn_library::{Known, Set, SocketOption, library, tcp_info};
+use sojourn_library::{EngineAnswers, OptionChange, SocketOption, library, tcp_info};
 use sojourn_options::{Answer, Setting};
 
 /// The longest value of an option.
@@ -30,17 +30,17 @@ impl Socket {
             }
             // Calls here never wait in the kernel: the limits are the clients' own.
             Setting::Timeout => kernel(),
-            Setting::Engine(change) => self.set_on_engine(Set::Obeyed(change), kernel),
+            Setting::Engine(change) => self.set_on_engine(OptionChange::Obeyed(change), kernel),
             Setting::Keepalive => {
                 let is_on = value.iter().take(4).any(|byte| *byte != 0);
-                self.set_on_engine(Set::Keepalive(is_on), kernel)
+                self.set_on_engine(OptionChange::Keepalive(is_on), kernel)
             }
-            Setting::NotRemote => self.set_on_engine(Set::NotRemote, kernel),
+            Setting::NotRemote => self.set_on_engine(OptionChange::NotRemote, kernel),
         };
         status(result)
     }
 
-    fn set_on_engine(&self, what: Set, kernel: impl Fn() -> isize) -> isize {
+    fn set_on_engine(&self, what: OptionChange, kernel: impl Fn() -> isize) -> isize {
         library().set_option(self.number(), what, &kernel).unwrap_or_else(kernel)
     }
 
@@ -84,7 +84,7 @@ impl Socket {
 }
 
 /// Lays the engine's answer over the kernel's.
-fn overlay(asked: Answer, known: &Known, value: &mut [u8]) {
+fn overlay(asked: Answer, known: &EngineAnswers, value: &mut [u8]) {
     match asked {
         Answer::Error => {}
         Answer::Keepalive => put(value, known.keepalive.into()),

@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_secs(5);
 const THREADS_MAX: usize = 4;
 
 /// A message of the control socket.
-enum Told {
+enum ControlMessage {
     Client(OwnedFd),
     Nothing,
     /// Nothing more will come.
@@ -55,7 +55,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     // As many sessions as the descriptors allow that it may have; fewer if it may not have more.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
     confine()?;
-    library().opens_nothing();
+    library().stop_opening_files();
     library().keep_environment(variables.iter().map(Vec::as_slice));
     library().prepare();
     let server = Protocol::start()?;
@@ -83,14 +83,14 @@ fn take_clients(control: &OwnedFd, endpoint: &Endpoint, server: &Protocol) {
         }
         loop {
             match receive(control) {
-                Told::Client(socket) => {
+                ControlMessage::Client(socket) => {
                     // A connection that cannot be watched is closed, and its client told so by
                     // that.
                     let _ = endpoint.adopt(socket);
                     last = Instant::now();
                 }
-                Told::Nothing => break,
-                Told::End => {
+                ControlMessage::Nothing => break,
+                ControlMessage::End => {
                     is_open = false;
                     break;
                 }
@@ -114,13 +114,13 @@ fn await_readable(control: &OwnedFd) {
     let _ = poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&limit));
 }
 
-fn receive(control: &OwnedFd) -> Told {
+fn receive(control: &OwnedFd) -> ControlMessage {
     match ancillary::receive(control.as_fd(), &mut [0]) {
-        Err(Errno::AGAIN | Errno::INTR) => Told::Nothing,
+        Err(Errno::AGAIN | Errno::INTR) => ControlMessage::Nothing,
         Ok(Arrived { len: 1.., fds, .. }) => {
-            fds.into_iter().next().map_or(Told::Nothing, Told::Client)
+            fds.into_iter().next().map_or(ControlMessage::Nothing, ControlMessage::Client)
         }
-        _ => Told::End,
+        _ => ControlMessage::End,
     }
 }
 

@@ -46,12 +46,12 @@ pub(crate) trait Waiter {
 
 /// The mode of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct How {
+pub(crate) struct ReceiveMode {
     peeks: bool,
     may_wait: bool,
 }
 
-impl How {
+impl ReceiveMode {
     /// Reads the flags of `receive`; unknown ones are ignored.
     pub(crate) fn of(flags: u32) -> Self {
         // A receiver that peeks and waits would be served again and again by one and the same byte.
@@ -83,7 +83,7 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
     pub(crate) fn receive(
         &mut self,
         receiver: R,
-        how: How,
+        how: ReceiveMode,
         (data, is_shared): (&impl Data, bool),
         buffer: &mut [u8],
     ) {

@@ -91,7 +91,7 @@ struct Room {
     is_shared: bool,
 }
 
-const WAITS: How = How { peeks: false, may_wait: true };
+const WAITS: ReceiveMode = ReceiveMode { peeks: false, may_wait: true };
 
 impl Room {
     fn new(is_shared: bool) -> Self {
@@ -103,7 +103,7 @@ impl Room {
         Call { name, size, is_gone: Rc::default(), answers: Rc::clone(&self.answers) }
     }
 
-    fn receive(&mut self, name: u32, size: usize, how: How) -> Rc<Cell<bool>> {
+    fn receive(&mut self, name: u32, size: usize, how: ReceiveMode) -> Rc<Cell<bool>> {
         let call = self.call(name, size);
         let is_gone = Rc::clone(&call.is_gone);
         self.queue.receive(call, how, (&self.bytes, self.is_shared), &mut self.buffer);
@@ -135,7 +135,7 @@ fn receivers_are_served_in_order_and_nobody_overtakes() {
     room.receive(3, 3, WAITS);
     assert!(room.answered().is_empty(), "two were there before");
     let again = Errno::AGAIN.raw_os_error().cast_unsigned();
-    room.receive(4, 3, How::of(DONT_WAIT));
+    room.receive(4, 3, ReceiveMode::of(DONT_WAIT));
     assert_eq!(room.answered(), [(4, again, vec![])]);
     assert_eq!(room.serve(), (READABLE, vec![]));
     assert_eq!(room.answered(), [(1, 0, b"abc".to_vec()), (2, 0, b"d".to_vec())]);
@@ -148,10 +148,10 @@ fn receivers_are_served_in_order_and_nobody_overtakes() {
 fn who_peeks_takes_nothing_and_does_not_wait() {
     let mut room = Room::new(false);
     let again = Errno::AGAIN.raw_os_error().cast_unsigned();
-    room.receive(1, 3, How::of(PEEK));
+    room.receive(1, 3, ReceiveMode::of(PEEK));
     assert_eq!(room.answered(), [(1, again, vec![])]);
     room.bytes.put(b"abcd");
-    room.receive(2, 3, How::of(PEEK));
+    room.receive(2, 3, ReceiveMode::of(PEEK));
     room.receive(3, 3, WAITS);
     assert_eq!(room.answered(), [(2, 0, b"abc".to_vec()), (3, 0, b"abc".to_vec())]);
 }

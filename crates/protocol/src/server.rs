@@ -11,7 +11,7 @@
 
 use crate::bells::Bells;
 use crate::calls::{self, Socket};
-use crate::queue::{How, ignore, number};
+use crate::queue::{ReceiveMode, ignore, number};
 use crate::session::{Receive, Served, with_buffer};
 use crate::slow::Slow;
 use crate::stubs::server::{
@@ -248,7 +248,9 @@ impl ProtocolServer for Protocol {
             Ok(mut waiting) => {
                 let receiver = Receive { size: size as usize, reply };
                 let data = (&served.socket, is_shared);
-                with_buffer(|buffer| waiting.queue.receive(receiver, How::of(flags), data, buffer));
+                with_buffer(|buffer| {
+                    waiting.queue.receive(receiver, ReceiveMode::of(flags), data, buffer)
+                });
                 served.arm(&mut waiting, &self.watcher);
             }
         }

@@ -69,7 +69,7 @@ pub fn wanted(socket: BorrowedFd<'_>) -> u32 {
 
 /// The values for the messages with one datagram.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct DatagramAncillary {
     /// Bits of [`wants`].
     pub wants: u32,
     /// The fields that came with the datagram.
@@ -89,7 +89,7 @@ pub struct Written {
     pub is_cut: bool,
 }
 
-impl Told {
+impl DatagramAncillary {
     /// Bytes that all messages together take at most.
     pub const LEN_MAX: usize = 256;
 
@@ -166,7 +166,7 @@ impl<P: FnMut(usize, &[u8])> Messages<P> {
 
     /// Writes `struct in6_pktinfo`: address, interface. Programs get it with IPv4 datagrams as
     /// well.
-    fn target_v6(&mut self, told: &Told) {
+    fn target_v6(&mut self, told: &DatagramAncillary) {
         if told.wants & wants::TARGET_V6 == 0 {
             return;
         }
@@ -180,7 +180,7 @@ impl<P: FnMut(usize, &[u8])> Messages<P> {
         self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
     }
 
-    fn v4(&mut self, told: &Told) {
+    fn v4(&mut self, told: &DatagramAncillary) {
         let Envelope { target, traffic_class, hop_limit, .. } = told.envelope;
         if let (IpAddr::V4(ip), true) = (target, told.wants & wants::TARGET != 0) {
             // `struct in_pktinfo`: the interface, the local address, and the packet's target
@@ -196,7 +196,7 @@ impl<P: FnMut(usize, &[u8])> Messages<P> {
         }
     }
 
-    fn v6(&mut self, told: &Told) {
+    fn v6(&mut self, told: &DatagramAncillary) {
         let Envelope { traffic_class, hop_limit, .. } = told.envelope;
         if told.wants & wants::HOPS != 0 {
             let hops = i32::from(hop_limit).to_ne_bytes();

@@ -12,7 +12,7 @@ const FILL: u8 = 0xa5;
 /// Returns the data that the kernel puts into so many bytes of room, its length, and if it was
 /// truncated. The datagram stays.
 fn of_kernel(socket: &UdpSocket, room: usize) -> (Vec<u8>, usize, bool) {
-    let mut control = [FILL; Told::LEN_MAX];
+    let mut control = [FILL; DatagramAncillary::LEN_MAX];
     // SAFETY: zeroes are an empty header; the buffers live long enough.
     let header = unsafe {
         let mut header: libc::msghdr = core::mem::zeroed();
@@ -26,8 +26,8 @@ fn of_kernel(socket: &UdpSocket, room: usize) -> (Vec<u8>, usize, bool) {
     (control.to_vec(), header.msg_controllen, is_cut)
 }
 
-fn of_ours(told: &Told, room: usize) -> (Vec<u8>, usize, bool) {
-    let mut control = [FILL; Told::LEN_MAX];
+fn of_ours(told: &DatagramAncillary, room: usize) -> (Vec<u8>, usize, bool) {
+    let mut control = [FILL; DatagramAncillary::LEN_MAX];
     let written = told.write(room, |at, part| {
         assert!(at + part.len() <= room, "beyond the room");
         control[at..at + part.len()].copy_from_slice(part);
@@ -62,8 +62,8 @@ fn received(local: &str, to: &str, options: &[(i32, i32)]) -> Option<UdpSocket> 
 
 /// Returns the library's data for the same datagram. The time is the kernel's, of the message that
 /// begins there.
-fn told(socket: &UdpSocket, to: &str, time_at: Option<usize>) -> Told {
-    let (control, ..) = of_kernel(socket, Told::LEN_MAX);
+fn told(socket: &UdpSocket, to: &str, time_at: Option<usize>) -> DatagramAncillary {
+    let (control, ..) = of_kernel(socket, DatagramAncillary::LEN_MAX);
     let word = |at: usize| u64::from_ne_bytes(control[at..at + 8].try_into().unwrap());
     let bits = wanted(socket.as_fd());
     let is_fine = bits & (wants::NANOSECONDS | wants::NANOSECONDS_NEW) != 0;
@@ -72,7 +72,7 @@ fn told(socket: &UdpSocket, to: &str, time_at: Option<usize>) -> Told {
     let target = to.parse().unwrap();
     let envelope = Envelope { target, traffic_class: 0xb9, hop_limit: 64, time_ns };
     // The loopback interface.
-    Told { wants: bits, envelope, interface: 1, segment_size: 0 }
+    DatagramAncillary { wants: bits, envelope, interface: 1, segment_size: 0 }
 }
 
 const V4: [(i32, i32); 3] = [
@@ -110,7 +110,7 @@ fn messages_are_the_kernels_for_every_length_of_room() {
             let options: Vec<_> = options.iter().copied().chain(time).collect();
             let Some(socket) = received(local, to, &options) else { continue };
             let told = told(&socket, to, time.map(|_| 16));
-            for room in 0..Told::LEN_MAX {
+            for room in 0..DatagramAncillary::LEN_MAX {
                 let name = format!("{local} {to} {options:?} {room}");
                 assert_eq!(of_ours(&told, room), of_kernel(&socket, room), "{name}");
             }
@@ -127,13 +127,16 @@ fn merged_ones_are_told_after_the_time_and_before_the_rest() {
         time_ns: 3_000_004_000,
     };
     let wants = wants::TIME | wants::TTL;
-    let told = Told { wants, envelope, interface: 5, segment_size: 1200 };
-    let (control, len, is_cut) = of_ours(&told, Told::LEN_MAX);
+    let told = DatagramAncillary { wants, envelope, interface: 5, segment_size: 1200 };
+    let (control, len, is_cut) = of_ours(&told, DatagramAncillary::LEN_MAX);
     let word = |at: usize| u64::from_ne_bytes(control[at..at + 8].try_into().unwrap());
     let number = |at: usize| i32::from_ne_bytes(control[at..at + 4].try_into().unwrap());
     assert_eq!((word(0), word(16), word(24)), (32, 3, 4));
     assert_eq!([32 + 8, 32 + 12, 32 + 16].map(number), [libc::SOL_UDP, UDP_GRO, 1200]);
     assert_eq!([56 + 8, 56 + 12, 56 + 16].map(number), [libc::IPPROTO_IP, libc::IP_TTL, 2]);
     assert_eq!((len, is_cut), (80, false));
-    assert!(Told { wants: 0, segment_size: 0, ..told }.write(0, |_, _| {}) == Written::default());
+    assert!(
+        DatagramAncillary { wants: 0, segment_size: 0, ..told }.write(0, |_, _| {})
+            == Written::default()
+    );
 }

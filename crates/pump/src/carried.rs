@@ -13,7 +13,7 @@ use crate::bulk::{Judge, Verdict};
 use crate::figures::{Beat, Figures};
 use crate::link_hop::{LinkHop, header_for};
 use crate::position;
-use crate::timing::Leaving;
+use crate::timing::OutgoingMessage;
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord};
 use sojourn_proto::tcp::{Connection, Limits, ReceiveEnd, Transmit};
@@ -62,7 +62,7 @@ pub struct Carried {
     judge: Judge,
     verdict: Option<Verdict>,
     /// A message whose first segment the packet interface has, while times are wanted.
-    leaving: Option<Leaving>,
+    leaving: Option<OutgoingMessage>,
 }
 
 /// Returns addresses and ports of the frames that a connection sends.
@@ -294,7 +294,7 @@ impl Carried {
         now: Instant,
     ) -> Result<bool, Ending> {
         let mut is_told = false;
-        let mut leaving = Leaving::begin(&self.stream);
+        let mut leaving = OutgoingMessage::begin(&self.stream);
         let offloads = out.properties().checksum_offload;
         let mut bytes = [0; HEADERS_BYTES_MAX];
         loop {
@@ -344,7 +344,7 @@ impl Carried {
             }
         }
         self.is_postponed |= may_wait && self.connection.is_ack_due();
-        self.leaving = leaving.filter(Leaving::is_sent);
+        self.leaving = leaving.filter(OutgoingMessage::is_sent);
         Ok(is_told)
     }
 

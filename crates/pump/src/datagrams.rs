@@ -9,7 +9,7 @@
 
 use crate::counts::Counts;
 use crate::figures::BEAT;
-use crate::hash::Words;
+use crate::hash::WordHasher;
 use crate::link_hop::{LinkHop, LinkId, header_for};
 use sojourn_proto::record::{IpOptions, SessionRecord};
 use sojourn_proto::time::Instant;
@@ -182,11 +182,11 @@ impl Datagrams {
 /// All UDP sockets of a pump.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
-    pub(crate) all: HashMap<u32, Datagrams, BuildHasherDefault<Words>>,
+    pub(crate) all: HashMap<u32, Datagrams, BuildHasherDefault<WordHasher>>,
     /// Connected sockets, by the flow of their own frames.
-    connected: HashMap<FlowKey, u32, BuildHasherDefault<Words>>,
+    connected: HashMap<FlowKey, u32, BuildHasherDefault<WordHasher>>,
     /// The other sockets, by their ports.
-    others: HashMap<u16, Vec<u32>, BuildHasherDefault<Words>>,
+    others: HashMap<u16, Vec<u32>, BuildHasherDefault<WordHasher>>,
     rung: Vec<u32>,
     /// The times of the next writes of counts, in order, and the sockets.
     pub(crate) beats: VecDeque<(Instant, u32)>,

@@ -3,7 +3,7 @@
 //! Not here: turning the pump (`pump`), and the session itself (`carried`).
 
 use crate::carried::Carried;
-use crate::hash::Words;
+use crate::hash::WordHasher;
 use crate::link_hop::LinkId;
 use crate::placement::Placement;
 use sojourn_proto::time::Instant;
@@ -32,9 +32,9 @@ pub(crate) struct DrivenSession {
 }
 
 /// The sessions, by their numbers.
-pub(crate) type DrivenSessions = HashMap<u32, DrivenSession, BuildHasherDefault<Words>>;
+pub(crate) type DrivenSessions = HashMap<u32, DrivenSession, BuildHasherDefault<WordHasher>>;
 /// The numbers of sessions, by the flow of their own frames.
-pub(crate) type Flows = HashMap<FlowKey, u32, BuildHasherDefault<Words>>;
+pub(crate) type Flows = HashMap<FlowKey, u32, BuildHasherDefault<WordHasher>>;
 
 impl DrivenSession {
     pub(crate) fn arrived(

@@ -8,9 +8,9 @@ use std::hash::Hasher;
 
 /// Mixes in word after word; see `write_u64`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Words(u64);
+pub(crate) struct WordHasher(u64);
 
-impl Hasher for Words {
+impl Hasher for WordHasher {
     /// Returns the hash; hash tables take their places from its low bits and their tags from its
     /// high ones.
     fn finish(&self) -> u64 {
@@ -55,7 +55,7 @@ mod tests {
     use std::hash::{BuildHasher, BuildHasherDefault};
 
     fn hash(value: impl std::hash::Hash) -> u64 {
-        BuildHasherDefault::<Words>::default().hash_one(value)
+        BuildHasherDefault::<WordHasher>::default().hash_one(value)
     }
 
     #[test]

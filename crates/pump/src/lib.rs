@@ -45,7 +45,7 @@ pub mod sealed;
 pub mod tcp_info;
 pub mod timing;
 
-pub use carried::options::Known;
+pub use carried::options::EngineState;
 pub use carried::{Carried, unread, unsent};
 pub use counts::Counts;
 pub use datagrams::{Datagrams, Sent, Source, Waiting};

@@ -13,7 +13,7 @@ use crate::datagrams::Sockets;
 use crate::driven::{DrivenSessions, Flows};
 use crate::in_transit::Unclaimed;
 use crate::placement::{Marks, Placement, Sizes};
-use crate::timing::Coming;
+use crate::timing::IncomingPacket;
 use sojourn_netif::{Accept, LinkType, Received, Scatter};
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::Envelope;
@@ -63,7 +63,7 @@ impl<'p, 'l, 'b> Round<'p, 'l, 'b> {
 impl Accept for Round<'_, '_, '_> {
     #[inline]
     fn accept(&mut self, received: Received<'_>) {
-        let mut coming = self.is_timed.then(|| Coming::begin(received.time_ns));
+        let mut coming = self.is_timed.then(|| IncomingPacket::begin(received.time_ns));
         let Some(frame) = parse(&received, self.link) else { return };
         let size = received.vnet.segments.map_or(0, |segments| segments.size);
         if let Some(datagram) = frame.datagram() {

@@ -19,14 +19,14 @@ fn clock_ns(clock: rustix::time::ClockId) -> u64 {
 
 /// A message on its way out: where its first segment is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct OutgoingMessage {
     called: u64,
     turned: u64,
     made: u64,
     headed: u64,
 }
 
-impl Leaving {
+impl OutgoingMessage {
     /// Begins with the call that was noted last, if times are wanted and one was.
     #[inline]
     pub(crate) fn begin(stream: &Stream) -> Option<Self> {
@@ -81,7 +81,7 @@ fn spans(moments: [u64; 5], layers: [Layer; 4]) -> Option<[(Layer, u64); 4]> {
 
 /// A packet on its way in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Coming {
+pub(crate) struct IncomingPacket {
     /// The engine's look.
     begun: u64,
     /// How long the packet waited for that.
@@ -89,7 +89,7 @@ pub(crate) struct Coming {
     parsed: u64,
 }
 
-impl Coming {
+impl IncomingPacket {
     /// The engine looks at a packet that the kernel stamped at `time_ns` of the real-time clock.
     #[cold]
     pub(crate) fn begin(time_ns: Option<u64>) -> Self {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_is_no_wait() {
-        assert_eq!(Coming::begin(Some(u64::MAX)).queued, 0);
-        assert_eq!(Coming::begin(None).queued, 0);
+        assert_eq!(IncomingPacket::begin(Some(u64::MAX)).queued, 0);
+        assert_eq!(IncomingPacket::begin(None).queued, 0);
     }
 }

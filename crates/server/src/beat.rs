@@ -7,7 +7,7 @@
 //! all others (`apart`). Not here: the work of the threads, the messages (`notify`).
 
 use crate::log::{self, Level};
-use crate::notify::{notify, wanted};
+use crate::notify::{notify, watchdog_interval};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -69,7 +69,7 @@ impl Beats {
     /// is well, as long as no thread is lost.
     pub(crate) fn watch(&self) {
         notify("READY=1");
-        let Some(every) = wanted() else { return };
+        let Some(every) = watchdog_interval() else { return };
         let beats = self.clone();
         let watch = move || {
             let mut was_late = None;

@@ -5,15 +5,15 @@
 
 use crate::beat::Beat;
 use crate::identity::{self, Diag};
+use crate::inspected::Inspected;
 use crate::log::{self, Level};
-use crate::looked::Looked;
 use crate::network::Network;
-use crate::registry::{CARRIER, Carried, Who};
+use crate::registry::{CARRIER, CarrierMessage, ProcessInfo};
 use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sojourn_carrier::{
-    Adopted, Carrier, CommandSender, Place, Sessions, command_channel, start_keeper,
+    Adopted, Carrier, CommandSender, KeeperLocation, Sessions, command_channel, start_keeper,
 };
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
@@ -60,14 +60,14 @@ impl ServerSide {
 /// process is the server's, which does not outlive its carrier.
 pub(crate) fn introduce(server: &Arc<Sojournd>, commands: &CommandSender) -> Option<()> {
     let pid = getpid();
-    let who = Who {
+    let info = ProcessInfo {
         pid: u32::try_from(pid.as_raw_nonzero().get()).ok()?,
         uid: rustix::process::geteuid().as_raw(),
         program: "sojournd".into(),
         process: pidfd_open(pid, PidfdFlags::empty()).ok()?.into(),
         doorbell: rustix::io::fcntl_dupfd_cloexec(commands.bell(), 0).ok()?.into(),
     };
-    server.introduce_carrier(who).ok()
+    server.introduce_carrier(info).ok()
 }
 
 /// Starts the carrier of a server. When this returns, the carrier has adopted the sessions that an
@@ -86,7 +86,7 @@ pub(crate) fn start(
     let place = ServerSide::new(server, &commands, network, respects_firewalls)
         .ok_or("no descriptors left")?;
     let (tell, told) = channel();
-    let keeper = keeper.map(|path| Place { path, start: Box::new(start_keeper) });
+    let keeper = keeper.map(|path| KeeperLocation { path, start: Box::new(start_keeper) });
     let carry = move || match Carrier::new(Box::new(place), Box::new(receiver), keeper) {
         Ok(carrier) => {
             let _ = tell.send(Ok(()));
@@ -102,11 +102,11 @@ pub(crate) fn start(
 }
 
 impl ServerSide {
-    fn look(&self, end: BorrowedFd<'_>) -> Looked {
-        Looked::beside(end, &mut self.diag.lock().unwrap_or_else(PoisonError::into_inner))
+    fn look(&self, end: BorrowedFd<'_>) -> Inspected {
+        Inspected::beside(end, &mut self.diag.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn tell(&self, local: u64, what: Carried) {
+    fn tell(&self, local: u64, what: CarrierMessage) {
         if let Some(server) = self.server.upgrade() {
             server.tell_carried(local, what);
         }
@@ -158,26 +158,26 @@ impl Sessions for ServerSide {
 
     fn adopt(&self, local: u64, what: Adopted<'_>, stream: u64, side: u8, region: Descriptor) {
         if let Some(server) = self.server.upgrade() {
-            let looked = match what {
+            let inspected = match what {
                 Adopted::Socket(socket) => self.look(socket),
                 Adopted::Datagrams { cookie, local, remote } => {
-                    Looked::known(Ok(identity::of_datagrams(cookie, local, remote)))
+                    Inspected::known(Ok(identity::of_datagrams(cookie, local, remote)))
                 }
             };
-            server.adopt_carried(local, looked, stream, side, region);
+            server.adopt_carried(local, inspected, stream, side, region);
         }
     }
 
     fn delegate(&self, local: u64, terms: LendT) {
-        self.tell(local, Carried::Delegate(terms));
+        self.tell(local, CarrierMessage::Delegate(terms));
     }
 
     fn reroute(&self, local: u64, hop: HopT) {
-        self.tell(local, Carried::Reroute(RerouteT { local, hop }));
+        self.tell(local, CarrierMessage::Reroute(RerouteT { local, hop }));
     }
 
     fn tell_way(&self, local: u64, way: WayT) {
-        self.tell(local, Carried::Way(way));
+        self.tell(local, CarrierMessage::Way(way));
     }
 
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64) {

@@ -4,15 +4,15 @@
 //! only; not a part of the interface of this crate. Not here: messages of clients (`fuzz`).
 #![allow(clippy::unwrap_used, reason = "what fails here is what is looked for")]
 
-use crate::looked::{LOOKED_MAX, Looked};
-use crate::probing::{self, Ask};
+use crate::inspected::{INSPECTED_MAX, Inspected};
+use crate::probing::{self, ProbeRequest};
 
 /// Reads the bytes as each kind of message.
 ///
 /// # Panics
 /// A message that is read is not the one that was written.
 pub fn lines(bytes: &[u8]) {
-    if let Some((ask, number)) = Ask::read(bytes) {
+    if let Some((ask, number)) = ProbeRequest::read(bytes) {
         assert_eq!(ask.to_bytes(number), bytes);
     }
     if let Some((number, value)) = probing::read_answer(bytes) {
@@ -25,11 +25,11 @@ pub fn lines(bytes: &[u8]) {
     if let Some((number, verdicts)) = probing::read_verdicts(bytes, count) {
         assert_eq!(probing::verdicts(number, &verdicts), bytes);
     }
-    if let Some(looked) = Looked::read(bytes, None) {
-        let again = looked.to_bytes();
-        assert!(again.len() <= LOOKED_MAX);
+    if let Some(inspected) = Inspected::read(bytes, None) {
+        let again = inspected.to_bytes();
+        assert!(again.len() <= INSPECTED_MAX);
         // Names that are too long are cut.
-        let read = Looked::read(&again, None).unwrap();
+        let read = Inspected::read(&again, None).unwrap();
         assert_eq!(read.to_bytes(), again);
     }
 }

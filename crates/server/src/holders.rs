@@ -88,7 +88,7 @@ pub fn user_of(pid: u32) -> Option<u32> {
 
 /// The parent and session of a process.
 #[derive(Clone, Copy, Debug)]
-struct Kin {
+struct Lineage {
     parent: u32,
     session: u32,
 }
@@ -98,7 +98,7 @@ struct Scan {
     /// The holders of the objects in question. A number appears once.
     holders: HashMap<Object, Vec<u32>>,
     /// The askers, the processes that may not be inspected, and the forebears of both.
-    kin: HashMap<u32, Kin>,
+    kin: HashMap<u32, Lineage>,
     /// Processes that may not be inspected.
     closed: Vec<u32>,
     /// Processes that are passed over.
@@ -248,7 +248,7 @@ impl Scan {
 }
 
 /// Returns parent and session of a process; `None` if it has ended.
-fn kin_of(pid: u32) -> Option<Kin> {
+fn kin_of(pid: u32) -> Option<Lineage> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The fields after the name, which may contain any byte but ends at the last bracket: state,
     // parent, group, session (proc(5), `/proc/pid/stat`).
@@ -256,7 +256,7 @@ fn kin_of(pid: u32) -> Option<Kin> {
     let mut fields = stat[after..].split(|byte| *byte == b' ').filter(|field| !field.is_empty());
     let parent = number(fields.nth(1)?)?;
     let session = number(fields.nth(1)?)?;
-    Some(Kin { parent, session })
+    Some(Lineage { parent, session })
 }
 
 /// Returns true if `/proc` shows only a user's own processes, and this process may not look into
@@ -392,7 +392,7 @@ mod tests {
             (20, 1, 20),
             (21, 20, 21),
         ];
-        let kin = tree.map(|(pid, parent, session)| (pid, Kin { parent, session }));
+        let kin = tree.map(|(pid, parent, session)| (pid, Lineage { parent, session }));
         let object = Object::Socket { inode: 7 };
         let scan = |closed: &[u32]| Scan {
             servers: Vec::new(),

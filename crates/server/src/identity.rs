@@ -10,6 +10,7 @@
 //! Ends that could not be served away from the kernel are refused with their reason, listed in
 //! [`look`]. Not here: other holders of the end (`holders`), pairing (`registry`).
 
+mod accepted_values;
 mod addresses;
 mod datagram;
 mod diag;
@@ -18,7 +19,6 @@ mod remote;
 mod socket;
 #[cfg(test)]
 mod tests;
-mod usual;
 
 pub use datagram::of_datagrams;
 pub use diag::Diag;

@@ -3,14 +3,14 @@
 //! None of the memory is mapped here: the server keeps descriptors, to give them out and to read
 //! the counters of bytes. Not here: the layout (`sojourn-stream`).
 
-use crate::registry::Maker;
+use crate::registry::SharedMemory;
 use rustix::event::{EventfdFlags, eventfd};
 use sojourn_ipc::rt::Descriptor;
 use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
 use sojourn_shm::{Access, Segment, fault};
 use sojourn_stream::{
-    CONTROL_BYTES, Inbox, Layout, TIMES_WISH_AT, TimesTold, figures_in_header, times_in_header,
+    CONTROL_BYTES, Inbox, LayerTimes, Layout, TIMES_WISH_AT, figures_in_header, times_in_header,
     told_in_header, totals_in_header,
 };
 use std::os::fd::AsRawFd;
@@ -25,7 +25,7 @@ pub(crate) const RESERVE: u64 = 128;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory;
 
-impl Maker for Memory {
+impl SharedMemory for Memory {
     fn region(&mut self, ring_bytes: [u32; 2]) -> Option<Descriptor> {
         let made = segment("sojourn-stream", Layout::new(ring_bytes)?.len());
         fault::point("sojournd.region");
@@ -49,7 +49,7 @@ impl Maker for Memory {
         Figures::told(&figures_in_header(&header(region)?)?)
     }
 
-    fn times(&self, region: &Descriptor, until_s: u32) -> Option<TimesTold> {
+    fn times(&self, region: &Descriptor, until_s: u32) -> Option<LayerTimes> {
         // The word is the session's program's to read; nothing of the server's depends on it.
         rustix::io::pwrite(region.as_fd()?, &until_s.to_ne_bytes(), TIMES_WISH_AT).ok()?;
         times_in_header(&header(region)?)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Returns the interval at which the service manager is to hear of this process: half of the limit
 /// that it sets (sd_watchdog_enabled(3)).
-pub(crate) fn wanted() -> Option<Duration> {
+pub(crate) fn watchdog_interval() -> Option<Duration> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let is_ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
     let limit = number("WATCHDOG_USEC").filter(|limit| is_ours && *limit > 0)?;

@@ -7,7 +7,7 @@
 
 use crate::holders::{self, Question};
 use crate::pins::{Holder, Pin, Pins};
-use crate::probing::{self, ASK_LEN, Ask, LOOK_MAX, QUESTIONS_MAX, Verdict};
+use crate::probing::{self, ASK_LEN, LOOK_MAX, ProbeRequest, QUESTIONS_MAX, Verdict};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
@@ -29,12 +29,12 @@ pub(crate) enum Prober {
     /// This process looks itself.
     Here(Pins),
     /// A process of its own does.
-    Apart(Arc<Asking>),
+    Apart(Arc<ProberClient>),
 }
 
 /// The lines to the prober's process.
 #[derive(Debug)]
-pub(crate) struct Asking {
+pub(crate) struct ProberClient {
     asks: Mutex<Asks>,
     looks: Mutex<(OwnedFd, u64)>,
     /// Watches to let go of as soon as the prober's queue has room.
@@ -51,7 +51,7 @@ impl Prober {
     /// Has the process at the other ends of these lines look.
     pub(crate) fn apart(asks: OwnedFd, looks: OwnedFd) -> Self {
         let asks = Mutex::new(Asks { line: asks, last: 0 });
-        Self::Apart(Arc::new(Asking {
+        Self::Apart(Arc::new(ProberClient {
             asks,
             looks: Mutex::new((looks, 0)),
             unpins: Mutex::default(),
@@ -66,7 +66,7 @@ impl Prober {
         match self {
             Self::Here(pins) => pins.pin(name),
             Self::Apart(asking) => {
-                let watch = asking.ask(Ask::Pin, Some(name))?;
+                let watch = asking.ask(ProbeRequest::Pin, Some(name))?;
                 let watch = i32::try_from(watch).map_err(|_| Errno::BADMSG)?;
                 Ok(Pin::held(watch, Arc::clone(asking) as Arc<dyn Holder>))
             }
@@ -80,7 +80,7 @@ impl Prober {
     pub(crate) fn user_of(&self, pid: u32) -> Result<Option<u32>, Errno> {
         match self {
             Self::Here(_) => Ok(holders::user_of(pid)),
-            Self::Apart(asking) => match asking.ask(Ask::User(pid), None) {
+            Self::Apart(asking) => match asking.ask(ProbeRequest::User(pid), None) {
                 Ok(user) => Ok(Some(user)),
                 Err(Errno::SRCH) => Ok(None),
                 Err(error) => Err(error),
@@ -97,8 +97,8 @@ impl Prober {
     }
 }
 
-impl Asking {
-    fn ask(&self, what: Ask, beside: Option<BorrowedFd<'_>>) -> Result<u32, Errno> {
+impl ProberClient {
+    fn ask(&self, what: ProbeRequest, beside: Option<BorrowedFd<'_>>) -> Result<u32, Errno> {
         let mut asks = lock(&self.asks);
         self.unpin_all(&asks.line);
         asks.last = asks.last.wrapping_add(1);
@@ -127,7 +127,7 @@ impl Asking {
     fn unpin_all(&self, line: &OwnedFd) {
         let mut unpins = lock(&self.unpins);
         while let Some(watch) = unpins.first().copied() {
-            if tell(line, &Ask::Unpin(watch).to_bytes(0), None) == Err(Errno::AGAIN) {
+            if tell(line, &ProbeRequest::Unpin(watch).to_bytes(0), None) == Err(Errno::AGAIN) {
                 return;
             }
             unpins.swap_remove(0);
@@ -153,7 +153,7 @@ impl Asking {
     }
 }
 
-impl Holder for Asking {
+impl Holder for ProberClient {
     fn release(&self, watch: i32) {
         let mut unpins = lock(&self.unpins);
         // Each waiting number costs the prober a watch and nothing else.

@@ -21,7 +21,7 @@ const USER: u32 = 3;
 
 /// A question about one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum ProbeRequest {
     /// Pin the pipe that goes beside the question (`pins`); the answer is the number of its watch.
     Pin,
     /// Let go of a pin on the pipe of this watch; there is no answer.
@@ -33,7 +33,7 @@ pub(crate) enum Ask {
 /// A verdict about an end: see [`crate::holders::look`].
 pub(crate) type Verdict = Result<(), ReasonT>;
 
-impl Ask {
+impl ProbeRequest {
     /// Encodes the question; `number` comes back with the answer.
     pub(crate) fn to_bytes(self, number: u32) -> [u8; ASK_LEN] {
         let (what, argument) = match self {
@@ -157,13 +157,13 @@ mod tests {
 
     #[test]
     fn questions_and_answers_about_one_object_travel_whole_or_not_at_all() {
-        for ask in [Ask::Pin, Ask::Unpin(7), Ask::User(u32::MAX)] {
+        for ask in [ProbeRequest::Pin, ProbeRequest::Unpin(7), ProbeRequest::User(u32::MAX)] {
             let bytes = ask.to_bytes(9);
-            assert_eq!(Ask::read(&bytes), Some((ask, 9)));
-            assert!((0..ASK_LEN).all(|len| Ask::read(&bytes[..len]).is_none()));
+            assert_eq!(ProbeRequest::read(&bytes), Some((ask, 9)));
+            assert!((0..ASK_LEN).all(|len| ProbeRequest::read(&bytes[..len]).is_none()));
         }
-        assert_eq!(Ask::read(&words([4, 0, 0, 0])), None);
-        assert_eq!(Ask::read(&words([PIN, 0, 1, 0])), None);
+        assert_eq!(ProbeRequest::read(&words([4, 0, 0, 0])), None);
+        assert_eq!(ProbeRequest::read(&words([PIN, 0, 1, 0])), None);
         for value in [Ok(3), Err(13)] {
             let bytes = answer(5, value);
             assert_eq!(read_answer(&bytes), Some((5, value)));

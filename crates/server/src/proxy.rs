@@ -8,8 +8,8 @@
 //! `SIGKILL`. So no descriptor that a client may have chosen comes into the server's table. One
 //! proxy for each user receives them ([`sojourn_ipc::proxy`]), keeps sockets and pipes, and hands
 //! the server **tickets** in their place: one end of a socket pair, over which the server asks for
-//! a look at the object (`looks`). Event descriptors and memory go to the server themselves: the
-//! kernel makes nobody wait for these.
+//! a look at the object (`inspections`). Event descriptors and memory go to the server themselves:
+//! the kernel makes nobody wait for these.
 //!
 //! The first thread waits for nothing but the server. A few other threads look and close, and each
 //! of them may be lost. When all are lost, the process ends, as far as it can, and the server
@@ -19,7 +19,7 @@
 
 mod pool;
 
-use crate::looked::Looked;
+use crate::inspected::Inspected;
 use crate::notifier::{is_event, name_of};
 use pool::{Job, Pool};
 use rustix::event::Timespec;
@@ -197,7 +197,7 @@ impl Proxy {
                 let is_asked = matches!(rustix::net::recv(&ticket, &mut [0; 1], flags), Ok((1, _)));
                 match held {
                     Some(held) if is_asked => self.pool.give(Job::Look(held, ticket)),
-                    None if is_asked => pool::answer(&ticket, &Looked::refused(ReasonT::Kind)),
+                    None if is_asked => pool::answer(&ticket, &Inspected::refused(ReasonT::Kind)),
                     held => held.into_iter().for_each(|held| self.pool.give(Job::Close(held))),
                 }
             }

@@ -1,8 +1,9 @@
 //! The processes, the ends they have offered, and the joined streams: the server's knowledge and
 //! its decisions.
 //!
-//! Pure: it makes no system call. Time is an argument; memory and descriptors come from a [`Maker`]
-//! and are only kept and given out. So all of it can be tested without a socket (`tests`, `laws`).
+//! Pure: it makes no system call. Time is an argument; memory and descriptors come from a
+//! [`SharedMemory`] and are only kept and given out. So all of it can be tested without a socket
+//! (`tests`, `laws`).
 //!
 //! # Theory of operation
 //! An **end** is one offered or joined session of one process, known by the library's number
@@ -34,9 +35,9 @@ mod laws;
 #[cfg(test)]
 mod tests;
 
-pub use delivery::{Carried, Delivery, InboxOut, JoinOut};
+pub use delivery::{CarrierMessage, Delivery, InboxOut, JoinOut};
 pub use end::Identity;
-pub use process::Who;
+pub use process::ProcessInfo;
 
 use crate::holders::Object;
 use crate::key::Key;
@@ -49,7 +50,7 @@ use sojourn_ipc::rt::Descriptor;
 use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
 use sojourn_session::{KindT, ReasonT};
-use sojourn_stream::TimesTold;
+use sojourn_stream::LayerTimes;
 use std::collections::HashMap;
 
 /// The client that stands for the server's own carrier: it offers the other ends of connections to
@@ -58,7 +59,7 @@ pub const CARRIER: ClientId = ClientId { index: u32::MAX, generation: u32::MAX }
 
 /// The arguments of a library's offer.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct OfferArguments {
     /// The library's number.
     pub local: u64,
     /// The number of the epoll set, 0 for none.
@@ -97,7 +98,7 @@ pub enum CallError {
 }
 
 /// Makes the memory and descriptors that two sides share, and reads that memory.
-pub trait Maker {
+pub trait SharedMemory {
     /// Makes a sealed region for rings of these sizes.
     fn region(&mut self, ring_bytes: [u32; 2]) -> Option<Descriptor>;
     /// Makes an inbox: memory, ready event, attention event.
@@ -111,7 +112,7 @@ pub trait Maker {
     fn figures(&self, region: &Descriptor) -> Option<Figures>;
     /// Has the program of a session with another host time its layers until that second of the
     /// monotonic clock (0: no longer), and returns the times so far, by the program's word.
-    fn times(&self, region: &Descriptor, until_s: u32) -> Option<TimesTold>;
+    fn times(&self, region: &Descriptor, until_s: u32) -> Option<LayerTimes>;
 }
 
 /// The server's limits.
@@ -169,12 +170,12 @@ struct Stream {
 
 impl Stream {
     /// Returns the bytes that went each way, by its ends' word.
-    fn totals(&self, maker: &dyn Maker) -> [u64; 2] {
+    fn totals(&self, memory: &dyn SharedMemory) -> [u64; 2] {
         if self.kind == KindT::Udp {
-            let counts = maker.counts(&self.region);
+            let counts = memory.counts(&self.region);
             return [counts.sent_bytes, counts.received_bytes];
         }
-        maker.totals(&self.region)
+        memory.totals(&self.region)
     }
 
     /// Returns a number of bytes that cannot have gone through yet, whatever the ends say.
@@ -274,7 +275,7 @@ impl Registry {
         let owner = self.processes.get_mut(&process)?;
         let end = owner.ends.remove(&local)?;
         if process != CARRIER {
-            self.ends.give_back(owner.who.uid, 1);
+            self.ends.give_back(owner.info.uid, 1);
         }
         self.keys.remove(&end.identity.key);
         Some(end)
@@ -303,7 +304,7 @@ impl Registry {
     #[must_use]
     pub fn object(&self, process: ClientId, local: u64) -> Option<(u32, Object)> {
         let object = self.end(process, local)?.identity.object;
-        Some((self.processes.get(&process)?.who.pid, object))
+        Some((self.processes.get(&process)?.info.pid, object))
     }
 
     /// Takes the processes whose doorbells are to be rung.
@@ -327,7 +328,7 @@ impl Registry {
     #[must_use]
     pub fn has_user(&self, uid: u32) -> bool {
         let mut processes = self.processes.iter();
-        processes.any(|(id, process)| *id != CARRIER && process.who.uid == uid)
+        processes.any(|(id, process)| *id != CARRIER && process.info.uid == uid)
     }
 
     /// Returns true if a process has events to collect, so that a look for late ones is worth

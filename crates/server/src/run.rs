@@ -28,7 +28,7 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     raise_limit();
     match claim(&options.place)? {
         Claimed::Ours(claim, address) => run_at(options, &claim, address, ready),
-        Claimed::Another(text) => Ok(another(&text, ready)),
+        Claimed::Another(text) => Ok(report_other_server(&text, ready)),
     }
 }
 
@@ -56,7 +56,9 @@ fn run_at(
     let endpoint = Endpoint::bind(address, server_options(None));
     umask(before);
     let endpoint = match endpoint {
-        Err(BindError::InUse(_)) if claim.socket.is_none() => return Ok(another(text, ready)),
+        Err(BindError::InUse(_)) if claim.socket.is_none() => {
+            return Ok(report_other_server(text, ready));
+        }
         endpoint => endpoint?,
     };
     // Late, when nothing can keep the server from serving any more: it takes over the sessions that
@@ -65,7 +67,7 @@ fn run_at(
     start_carrier(options, &served, claim.keeper());
     let _protocols = start_protocols(options, &served, claim.socket.as_deref());
     let mut server = endpoint.server();
-    signals::heed(&served, text);
+    signals::end_on_signals(&served, text);
     log::say(Level::Info, format_args!("serving {text}"));
     ready(text);
     served.beats().watch();
@@ -122,7 +124,7 @@ fn start_protocols(
 }
 
 /// Says that another server serves that address.
-pub(crate) fn another(text: &str, ready: impl FnOnce(&str)) -> Outcome {
+pub(crate) fn report_other_server(text: &str, ready: impl FnOnce(&str)) -> Outcome {
     log::say(Level::Info, format_args!("{text} is already being served"));
     ready(text);
     Outcome::Another

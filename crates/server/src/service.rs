@@ -9,7 +9,7 @@
 mod admin;
 mod carry;
 mod ends;
-mod looker;
+mod inspector;
 mod peers;
 mod session;
 mod start;
@@ -22,7 +22,7 @@ use crate::notifier::Notifier;
 use crate::prober::Prober;
 use crate::protocols::Protocols;
 use crate::registry::{CallError, Registry};
-use looker::Looker;
+use inspector::Inspector;
 use rustix::io::Errno;
 use sojourn_carrier::CommandSender;
 use sojourn_ipc::ClientId;
@@ -57,7 +57,7 @@ struct State {
 #[derive(Debug)]
 pub struct Sojournd {
     state: Mutex<State>,
-    looker: Looker,
+    inspector: Inspector,
     prober: Prober,
     me: Weak<Self>,
     beats: Beats,
@@ -179,9 +179,9 @@ impl Sojournd {
             log::say(Level::Warn, format_args!("client {} does not collect its events", id.index));
         }
         notifier.keep(|user| registry.has_user(user));
-        let are_ending = match &self.looker {
-            Looker::Apart { proxies, .. } => proxies.keep(|user| registry.has_user(user)),
-            Looker::Here(_) => false,
+        let are_ending = match &self.inspector {
+            Inspector::Apart { proxies, .. } => proxies.keep(|user| registry.has_user(user)),
+            Inspector::Here(_) => false,
         };
         Self::ring(registry, notifier);
         (late, are_ending || registry.has_events())
@@ -189,8 +189,8 @@ impl Sojournd {
 
     fn ring(registry: &mut Registry, notifier: &mut Notifier) {
         for id in registry.take_rings() {
-            if let Some(who) = registry.who(id) {
-                notifier.ring(who.uid, who.doorbell.clone());
+            if let Some(info) = registry.info(id) {
+                notifier.ring(info.uid, info.doorbell.clone());
             }
         }
     }

@@ -59,7 +59,7 @@ fn wait() {
 
 /// Makes the server that serves `address` end in order when a signal asks for it. If no thread can
 /// be made, a signal ends it at once.
-pub(crate) fn heed(server: &Arc<Sojournd>, address: &str) {
+pub(crate) fn end_on_signals(server: &Arc<Sojournd>, address: &str) {
     let (server, address) = (Arc::clone(server), address.to_owned());
     let work = move || {
         wait();

@@ -7,7 +7,7 @@ use crate::ReasonT;
 
 /// Texts of one reason.
 #[derive(Clone, Copy, Debug)]
-pub struct Words {
+pub struct ReasonText {
     /// The reason.
     pub reason: ReasonT,
     /// Code in lower case with hyphens, which never changes: for JSON, filters and tests.
@@ -16,195 +16,195 @@ pub struct Words {
     pub sentence: &'static str,
 }
 
-const fn words(reason: ReasonT, word: &'static str, sentence: &'static str) -> Words {
-    Words { reason, word, sentence }
+const fn text(reason: ReasonT, word: &'static str, sentence: &'static str) -> ReasonText {
+    ReasonText { reason, word, sentence }
 }
 
 /// Texts of every reason, indexed by its number.
-pub const ALL: [Words; 43] = [
-    words(ReasonT::None, "none", "The session is away from the kernel."),
-    words(
+pub const ALL: [ReasonText; 43] = [
+    text(ReasonT::None, "none", "The session is away from the kernel."),
+    text(
         ReasonT::NotHot,
         "not-hot",
         "Too little has gone through the session so far, as far as can be seen. To move earlier, lower move_after_calls or move_after_bytes.",
     ),
-    words(
+    text(
         ReasonT::NoPeer,
         "no-peer",
         "The other end is not on this host, or its program does not run under Sojourn. Start that program with `sojourn run` too.",
     ),
-    words(
+    text(
         ReasonT::SeveralHolders,
         "several-holders",
         "More than one process has this end open, so that only the kernel can share it. It can move when the others have closed it.",
     ),
-    words(
+    text(
         ReasonT::HoldersUnknown,
         "holders-unknown",
         "A process that this server may not inspect could have this end open. A server run as root can look.",
     ),
-    words(
+    text(
         ReasonT::Kind,
         "kind",
         "Only TCP connections, connected Unix stream sockets and pipes without a name can move.",
     ),
-    words(ReasonT::State, "state", "It is not (or no longer) connected in both directions."),
-    words(
+    text(ReasonT::State, "state", "It is not (or no longer) connected in both directions."),
+    text(
         ReasonT::Option,
         "option",
         "An option that only the kernel can honour is set on it (time stamps, credentials, out-of-band data in line, a low-water mark, packet mode, ...). Without the option it can move.",
     ),
-    words(
+    text(
         ReasonT::Operation,
         "operation",
         "The program asked for something that only the kernel does (sendfile, splice, out-of-band data, io_uring, ...).",
     ),
-    words(
+    text(
         ReasonT::Stdio,
         "stdio",
         "Calls on it happen inside the C library where they cannot be seen: it is standard error, aio_read or dprintf has used it, or a FILE of a program with threads has come to it.",
     ),
-    words(
+    text(
         ReasonT::Set,
         "set",
         "It is in several epoll sets, or in one that is itself polled or was inherited. A session in one set of its own process can move.",
     ),
-    words(
+    text(
         ReasonT::Fork,
         "fork",
         "A child made by fork used it as well, so it came home to be shared. It can move again when one process has it alone.",
     ),
-    words(ReasonT::Exec, "exec", "It was passed on to another program by exec or posix_spawn."),
-    words(
+    text(ReasonT::Exec, "exec", "It was passed on to another program by exec or posix_spawn."),
+    text(
         ReasonT::Passed,
         "passed",
         "Its descriptor was sent to another process over a Unix socket.",
     ),
-    words(
+    text(
         ReasonT::Sandbox,
         "sandbox",
         "The program has limited its own system calls (seccomp), so its sessions stay where it can reach them.",
     ),
-    words(ReasonT::Closed, "closed", "The program closed it or shut a direction down."),
-    words(
+    text(ReasonT::Closed, "closed", "The program closed it or shut a direction down."),
+    text(
         ReasonT::PeerLeft,
         "peer-left",
         "The other end went home first; its reason is shown there.",
     ),
-    words(ReasonT::PeerDied, "peer-died", "The process of the other end has ended."),
-    words(
+    text(ReasonT::PeerDied, "peer-died", "The process of the other end has ended."),
+    text(
         ReasonT::Violation,
         "violation",
         "The other end broke the rules of the shared memory. Please report which program it was.",
     ),
-    words(
+    text(
         ReasonT::Policy,
         "policy",
         "The configuration leaves it to the kernel. See kinds, ports, addresses and programs in the configuration.",
     ),
-    words(ReasonT::User, "user", "Somebody sent it home with `sojourn move`."),
-    words(
+    text(ReasonT::User, "user", "Somebody sent it home with `sojourn move`."),
+    text(
         ReasonT::OtherUser,
         "other-user",
         "The ends belong to different users. Only a server run as root pairs them.",
     ),
-    words(
+    text(
         ReasonT::Namespace,
         "namespace",
         "It lives in a network or process name space that this server cannot look into. A server run as root, or one inside that name space, can.",
     ),
-    words(ReasonT::SameProcess, "same-process", "Both ends are in one process."),
-    words(
+    text(ReasonT::SameProcess, "same-process", "Both ends are in one process."),
+    text(
         ReasonT::Resources,
         "resources",
         "Server or program ran out of descriptors or memory, or has as many sessions as it may have. Raise the limit of open files (ulimit -n) or of address space (ulimit -v).",
     ),
-    words(
+    text(
         ReasonT::ServerGone,
         "server-gone",
         "No session server answers. Look with `sojourn doctor`.",
     ),
-    words(
+    text(
         ReasonT::Slower,
         "slower",
         "It was measured to do better in the kernel: a bulk transfer with another host, or a session whose ends sleep again and again. It is tried again later, less and less often; measure_bulk=off leaves it away.",
     ),
-    words(
+    text(
         ReasonT::Trial,
         "trial",
         "It is in the kernel for a moment to see which is faster: a long bulk transfer with another host, or a session whose ends sleep again and again. measure_bulk=off leaves it away.",
     ),
-    words(
+    text(
         ReasonT::SharedPort,
         "shared-port",
         "Other UDP sockets have its port too, or may take it at any time (SO_REUSEADDR, SO_REUSEPORT), and which of them gets a datagram the kernel decides. Connected, and the only one with that peer, it can move.",
     ),
-    words(
+    text(
         ReasonT::Translated,
         "translated",
         "The kernel translates its addresses or ports on their way (NAT: redirect, dnat, snat, masquerade), and only the kernel can.",
     ),
-    words(
+    text(
         ReasonT::Ring,
         "io-uring",
         "The program has an io_uring ring whose submissions the library cannot see: one that liburing or inline system calls made, or that a kernel thread serves. What it submits for a session only the kernel can do. --programs leaves such a program out; without the ring it moves.",
     ),
-    words(
+    text(
         ReasonT::Unreachable,
         "unreachable",
         "A session server runs, but where this program looks for one (SOJOURN_SERVER, or the usual places inside its root folder) there is none that it can use. Share the folder of the server's socket with its container or root folder, let its user in, and name the socket with --server.",
     ),
-    words(
+    text(
         ReasonT::OtherServer,
         "other-server",
         "The other end's program is served by another session server. Give both the same one: `sojourn run --server`, or have root run the server of the system (sojournd --system).",
     ),
-    words(
+    text(
         ReasonT::LostLibrary,
         "lost-library",
         "A program under Sojourn started this one, but with an environment that does not have the library any more (env -i, sudo, an exec with variables of its own). Set follow to same-user or on, let LD_PRELOAD and the variables SOJOURN_* through, or start it with `sojourn run` there.",
     ),
-    words(
+    text(
         ReasonT::NotLoaded,
         "not-loaded",
         "Its environment names the library, but the dynamic loader has not loaded it: the program is linked statically, has rights of its own (set-user-ID, file capabilities), or is for another C library or machine. `sojourn run --strict` before the program says which.",
     ),
-    words(
+    text(
         ReasonT::Prohibited,
         "prohibited",
         "Something forbids this program what the library needs: a thread, or a table of descriptors of its own (clone, unshare, close_range). Let the seccomp profile of its container or service allow these calls, or raise its limit of processes (ulimit -u).",
     ),
-    words(
+    text(
         ReasonT::StoodDown,
         "stood-down",
         "The library has given up in this process for good: the program needed the numbers of the library's descriptors, or did what the library cannot follow (clone, pthread_cancel, dlmopen). Raise the limit of open files (ulimit -n) and start it anew; if it stays, --programs leaves it out.",
     ),
-    words(
+    text(
         ReasonT::PeerStays,
         "peer-stays",
         "The other end's program cannot take part; the reason is shown at that end.",
     ),
-    words(
+    text(
         ReasonT::PeerNotHot,
         "peer-not-hot",
         "This end is hot and waits for the other one, whose program runs under Sojourn but has not used it enough, as far as can be seen. To move earlier, lower move_after_calls or move_after_bytes there.",
     ),
-    words(
+    text(
         ReasonT::OtherNetwork,
         "other-network",
         "The other end is on this host, but in another network name space. Run both in one, or have the server carry sessions between hosts (sojournd --network), which counts this as one.",
     ),
-    words(
+    text(
         ReasonT::Quota,
         "quota",
         "Its user, or its peer's, has its share of the sessions, offers and descriptors that the server can have: half of what there is at most, and less if others need theirs. More open files for the server (LimitNOFILE) make more of it.",
     ),
-    words(
+    text(
         ReasonT::Firewall,
         "firewall",
         "A rule of the host (nftables, iptables, tc), an IPsec policy or an eBPF program of its control group could say something about its packets, and only the kernel asks them. The server's log names it. Let established connections pass first (ct state established accept), or start the server with --firewall=ignore.",
     ),
-    words(
+    text(
         ReasonT::Route,
         "route",
         "Its packets have another way than before, which the kernel follows better: by another interface, in fragments, or past the packet filter. It moves again while it is hot.",
@@ -213,7 +213,7 @@ pub const ALL: [Words; 43] = [
 
 /// Returns the texts of a reason.
 #[must_use]
-pub fn words_of(reason: ReasonT) -> &'static Words {
+pub fn text_of(reason: ReasonT) -> &'static ReasonText {
     // Reasons are numbered from 0 without gaps, which a test checks.
     ALL.get(reason as usize).unwrap_or(&ALL[0])
 }
@@ -222,19 +222,19 @@ impl ReasonT {
     /// Returns the short code, which never changes.
     #[must_use]
     pub fn word(self) -> &'static str {
-        words_of(self).word
+        text_of(self).word
     }
 
     /// Returns the sentence for people.
     #[must_use]
     pub fn sentence(self) -> &'static str {
-        words_of(self).sentence
+        text_of(self).sentence
     }
 
     /// Returns the reason with that short code.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
-        ALL.iter().find(|words| words.word == word).map(|words| words.reason)
+        ALL.iter().find(|text| text.word == word).map(|text| text.reason)
     }
 
     /// Returns the reason with that number; `None` for 0 and for a number of none.
@@ -255,14 +255,14 @@ mod tests {
 
     #[test]
     fn every_reason_has_its_own_words() {
-        for (number, words) in ALL.iter().enumerate() {
-            assert_eq!(words.reason as usize, number);
-            assert_eq!(ReasonT::try_from(number as i32), Ok(words.reason));
-            assert_eq!(ReasonT::from_word(words.word), Some(words.reason));
-            assert!(words.sentence.ends_with('.'), "{}", words.word);
+        for (number, text) in ALL.iter().enumerate() {
+            assert_eq!(text.reason as usize, number);
+            assert_eq!(ReasonT::try_from(number as i32), Ok(text.reason));
+            assert_eq!(ReasonT::from_word(text.word), Some(text.reason));
+            assert!(text.sentence.ends_with('.'), "{}", text.word);
         }
         assert!(ReasonT::try_from(ALL.len() as i32).is_err(), "a reason without words");
-        let distinct: HashSet<_> = ALL.iter().map(|words| words.word).collect();
+        let distinct: HashSet<_> = ALL.iter().map(|text| text.word).collect();
         assert_eq!(distinct.len(), ALL.len());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A library that serves a program's calls gets plain numbers and must use them as the kernel
 //! would: the file that is open there now, or `EBADF`. Not here: descriptors that the library owns
-//! ([`crate::Held`]).
+//! ([`crate::MovableFd`]).
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::IoSlice;

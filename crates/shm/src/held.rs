@@ -13,11 +13,11 @@ use std::sync::Arc;
 /// A number that no descriptor has: calls on it fail with `EBADF`.
 const GONE: i32 = i32::MAX;
 
-/// The current number of a [`Held`], shared with the code that moves it.
+/// The current number of a [`MovableFd`], shared with the code that moves it.
 #[derive(Clone, Debug)]
-pub struct HeldNumber(Arc<AtomicI32>);
+pub struct FdNumber(Arc<AtomicI32>);
 
-impl HeldNumber {
+impl FdNumber {
     /// Returns the number.
     #[inline]
     pub fn number(&self) -> i32 {
@@ -32,28 +32,28 @@ impl HeldNumber {
 
 /// A descriptor, closed when this is dropped.
 #[derive(Debug)]
-pub struct Held {
-    place: HeldNumber,
+pub struct MovableFd {
+    place: FdNumber,
     /// Called with the number just before it is closed.
     closing: fn(i32),
 }
 
-impl Held {
+impl MovableFd {
     /// Takes `fd`. `closing` is called with the number just before the descriptor is closed.
     pub fn new(fd: OwnedFd, closing: fn(i32)) -> Self {
-        Self { place: HeldNumber(Arc::new(AtomicI32::new(fd.into_raw_fd()))), closing }
+        Self { place: FdNumber(Arc::new(AtomicI32::new(fd.into_raw_fd()))), closing }
     }
 
     /// Returns the shared number.
-    pub fn place(&self) -> HeldNumber {
+    pub fn place(&self) -> FdNumber {
         self.place.clone()
     }
 
-    /// Returns the descriptor, which the caller owns from now on. Copies of [`Held::place`] keep
-    /// the number.
+    /// Returns the descriptor, which the caller owns from now on. Copies of [`MovableFd::place`]
+    /// keep the number.
     pub fn into_owned(mut self) -> OwnedFd {
         let number = self.number();
-        self.place = HeldNumber(Arc::new(AtomicI32::new(GONE)));
+        self.place = FdNumber(Arc::new(AtomicI32::new(GONE)));
         // SAFETY: the number came from an `OwnedFd`, and this does not close it any more.
         unsafe { OwnedFd::from_raw_fd(number) }
     }
@@ -65,25 +65,25 @@ impl Held {
     }
 }
 
-impl From<OwnedFd> for Held {
+impl From<OwnedFd> for MovableFd {
     fn from(fd: OwnedFd) -> Self {
         Self::new(fd, |_| ())
     }
 }
 
-impl AsFd for Held {
+impl AsFd for MovableFd {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
         of_program(self.number()).unwrap_or(rustix::fs::CWD)
     }
 }
 
-impl Drop for Held {
+impl Drop for MovableFd {
     fn drop(&mut self) {
         let number = self.place.0.swap(GONE, Ordering::SeqCst);
         if number != GONE {
             (self.closing)(number);
-            // SAFETY: the number came from an `OwnedFd`, here or in `HeldNumber::move_to`, and
+            // SAFETY: the number came from an `OwnedFd`, here or in `FdNumber::move_to`, and
             // nobody else closes it: it was taken out of its place.
             drop(unsafe { OwnedFd::from_raw_fd(number) });
         }
@@ -106,7 +106,7 @@ mod tests {
         let at = |from| fcntl_dupfd_cloexec(&file, from).unwrap();
         let (first, second) = (at(800), at(820));
         let numbers = (first.as_raw_fd(), second.as_raw_fd());
-        let held = Held::from(first);
+        let held = MovableFd::from(first);
         assert_eq!(held.number(), numbers.0);
         held.place().move_to(Some(second));
         assert_eq!(held.as_fd().as_raw_fd(), numbers.1);
@@ -114,7 +114,7 @@ mod tests {
         assert!(is_open(numbers.0) && !is_open(numbers.1));
         // SAFETY: given up above, and open.
         drop(unsafe { OwnedFd::from_raw_fd(numbers.0) });
-        let held = Held::from(at(800));
+        let held = MovableFd::from(at(800));
         let number = held.number();
         held.place().move_to(None);
         assert_eq!(fcntl_getfd(held.as_fd()), Err(Errno::BADF));

@@ -44,7 +44,7 @@ pub mod wait;
 #[cfg(not(loom))]
 pub use deadline::Deadline;
 #[cfg(not(loom))]
-pub use held::{Held, HeldNumber};
+pub use held::{FdNumber, MovableFd};
 #[cfg(not(loom))]
 pub use mapping::{Access, Mapping, Span};
 #[cfg(not(loom))]

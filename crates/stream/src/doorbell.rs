@@ -31,7 +31,7 @@ pub struct Doorbell {
 
 /// Threads of this process between [`Doorbell::announce`] and [`Doorbell::withdraw`].
 #[derive(Debug, Default)]
-pub struct Within(Mutex<u32>);
+pub struct LocalSleepers(Mutex<u32>);
 
 impl Doorbell {
     /// Makes a doorbell as it lies in a zeroed region.
@@ -80,7 +80,7 @@ impl Doorbell {
     }
 
     /// Announces that a thread is about to sleep; it looks once more after this.
-    pub fn announce(&self, within: &Within) {
+    pub fn announce(&self, within: &LocalSleepers) {
         let mut within = lock(&within.0);
         *within += 1;
         self.asleep.store(1, Ordering::Relaxed);
@@ -89,7 +89,7 @@ impl Doorbell {
     }
 
     /// Takes back the announcement of a thread that is awake.
-    pub fn withdraw(&self, within: &Within) {
+    pub fn withdraw(&self, within: &LocalSleepers) {
         let mut within = lock(&within.0);
         *within = within.saturating_sub(1);
         if *within == 0 {

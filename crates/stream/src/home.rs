@@ -6,12 +6,12 @@
 //! # What a hostile peer can do
 //! Every shared word may change after the freeze as before it. So a leftover is decided once, from
 //! one look at the peer's position and from the own private one, and kept in private memory
-//! ([`Left`]): a leftover has a length, and a walk through it ends. If the peer's position is
-//! impossible, its leftover is the bytes that were seen before, of which the program may have been
-//! told, and nothing is owed to it.
+//! ([`LeftoverRange`]): a leftover has a length, and a walk through it ends. If the peer's position
+//! is impossible, its leftover is the bytes that were seen before, of which the program may have
+//! been told, and nothing is owed to it.
 
 use crate::ring::{BEGUN, FLUSH_BITS, FLUSHED, FLUSHING, Stop, used};
-use crate::stream::{DONE, LIVES, Left, SEEN, Stream};
+use crate::stream::{DONE, LIVES, LeftoverRange, SEEN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
 
@@ -69,7 +69,7 @@ impl Stream {
     }
 
     /// Decides the bytes of the own ring that the peer has not read.
-    fn own_left(&self) -> Result<Left, Stop> {
+    fn own_left(&self) -> Result<LeftoverRange, Stop> {
         let seen = &self.writing;
         if let Some(left) = seen.left.get() {
             return *left;
@@ -88,14 +88,16 @@ impl Stream {
             }
         };
         let left = match used(tail, head, bytes) {
-            Ok(len) if head >= least => Ok(Left { from: head, len, place, is_broken: false }),
+            Ok(len) if head >= least => {
+                Ok(LeftoverRange { from: head, len, place, is_broken: false })
+            }
             _ => Err(Stop::Violation),
         };
         *seen.left.get_or_init(|| left)
     }
 
     /// Decides the bytes of the other ring that this side has not read.
-    fn peer_left(&self) -> Result<Left, Stop> {
+    fn peer_left(&self) -> Result<LeftoverRange, Stop> {
         let seen = &self.reading;
         if let Some(left) = seen.left.get() {
             return *left;
@@ -112,12 +114,12 @@ impl Stream {
         };
         let place = ring.place(bytes);
         let left = match used(tail, from, bytes) {
-            Ok(len) if tail >= known => Ok(Left { from, len, place, is_broken: false }),
+            Ok(len) if tail >= known => Ok(LeftoverRange { from, len, place, is_broken: false }),
             _ if self.is_told => Err(Stop::Violation),
             // These are the bytes seen by the last look, of which the program may have been told.
             _ => {
                 let len = known.saturating_sub(from) as usize;
-                Ok(Left { from, len, place, is_broken: true })
+                Ok(LeftoverRange { from, len, place, is_broken: true })
             }
         };
         *seen.left.get_or_init(|| left)
@@ -267,7 +269,7 @@ impl Stream {
         self.in_ring().take_left(skip as u64, (skip + len) as u64)
     }
 
-    fn copy_left(&self, ring: usize, left: Left, skip: usize, buf: &mut [u8]) -> usize {
+    fn copy_left(&self, ring: usize, left: LeftoverRange, skip: usize, buf: &mut [u8]) -> usize {
         let wanted = left.len.saturating_sub(skip).min(buf.len());
         let mut copied = 0;
         while copied < wanted {

@@ -23,13 +23,13 @@
 
 use crate::arrivals::Arrivals;
 use crate::bits::{Bits, SLOTS};
-use crate::doorbell::{Doorbell, Within};
+use crate::doorbell::{Doorbell, LocalSleepers};
 use core::ptr::NonNull;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 use sojourn_shm::deadline::now_ns;
-use sojourn_shm::{Access, Held, Mapping, fault};
+use sojourn_shm::{Access, Mapping, MovableFd, fault};
 
 /// The shared memory of an inbox.
 #[repr(C)]
@@ -47,9 +47,9 @@ struct Region {
 pub struct Inbox {
     _mapping: Mapping,
     region: NonNull<Region>,
-    within: Within,
-    ready: Held,
-    attention: Held,
+    within: LocalSleepers,
+    ready: MovableFd,
+    attention: MovableFd,
 }
 
 // SAFETY: `region` points into the mapping, which the inbox owns and which any thread may use; it
@@ -69,15 +69,15 @@ impl Inbox {
     /// be written.
     pub fn new(
         mapping: Mapping,
-        ready: impl Into<Held>,
-        attention: impl Into<Held>,
+        ready: impl Into<MovableFd>,
+        attention: impl Into<MovableFd>,
     ) -> Option<Self> {
         let (ready, attention) = (ready.into(), attention.into());
         if mapping.len() < Self::LEN || mapping.access() != Access::ReadWrite {
             return None;
         }
         let region = NonNull::new(mapping.span(0, size_of::<Region>())?.as_ptr())?.cast();
-        Some(Self { _mapping: mapping, region, within: Within::default(), ready, attention })
+        Some(Self { _mapping: mapping, region, within: LocalSleepers::default(), ready, attention })
     }
 
     fn region(&self) -> &Region {
@@ -190,12 +190,12 @@ impl Inbox {
 }
 
 /// Adds one to an event. The write does not block; a full event is readable anyhow.
-fn signal(event: &Held) {
+fn signal(event: &MovableFd) {
     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
 /// Empties an event without blocking: everybody who has the event can change its flag `O_NONBLOCK`.
-fn drain(event: &Held) {
+fn drain(event: &MovableFd) {
     let mut count = [0; 8];
     let buf = &mut [IoSliceMut::new(&mut count)];
     let done = rustix::io::preadv2(event, buf, u64::MAX, ReadWriteFlags::NOWAIT);

@@ -6,7 +6,7 @@
 
 use crate::ledger::{FIGURES_WORDS, LEDGER_WORDS, Ledger};
 use crate::ring::{FROZEN, HeadLine, Ring};
-use crate::times::TimesTold;
+use crate::times::LayerTimes;
 
 /// Bytes of the control page.
 pub const CONTROL_BYTES: usize = 4096;
@@ -105,7 +105,7 @@ pub const TIMES_WISH_AT: u64 =
 /// Returns the times of a stream's layers, from a copy like that of [`totals_in_header`].
 ///
 /// Returns `None` if the copy is too short.
-pub fn times_in_header(header: &[u8]) -> Option<TimesTold> {
+pub fn times_in_header(header: &[u8]) -> Option<LayerTimes> {
     let at = core::mem::offset_of!(Control, ledger) + Ledger::TIMES_OFFSETS[1];
-    TimesTold::told_in(header.get(at..)?)
+    LayerTimes::told_in(header.get(at..)?)
 }

@@ -11,7 +11,7 @@
 //! and then, in one copy, so that a reader may see a mixture of two. Streams between two programs
 //! use none of this.
 
-use crate::times::{Times, Wish};
+use crate::times::{Times, TimingRequest};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// The number of words.
@@ -36,7 +36,7 @@ pub struct Ledger {
     /// The lowest bit selects the copy that counts.
     version: AtomicU32,
     /// Beside words that each round looks at anyhow.
-    wish: Wish,
+    wish: TimingRequest,
     copies: [[AtomicU32; LEDGER_WORDS]; 2],
     figures: [AtomicU32; FIGURES_WORDS],
     /// Not 0: the program reads from the kernel no more.
@@ -53,7 +53,7 @@ impl Ledger {
             claim: AtomicU32::new(FREE),
             wants_room: AtomicU32::new(0),
             version: AtomicU32::new(0),
-            wish: Wish::new(),
+            wish: TimingRequest::new(),
             copies: [const { [const { AtomicU32::new(0) }; LEDGER_WORDS] }; 2],
             figures: [const { AtomicU32::new(0) }; FIGURES_WORDS],
             has_given_up: AtomicU32::new(0),

@@ -54,4 +54,4 @@ pub use ring::Stop;
 #[cfg(not(loom))]
 pub use stream::Stream;
 #[cfg(not(loom))]
-pub use times::{Arrived, LAYERS, Layer, Times, TimesTold};
+pub use times::{Arrived, LAYERS, Layer, LayerTimes, Times};

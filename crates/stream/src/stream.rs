@@ -14,7 +14,7 @@ use sojourn_shm::futex::{self, Woken};
 use sojourn_shm::{Access, Mapping, fault};
 use std::sync::{Arc, OnceLock};
 
-/// The value of [`Seen::turn`] while the ring has no turn.
+/// The value of [`RingCache::turn`] while the ring has no turn.
 pub(crate) const NO_TURN: u64 = u64::MAX;
 
 /// A side's private memory of one ring. It saves looks at the peer's line, and trust in shared
@@ -22,7 +22,7 @@ pub(crate) const NO_TURN: u64 = u64::MAX;
 /// and the peer cannot unsay what it was once seen to say.
 #[repr(align(128))]
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct RingCache {
     /// The own position in this ring.
     pub(crate) own: AtomicU64,
     /// The peer's position, as last seen under the direction's lock: possible, and never less than
@@ -47,12 +47,12 @@ pub(crate) struct Seen {
     /// This side's sleepers.
     pub(crate) sleepers: Sleepers,
     /// The leftover of the frozen ring, decided once.
-    pub(crate) left: OnceLock<Result<Left, Stop>>,
+    pub(crate) left: OnceLock<Result<LeftoverRange, Stop>>,
 }
 
 /// The leftover of a frozen ring.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
+pub(crate) struct LeftoverRange {
     /// The position of its first byte.
     pub(crate) from: u64,
     pub(crate) len: usize,
@@ -79,8 +79,8 @@ pub struct Stream {
     pub(crate) layout: Layout,
     control: NonNull<Control>,
     pub(crate) side: usize,
-    pub(crate) writing: Seen,
-    pub(crate) reading: Seen,
+    pub(crate) writing: RingCache,
+    pub(crate) reading: RingCache,
     pub(crate) cpu: AtomicU32,
     /// The end of the stream, as far as this side knows: it never comes back to life here.
     pub(crate) end: AtomicU32,
@@ -155,8 +155,8 @@ impl Stream {
             layout,
             control,
             side,
-            writing: Seen::default(),
-            reading: Seen::default(),
+            writing: RingCache::default(),
+            reading: RingCache::default(),
             cpu: AtomicU32::new(0),
             end: AtomicU32::new(LIVES),
             said: AtomicU64::new(0),
@@ -370,7 +370,7 @@ impl Stream {
 
     /// Tells the peer this side's processor, if it has changed.
     #[inline]
-    pub(crate) fn tell_cpu(&self, seen: &Seen, word: &AtomicU32) {
+    pub(crate) fn tell_cpu(&self, seen: &RingCache, word: &AtomicU32) {
         let cpu = self.cpu.load(Ordering::Relaxed);
         if cpu != seen.told_cpu.load(Ordering::Relaxed) {
             seen.told_cpu.store(cpu, Ordering::Relaxed);
@@ -393,7 +393,7 @@ impl Stream {
     }
 }
 
-fn wake_own(seen: &Seen, bell: &BellWord) -> bool {
+fn wake_own(seen: &RingCache, bell: &BellWord) -> bool {
     let flags = seen.sleepers.take(bell);
     if flags & bell::FUTEX != 0 {
         futex::wake_all(bell.word());

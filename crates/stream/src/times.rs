@@ -56,7 +56,7 @@ pub struct Times {
 
 /// Sums and counts, as they are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TimesTold {
+pub struct LayerTimes {
     /// Nanoseconds, by [`Layer`].
     pub sums: [u64; LAYERS],
     /// Messages sent that were followed to the packet interface.
@@ -124,7 +124,7 @@ impl Times {
     }
 }
 
-impl TimesTold {
+impl LayerTimes {
     /// Reads sums and counts from a copy of the words' bytes. Returns `None` if the copy is too
     /// short.
     pub(crate) fn told_in(bytes: &[u8]) -> Option<Self> {
@@ -144,9 +144,9 @@ impl TimesTold {
 /// A wish, as it stands in the ledger: the second of the monotonic clock at which it ends.
 #[repr(transparent)]
 #[derive(Debug)]
-pub(crate) struct Wish(AtomicU32);
+pub(crate) struct TimingRequest(AtomicU32);
 
-impl Wish {
+impl TimingRequest {
     pub(crate) const fn new() -> Self {
         Self(AtomicU32::new(0))
     }
@@ -180,11 +180,11 @@ mod tests {
         let bytes = unsafe {
             core::slice::from_raw_parts((&raw const times).cast::<u8>(), size_of::<Times>())
         };
-        let told = TimesTold::told_in(bytes).unwrap();
+        let told = LayerTimes::told_in(bytes).unwrap();
         assert_eq!((told.sent, told.received), (1, 2));
         assert_eq!(told.sums[Layer::EntryCopyIn as usize], 5);
         assert_eq!(told.sums[Layer::Queue as usize], 7);
-        assert_eq!(TimesTold::told_in(&bytes[8..]), None);
+        assert_eq!(LayerTimes::told_in(&bytes[8..]), None);
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_wish_ends_with_its_time_and_so_does_one_that_cannot_be() {
-        let wish = Wish::new();
+        let wish = TimingRequest::new();
         for (until, now, stays) in [(0, 5, false), (9, 5, true), (9, 10, false), (500, 5, false)] {
             wish.0.store(until, Ordering::Relaxed);
             wish.expire(now);

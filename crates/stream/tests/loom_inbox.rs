@@ -17,13 +17,13 @@ use loom::thread;
 use loom_common::{Event, check};
 use sojourn_stream::arrivals::Arrivals;
 use sojourn_stream::bits::Bits;
-use sojourn_stream::doorbell::{Doorbell, Within};
+use sojourn_stream::doorbell::{Doorbell, LocalSleepers};
 
 struct Inbox {
     doorbell: Doorbell,
     bits: Bits,
     event: Event,
-    within: Within,
+    within: LocalSleepers,
     /// The lock of the set, and the slots that were taken from the bits and not yet dealt with.
     list: Mutex<Vec<u32>>,
 }
@@ -34,7 +34,7 @@ impl Inbox {
             doorbell: Doorbell::new(),
             bits: Bits::new(),
             event: Event::new(),
-            within: Within::default(),
+            within: LocalSleepers::default(),
             list: Mutex::new(vec![]),
         })
     }

@@ -27,4 +27,4 @@ pub use ledger::{Faults, Ledger};
 pub use programs::{Cost, Programs};
 pub use report::{Report, Taken};
 pub use row::{Direction, Row};
-pub use session::{Cell, Home, Session, Way};
+pub use session::{Cell, DirectionTimes, Home, Session};

@@ -127,7 +127,7 @@ fn told(session: &Session) -> Told {
 }
 
 fn direct(session: &Session, direction: Direction) -> Direct {
-    let way = session.way(direction);
+    let direction_times = session.direction_times(direction);
     let of_direction = Row::ALL.iter().filter(|row| row.direction() == direction);
     let line = |row: &Row| Line {
         row: row.key(),
@@ -140,11 +140,11 @@ fn direct(session: &Session, direction: Direction) -> Direct {
         times: times(session.row(*row)),
     };
     Direct {
-        calls: way.calls,
-        bytes: way.bytes,
-        not_timed: way.without,
-        total: times(&way.total),
-        own_us: way.own_ns as f64 / way.total.count().max(1) as f64 / 1e3,
+        calls: direction_times.calls,
+        bytes: direction_times.bytes,
+        not_timed: direction_times.without,
+        total: times(&direction_times.total),
+        own_us: direction_times.own_ns as f64 / direction_times.total.count().max(1) as f64 / 1e3,
         rows: of_direction.map(line).collect(),
     }
 }

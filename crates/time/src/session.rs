@@ -31,7 +31,7 @@ impl Home {
 
 /// Times of one direction.
 #[derive(Clone, Debug, Default)]
-pub struct Way {
+pub struct DirectionTimes {
     /// Chains that were complete.
     pub total: Distribution,
     /// The stamps' own time in them, which was taken off (ns).
@@ -45,7 +45,7 @@ pub struct Way {
     pub without: u64,
 }
 
-impl Way {
+impl DirectionTimes {
     fn merge(&mut self, other: &Self) {
         self.total.merge(&other.total);
         self.own_ns += other.own_ns;
@@ -84,9 +84,9 @@ pub struct Session {
     /// The last process that made a call on it.
     pub process: u32,
     /// The way out.
-    pub send: Way,
+    pub send: DirectionTimes,
     /// The way in.
-    pub receive: Way,
+    pub receive: DirectionTimes,
     /// From the sender's device to the receiver's, where both are on this host.
     pub transit: Distribution,
     /// The rest of the call that sends, after its packet has left: on one host often the work of
@@ -120,7 +120,7 @@ impl Session {
 
     /// One direction.
     #[must_use]
-    pub fn way(&self, direction: Direction) -> &Way {
+    pub fn direction_times(&self, direction: Direction) -> &DirectionTimes {
         match direction {
             Direction::Send => &self.send,
             Direction::Receive => &self.receive,
@@ -178,7 +178,7 @@ impl Session {
     /// A row's part of a chain on average (ns): rows of one direction add up to its mean total.
     #[must_use]
     pub fn share_ns(&self, row: Row) -> Option<f64> {
-        let chains = self.way(row.direction()).total.count();
+        let chains = self.direction_times(row.direction()).total.count();
         let times = self.row(row);
         (chains > 0 && times.count() > 0).then(|| times.sum_ns() as f64 / chains as f64)
     }
@@ -187,11 +187,11 @@ impl Session {
         for (row, ns) in &times.rows {
             self.rows[row.index()].add(*ns);
         }
-        let way = match direction {
+        let direction_times = match direction {
             Direction::Send => &mut self.send,
             Direction::Receive => &mut self.receive,
         };
-        way.total.add(times.total_ns());
-        way.own_ns += times.own_ns;
+        direction_times.total.add(times.total_ns());
+        direction_times.own_ns += times.own_ns;
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Flags {
     pub(crate) threads: core::num::NonZeroU8,
     /// How threads wait for requests.
     #[arg(long, value_name = "HOW", default_value = "adaptive")]
-    pub(crate) wait: How,
+    pub(crate) wait: WaitPolicy,
     /// Let the threads that wait for packets, one for each port, spin too.
     #[arg(long)]
     pub(crate) spin_on_network: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Flags {
 
 /// The values of `--wait`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum How {
+pub(crate) enum WaitPolicy {
     /// Spin while that pays, then sleep.
     Adaptive,
     /// Never sleep.
@@ -46,13 +46,13 @@ pub(crate) enum How {
     Yield,
 }
 
-impl From<How> for Wait {
-    fn from(how: How) -> Self {
+impl From<WaitPolicy> for Wait {
+    fn from(how: WaitPolicy) -> Self {
         match how {
-            How::Adaptive => Self::Adaptive,
-            How::Spin => Self::Spin(None),
-            How::Park => Self::Park,
-            How::Yield => Self::Yield,
+            WaitPolicy::Adaptive => Self::Adaptive,
+            WaitPolicy::Spin => Self::Spin(None),
+            WaitPolicy::Park => Self::Park,
+            WaitPolicy::Yield => Self::Yield,
         }
     }
 }

@@ -49,10 +49,10 @@ pub(crate) fn parse(packet: &[u8], port: u16) -> Option<(SocketAddrV4, Range<usi
     // Checksum 0: the sender computed none (RFC 768). The pseudo header's sum alone: the kernel
     // left the rest to an interface that has no wire (loopback, veth), so nothing could damage the
     // packet.
-    let is_right =
-        sum.is_right() || datagram.checksum() == 0 || datagram.checksum() == pseudo.value();
+    let is_valid =
+        sum.is_valid() || datagram.checksum() == 0 || datagram.checksum() == pseudo.value();
     let begin = ip.header_len() + udp::HEADER_BYTES;
-    is_right.then(|| (from, begin..begin + datagram.payload().len()))
+    is_valid.then(|| (from, begin..begin + datagram.payload().len()))
 }
 
 /// Returns the filter of a port, in the language of the BSD packet filter (McCanne and Jacobson

@@ -58,14 +58,14 @@ impl Port {
     }
 
     /// Returns true if packets to `address` certainly reach this host's port.
-    pub(crate) fn is_at(&self, address: Ipv4Addr) -> bool {
+    pub(crate) fn has_address(&self, address: Ipv4Addr) -> bool {
         let own = *self.local().ip();
         own == address || own.is_unspecified() && address.is_loopback()
     }
 
     /// Returns true if the port is `client`'s, and not that of an earlier client with the same
     /// index.
-    pub(crate) fn is_of(&self, client: ClientId) -> bool {
+    pub(crate) fn belongs_to(&self, client: ClientId) -> bool {
         matches!(self.owner, Owner::Client(owner, _) if owner == client)
     }
 

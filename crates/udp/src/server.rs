@@ -92,7 +92,7 @@ impl Udp {
         // A datagram to 0.0.0.0 is for this host, as with the kernel's sockets.
         let ip = if to.ip().is_unspecified() { Ipv4Addr::LOCALHOST } else { *to.ip() };
         let peer = self.ports[usize::from(to.port())].load();
-        if let Some(peer) = peer.as_ref().filter(|peer| peer.is_at(ip)) {
+        if let Some(peer) = peer.as_ref().filter(|peer| peer.has_address(ip)) {
             let own = *port.local().ip();
             let source = if own.is_unspecified() { ip } else { own };
             if peer.arrive_from_here(SocketAddrV4::new(source, port.local().port()), data) {
@@ -110,7 +110,7 @@ impl Udp {
     /// Returns a client's port, if it has one.
     fn port_of(&self, client: ClientId) -> Option<Guard<Option<Arc<Port>>>> {
         let port = self.place(client)?.load();
-        port.as_ref().is_some_and(|port| port.is_of(client)).then_some(port)
+        port.as_ref().is_some_and(|port| port.belongs_to(client)).then_some(port)
     }
 
     fn take(&self, caller: &rt::Caller, local: SocketAddrV4) -> io::Result<SocketAddrV4> {

@@ -80,7 +80,7 @@ impl Sum {
     }
 
     /// Returns true if the added bytes, including their checksum, are undamaged.
-    pub const fn is_right(self) -> bool {
+    pub const fn is_valid(self) -> bool {
         self.value() == 0xffff
     }
 }

@@ -25,7 +25,7 @@ fn nothing_and_everything() {
         many.add(&[0xff; 2]);
         many.add_word(0xffff);
     }
-    assert!(many.is_right());
+    assert!(many.is_valid());
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl<'b> Frame<'b> {
         let number = self.key.protocol.number();
         let mut sum = checksum::pseudo(source, target, number, covered.len() as u32);
         sum.add(covered);
-        sum.is_right()
+        sum.is_valid()
     }
 }
 

@@ -64,7 +64,7 @@ impl Error {
     /// [`Malformed::Fragment`] if the quoted fragment has no ports.
     pub fn parse_v4(bytes: &[u8]) -> Result<Self, Malformed> {
         let (header, quoted) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Short)?;
-        if !checksum::sum(bytes).is_right() {
+        if !checksum::sum(bytes).is_valid() {
             return Err(Malformed::Checksum);
         }
         let code = header[1];
@@ -91,7 +91,7 @@ impl Error {
         let (header, quoted) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Short)?;
         let mut sum = checksum::pseudo_v6(source, target, number::ICMPV6, bytes.len() as u32);
         sum.add(bytes);
-        if !sum.is_right() {
+        if !sum.is_valid() {
             return Err(Malformed::Checksum);
         }
         let code = header[1];

@@ -114,7 +114,7 @@ impl<'b> Packet<'b> {
         if !self.options.is_empty() {
             sum.add(self.options);
         }
-        sum.is_right()
+        sum.is_valid()
     }
 
     /// The sender.

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 /// The programs that are under Sojourn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Under {
+pub enum Accelerated {
     /// Neither program.
-    Nobody,
+    Neither,
     /// The server.
     Server,
     /// The caller.
@@ -27,7 +27,7 @@ pub enum Under {
     Both,
 }
 
-impl Under {
+impl Accelerated {
     /// Returns the mode of the program at an end; the server is at A.
     #[must_use]
     pub fn mode(self, end: End) -> Mode {
@@ -132,7 +132,7 @@ pub struct Stage {
     /// The sandboxes: at A the server's, at B the caller's.
     pub worlds: [Sandbox; 2],
     /// The programs that are under Sojourn.
-    pub under: Under,
+    pub accelerated: Accelerated,
     /// The address at which the server listens.
     pub address: String,
     /// The port on which the server listens.
@@ -147,9 +147,9 @@ impl Stage {
     ///
     /// # Errors
     /// If they cannot be made.
-    pub fn new(link: &Link, under: Under) -> Result<Self> {
+    pub fn new(link: &Link, accelerated: Accelerated) -> Result<Self> {
         let hosts = [link.host(End::A), link.host(End::B)];
-        Self::between(hosts, &link.v4(End::A).to_string(), under)
+        Self::between(hosts, &link.v4(End::A).to_string(), accelerated)
     }
 
     /// Makes sandboxes on two hosts, which may be joined in any way. The server is on the first, at
@@ -157,8 +157,8 @@ impl Stage {
     ///
     /// # Errors
     /// If they cannot be made.
-    pub fn between(hosts: [&Host; 2], address: &str, under: Under) -> Result<Self> {
-        Self::of([Sandbox::on(hosts[0])?, Sandbox::on(hosts[1])?], address, under)
+    pub fn between(hosts: [&Host; 2], address: &str, accelerated: Accelerated) -> Result<Self> {
+        Self::of([Sandbox::on(hosts[0])?, Sandbox::on(hosts[1])?], address, accelerated)
     }
 
     /// Makes a stage as [`Stage::new`] does, whose programs under Sojourn have no rights and send
@@ -166,10 +166,10 @@ impl Stage {
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn with_ports(link: &Link, under: Under) -> Result<Self> {
+    pub fn with_ports(link: &Link, accelerated: Accelerated) -> Result<Self> {
         let world = |end| Sandbox::with_ports(link.host(end));
         let worlds = [world(End::A)?, world(End::B)?];
-        let mut stage = Self::of(worlds, &link.v4(End::A).to_string(), under)?;
+        let mut stage = Self::of(worlds, &link.v4(End::A).to_string(), accelerated)?;
         stage.has_ports = true;
         for world in &stage.worlds {
             rights::open(world)?;
@@ -183,26 +183,26 @@ impl Stage {
     ///
     /// # Errors
     /// If they cannot be made.
-    pub fn as_unit(link: &Link, under: Under) -> Result<Self> {
+    pub fn as_unit(link: &Link, accelerated: Accelerated) -> Result<Self> {
         let world = |end| Sandbox::as_unit(link.host(end));
-        Self::of([world(End::A)?, world(End::B)?], &link.v4(End::A).to_string(), under)
+        Self::of([world(End::A)?, world(End::B)?], &link.v4(End::A).to_string(), accelerated)
     }
 
     /// Makes a stage by [`Stage::with_ports`] or [`Stage::new`].
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn either(link: &Link, under: Under, has_ports: bool) -> Result<Self> {
-        if has_ports { Self::with_ports(link, under) } else { Self::new(link, under) }
+    pub fn either(link: &Link, accelerated: Accelerated, has_ports: bool) -> Result<Self> {
+        if has_ports { Self::with_ports(link, accelerated) } else { Self::new(link, accelerated) }
     }
 
-    fn of(mut worlds: [Sandbox; 2], address: &str, under: Under) -> Result<Self> {
+    fn of(mut worlds: [Sandbox; 2], address: &str, accelerated: Accelerated) -> Result<Self> {
         for world in &mut worlds {
             world.set("MOVE_AFTER_CALLS", "4");
         }
         std::fs::create_dir(worlds[0].folder().join("work"))?;
         let (address, port) = (address.to_owned(), next_port());
-        Ok(Self { worlds, under, address, port, has_ports: false })
+        Ok(Self { worlds, accelerated, address, port, has_ports: false })
     }
 
     /// Returns the path of one of the lab's programs that this stage's programs may run.
@@ -236,7 +236,7 @@ impl Stage {
     #[must_use]
     pub fn command(&self, end: End, program: &str) -> Command {
         let world = &self.worlds[end as usize];
-        let mut command = match self.under.mode(end) {
+        let mut command = match self.accelerated.mode(end) {
             Mode::Sojourn if self.has_ports => rights::none(world, program),
             mode => world.command(mode, program),
         };
@@ -289,7 +289,7 @@ impl Stage {
     /// Returns the ends whose programs are under Sojourn.
     #[must_use]
     pub fn ends_under(&self) -> Vec<End> {
-        let is_under = |end: &End| self.under.mode(*end) == Mode::Sojourn;
+        let is_under = |end: &End| self.accelerated.mode(*end) == Mode::Sojourn;
         [End::A, End::B].into_iter().filter(is_under).collect()
     }
 
@@ -358,7 +358,7 @@ impl Stage {
 
 /// The result of a script.
 #[derive(Debug)]
-pub struct Ran {
+pub struct ScriptResult {
     /// The caller's output.
     pub said: String,
     /// Number of streams that were made.
@@ -372,10 +372,15 @@ pub struct Ran {
 ///
 /// # Errors
 /// The programs' output, if anything fails.
-pub fn run(link: &Link, script: &str, under: Under, recalls: bool) -> Result<Ran> {
+pub fn run(
+    link: &Link,
+    script: &str,
+    accelerated: Accelerated,
+    recalls: bool,
+) -> Result<ScriptResult> {
     let started = Instant::now();
-    let stage = Stage::new(link, under)?;
-    let what = format!("{script} {under:?}{}", if recalls { " recalled" } else { "" });
+    let stage = Stage::new(link, accelerated)?;
+    let what = format!("{script} {accelerated:?}{}", if recalls { " recalled" } else { "" });
     let server = stage.role(End::A, script)?;
     let listening = stage.await_listener(link, stage.port);
     let caller = listening.and_then(|()| {
@@ -399,5 +404,5 @@ pub fn run(link: &Link, script: &str, under: Under, recalls: bool) -> Result<Ran
     ensure!(caller.status == 0, "{what}: {said}\nserver: {served:?}\n{:?}", stage.end());
     let served = served.context("the server")?;
     stage.end().with_context(|| format!("{what}: {said}\nserver: {served:?}"))?;
-    Ok(Ran { said, moves, datagrams })
+    Ok(ScriptResult { said, moves, datagrams })
 }

@@ -12,10 +12,10 @@ mod isolated;
 mod judge;
 mod kind;
 mod pair;
-mod place;
 mod random;
 mod strikes;
 mod tally;
+mod testbed;
 
 use crate::compile::compile;
 use anyhow::{Context, Result};

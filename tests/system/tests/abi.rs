@@ -215,18 +215,18 @@ fn sessions_of_go_programs_move() {
         sandbox.set("LOAD", "on");
         sandbox.set("MOVE_AFTER_CALLS", "4");
         let mut admin = Admin::new(&sandbox).unwrap();
-        let place = sandbox.folder().join("address");
+        let address_file = sandbox.folder().join("address");
         let end = sandbox.folder().join("end");
         let mut serve = sandbox.command(Mode::Sojourn, &program);
-        serve.args(["serve", network]).arg(&place);
+        serve.args(["serve", network]).arg(&address_file);
         let _serving = Running::start(serve).unwrap();
         let begun = Instant::now();
-        while !place.exists() {
+        while !address_file.exists() {
             assert!(begun.elapsed() < PATIENCE, "nobody listens");
             std::thread::sleep(Duration::from_millis(5));
         }
         let mut ask = sandbox.command(Mode::Sojourn, &program);
-        ask.args(["ask", network]).arg(&place).arg(&end);
+        ask.args(["ask", network]).arg(&address_file).arg(&end);
         let mut asking = Running::start(ask).unwrap();
         let what = format!("Go, {network}, {}", if cgo { "cgo" } else { "static" });
         until_moved(&mut admin, &end, &mut asking, &what);

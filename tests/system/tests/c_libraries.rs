@@ -63,11 +63,11 @@ impl Root {
 
     /// Runs both ends; returns the last output of the asking end.
     fn exchange(&self, mode: Mode) -> String {
-        let place = self.0.folder().join("socket");
-        let _ = fs::remove_file(&place);
+        let socket = self.0.folder().join("socket");
+        let _ = fs::remove_file(&socket);
         let mut server = Running::start(self.echo(mode, &["serve", "/socket"])).unwrap();
         let begun = Instant::now();
-        while !place.exists() {
+        while !socket.exists() {
             assert!(server.is_running() && begun.elapsed() < PATIENCE, "nobody listens");
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -46,11 +46,11 @@ fn both_are(wanted: &str, words: &[&str], callers: &[&str]) {
     let folder = sandbox.folder().to_owned();
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
     std::fs::create_dir(folder.join("empty")).unwrap();
-    let place = format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap());
+    let address = format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap());
     let mut running = Vec::new();
     for (role, words) in [("serve", words), ("call", callers)] {
         let mut command = sandbox.command(Mode::Sojourn, program());
-        command.args(words).args([role, &place, "2000"]);
+        command.args(words).args([role, &address, "2000"]);
         running.push(Running::start(command).unwrap());
     }
     let begun = Instant::now();
@@ -157,19 +157,19 @@ fn vsftpd_with_all_its_walls() {
         Running::start(command).unwrap()
     };
     let _server = start(&[program, folder.join("conf").to_str().unwrap()]);
-    let place = "ftp://127.0.0.1:2121";
+    let address = "ftp://127.0.0.1:2121";
     let begun = Instant::now();
-    while start(&["curl", "-sS", "-l", place]).finish(PATIENCE).unwrap().status != 0 {
+    while start(&["curl", "-sS", "-l", address]).finish(PATIENCE).unwrap().status != 0 {
         assert!(begun.elapsed() < PATIENCE, "vsftpd does not begin");
     }
     let joins = || sandbox.stats().unwrap()["joins"].as_u64().unwrap();
     let before = joins();
-    let down = start(&["curl", "-sS", "-o", "down", &format!("{place}/large")]);
+    let down = start(&["curl", "-sS", "-o", "down", &format!("{address}/large")]);
     down.finish(PATIENCE).unwrap().success("download").unwrap();
     assert!(std::fs::read(folder.join("down")).unwrap() == bytes, "other bytes come down");
     assert!(joins() > before, "the download does not move");
     let before = joins();
-    let up = start(&["curl", "-sS", "-T", "pub/large", &format!("{place}/up/large")]);
+    let up = start(&["curl", "-sS", "-T", "pub/large", &format!("{address}/up/large")]);
     up.finish(PATIENCE).unwrap().success("upload").unwrap();
     assert!(std::fs::read(folder.join("pub/up/large")).unwrap() == bytes, "other bytes come up");
     assert!(joins() > before, "the upload does not move");

@@ -10,7 +10,7 @@
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use sojourn_lab::net::{End, Link};
 use sojourn_lab::{Running, Sandbox};
-use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::network::{Accelerated, Stage, hosts};
 use sojourn_system::{Admin, LIMIT, free_port, tcp_peers};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ fn a_poll_of_as_many_as_there_may_be() {
 fn a_session_that_there_is_no_memory_for() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let stage = Stage::new(&link, Under::Client).unwrap();
+    let stage = Stage::new(&link, Accelerated::Client).unwrap();
     let over = stage.end_file().to_string_lossy().into_owned();
     let peer = stage.worlds[0].built().path("lab-peer").to_string_lossy().into_owned();
     let address = format!("{}:{}", stage.address, stage.port);

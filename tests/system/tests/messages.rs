@@ -28,13 +28,13 @@ impl TestFolder {
         let folder =
             std::env::temp_dir().join(format!("sojourn-said-{name}-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
-        let place = Self(folder);
+        let folder = Self(folder);
         let built = Built::find().unwrap();
         for program in ["sojourn", "sojournd", "libsojourn_preload.so"] {
-            std::fs::copy(built.path(program), place.0.join(program)).unwrap();
+            std::fs::copy(built.path(program), folder.0.join(program)).unwrap();
         }
-        std::fs::set_permissions(&place.0, PermissionsExt::from_mode(0o755)).unwrap();
-        Some(place)
+        std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o755)).unwrap();
+        Some(folder)
     }
 
     /// Returns both outputs of a shell line, which finds the programs in `$D`. The words of
@@ -61,55 +61,55 @@ fn has(said: &str, all: &[&str]) {
 
 #[test]
 fn without_proc() {
-    let Some(place) = TestFolder::new("proc") else { return };
+    let Some(folder) = TestFolder::new("proc") else { return };
     let before = ["unshare", "-m"];
-    let said = place.says(&before, "umount -l /proc; $D/sojourn ss");
+    let said = folder.says(&before, "umount -l /proc; $D/sojourn ss");
     has(&said, &["/proc: No such file", "cannot be seen", "mount /proc"]);
-    let said = place.says(&before, "umount -l /proc; $D/sojourn run --strict true; echo $?");
+    let said = folder.says(&before, "umount -l /proc; $D/sojourn run --strict true; echo $?");
     has(&said, &["/proc/self/exe", "mount /proc", "125"]);
-    let said = place.says(&before, "umount -l /proc; $D/sojourn doctor");
+    let said = folder.says(&before, "umount -l /proc; $D/sojourn doctor");
     has(&said, &["mount /proc here"]);
     let served = "umount -l /proc; timeout 1 $D/sojournd --address @said-$$";
-    has(&place.says(&before, served), &["/proc", "stay in the kernel", "mount /proc"]);
+    has(&folder.says(&before, served), &["/proc", "stay in the kernel", "mount /proc"]);
 }
 
 #[test]
 fn root_of_a_user_namespace() {
-    let Some(place) = TestFolder::new("user") else { return };
+    let Some(folder) = TestFolder::new("user") else { return };
     let inside: Vec<&str> =
         ["setpriv"].into_iter().chain(NOBODY).chain(["unshare", "-Ur"]).collect();
-    let said = place.says(&inside, "$D/sojourn server start; echo $?");
+    let said = folder.says(&inside, "$D/sojourn server start; echo $?");
     if said.contains("unshare failed") {
         eprintln!("skipped: {said}");
         return;
     }
     has(&said, &["/run/sojourn", "user namespace", "SOJOURN_SERVER=DIR/server", "1\n"]);
-    let said = place.says(&inside, "$D/sojourn doctor");
+    let said = folder.says(&inside, "$D/sojourn doctor");
     assert!(!said.contains("Linux 6.6 attaches"), "rights lack, not a later kernel: {said}");
     has(&said, &["bpf-links", "user namespaces"]);
 }
 
 #[test]
 fn the_systems_server_without_rights() {
-    let Some(place) = TestFolder::new("system") else { return };
+    let Some(folder) = TestFolder::new("system") else { return };
     let nobody: Vec<&str> = ["setpriv"].into_iter().chain(NOBODY).collect();
-    let said = place.says(&nobody, "$D/sojournd --system; echo $?");
+    let said = folder.says(&nobody, "$D/sojournd --system; echo $?");
     has(&said, &["/run/sojourn", "Only root can serve the whole system", "--user", "1\n"]);
 }
 
 #[test]
 fn a_root_file_system_that_cannot_be_written() {
-    let Some(place) = TestFolder::new("read") else { return };
+    let Some(folder) = TestFolder::new("read") else { return };
     let line = "mount -t tmpfs -o ro none /run && mount -t tmpfs -o ro none /mnt; $D/sojourn server start; echo $?";
-    let said = place.says(&["unshare", "-m"], line);
+    let said = folder.says(&["unshare", "-m"], line);
     has(&said, &["/run/sojourn-root: Read-only file system", "SOJOURN_SERVER=DIR/server", "1\n"]);
     assert!(!said.contains("as root"), "{said}");
 }
 
 #[test]
 fn a_filter_of_system_calls_is_not_an_old_kernel() {
-    let Some(place) = TestFolder::new("filter") else { return };
-    compile(&place.0.join("why"), &["why/why.c"], &[]).unwrap();
-    let said = place.says(&[], "$D/why forbid $D/sojourn doctor");
+    let Some(folder) = TestFolder::new("filter") else { return };
+    compile(&folder.0.join("why"), &["why/why.c"], &[]).unwrap();
+    let said = folder.says(&[], "$D/why forbid $D/sojourn doctor");
     has(&said, &["descriptor-tables", "Operation not permitted", "seccomp", "CLOSE_RANGE_UNSHARE"]);
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// The ends that are under Sojourn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Under {
+enum Accelerated {
     Server,
     Client,
     Both,
@@ -24,7 +24,7 @@ enum Under {
 #[derive(Clone, Copy, Debug)]
 struct Plan<'p> {
     is_v6: bool,
-    under: Under,
+    accelerated: Accelerated,
     way: &'p str,
     options: &'p [&'p str],
     /// Number of streams before the transfer may end.
@@ -61,10 +61,10 @@ fn play(link: &Link, plan: Plan<'_>) {
         Running::start(command).unwrap()
     };
     let mut running = [
-        start(&worlds[0], "serve", plan.under != Under::Client),
-        start(&worlds[1], "call", plan.under != Under::Server),
+        start(&worlds[0], "serve", plan.accelerated != Accelerated::Client),
+        start(&worlds[1], "call", plan.accelerated != Accelerated::Server),
     ];
-    let watched = usize::from(plan.under == Under::Client);
+    let watched = usize::from(plan.accelerated == Accelerated::Client);
     let mut admin = Admin::new(&worlds[watched]).unwrap();
     let begun = Instant::now();
     let deadline = begun + PATIENCE;
@@ -92,7 +92,7 @@ fn play(link: &Link, plan: Plan<'_>) {
 
 const PLAIN: Plan<'_> = Plan {
     is_v6: false,
-    under: Under::Server,
+    accelerated: Accelerated::Server,
     way: "blocking",
     options: &[],
     moves: 20,
@@ -105,9 +105,9 @@ fn streams_in_both_directions() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for is_v6 in [false, true] {
-        for under in [Under::Server, Under::Client, Under::Both] {
+        for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
             for way in ["blocking", "poll", "epoll", "epollet"] {
-                play(&link, Plan { is_v6, under, way, ..PLAIN });
+                play(&link, Plan { is_v6, accelerated, way, ..PLAIN });
             }
         }
     }
@@ -118,10 +118,10 @@ fn streams_in_both_directions() {
 fn long_messages() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    for under in [Under::Server, Under::Client, Under::Both] {
+    for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
         for way in ["blocking", "epoll"] {
             let options = &["--size", "300000"];
-            play(&link, Plan { under, way, options, ..PLAIN });
+            play(&link, Plan { accelerated, way, options, ..PLAIN });
         }
     }
 }
@@ -130,10 +130,10 @@ fn long_messages() {
 fn questions_and_answers() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    for under in [Under::Server, Under::Client, Under::Both] {
+    for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
         for way in ["blocking", "epoll"] {
             let options = &["--rounds", "1", "--size", "3000"];
-            play(&link, Plan { under, way, options, ..PLAIN });
+            play(&link, Plan { accelerated, way, options, ..PLAIN });
         }
     }
 }
@@ -143,7 +143,7 @@ fn without_mapped_rings() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for way in ["blocking", "epoll"] {
-        play(&link, Plan { under: Under::Both, way, has_rings: false, ..PLAIN });
+        play(&link, Plan { accelerated: Accelerated::Both, way, has_rings: false, ..PLAIN });
     }
 }
 
@@ -215,8 +215,8 @@ fn over_links_that_are_not_good() {
         ..Conditions::default()
     };
     let link = Link::through(&a, &b, 1500, 7, bad).unwrap();
-    for under in [Under::Server, Under::Client] {
-        play(&link, Plan { under, moves: 5, ..PLAIN });
+    for accelerated in [Accelerated::Server, Accelerated::Client] {
+        play(&link, Plan { accelerated, moves: 5, ..PLAIN });
     }
 }
 

@@ -8,7 +8,7 @@
 
 use sojourn_lab::Running;
 use sojourn_lab::net::{Conditions, End, Host, Link};
-use sojourn_system::network::{Stage, Under, filter_ports, hosts};
+use sojourn_system::network::{Accelerated, Stage, filter_ports, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
@@ -34,8 +34,8 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn start(link: &Link, under: Under, address: Option<&str>) -> Self {
-        Self::on(Stage::new(link, under).unwrap(), address)
+    fn start(link: &Link, accelerated: Accelerated, address: Option<&str>) -> Self {
+        Self::on(Stage::new(link, accelerated).unwrap(), address)
     }
 
     fn on(stage: Stage, address: Option<&str>) -> Self {
@@ -105,14 +105,14 @@ fn a_while() {
     std::thread::sleep(A_WHILE);
 }
 
-const SIDES: [Under; 2] = [Under::Server, Under::Client];
+const SIDES: [Accelerated; 2] = [Accelerated::Server, Accelerated::Client];
 
 #[test]
 fn a_route_is_pulled_and_put_back() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    for under in SIDES {
-        let mut transfer = Transfer::start(&link, under, None);
+    for accelerated in SIDES {
+        let mut transfer = Transfer::start(&link, accelerated, None);
         let end = transfer.stage.ends_under()[0];
         let host = link.host(end);
         let routes = host.ip(&["-4", "route", "show", "dev", link.interface()]).unwrap();
@@ -132,8 +132,8 @@ fn a_route_is_pulled_and_put_back() {
 fn the_next_hop_changes_its_link_address() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    for (round, under) in SIDES.into_iter().enumerate() {
-        let mut transfer = Transfer::start(&link, under, None);
+    for (round, accelerated) in SIDES.into_iter().enumerate() {
+        let mut transfer = Transfer::start(&link, accelerated, None);
         let end = transfer.stage.ends_under()[0];
         let (here, there) = (link.host(end), link.host(end.other()));
         for number in 0..3 {
@@ -170,8 +170,8 @@ fn a_rule_that_goes_by_ports_is_made() {
         let words = ["route", "add", to, "via", by, "dev", other.interface(), "table", "100"];
         link.host(end).ip(&words).unwrap();
     }
-    for under in SIDES {
-        let mut transfer = Transfer::start(link, under, None);
+    for accelerated in SIDES {
+        let mut transfer = Transfer::start(link, accelerated, None);
         let port = transfer.stage.port.to_string();
         for (end, which) in [(End::A, "sport"), (End::B, "dport")] {
             let words = ["rule", "add", "ipproto", "tcp", which, &port, "lookup", "100"];
@@ -193,8 +193,8 @@ fn a_rule_that_goes_by_ports_is_made() {
 fn the_mtu_is_lowered_and_raised() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    for under in [Under::Server, Under::Client, Under::Both] {
-        let mut transfer = Transfer::start(&link, under, None);
+    for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
+        let mut transfer = Transfer::start(&link, accelerated, None);
         for mtu in [1400, 600, 1500, 1280, 1500] {
             link.set_mtu(mtu).unwrap();
             transfer.wait_for_progress(&format!("with packets of {mtu}"));
@@ -207,8 +207,8 @@ fn the_mtu_is_lowered_and_raised() {
 fn the_link_goes_down_and_up() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::through(&a, &b, 1500, 3, Conditions::default()).unwrap();
-    for under in SIDES {
-        let mut transfer = Transfer::start(&link, under, None);
+    for accelerated in SIDES {
+        let mut transfer = Transfer::start(&link, accelerated, None);
         for _ in 0..2 {
             link.set_carrier(false).unwrap();
             a_while();
@@ -222,45 +222,46 @@ fn the_link_goes_down_and_up() {
 /// The conditions of a transfer besides the weather: the end under Sojourn, the family, the packet
 /// interface.
 #[derive(Clone, Copy, Debug)]
-struct Ship {
-    under: Under,
+struct TransferSetup {
+    accelerated: Accelerated,
     is_v6: bool,
     has_ports: bool,
 }
 
-const SERVER: Ship = Ship { under: Under::Server, is_v6: false, has_ports: false };
-const CLIENT: Ship = Ship { under: Under::Client, ..SERVER };
-const BOTH: Ship = Ship { under: Under::Both, ..SERVER };
-const BOTH_V6: Ship = Ship { is_v6: true, ..BOTH };
-const PORTS: Ship = Ship { has_ports: true, ..BOTH };
+const SERVER: TransferSetup =
+    TransferSetup { accelerated: Accelerated::Server, is_v6: false, has_ports: false };
+const CLIENT: TransferSetup = TransferSetup { accelerated: Accelerated::Client, ..SERVER };
+const BOTH: TransferSetup = TransferSetup { accelerated: Accelerated::Both, ..SERVER };
+const BOTH_V6: TransferSetup = TransferSetup { is_v6: true, ..BOTH };
+const PORTS: TransferSetup = TransferSetup { has_ports: true, ..BOTH };
 
 /// Changes the conditions of the link under a transfer, and recalls the sessions in between.
-fn weather(ship: Ship, all: &[Conditions]) {
+fn weather(setup: TransferSetup, all: &[Conditions]) {
     let Some((a, b)) = hosts() else { return };
     let link = Link::through(&a, &b, 1500, 11, Conditions::default()).unwrap();
-    let stage = Stage::either(&link, ship.under, ship.has_ports).unwrap();
-    let address = ship.is_v6.then(|| format!("[{}]", link.v6(End::A)));
+    let stage = Stage::either(&link, setup.accelerated, setup.has_ports).unwrap();
+    let address = setup.is_v6.then(|| format!("[{}]", link.v6(End::A)));
     let mut transfer = Transfer::on(stage, address.as_deref());
     for end in transfer.stage.ends_under() {
         let has_port = || filter_ports(link.host(end)).unwrap() > 0;
-        wait_for(&format!("{ship:?}: its way"), || has_port() == ship.has_ports);
+        wait_for(&format!("{setup:?}: its way"), || has_port() == setup.has_ports);
     }
     for conditions in all {
         let begun = Instant::now();
         for end in [End::A, End::B] {
             link.set_conditions(end, *conditions).unwrap();
         }
-        transfer.wait_for_progress(&format!("{ship:?} with {conditions:?}"));
+        transfer.wait_for_progress(&format!("{setup:?} with {conditions:?}"));
         transfer.recall();
-        transfer.wait_for_progress(&format!("{ship:?} after a return, with {conditions:?}"));
-        println!("{ship:?}: {:?}, {conditions:?}", begun.elapsed());
+        transfer.wait_for_progress(&format!("{setup:?} after a return, with {conditions:?}"));
+        println!("{setup:?}: {:?}, {conditions:?}", begun.elapsed());
     }
     for end in [End::A, End::B] {
         link.set_conditions(end, Conditions::default()).unwrap();
     }
     let begun = Instant::now();
     transfer.finish();
-    println!("{ship:?}: {:?} to the end", begun.elapsed());
+    println!("{setup:?}: {:?} to the end", begun.elapsed());
 }
 
 #[test]
@@ -297,8 +298,8 @@ const BAD: [Conditions; 5] = {
 
 #[test]
 fn packets_come_late_twice_and_damaged() {
-    for ship in [SERVER, CLIENT] {
-        weather(ship, &BAD);
+    for setup in [SERVER, CLIENT] {
+        weather(setup, &BAD);
     }
 }
 
@@ -312,7 +313,7 @@ fn packets_come_late_twice_and_damaged_at_both_ends() {
 #[test]
 fn weather_through_ports() {
     weather(PORTS, &BAD);
-    weather(Ship { under: Under::Client, is_v6: true, ..PORTS }, &BAD[..3]);
+    weather(TransferSetup { accelerated: Accelerated::Client, is_v6: true, ..PORTS }, &BAD[..3]);
 }
 
 #[test]
@@ -320,8 +321,8 @@ fn ipv6() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let address = format!("[{}]", link.v6(End::A));
-    for under in [Under::Server, Under::Client, Under::Both] {
-        let mut transfer = Transfer::start(&link, under, Some(&address));
+    for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
+        let mut transfer = Transfer::start(&link, accelerated, Some(&address));
         for mtu in [1280, 1500] {
             link.set_mtu(mtu).unwrap();
             transfer.recall();
@@ -346,8 +347,8 @@ fn an_interface_for_a_vlan() {
         host.ip(&["address", "add", address, "dev", "vlan7"]).unwrap();
         host.ip(&["link", "set", "dev", "vlan7", "up"]).unwrap();
     }
-    for under in [Under::Server, Under::Client, Under::Both] {
-        let mut transfer = Transfer::start(&link, under, Some("10.200.0.1"));
+    for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
+        let mut transfer = Transfer::start(&link, accelerated, Some("10.200.0.1"));
         for _ in 0..3 {
             transfer.recall();
             transfer.wait_for_progress("over the VLAN");
@@ -361,7 +362,7 @@ fn an_interface_for_a_vlan() {
 fn moved_by_hand() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let mut transfer = Transfer::start(&link, Under::Server, None);
+    let mut transfer = Transfer::start(&link, Accelerated::Server, None);
     for _ in 0..5 {
         let stream = transfer.admins[0].away().unwrap().first().map(|session| session.stream);
         if let Some(stream) = stream {
@@ -394,7 +395,7 @@ fn many(stage: &Stage, link: &Link, way: &str, count: usize) -> [Running; 2] {
 fn a_thousand_sessions_at_once() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let stage = Stage::new(&link, Under::Server).unwrap();
+    let stage = Stage::new(&link, Accelerated::Server).unwrap();
     let running = many(&stage, &link, "ask", 1000);
     let mut admin = stage.admins().unwrap().remove(0);
     // The numbers of returns are not used: an end that is recalled before it has learnt of its join
@@ -416,8 +417,8 @@ fn a_thousand_sessions_at_once() {
 
 /// Runs both sides of `programs/net/many.py`, which talk until their sessions are away and then end
 /// in one of the ways `way`. Returns their outputs.
-fn ending(link: &Link, under: Under, way: &str) -> [String; 2] {
-    let stage = Stage::new(link, under).unwrap();
+fn ending(link: &Link, accelerated: Accelerated, way: &str) -> [String; 2] {
+    let stage = Stage::new(link, accelerated).unwrap();
     let running = many(&stage, link, way, 1);
     let mut admins = stage.admins().unwrap();
     wait_for(way, || admins.iter_mut().all(|admin| !admin.away().unwrap().is_empty()));
@@ -435,15 +436,19 @@ fn ends(ways: &[&str]) {
     std::thread::scope(|scope| {
         for way in ways {
             scope.spawn(move || {
-                let plain = ending(link, Under::Nobody, way);
-                for under in [Under::Server, Under::Client, Under::Both] {
-                    let said = ending(link, under, way);
+                let plain = ending(link, Accelerated::Neither, way);
+                for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
+                    let said = ending(link, accelerated, way);
                     if said != plain {
                         // A known defect (docs/use/linux-differences.md) is rare, and never occurs
                         // twice. For programs that are killed there is none.
-                        eprintln!("{way} {under:?}: {said:?}");
-                        assert_ne!(*way, "killed", "{under:?}: {said:?}, plainly {plain:?}");
-                        assert_eq!(plain, ending(link, under, way), "{way} {under:?}, again");
+                        eprintln!("{way} {accelerated:?}: {said:?}");
+                        assert_ne!(*way, "killed", "{accelerated:?}: {said:?}, plainly {plain:?}");
+                        assert_eq!(
+                            plain,
+                            ending(link, accelerated, way),
+                            "{way} {accelerated:?}, again"
+                        );
                     }
                 }
             });

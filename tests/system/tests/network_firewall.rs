@@ -74,30 +74,30 @@ struct Called {
     is_v6: bool,
 }
 
-/// Two programs that talk to each other through `port`; the one at `under` is under Sojourn.
+/// Two programs that talk to each other through `port`; the one at `accelerated` is under Sojourn.
 struct Talk {
     worlds: [Sandbox; 2],
-    under: End,
+    accelerated: End,
     running: [Running; 2],
     admin: Admin,
     end: String,
 }
 
 impl Talk {
-    fn start(link: &Link, under: End, port: u16, is_v6: bool) -> Self {
+    fn start(link: &Link, accelerated: End, port: u16, is_v6: bool) -> Self {
         let worlds = [End::A, End::B].map(|end| Sandbox::on(link.host(end)).unwrap());
-        Self::within(worlds, link, under, Called { port, is_v6 })
+        Self::within(worlds, link, accelerated, Called { port, is_v6 })
     }
 
-    fn within(worlds: [Sandbox; 2], link: &Link, under: End, called: Called) -> Self {
-        Self::grouped(worlds, link, under, (called, None))
+    fn within(worlds: [Sandbox; 2], link: &Link, accelerated: End, called: Called) -> Self {
+        Self::grouped(worlds, link, accelerated, (called, None))
     }
 
     /// The listener's program starts in that control group, if there is one.
     fn grouped(
         mut worlds: [Sandbox; 2],
         link: &Link,
-        under: End,
+        accelerated: End,
         (called, group): (Called, Option<&ControlGroup>),
     ) -> Self {
         let Called { port, is_v6 } = called;
@@ -108,7 +108,7 @@ impl Talk {
         let ip = if is_v6 { format!("[{}]", link.v6(End::A)) } else { link.v4(End::A).to_string() };
         let start = |at: End, role: &str, port: u16| {
             let world = &worlds[at as usize];
-            let mode = if at == under { Mode::Sojourn } else { Mode::Plain };
+            let mode = if at == accelerated { Mode::Sojourn } else { Mode::Plain };
             let mut command = world.command(mode, world.built().path("lab-peer"));
             command.args([role, "tcp", &format!("{ip}:{port}"), "--until", &end]);
             if let (End::A, Some(group)) = (at, group) {
@@ -117,8 +117,8 @@ impl Talk {
             Running::start(command).unwrap()
         };
         let running = [start(End::A, "serve", PORT), start(End::B, "call", port)];
-        let admin = Admin::new(&worlds[under as usize]).unwrap();
-        Self { worlds, under, running, admin, end }
+        let admin = Admin::new(&worlds[accelerated as usize]).unwrap();
+        Self { worlds, accelerated, running, admin, end }
     }
 
     fn moves(&mut self) -> u64 {
@@ -127,7 +127,7 @@ impl Talk {
 
     /// Waits until the server reports this reason for a session.
     fn wait_for_reason(&self, word: &str) {
-        let world = &self.worlds[self.under as usize];
+        let world = &self.worlds[self.accelerated as usize];
         let deadline = Instant::now() + LIMIT;
         loop {
             let said = world.sojourn(&["ss", "--json"]).unwrap();
@@ -162,11 +162,11 @@ fn sessions_come_home_through_a_stateful_firewall() {
     if ![&a, &b].iter().all(|host| rule(host, STATEFUL)) {
         return;
     }
-    for (under, is_v6) in [(End::A, false), (End::B, false), (End::A, true)] {
-        let mut talk = Talk::start(&link, under, PORT, is_v6);
+    for (accelerated, is_v6) in [(End::A, false), (End::B, false), (End::A, true)] {
+        let mut talk = Talk::start(&link, accelerated, PORT, is_v6);
         let deadline = Instant::now() + LIMIT;
         while talk.moves() < 10 {
-            assert!(Instant::now() < deadline, "{under:?}: it does not move");
+            assert!(Instant::now() < deadline, "{accelerated:?}: it does not move");
             talk.admin.recall_all().unwrap();
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -10,7 +10,7 @@
 use sojourn_lab::Running;
 use sojourn_lab::net::{End, Link};
 use sojourn_system::LIMIT;
-use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::network::{Accelerated, Stage, hosts};
 use std::time::{Duration, Instant};
 
 /// Time for which questions are asked.
@@ -67,8 +67,8 @@ struct Found {
     at_low_numbers: Vec<String>,
 }
 
-fn ask(link: &Link, under: Under) -> Found {
-    let stage = Stage::new(link, under).unwrap();
+fn ask(link: &Link, accelerated: Accelerated) -> Found {
+    let stage = Stage::new(link, accelerated).unwrap();
     let address = format!("{}:{}", stage.address, stage.port);
     let bench = stage.worlds[0].built().path("lab-bench").to_string_lossy().into_owned();
     let start = |end: End, words: &[&str]| {
@@ -117,19 +117,22 @@ fn ask(link: &Link, under: Under) -> Found {
 fn those_who_ask_wait_little() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    for under in [Under::Server, Under::Client, Under::Both] {
-        let found = ask(&link, under);
+    for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
+        let found = ask(&link, accelerated);
         let Found { moves, answers, late, longest_ms, .. } = found;
         println!(
-            "{under:?}: {moves} moves, {answers} answers, {late} late, at most {longest_ms} ms"
+            "{accelerated:?}: {moves} moves, {answers} answers, {late} late, most {longest_ms} ms"
         );
-        assert!(found.moves >= MOVES, "{under:?}: only {} moves", found.moves);
+        assert!(found.moves >= MOVES, "{accelerated:?}: only {} moves", found.moves);
         // Where frames of a moving session are lost, about every second move takes a time-out.
-        assert!(2 * found.late <= found.moves, "{under:?}: {} answers came late", found.late);
+        assert!(2 * found.late <= found.moves, "{accelerated:?}: {} answers came late", found.late);
         let low = found.at_low_numbers;
-        assert!(low.is_empty(), "{under:?}: {} looks found {:?} first", low.len(), low[0]);
+        assert!(low.is_empty(), "{accelerated:?}: {} looks found {:?} first", low.len(), low[0]);
         let [first, later] = found.descriptors;
         let has_grown = (0..2).any(|at| later[at] > first[at] + DESCRIPTORS);
-        assert!(!has_grown, "{under:?}: {later:?} descriptors, {first:?} during the first moves");
+        assert!(
+            !has_grown,
+            "{accelerated:?}: {later:?} descriptors, {first:?} during the first moves"
+        );
     }
 }

@@ -9,7 +9,7 @@
 
 use sojourn_lab::net::{Conditions, End, Link};
 use sojourn_lab::{Mode, Running, Sandbox};
-use sojourn_system::network::{Stage, Under, hosts, programs};
+use sojourn_system::network::{Accelerated, Stage, hosts, programs};
 use sojourn_system::{Admin, LIMIT, free_port};
 use std::time::{Duration, Instant};
 
@@ -33,15 +33,16 @@ fn role(stage: &Stage, end: End, role: &str) -> Running {
 }
 
 /// Goes through the steps of `asks.py`, telling it when each is done; returns the caller's output.
-fn asks(link: &Link, under: Under) -> String {
-    let mut stage = Stage::new(link, under).unwrap();
+fn asks(link: &Link, accelerated: Accelerated) -> String {
+    let mut stage = Stage::new(link, accelerated).unwrap();
     // So many that the questions at home do not make the session move again.
     stage.worlds[1].set("MOVE_AFTER_CALLS", "100");
     let tell = |name: &str| std::fs::write(stage.work().join(name), "").unwrap();
     let server = role(&stage, End::A, "serve");
     stage.await_listener(link, stage.port).unwrap();
     let caller = role(&stage, End::B, "call");
-    let mut admin = (under != Under::Nobody).then(|| Admin::new(&stage.worlds[1]).unwrap());
+    let mut admin =
+        (accelerated != Accelerated::Neither).then(|| Admin::new(&stage.worlds[1]).unwrap());
     let away = |admin: &mut Option<Admin>| {
         if let Some(admin) = admin {
             until("away", || !admin.connections().unwrap().is_empty());
@@ -74,8 +75,8 @@ fn the_same_answers_away_as_at_home() {
     let Some((a, b)) = hosts() else { return };
     let slow = Conditions { delay: Duration::from_micros(1_500), ..Conditions::default() };
     let link = Link::through(&a, &b, 1500, 7, slow).unwrap();
-    let plain = asks(&link, Under::Nobody);
-    let carried = asks(&link, Under::Client);
+    let plain = asks(&link, Accelerated::Neither);
+    let carried = asks(&link, Accelerated::Client);
     let differ: Vec<_> =
         plain.lines().zip(carried.lines()).filter(|(plain, carried)| plain != carried).collect();
     assert!(differ.is_empty(), "(plain, carried): {differ:#?}");
@@ -85,7 +86,7 @@ fn the_same_answers_away_as_at_home() {
 
 /// Starts a caller that sends data there and back, under Sojourn with these settings.
 fn bulk(link: &Link, settings: &[(&str, &str)]) -> (Stage, [Running; 2], Admin) {
-    let mut stage = Stage::new(link, Under::Client).unwrap();
+    let mut stage = Stage::new(link, Accelerated::Client).unwrap();
     for (name, value) in settings {
         stage.worlds[1].set(name, value);
     }
@@ -138,7 +139,7 @@ fn name_in_kernel(world: &Sandbox, to: &str) -> Option<String> {
 fn sessions_are_moved_by_hand_under_load() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let mut stage = Stage::new(&link, Under::Client).unwrap();
+    let mut stage = Stage::new(&link, Accelerated::Client).unwrap();
     stage.worlds[1].set("MOVE_AFTER_CALLS", "20000");
     stage.worlds[1].set("MOVE_AFTER_BYTES", "8G");
     let tell = |stage: &Stage, name| std::fs::write(stage.work().join(name), "").unwrap();

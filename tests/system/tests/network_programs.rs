@@ -8,7 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
 use sojourn_lab::net::Link;
-use sojourn_system::network::{Under, hosts, run};
+use sojourn_system::network::{Accelerated, hosts, run};
 use std::path::Path;
 
 /// Programs, and the Debian packages that have them.
@@ -58,17 +58,17 @@ fn same_with_datagrams(wanted: &[&str], script: &str, streams: [u64; 2], datagra
     let Some((a, b)) = hosts() else { return };
     need(wanted);
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let plain = run(&link, script, Under::Nobody, false).unwrap().said;
+    let plain = run(&link, script, Accelerated::Neither, false).unwrap().said;
     let ways = [
-        (Under::Server, false, streams[0]),
-        (Under::Client, false, streams[1]),
-        (Under::Both, true, streams[0] + streams[1]),
+        (Accelerated::Server, false, streams[0]),
+        (Accelerated::Client, false, streams[1]),
+        (Accelerated::Both, true, streams[0] + streams[1]),
     ];
-    for (under, recalls, least) in ways {
-        let ran = run(&link, script, under, recalls).unwrap();
-        assert_eq!(plain, ran.said, "{script} {under:?}");
-        assert!(ran.moves >= least, "{script} {under:?}: only {} streams", ran.moves);
-        if under == Under::Server {
+    for (accelerated, recalls, least) in ways {
+        let ran = run(&link, script, accelerated, recalls).unwrap();
+        assert_eq!(plain, ran.said, "{script} {accelerated:?}");
+        assert!(ran.moves >= least, "{script} {accelerated:?}: only {} streams", ran.moves);
+        if accelerated == Accelerated::Server {
             assert!(ran.datagrams >= datagrams, "{script}: only {} datagrams", ran.datagrams);
         }
     }

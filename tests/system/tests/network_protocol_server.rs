@@ -45,18 +45,18 @@ fn watchdog() {
 }
 
 /// The byte at a place of a stream.
-fn byte_at(place: usize, seed: usize) -> u8 {
-    (place * 31 + place / 251 + seed * 7) as u8
+fn byte_at(position: usize, seed: usize) -> u8 {
+    (position * 31 + position / 251 + seed * 7) as u8
 }
 
-fn fill(buffer: &mut [u8], place: usize, seed: usize) {
-    buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = byte_at(place + at, seed));
+fn fill(buffer: &mut [u8], position: usize, seed: usize) {
+    buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = byte_at(position + at, seed));
 }
 
 #[track_caller]
-fn check(buffer: &[u8], place: usize, seed: usize) {
-    let wrong = (0..buffer.len()).find(|at| buffer[*at] != byte_at(place + at, seed));
-    assert_eq!(wrong.map(|at| place + at), None, "another byte");
+fn check(buffer: &[u8], position: usize, seed: usize) {
+    let wrong = (0..buffer.len()).find(|at| buffer[*at] != byte_at(position + at, seed));
+    assert_eq!(wrong.map(|at| position + at), None, "another byte");
 }
 
 /// A host with a session server, and a plain peer on another one.
@@ -126,7 +126,7 @@ struct Talk {
     /// The program's own descriptor, which it leaves alone.
     own: TcpStream,
     peer: TcpStream,
-    place: usize,
+    position: usize,
 }
 
 impl Talk {
@@ -137,7 +137,7 @@ impl Talk {
     fn over(scene: &Scene, (own, peer): (TcpStream, TcpStream)) -> Self {
         let mut client = scene.client();
         let (session, token) = client.open(own.as_fd(), true).unwrap();
-        Self { client, session, token, own, peer, place: 0 }
+        Self { client, session, token, own, peer, position: 0 }
     }
 
     /// A question of the program, and the peer's answer.
@@ -145,15 +145,15 @@ impl Talk {
     fn ask(&mut self, len: usize) {
         let Self { client, session, .. } = self;
         let (mut question, mut answer) = (vec![0; len], vec![0; len]);
-        fill(&mut question, self.place, 0);
+        fill(&mut question, self.position, 0);
         client.send(*session, &question, soon()).unwrap();
         self.peer.read_exact(&mut answer).unwrap();
-        assert!(question == answer, "the question at {}", self.place);
+        assert!(question == answer, "the question at {}", self.position);
         self.peer.write_all(&answer).unwrap();
         answer.fill(0);
         receive_all(client, *session, &mut answer);
-        assert!(question == answer, "the answer at {}", self.place);
-        self.place += len;
+        assert!(question == answer, "the answer at {}", self.position);
+        self.position += len;
     }
 }
 
@@ -177,37 +177,37 @@ fn bulk(scene: &mut Scene, talk: &mut Talk, mut meanwhile: impl FnMut(&mut Scene
     std::thread::scope(|threads| {
         let sender = threads.spawn(|| {
             let mut buffer = vec![0; 100_000];
-            for place in (0..BULK).step_by(buffer.len()) {
-                let len = buffer.len().min(BULK - place);
-                fill(&mut buffer[..len], place, 1);
+            for position in (0..BULK).step_by(buffer.len()) {
+                let len = buffer.len().min(BULK - position);
+                fill(&mut buffer[..len], position, 1);
                 client.send(*session, &buffer[..len], soon()).unwrap();
             }
         });
         let peers_sender = threads.spawn(move || {
             let mut buffer = vec![0; 100_000];
-            for place in (0..BULK).step_by(buffer.len()) {
-                let len = buffer.len().min(BULK - place);
-                fill(&mut buffer[..len], place, 2);
+            for position in (0..BULK).step_by(buffer.len()) {
+                let len = buffer.len().min(BULK - position);
+                fill(&mut buffer[..len], position, 2);
                 writes.write_all(&buffer[..len]).unwrap();
             }
         });
         let receiver = threads.spawn(move || {
-            let (mut buffer, mut place) = (vec![0; 70_000], 0);
-            while place < BULK {
+            let (mut buffer, mut position) = (vec![0; 70_000], 0);
+            while position < BULK {
                 let got = receiving.receive(theirs, &mut buffer, soon()).unwrap();
-                assert!(got > 0, "the end after {place} bytes");
-                check(&buffer[..got], place, 2);
-                place += got;
+                assert!(got > 0, "the end after {position} bytes");
+                check(&buffer[..got], position, 2);
+                position += got;
             }
             receiving.close(theirs).unwrap();
         });
         let peers_receiver = threads.spawn(move || {
-            let (mut buffer, mut place) = (vec![0; 70_000], 0);
-            while place < BULK {
+            let (mut buffer, mut position) = (vec![0; 70_000], 0);
+            while position < BULK {
                 let got = reads.read(&mut buffer).unwrap();
-                assert!(got > 0, "the end after {place} bytes");
-                check(&buffer[..got], place, 1);
-                place += got;
+                assert!(got > 0, "the end after {position} bytes");
+                check(&buffer[..got], position, 1);
+                position += got;
             }
         });
         let all = [sender, peers_sender, receiver, peers_receiver];
@@ -349,20 +349,20 @@ fn what_is_released_under_load_goes_on_in_the_kernel() {
     let mut peer = talk.peer.try_clone().unwrap();
     std::thread::scope(|threads| {
         let echo = threads.spawn(|| {
-            let (mut place, mut buffer) = (0, [0; 1000]);
+            let (mut position, mut buffer) = (0, [0; 1000]);
             while !is_over.load(Ordering::SeqCst) {
-                fill(&mut buffer, place, 5);
+                fill(&mut buffer, position, 5);
                 peer.write_all(&buffer).unwrap();
-                place += buffer.len();
+                position += buffer.len();
             }
             peer.shutdown(Shutdown::Write).unwrap();
-            place
+            position
         });
-        let (mut place, mut buffer) = (0, vec![0; 10_000]);
-        while place < 1 << 20 {
+        let (mut position, mut buffer) = (0, vec![0; 10_000]);
+        while position < 1 << 20 {
             let got = talk.client.receive(talk.session, &mut buffer, soon()).unwrap();
-            check(&buffer[..got], place, 5);
-            place += got;
+            check(&buffer[..got], position, 5);
+            position += got;
         }
         let mut kernels = TcpStream::from(talk.client.release(talk.session).unwrap());
         let error = talk.client.try_receive(talk.session, &mut buffer).unwrap_err();
@@ -373,21 +373,21 @@ fn what_is_released_under_load_goes_on_in_the_kernel() {
             assert!(Instant::now() < until, "the session server lists it still");
             std::thread::sleep(Duration::from_millis(1));
         }
-        while place < 2 << 20 {
+        while position < 2 << 20 {
             let got = kernels.read(&mut buffer).unwrap();
-            check(&buffer[..got], place, 5);
-            place += got;
+            check(&buffer[..got], position, 5);
+            position += got;
         }
         is_over.store(true, Ordering::SeqCst);
         loop {
             let got = kernels.read(&mut buffer).unwrap();
-            check(&buffer[..got], place, 5);
-            place += got;
+            check(&buffer[..got], position, 5);
+            position += got;
             if got == 0 {
                 break;
             }
         }
-        assert_eq!(place, echo.join().unwrap());
+        assert_eq!(position, echo.join().unwrap());
     });
 }
 

@@ -10,7 +10,7 @@
 use sojourn_lab::Running;
 use sojourn_lab::net::End;
 use sojourn_session::SessionInfoT;
-use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::network::{Accelerated, Stage, hosts};
 use sojourn_system::row::Row;
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
@@ -31,10 +31,10 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn start(row: &Row, under: Under, is_v4: bool) -> Self {
+    fn start(row: &Row, accelerated: Accelerated, is_v4: bool) -> Self {
         let address = row.address(is_v4);
         let hosts = row.ends.each_ref();
-        let mut stage = Stage::between(hosts, &address.to_string(), under).unwrap();
+        let mut stage = Stage::between(hosts, &address.to_string(), accelerated).unwrap();
         for world in &mut stage.worlds {
             // Without this the session could go home because it is slower away.
             world.set("MEASURE_BULK", "off");
@@ -116,15 +116,15 @@ impl Transfer {
     }
 }
 
-const SIDES: [Under; 3] = [Under::Server, Under::Client, Under::Both];
+const SIDES: [Accelerated; 3] = [Accelerated::Server, Accelerated::Client, Accelerated::Both];
 
 fn a_link_becomes_narrow(is_v4: bool) {
     let Some((a, b)) = hosts() else { return };
     let row = Row::new(a, b, 1500).unwrap();
-    for under in SIDES {
+    for accelerated in SIDES {
         row.links[1].set_mtu(1500).unwrap();
         row.forget().unwrap();
-        let mut transfer = Transfer::start(&row, under, is_v4);
+        let mut transfer = Transfer::start(&row, accelerated, is_v4);
         transfer.wait_until_away();
         row.links[1].set_mtu(NARROW).unwrap();
         let before = transfer.away().unwrap();
@@ -148,9 +148,11 @@ fn a_link_beyond_a_router_becomes_narrow_ipv6() {
 fn a_link_beyond_a_router_is_narrow() {
     let Some((a, b)) = hosts() else { return };
     let row = Row::new(a, b, NARROW).unwrap();
-    for (under, is_v4) in SIDES.into_iter().flat_map(|under| [(under, true), (under, false)]) {
+    for (accelerated, is_v4) in
+        SIDES.into_iter().flat_map(|accelerated| [(accelerated, true), (accelerated, false)])
+    {
         row.forget().unwrap();
-        let mut transfer = Transfer::start(&row, under, is_v4);
+        let mut transfer = Transfer::start(&row, accelerated, is_v4);
         let before = transfer.wait_until_away();
         transfer.wait_for_much(&before);
         transfer.wait_for_narrow(is_v4);
@@ -164,7 +166,7 @@ fn a_link_beyond_a_router_is_narrow() {
 fn a_link_beyond_a_router_becomes_too_narrow() {
     let Some((a, b)) = hosts() else { return };
     let row = Row::new(a, b, 1500).unwrap();
-    let mut transfer = Transfer::start(&row, Under::Client, true);
+    let mut transfer = Transfer::start(&row, Accelerated::Client, true);
     let before = transfer.wait_until_away()[0].stream;
     row.links[1].set_mtu(400).unwrap();
     transfer.wait_for("at home", |it| it.away().is_none());

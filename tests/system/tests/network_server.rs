@@ -9,7 +9,7 @@
 use sojourn_lab::net::{End, Link};
 use sojourn_lab::{Finished, Running, Sandbox, unit};
 use sojourn_system::leftovers::{Leftovers, keeper, keeper_path};
-use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::network::{Accelerated, Stage, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
@@ -44,8 +44,8 @@ struct Transfer<'l> {
 
 impl<'l> Transfer<'l> {
     fn start(link: &'l Link, end: End, is_v6: bool, way: &str) -> Self {
-        let under = if end == End::A { Under::Server } else { Under::Client };
-        Self::on(Stage::new(link, under).unwrap(), link, end, (is_v6, way))
+        let accelerated = if end == End::A { Accelerated::Server } else { Accelerated::Client };
+        Self::on(Stage::new(link, accelerated).unwrap(), link, end, (is_v6, way))
     }
 
     fn on(stage: Stage, link: &'l Link, end: End, (is_v6, way): (bool, &str)) -> Self {
@@ -207,8 +207,8 @@ fn transfers_outlive_servers_that_their_unit_starts() {
         return eprintln!("skipped: not root, or no systemd-analyze that knows system calls");
     }
     let link = Link::direct(&a, &b, 1500).unwrap();
-    for (end, under) in [(End::A, Under::Server), (End::B, Under::Client)] {
-        let stage = Stage::as_unit(&link, under).unwrap();
+    for (end, accelerated) in [(End::A, Accelerated::Server), (End::B, Accelerated::Client)] {
+        let stage = Stage::as_unit(&link, accelerated).unwrap();
         let mut transfer = Transfer::on(stage, &link, end, (false, "blocking"));
         let stream = transfer.await_away();
         transfer.await_progress("the first bytes");

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use sojourn_lab::Running;
 use sojourn_lab::net::{End, Link};
 use sojourn_session::SessionInfoT;
-use sojourn_system::network::{Stage, Under, filter_ports, hosts};
+use sojourn_system::network::{Accelerated, Stage, filter_ports, hosts};
 use sojourn_system::{Admin, LIMIT};
 use sojourn_wire::frame::{self, Frame, LinkType as Header};
 use std::collections::BTreeMap;
@@ -140,7 +140,7 @@ fn away(admin: &mut Admin, peer: &mut BufReader<TcpStream>, next: &mut u32) -> S
 fn play(has_ports: bool) {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let stage = Stage::either(&link, Under::Server, has_ports).unwrap();
+    let stage = Stage::either(&link, Accelerated::Server, has_ports).unwrap();
     let mut server = stage.command(End::A, "python3");
     server.args(["-c", SERVER, &stage.address, &stage.port.to_string()]);
     let server = Running::start(server).unwrap();

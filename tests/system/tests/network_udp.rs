@@ -10,7 +10,9 @@
 use sojourn_lab::net::{End, Host, Link};
 use sojourn_lab::{Mode, Running};
 use sojourn_session::{KindT, SessionInfoT};
-use sojourn_system::network::{Stage, Under, await_bound, filter_ports, hosts, received_datagrams};
+use sojourn_system::network::{
+    Accelerated, Stage, await_bound, filter_ports, hosts, received_datagrams,
+};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
@@ -43,7 +45,7 @@ fn await_port(host: &Host, port: u16) {
 /// The parameters of an exchange.
 #[derive(Clone, Copy, Debug)]
 struct Plan<'p> {
-    under: Under,
+    accelerated: Accelerated,
     is_v6: bool,
     /// True if the server binds its own address, false if it binds all addresses.
     is_bound: bool,
@@ -57,7 +59,7 @@ struct Plan<'p> {
 }
 
 const PLAIN: Plan<'_> = Plan {
-    under: Under::Both,
+    accelerated: Accelerated::Both,
     is_v6: false,
     is_bound: true,
     way: "blocking",
@@ -68,7 +70,7 @@ const PLAIN: Plan<'_> = Plan {
 };
 
 fn play(link: &Link, plan: Plan<'_>) {
-    let mut stage = Stage::either(link, plan.under, plan.has_ports).unwrap();
+    let mut stage = Stage::either(link, plan.accelerated, plan.has_ports).unwrap();
     let (address, any) = match plan.is_v6 {
         true => (link.v6(End::A).to_string(), "::".to_string()),
         false => (link.v4(End::A).to_string(), "0.0.0.0".to_string()),
@@ -80,7 +82,7 @@ fn play(link: &Link, plan: Plan<'_>) {
     await_port(link.host(End::A), stage.port);
     let words = ["call", plan.way, &address, &port, plan.form, plan.sizes];
     let mut client = script(&stage, End::B, &words);
-    let is_away = [End::A, End::B].map(|end| plan.under.mode(end) == Mode::Sojourn);
+    let is_away = [End::A, End::B].map(|end| plan.accelerated.mode(end) == Mode::Sojourn);
     let mut admins = [0, 1].map(|at| Admin::new(&stage.worlds[at]).unwrap());
     let mut recalled = 0;
     let mut before = None;
@@ -146,10 +148,10 @@ fn in_every_way_to_wait() {
 fn by_either_family_and_bound_to_one_address_or_all() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    for under in [Under::Server, Under::Client] {
+    for accelerated in [Accelerated::Server, Accelerated::Client] {
         for (is_v6, is_bound) in [(false, true), (false, false), (true, true), (true, false)] {
             for form in ["connected", "unconnected"] {
-                play(&link, Plan { under, is_v6, is_bound, form, way: "epoll", ..PLAIN });
+                play(&link, Plan { accelerated, is_v6, is_bound, form, way: "epoll", ..PLAIN });
             }
         }
     }
@@ -197,8 +199,8 @@ fn through_ports() {
 }
 
 /// Runs the cases; returns their output.
-fn cases(link: &Link, under: Under, has_ports: bool) -> String {
-    let mut stage = Stage::either(link, under, has_ports).unwrap();
+fn cases(link: &Link, accelerated: Accelerated, has_ports: bool) -> String {
+    let mut stage = Stage::either(link, accelerated, has_ports).unwrap();
     stage.worlds.iter_mut().for_each(|world| world.set("SPIN", "never"));
     let port = stage.port.to_string();
     let _server = script(&stage, End::A, &["serve", "epoll", &stage.address, &port]);
@@ -207,11 +209,11 @@ fn cases(link: &Link, under: Under, has_ports: bool) -> String {
     let path = stage.programs().join("net/udp_cases.py");
     command.arg(path).args([&stage.address, &port]).env("PYTHONUNBUFFERED", "1");
     let ended = Running::start(command).unwrap().finish(LIMIT).unwrap();
-    if under == Under::Client {
+    if accelerated == Accelerated::Client {
         let stats = Admin::new(&stage.worlds[1]).unwrap().moves().unwrap();
         assert!(stats.0 >= 5, "{stats:?}: {ended:#?}");
     }
-    assert_eq!(ended.status, 0, "{under:?}: {ended:#?}");
+    assert_eq!(ended.status, 0, "{accelerated:?}: {ended:#?}");
     ended.out
 }
 
@@ -219,10 +221,10 @@ fn cases(link: &Link, under: Under, has_ports: bool) -> String {
 fn calls_answer_as_the_kernel_does() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let plain = cases(&link, Under::Nobody, false);
+    let plain = cases(&link, Accelerated::Neither, false);
     assert!(plain.lines().count() > 25, "{plain}");
     for has_ports in [false, true] {
-        assert_eq!(cases(&link, Under::Client, has_ports), plain, "with ports: {has_ports}");
+        assert_eq!(cases(&link, Accelerated::Client, has_ports), plain, "with ports: {has_ports}");
     }
 }
 
@@ -246,7 +248,7 @@ fn await_away(stage: &Stage, end: End) -> u32 {
 fn after_a_sudden_death_the_port_is_the_next_ones() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let stage = Stage::new(&link, Under::Server).unwrap();
+    let stage = Stage::new(&link, Accelerated::Server).unwrap();
     let port = stage.port.to_string();
     let serve = ["serve", "epoll", "0.0.0.0", &port];
     let first = script(&stage, End::A, &serve);
@@ -258,7 +260,7 @@ fn after_a_sudden_death_the_port_is_the_next_ones() {
     let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     assert_eq!(first.finish(LIMIT).unwrap().status, -9);
-    let next = Stage { under: Under::Nobody, ..stage };
+    let next = Stage { accelerated: Accelerated::Neither, ..stage };
     let second = script(&next, End::A, &serve);
     std::thread::sleep(COUNTS);
     std::fs::write(next.end_file(), "").unwrap();

@@ -11,7 +11,7 @@
 use sojourn_lab::Running;
 use sojourn_lab::net::{End, Link};
 use sojourn_session::{KindT, SessionInfoT};
-use sojourn_system::network::{Stage, Under, await_bound, hosts, received_datagrams};
+use sojourn_system::network::{Accelerated, Stage, await_bound, hosts, received_datagrams};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
@@ -51,10 +51,10 @@ fn move_about(admin: &mut Admin, calls: &mut Running) {
     }
 }
 
-fn play(under: Under, has_ports: bool) {
+fn play(accelerated: Accelerated, has_ports: bool) {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let stage = Stage::either(&link, under, has_ports).unwrap();
+    let stage = Stage::either(&link, accelerated, has_ports).unwrap();
     let start = |end, role: &str| {
         let mut command = stage.command(end, "python3");
         command.arg(stage.programs().join("net/udp_groups.py"));
@@ -70,23 +70,23 @@ fn play(under: Under, has_ports: bool) {
     }
     std::fs::write(stage.end_file(), "").unwrap();
     let [called, served] = [calls, serves].map(|one| one.finish(LIMIT).unwrap());
-    println!("{under:?}, ports: {has_ports}: {}", served.out.trim());
-    assert_eq!((called.status, served.status), (0, 0), "{under:?}: {called:#?} {served:#?}");
+    println!("{accelerated:?}, ports: {has_ports}: {}", served.out.trim());
+    assert_eq!((called.status, served.status), (0, 0), "{accelerated:?}: {called:#?} {served:#?}");
     let said: serde_json::Value = serde_json::from_str(served.out.trim()).unwrap();
     let none = serde_json::json!([]);
-    assert!(said["missing"] == none && said["twice"] == none, "{under:?}: {said}");
-    assert!(said["sent"].as_u64().unwrap() > 1000, "{under:?}: {said}");
+    assert!(said["missing"] == none && said["twice"] == none, "{accelerated:?}: {said}");
+    assert!(said["sent"].as_u64().unwrap() > 1000, "{accelerated:?}: {said}");
     stage.end().unwrap();
 }
 
 #[test]
 fn everything_comes_once() {
-    for under in [Under::Nobody, Under::Server] {
-        play(under, false);
+    for accelerated in [Accelerated::Neither, Accelerated::Server] {
+        play(accelerated, false);
     }
 }
 
 #[test]
 fn everything_comes_once_through_a_port() {
-    play(Under::Server, true);
+    play(Accelerated::Server, true);
 }

@@ -9,7 +9,7 @@
 
 use sojourn_lab::Running;
 use sojourn_lab::net::{End, Link};
-use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::network::{Accelerated, Stage, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ fn move_about(stage: &Stage, asks: &mut Running, wanted: u64) -> u64 {
 
 /// The result of an exchange.
 #[derive(Debug)]
-struct Came {
+struct ExchangeResult {
     asked: u64,
     lost: usize,
     late: u64,
@@ -55,9 +55,15 @@ struct Came {
     moves: u64,
 }
 
-fn play(link: &Link, under: Under, way: &str, form: &str, has_ports: bool) -> Came {
+fn play(
+    link: &Link,
+    accelerated: Accelerated,
+    way: &str,
+    form: &str,
+    has_ports: bool,
+) -> ExchangeResult {
     let wanted = std::env::var("MOVES").ok().and_then(|text| text.parse().ok()).unwrap_or(MOVES);
-    let mut stage = Stage::either(link, under, has_ports).unwrap();
+    let mut stage = Stage::either(link, accelerated, has_ports).unwrap();
     stage.worlds.iter_mut().for_each(|world| world.set("SPIN", "never"));
     let port = stage.port.to_string();
     let serves = script(&stage, End::A, "udp.py", &["serve", way, &stage.address, &port]);
@@ -71,37 +77,47 @@ fn play(link: &Link, under: Under, way: &str, form: &str, has_ports: bool) -> Ca
     let said: serde_json::Value = serde_json::from_str(asks.out.trim()).unwrap();
     let number = |name: &str| said[name].as_u64().unwrap();
     let lost = said["lost"].as_array().unwrap().len();
-    let what = format!("{under:?} {way} {form} ports {has_ports}");
+    let what = format!("{accelerated:?} {way} {form} ports {has_ports}");
     println!("{what}: {moves} moves, {said}, {}", serves.out.trim());
     stage.end().unwrap();
-    Came { asked: number("asked"), lost, late: number("late"), twice: number("twice"), moves }
+    ExchangeResult {
+        asked: number("asked"),
+        lost,
+        late: number("late"),
+        twice: number("twice"),
+        moves,
+    }
 }
 
 /// Tests on a link that loses nothing that moves lose nothing either.
-fn nothing_is_lost(under: Under, ways: &[&str], has_ports: bool) {
+fn nothing_is_lost(accelerated: Accelerated, ways: &[&str], has_ports: bool) {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for way in ways {
         for form in ["connected", "unconnected"] {
-            let came = play(&link, under, way, form, has_ports);
+            let came = play(&link, accelerated, way, form, has_ports);
             assert!(came.moves > 50 && came.asked > 500, "{came:?}");
-            assert_eq!((came.lost, came.late, came.twice), (0, 0, 0), "{under:?} {way}: {came:?}");
+            assert_eq!(
+                (came.lost, came.late, came.twice),
+                (0, 0, 0),
+                "{accelerated:?} {way}: {came:?}"
+            );
         }
     }
 }
 
 #[test]
 fn of_those_who_ask() {
-    nothing_is_lost(Under::Client, &["blocking", "poll", "epollet"], false);
+    nothing_is_lost(Accelerated::Client, &["blocking", "poll", "epollet"], false);
 }
 
 #[test]
 fn of_those_who_answer() {
-    nothing_is_lost(Under::Server, &["blocking", "epoll"], false);
+    nothing_is_lost(Accelerated::Server, &["blocking", "epoll"], false);
 }
 
 #[test]
 fn through_ports() {
-    nothing_is_lost(Under::Client, &["poll"], true);
-    nothing_is_lost(Under::Server, &["epoll"], true);
+    nothing_is_lost(Accelerated::Client, &["poll"], true);
+    nothing_is_lost(Accelerated::Server, &["epoll"], true);
 }

@@ -12,7 +12,7 @@ use sojourn_lab::Running;
 use sojourn_lab::net::End;
 use sojourn_session::{KindT, SessionInfoT};
 use sojourn_system::LIMIT;
-use sojourn_system::network::{Stage, Under, await_bound, hosts};
+use sojourn_system::network::{Accelerated, Stage, await_bound, hosts};
 use sojourn_system::row::Row;
 use std::time::{Duration, Instant};
 
@@ -63,9 +63,9 @@ fn prepare(row: &Row, stage: &Stage, calls: &mut Running) -> u32 {
 }
 
 /// Runs the cases; returns their output, and their number.
-fn cases(row: &Row, under: Under, is_v4: bool) -> (String, u32) {
+fn cases(row: &Row, accelerated: Accelerated, is_v4: bool) -> (String, u32) {
     let hosts = row.ends.each_ref();
-    let mut stage = Stage::between(hosts, &row.address(is_v4).to_string(), under).unwrap();
+    let mut stage = Stage::between(hosts, &row.address(is_v4).to_string(), accelerated).unwrap();
     stage.worlds.iter_mut().for_each(|world| world.set("SPIN", "never"));
     let port = stage.port.to_string();
     let start = |end, role: &str| {
@@ -84,27 +84,27 @@ fn cases(row: &Row, under: Under, is_v4: bool) -> (String, u32) {
     let called = calls.finish(LIMIT).unwrap();
     std::fs::write(stage.end_file(), "").unwrap();
     let served = serves.finish(LIMIT).unwrap();
-    assert_eq!((called.status, served.status), (0, 0), "{under:?}: {called:#?} {served:#?}");
+    assert_eq!((called.status, served.status), (0, 0), "{accelerated:?}: {called:#?} {served:#?}");
     stage.end().unwrap();
     (called.out, count)
 }
 
-fn same(is_v4: bool, ways: &[Under]) {
+fn same(is_v4: bool, ways: &[Accelerated]) {
     let Some((a, b)) = hosts() else { return };
     let row = Row::new(a, b, NARROW).unwrap();
-    let plain = cases(&row, Under::Nobody, is_v4);
+    let plain = cases(&row, Accelerated::Neither, is_v4);
     assert!(plain.0.lines().count() >= 15 && plain.1 >= 8, "{plain:?}");
-    for under in ways {
-        assert_eq!(cases(&row, *under, is_v4), plain, "{under:?}");
+    for accelerated in ways {
+        assert_eq!(cases(&row, *accelerated, is_v4), plain, "{accelerated:?}");
     }
 }
 
 #[test]
 fn as_the_kernel_over_ipv4() {
-    same(true, &[Under::Client, Under::Server]);
+    same(true, &[Accelerated::Client, Accelerated::Server]);
 }
 
 #[test]
 fn as_the_kernel_over_ipv6() {
-    same(false, &[Under::Both]);
+    same(false, &[Accelerated::Both]);
 }

@@ -10,7 +10,7 @@ use sojourn_lab::net::{End, Link};
 use sojourn_lab::{Finished, Running, Sandbox};
 use sojourn_session::KindT;
 use sojourn_system::leftovers::{Leftovers, keeper, keeper_path};
-use sojourn_system::network::{Stage, Under, await_bound, hosts};
+use sojourn_system::network::{Accelerated, Stage, await_bound, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -31,8 +31,8 @@ struct Exchange<'l> {
 
 impl<'l> Exchange<'l> {
     fn start(link: &'l Link, end: End, bound: &str, form: &str, has_ports: bool) -> Self {
-        let under = if end == End::A { Under::Server } else { Under::Client };
-        let stage = Stage::either(link, under, has_ports).unwrap();
+        let accelerated = if end == End::A { Accelerated::Server } else { Accelerated::Client };
+        let stage = Stage::either(link, accelerated, has_ports).unwrap();
         let port = stage.port.to_string();
         let start = |end, name: &str, words: &[&str]| {
             let mut command = stage.command(end, "python3");

@@ -12,7 +12,7 @@
 use sojourn_lab::Running;
 use sojourn_lab::net::{End, Link};
 use sojourn_session::{KindT, ReasonT, RefusedInfoT, SessionInfoT};
-use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::network::{Accelerated, Stage, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
@@ -63,12 +63,13 @@ fn counted(admin: &mut Admin) -> Vec<SessionInfoT> {
 
 /// Runs the program. Each time that it asks for its socket to be away, waits until this is so, then
 /// answers. Returns the program's output, and the number of its questions.
-fn told(link: &Link, under: Under, has_ports: bool) -> (String, usize) {
-    let mut stage = Stage::either(link, under, has_ports).unwrap();
+fn told(link: &Link, accelerated: Accelerated, has_ports: bool) -> (String, usize) {
+    let mut stage = Stage::either(link, accelerated, has_ports).unwrap();
     stage.worlds[1].set("SPIN", "never");
     let server = serve(&stage, link);
     let mut caller = script(&stage, link, End::B, &["call"]);
-    let mut admin = (under != Under::Nobody).then(|| Admin::new(&stage.worlds[1]).unwrap());
+    let mut admin =
+        (accelerated != Accelerated::Neither).then(|| Admin::new(&stage.worlds[1]).unwrap());
     // Streams of sockets that were away before, in order.
     let mut known = Vec::new();
     let mut asked = 0;
@@ -100,7 +101,7 @@ fn told(link: &Link, under: Under, has_ports: bool) -> (String, usize) {
         std::fs::write(stage.work().join(format!("{name}.yes")), "").unwrap();
     }
     let said = caller.finish(LIMIT).unwrap();
-    assert_eq!(said.status, 0, "{under:?}: {said:#?}");
+    assert_eq!(said.status, 0, "{accelerated:?}: {said:#?}");
     std::fs::write(stage.end_file(), "").unwrap();
     server.finish(LIMIT).unwrap();
     stage.end().unwrap();
@@ -111,9 +112,9 @@ fn told(link: &Link, under: Under, has_ports: bool) -> (String, usize) {
 fn it_is_what_the_kernel_tells() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let (plain, asked) = told(&link, Under::Nobody, false);
+    let (plain, asked) = told(&link, Accelerated::Neither, false);
     for has_ports in [false, true] {
-        let (carried, asked_there) = told(&link, Under::Client, has_ports);
+        let (carried, asked_there) = told(&link, Accelerated::Client, has_ports);
         let differ: Vec<_> =
             plain.lines().zip(carried.lines()).filter(|(plain, ours)| plain != ours).collect();
         assert!(differ.is_empty(), "with ports: {has_ports} (plain, carried): {differ:#?}");
@@ -131,7 +132,7 @@ fn it_is_what_the_kernel_tells() {
 fn who_shares_a_port_stays_unless_it_has_a_peer_of_its_own() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let stage = Stage::new(&link, Under::Client).unwrap();
+    let stage = Stage::new(&link, Accelerated::Client).unwrap();
     let server = serve(&stage, &link);
     let caller = script(&stage, &link, End::B, &["shares"]);
     let mut admin = Admin::new(&stage.worlds[1]).unwrap();

@@ -11,7 +11,7 @@
 use sojourn_lab::Running;
 use sojourn_lab::net::{Conditions, End, Host, Link};
 use sojourn_session::{KindT, SessionInfoT};
-use sojourn_system::network::{Stage, Under, await_bound, hosts};
+use sojourn_system::network::{Accelerated, Stage, await_bound, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
@@ -37,8 +37,8 @@ struct Exchange<'l> {
 }
 
 impl<'l> Exchange<'l> {
-    fn start(link: &'l Link, under: Under, is_v6: bool, has_ports: bool) -> Self {
-        let stage = Stage::either(link, under, has_ports).unwrap();
+    fn start(link: &'l Link, accelerated: Accelerated, is_v6: bool, has_ports: bool) -> Self {
+        let stage = Stage::either(link, accelerated, has_ports).unwrap();
         let address = if is_v6 { link.v6(End::A).to_string() } else { stage.address.clone() };
         let port = stage.port.to_string();
         let start = |end, role: &str| {
@@ -51,7 +51,7 @@ impl<'l> Exchange<'l> {
         await_bound(link.host(End::A), stage.port).unwrap();
         let calls = start(End::B, "call");
         let admins = stage.admins().unwrap();
-        let what = format!("{under:?}, IPv6: {is_v6}, ports: {has_ports}");
+        let what = format!("{accelerated:?}, IPv6: {is_v6}, ports: {has_ports}");
         Self { link, stage, admins, known: Vec::new(), serves, calls, is_v6, what }
     }
 
@@ -209,11 +209,11 @@ const BAD: [Conditions; 2] = [
 const LATE: [Conditions; 1] =
     [Conditions { reorder: 0.1, jitter: Duration::from_millis(1), ..BASE }];
 
-fn play(under: Under, is_v6: bool, has_ports: bool) {
+fn play(accelerated: Accelerated, is_v6: bool, has_ports: bool) {
     let Some((a, b)) = hosts() else { return };
     let link = quiet_link(&a, &b, is_v6);
     let before = [End::A, End::B].map(|end| delivered(&link, end));
-    let mut exchange = Exchange::start(&link, under, is_v6, has_ports);
+    let mut exchange = Exchange::start(&link, accelerated, is_v6, has_ports);
     for conditions in if is_v6 { &LATE[..] } else { &BAD } {
         exchange.endure(*conditions);
     }
@@ -222,18 +222,20 @@ fn play(under: Under, is_v6: bool, has_ports: bool) {
 
 #[test]
 fn what_is_delivered_comes_and_nothing_else() {
-    for under in [Under::Nobody, Under::Server, Under::Client, Under::Both] {
-        play(under, false, false);
+    for accelerated in
+        [Accelerated::Neither, Accelerated::Server, Accelerated::Client, Accelerated::Both]
+    {
+        play(accelerated, false, false);
     }
 }
 
 #[test]
 fn over_ipv6() {
-    play(Under::Both, true, false);
+    play(Accelerated::Both, true, false);
 }
 
 #[test]
 fn through_ports() {
-    play(Under::Both, false, true);
-    play(Under::Both, true, true);
+    play(Accelerated::Both, false, true);
+    play(Accelerated::Both, true, true);
 }

@@ -204,12 +204,12 @@ fn what_an_ended_writer_has_left_is_passed_on() {
 /// Kills one end in the middle of a transfer; returns the output of the other.
 fn death(mode: Mode, kind: &str, victim_way: &str, survivor_way: &str) -> String {
     let world = world(mode);
-    let place = match kind {
+    let address = match kind {
         "unix" => world.work().join("place").to_string_lossy().into_owned(),
         _ => free_port("127.0.0.1").unwrap().to_string(),
     };
-    let survivor = world.python("death.py", &[survivor_way, kind, "serve", &place]);
-    let victim = world.python("death.py", &[victim_way, kind, "call", &place]);
+    let survivor = world.python("death.py", &[survivor_way, kind, "serve", &address]);
+    let victim = world.python("death.py", &[victim_way, kind, "call", &address]);
     let mut admin = Admin::new(&world.sandbox).unwrap();
     wait_for("a transfer", || world.work().join("busy").exists());
     wait_for("sessions moved", || mode == Mode::Plain || admin.away().unwrap().len() == 2);

@@ -383,10 +383,10 @@ fn two_networks_of_one_host_are_told_from_two_hosts() {
         let mut stage = Stage::hot();
         let (a, b) = (Host::new().unwrap(), Host::new().unwrap());
         let link = Link::direct(&a, &b, 1500).unwrap();
-        let place = format!("{}:4711", link.v4(End::A));
+        let address = format!("{}:4711", link.v4(End::A));
         for (role, host) in [("serve", &a), ("call", &b)] {
             let mut command = stage.sandbox.command(Mode::Sojourn, program());
-            command.args([role, &place, questions]);
+            command.args([role, &address, questions]);
             host.place(&mut command);
             stage.start(command);
         }

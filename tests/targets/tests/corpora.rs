@@ -108,9 +108,9 @@ fn watchdog() -> Sender<&'static str> {
 }
 
 /// Guard of one run: prints the target's name and the input if the target panics.
-struct Told<'i>(&'static str, &'i [u8]);
+struct RunGuard<'i>(&'static str, &'i [u8]);
 
-impl Drop for Told<'_> {
+impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{} panics with {:?}", self.0, self.1);
@@ -120,7 +120,7 @@ impl Drop for Told<'_> {
 
 fn run(target: &Target, bytes: &[u8], alive: &Sender<&'static str>) {
     alive.send(target.name).unwrap();
-    let _told = Told(target.name, bytes);
+    let _told = RunGuard(target.name, bytes);
     (target.run)(bytes);
 }
 

@@ -19,10 +19,10 @@ pub(super) fn reasons() -> Result<Vec<String>> {
 }
 
 fn reasons_in(text: &str) -> Result<Vec<String>> {
-    let (_, rest) = text.split_once("ALL: [Words; ").context("no table of reasons")?;
+    let (_, rest) = text.split_once("ALL: [ReasonText; ").context("no table of reasons")?;
     let (count, rest) = rest.split_once(']').context("no number of reasons")?;
     let (table, _) = rest.split_once("\n];").context("the table of reasons does not end")?;
-    let entries = table.split("words(").skip(1);
+    let entries = table.split("text(").skip(1);
     let words: Option<Vec<String>> =
         entries.map(|entry| Some(strings(entry).next()?.into())).collect();
     let words = words.context("a reason without a word")?;
@@ -101,7 +101,8 @@ pub(super) fn sections(page: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const TABLE: &str = "pub const ALL: [Words; 2] = [\n words(A, \"none\", \"x.\"),\n words(\n B,\n\
+    const TABLE: &str = "pub const ALL: [ReasonText; 2] = [\n text(A, \"none\", \"x.\"),\n \
+                         text(\n B,\n\
                          \"not-hot\",\n \"y.\",\n ),\n];\n";
 
     #[test]

@@ -17,17 +17,17 @@ fn found(code: &[u8]) -> Vec<Site> {
     sites
 }
 
-fn one(at: u64, number: Option<u32>, way: Way) -> Vec<Site> {
-    vec![Site { at, number, way }]
+fn one(at: u64, number: Option<u32>, rewrite: Rewrite) -> Vec<Site> {
+    vec![Site { at, number, rewrite }]
 }
 
 #[test]
 fn a_number_before_makes_room() {
     // mov eax, 39; syscall; ret
-    assert_eq!(found(b"\xb8\x27\0\0\0\x0f\x05\xc3"), one(5, Some(39), Way::Before(5)));
+    assert_eq!(found(b"\xb8\x27\0\0\0\x0f\x05\xc3"), one(5, Some(39), Rewrite::Before(5)));
     // mov rax, 1 (7 bytes); syscall; ret
     let wide = b"\x48\xc7\xc0\x01\0\0\0\x0f\x05\xc3";
-    assert_eq!(found(wide), one(7, Some(1), Way::Before(7)));
+    assert_eq!(found(wide), one(7, Some(1), Rewrite::Before(7)));
 }
 
 #[test]
@@ -35,43 +35,43 @@ fn what_looks_like_a_number_is_none() {
     // mov dword [rsp-0x48], 0x10; syscall: the last five bytes before `syscall` are not a `mov
     // eax`, but all eight bytes of the instruction may be moved.
     let code = b"\xc7\x44\x24\xb8\x10\0\0\0\x0f\x05\xc3";
-    assert_eq!(found(code), one(8, None, Way::Before(8)));
+    assert_eq!(found(code), one(8, None, Rewrite::Before(8)));
 }
 
 #[test]
 fn what_follows_makes_room() {
     // jmp +0; syscall; cmp rax, -4095; jae
     let code = b"\xeb\x00\x0f\x05\x48\x3d\x01\xf0\xff\xff\x73\x01";
-    assert_eq!(found(code), one(2, None, Way::Around(0, 6)));
+    assert_eq!(found(code), one(2, None, Rewrite::Around(0, 6)));
     // The same code, but the jump leads to the comparison.
     let code = b"\xeb\x02\x0f\x05\x48\x3d\x01\xf0\xff\xff\x73\x01";
-    assert_eq!(found(code), one(2, None, Way::Left));
+    assert_eq!(found(code), one(2, None, Rewrite::Unchanged));
 }
 
 #[test]
 fn both_sides_make_room() {
     // ret; mov rax, r8; syscall; ret, as in musl.
     let code = b"\xc3\x4c\x89\xc0\x0f\x05\xc3";
-    assert_eq!(found(code), one(4, None, Way::Around(3, 0)));
+    assert_eq!(found(code), one(4, None, Rewrite::Around(3, 0)));
     // A jump may lead to the `mov`, but not to the `syscall`.
     let code = b"\xeb\x00\x4c\x89\xc0\x0f\x05\xeb\xf9";
-    assert_eq!(found(code), one(5, None, Way::Around(3, 0)));
+    assert_eq!(found(code), one(5, None, Rewrite::Around(3, 0)));
     let code = b"\xeb\x03\x4c\x89\xc0\x0f\x05\xeb\xf9";
-    assert_eq!(found(code), one(5, None, Way::Left));
+    assert_eq!(found(code), one(5, None, Rewrite::Unchanged));
     // ret; pop rax; syscall; pop rdx; pop rdx; ret
     let code = b"\xc3\x58\x0f\x05\x5a\x5a\xc3";
-    assert_eq!(found(code), one(2, None, Way::Around(1, 2)));
+    assert_eq!(found(code), one(2, None, Rewrite::Around(1, 2)));
 }
 
 #[test]
 fn what_cannot_be_moved_is_left() {
     // call; syscall; ret
-    assert_eq!(found(b"\xe8\0\0\0\0\x0f\x05\xc3"), one(5, None, Way::Left));
+    assert_eq!(found(b"\xe8\0\0\0\0\x0f\x05\xc3"), one(5, None, Rewrite::Unchanged));
     // lea rax, [rip]; syscall; jmp
     let code = b"\x48\x8d\x05\0\0\0\0\x0f\x05\xeb\x00";
-    assert_eq!(found(code), one(7, None, Way::Left));
+    assert_eq!(found(code), one(7, None, Rewrite::Unchanged));
     // mov eax, 15; syscall: signal handlers return to this address.
-    assert_eq!(found(b"\xb8\x0f\0\0\0\x0f\x05"), one(5, Some(15), Way::Left));
+    assert_eq!(found(b"\xb8\x0f\0\0\0\x0f\x05"), one(5, Some(15), Rewrite::Unchanged));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn the_bytes_within_other_instructions_are_no_call() {
 fn a_zeroed_register_is_a_number() {
     // xor eax, eax; mov edx, 1; syscall
     let code = b"\x31\xc0\xba\x01\0\0\0\x0f\x05\xc3";
-    assert_eq!(found(code), one(7, Some(0), Way::Before(5)));
+    assert_eq!(found(code), one(7, Some(0), Rewrite::Before(5)));
 }
 
 #[test]
@@ -115,17 +115,17 @@ proptest! {
         for site in &found.sites {
             prop_assert!(site.at >= last_at);
             last_at = site.at;
-            if site.way != Way::Left {
+            if site.rewrite != Rewrite::Unchanged {
                 prop_assert!(site.moved().0 >= before);
             }
             before = site.moved().1.max(before);
             let at = (site.at - ADDRESS) as usize;
-            let (first, last) = match site.way {
-                Way::Before(len) => (at - usize::from(len), at),
-                Way::Around(before, after) => {
+            let (first, last) = match site.rewrite {
+                Rewrite::Before(len) => (at - usize::from(len), at),
+                Rewrite::Around(before, after) => {
                     (at - usize::from(before), at + 2 + usize::from(after))
                 }
-                Way::Left => continue,
+                Rewrite::Unchanged => continue,
             };
             prop_assert_eq!(&bytes[at..at + 2], &[0x0f, 0x05][..]);
             prop_assert!(last <= bytes.len());

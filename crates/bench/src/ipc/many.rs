@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::measure::Settings;
 use super::row::{Crowd, Mode};
-use super::worker::{Order, Party, Task, warm_up};
+use super::worker::{Order, RowProcesses, Task, warm_up};
 use super::{ours, rivals};
 use crate::stats;
 
@@ -38,7 +38,7 @@ pub(crate) struct ManyCell {
 
 struct CrowdRow {
     crowd: Crowd,
-    party: Result<Party>,
+    processes: Result<RowProcesses>,
     ns_per_call: Option<f64>,
     rates: Vec<f64>,
     cpu: Vec<f64>,
@@ -48,20 +48,21 @@ struct CrowdRow {
 impl CrowdRow {
     fn start(crowd: Crowd, clients: usize, settings: &Settings) -> Self {
         let (server_cpu, client_cpu) = settings.place(Mode::BlockTwo);
-        let party = (crowd.make)(clients)
-            .and_then(|(server, clients)| Party::new(server, clients, server_cpu, client_cpu));
-        Self { crowd, party, ns_per_call: None, rates: vec![], cpu: vec![], samples: vec![] }
+        let processes = (crowd.make)(clients).and_then(|(server, clients)| {
+            RowProcesses::new(server, clients, server_cpu, client_cpu)
+        });
+        Self { crowd, processes, ns_per_call: None, rates: vec![], cpu: vec![], samples: vec![] }
     }
 
     fn visit(&mut self, clients: usize, batch_ns: f64) {
-        let Ok(party) = &mut self.party else { return };
+        let Ok(processes) = &mut self.processes else { return };
         let count = match self.ns_per_call {
             None => 16,
             Some(ns) => (batch_ns / ns / clients as f64).clamp(16.0, 50_000.0) as u64,
         };
         let order = Order { task: Task::Call, size: SIZE, count, group: 1, clients: 0 };
         let start = Instant::now();
-        match party.run(order) {
+        match processes.run(order) {
             Ok((server, answers)) => {
                 let calls = (count + warm_up(count)) as f64 * clients as f64;
                 let ns_per_call = start.elapsed().as_nanos() as f64 / calls;
@@ -72,7 +73,7 @@ impl CrowdRow {
                     self.samples.extend(answers.iter().flat_map(|a| a.samples.iter()));
                 }
             }
-            Err(error) => self.party = Err(error),
+            Err(error) => self.processes = Err(error),
         }
     }
 
@@ -86,7 +87,7 @@ impl CrowdRow {
             p99_ns: stats::percentile(&samples, 0.99),
             max_ns: stats::percentile(&samples, 1.0),
             cpu_ns: stats::median(&self.cpu),
-            error: self.party.err().map(|error| format!("{error:#}")),
+            error: self.processes.err().map(|error| format!("{error:#}")),
         }
     }
 }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::row::{Kind, Mode, Row};
-use super::worker::{Order, Party, Task};
+use super::worker::{Order, RowProcesses, Task};
 use crate::stats;
 
 /// Bytes of one message of the bandwidth table.
@@ -100,10 +100,16 @@ impl Tally {
         Order { task, size, count, group, clients: 1 }
     }
 
-    fn visit(&mut self, party: &mut Party, task: Task, size: usize, batch_ns: f64) -> Result<()> {
+    fn visit(
+        &mut self,
+        processes: &mut RowProcesses,
+        task: Task,
+        size: usize,
+        batch_ns: f64,
+    ) -> Result<()> {
         let calibrated = self.ns_per_op.is_some();
         let order = self.order(task, size, batch_ns);
-        let (server, clients) = party.run(order)?;
+        let (server, clients) = processes.run(order)?;
         let samples: Vec<f64> = clients.iter().flat_map(|c| c.samples.iter().copied()).collect();
         let median = stats::median(&samples).max(0.1);
         self.ns_per_op = Some(median);
@@ -119,27 +125,27 @@ impl Tally {
 /// A row whose processes run in one mode.
 struct RunningRow<'a> {
     row: &'a dyn Row,
-    party: std::result::Result<Party, String>,
+    processes: std::result::Result<RowProcesses, String>,
     tallies: BTreeMap<(usize, Task), Tally>,
 }
 
 impl<'a> RunningRow<'a> {
     fn start(row: &'a dyn Row, mode: Mode, settings: &Settings) -> Self {
         let (server, client) = settings.place(mode);
-        let party = row.link(mode).and_then(|link| Party::pair(link, server, client));
-        Self { row, party: party.map_err(|e| format!("{e:#}")), tallies: BTreeMap::new() }
+        let processes = row.link(mode).and_then(|link| RowProcesses::pair(link, server, client));
+        Self { row, processes: processes.map_err(|e| format!("{e:#}")), tallies: BTreeMap::new() }
     }
 
     fn visit(&mut self, task: Task, size: usize, settings: &Settings) {
         let tally = self.tallies.entry((size, task)).or_default();
-        let Ok(party) = &mut self.party else { return };
-        if let Err(error) = tally.visit(party, task, size, settings.batch_ns) {
-            self.party = Err(format!("{error:#}"));
+        let Ok(processes) = &mut self.processes else { return };
+        if let Err(error) = tally.visit(processes, task, size, settings.batch_ns) {
+            self.processes = Err(format!("{error:#}"));
         }
     }
 
     fn cells(self, mode: Mode) -> Vec<Cell> {
-        let error = self.party.err();
+        let error = self.processes.err();
         let cell = |((size, task), tally): (&(usize, Task), &Tally)| {
             let samples: Vec<f64> = tally.samples.iter().map(|&s| f64::from(s)).collect();
             let samples = stats::sorted(&samples);

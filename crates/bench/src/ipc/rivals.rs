@@ -21,7 +21,7 @@ mod vm_readv;
 
 use super::row::Row;
 
-pub(crate) use futex::Word;
+pub(crate) use futex::FutexWord;
 pub(crate) use unix_socket::many as unix_crowd;
 
 /// Returns every rival of the table of round trips.

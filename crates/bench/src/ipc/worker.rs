@@ -242,7 +242,7 @@ fn timed(order: Order, mut run: impl FnMut(u64) -> Result<()>) -> Result<Answer>
 }
 
 /// The processes of a row: a server with its clients.
-pub(crate) struct Party {
+pub(crate) struct RowProcesses {
     server: Worker,
     clients: Vec<Worker>,
 }
@@ -250,7 +250,7 @@ pub(crate) struct Party {
 /// Longest time that any answer may take; after it the row is given up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
 
-impl Party {
+impl RowProcesses {
     /// Starts one server on `server_cpu` and one client on `client_cpu`.
     pub(crate) fn pair(link: Sides, server_cpu: usize, client_cpu: usize) -> Result<Self> {
         Self::new(link.server, vec![link.client], server_cpu, client_cpu)

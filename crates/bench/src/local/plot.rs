@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
 use super::measure::Cell;
-use super::reach::{advantage, value};
+use super::targets::{advantage, value};
 use super::way::RunMode;
 
 const WAYS: [(RunMode, RGBColor); 3] = [

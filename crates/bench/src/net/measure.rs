@@ -94,7 +94,7 @@ pub(crate) fn alternate(
         way,
         samples: Vec::new(),
         returned: Returns::new(),
-        error: row.lacks(world, way),
+        error: row.unavailable(world, way),
     };
     let mut lanes: Vec<Lane> = ways.map(lane).collect();
     let length = Duration::from_millis(settings.turn_ms);

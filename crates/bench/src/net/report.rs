@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::measure::{Cell, Settings};
 use super::published;
-use super::reach::target;
+use super::targets::target;
 use super::way::{Stacks, Wait};
 use super::world::CONGESTION;
 use crate::local::report::{ENDS, figure};

@@ -29,8 +29,8 @@ pub(crate) trait Row {
     /// Returns the ways in which the row can run. The others are compared with the first.
     fn ways(&self) -> &'static [Stacks];
     /// Returns the reason why nothing can be measured in `way`, if there is one.
-    fn lacks(&self, world: &World, way: Stacks) -> Option<String> {
-        world.lacks(way)
+    fn unavailable(&self, world: &World, way: Stacks) -> Option<String> {
+        world.unavailable(way)
     }
     /// Returns the number of turns of each way in a full run.
     fn rounds(&self) -> usize {

@@ -54,8 +54,8 @@ impl Row for OfPapers {
         ]
     }
 
-    fn lacks(&self, world: &World, way: Stacks) -> Option<String> {
-        self.0.lacks(world, way)
+    fn unavailable(&self, world: &World, way: Stacks) -> Option<String> {
+        self.0.unavailable(world, way)
     }
 
     fn rounds(&self) -> usize {

@@ -42,7 +42,7 @@ pub(crate) enum Between {
 
 /// The hosts of a run, by way and link.
 pub(crate) struct World {
-    places: RefCell<HashMap<(Stacks, Between), Rc<Hosts>>>,
+    hosts: RefCell<HashMap<(Stacks, Between), Rc<Hosts>>>,
     built: Built,
     /// True for a run that only checks that everything works; its figures mean nothing.
     pub(crate) quick: bool,
@@ -58,22 +58,22 @@ impl World {
         if !built.has("lab-bench") {
             bail!("{}: not built; `cargo xtask build`", built.path("lab-bench").display());
         }
-        Ok(Self { places: RefCell::default(), built, quick })
+        Ok(Self { hosts: RefCell::default(), built, quick })
     }
 
     /// Returns the hosts of a way; makes them at the first call.
     pub(crate) fn place(&self, way: Stacks, between: Between) -> Result<Rc<Hosts>> {
-        if let Some(place) = self.places.borrow().get(&(way, between)) {
+        if let Some(place) = self.hosts.borrow().get(&(way, between)) {
             return Ok(Rc::clone(place));
         }
         let place = Rc::new(Hosts::new(way, between, &self.built)?);
         super::cleanup::note(place.folders());
-        self.places.borrow_mut().insert((way, between), Rc::clone(&place));
+        self.hosts.borrow_mut().insert((way, between), Rc::clone(&place));
         Ok(place)
     }
 
     /// Returns the reason why a rival cannot be measured, if there is one.
-    pub(crate) fn lacks(&self, way: Stacks) -> Option<String> {
+    pub(crate) fn unavailable(&self, way: Stacks) -> Option<String> {
         let is_there = match way {
             Stacks::Smoltcp => cfg!(feature = "rivals"),
             Stacks::Gvisor => self.gvisor().is_some(),
@@ -84,7 +84,7 @@ impl World {
 
     /// Returns the ends that came home on one side of a way so far, by reason.
     pub(crate) fn returns(&self, way: Stacks, between: Between, side: Side) -> Returns {
-        let place = self.places.borrow().get(&(way, between)).map(Rc::clone);
+        let place = self.hosts.borrow().get(&(way, between)).map(Rc::clone);
         let admin = place.and_then(|place| place.admin(side).ok().flatten());
         admin.and_then(|mut admin| admin.returns().ok()).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
 //! Protocols in a library: *Protocol Service Decomposition for High-Performance Networking* (1993),
 //! tables 2 and 3.
 //!
-//! Both share one measurement. What has no part in the tree yet is said to be not built. Not here:
-//! table 4 (`layers`).
+//! Both tables use one measurement. A row without an implementation in this tree is marked as not
+//! built. Not here: table 4 (`layers`).
 
 use super::model::{Line, Measure, Section, Side, Today, Unit, times};
 use super::published::{DECOMPOSITION_2, DECOMPOSITION_3, Published, read};
@@ -20,7 +20,7 @@ const HOW: &str = "The benchmark net: two hosts are network namespaces of one ma
     memory for about half a second instead of 16 MB, measured once, with default (adaptive) waiting, \
     and stands in the sleeping line. A way whose sessions were not away from the kernel has no figure.";
 
-/// What a published system is today.
+/// Returns today's counterpart of a published system, with a sentence on it.
 fn today_of(system: &str) -> (Option<Stacks>, &'static str) {
     match system {
         "Mach 2.5 In-Kernel" => (Some(Stacks::Kernel), "The kernel’s sockets at both ends."),
@@ -50,7 +50,7 @@ fn today_of(system: &str) -> (Option<Stacks>, &'static str) {
     }
 }
 
-/// Columns of figures: the paper's name, a heading, and today's case.
+/// The columns of figures: the name in the paper's table, the heading, and today's case.
 const COLUMNS: [(&str, &str, &str); 11] = [
     ("tcp_kb_per_s", "TCP throughput", "bulk-out"),
     ("tcp_1", "TCP 1 B", "tcp-rtt-pinned 1 B"),
@@ -73,7 +73,7 @@ fn measures() -> Vec<Measure> {
     COLUMNS.iter().enumerate().map(of).collect()
 }
 
-/// Today's figures of a way.
+/// Returns today's figures of an implementation.
 fn today(cells: &[Cell], way: Stacks) -> Today {
     let figure = |case: &str, waits: &[Wait]| {
         let fits =
@@ -84,7 +84,8 @@ fn today(cells: &[Cell], way: Stacks) -> Today {
     Today { sleeping: all(&[Wait::Blocking, Wait::Default]), spinning: all(&[Wait::Spinning]) }
 }
 
-/// The lines of a published table; each machine's first in-kernel row is the base of its others.
+/// Returns the lines of a published table. The first in-kernel row of each machine is the base of
+/// its other rows.
 fn lines(table: &Published, cells: &[Cell]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     let mut base = (0, "");
@@ -105,7 +106,7 @@ fn lines(table: &Published, cells: &[Cell]) -> Vec<Line> {
     lines
 }
 
-/// Why figures are missing, each once.
+/// Returns the reasons for missing figures, each once.
 fn notes(cells: &[Cell]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for cell in cells {
@@ -142,12 +143,12 @@ pub(crate) fn placements(cells: &[Cell]) -> Section {
         notes: notes(cells),
         ..Section::default()
     };
-    (section.answer, section.gist) = said(&section);
+    (section.answer, section.gist) = summary(&section);
     section
 }
 
-/// What the figures say, in a sentence and in a clause.
-fn said(section: &Section) -> (String, String) {
+/// Returns the result in a sentence and in a clause.
+fn summary(section: &Section) -> (String, String) {
     let both = section.lines.len() - 1;
     let of = |line, side, measure| times(section.ratio_at(line, side, measure));
     let gist = format!(

@@ -1,5 +1,6 @@
-//! One call, or one pipe, answered by whom: the kernel, an emulation server reached in several
-//! ways, a stream of Sojourn's. The program is the same where it can be (`guest/guest.c`).
+//! Measurements of one system call, or one pipe, served by the kernel, by an emulation server on
+//! several paths, or by a stream of Sojourn's. The program is the same for all paths that allow it
+//! (`guest/guest.c`).
 //!
 //! Read `server.rs` (what is emulated) and `examples/emulation.rs` (the library in the place of the
 //! C library's calls) first. Not here: turns and tables; see `getpid` and `pipes` of the parent.
@@ -29,10 +30,10 @@ use crate::os;
 use crate::stats::median;
 use crate::udp::world::{Placement, Waiting, World, say};
 
-/// Who answers the program's calls.
+/// The path of the program's calls to the process that serves them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Way {
+pub(crate) enum CallPath {
     /// The kernel.
     Kernel,
     /// A server by IPC; a static program's own system calls, rewritten by Sojourn's loader.
@@ -41,7 +42,7 @@ pub(crate) enum Way {
     Library,
     /// Sojourn's stream, by `sojourn run`.
     Stream,
-    /// A server by IPC, of a program written for it: a call carries bytes, its answer others.
+    /// A server by IPC, called by a program that is written for it: call and answer carry bytes.
     Call,
     /// A thread of the same process, over a Unix socket.
     Thread,
@@ -51,37 +52,38 @@ pub(crate) enum Way {
     Ptrace,
 }
 
-/// What is measured.
+/// The measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// getpid(2).
     Pid,
-    /// So many bytes to the other program and back.
+    /// A transfer of this many bytes to the other program and back.
     Pipe(usize),
 }
 
 /// One measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit {
-    pub(crate) way: Way,
+    pub(crate) way: CallPath,
     pub(crate) waiting: Waiting,
     pub(crate) placement: Placement,
     pub(crate) work: Work,
-    /// How long, after half as much to warm up.
+    /// The time of the measurement (ms), after half as much to warm up.
     pub(crate) ms: u32,
 }
 
-/// How long a program may take that has to do one visit.
+/// The time limit of a program that makes one visit.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Everything that visits need.
+/// The programs and servers that visits need.
 pub(crate) struct Emulation {
     guests: Guests,
     sandbox: std::result::Result<Sandbox, String>,
 }
 
 impl Emulation {
-    /// Sets up what can be had here; what cannot is an error of the ways that need it.
+    /// Sets up the parts that this machine allows. A missing part is an error of the paths that
+    /// need it.
     pub(crate) fn new() -> Result<Self> {
         let sandbox = Sandbox::new().map_err(|error| format!("{error:#}"));
         let guests = Guests::new()?;
@@ -90,21 +92,21 @@ impl Emulation {
         Ok(Self { guests, sandbox })
     }
 
-    /// Nanoseconds an operation, the median of a visit's samples.
+    /// Returns the nanoseconds per operation: the median of a visit's samples.
     pub(crate) fn measure(&self, visit: &Visit) -> Result<f64> {
         let [near, _, server, _] = visit.placement.processors();
         let mut world = World::default();
         match visit.way {
-            Way::Kernel => {
+            CallPath::Kernel => {
                 let is_polled = visit.waiting == Waiting::Spinning;
                 self.run(Command::new(self.guests.dynamic()), visit, is_polled)
             }
-            Way::Stream => self.by_stream(visit),
-            Way::Library | Way::Trampoline | Way::Process => {
-                let by_socket = visit.way == Way::Process;
+            CallPath::Stream => self.by_stream(visit),
+            CallPath::Library | CallPath::Trampoline | CallPath::Process => {
+                let by_socket = visit.way == CallPath::Process;
                 let name = serve(&mut world, server, by_socket, wait(visit))?;
                 let mut command = match visit.way {
-                    Way::Trampoline => self.guests.loaded()?,
+                    CallPath::Trampoline => self.guests.loaded()?,
                     _ => self.guests.preloaded()?,
                 };
                 command.env("EMULATION_SERVER", &name);
@@ -112,18 +114,18 @@ impl Emulation {
                 command.env("EMULATION_WAIT", word(wait(visit)));
                 self.run(command, visit, false)
             }
-            Way::Call => {
+            CallPath::Call => {
                 let name = serve(&mut world, server, false, wait(visit))?;
                 let visit = *visit;
                 let bits = world.start(near, move |said| caller(&visit, &name, &said))?;
                 Ok(f64::from_bits(bits))
             }
-            Way::Thread => {
+            CallPath::Thread => {
                 let visit = *visit;
                 let bits = world.start(near, move |said| in_threads(&visit, &said))?;
                 Ok(f64::from_bits(bits))
             }
-            Way::Ptrace => {
+            CallPath::Ptrace => {
                 let program = self.guests.dynamic();
                 let words = words(visit, false, server::EMULATED_PID);
                 let tracer = move |said: UnixStream| {
@@ -137,7 +139,7 @@ impl Emulation {
 
     /// Runs the program to its end.
     fn run(&self, mut command: Command, visit: &Visit, is_polled: bool) -> Result<f64> {
-        let is_own = matches!(visit.way, Way::Kernel | Way::Stream);
+        let is_own = matches!(visit.way, CallPath::Kernel | CallPath::Stream);
         let pid = if is_own { 0 } else { server::EMULATED_PID };
         command.args(words(visit, is_polled, pid));
         process::prepare_child(&mut command, None);
@@ -145,7 +147,7 @@ impl Emulation {
         parse(&Running::start(command)?.finish(LIMIT)?.success(&name)?)
     }
 
-    /// By `sojourn run`; fails if the pipes stayed in the kernel.
+    /// Measures under `sojourn run`; fails if the pipes stayed in the kernel.
     fn by_stream(&self, visit: &Visit) -> Result<f64> {
         let sandbox = match &self.sandbox {
             Ok(sandbox) => sandbox,
@@ -164,13 +166,14 @@ impl Emulation {
     }
 }
 
-/// How everybody waits. Two that spin have a processor each; three do not, and let others go first.
+/// Returns the wait of all processes of a visit. Two processes that spin have a processor each.
+/// Three share the processors, so they yield.
 fn wait(visit: &Visit) -> Wait {
     let is_alone = visit.placement != Placement::Single;
     match (visit.waiting, visit.work) {
         (Waiting::Sleeping, _) => Wait::Park,
         (Waiting::Spinning, Work::Pid) if is_alone => Wait::Spin(None),
-        (Waiting::Spinning, _) if visit.way == Way::Call && is_alone => Wait::Spin(None),
+        (Waiting::Spinning, _) if visit.way == CallPath::Call && is_alone => Wait::Spin(None),
         (Waiting::Spinning, _) => Wait::Yield,
     }
 }
@@ -183,7 +186,7 @@ fn word(wait: Wait) -> &'static str {
     }
 }
 
-/// The program's words.
+/// Returns the program's arguments.
 fn words(visit: &Visit, is_polled: bool, pid: i64) -> Vec<String> {
     let [near, far, ..] = visit.placement.processors();
     let (near, ms) = (near.to_string(), visit.ms.to_string());
@@ -196,7 +199,7 @@ fn words(visit: &Visit, is_polled: bool, pid: i64) -> Vec<String> {
     }
 }
 
-/// The median of what the program printed.
+/// Returns the median of the samples that the program printed.
 fn parse(text: &str) -> Result<f64> {
     let said: serde_json::Value = serde_json::from_str(text.trim()).context("no samples")?;
     let samples = said["samples"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -209,7 +212,7 @@ fn listen(name: &str) -> Result<UnixListener> {
     Ok(UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?)
 }
 
-/// Starts a server; its name.
+/// Starts a server and returns its name.
 fn serve(world: &mut World, cpu: usize, by_socket: bool, wait: Wait) -> Result<String> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -226,7 +229,7 @@ fn serve(world: &mut World, cpu: usize, by_socket: bool, wait: Wait) -> Result<S
     Ok(name)
 }
 
-/// Nanoseconds an operation: the median over groups of at least two microseconds.
+/// Returns the nanoseconds per operation: the median over groups of at least two microseconds.
 fn sample(ms: u32, mut once: impl FnMut() -> Result<()>) -> Result<f64> {
     let all = u64::from(ms) * 1_000_000;
     let (start, mut count) = (os::now_ns(), 0);
@@ -247,7 +250,7 @@ fn sample(ms: u32, mut once: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(median(&samples))
 }
 
-/// A program written for the IPC: one call there and back.
+/// Measures a program that is written for the IPC: one call and its answer.
 fn caller(visit: &Visit, name: &str, said: &UnixStream) -> Result<()> {
     let mut client = Client::connect(false, name, wait(visit))?;
     let ns = match visit.work {
@@ -266,7 +269,7 @@ fn caller(visit: &Visit, name: &str, said: &UnixStream) -> Result<()> {
     say(said, ns.to_bits())
 }
 
-/// Server and programs as threads of this process, over a Unix socket.
+/// Measures server and programs as threads of this process, over a Unix socket.
 fn in_threads(visit: &Visit, said: &UnixStream) -> Result<()> {
     let name = format!("sojourn-bench-threads-{}", std::process::id());
     let (listener, wait) = (listen(&name)?, wait(visit));
@@ -319,11 +322,11 @@ fn take(client: &mut Client, pipe: i64, room: &mut [u8]) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Those ways that need nothing but this program: each answers, and with the bytes that were
-    /// sent (which is checked within).
+    /// The paths that need only this program: each must answer with the bytes that were sent, which
+    /// the measurement checks.
     #[test]
     fn ways_without_other_programs_answer() {
-        for way in [Way::Call, Way::Thread] {
+        for way in [CallPath::Call, CallPath::Thread] {
             for work in [Work::Pid, Work::Pipe(1), Work::Pipe(64 << 10)] {
                 for waiting in Waiting::ALL {
                     let (placement, ms) = (Placement::Apart, 4);

@@ -1,4 +1,4 @@
-//! What stubs cost: *Component Interfaces in a Microkernel-based System* (2000), table 1 and
+//! The cost of stubs: *Component Interfaces in a Microkernel-based System* (2000), table 1 and
 //! figure 5.
 
 use super::model::{Curve, Line, Measure, Section, Side, Today, Unit, times};
@@ -20,7 +20,7 @@ const HOW: &str = "The benchmark idl: a call of func([in] int a, [in] int b, [in
     time-stamp counter. The figure: whole calls between two spinning processes by bytes of the argument, \
     copied byte by byte into the message, copied at once (memcpy), or referred to (a string item).";
 
-/// Curves of the figure: as the benchmark calls them, and as the page does.
+/// The curves of the figure: the benchmark's name and the page's name of each.
 const CURVES: [(&str, &str); 4] = [
     (idl::LOOPED, "loop"),
     (idl::COPIED, "memcpy"),
@@ -32,14 +32,14 @@ pub(crate) fn section(quick: bool) -> anyhow::Result<Section> {
     Ok(made(&idl::paper(quick)?, os::cycles_per_ns()))
 }
 
-/// The section from its figures.
+/// Makes the section from its figures.
 fn made(paper: &Paper, cycles_per_ns: f64) -> Section {
     let table = read(FIDL_2000);
     let cycles = |row: &str| {
         let found = paper.marshalling.iter().find(|cell| cell.row == row && cell.ns > 0.0);
         found.map(|cell| cell.ns * cycles_per_ns)
     };
-    // Nobody waits: what spins and what sleeps is the same.
+    // Marshalling does not wait, so there is one figure for spinning and sleeping.
     let today = |row: &str| Today { sleeping: Vec::new(), spinning: vec![cycles(row)] };
     let base = ROWS.len() - 1;
     let line = |(name, row, says): (&str, Option<&str>, &str)| {

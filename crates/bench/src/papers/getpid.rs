@@ -1,6 +1,6 @@
 //! The null system call, emulated: *The Performance of µ-Kernel-Based Systems* (1997).
 
-use super::emulation::{Emulation, Visit, Way, Work};
+use super::emulation::{CallPath, Emulation, Visit, Work};
 use super::model::{Line, Measure, Section, Side, Today, Unit, times};
 use super::progress::Progress;
 use super::published::{GETPID_1997, read};
@@ -8,9 +8,15 @@ use super::turns::{Cell, Length, alternate, best, notes};
 use crate::os;
 use crate::udp::world::{Placement, Waiting};
 
-/// Today's ways in the order of the paper's rows, then those of today alone.
-const WAYS: [Way; 6] =
-    [Way::Kernel, Way::Library, Way::Trampoline, Way::Thread, Way::Process, Way::Ptrace];
+/// Today's paths in the order of the paper's rows, then paths without a published row.
+const WAYS: [CallPath; 6] = [
+    CallPath::Kernel,
+    CallPath::Library,
+    CallPath::Trampoline,
+    CallPath::Thread,
+    CallPath::Process,
+    CallPath::Ptrace,
+];
 
 const SAYS: [&str; 6] = [
     "getpid(2) of the kernel.",
@@ -42,22 +48,22 @@ pub(crate) fn section(emulation: &Emulation, quick: bool, progress: &Progress) -
     made(&cells, os::cycles_per_ns())
 }
 
-/// The section from its figures.
+/// Makes the section from its figures.
 fn made(cells: &[Cell], cycles_per_ns: f64) -> Section {
     let table = read(GETPID_1997);
-    let today = |way: Way| {
+    let today = |way: CallPath| {
         let figures = |waiting| {
             let ns = best(cells, way, waiting, Work::Pid);
             vec![ns, ns.map(|ns| ns * cycles_per_ns)]
         };
-        // Nobody waits in the kernel's own call, nor otherwise than asleep under a tracer.
+        // The kernel's own call does not wait, and a tracer can only sleep: both have one figure.
         let spinning = match way {
-            Way::Ptrace => Vec::new(),
+            CallPath::Ptrace => Vec::new(),
             _ => figures(Waiting::Spinning),
         };
         Today { sleeping: figures(Waiting::Sleeping), spinning }
     };
-    let line = |(row, way): (usize, Way)| {
+    let line = |(row, way): (usize, CallPath)| {
         let is_published = row < table.len();
         let name = if is_published { table.word(row, "system") } else { "ptrace (today only)" };
         let published = ["us", "cycles"].map(|column| table.number(row, column));
@@ -82,12 +88,12 @@ fn made(cells: &[Cell], cycles_per_ns: f64) -> Section {
         notes: notes(cells),
         ..Section::default()
     };
-    (section.answer, section.gist) = said(&section);
+    (section.answer, section.gist) = summary(&section);
     section
 }
 
-/// What the figures say, in a sentence and in a clause.
-fn said(section: &Section) -> (String, String) {
+/// Returns the result in a sentence and in a clause.
+fn summary(section: &Section) -> (String, String) {
     let of = |line, side| times(section.ratio_at(line, side, 0));
     let gist = format!(
         "a system call answered by a server takes {} times the kernel’s spinning, {} sleeping (L4Linux {})",

@@ -1,8 +1,9 @@
-//! The page: one HTML file that needs nothing else. Pure: a report in, text out.
+//! The page: one HTML file without references to other files. Pure: a report in, text out.
 //!
-//! Answer first, then a section for each table. A row of a paper has a line for what was published
-//! and one for each of today's ways to wait; each cell is the ratio to the base row of the same
-//! line, with the figure itself below. Not here: drawings (`plot`), figures (`model`).
+//! The summary comes first, then a section for each table. A row of a paper has a line for the
+//! published figures and a line for each of today's kinds of waiting. Each cell has the ratio to
+//! the base row of the same line, and below it the figure. Not here: drawings (`plot`), figures
+//! (`model`).
 
 use std::fmt::Write as _;
 
@@ -12,7 +13,7 @@ use crate::table::{bytes, duration};
 
 const STYLE: &str = include_str!("page.css");
 
-/// The whole page.
+/// Formats the page.
 pub(crate) fn page(report: &Report) -> String {
     let mut text = head(report);
     for section in &report.sections {
@@ -105,7 +106,8 @@ fn drawn(section: &Section) -> String {
     text
 }
 
-/// More columns than this leave no room for one of sentences: these stand below the names.
+/// The most columns beside which a column of sentences has room; in wider tables the sentences are
+/// below the names.
 const WIDE: usize = 4;
 
 fn table(section: &Section) -> String {
@@ -124,7 +126,7 @@ fn table(section: &Section) -> String {
     text + "</table>\n</div>\n"
 }
 
-/// A line of the table: a row for each side that has figures.
+/// Formats a line of the table: a row for each side that has figures.
 fn rows(section: &Section, number: usize, line: &Line) -> String {
     let has = |side: &Side| line.figures(*side).iter().any(Option::is_some);
     let mut sides: Vec<Side> = Side::ALL.into_iter().filter(has).collect();
@@ -170,7 +172,7 @@ fn cell(section: &Section, line: &Line, (side, measure): (Side, usize)) -> Strin
     }
 }
 
-/// A figure in its unit.
+/// Formats a figure with its unit.
 fn figure(measure: &Measure, side: Side, value: f64) -> String {
     if side == Side::Published {
         return format!("{value} {}", measure.published_unit);

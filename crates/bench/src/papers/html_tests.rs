@@ -1,5 +1,5 @@
-//! The page of a made-up report, against a file that a person has looked at. After a change that is
-//! meant, run with `SOJOURN_BLESS=1` and look at the difference.
+//! Compares the page of a synthetic report with a reviewed file. After an intended change, run with
+//! `SOJOURN_BLESS=1` and review the difference.
 
 use super::*;
 use crate::machine::Machine;
@@ -87,7 +87,7 @@ fn a_quick_run_says_that_it_means_nothing() {
     assert!(!page(&report()).contains("the figures mean nothing"));
 }
 
-/// Nothing is fetched from anywhere: no scripts, no addresses but of the SVG name space.
+/// The page fetches nothing: it has no scripts, and no address but that of the SVG name space.
 #[test]
 fn the_page_needs_nothing_else() {
     let page = page(&report());

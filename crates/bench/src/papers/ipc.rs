@@ -1,4 +1,4 @@
-//! A call between address spaces beside the systems of the 1990s.
+//! A call between address spaces, compared with systems of the 1990s.
 
 use super::model::{Line, Measure, Section, Side, Today, Unit, times};
 use super::published::{IPC_1990S, read};
@@ -9,7 +9,7 @@ use crate::os;
 /// The published row that ratios refer to: L4 on the processor of the other tables.
 const BASE: (&str, &str) = ("L4", "Pentium");
 
-/// Rows of today: as the benchmark `ipc` calls them, as the page does, and what they are.
+/// Today's rows: the name in the benchmark `ipc`, the name on the page, and a sentence.
 const TODAY: [(&str, &str, &str); 6] = [
     (
         "sojourn",
@@ -46,7 +46,7 @@ pub(crate) fn section(quick: bool) -> anyhow::Result<Section> {
     Ok(made(&crate::ipc::short_calls(quick, &names)?, os::cycles_per_ns()))
 }
 
-/// The section from its figures.
+/// Makes the section from its figures.
 fn made(cells: &[Cell], cycles_per_ns: f64) -> Section {
     let table = read(IPC_1990S);
     let mut lines = Vec::new();
@@ -93,12 +93,12 @@ fn made(cells: &[Cell], cycles_per_ns: f64) -> Section {
         notes: errors(cells),
         ..Section::default()
     };
-    (section.answer, section.gist) = said(&section);
+    (section.answer, section.gist) = summary(&section);
     section
 }
 
-/// What the figures say, in a sentence and in a clause.
-fn said(section: &Section) -> (String, String) {
+/// Returns the result in a sentence and in a clause.
+fn summary(section: &Section) -> (String, String) {
     let own = section.lines.last().map_or(0, |line| line.base);
     let cycles = |side| section.lines[own].figure(side, 0).map_or("(not measured)".into(), whole);
     let gist = format!(

@@ -1,8 +1,9 @@
-//! Where each microsecond goes: *Protocol Service Decomposition for High-Performance Networking*
-//! (1993), table 4, beside the stamps of `sojourn_time` today.
+//! The time of each layer: *Protocol Service Decomposition for High-Performance Networking* (1993),
+//! table 4, beside the stamps of `sojourn_time`.
 //!
-//! Two hosts are network namespaces, the link is a veth pair; one thread asks and another answers.
-//! Not here: how stamps become rows (`sojourn_time`), tables 2 and 3 (`decomposition`).
+//! The two hosts are network namespaces with a veth pair as link; one thread sends requests and
+//! another answers. Not here: the rows made of stamps (`sojourn_time`), tables 2 and 3
+//! (`decomposition`).
 
 mod library;
 
@@ -31,13 +32,13 @@ const SERVER: &str =
 /// Messages of a run.
 const MESSAGES: usize = 4000;
 const QUICK: usize = 300;
-/// Messages that only warm up.
+/// Messages before the measurement, to warm up.
 const WARM: usize = 100;
-/// A peer that says nothing for so long has failed.
+/// The time after which a silent peer counts as failed.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PORT: u16 = 7300;
 
-/// A protocol and a size, as the kernel's columns of the table are called.
+/// The kernel's columns of the table: name, true for TCP, size.
 const CASES: [(&str, bool, usize); 4] = [
     ("tcp_kern_1", true, 1),
     ("tcp_kern_1460", true, 1460),
@@ -45,10 +46,10 @@ const CASES: [(&str, bool, usize); 4] = [
     ("udp_kern_1472", false, 1472),
 ];
 
-/// Columns of the library, and sizes.
+/// The library's columns of the table: name and size.
 const LIBRARY_CASES: [(&str, usize); 2] = [("tcp_lib_1", 1), ("tcp_lib_1460", 1460)];
 
-/// The table's row for a line of the paper.
+/// Returns today's row for a line of the paper.
 fn row_of(path: &str, layer: &str) -> Option<Row> {
     Some(match (path, layer) {
         ("send", "entry/copyin") => Row::EntryCopyIn,
@@ -67,15 +68,16 @@ fn row_of(path: &str, layer: &str) -> Option<Row> {
     })
 }
 
-/// A session's figure for a line of the paper (ns).
+/// Returns a session's figure for a line of the paper (ns).
 fn figure(session: &Session, path: &str, layer: &str) -> Option<f64> {
-    // A program that stamps its own layers keeps sums alone.
+    // A program that stamps its own layers keeps only sums, so the mean stands for the median.
     let median = |times: &Distribution| match session.home {
         Home::Kernel => times.quantile_ns(0.5).map(|ns| ns as f64),
         Home::Library => times.mean_ns(),
     };
     let (send, receive) = (median(&session.send.total), median(&session.receive.total));
-    // Without its beginning the way in is not all of it.
+    // A session in a library has no stamp at the beginning of its way in, so its total is
+    // incomplete.
     let is_whole = session.home == Home::Kernel;
     match (path, layer) {
         ("send", "total") => send,
@@ -87,7 +89,8 @@ fn figure(session: &Session, path: &str, layer: &str) -> Option<f64> {
             match session.cell(row) {
                 Cell::Timed => median(session.row(row)),
                 Cell::InNext => None,
-                // The kernel's copy is the one of the last row; nothing waits in a queue.
+                // The kernel's copy is part of the last row, and no data waits in a queue of its
+                // own.
                 Cell::Absent if session.home == Home::Kernel => Some(0.0),
                 Cell::Absent => None,
             }
@@ -124,7 +127,7 @@ impl Talk {
     }
 }
 
-/// Both ends, each on its host.
+/// Connects two ends, each on its host.
 fn pair(link: &Link, is_tcp: bool) -> Result<[Talk; 2]> {
     let [client, server] = [End::A, End::B].map(|end| SocketAddr::new(link.v4(end).into(), PORT));
     if is_tcp {
@@ -147,7 +150,7 @@ fn pair(link: &Link, is_tcp: bool) -> Result<[Talk; 2]> {
     Ok([Talk::Udp(asking), Talk::Udp(answering)])
 }
 
-/// Messages there and back, stamped at both ends; the client's session.
+/// Sends messages back and forth, stamped at both ends. Returns the client's session.
 fn measure(
     programs: &mut Programs,
     link: &Link,
@@ -172,7 +175,8 @@ fn measure(
             }
             asking.send(&bytes)?;
             asking.receive(&mut bytes)?;
-            // Between two stamped messages, and often enough that nothing is lost.
+            // Events are taken between two messages, so that it costs no message time, and before
+            // their ring is full.
             if number % 100 == 0 {
                 programs.read(|event| ledger.add(&event));
             }
@@ -242,7 +246,7 @@ fn find(quick: bool) -> Found {
     found
 }
 
-/// Table 4.
+/// Measures and makes table 4.
 pub(crate) fn section(quick: bool) -> Section {
     of(&find(quick))
 }

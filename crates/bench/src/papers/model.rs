@@ -1,26 +1,26 @@
-//! What the page shows, as data: tables of papers with today's rows beside the published ones. It
-//! is also the JSON file.
+//! The data of the page and of the JSON file: tables of papers with today's rows beside the
+//! published ones.
 //!
-//! Not here: where figures come from (`fidl`, `pipes` and the others), how they look (`html`).
+//! Not here: the measurements (`fidl`, `pipes` and the others), the layout (`html`).
 
 use serde::Serialize;
 
 use crate::machine::Machine;
 
-/// What a run of `papers` found out.
+/// The result of a run of `papers`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
-    /// Figures mean nothing.
+    /// The run was a short test: its figures mean nothing.
     pub(crate) quick: bool,
     /// Load average of the last minute when the run ended.
     pub(crate) load_after: f64,
-    /// How long the run took.
+    /// The duration of the run (s).
     pub(crate) seconds: f64,
     pub(crate) sections: Vec<Section>,
 }
 
-/// What a figure of today is.
+/// The unit of a figure of today.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
@@ -36,9 +36,9 @@ pub(crate) enum Unit {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Measure {
     pub(crate) name: String,
-    /// Of the published figures.
+    /// The unit of the published figures.
     pub(crate) published_unit: &'static str,
-    /// Of today's.
+    /// The unit of today's figures.
     pub(crate) unit: Unit,
 }
 
@@ -48,10 +48,10 @@ impl Measure {
     }
 }
 
-/// How today's programs wait.
+/// Today's figures, by the kind of waiting.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Today {
-    /// One figure for each measure; empty if nothing was measured so.
+    /// One figure for each measure; empty if this kind of waiting was not measured.
     pub(crate) sleeping: Vec<Option<f64>>,
     pub(crate) spinning: Vec<Option<f64>>,
 }
@@ -59,19 +59,19 @@ pub(crate) struct Today {
 /// A row.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Line {
-    /// What the paper calls it; for a row of today alone, what it is.
+    /// The paper's name of the row; for a row without a published one, a description.
     pub(crate) name: String,
-    /// One figure for each measure; empty for a row of today alone.
+    /// One figure for each measure; empty for a row without a published one.
     pub(crate) published: Vec<Option<f64>>,
-    /// `None`: today has no equal, or it was not measured; the sentence says which.
+    /// `None`: today has no counterpart, or it was not measured; the sentence tells which.
     pub(crate) today: Option<Today>,
-    /// What the row is today.
+    /// A sentence on the row's counterpart today.
     pub(crate) says: String,
-    /// The line that this one's ratios refer to.
+    /// The index of the line that the ratios of this line refer to.
     pub(crate) base: usize,
 }
 
-/// A curve: bytes and nanoseconds.
+/// A curve: pairs of bytes and nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Curve {
     pub(crate) name: String,
@@ -81,30 +81,30 @@ pub(crate) struct Curve {
 /// A table of a paper.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Section {
-    /// For `--table` and links.
+    /// The key in `--table` and in links.
     pub(crate) key: &'static str,
     pub(crate) title: &'static str,
-    /// Whose figures the published ones are.
+    /// The paper with the published figures.
     pub(crate) paper: &'static str,
-    /// What the run says, in a sentence.
+    /// The result of the run, in a sentence.
     pub(crate) answer: String,
-    /// The same in a clause, for the paragraph at the top.
+    /// The result in a clause, for the summary.
     pub(crate) gist: String,
-    /// How today's figures were measured.
+    /// The method of today's measurements.
     pub(crate) how: String,
     pub(crate) measures: Vec<Measure>,
     pub(crate) lines: Vec<Line>,
-    /// A figure beside the table, by size of what is transferred.
+    /// Curves beside the table, by transferred bytes.
     pub(crate) curves: Vec<Curve>,
-    /// Where curves cross, bytes, and what crosses there.
+    /// The size (bytes) at which two curves cross, and a sentence on it.
     pub(crate) crossing: Option<(f64, String)>,
-    /// Today's figures are of work for which nobody waits: they are among the spinning ones.
+    /// Today's figures are of work without waiting; they are in `spinning`.
     pub(crate) is_unwaited: bool,
-    /// What could not be measured, and why.
+    /// Measurements that failed, with the reason.
     pub(crate) notes: Vec<String>,
 }
 
-/// Which of a line's figures.
+/// One of a line's three rows of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Published,
@@ -125,7 +125,7 @@ impl Side {
 }
 
 impl Line {
-    /// All figures of one side.
+    /// Returns all figures of one side.
     pub(crate) fn figures(&self, side: Side) -> &[Option<f64>] {
         match (side, &self.today) {
             (Side::Published, _) => &self.published,
@@ -135,26 +135,26 @@ impl Line {
         }
     }
 
-    /// One figure.
+    /// Returns one figure; `None` if it was not measured.
     pub(crate) fn figure(&self, side: Side, measure: usize) -> Option<f64> {
         self.figures(side).get(measure).copied().flatten().filter(|value| *value > 0.0)
     }
 }
 
 impl Section {
-    /// A figure over that of the line's base, of the same side.
+    /// Returns the ratio of a figure to that of the line's base, of the same side.
     pub(crate) fn ratio(&self, line: &Line, side: Side, measure: usize) -> Option<f64> {
         let base = self.lines.get(line.base)?.figure(side, measure)?;
         Some(line.figure(side, measure)? / base)
     }
 
-    /// The same by the line's number.
+    /// Returns the ratio of a line by its index.
     pub(crate) fn ratio_at(&self, line: usize, side: Side, measure: usize) -> Option<f64> {
         self.ratio(self.lines.get(line)?, side, measure)
     }
 }
 
-/// A ratio for sentences.
+/// Formats a ratio for sentences.
 pub(crate) fn times(ratio: Option<f64>) -> String {
     match ratio {
         None => "(not measured)".into(),

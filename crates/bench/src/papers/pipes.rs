@@ -1,15 +1,22 @@
 //! Seven pipes in one run: *µ-kernel meets Unix pipes* (1997), table 1.
 
-use super::emulation::{Emulation, Visit, Way, Work};
+use super::emulation::{CallPath, Emulation, Visit, Work};
 use super::model::{Line, Measure, Section, Side, Today, Unit, times};
 use super::progress::Progress;
 use super::published::{PIPES_1997, read};
 use super::turns::{Cell, Length, alternate, best, notes, placements};
 use crate::udp::world::Waiting;
 
-/// Today's ways in the order of the paper's rows.
-const WAYS: [Way; 7] =
-    [Way::Kernel, Way::Trampoline, Way::Library, Way::Stream, Way::Call, Way::Thread, Way::Process];
+/// Today's paths in the order of the paper's rows.
+const WAYS: [CallPath; 7] = [
+    CallPath::Kernel,
+    CallPath::Trampoline,
+    CallPath::Library,
+    CallPath::Stream,
+    CallPath::Call,
+    CallPath::Thread,
+    CallPath::Process,
+];
 
 const SAYS: [&str; 7] = [
     "The kernel’s pipes; spinning: non-blocking calls in a loop.",
@@ -38,8 +45,9 @@ pub(crate) fn section(emulation: &Emulation, quick: bool, progress: &Progress) -
         for waiting in Waiting::ALL {
             for &placement in placements(way, waiting) {
                 for size in [1, LARGE] {
-                    // A stream moves first: it needs more time to warm up.
-                    let ms = if way == Way::Stream { length.ms.max(200) } else { length.ms };
+                    // A stream has to move out of the kernel first, so it needs more time to warm
+                    // up.
+                    let ms = if way == CallPath::Stream { length.ms.max(200) } else { length.ms };
                     visits.push(Visit { way, waiting, placement, work: Work::Pipe(size), ms });
                 }
             }
@@ -48,10 +56,10 @@ pub(crate) fn section(emulation: &Emulation, quick: bool, progress: &Progress) -
     made(&alternate(emulation, visits, length.rounds, progress))
 }
 
-/// The section from its figures.
+/// Makes the section from its figures.
 fn made(cells: &[Cell]) -> Section {
     let table = read(PIPES_1997);
-    let today = |way: Way| {
+    let today = |way: CallPath| {
         let figures = |waiting| {
             let small = best(cells, way, waiting, Work::Pipe(1));
             let large = best(cells, way, waiting, Work::Pipe(LARGE));
@@ -59,7 +67,7 @@ fn made(cells: &[Cell]) -> Section {
         };
         Today { sleeping: figures(Waiting::Sleeping), spinning: figures(Waiting::Spinning) }
     };
-    let line = |(row, way): (usize, Way)| Line {
+    let line = |(row, way): (usize, CallPath)| Line {
         name: table.word(row, "system").to_owned(),
         published: vec![table.number(row, "latency_us"), table.number(row, "throughput_mb_per_s")],
         today: Some(today(way)),
@@ -79,12 +87,12 @@ fn made(cells: &[Cell]) -> Section {
         notes: notes(cells),
         ..Section::default()
     };
-    (section.answer, section.gist) = said(&section);
+    (section.answer, section.gist) = summary(&section);
     section
 }
 
-/// What the figures say, in a sentence and in a clause.
-fn said(section: &Section) -> (String, String) {
+/// Returns the result in a sentence and in a clause.
+fn summary(section: &Section) -> (String, String) {
     let of = |line, side, measure| times(section.ratio_at(line, side, measure));
     let gist = format!(
         "a pipe in user space has {} times the kernel’s latency spinning, {} sleeping (L4 {})",
@@ -130,7 +138,7 @@ mod tests {
             rounds: vec![ns],
             error: None,
         };
-        let cells = [cell(Way::Kernel, LARGE, 1e9), cell(Way::Stream, LARGE, 5e8)];
+        let cells = [cell(CallPath::Kernel, LARGE, 1e9), cell(CallPath::Stream, LARGE, 5e8)];
         let section = made(&cells);
         assert_eq!(section.lines[0].figure(Side::Sleeping, 1), Some(131_072.0));
         assert_eq!(section.ratio_at(3, Side::Sleeping, 1), Some(2.0));

@@ -1,5 +1,5 @@
 //! Drawings of the page: bars of ratios and curves by size, both on logarithmic scales. Pure: data
-//! in, SVG text out. Colours are classes of the page's style sheet, which has a dark side.
+//! in, SVG text out. Colours are classes of the page's style sheet, which has a dark mode.
 
 use std::fmt::Write as _;
 
@@ -7,16 +7,16 @@ use super::model::{Curve, Line, Section, Side};
 use crate::table::{bytes, duration};
 
 const WIDTH: f64 = 760.0;
-/// Where the scale of bars begins and ends (pixels).
+/// The left and right ends of the bars' scale (pixels).
 const SCALE: (f64, f64) = (270.0, 690.0);
-/// Height of a bar, and what is between two rows (pixels).
+/// The height of a bar, and the gap between two rows (pixels).
 const BAR: f64 = 13.0;
 const GAP: f64 = 9.0;
-/// Room above and below what is drawn.
+/// The margins above and below the drawing (pixels).
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 24.0;
 
-/// Text within SVG and HTML.
+/// Escapes text for SVG and HTML.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -35,7 +35,7 @@ impl Scale {
         self.from + part * (self.to - self.from)
     }
 
-    /// Round values within, few enough to be told apart.
+    /// Returns round values on the scale, few enough that their labels do not overlap.
     fn ticks(&self) -> Vec<f64> {
         let decades = (self.most / self.least).log10();
         let steps: &[f64] = if decades > 2.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
@@ -56,7 +56,7 @@ fn open(height: f64, title: &str) -> String {
     )
 }
 
-/// A number with three digits.
+/// Formats a number with three digits.
 fn short(value: f64) -> String {
     match value {
         v if v >= 99.5 => format!("{v:.0}"),
@@ -65,7 +65,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// Ratios of one measure: for each line a bar of each side, from 1.
+/// Draws the ratios of one measure: for each line a bar of each side, from 1.
 pub(crate) fn bars(section: &Section, measure: usize) -> String {
     let of = |line: &Line| {
         Side::ALL
@@ -105,7 +105,7 @@ pub(crate) fn bars(section: &Section, measure: usize) -> String {
     text + "</svg>\n"
 }
 
-/// The same as a file of its own, which brings its colours along.
+/// Draws the bars as a file of its own, with its own style sheet.
 pub(crate) fn file(section: &Section, measure: usize) -> String {
     let style = format!("</title>\n<style>\n{}</style>\n", include_str!("page.css"));
     bars(section, measure).replacen("</title>\n", &style, 1)
@@ -113,7 +113,7 @@ pub(crate) fn file(section: &Section, measure: usize) -> String {
 
 fn row(line: &Line, all: &[(Side, f64)], y: f64, scale: &Scale) -> String {
     let middle = y + all.len() as f64 * BAR / 2.0 + 4.0;
-    // Names are as long as there is room to the left of the scale.
+    // Names are cut to the room at the left of the scale.
     let mut name: String = line.name.chars().take(36).collect();
     if name.len() < line.name.len() {
         name.push('…');
@@ -144,7 +144,7 @@ fn row(line: &Line, all: &[(Side, f64)], y: f64, scale: &Scale) -> String {
     text
 }
 
-/// The class of a side in the style sheet.
+/// Returns the class of a side in the style sheet.
 pub(crate) fn class(side: Side) -> &'static str {
     match side {
         Side::Published => "published",
@@ -153,11 +153,11 @@ pub(crate) fn class(side: Side) -> &'static str {
     }
 }
 
-/// Height of a drawing of curves, and where it begins and ends.
+/// The height of a drawing of curves, and its plane (pixels).
 const CURVES: f64 = 380.0;
 const PLANE: ((f64, f64), (f64, f64)) = ((70.0, 590.0), (20.0, 340.0));
 
-/// Nanoseconds by size.
+/// Draws nanoseconds by size.
 pub(crate) fn curves(section: &Section) -> String {
     let points = || section.curves.iter().flat_map(|curve| curve.points.iter());
     let range = |pick: fn(&(f64, f64)) -> f64| {
@@ -209,7 +209,7 @@ fn drawn(curve: &Curve, number: usize, x: &Scale, y: &Scale) -> String {
         let end = (x.at(*size), y.at(*ns));
         let _ = write!(path, "{}{:.1} {:.1} ", if at == 0 { 'M' } else { 'L' }, end.0, end.1);
     }
-    // Names stand in a column of their own, for curves end close to one another.
+    // Names are in a column of their own, because curves end close to one another.
     let line = PLANE.1.0 + 14.0 + number as f64 * 20.0;
     let from = PLANE.0.1 + 14.0;
     format!(

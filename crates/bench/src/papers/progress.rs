@@ -7,18 +7,20 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// So much of the bar for a second of work.
 const STEPS: f64 = 10.0;
 
-/// The bar. What is expected of each part is its weight (about seconds).
+/// The progress bar. A part's weight is its expected time (about seconds).
 pub(crate) struct Progress {
     bar: ProgressBar,
-    /// Where the part at hand begins, and its weight.
+    /// The beginning and the weight of the current part.
     part: Cell<(f64, f64)>,
 }
 
 impl Progress {
-    /// For parts of so much weight together. Nothing is shown where nobody looks.
+    /// Makes a bar for parts of this total weight. The bar is hidden if standard error is no
+    /// terminal.
     pub(crate) fn new(weight: f64) -> Self {
         let bar = ProgressBar::new((weight * STEPS) as u64);
-        // The template is right as it stands; a wrong one would only leave the usual look.
+        // The template is constant and valid. With an invalid one the bar would have its default
+        // style.
         if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}  {elapsed}")
         {
             bar.set_style(style);
@@ -26,7 +28,7 @@ impl Progress {
         Self { bar, part: Cell::new((0.0, 0.0)) }
     }
 
-    /// Begins a part; the one before is over.
+    /// Begins a part and ends the part before.
     pub(crate) fn begin(&self, name: &str, weight: f64) {
         let (start, before) = self.part.get();
         self.part.set((start + before, weight));
@@ -34,13 +36,13 @@ impl Progress {
         self.at(0.0);
     }
 
-    /// Of the part at hand so much is done, 0 to 1.
+    /// Sets the finished fraction of the current part, 0 to 1.
     pub(crate) fn at(&self, fraction: f64) {
         let (start, weight) = self.part.get();
         self.bar.set_position(((start + weight * fraction) * STEPS) as u64);
     }
 
-    /// Everything is done.
+    /// Ends the bar.
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,9 +1,9 @@
 //! The published figures: tables as the papers have them, one file each in `data/`.
 //!
-//! The first line of a file names its paper, the second its columns; fields are tab-separated, `NA`
-//! and nothing are figures that the paper does not have.
+//! The first line of a file names its paper, the second its columns. Fields are separated by tabs;
+//! `NA` and an empty field stand for figures that the paper does not have.
 
-/// A file's table.
+/// The table of a file.
 pub(crate) struct Published {
     head: Vec<&'static str>,
     rows: Vec<Vec<&'static str>>,
@@ -16,7 +16,7 @@ pub(crate) fn read(text: &'static str) -> Published {
 }
 
 impl Published {
-    /// How many rows.
+    /// Returns the number of rows.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
@@ -25,18 +25,18 @@ impl Published {
         self.head.iter().position(|one| *one == name)
     }
 
-    /// A field as text.
+    /// Returns a field as text.
     pub(crate) fn word(&self, row: usize, column: &str) -> &'static str {
         let field = self.column(column).and_then(|at| self.rows.get(row)?.get(at).copied());
         field.unwrap_or_default()
     }
 
-    /// A field as a number.
+    /// Returns a field as a number; `None` if the paper does not have it.
     pub(crate) fn number(&self, row: usize, column: &str) -> Option<f64> {
         self.word(row, column).parse().ok()
     }
 
-    /// Names of the columns from that one on.
+    /// Returns the names of the columns from `name` on.
     pub(crate) fn columns_from(&self, name: &str) -> &[&'static str] {
         &self.head[self.column(name).unwrap_or(self.head.len())..]
     }

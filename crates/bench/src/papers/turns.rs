@@ -1,12 +1,12 @@
-//! Visits that take turns: each round makes every visit once, in another order, so that what
-//! disturbs the machine disturbs all alike. A figure is the median over the rounds.
+//! Interleaved visits: each round makes every visit once, in another order, so that a disturbance
+//! of the machine affects all visits alike. A figure is the median over the rounds.
 
-use super::emulation::{Emulation, Visit, Way, Work};
+use super::emulation::{CallPath, Emulation, Visit, Work};
 use super::progress::Progress;
 use crate::stats::median;
 use crate::udp::world::{Placement, Waiting};
 
-/// A visit with what its rounds found.
+/// A visit with the results of its rounds.
 #[derive(Debug)]
 pub(crate) struct Cell {
     pub(crate) visit: Visit,
@@ -15,13 +15,13 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Nanoseconds an operation.
+    /// Returns the nanoseconds per operation.
     pub(crate) fn ns(&self) -> Option<f64> {
         (!self.rounds.is_empty()).then(|| median(&self.rounds))
     }
 }
 
-/// How long and how often.
+/// The length of a visit and the number of rounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length {
     pub(crate) rounds: usize,
@@ -29,13 +29,13 @@ pub(crate) struct Length {
 }
 
 impl Length {
-    /// A full run, or one that only looks whether everything works.
+    /// Returns the length of a full run, or of a quick one that tests only that everything works.
     pub(crate) fn of(quick: bool) -> Self {
         if quick { Self { rounds: 1, ms: 12 } } else { Self { rounds: 7, ms: 100 } }
     }
 }
 
-/// Makes all visits. One that fails leaves its round out.
+/// Makes all visits. A visit that fails has no result in that round.
 pub(crate) fn alternate(
     emulation: &Emulation,
     visits: Vec<Visit>,
@@ -47,7 +47,8 @@ pub(crate) fn alternate(
     let count = cells.len();
     for round in 0..rounds {
         for place in 0..count {
-            // Every visit is first, and every visit is last, about equally often.
+            // Rotating the order makes every visit the first and the last of a round about equally
+            // often.
             let cell = &mut cells[(place + round * count / rounds) % count];
             match emulation.measure(&cell.visit) {
                 Ok(ns) => cell.rounds.push(ns),
@@ -59,15 +60,15 @@ pub(crate) fn alternate(
     cells
 }
 
-/// A way's figure at its best placement.
-pub(crate) fn best(cells: &[Cell], way: Way, waiting: Waiting, work: Work) -> Option<f64> {
+/// Returns a path's figure at its best placement.
+pub(crate) fn best(cells: &[Cell], way: CallPath, waiting: Waiting, work: Work) -> Option<f64> {
     let fits = |cell: &&Cell| {
         (cell.visit.way, cell.visit.waiting, cell.visit.work) == (way, waiting, work)
     };
     cells.iter().filter(fits).filter_map(Cell::ns).min_by(f64::total_cmp)
 }
 
-/// What went wrong, each once.
+/// Returns the errors, each once.
 pub(crate) fn notes(cells: &[Cell]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for cell in cells {
@@ -84,10 +85,11 @@ pub(crate) fn notes(cells: &[Cell]) -> Vec<String> {
     notes
 }
 
-/// Where a way's processes may be: a program that never gives its processor away cannot share it.
-pub(crate) fn placements(way: Way, waiting: Waiting) -> &'static [Placement] {
+/// Returns the placements of a path's processes. A program that spins without yielding cannot share
+/// its processor.
+pub(crate) fn placements(way: CallPath, waiting: Waiting) -> &'static [Placement] {
     match (way, waiting) {
-        (Way::Stream, Waiting::Spinning) => &[Placement::Apart],
+        (CallPath::Stream, Waiting::Spinning) => &[Placement::Apart],
         _ => &Placement::ALL,
     }
 }
@@ -99,7 +101,7 @@ mod tests {
     #[test]
     fn a_way_is_judged_by_its_best_placement_and_failures_are_told_once() {
         let visit = |placement| Visit {
-            way: Way::Library,
+            way: CallPath::Library,
             waiting: Waiting::Sleeping,
             placement,
             work: Work::Pid,
@@ -117,8 +119,8 @@ mod tests {
             cell(Placement::Single, &[], Some("no\nother")),
             cell(Placement::Single, &[6.0], Some("late")),
         ];
-        assert_eq!(best(&cells, Way::Library, Waiting::Sleeping, Work::Pid), Some(5.0));
-        assert_eq!(best(&cells, Way::Kernel, Waiting::Sleeping, Work::Pid), None);
+        assert_eq!(best(&cells, CallPath::Library, Waiting::Sleeping, Work::Pid), Some(5.0));
+        assert_eq!(best(&cells, CallPath::Kernel, Waiting::Sleeping, Work::Pid), None);
         assert_eq!(
             notes(&cells),
             ["Library, sleeping: no", "Library, sleeping, in some rounds: late"]

@@ -2,21 +2,24 @@
 
 use super::model::{Line, Measure, Section, Side, Today, Unit, times};
 use super::published::{UDP_1992, read};
-use crate::udp::world::{Waiting, Way};
+use crate::udp::world::{UdpStacks, Waiting};
 use crate::udp::{self, Cell};
 
 /// Today's row of each published one, and its sentence.
-const ROWS: [(Option<Way>, &str); 7] = [
-    (Some(Way::Kernel), "The kernel’s UDP sockets."),
+const ROWS: [(Option<UdpStacks>, &str); 7] = [
+    (Some(UdpStacks::Kernel), "The kernel’s UDP sockets."),
     (None, UNIX),
     (None, UNIX),
     (None, UNIX),
     (None, UNIX),
     (
-        Some(Way::TwoServers),
+        Some(UdpStacks::TwoServers),
         "Two sojourn-udpd, each with one client, by Sojourn IPC with generated stubs; the servers reach one another by the network (a raw socket).",
     ),
-    (Some(Way::ServerToServer), "The programs are in the two servers’ own processes: no IPC."),
+    (
+        Some(UdpStacks::ServerToServer),
+        "The programs are in the two servers’ own processes: no IPC.",
+    ),
 ];
 
 const UNIX: &str = "Not built yet: there is no protocol server for unmodified programs whose device is reached by messages, mapped memory or calls.";
@@ -30,10 +33,10 @@ pub(crate) fn section(quick: bool) -> Section {
     made(&udp::cells(quick))
 }
 
-/// The section from its figures.
+/// Makes the section from its figures.
 fn made(cells: &[Cell]) -> Section {
     let table = read(UDP_1992);
-    let today = |way: Way| {
+    let today = |way: UdpStacks| {
         let figures = |waiting: Waiting| {
             let of = |bytes| {
                 udp::best(cells.iter().filter(|it| it.waiting == waiting && it.bytes == bytes), way)
@@ -42,7 +45,7 @@ fn made(cells: &[Cell]) -> Section {
         };
         Today { sleeping: figures(Waiting::Sleeping), spinning: figures(Waiting::Spinning) }
     };
-    let line = |(row, (way, says)): (usize, (Option<Way>, &str))| Line {
+    let line = |(row, (way, says)): (usize, (Option<UdpStacks>, &str))| Line {
         name: table.word(row, "system").to_owned(),
         published: vec![table.number(row, "rtt_ms"), None],
         today: way.map(today),
@@ -53,7 +56,7 @@ fn made(cells: &[Cell]) -> Section {
     lines.push(Line {
         name: "user to user, one server (today only)".to_owned(),
         published: Vec::new(),
-        today: Some(today(Way::UserToUser)),
+        today: Some(today(UdpStacks::UserToUser)),
         says: "Both clients have the same sojourn-udpd: nothing goes by the network.".to_owned(),
         base: 0,
     });
@@ -69,12 +72,12 @@ fn made(cells: &[Cell]) -> Section {
         lines,
         ..Section::default()
     };
-    (section.answer, section.gist) = said(&section);
+    (section.answer, section.gist) = summary(&section);
     section
 }
 
-/// What the figures say, in a sentence and in a clause.
-fn said(section: &Section) -> (String, String) {
+/// Returns the result in a sentence and in a clause.
+fn summary(section: &Section) -> (String, String) {
     let one = section.lines.len() - 1;
     let of = |line, side| times(section.ratio_at(line, side, 0));
     let gist = format!(
@@ -114,9 +117,9 @@ mod tests {
             rounds: vec![ns],
         };
         let cells = [
-            cell(Way::Kernel, Waiting::Sleeping, 10.0),
-            cell(Way::TwoServers, Waiting::Sleeping, 25.0),
-            cell(Way::UserToUser, Waiting::Sleeping, 20.0),
+            cell(UdpStacks::Kernel, Waiting::Sleeping, 10.0),
+            cell(UdpStacks::TwoServers, Waiting::Sleeping, 25.0),
+            cell(UdpStacks::UserToUser, Waiting::Sleeping, 20.0),
         ];
         let section = made(&cells);
         assert_eq!(section.ratio_at(5, Side::Sleeping, 0), Some(2.5));

@@ -20,7 +20,7 @@ use crate::os;
 /// The implementations on the path between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Way {
+pub(crate) enum UdpStacks {
     /// The kernel's sockets.
     Kernel,
     /// Two clients of one server.
@@ -31,7 +31,7 @@ pub(crate) enum Way {
     ServerToServer,
 }
 
-impl Way {
+impl UdpStacks {
     pub(crate) const ALL: [Self; 4] =
         [Self::Kernel, Self::UserToUser, Self::TwoServers, Self::ServerToServer];
 
@@ -200,28 +200,28 @@ pub(crate) fn say(stream: &UnixStream, what: u64) -> Result<()> {
 }
 
 /// Measures one round; returns its mean in nanoseconds per round trip.
-pub(crate) fn measure(way: Way, placement: Placement, trial: &Trial) -> Result<f64> {
+pub(crate) fn measure(way: UdpStacks, placement: Placement, trial: &Trial) -> Result<f64> {
     let [near, far, one, other] = placement.processors();
     let mut world = World::default();
     let trial = *trial;
     let ns = match way {
-        Way::Kernel => {
+        UdpStacks::Kernel => {
             let port = world.start(far, move |said| kernel_answers(&trial, &said))?;
             world.start(near, move |said| kernel_asks(&trial, port, &said))?
         }
-        Way::UserToUser | Way::TwoServers => {
+        UdpStacks::UserToUser | UdpStacks::TwoServers => {
             // Within one server no packet comes from the network, so its thread for packets need
             // not poll.
-            let spins = way == Way::TwoServers && trial.waiting == Waiting::Spinning;
+            let spins = way == UdpStacks::TwoServers && trial.waiting == Waiting::Spinning;
             let first = world.serve(one, trial.waiting, spins)?;
             let second = match way {
-                Way::TwoServers => world.serve(other, trial.waiting, spins)?,
+                UdpStacks::TwoServers => world.serve(other, trial.waiting, spins)?,
                 _ => first.clone(),
             };
             let port = world.start(far, move |said| client_answers(&trial, &second, &said))?;
             world.start(near, move |said| client_asks(&trial, &first, port, &said))?
         }
-        Way::ServerToServer => {
+        UdpStacks::ServerToServer => {
             let port = world.start(far, move |said| server_answers(&trial, &said))?;
             world.start(near, move |said| server_asks(&trial, port, &said))?
         }
@@ -342,7 +342,8 @@ mod tests {
     #[test]
     fn every_way_makes_its_round_trips() {
         let is_possible = socket_is_possible();
-        for way in Way::ALL.into_iter().filter(|way| is_possible || *way == Way::Kernel) {
+        for way in UdpStacks::ALL.into_iter().filter(|way| is_possible || *way == UdpStacks::Kernel)
+        {
             for waiting in Waiting::ALL {
                 let trial = Trial { waiting, bytes: 1024, trips: 3 };
                 for placement in Placement::ALL {

@@ -32,10 +32,10 @@ impl Carrier {
                     }
                 } else {
                     // The library is about to give the session back.
-                    Self::look_for_slipped(delegated)
+                    Self::check_for_late_bytes(delegated)
                 }
             }
-            Phase::Delegated(delegated) => Self::look_for_slipped(delegated),
+            Phase::Delegated(delegated) => Self::check_for_late_bytes(delegated),
             Phase::UdpWaiting(waiting) => self.step_out_datagrams(local, &key, waiting),
             Phase::UdpDelegated(delegated) => self.attend_datagrams(delegated),
         };

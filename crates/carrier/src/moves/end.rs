@@ -4,13 +4,13 @@
 //! Not here: the socket's calls (`import`), and the requests for a return (`home`, `attend`). Read
 //! the head of `carrier` and `docs/understand/moves.md` first.
 
-use super::numbers::{add_slipped, last_known};
-use super::out::turn_back;
+use super::numbers::{add_late_bytes, last_known};
+use super::out::restore_packets;
 use crate::carrier::Carrier;
 use crate::datagrams;
 use crate::import::{ImportError, Room, import};
 use crate::replay;
-use crate::session::{Delegated, Known, Phase, Session};
+use crate::session::{Delegated, FinalState, Phase, Session};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -32,7 +32,7 @@ impl Carrier {
     }
 
     /// Does so with its library's knowledge.
-    pub(super) fn end_with(&mut self, local: u64, known: Option<Known>) {
+    pub(super) fn end_with(&mut self, local: u64, known: Option<FinalState>) {
         self.timers.set(local, None);
         if let Some(session) = self.table.remove(&local) {
             self.end_taken(local, session, known);
@@ -40,7 +40,7 @@ impl Carrier {
     }
 
     /// Does so for a session that is not in the table any more.
-    pub(super) fn end_taken(&mut self, local: u64, session: Session, known: Option<Known>) {
+    pub(super) fn end_taken(&mut self, local: u64, session: Session, known: Option<FinalState>) {
         self.timers.set(local, None);
         let ends = session.ends().cloned();
         let reason = session.called_home_for().unwrap_or(ReasonT::PeerLeft);
@@ -48,7 +48,7 @@ impl Carrier {
         let (sent, received) = match phase {
             Phase::Offered { .. } | Phase::UdpOffered(_) => (0, 0),
             Phase::Waiting(mut waiting) => {
-                turn_back(&mut self.links, &key, &mut waiting);
+                restore_packets(&mut self.links, &key, &mut waiting);
                 give_up(&waiting.socket, &waiting.stream);
                 (0, 0)
             }
@@ -71,7 +71,12 @@ impl Carrier {
 
     /// Puts a session back into its socket. Returns the bytes that the program has sent and
     /// received while it was away.
-    fn put_back(&mut self, key: &Key, delegated: &Delegated, known: Option<Known>) -> (u64, u64) {
+    fn put_back(
+        &mut self,
+        key: &Key,
+        delegated: &Delegated,
+        known: Option<FinalState>,
+    ) -> (u64, u64) {
         self.tokens.remove(&delegated.token);
         self.flows.remove(key);
         // The keeper's duplicate goes first: the program's close has to be the last.
@@ -83,9 +88,9 @@ impl Carrier {
             self.links.give_back(delegated.next_hop.interface, delegated.link, key);
             return (0, 0);
         }
-        let unknown = || Known { record: last_known(delegated), has_ended: false };
-        let Known { mut record, has_ended } = known.unwrap_or_else(unknown);
-        add_slipped(&mut record, delegated);
+        let unknown = || FinalState { record: last_known(delegated), has_ended: false };
+        let FinalState { mut record, has_ended } = known.unwrap_or_else(unknown);
+        add_late_bytes(&mut record, delegated);
         let mut links = Some(&mut self.links);
         let mut hear = || {
             if let Some(links) = links.take() {

@@ -6,7 +6,7 @@
 
 use crate::carrier::Carrier;
 use crate::replay::Raw;
-use crate::session::{Known, Phase};
+use crate::session::{FinalState, Phase};
 use rustix::fd::OwnedFd;
 use sojourn_pump::{in_transit, now};
 use sojourn_session::{ReasonT, RecallT};
@@ -58,7 +58,7 @@ impl Carrier {
             return self.datagrams_back(&session.key, delegated, sealed);
         }
         let known = match sojourn_pump::sealed::open(sealed) {
-            Ok(record) => Some(Known { record, has_ended }),
+            Ok(record) => Some(FinalState { record, has_ended }),
             Err(error) => {
                 let key = session.key;
                 self.sessions.warn(format_args!("{key:?}: what its program knows: {error}"));

@@ -3,15 +3,15 @@
 //!
 //! Not here: the use of these (`end`). Read `docs/understand/moves.md`.
 
-use crate::export::slipped;
+use crate::export::late_bytes;
 use crate::session::Delegated;
 use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_pump::{position, unread, unsent};
 
 /// Adds the bytes that the kernel has received and acknowledged after the session was taken out
-/// (see `export::slipped`).
-pub(super) fn add_slipped(record: &mut SessionRecord, delegated: &Delegated) {
-    let bytes = slipped(&delegated.socket);
+/// (see `export::late_bytes`).
+pub(super) fn add_late_bytes(record: &mut SessionRecord, delegated: &Delegated) {
+    let bytes = late_bytes(&delegated.socket);
     let (Kind::Tcp(tcp), Kind::Tcp(base)) = (&mut record.kind, &delegated.record.kind) else {
         return;
     };

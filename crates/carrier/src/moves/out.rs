@@ -11,10 +11,10 @@ use crate::label::{Kept, Label};
 use crate::links::{LinkError, Links, Ticket};
 use crate::metastate::NextHop;
 use crate::next_hop::{hop_of, next_hop_of};
-use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, grace};
+use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::session::{
-    Delegated, JoinedEnds, JoinedStream, Outcome, Phase, Session, Turned, Waiting, token,
+    Delegated, JoinedEnds, JoinedStream, Outcome, Phase, Redirection, Session, Waiting, token,
 };
 use crate::too_big::PathMtu;
 use rustix::fd::{AsFd, OwnedFd};
@@ -148,7 +148,7 @@ impl Carrier {
         let done = match step {
             Transition::Turn => self.turn_and_ask(key, next_hop, &mut waiting),
             Transition::TurnBack => {
-                turn_back(&mut self.links, key, &mut waiting);
+                restore_packets(&mut self.links, key, &mut waiting);
                 Ok(())
             }
             Transition::Take => match self.take(key, next_hop, &mut waiting) {
@@ -185,7 +185,7 @@ impl Carrier {
         // Packets on their way past the filter may have left a gap, which nothing would fill any
         // more.
         if !is_quiet(waiting) {
-            turn_back(&mut self.links, key, waiting);
+            restore_packets(&mut self.links, key, waiting);
             return Ok(());
         }
         waiting.stream.use_ring();
@@ -199,17 +199,17 @@ impl Carrier {
         key: &Key,
         next_hop: NextHop,
         waiting: &Waiting,
-    ) -> Result<Turned, TakeError> {
+    ) -> Result<Redirection, TakeError> {
         let program = self.program_at(&waiting.ends);
-        self.conntrack.iter_mut().for_each(|known| known.let_be(key));
+        self.conntrack.iter_mut().for_each(|known| known.accept_any_sequence(key));
         let ticket = self.links.take(&next_hop, program, *key)?;
-        let turned = Turned { ticket, next_hop, since: now() };
-        grace();
+        let turned = Redirection { ticket, next_hop, since: now() };
+        wait_for_softirqs();
         Ok(turned)
     }
 
     /// Sends a session home if the kernel has received bytes of it after it was taken out.
-    pub(super) fn look_for_slipped(mut delegated: Box<Delegated>) -> Outcome {
+    pub(super) fn check_for_late_bytes(mut delegated: Box<Delegated>) -> Outcome {
         if raw::queue_len(&delegated.socket, SIOCINQ).is_ok_and(|len| len > 0) {
             delegated.call_home(ReasonT::Route);
         } else if delegated.next_look_us <= SLIP_LAST_US {
@@ -227,14 +227,14 @@ impl Carrier {
         key: &Key,
         next_hop: NextHop,
         waiting: &mut Waiting,
-    ) -> Result<Taken, TakeError> {
+    ) -> Result<ExportedSession, TakeError> {
         // The packets may be turned away on an interface that is no longer the right one.
         if waiting
             .turned
             .as_ref()
             .is_some_and(|turned| turned.next_hop.interface != next_hop.interface)
         {
-            turn_back(&mut self.links, key, waiting);
+            restore_packets(&mut self.links, key, waiting);
         }
         let turned = match waiting.turned.take() {
             Some(turned) => turned,
@@ -246,21 +246,29 @@ impl Carrier {
             true => read_out(&waiting.socket, &waiting.tuning),
         };
         match taken {
-            Ok((record, sealed)) => Ok(Taken { ticket: turned.ticket, next_hop, record, sealed }),
+            Ok((record, sealed)) => {
+                Ok(ExportedSession { ticket: turned.ticket, next_hop, record, sealed })
+            }
             Err(error) => {
                 waiting.stream.ledger().put_down();
                 waiting.turned = Some(turned);
-                turn_back(&mut self.links, key, waiting);
+                restore_packets(&mut self.links, key, waiting);
                 Err(error)
             }
         }
     }
 
     /// Delegates the session that was taken out to the program.
-    fn delegate(&mut self, local: u64, key: &Key, waiting: Waiting, taken: Taken) -> Delegated {
+    fn delegate(
+        &mut self,
+        local: u64,
+        key: &Key,
+        waiting: Waiting,
+        taken: ExportedSession,
+    ) -> Delegated {
         let Self { links, sessions, tokens, flows, peer_inboxes, .. } = self;
         let Waiting { socket, stream, joined, ends, .. } = waiting;
-        let Taken { ticket, next_hop, record, sealed } = taken;
+        let ExportedSession { ticket, next_hop, record, sealed } = taken;
         let Ticket { number: link, owner, socket: packets, port } = ticket;
         let token = token();
         let label = Label {
@@ -306,7 +314,7 @@ impl Carrier {
 }
 
 /// A session that is out of its socket: the way of its packets, and its state.
-struct Taken {
+struct ExportedSession {
     ticket: Ticket,
     next_hop: NextHop,
     record: SessionRecord,
@@ -336,8 +344,8 @@ enum Transition {
 }
 
 /// Gives the session's packets back to the kernel, if they were turned away.
-pub(super) fn turn_back(links: &mut Links, key: &Key, waiting: &mut Waiting) {
-    if let Some(Turned { ticket, next_hop, .. }) = waiting.turned.take() {
+pub(super) fn restore_packets(links: &mut Links, key: &Key, waiting: &mut Waiting) {
+    if let Some(Redirection { ticket, next_hop, .. }) = waiting.turned.take() {
         links.give_back(next_hop.interface, ticket.number, key);
     }
 }

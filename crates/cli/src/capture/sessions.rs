@@ -1,11 +1,12 @@
-//! Which sessions are away, and which of them are wanted.
+//! The sessions that are away, and the selection that the user asked for.
 //!
-//! The packet filter's maps in the kernel say it, whoever runs the protocol engine. They take
-//! `CAP_SYS_ADMIN` to read; without it the session server is asked, which does not tell the
-//! interfaces. The server also knows streams' numbers and programs' names. Not here: frames.
+//! The packet filter's maps in the kernel list the sessions, in the program or in a server alike.
+//! Reading the maps takes `CAP_SYS_ADMIN`. Without it the session server is asked, which does not
+//! report interfaces. Numbers of streams and names of programs come from the server in both cases.
+//! Not here: frames.
 
 use crate::args::Capture as Options;
-use crate::args::Where;
+use crate::args::ServerArgs;
 use crate::client::Client;
 use crate::output::{note, printable};
 use anyhow::{Context as _, Result};
@@ -17,26 +18,26 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// A server that does not answer is asked again after this.
+/// The pause before a server that has not answered is asked again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Looks after which the server is no longer asked for a session's name.
+/// The number of snapshots after which the server is no longer asked for a session's name.
 const NAMELESS_MAX: u32 = 50;
 
-/// What is wanted of all that is away.
+/// The selection among the sessions that are away; `None` in a field selects all.
 #[derive(Debug)]
-struct Wanted {
+struct SessionSelection {
     session: Option<u64>,
     pid: Option<u32>,
     port: Option<u16>,
     host: Option<IpAddr>,
 }
 
-impl Wanted {
+impl SessionSelection {
     fn needs_server(&self) -> bool {
         self.session.is_some() || self.pid.is_some()
     }
 
-    fn wants(&self, key: &Key, told: Option<&Told>) -> bool {
+    fn wants(&self, key: &Key, told: Option<&ServerSession>) -> bool {
         let ends = [Some(key.local()), key.remote()];
         let is_end = |is: &dyn Fn(SocketAddr) -> bool| ends.into_iter().flatten().any(is);
         self.port.is_none_or(|port| is_end(&|end| end.port() == port))
@@ -46,9 +47,9 @@ impl Wanted {
     }
 }
 
-/// What the server tells of a session.
+/// The server's description of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Told {
+struct ServerSession {
     stream: u64,
     pid: u32,
     label: String,
@@ -56,39 +57,40 @@ struct Told {
 
 /// A session that is away or has just come home.
 #[derive(Debug)]
-struct Known {
-    /// The number of the last look that found it.
+struct TrackedSession {
+    /// The number of the last snapshot that has the session.
     seen: u64,
-    /// The interfaces that it is away on; empty if that is not known.
+    /// The session's interfaces; empty if they are not known.
     interfaces: Vec<(u32, String)>,
-    told: Option<Told>,
-    /// Looks at which the server did not know it.
+    told: Option<ServerSession>,
+    /// The number of snapshots in which the server did not know the session.
     nameless: u32,
 }
 
-/// Sessions, as of the last look.
+/// Sessions, as of the last snapshot.
 pub(super) struct Sessions {
-    wanted: Wanted,
-    place: Where,
+    wanted: SessionSelection,
+    server_args: ServerArgs,
     client: Option<Client>,
     asked: Instant,
-    /// The kernel tells.
+    /// The packet filter's maps are read; otherwise the server is asked.
     reads_kernel: bool,
     looks: u64,
-    known: HashMap<Key, Known>,
+    known: HashMap<Key, TrackedSession>,
     captured: HashSet<Key>,
 }
 
 impl Sessions {
-    /// Finds out who can be asked.
+    /// Chooses the source: the packet filter's maps, or the server.
     ///
     /// # Errors
-    /// Nobody can, or not for what is wanted.
+    /// Neither source is available, or the source that is available does not have what the options
+    /// select by.
     pub(super) fn new(options: &Options) -> Result<Self> {
-        let client = Client::connect(&options.place);
+        let client = Client::connect(&options.server_args);
         let kernel = sojourn_filter::away();
         let &Options { session, pid, port, host, .. } = options;
-        let wanted = Wanted { session, pid, port, host };
+        let wanted = SessionSelection { session, pid, port, host };
         if kernel.is_err() || wanted.needs_server() {
             let why = match &kernel {
                 Err(error) => format!(
@@ -101,7 +103,7 @@ impl Sessions {
         }
         Ok(Self {
             wanted,
-            place: Where { server: options.place.server.clone() },
+            server_args: ServerArgs { server: options.server_args.server.clone() },
             client: client.ok(),
             asked: Instant::now(),
             reads_kernel: kernel.is_ok(),
@@ -111,27 +113,29 @@ impl Sessions {
         })
     }
 
-    /// Whether a look tells by which interfaces sessions go.
+    /// Returns true if snapshots have the interfaces of sessions.
     pub(super) fn knows_interfaces(&self) -> bool {
         self.reads_kernel
     }
 
-    /// The interfaces of the sessions that are wanted.
+    /// Returns the interfaces of the selected sessions.
     pub(super) fn interfaces(&self) -> BTreeSet<String> {
-        let wanted = |(key, known): &(&Key, &Known)| self.wanted.wants(key, known.told.as_ref());
+        let wanted =
+            |(key, known): &(&Key, &TrackedSession)| self.wanted.wants(key, known.told.as_ref());
         let known = self.known.iter().filter(wanted);
         known.flat_map(|(_, known)| known.interfaces.iter().map(|(_, name)| name.clone())).collect()
     }
 
-    /// Sessions of which something was captured.
+    /// Returns the number of sessions of which a frame was captured.
     pub(super) fn captured(&self) -> usize {
         self.captured.len()
     }
 
-    /// Looks which sessions are away now. Those of the look before are remembered.
+    /// Takes a snapshot of the sessions that are away. Sessions of the snapshot before are kept,
+    /// for frames that were sent just before a return.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel refuses to have the maps read.
     pub(super) fn look(&mut self) -> Result<()> {
         self.looks += 1;
         if self.reads_kernel {
@@ -141,7 +145,8 @@ impl Sessions {
                 known.interfaces.push((session.index, session.interface));
             }
         }
-        let is_nameless = |known: &Known| known.told.is_none() && known.nameless < NAMELESS_MAX;
+        let is_nameless =
+            |known: &TrackedSession| known.told.is_none() && known.nameless < NAMELESS_MAX;
         if !self.reads_kernel || self.known.values().any(is_nameless) {
             self.ask();
         }
@@ -150,10 +155,10 @@ impl Sessions {
         Ok(())
     }
 
-    /// The session, found by this look.
-    fn find(&mut self, key: Key) -> &mut Known {
+    /// Returns the entry of a session that this snapshot has.
+    fn find(&mut self, key: Key) -> &mut TrackedSession {
         let looks = self.looks;
-        let new = Known { seen: 0, interfaces: Vec::new(), told: None, nameless: 0 };
+        let new = TrackedSession { seen: 0, interfaces: Vec::new(), told: None, nameless: 0 };
         let known = self.known.entry(key).or_insert(new);
         if known.seen != looks {
             known.seen = looks;
@@ -162,11 +167,11 @@ impl Sessions {
         known
     }
 
-    /// Asks the server what it knows.
+    /// Asks the server for the sessions' descriptions.
     fn ask(&mut self) {
         if self.client.is_none() && self.asked.elapsed() >= RETRY {
             self.asked = Instant::now();
-            self.client = Client::connect(&self.place).ok();
+            self.client = Client::connect(&self.server_args).ok();
         }
         let Some(client) = &mut self.client else { return };
         let list = match client.list() {
@@ -180,7 +185,8 @@ impl Sessions {
         self.known.values_mut().for_each(|known| known.nameless += 1);
         for info in list {
             let Some(key) = key_of(&info) else { continue };
-            // What the server lists besides are sessions between programs of this host.
+            // The server's list also has sessions between programs of this host, which have no
+            // packets.
             let known = match self.reads_kernel {
                 true => self.known.get_mut(&key),
                 false => Some(self.find(key)),
@@ -192,8 +198,12 @@ impl Sessions {
         }
     }
 
-    /// Which way a frame went and whose it is, if it is one of a session that is wanted.
-    pub(super) fn whose(&mut self, interface: u32, flow: &FlowKey) -> Option<(Direction, &str)> {
+    /// Returns a frame's direction and its session's label, if a selected session has the flow.
+    pub(super) fn session_of(
+        &mut self,
+        interface: u32,
+        flow: &FlowKey,
+    ) -> Option<(Direction, &str)> {
         let ways =
             [(Direction::Out, flow.source, flow.target), (Direction::In, flow.target, flow.source)];
         let (key, direction) = ways.into_iter().find_map(|(direction, local, remote)| {
@@ -213,7 +223,7 @@ impl Sessions {
     }
 }
 
-/// The session that the server means, if it is one that packets can be of.
+/// Returns the key of a session in the server's list; `None` if the session has no packets.
 fn key_of(info: &SessionInfoT) -> Option<Key> {
     if info.home == HomeT::Kernel || info.kind != sojourn_session::KindT::Tcp {
         return None;
@@ -222,12 +232,12 @@ fn key_of(info: &SessionInfoT) -> Option<Key> {
     Key::new(Protocol::Tcp, end(&info.from)?, Some(end(&info.to)?)).ok()
 }
 
-fn told_of(info: &SessionInfoT) -> Told {
+fn told_of(info: &SessionInfoT) -> ServerSession {
     let program = info.program.as_ref().map(|name| name.to_string_lossy().into_owned());
     let program = program.unwrap_or_default();
     let program = printable(program.rsplit('/').next().unwrap_or_default());
     let (stream, pid) = (info.stream, info.pid);
-    Told { stream, pid, label: format!("{program}, process {pid}, session {stream}") }
+    ServerSession { stream, pid, label: format!("{program}, process {pid}, session {stream}") }
 }
 
 #[cfg(test)]
@@ -239,12 +249,13 @@ mod tests {
         Key::new(Protocol::Tcp, local.parse().unwrap(), Some(remote.parse().unwrap())).unwrap()
     }
 
-    const ALL: Wanted = Wanted { session: None, pid: None, port: None, host: None };
+    const ALL: SessionSelection =
+        SessionSelection { session: None, pid: None, port: None, host: None };
 
-    fn sessions(wanted: Wanted) -> Sessions {
+    fn sessions(wanted: SessionSelection) -> Sessions {
         Sessions {
             wanted,
-            place: Where { server: None },
+            server_args: ServerArgs { server: None },
             client: None,
             asked: Instant::now(),
             reads_kernel: true,
@@ -260,34 +271,34 @@ mod tests {
         sessions.find(key()).interfaces.push((3, "eth0".into()));
         let (source, target) = (key().local(), key().remote().unwrap());
         let flow = FlowKey { protocol: Protocol::Tcp, source, target };
-        assert_eq!(sessions.whose(3, &flow), Some((Direction::Out, "")));
-        assert_eq!(sessions.whose(3, &flow.reversed()), Some((Direction::In, "")));
-        assert_eq!(sessions.whose(4, &flow), None);
-        assert_eq!(sessions.whose(3, &FlowKey { protocol: Protocol::Udp, ..flow }), None);
+        assert_eq!(sessions.session_of(3, &flow), Some((Direction::Out, "")));
+        assert_eq!(sessions.session_of(3, &flow.reversed()), Some((Direction::In, "")));
+        assert_eq!(sessions.session_of(4, &flow), None);
+        assert_eq!(sessions.session_of(3, &FlowKey { protocol: Protocol::Udp, ..flow }), None);
         let other = FlowKey { target: "10.0.0.2:998".parse().unwrap(), ..flow };
-        assert_eq!(sessions.whose(3, &other), None);
+        assert_eq!(sessions.session_of(3, &other), None);
         assert_eq!(sessions.captured(), 1);
     }
 
     #[test]
     fn only_what_is_wanted_counts() {
-        let told = Told { stream: 7, pid: 42, label: String::new() };
+        let told = ServerSession { stream: 7, pid: 42, label: String::new() };
         let cases = [
-            (Wanted { port: Some(80), ..ALL }, true),
-            (Wanted { port: Some(999), ..ALL }, true),
-            (Wanted { port: Some(81), ..ALL }, false),
-            (Wanted { host: Some("10.0.0.2".parse().unwrap()), ..ALL }, true),
-            (Wanted { host: Some("::ffff:10.0.0.2".parse().unwrap()), ..ALL }, true),
-            (Wanted { host: Some("10.0.0.3".parse().unwrap()), ..ALL }, false),
-            (Wanted { session: Some(7), ..ALL }, true),
-            (Wanted { session: Some(8), ..ALL }, false),
-            (Wanted { pid: Some(42), port: Some(80), ..ALL }, true),
-            (Wanted { pid: Some(42), port: Some(81), ..ALL }, false),
+            (SessionSelection { port: Some(80), ..ALL }, true),
+            (SessionSelection { port: Some(999), ..ALL }, true),
+            (SessionSelection { port: Some(81), ..ALL }, false),
+            (SessionSelection { host: Some("10.0.0.2".parse().unwrap()), ..ALL }, true),
+            (SessionSelection { host: Some("::ffff:10.0.0.2".parse().unwrap()), ..ALL }, true),
+            (SessionSelection { host: Some("10.0.0.3".parse().unwrap()), ..ALL }, false),
+            (SessionSelection { session: Some(7), ..ALL }, true),
+            (SessionSelection { session: Some(8), ..ALL }, false),
+            (SessionSelection { pid: Some(42), port: Some(80), ..ALL }, true),
+            (SessionSelection { pid: Some(42), port: Some(81), ..ALL }, false),
         ];
         for (wanted, is_wanted) in cases {
             assert_eq!(wanted.wants(&key(), Some(&told)), is_wanted, "{wanted:?}");
         }
-        assert!(!Wanted { pid: Some(42), ..ALL }.wants(&key(), None));
+        assert!(!SessionSelection { pid: Some(42), ..ALL }.wants(&key(), None));
     }
 
     #[test]

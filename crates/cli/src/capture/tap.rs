@@ -1,7 +1,6 @@
-//! The packet sockets of a capture: one for each interface, which sees what goes in and what goes
-//! out.
+//! The packet sockets of a capture: one for each interface, for received and sent frames.
 //!
-//! Not here: whose frames they are.
+//! Not here: the sessions that the frames belong to (`sessions`).
 
 use crate::output::note;
 use anyhow::{Context as _, Result, anyhow};
@@ -13,8 +12,8 @@ use sojourn_netif::{
 };
 use std::io::{self, BufWriter, Write};
 
-/// With all that may come in a round of the fastest links. As much as the system allows, without
-/// the right to more.
+/// The buffer holds the frames of one round on the fastest links. Without `CAP_NET_ADMIN` it is as
+/// large as the system allows.
 const OPTIONS: PacketOptions = PacketOptions {
     vnet: false,
     ignore_outgoing: false,
@@ -23,17 +22,17 @@ const OPTIONS: PacketOptions = PacketOptions {
     receive_buffer: Some(64 << 20),
     send_buffer: None,
 };
-/// Frames taken at once.
+/// The most frames that one call takes.
 const BUDGET: usize = 256;
 
-/// Where the capture is written.
+/// The writer of the capture file.
 pub(super) type Out = Writer<BufWriter<Box<dyn Write>>>;
 
 /// A frame, in bytes that are borrowed or owned.
 pub(super) struct Frame<B> {
     pub(super) bytes: B,
     pub(super) link: LinkType,
-    /// Since 1970.
+    /// Nanoseconds since 1970.
     pub(super) time_ns: u64,
 }
 
@@ -55,12 +54,12 @@ pub(super) struct Tap {
     socket: Message,
     is_gone: bool,
     pub(super) index: u32,
-    /// In the capture.
+    /// The interface's number in the capture file.
     pub(super) id: InterfaceId,
 }
 
 impl Tap {
-    /// Hands over some of the frames that have arrived; whether there may be more.
+    /// Hands over some of the frames that have arrived. Returns true if there may be more.
     pub(super) fn receive(&mut self, accept: &mut dyn FnMut(Frame<&[u8]>)) -> bool {
         let link = self.socket.properties().link;
         let mut room = Vec::new();
@@ -68,7 +67,8 @@ impl Tap {
             let time_ns = received.time_ns.unwrap_or_else(now_ns);
             let bytes = match received.tag.zip(received.frame.split_at_checked(12)) {
                 None => received.frame,
-                // A tag goes back to where it was: behind the two addresses.
+                // The kernel has taken the VLAN tag out of the frame: the tag goes back behind the
+                // two addresses.
                 Some((tag, (addresses, rest))) => {
                     room.clear();
                     room.extend(addresses);
@@ -82,7 +82,7 @@ impl Tap {
         });
         match taken {
             Ok(count) => count == BUDGET,
-            // It may come up again.
+            // The interface may come up again, so its socket stays.
             Err(LinkError::Down) => false,
             Err(error) => {
                 if !self.is_gone {
@@ -95,11 +95,11 @@ impl Tap {
     }
 }
 
-/// All of them. They are told apart by their place, which stays.
+/// The sockets of all interfaces. A socket is identified by its index here, which never changes.
 pub(super) struct Taps(Vec<Tap>);
 
 impl Taps {
-    /// None yet; but it is tried whether there may be any.
+    /// Makes an empty set, and tests that this process may open a packet socket.
     pub(super) fn new() -> Result<Self> {
         match packet::open(&OPTIONS) {
             Ok(_) => Ok(Self(Vec::new())),
@@ -115,7 +115,7 @@ impl Taps {
         self.0.get_mut(at)
     }
 
-    /// Opens a socket on the interface of that name.
+    /// Opens a packet socket on an interface.
     pub(super) fn open(&mut self, name: &str, out: &mut Out) -> Result<()> {
         let socket = Message::open(name, &OPTIONS).map_err(explained);
         let socket = socket.with_context(|| format!("cannot capture from {name}"))?;
@@ -127,7 +127,8 @@ impl Taps {
         Ok(())
     }
 
-    /// The same, unless there is one. An interface that has just gone is no error.
+    /// Opens a packet socket on an interface that has none yet. An interface that has just gone is
+    /// no error.
     pub(super) fn open_new(&mut self, name: &str, out: &mut Out) -> Result<()> {
         let is_open = |tap: &Tap| tap.name == name && !tap.is_gone;
         match self.0.iter().any(is_open) || netlink::by_name(name).is_err() {
@@ -136,7 +137,7 @@ impl Taps {
         }
     }
 
-    /// Opens one on every interface that sessions with other hosts can go over.
+    /// Opens a packet socket on every interface that can carry sessions with other hosts.
     pub(super) fn open_all(&mut self, out: &mut Out) -> Result<()> {
         for interface in netlink::interfaces().context("cannot look at the interfaces")? {
             if interface.is_up && interface.name != "lo" && interface.alias.is_empty() {
@@ -146,7 +147,7 @@ impl Taps {
         Ok(())
     }
 
-    /// Writes what was counted of each; how many frames were lost.
+    /// Writes the counters of each interface. Returns the number of lost frames.
     pub(super) fn finish(&mut self, out: &mut Out, time_ns: u64) -> io::Result<u64> {
         let mut lost = 0;
         for tap in &mut self.0 {
@@ -159,7 +160,7 @@ impl Taps {
     }
 }
 
-/// What to do about it.
+/// Adds advice for the user to an error.
 fn explained(error: OpenError) -> anyhow::Error {
     match error {
         OpenError::NotPermitted => anyhow!(
@@ -169,7 +170,7 @@ fn explained(error: OpenError) -> anyhow::Error {
     }
 }
 
-/// Nanoseconds since 1970, as frames have it.
+/// Returns the time on the clock of the frames' stamps: nanoseconds since 1970.
 pub(super) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Realtime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

@@ -1,28 +1,28 @@
-//! What Sojourn has in the kernel's packet path now, and who keeps it there.
+//! Sojourn's programs in the kernel's packet path, and the processes that keep them there.
 //!
-//! The kernel names programs and interfaces (`sojourn_filter::list`); which process holds a program
-//! or its link is in `/proc/PID/fdinfo`, see proc(5). Not here: what that means for the user
+//! The kernel lists programs and interfaces (`sojourn_filter::list`). The processes that hold a
+//! program or its link are found in `/proc/PID/fdinfo` (proc(5)). Not here: the advice for the user
 //! (`network`).
 
 use crate::output::Table;
 use crate::sessions::PROC;
 use serde::Serialize;
-use sojourn_filter::{Failed, What};
+use sojourn_filter::{Failed, ObjectKind};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// One thing. Fields are those of `--json`.
+/// One program, hook or port. The fields are those of `--json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Attached {
     /// `hook`, `xdp`, `port`, `program`.
     what: &'static str,
     name: String,
-    /// The empty string for a program that is on none of this network namespace.
+    /// The interface's name; empty for a program that is on no interface of this network namespace.
     pub(super) interface: String,
     kept_by: Vec<Keeper>,
-    /// Nobody keeps it, and it does not go by itself.
+    /// No process holds the object, and the kernel does not remove it by itself.
     pub(super) is_left_over: bool,
 }
 
@@ -33,21 +33,21 @@ struct Keeper {
     program: String,
 }
 
-/// Programs that nothing but a process keeps where they are; the others go with the port or the
-/// packet socket that they guard.
+/// Programs whose attachment lasts as long as a process holds it. The kernel removes the others
+/// with the port or the packet socket that they are attached to.
 const KEPT: [&str; 2] = ["sojourn_ingress", "sojourn_xdp"];
 
-/// What its last process has just let go of the kernel takes away a moment later: for so long it
-/// may look left over.
+/// The time that the kernel may take to remove an object after its last process has closed it. An
+/// object without a process is not reported as left over before that.
 const LETTING_GO: Duration = Duration::from_millis(500);
 
-/// Everything there is.
+/// Lists all objects.
 pub(super) fn look() -> Result<Vec<Attached>, Failed> {
     let deadline = Instant::now() + LETTING_GO;
     settled(look_once, || Instant::now() >= deadline)
 }
 
-/// Looks until nothing looks left over, or the time is over.
+/// Lists the objects again and again until none is left over, or the time is over.
 fn settled(
     mut look: impl FnMut() -> Result<Vec<Attached>, Failed>,
     mut is_over: impl FnMut() -> bool,
@@ -64,21 +64,24 @@ fn settled(
 fn look_once() -> Result<Vec<Attached>, Failed> {
     let found = sojourn_filter::list()?;
     let keepers = if found.is_empty() { HashMap::new() } else { keepers(Path::new(PROC)) };
-    // What is on an interface is told there.
+    // The list has a program that is attached to an interface twice: the entry of the interface is
+    // enough.
     let placed = |number: Option<u32>| {
         let is_it = |one: &&sojourn_filter::Attached| one.number == number;
-        found.iter().filter(is_it).any(|one| one.what != What::Program)
+        found.iter().filter(is_it).any(|one| one.what != ObjectKind::Program)
     };
-    let shown = found.iter().filter(|one| one.what != What::Program || !placed(one.number));
+    let shown = found.iter().filter(|one| one.what != ObjectKind::Program || !placed(one.number));
     let mut shown: Vec<_> = shown.map(|one| described(one, &keepers)).collect();
     if !sees_every_process(Path::new(PROC)) {
-        // The kernel lists programs of the whole machine, and their keepers may be elsewhere on it.
+        // The kernel lists the programs of the whole machine. Inside of a container the processes
+        // that hold them may be invisible, so an object without a visible process is not called
+        // left over.
         shown.iter_mut().for_each(|one| one.is_left_over = false);
     }
     Ok(shown)
 }
 
-/// Whether `/proc` shows the processes of the whole machine, not those of a container.
+/// Returns true if `/proc` shows the processes of the whole machine, not those of a container.
 fn sees_every_process(proc: &Path) -> bool {
     /// The first process name space's number, the same on every machine (`PROC_PID_INIT_INO` of the
     /// kernel).
@@ -88,10 +91,10 @@ fn sees_every_process(proc: &Path) -> bool {
 
 fn described(one: &sojourn_filter::Attached, keepers: &HashMap<u32, BTreeSet<Keeper>>) -> Attached {
     let what = match one.what {
-        What::Hook => "hook",
-        What::Xdp => "xdp",
-        What::Port => "port",
-        What::Program => "program",
+        ObjectKind::Hook => "hook",
+        ObjectKind::Xdp => "xdp",
+        ObjectKind::Port => "port",
+        ObjectKind::Program => "program",
     };
     let kept_by = one.number.and_then(|number| keepers.get(&number));
     let kept_by: Vec<_> = kept_by.into_iter().flatten().cloned().collect();
@@ -100,7 +103,7 @@ fn described(one: &sojourn_filter::Attached, keepers: &HashMap<u32, BTreeSet<Kee
     Attached { what, name, interface, kept_by, is_left_over }
 }
 
-/// Who holds which program, by the programs' numbers.
+/// Returns the processes that hold each program, by program number.
 fn keepers(proc: &Path) -> HashMap<u32, BTreeSet<Keeper>> {
     let mut found: HashMap<u32, BTreeSet<Keeper>> = HashMap::new();
     for process in fs::read_dir(proc).into_iter().flatten().flatten() {
@@ -120,7 +123,7 @@ fn keepers(proc: &Path) -> HashMap<u32, BTreeSet<Keeper>> {
     found
 }
 
-/// The programs that a process holds.
+/// Returns the numbers of the programs that a process holds.
 fn programs_of(process: &Path) -> BTreeSet<u32> {
     let mut held = BTreeSet::new();
     for fd in fs::read_dir(process.join("fd")).into_iter().flatten().flatten() {
@@ -137,7 +140,7 @@ fn program_in(fdinfo: &str) -> Option<u32> {
     fdinfo.lines().find_map(|line| line.strip_prefix("prog_id:"))?.trim().parse().ok()
 }
 
-/// For people.
+/// Formats the list as a table.
 pub(super) fn table(attached: &[Attached]) -> String {
     let mut table = Table::new(&["ATTACHED", "NAME", "INTERFACE", "KEPT BY"]);
     for one in attached {
@@ -184,7 +187,7 @@ mod tests {
     #[test]
     fn what_goes_a_moment_later_is_not_left_over() {
         let one = sojourn_filter::Attached {
-            what: What::Hook,
+            what: ObjectKind::Hook,
             name: "sojourn_ingress".into(),
             interface: "eth0".into(),
             number: Some(7),
@@ -202,7 +205,7 @@ mod tests {
     #[test]
     fn what_nobody_keeps_is_left_over_unless_it_goes_by_itself() {
         let one = |name: &str| sojourn_filter::Attached {
-            what: What::Program,
+            what: ObjectKind::Program,
             name: name.into(),
             interface: String::new(),
             number: Some(7),

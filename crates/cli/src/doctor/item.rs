@@ -1,12 +1,12 @@
-//! One thing that was looked at, and how well it is.
+//! The result of one check.
 
 use serde::Serialize;
 
-/// How well something is.
+/// The state of a checked item. Later values are worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
-    /// As it should be.
+    /// Everything that Sojourn needs is there.
     Ok,
     /// Sojourn works, but less well or for less.
     Limited,
@@ -14,15 +14,15 @@ pub(super) enum State {
     Missing,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 pub(super) struct Item {
-    /// The same for ever.
+    /// The check's name, which is the same in all versions.
     pub(super) name: &'static str,
     pub(super) state: State,
-    /// What was found.
+    /// The finding, in words.
     pub(super) found: String,
-    /// What to do; empty if nothing.
+    /// Advice for the user; empty if there is nothing to do.
     pub(super) advice: String,
 }
 

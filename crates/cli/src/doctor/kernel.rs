@@ -1,4 +1,5 @@
-//! What the kernel offers, tried out rather than read off its version.
+//! Features of the kernel. Each is tried: a version number does not show a feature that is
+//! backported, compiled out or filtered.
 
 use super::item::Item;
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -6,9 +7,9 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::thread::{ClockId, futex};
 
-/// The first release with everything that is used.
+/// The first release with all features that Sojourn uses.
 const WHOLE: (u32, u32) = (5, 16);
-/// The first one with `pidfd_open`, without which nothing works.
+/// The first release with `pidfd_open`, without which nothing works.
 const LEAST: (u32, u32) = (5, 6);
 
 pub(super) fn release() -> Item {
@@ -31,7 +32,7 @@ fn version_of(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// Waiting for several futexes at once; an empty list is refused by a kernel that knows the call.
+/// Checks futex_waitv(2). A kernel that has the call refuses an empty list.
 pub(super) fn futex_waitv() -> Item {
     const NAME: &str = "futex_waitv";
     match futex::waitv(&[], futex::WaitvFlags::empty(), None, ClockId::Monotonic) {
@@ -51,8 +52,8 @@ pub(super) fn futex_waitv() -> Item {
     }
 }
 
-/// Whether a call that kernels have since `since` is refused by a filter: those of containers
-/// answer EPERM, or, as a kernel without the call does, ENOSYS.
+/// Returns true if a seccomp filter refuses a call that kernels have since `since`. Filters of
+/// containers return EPERM, or ENOSYS as a kernel without the call does.
 fn is_filtered(error: Errno, since: (u32, u32)) -> bool {
     let name = rustix::system::uname();
     let version = version_of(&name.release().to_string_lossy());
@@ -63,7 +64,7 @@ fn is_filtered(error: Errno, since: (u32, u32)) -> bool {
     }
 }
 
-/// Event descriptors, epoll, process descriptors.
+/// Checks event descriptors, epoll and process descriptors.
 pub(super) fn events() -> Item {
     const NAME: &str = "events";
     let tried = eventfd(0, EventfdFlags::CLOEXEC)
@@ -87,10 +88,11 @@ pub(super) fn events() -> Item {
     }
 }
 
-/// A table of descriptors for one thread, without which the library moves nothing.
+/// Checks a descriptor table of one thread's own (unshare(2)), without which the library moves
+/// nothing.
 pub(super) fn tables() -> Item {
     const NAME: &str = "descriptor-tables";
-    // On a thread that ends with what it has got.
+    // The check runs on a thread of its own: the new table ends with the thread.
     let tried = std::thread::spawn(|| {
         // SAFETY: no descriptor is closed, and the table is this thread's that ends.
         unsafe {
@@ -119,7 +121,7 @@ pub(super) fn tables() -> Item {
     }
 }
 
-/// Memory that can be shared with somebody who is not trusted.
+/// Checks file seals: memory that can be shared with a process that is not trusted.
 pub(super) fn seals() -> Item {
     const NAME: &str = "sealed-memory";
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -137,7 +139,7 @@ pub(super) fn seals() -> Item {
     }
 }
 
-/// Without it Unix sockets cannot be paired.
+/// Checks `sock_diag` for Unix sockets, without which their ends cannot be paired.
 pub(super) fn unix_diag() -> Item {
     const NAME: &str = "unix_diag";
     match crate::sessions::unix_diag_works() {
@@ -150,7 +152,7 @@ pub(super) fn unix_diag() -> Item {
     }
 }
 
-/// Who may be looked at.
+/// Checks access to other processes in `/proc`.
 pub(super) fn processes() -> Item {
     const NAME: &str = "proc";
     let own = std::fs::read_dir("/proc/self/fd").and_then(|_| std::fs::read("/proc/self/net/tcp"));
@@ -173,7 +175,7 @@ pub(super) fn processes() -> Item {
     }
 }
 
-/// The option by which `/proc` hides processes, if it does.
+/// Returns the mount option by which `/proc` hides processes, if there is one.
 fn hidepid(mounts: &str) -> Option<String> {
     let proc = mounts.lines().rev().find(|line| line.split(' ').nth(4) == Some("/proc"))?;
     let option = proc.split([' ', ',']).find(|option| option.starts_with("hidepid="))?;

@@ -4,12 +4,13 @@ use super::item::Item;
 use crate::output::bytes;
 use rustix::process::{Resource, getrlimit};
 
-/// Fewer open files than this are soon used up.
+/// A limit on open files below this is soon used up.
 const FILES_ENOUGH: u64 = 1024;
-/// What a wake-up may cost before spinning is worth far more than sleeping (ns).
+/// The cost of a wake-up above which spinning is far better than sleeping (ns).
 const WAKE_COST_HIGH_NS: u64 = 20_000;
 
-/// How many there are, how many we may use, and how many want to run.
+/// Checks the number of processors that this process may use, against the number of runnable
+/// threads.
 pub(super) fn processors() -> Item {
     const NAME: &str = "processors";
     let usable = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -31,14 +32,14 @@ pub(super) fn processors() -> Item {
     }
 }
 
-/// Threads that run or want to, but for this one, from `/proc/loadavg`.
+/// Returns the number of runnable threads from `/proc/loadavg`, without this thread.
 fn running(load: &str) -> Option<usize> {
     let field = load.split(' ').nth(3)?;
     let running: usize = field.split('/').next()?.parse().ok()?;
     Some(running.saturating_sub(1))
 }
 
-/// What a sleep and its wake-up cost.
+/// Measures a sleep with its wake-up.
 pub(super) fn wake_cost() -> Item {
     const NAME: &str = "wake-cost";
     let cost_ns = sojourn_ipc::sleep_cost_ns();
@@ -58,7 +59,8 @@ pub(super) fn wake_cost() -> Item {
     }
 }
 
-/// The server raises its own as far as it may; programs need a few more than they would.
+/// Checks the limit on open files. The server raises its own limit as far as it may. A program
+/// needs a few descriptors more than without Sojourn.
 pub(super) fn open_files() -> Item {
     const NAME: &str = "open-files";
     let limit = getrlimit(Resource::Nofile);
@@ -74,7 +76,8 @@ pub(super) fn open_files() -> Item {
     }
 }
 
-/// Shown because people ask; nothing is locked.
+/// Reports the limit on locked memory. Sojourn locks no memory; the item answers a frequent
+/// question.
 pub(super) fn locked_memory() -> Item {
     let limit = getrlimit(Resource::Memlock).current;
     let found = limit.map_or("no limit".into(), bytes);

@@ -1,12 +1,12 @@
-//! Sessions with other hosts: is there a server that carries them, may it, can this kernel, and
-//! what is attached for them now.
+//! Checks for sessions with other hosts: the server and its rights, the kernel's features, and the
+//! programs that are attached now.
 //!
-//! What takes rights to try is tried only with them. Not here: who of the processes holds what
-//! (`attached`).
+//! A check that takes rights is left out without them. Not here: the processes that hold attached
+//! programs (`attached`).
 
 use super::attached::{self, Attached};
 use super::item::Item;
-use crate::args::Where;
+use crate::args::ServerArgs;
 use crate::client::Client;
 use crate::sessions::PROC;
 use rustix::fd::AsRawFd as _;
@@ -15,21 +15,21 @@ use rustix::thread::CapabilitySet;
 use sojourn_filter::{PACKAGE, features};
 use std::{fs, io};
 
-/// What carrying takes, and its names.
+/// The capabilities of a carrier, with their names.
 const RIGHTS: [(CapabilitySet, &str); 3] = [
     (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
     (CapabilitySet::NET_RAW, "CAP_NET_RAW"),
     (CapabilitySet::BPF, "CAP_BPF"),
 ];
-/// The process name of what holds sessions between two servers.
+/// The process name of the keeper, which holds sessions between two servers.
 const KEEPER: &str = "sojourn-keeper";
-/// The name of the thread or process that carries.
+/// The name of the carrier's thread or process.
 const CARRIER: &str = "sojourn-carrier";
 const STAYS: &str = "sessions with other hosts stay in the kernel";
 
-/// Everything about it; `None` for what is attached if that may not be seen.
-pub(super) fn look(place: &Where) -> (Vec<Item>, Option<Vec<Attached>>) {
-    let server = Client::connect(place).ok().map(|client| client.pid).filter(|pid| *pid != 0);
+/// Runs all checks. The list of attached programs is `None` if this user may not read it.
+pub(super) fn look(server_args: &ServerArgs) -> (Vec<Item>, Option<Vec<Attached>>) {
+    let server = Client::connect(server_args).ok().map(|client| client.pid).filter(|pid| *pid != 0);
     let carrying = server.filter(|pid| is_asked_to_carry(*pid));
     let mut items = vec![carrier(server, carrying)];
     let own =
@@ -41,7 +41,7 @@ pub(super) fn look(place: &Where) -> (Vec<Item>, Option<Vec<Attached>>) {
     });
     items.push(filter());
     items.push(keeper(server, keepers(PROC)));
-    // Before anything is tried: what is tried is there for a moment, too.
+    // The list is read before the other checks, because these attach programs for a moment.
     let (item, attached) = attached_now();
     let is_tried = RIGHTS.iter().all(|(right, _)| own.contains(*right));
     items.extend(if is_tried { kernel() } else { vec![untried()] });
@@ -49,15 +49,15 @@ pub(super) fn look(place: &Where) -> (Vec<Item>, Option<Vec<Attached>>) {
     (items, attached)
 }
 
-/// Whether the server was started with `--network`.
+/// Returns true if the server was started with `--network`.
 fn is_asked_to_carry(pid: u32) -> bool {
     let line = fs::read(format!("{PROC}/{pid}/cmdline")).unwrap_or_default();
     line.split(|byte| *byte == 0)
         .any(|word| word == b"--network" || word.starts_with(b"--network="))
 }
 
-/// The process that carries for a server: a child of the server's, or the server itself if a thread
-/// of its own does. `None` if there is none: without rights it has ended.
+/// Returns the process with the carrier of a server: a child process, or the server's own if the
+/// carrier is a thread. `None` if there is no carrier: it ends at once without rights.
 fn carrier_of(pid: u32) -> Option<u32> {
     let is_carrier =
         |comm: &std::path::Path| fs::read_to_string(comm).is_ok_and(|name| name.trim() == CARRIER);
@@ -100,7 +100,7 @@ fn carrier(server: Option<u32>, carrying: Option<u32>) -> Item {
     }
 }
 
-/// What a process may do, as `/proc` tells.
+/// Returns the effective capabilities of a process, from `/proc`.
 fn capabilities_of(pid: u32) -> Option<CapabilitySet> {
     effective(&fs::read_to_string(format!("{PROC}/{pid}/status")).ok()?)
 }
@@ -143,7 +143,7 @@ fn filter() -> Item {
     }
 }
 
-/// Processes that hold sessions for the next server.
+/// Lists the keepers: processes that hold sessions for the next server.
 fn keepers(proc: &str) -> Vec<u32> {
     let processes = fs::read_dir(proc).into_iter().flatten().flatten();
     let is_one = |process: &fs::DirEntry| {
@@ -177,7 +177,7 @@ fn untried() -> Item {
     }
 }
 
-/// What the kernel offers, tried out.
+/// Checks the kernel's features by their use.
 fn kernel() -> Vec<Item> {
     let with = "use a kernel with";
     let fanout = features::fanout().map_err(|failed| failed.source);
@@ -213,7 +213,8 @@ fn tried(
 ) -> Item {
     match result {
         Ok(()) => Item::ok(name, found),
-        // That says nothing about the kernel's age.
+        // A refusal by a seccomp filter or by missing rights tells nothing about the kernel's
+        // features.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Item::limited(
             name,
             format!("forbidden here: {error}"),
@@ -237,7 +238,7 @@ fn repair() -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What is in the kernel for Sojourn now, and what of it nobody keeps.
+/// Lists Sojourn's programs in the kernel, and checks that each is held by a process.
 fn attached_now() -> (Item, Option<Vec<Attached>>) {
     const NAME: &str = "attached";
     let attached = match attached::look() {

@@ -1,10 +1,10 @@
-//! The parts of Sojourn: is the library there, does the loader take it, which server answers.
+//! Checks for the parts of Sojourn: preload library, loader, server.
 
 use super::item::Item;
 use super::streams::streams;
-use crate::args::Where;
+use crate::args::ServerArgs;
 use crate::beside::{self, PartError};
-use crate::client::{Client, Unserved, speaks_with_programs};
+use crate::client::{Client, NoServer, speaks_with_programs};
 use crate::environment;
 use crate::output::span;
 use crate::server::Silent;
@@ -15,7 +15,7 @@ use std::process::{Command, Output, Stdio};
 const CHECKED: &str = "/proc/self/maps";
 const SERVER: &str = "server";
 
-/// The preload library, and whether programs get it.
+/// Checks that the preload library is installed and that programs load it.
 pub(super) fn library() -> Vec<Item> {
     match beside::library() {
         Ok(library) => {
@@ -36,7 +36,7 @@ pub(super) fn library() -> Vec<Item> {
     }
 }
 
-/// The loader of programs that make their own system calls.
+/// Checks the loader of programs that make their own system calls.
 fn loader(library: &Path) -> Item {
     match beside::loader(library) {
         Ok(loader) => Item::ok("loader", loader.display().to_string()),
@@ -48,7 +48,7 @@ fn loader(library: &Path) -> Item {
     }
 }
 
-/// A program with the library preloaded.
+/// Returns a command that runs `program` with the library preloaded.
 fn preloaded(program: &str, library: &Path) -> Command {
     let variables = environment::preloaded(std::env::vars_os(), library, &Config::default());
     let mut command = Command::new(program);
@@ -56,7 +56,7 @@ fn preloaded(program: &str, library: &Path) -> Command {
     command
 }
 
-/// Runs a program with it and looks whether it is mapped there.
+/// Runs a program with the library preloaded and checks that the library is mapped.
 fn loads(library: &Path) -> Item {
     const NAME: &str = "preload";
     let run = |program: &str, words: &[&str]| {
@@ -82,7 +82,8 @@ fn loads(library: &Path) -> Item {
     }
 }
 
-/// What went wrong, in the words of whoever said it.
+/// Returns a program's complaint: the first line of its standard error, or its exit status if it
+/// failed without a word; `None` if it succeeded silently.
 fn complaint(output: &Output) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     match (output.status.success(), said.is_empty()) {
@@ -92,13 +93,13 @@ fn complaint(output: &Output) -> Option<String> {
     }
 }
 
-/// Which server answers, and that its program is there.
-pub(super) fn server(place: &Where) -> Vec<Item> {
+/// Checks that the server's program is installed, and that a server answers.
+pub(super) fn server(server_args: &ServerArgs) -> Vec<Item> {
     let program = match beside::server() {
         Ok(path) => Item::ok("server-program", path.display().to_string()),
         Err(error) => Item::missing("server-program", error.to_string(), "install Sojourn anew"),
     };
-    let answering = match Client::connect(place) {
+    let answering = match Client::connect(server_args) {
         Ok(client) => describe(client),
         Err(error) => unserved(&error),
     };
@@ -106,8 +107,8 @@ pub(super) fn server(place: &Where) -> Vec<Item> {
 }
 
 fn unserved(error: &anyhow::Error) -> Item {
-    match error.downcast_ref::<Unserved>() {
-        Some(Unserved { silent, is_named: false, .. }) if matches!(silent, Silent::Nobody(_)) => {
+    match error.downcast_ref::<NoServer>() {
+        Some(NoServer { silent, is_named: false, .. }) if matches!(silent, Silent::Nobody(_)) => {
             let advice = "nothing to do: `sojourn run` starts one when it is needed";
             Item::limited(SERVER, silent.to_string(), advice)
         }
@@ -139,16 +140,16 @@ fn describe(mut client: Client) -> Item {
     }
 }
 
-/// What the program that serves says of itself. Only a program of our own or root's is run for
-/// that.
+/// Returns the version that the server's program prints. The program is run only if it belongs to
+/// this user or to root.
 fn version(pid: u32, uid: u32) -> Option<String> {
-    // Whoever listens did so as that user, root or ourselves; should its number have come again,
-    // then to a process that this kernel lets us look at, whose name is looked at below.
+    // The listener's user, root or this one, comes from the kernel. If its process number has been
+    // reused, the name check below still applies to the new process.
     if pid == 0 || (uid != 0 && uid != rustix::process::geteuid().as_raw()) {
         return None;
     }
     let program = format!("/proc/{pid}/exe");
-    // The test of `sojournd` may serve from within another program, which would do something else.
+    // A test may serve from within another program, which does not print its version.
     let name = std::fs::read_link(&program).ok()?;
     if !name.file_name()?.to_string_lossy().starts_with("sojournd") {
         return None;

@@ -1,4 +1,4 @@
-//! The configuration in force, and from where each value comes.
+//! The configuration in force, with the origin of each value.
 
 use serde::Serialize;
 use sojourn_session::config::{self, SETTINGS, Setting};
@@ -10,7 +10,7 @@ use std::path::Path;
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Value {
     pub(super) setting: &'static str,
-    /// As it would be written on the command line.
+    /// The value as a flag of the command line has it.
     pub(super) value: String,
     /// `default`, a variable's name or a file's path.
     pub(super) from: String,
@@ -46,15 +46,15 @@ fn values(variable: impl Fn(&str) -> Option<OsString>) -> Result<Vec<Value>, Con
     Ok(SETTINGS.iter().filter_map(shown).collect())
 }
 
-/// The setting that stands for this one among others.
+/// Returns the general setting that also sets this one, if there is one.
 fn general_of(setting: &Setting) -> Option<&'static Setting> {
     let is_general =
         |other: &&Setting| other.show.is_none() && setting.name.starts_with(other.name);
     SETTINGS.iter().find(is_general)
 }
 
-/// The keys of a file that has been read without an error: it has no tables, and each key begins a
-/// line.
+/// Returns the keys of a configuration file. The file was read without an error, so it has no
+/// tables and each key begins a line.
 fn keys(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let key = |line: &str| {

@@ -1,9 +1,9 @@
-//! Whether the C library's streams (`FILE`) are seen by the preload library, which puts functions
-//! of its own into the C library's tables.
+//! Checks that the preload library sees calls on the C library's streams (`FILE`): it puts its own
+//! functions into the C library's tables.
 //!
-//! This looks at a process from outside, `cat` between two pipes: some words of its C library's
-//! data are addresses in the preload library, or none are. Not here: how the tables are found
-//! (`sojourn-preload`, `libio`).
+//! The check reads the memory of a process, `cat` between two pipes: its C library's data has
+//! addresses of the preload library if the functions are in the tables. Not here: the search for
+//! the tables (`sojourn-preload`, `libio`).
 
 use super::item::Item;
 use sojourn_session::notice::mapping;
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 const NAME: &str = "streams";
 const C_LIBRARY: &str = "libc.so.6";
 
-/// `command`: a `cat` with the library preloaded.
+/// Checks the process of `command`, a `cat` with the library preloaded.
 pub(super) fn streams(command: Command) -> Item {
     match are_seen(command) {
         Ok(true) => Item::ok(NAME, "what programs read and write by stdio can move"),
@@ -35,14 +35,14 @@ pub(super) fn streams(command: Command) -> Item {
 fn are_seen(mut command: Command) -> io::Result<bool> {
     let mut cat = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let seen = look(&mut cat);
-    // It ends with its input.
+    // `cat` ends at the end of its input.
     drop(cat.stdin.take());
     cat.wait()?;
     seen
 }
 
 fn look(cat: &mut Child) -> io::Result<bool> {
-    // When it answers it has begun.
+    // An answer shows that `cat` has started, and with it the library.
     if let (Some(to), Some(from)) = (&mut cat.stdin, &mut cat.stdout) {
         to.write_all(b"\n")?;
         from.read_exact(&mut [0])?;
@@ -54,7 +54,8 @@ fn look(cat: &mut Child) -> io::Result<bool> {
     };
     let library = of(crate::beside::LIBRARY);
     let memory = File::open(format!("/proc/{}/mem", cat.id()))?;
-    // Data that is closed after start is all that can only be read, beside text and headers.
+    // Tables that the dynamic loader protects after start (RELRO) are in read-only mappings; the
+    // other read-only mappings, text and headers, have no such addresses.
     for (range, _) in of(C_LIBRARY).into_iter().filter(|(_, rights)| *rights == "r--p") {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         memory.read_exact_at(&mut bytes, range.start)?;

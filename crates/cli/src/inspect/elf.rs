@@ -1,34 +1,34 @@
-//! As much of ELF as tells whether a program can be preloaded.
+//! The part of ELF that decides about preloading: interpreter, machine, notes, needed libraries.
 //!
-//! Pure: the bytes come in as arguments. Nothing in the file is trusted; what makes no sense is
-//! said to be damaged. The format is elf(5)'s.
+//! Pure: the bytes come in as arguments. The file is not trusted; impossible values are reported as
+//! damage. The format is elf(5)'s.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-/// What an ELF file begins with.
+/// The first bytes of an ELF file.
 pub(crate) const MAGIC: &[u8] = b"\x7fELF";
 
-/// What a program's headers say.
+/// The facts in a program's headers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Elf {
-    /// The loader; none in static programs.
+    /// The dynamic loader; `None` for static programs.
     pub(crate) interpreter: Option<PathBuf>,
-    /// Linked by Go's own linker.
+    /// The file was linked by Go's linker.
     pub(crate) is_go: bool,
-    /// A program, also if it can be loaded anywhere, and no library.
+    /// The file is a program, also a position-independent one, and not a library.
     pub(crate) is_program: bool,
-    /// A sanitizer's run-time library belongs to it.
+    /// The sanitizer whose run-time library the program uses.
     pub(crate) sanitizer: Option<&'static str>,
 }
 
-/// Headers that do not say it.
+/// The error that the headers cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ElfError {
-    /// Another architecture, word length or byte order: which.
+    /// Another architecture, word length or byte order, in words.
     Machine(String),
-    /// What makes no sense.
+    /// Damaged headers: the field with the impossible value.
     Damaged(&'static str),
 }
 
@@ -43,15 +43,16 @@ const SEGMENT_NOTE: u32 = 4;
 const SEGMENT_LOAD: u32 = 1;
 const SEGMENT_DYNAMIC: u32 = 2;
 const DYNAMIC_LEN_MAX: u64 = 64 << 10;
-/// Names of more symbols and libraries are not looked at.
+/// The most bytes of names of symbols and libraries that are read.
 const NAMES_LEN_MAX: u64 = 8 << 20;
-/// Entries of the dynamic segment: where the names are, how many bytes.
+/// Tags of the dynamic segment: address and length of the names.
 const NAMES_AT: u64 = 5;
 const NAMES_LEN: u64 = 10;
 const PATH_LEN_MAX: u64 = 4096;
 const NOTES_LEN_MAX: u64 = 64 << 10;
 
-/// `DF_1_PIE` among `DT_FLAGS_1`, as linkers mark programs that can be loaded anywhere.
+/// Returns true if `DT_FLAGS_1` has `DF_1_PIE`, the linkers' mark of a position-independent
+/// program.
 fn is_position_independent_program(dynamic: &[u8]) -> bool {
     const FLAGS: u64 = 0x6fff_fffb;
     const PROGRAM: u64 = 0x0800_0000;
@@ -59,7 +60,7 @@ fn is_position_independent_program(dynamic: &[u8]) -> bool {
     entries.any(|entry| u64_at(entry, 0) == FLAGS && u64_at(entry, 8) & PROGRAM != 0)
 }
 
-/// Ours, as elf(5) numbers them.
+/// Returns this machine's architecture as elf(5) numbers it.
 fn own_machine() -> u16 {
     match std::env::consts::ARCH {
         "x86_64" => 62,
@@ -73,8 +74,8 @@ fn own_machine() -> u16 {
 }
 
 impl Elf {
-    /// Reads the headers. `first` is the beginning of the file; `read` reads at an offset and says
-    /// how much it got.
+    /// Reads the headers. `first` is the beginning of the file; `read` reads at an offset and
+    /// returns the number of bytes.
     pub(crate) fn read(
         first: &[u8],
         read: impl Fn(u64, &mut [u8]) -> usize,
@@ -124,7 +125,7 @@ impl Elf {
         elf.is_program |= is_position_independent_program(&dynamic);
         if let Some((offset, len)) = names_of(&dynamic, &table) {
             let mut names = vec![0; usize::try_from(len).unwrap_or(0)];
-            // What cannot be read is for the loader to complain of.
+            // Names that cannot be read are no obstacle here: the dynamic loader reports them.
             if bytes(offset, &mut names).is_ok() {
                 elf.sanitizer = sanitizer_of(&names);
             }
@@ -133,7 +134,7 @@ impl Elf {
     }
 }
 
-/// Where in the file the names of symbols and libraries are that the loader is to know.
+/// Returns offset and length in the file of the dynamic symbols' and libraries' names.
 fn names_of(dynamic: &[u8], table: &[u8]) -> Option<(u64, u64)> {
     const ENTRY: usize = 16;
     let entry = |tag: u64| {
@@ -150,9 +151,9 @@ fn names_of(dynamic: &[u8], table: &[u8]) -> Option<(u64, u64)> {
     })
 }
 
-/// The sanitizer whose run-time library is among the names, or in the program: GCC's then shows
-/// only what it has of the C library's functions, which no program without one does. Not those that
-/// watch leaks or undefined behaviour alone: they get along with the library.
+/// Returns the sanitizer whose run-time library is among the names, or linked into the program.
+/// GCC's linked run-time library exports only its replacements of the C library's functions, which
+/// other programs do not export. Sanitizers for leaks or undefined behaviour alone are no obstacle.
 fn sanitizer_of(names: &[u8]) -> Option<&'static str> {
     const KNOWN: [(&str, &str); 6] = [
         ("__asan_init", "AddressSanitizer"),
@@ -176,7 +177,7 @@ fn sanitizer_of(names: &[u8]) -> Option<&'static str> {
     known.or_else(|| has_all().then_some("a sanitizer"))
 }
 
-/// Word length and byte order must be ours.
+/// Checks word length and byte order against this machine's.
 fn identify(first: &[u8]) -> Result<(), ElfError> {
     let machine = |what: &str| Err(ElfError::Machine(what.into()));
     let is_little = first.get(5) == Some(&1);
@@ -196,8 +197,8 @@ fn path(bytes: &[u8]) -> Result<PathBuf, ElfError> {
     }
 }
 
-/// Whether one of the notes is named `Go`: its linker leaves the build identifier there, also when
-/// stripped.
+/// Returns true if a note has the name `Go`. Go's linker writes the build identifier there; it
+/// stays when the file is stripped.
 fn has_go_note(mut notes: &[u8]) -> bool {
     const NOTE_HEADER: usize = 12;
     let padded = |len: u32| (len as usize).next_multiple_of(4);
@@ -236,7 +237,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// A 64-bit file with these segments.
+    /// Makes a 64-bit file with these segments.
     fn file(segments: &[(u32, &[u8])]) -> Vec<u8> {
         let mut header = vec![0; HEADER_LEN];
         header[..6].copy_from_slice(b"\x7fELF\x02\x01");

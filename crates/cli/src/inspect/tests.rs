@@ -51,14 +51,14 @@ const USER: Runner = Runner { uid: 4711, gid: 4711 };
 #[test]
 fn dynamic_programs_are_preloaded_and_others_loaded() {
     let scratch = Scratch::new("elf");
-    assert_eq!(inspect(&scratch.compiled("dynamic", &["-pie"]), USER), Ok(Way::Preload));
-    assert_eq!(inspect(&scratch.compiled("fixed", &["-no-pie"]), USER), Ok(Way::Preload));
+    assert_eq!(inspect(&scratch.compiled("dynamic", &["-pie"]), USER), Ok(LoadMethod::Preload));
+    assert_eq!(inspect(&scratch.compiled("fixed", &["-no-pie"]), USER), Ok(LoadMethod::Preload));
     let fixed = scratch.compiled("static", &["-static", "-no-pie"]);
-    assert_eq!(inspect(&fixed, USER), Ok(Way::Load(None)));
+    assert_eq!(inspect(&fixed, USER), Ok(LoadMethod::Load(None)));
     let pie = scratch.compiled("static-pie", &["-static-pie"]);
-    assert_eq!(inspect(&pie, USER), Ok(Way::Load(None)));
+    assert_eq!(inspect(&pie, USER), Ok(LoadMethod::Load(None)));
     let other = scratch.compiled("musl", &["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"]);
-    assert_eq!(inspect(&other, USER), Ok(Way::Load(None)));
+    assert_eq!(inspect(&other, USER), Ok(LoadMethod::Load(None)));
     let other = scratch.compiled("other", &["-Wl,--dynamic-linker=/lib/ld-uClibc.so.0"]);
     let loader = PathBuf::from("/lib/ld-uClibc.so.0");
     assert_eq!(inspect(&other, USER), Err(Obstacle::Loader(loader)));
@@ -79,19 +79,19 @@ fn thirty_two_bit_programs_are_of_another_machine() {
 #[test]
 fn scripts_are_what_their_interpreters_are() {
     let scratch = Scratch::new("script");
-    assert_eq!(inspect(&scratch.script("good", "#! /bin/sh -e\n"), USER), Ok(Way::Preload));
+    assert_eq!(inspect(&scratch.script("good", "#! /bin/sh -e\n"), USER), Ok(LoadMethod::Preload));
     assert_eq!(
         inspect(&scratch.script("env", "#!/usr/bin/env sh\nexit\n"), USER),
-        Ok(Way::Preload)
+        Ok(LoadMethod::Preload)
     );
     let fixed = scratch.compiled("static", &["-static"]);
     let of_fixed = scratch.script("of-static", &format!("#!{}", fixed.display()));
-    assert_eq!(inspect(&of_fixed, USER), Ok(Way::Load(Some((fixed.clone(), None)))));
+    assert_eq!(inspect(&of_fixed, USER), Ok(LoadMethod::Load(Some((fixed.clone(), None)))));
     let with = scratch.script("with", &format!("#! {} -a b \n", fixed.display()));
-    let expected = Way::Load(Some((fixed, Some("-a b".into()))));
+    let expected = LoadMethod::Load(Some((fixed, Some("-a b".into()))));
     assert_eq!(inspect(&with, USER), Ok(expected));
     let nested = scratch.script("nested", &format!("#!{}\n", scratch.path("good").display()));
-    assert_eq!(inspect(&nested, USER), Ok(Way::Preload));
+    assert_eq!(inspect(&nested, USER), Ok(LoadMethod::Preload));
     let endless = scratch.script("endless", &format!("#!{}\n", scratch.path("endless").display()));
     let mut found = inspect(&endless, USER);
     while let Err(Obstacle::Interpreter(_, inner)) = found {
@@ -113,21 +113,21 @@ fn programs_that_gain_privileges_are_told_apart() {
     let stranger = Runner { uid: owner.uid + 1, gid: owner.gid + 1 };
     chmod(&program, 0o4755);
     assert_eq!(inspect(&program, stranger), Err(Obstacle::SetUser));
-    assert_eq!(inspect(&program, owner), Ok(Way::Preload));
+    assert_eq!(inspect(&program, owner), Ok(LoadMethod::Preload));
     chmod(&program, 0o2755);
     assert_eq!(inspect(&program, stranger), Err(Obstacle::SetGroup));
-    assert_eq!(inspect(&program, owner), Ok(Way::Preload));
+    assert_eq!(inspect(&program, owner), Ok(LoadMethod::Preload));
     chmod(&program, 0o2745);
-    assert_eq!(inspect(&program, stranger), Ok(Way::Preload));
+    assert_eq!(inspect(&program, stranger), Ok(LoadMethod::Preload));
     chmod(&program, 0o755);
     let one_capability: &[u8] = b"\x01\0\0\x02\0\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
     let flags = rustix::fs::XattrFlags::empty();
     match rustix::fs::setxattr(&program, "security.capability", one_capability, flags) {
         Ok(()) => {
             assert_eq!(inspect(&program, stranger), Err(Obstacle::Capabilities));
-            assert_eq!(inspect(&program, Runner { uid: 0, gid: 0 }), Ok(Way::Preload));
+            assert_eq!(inspect(&program, Runner { uid: 0, gid: 0 }), Ok(LoadMethod::Preload));
         }
-        // Only root may give them.
+        // Only root may set capabilities of files.
         Err(error) => assert_ne!(owner.uid, 0, "{error}"),
     }
 }

@@ -1,10 +1,11 @@
-//! How a session with another host is: windows, round-trip time, losses, as its program tells.
+//! The TCP state of a session with another host, as its program reports it: windows, round-trip
+//! time, losses.
 
 use serde::Serialize;
 use sojourn_session::ConnectionInfoT;
 use std::fmt::{self, Display};
 
-/// States as Linux numbers them, from 1 on.
+/// TCP states by Linux's numbers, which begin at 1.
 const STATES: [&str; 11] = [
     "established",
     "syn-sent",
@@ -18,10 +19,10 @@ const STATES: [&str; 11] = [
     "listen",
     "closing",
 ];
-/// Linux's word for no threshold.
+/// Linux's value for "no slow start threshold".
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
-/// Fields are those of `--json`.
+/// The TCP state of a connection. The fields are those of `--json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Connection {
     pub(crate) state: &'static str,

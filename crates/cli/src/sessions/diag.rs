@@ -1,6 +1,6 @@
-//! Which Unix sockets are connected with each other: the kernel's `sock_diag`, which alone can say.
+//! The peers of Unix sockets, from the kernel's `sock_diag`; `/proc` does not have them.
 //!
-//! One question for all of them, in our own network name space. See sock_diag(7).
+//! One request lists all Unix sockets of this process's network name space. See sock_diag(7).
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -24,7 +24,7 @@ const MESSAGE: usize = 16;
 const ATTRIBUTE: usize = 4;
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// Inode of each connected Unix socket to that of its peer.
+/// Returns the inode of the peer of each connected Unix socket, by the socket's inode.
 pub(super) fn peers() -> Result<HashMap<u64, u64>, Errno> {
     let socket = ask()?;
     let mut peers = HashMap::new();
@@ -37,7 +37,7 @@ pub(super) fn peers() -> Result<HashMap<u64, u64>, Errno> {
     }
 }
 
-/// Whether this kernel can say.
+/// Checks that the kernel supports the request.
 pub(crate) fn works() -> Result<(), Errno> {
     peers().map(|_| ())
 }
@@ -65,7 +65,7 @@ fn ask() -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Takes the messages of one datagram; true: the last has come.
+/// Reads the messages of one datagram. Returns true after the last message of the answer.
 fn read(mut bytes: &[u8], peers: &mut HashMap<u64, u64>) -> Result<bool, Errno> {
     while bytes.len() >= HEADER {
         let len = (u32_at(bytes, 0) as usize).clamp(HEADER, bytes.len());
@@ -92,7 +92,7 @@ fn read(mut bytes: &[u8], peers: &mut HashMap<u64, u64>) -> Result<bool, Errno> 
 }
 
 #[cfg(any(debug_assertions, fuzzing))]
-/// A datagram, for fuzzing.
+/// Parses a datagram, for fuzzing.
 pub(super) fn fuzz_answer(bytes: &[u8]) {
     let _ = read(bytes, &mut HashMap::new());
 }

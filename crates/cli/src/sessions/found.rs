@@ -1,8 +1,8 @@
-//! Sessions that only `/proc` shows, and why they are in the kernel, as seen from the outside.
+//! Sessions that only `/proc` shows, with the reasons why they are in the kernel.
 //!
-//! The configuration is that of the program's start, as `/proc` has it. What cannot be seen
-//! (options, use through stdio) is not guessed: such a session counts as not hot, unless its
-//! program has told the server, which remembers what it was told and what it refused.
+//! The configuration is that of the program's first environment in `/proc`. Reasons without a trace
+//! in `/proc` (options, use through stdio) are not guessed: such a session counts as not hot,
+//! unless the server has a reason of its own or of the program's.
 
 use super::diag;
 use super::processes::{self, Object, Process};
@@ -13,29 +13,29 @@ use sojourn_session::{HomeT, KindT, ReasonT};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Who has the other end.
+/// The other end's place.
 enum Peer {
-    /// These, by index; none that we may see if it is empty.
+    /// The processes that hold the other end, by index; empty if this user may see none of them.
     Holders(Vec<usize>),
-    /// It is not on this host, as far as this network name space goes.
+    /// The other end is not in a network name space that is visible here.
     Elsewhere,
-    /// It is in another network name space of this host.
+    /// The other end is in another network name space of this host.
     Apart,
-    /// A UDP socket's: whoever sends to it.
+    /// The peers of a UDP socket: any sender.
     Anybody,
 }
 
-/// Everything that was seen.
+/// The data from `/proc` and `sock_diag`.
 struct View<'a> {
     observer: &'a Observer,
     processes: Vec<Process>,
     holders: HashMap<Object, Vec<usize>>,
-    /// By network name space.
+    /// The socket tables of each network name space.
     tables: HashMap<String, Tables>,
     unix_peers: HashMap<u64, u64>,
 }
 
-/// Sessions of processes that are under Sojourn; `all`: also sockets that are not connected.
+/// Returns the sessions of processes under Sojourn; if `all`, also sockets that are not connected.
 pub(super) fn find(proc: &Path, all: bool, observer: &Observer) -> Vec<Row> {
     let processes = processes::all(proc);
     if !processes.iter().any(Process::is_under_sojourn) {
@@ -131,7 +131,7 @@ impl View<'_> {
         }
     }
 
-    /// The other end's name, and who has it. Unknown without `sock_diag`.
+    /// Returns the other end's name and holders, which are unknown without `sock_diag`.
     fn unix_peer(&self, tables: &Tables, inode: u64) -> (String, Peer) {
         let Some(peer) = self.unix_peers.get(&inode) else {
             return ("-".into(), Peer::Holders(Vec::new()));
@@ -143,7 +143,7 @@ impl View<'_> {
         (name, Peer::Holders(self.held(Object::Socket(*peer))))
     }
 
-    /// Whether the program's configuration lets it move.
+    /// Returns true if the program's configuration lets the session move.
     fn is_allowed(&self, index: usize, object: Object, kind: KindT) -> bool {
         let process = &self.processes[index];
         let Some(config) = &process.config else { return true };
@@ -160,7 +160,7 @@ impl View<'_> {
         ends.is_none_or(|(local, remote)| config.allows_between(local, remote))
     }
 
-    /// What stands in the way, as far as it can be seen.
+    /// Returns the reason why a session is in the kernel, as far as `/proc` shows it.
     fn reason(&self, index: usize, object: Object, peer: &Peer) -> ReasonT {
         let process = &self.processes[index];
         let peers: &[usize] = if let Peer::Holders(peers) = peer { peers } else { &[] };
@@ -187,11 +187,11 @@ impl View<'_> {
         ReasonT::NotHot
     }
 
-    /// What stands in the way at the other end, of which these are the holders.
+    /// Returns the reason at the other end, whose holders are `peers`; `None` if there is none.
     fn reason_of_peers(&self, own: &Process, object: Object, peers: &[usize]) -> Option<ReasonT> {
         let peers: Vec<&Process> = peers.iter().map(|peer| &self.processes[*peer]).collect();
         if peers.is_empty() {
-            // Nobody that we may see.
+            // This user may see no holder, so nothing is known of the other end.
             return None;
         }
         if !peers.iter().any(|peer| peer.is_under_sojourn()) {
@@ -207,7 +207,7 @@ impl View<'_> {
     }
 }
 
-/// Who is at the other side of a UDP socket.
+/// Returns the peers of a UDP socket. A socket of the loopback interface has no remote peer.
 fn udp_peer(udp: &Udp) -> Peer {
     let is_for_this_host =
         udp.local.ip().is_loopback() || udp.remote.is_some_and(|peer| peer.ip().is_loopback());

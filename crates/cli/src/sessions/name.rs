@@ -1,11 +1,11 @@
-//! What a session is called: in the first column of `ss`, and by `move`.
+//! The name of a session in the first column of `ss` and as argument of `move`.
 
-/// What a session is called: in the first column of `ss`, and by `move`.
+/// The name of a session in the first column of `ss` and as argument of `move`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
-    /// Of a session that is away: its stream's number.
+    /// A session that is away: its stream's number.
     Stream(u64),
-    /// Of one in the kernel: the inode of its socket or pipe.
+    /// A session in the kernel: the inode of its socket or pipe.
     Inode(u64),
 }
 

@@ -1,7 +1,8 @@
-//! Processes and what they have open, from `/proc`.
+//! Processes and their open sockets and pipes, from `/proc`.
 //!
-//! Only what we may see: other users' processes are passed over unless we are root. A process can
-//! end while we look; what cannot be read then is not there. See proc(5).
+//! Processes that this user may not inspect are left out, which are other users' unless the user is
+//! root. A process may end while its files are read; files that cannot be read count as absent. See
+//! proc(5).
 
 use crate::beside::LIBRARY;
 use sojourn_session::{Config, ReasonT, notice};
@@ -12,19 +13,19 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Where the kernel tells of processes.
+/// The mount point of proc(5).
 pub(crate) const PROC: &str = "/proc";
 
-/// A kernel object that a descriptor stands for; for pipes, which end.
+/// The kernel object of a descriptor; a pipe's two ends are different objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Object {
-    /// By inode.
+    /// Identified by inode.
     Socket(u64),
-    /// By inode.
+    /// Identified by inode.
     Pipe {
-        /// Its number.
+        /// The pipe's inode.
         inode: u64,
-        /// The end that writes.
+        /// True for the end that writes.
         writes: bool,
     },
 }
@@ -37,47 +38,47 @@ impl Object {
     }
 }
 
-/// A process that we may look into.
+/// A process that this user may inspect.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) uid: u32,
     pub(super) program: String,
-    /// The names by which `programs` may mean it; of a program under Sojourn only.
+    /// The names that the setting `programs` is matched with; only for programs under Sojourn.
     pub(super) names: Vec<String>,
-    /// Each once, in order.
+    /// The process's sockets and pipes, each once, in order.
     pub(super) objects: Vec<Object>,
-    /// What is standard error and nothing else: that never moves.
+    /// The object of standard error, if no other descriptor has it: it never moves.
     pub(super) errors: Option<Object>,
-    /// It runs under Sojourn.
+    /// The process has the preload library mapped.
     pub(super) has_library: bool,
-    /// Why it has not the library, though it was started under Sojourn.
+    /// The reason why a process that was started under Sojourn has no library.
     pub(super) loss: Option<ReasonT>,
-    /// What its library says: nothing of it moves any more.
+    /// The reason, reported by its library, why no session of the process moves any more.
     pub(super) notice: Option<ReasonT>,
-    /// What it was started with; of a program under Sojourn only.
+    /// The configuration that the process was started with; only for programs under Sojourn.
     pub(super) config: Option<Config>,
-    /// The folder of its user's sockets that it was started with, likewise.
+    /// `XDG_RUNTIME_DIR` of the process's first environment; only for programs under Sojourn.
     pub(super) runtime: Option<PathBuf>,
-    /// Its network and its process name space, as the kernel names them, and how deep the latter is
-    /// from here: 1 is ours.
+    /// The kernel's names of the network and process name spaces, and the depth of the process name
+    /// space relative to this process's, which is 1.
     pub(super) network: String,
     pub(super) processes: String,
     pub(super) depth: usize,
-    /// Its parent, and its groups.
+    /// The parent process, and the groups.
     parent: u32,
     pub(super) gid: u32,
     pub(super) groups: Vec<u32>,
 }
 
 impl Process {
-    /// It was started under Sojourn, whatever became of that.
+    /// Returns true if the process was started under Sojourn, also if the library was not loaded.
     pub(super) fn is_under_sojourn(&self) -> bool {
         self.has_library || self.loss.is_some()
     }
 }
 
-/// All processes.
+/// Returns all processes that this user may inspect.
 pub(super) fn all(proc: &Path) -> Vec<Process> {
     let Ok(entries) = fs::read_dir(proc) else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -86,12 +87,13 @@ pub(super) fn all(proc: &Path) -> Vec<Process> {
     all
 }
 
-/// Finds those that descend from a program under Sojourn and have not got the library on.
+/// Marks processes that descend from a program under Sojourn and do not have the library.
 fn note_losses(all: &mut [Process]) {
     let kin: HashMap<u32, (u32, bool)> =
         all.iter().map(|one| (one.pid, (one.parent, one.has_library))).collect();
     let descends = |mut pid: u32| {
-        // Numbers come again while we look: what is read need not be a tree.
+        // Process numbers may be reused during the scan, so the parents may form a cycle: the walk
+        // is bounded.
         for _ in 0..kin.len() {
             match kin.get(&pid) {
                 Some((_, true)) => return true,
@@ -142,7 +144,8 @@ fn process(proc: &Path, pid: u32) -> Option<Process> {
     })
 }
 
-/// A process's first environment, which is what its library goes by. Empty if we may not see it.
+/// A process's first environment, from which its library takes its settings. Empty if this user may
+/// not read it.
 struct Variables(Vec<u8>);
 
 impl Variables {
@@ -165,7 +168,7 @@ impl Variables {
         (!self.0.is_empty()).then(|| Config::from_env(self.pairs()))
     }
 
-    /// Whether the dynamic loader was to load the library.
+    /// Returns true if `LD_PRELOAD` names the library.
     fn name_library(&self) -> bool {
         let Some(value) = self.get("LD_PRELOAD") else { return false };
         let names = value.as_bytes().split(|byte| matches!(byte, b' ' | b':'));
@@ -175,13 +178,13 @@ impl Variables {
     }
 }
 
-/// What `/proc/PID/status` says, as far as it matters here.
+/// The used fields of `/proc/PID/status`.
 #[derive(Debug, Default)]
 pub(super) struct Status {
     pub(super) parent: u32,
     pub(super) gid: u32,
     pub(super) groups: Vec<u32>,
-    /// How many numbers the process has: one in each process name space from ours down.
+    /// The number of the process's numbers: one in each process name space from this one inwards.
     pub(super) depth: usize,
 }
 
@@ -198,7 +201,7 @@ impl Status {
         };
         Self {
             parent: numbers("PPid").first().copied().unwrap_or(0),
-            // Real, effective, saved, that of files.
+            // The line has the real, effective, saved and file system group.
             gid: numbers("Gid").get(3).copied().unwrap_or(u32::MAX),
             groups: numbers("Groups"),
             depth: numbers("NSpid").len(),
@@ -206,8 +209,8 @@ impl Status {
     }
 }
 
-/// What a process is called: by its file, by the link that it was started by, and by ps(1). The
-/// library goes by the same.
+/// Returns the names of a process: its file's, that of the link by which it was started, and
+/// ps(1)'s. The library uses the same names.
 fn names(directory: &Path, program: &str) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let file = fs::read_link(directory.join("exe")).ok();
@@ -217,20 +220,21 @@ fn names(directory: &Path, program: &str) -> Vec<String> {
     names.into_iter().flatten().chain([program.to_owned()]).collect()
 }
 
-/// A process's name, as ps(1) shows it.
+/// Returns a process's name, as ps(1) shows it.
 pub(crate) fn program(proc: &Path, pid: u32) -> Option<String> {
     let name = fs::read(proc.join(pid.to_string()).join("comm")).ok()?;
     Some(String::from_utf8_lossy(&name).trim_end().to_owned())
 }
 
-/// Whether a line of `/proc/PID/maps` is of the library.
+/// Returns true if a line of `/proc/PID/maps` is a mapping of the library.
 fn is_library(line: &str) -> bool {
-    // One that was installed anew since is still the library.
+    // A library whose file has been replaced since is still the library.
     let line = line.strip_suffix(" (deleted)").unwrap_or(line);
     line.strip_suffix(LIBRARY).is_some_and(|folder| folder.ends_with('/'))
 }
 
-/// Each object once, in order, and what only standard error stands for.
+/// Returns the objects of a process, each once and in order, and the object that only standard
+/// error has.
 fn objects(directory: &Path) -> Option<(Vec<Object>, Option<Object>)> {
     let (mut objects, mut errors) = (Vec::new(), None);
     for entry in fs::read_dir(directory.join("fd")).ok()?.filter_map(Result::ok) {
@@ -261,7 +265,7 @@ fn number_in(text: &str, prefix: &str) -> Option<u64> {
     text.strip_prefix(prefix)?.strip_suffix(']')?.parse().ok()
 }
 
-/// Whether a descriptor is the end that writes; none if it is both.
+/// Returns true if a pipe's descriptor is open for writing only; `None` if it is open for both.
 fn writes(info: &Path) -> Option<bool> {
     let text = fs::read_to_string(info).ok()?;
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"))?;
@@ -273,7 +277,7 @@ fn writes(info: &Path) -> Option<bool> {
 }
 
 #[cfg(any(debug_assertions, fuzzing))]
-/// Text of any file about a process, for fuzzing.
+/// Parses text as each of a process's files, for fuzzing.
 pub(super) fn fuzz_text(text: &str) {
     let _ = Status::parse(text);
     let _ = text.lines().filter(|line| is_library(line)).count();
@@ -282,7 +286,7 @@ pub(super) fn fuzz_text(text: &str) {
     let _ = (variables.name_library(), variables.config());
 }
 
-/// Who has an object open.
+/// Returns the processes that hold each object, by index.
 pub(super) fn holders(processes: &[Process]) -> HashMap<Object, Vec<usize>> {
     let mut holders: HashMap<Object, Vec<usize>> = HashMap::new();
     for (index, process) in processes.iter().enumerate() {

@@ -9,13 +9,13 @@ use std::ffi::CString;
 /// One end of a session, as it is shown. Fields are those of `--json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Row {
-    /// Its stream's number, if it is away from the kernel. Text in JSON: many readers have 53 bits
-    /// for a number.
+    /// The stream's number, if the session is away from the kernel. JSON has it as text, because
+    /// many readers keep only 53 bits of a number.
     #[serde(serialize_with = "as_text")]
     pub(crate) stream: Option<u64>,
     pub(crate) kind: &'static str,
     pub(crate) home: &'static str,
-    /// A word of `sojourn_session::reason`.
+    /// The reason as a word of `sojourn_session::reason`.
     pub(crate) reason: &'static str,
     pub(crate) pid: u32,
     pub(crate) uid: u32,
@@ -24,24 +24,24 @@ pub(crate) struct Row {
     pub(crate) to: String,
     pub(crate) peer_pid: Option<u32>,
     pub(crate) peer_program: Option<String>,
-    /// Bytes through the stream, as far as the server knows.
+    /// Bytes through the stream, if the server knows them.
     pub(crate) sent: Option<u64>,
     pub(crate) received: Option<u64>,
-    /// Since the move, or since it waits for its peer.
+    /// The time since the move, or since the session waits for its peer (ms).
     pub(crate) age_ms: Option<u64>,
-    /// How the connection is, if it is with another host and away from the kernel.
+    /// The TCP state of a session with another host that is away from the kernel.
     pub(crate) connection: Option<Connection>,
-    /// What has gone past the kernel, if it is a UDP socket's that is away.
+    /// The counters of a UDP socket whose datagrams bypass the kernel.
     pub(crate) datagrams: Option<Datagrams>,
-    /// What was measured, of one that is in the kernel because it was slower away.
+    /// The measured rates of a session that is in the kernel because it was slower away.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rates: Option<Rates>,
-    /// Of the socket or pipe, where `/proc` shows it. Text, as `stream`.
+    /// The inode of the socket or pipe, if `/proc` shows it. JSON has it as text, like `stream`.
     #[serde(serialize_with = "as_text")]
     pub(crate) inode: Option<u64>,
 }
 
-/// Bytes a second, both ways, in the kernel and away.
+/// Bytes per second of both directions, in the kernel and away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Rates {
     pub(crate) in_kernel: u64,
@@ -67,7 +67,7 @@ impl std::fmt::Display for Rates {
     }
 }
 
-/// How many datagrams have gone past the kernel, and how many came and found no room.
+/// The number of datagrams that bypassed the kernel, and of received datagrams that found no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Datagrams {
     pub(crate) sent: u64,
@@ -83,36 +83,36 @@ impl std::fmt::Display for Datagrams {
 }
 
 impl Row {
-    /// Whether it is not accelerated.
+    /// Returns true if the session is in the kernel.
     pub(crate) fn is_in_kernel(&self) -> bool {
         self.stream.is_none()
     }
 
-    /// What it is called, if it can be named.
+    /// Returns the session's name; `None` if neither stream nor inode is known.
     pub(crate) fn name(&self) -> Option<Name> {
         self.stream.map(Name::Stream).or(self.inode.map(Name::Inode))
     }
 
-    /// Why, for people.
+    /// Returns the reason as a sentence.
     pub(crate) fn sentence(&self) -> &'static str {
         ReasonT::from_word(self.reason).unwrap_or(ReasonT::None).sentence()
     }
 
-    /// The same end has the same key, whoever found it. `is_elsewhere`: its number of
-    /// a process is not ours.
+    /// Returns a key that is equal for an end in the server's list and the same end from `/proc`.
+    /// `is_elsewhere`: the server's process numbers are not this name space's.
     pub(super) fn key(&self, is_elsewhere: bool) -> (u32, &'static str, String, String) {
         let pid = if is_elsewhere { 0 } else { self.pid };
         (pid, self.kind, self.from.clone(), self.to.clone())
     }
 
-    /// What the server knows was found, too.
+    /// Completes a row of the server's with the same end's row from `/proc`.
     pub(super) fn is_found(&mut self, found: &Self) {
         self.inode = found.inode;
         if self.pid != found.pid {
-            // The server's numbers are others than ours.
+            // The server's process numbers hold in another name space, so they are replaced.
             (self.pid, self.peer_pid) = (found.pid, found.peer_pid);
         }
-        // An offer that waits has found no peer so far, and the server cannot know why.
+        // The reason of an offer that waits is "no peer so far": the row from `/proc` may know why.
         if self.reason == ReasonT::NoPeer.word() && found.peer_pid.is_some() {
             let is_not_hot = found.reason == ReasonT::NotHot.word();
             self.reason = if is_not_hot { ReasonT::PeerNotHot.word() } else { found.reason };
@@ -125,7 +125,7 @@ fn as_text<S: Serializer>(stream: &Option<u64>, serializer: S) -> Result<S::Ok, 
     stream.map(|number| number.to_string()).serialize(serializer)
 }
 
-/// The word for a kind.
+/// Returns the word for a kind.
 pub(super) fn kind_word(kind: KindT) -> &'static str {
     match kind {
         KindT::Tcp => "tcp",
@@ -135,7 +135,7 @@ pub(super) fn kind_word(kind: KindT) -> &'static str {
     }
 }
 
-/// The word for a home.
+/// Returns the word for a home.
 pub(super) fn home_word(home: HomeT) -> &'static str {
     match home {
         HomeT::Kernel => "kernel",
@@ -144,7 +144,7 @@ pub(super) fn home_word(home: HomeT) -> &'static str {
     }
 }
 
-/// What the server says of a session.
+/// Makes a row from the server's description of a session.
 pub(crate) fn of_server(info: SessionInfoT) -> Row {
     let text = |text: Option<CString>| {
         text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()

@@ -1,42 +1,44 @@
-//! What keeps everything of a program in the kernel, hot or not, as far as that is seen from
-//! outside.
+//! Reasons that keep all sessions of a program in the kernel, as far as other processes can see
+//! them.
 //!
-//! Its library gives notice when it stands down (`sojourn_session::notice`); the rest is where the
-//! program is: without the library, in name spaces that the server cannot look into, where it finds
-//! no server. Not here: what a single session is kept for (`found`).
+//! The library publishes a notice when it stops moving sessions (`sojourn_session::notice`). The
+//! other reasons: the program has no library, the server cannot look into its name spaces, or its
+//! search finds no server. Not here: reasons of single sessions (`found`).
 
 use super::processes::{Object, Process};
-use super::reach::{Reach, Socket, Tried};
+use super::server_lookup::{ProbedServers, ServerLookup, Socket};
 use crate::client::Client;
 use sojourn_session::ReasonT;
 use sojourn_session::place::is_systems;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// The session server, as it is seen from here.
+/// The properties of the session server that decide what it can see.
 #[derive(Debug)]
 struct Served {
-    /// It is root's, or everybody's: it looks into other network name spaces.
+    /// The server runs as root, or serves all users: it can enter other network name spaces.
     looks_elsewhere: bool,
-    /// Its name spaces and how deep its process name space is; none if we may not see them.
+    /// The server's name spaces, with the depth of its process name space; `None` if this user may
+    /// not read them.
     network: Option<String>,
     processes: Option<(String, usize)>,
 }
 
-/// Who looks, and with what.
+/// The inputs that the reasons are derived from.
 #[derive(Debug)]
 pub(super) struct Observer {
     proc: PathBuf,
     server: Option<Served>,
-    /// Processes that the server knows: they have found it.
+    /// The processes that are connected with the server.
     known: HashSet<u32>,
-    tried: Tried,
-    /// Whether servers are looked for.
+    probed_servers: ProbedServers,
+    /// False in tests that have no servers.
     looks: bool,
 }
 
 impl Observer {
-    /// With the server of `client`, if there is one, which knows these processes.
+    /// Makes an observer that knows the server of `client`, if there is one, and the server's
+    /// processes.
     pub(super) fn new(proc: &Path, client: Option<&Client>, known: HashSet<u32>) -> Self {
         let server = client.map(|client| {
             let directory = proc.join(client.pid.to_string());
@@ -48,16 +50,23 @@ impl Observer {
             let looks_elsewhere = client.uid == 0 || is_systems(&client.address);
             Served { looks_elsewhere, network: name("net"), processes: name("pid").zip(depth) }
         });
-        Self { proc: proc.into(), server, known, tried: Tried::default(), looks: true }
+        Self {
+            proc: proc.into(),
+            server,
+            known,
+            probed_servers: ProbedServers::default(),
+            looks: true,
+        }
     }
 
-    /// One that looks for no server: all have found one.
+    /// Makes an observer for which every process has found a server.
     #[cfg(test)]
     pub(super) fn blind(proc: &Path) -> Self {
         Self { looks: false, ..Self::new(proc, None, HashSet::new()) }
     }
 
-    /// What keeps all of it in the kernel, or this object of it at least.
+    /// Returns the reason that keeps all sessions of a process in the kernel, or at least this
+    /// object's.
     pub(super) fn standing(&self, process: &Process, object: Object) -> Option<ReasonT> {
         process
             .loss
@@ -68,22 +77,22 @@ impl Observer {
 
     fn unserved(&self, process: &Process) -> Option<ReasonT> {
         let is_served = !self.looks || self.known.contains(&process.pid);
-        if is_served || self.tried.reach(&self.proc, process) != Reach::Nothing {
+        if is_served || self.probed_servers.look_up(&self.proc, process) != ServerLookup::Nothing {
             return None;
         }
         let has_server = self.server.is_some();
         Some(if has_server { ReasonT::Unreachable } else { ReasonT::ServerGone })
     }
 
-    /// The server that it finds, if that can be told.
+    /// Returns the server that a process finds, if that is known.
     fn served_by(&self, process: &Process) -> Option<Socket> {
-        match self.tried.reach(&self.proc, process) {
-            Reach::Server(socket) => Some(socket),
+        match self.probed_servers.look_up(&self.proc, process) {
+            ServerLookup::Server(socket) => Some(socket),
             _ => None,
         }
     }
 
-    /// Whether two programs look for different servers, as far as that can be told.
+    /// Returns true if two programs are known to find different servers.
     pub(super) fn are_apart(&self, one: &Process, other: &Process) -> bool {
         self.looks
             && match (self.served_by(one), self.served_by(other)) {
@@ -92,20 +101,20 @@ impl Observer {
             }
     }
 
-    /// Whether the server cannot look into the name spaces of the process.
+    /// Returns true if the server cannot look into the name spaces of the process.
     fn is_out_of_sight(&self, process: &Process, object: Object) -> bool {
         let Some(server) = &self.server else { return false };
         let is_socket = matches!(object, Object::Socket(_));
         let has_network = |network: &String| *network == process.network;
         let is_elsewhere =
             is_socket && server.network.as_ref().is_some_and(|own| !has_network(own));
-        // Root's enters it.
+        // A server of root's enters the network name space of its client.
         if is_elsewhere && !server.looks_elsewhere && !process.network.is_empty() {
             return true;
         }
         server.processes.as_ref().is_some_and(|(own, depth)| {
-            // It sees its own name space and those within. One that we see with one number alone is
-            // ours.
+            // A server sees its own process name space and those nested in it. A process with only
+            // one number is in this process's name space.
             let is_within = *own == process.processes || process.depth > *depth || *depth <= 1;
             !process.processes.is_empty() && !is_within
         })

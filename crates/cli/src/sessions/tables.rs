@@ -1,7 +1,8 @@
 //! The kernel's tables of sockets: `/proc/PID/net/tcp`, `tcp6`, `udp`, `udp6` and `unix`. Pure but
 //! for reading them.
 //!
-//! Each network name space has its own; a process's are those of its name space. See proc_net(5).
+//! Each network name space has its own tables; `/proc/PID/net` has those of the process's name
+//! space. See proc_net(5).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -26,14 +27,14 @@ pub(super) struct Tcp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Udp {
     pub(super) local: SocketAddr,
-    /// Its peer, if it is connected.
+    /// The peer of a connected socket.
     pub(super) remote: Option<SocketAddr>,
 }
 
 /// A Unix stream socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unix {
-    /// Path or `@name`; empty if it has none.
+    /// The path or `@name` of the socket; empty if the socket has no address.
     pub(super) name: String,
     pub(super) is_connected: bool,
 }
@@ -44,12 +45,12 @@ pub(super) struct Tables {
     pub(super) tcp: HashMap<u64, Tcp>,
     pub(super) udp: HashMap<u64, Udp>,
     pub(super) unix: HashMap<u64, Unix>,
-    /// Established ones by both addresses, local first.
+    /// The inodes of established TCP sockets, by local and remote address.
     by_addresses: HashMap<(SocketAddr, SocketAddr), u64>,
 }
 
 impl Tables {
-    /// Reads those that the process in `directory` sees.
+    /// Reads the tables that the process in `directory` sees.
     pub(super) fn read(directory: &Path) -> Self {
         let text = |name: &str| {
             let bytes = std::fs::read(directory.join("net").join(name)).unwrap_or_default();
@@ -66,7 +67,7 @@ impl Tables {
             lines.filter_map(internet_line).collect()
         };
         let tcp: HashMap<u64, Tcp> = lines(tcp).into_iter().collect();
-        // Both tables look the same.
+        // UDP's table has the format of TCP's.
         let is_peer = |socket: &Tcp| socket.is_established && socket.remote.port() != 0;
         let udp = lines(udp).into_iter().map(|(inode, socket)| {
             let remote = is_peer(&socket).then_some(socket.remote);
@@ -80,20 +81,21 @@ impl Tables {
         Self { tcp, udp, unix, by_addresses }
     }
 
-    /// The other end of a TCP connection, if it is in this name space and the peer has not closed
-    /// it.
+    /// Returns the inode of a TCP connection's other end, if that is in this name space and not
+    /// closed.
     pub(super) fn mirror(&self, socket: &Tcp) -> Option<u64> {
         self.by_addresses.get(&(socket.remote, socket.local)).copied()
     }
 }
 
 #[cfg(any(debug_assertions, fuzzing))]
-/// A line of any table, for fuzzing.
+/// Parses a line as one of each table, for fuzzing.
 pub(super) fn fuzz_line(line: &str) {
     let _ = (internet_line(line), unix_line(line));
 }
 
-/// TCP's, and UDP's, whose connected sockets have the same state.
+/// Parses a line of TCP's or UDP's table. Connected UDP sockets have the state of established TCP
+/// sockets.
 fn internet_line(line: &str) -> Option<(u64, Tcp)> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let state = u8::from_str_radix(fields.get(3)?, 16).ok()?;
@@ -106,7 +108,8 @@ fn internet_line(line: &str) -> Option<(u64, Tcp)> {
     Some((inode, socket))
 }
 
-/// `0100007F:1F90`: words of 32 bits in the machine's byte order, then the port.
+/// Parses an address such as `0100007F:1F90`: words of 32 bits in the machine's byte order, then
+/// the port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -117,7 +120,7 @@ fn address(text: &str) -> Option<SocketAddr> {
     }
     let ip: IpAddr = match bytes.len() {
         4 => Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into(),
-        // What a socket of version 6 has with one of version 4 is a connection of version 4.
+        // An IPv6 socket's connection with an IPv4 socket is an IPv4 connection.
         16 => Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).to_canonical(),
         _ => return None,
     };
@@ -125,7 +128,7 @@ fn address(text: &str) -> Option<SocketAddr> {
 }
 
 fn unix_line(line: &str) -> Option<(u64, Unix)> {
-    // The name comes last and may have spaces.
+    // The name is the last field and may have spaces.
     let mut rest = line;
     let mut field = || {
         rest = rest.trim_start();

@@ -1,7 +1,7 @@
-//! Tests of the list: what the server knows and what `/proc` shows become one.
+//! Tests of the merged list of the server's sessions and those from `/proc`.
 //!
-//! `/proc` is that of real processes; one that has a file called like the library mapped passes for
-//! a program under Sojourn. Only such processes of the test's own are looked at.
+//! `/proc` is that of real processes. A process that has a file with the library's name mapped
+//! counts as a program under Sojourn. The tests look only at such processes of their own.
 
 use super::row::Datagrams;
 use super::*;
@@ -36,7 +36,7 @@ pub(crate) fn joined() -> Row {
     }
 }
 
-/// How a connection with another host may be.
+/// The TCP state of a connection with another host.
 pub(crate) fn connection() -> Connection {
     Connection::of(&sojourn_session::ConnectionInfoT {
         stream: 5,
@@ -105,7 +105,7 @@ fn what_the_server_knows_is_not_listed_twice() {
     let rows = merge(vec![away], vec![seen.clone(), waiting()], false);
     let expected = Row { peer_program: None, ..joined() };
     assert_eq!(rows, [expected, waiting()]);
-    // Two connections of one name, of which the server knows one.
+    // Two connections have equal names, and the server knows one of them.
     let mut twin = waiting();
     twin.age_ms = Some(3);
     let known = info(&twin, KindT::Unix, HomeT::Kernel, ReasonT::NoPeer);
@@ -123,7 +123,7 @@ fn of_datagrams_there_are_counts() {
     assert_eq!(expected.to_string(), "datagrams 3 out, 4 in, 5 dropped");
 }
 
-/// A process that is killed when the test is over, and what it writes.
+/// A process that Drop kills, and its output.
 struct Peer(Child, Option<BufReader<ChildStdout>>);
 
 impl Drop for Peer {
@@ -143,7 +143,7 @@ fn program(scratch: &Scratch) -> PathBuf {
     scratch.path("holder")
 }
 
-/// Starts it; answers what it said after `ready`.
+/// Starts the program. Returns its output after `ready`.
 fn start(program: &Path, words: &[&str]) -> (Peer, String) {
     start_with(program, words, &[])
 }
@@ -155,7 +155,7 @@ fn start_with(program: &Path, words: &[&str], variables: &[(&str, &str)]) -> (Pe
     let mut peer = Peer(child.unwrap(), None);
     let mut output = BufReader::new(peer.0.stdout.take().unwrap());
     let mut line = String::new();
-    // The program has an alarm, so this ends.
+    // The read is bounded, because the program has an alarm.
     output.read_line(&mut line).unwrap();
     peer.1 = Some(output);
     let rest = line.strip_prefix("ready").unwrap_or_else(|| panic!("said `{line}`"));
@@ -188,7 +188,7 @@ fn sessions_of_real_processes_are_found_with_their_reasons() {
     assert_eq!(tcp[0].peer_pid, Some(server.0.id()));
     assert_eq!(tcp[0].peer_program.as_deref(), Some("holder"));
 
-    // What the server has refused.
+    // A refusal of the server's.
     let mut rows = rows_of(&client, false);
     let found = rows.iter().find(|row| row.kind == "tcp").unwrap();
     let refused = RefusedInfoT {
@@ -204,7 +204,7 @@ fn sessions_of_real_processes_are_found_with_their_reasons() {
     explain(&mut rows, &[refused], false);
     assert!(rows.iter().any(|row| row.kind == "tcp" && row.reason == "option"), "{rows:#?}");
     assert!(rows.iter().all(|row| row.rates.is_none()));
-    // And what was measured.
+    // A refusal with measured rates.
     let mut rows = rows_of(&client, false);
     let reason = ReasonT::Slower;
     explain(
@@ -245,8 +245,8 @@ fn what_the_configuration_leaves_to_the_kernel() {
     ];
     for (name, value, reason) in settings {
         let (peer, _) = start_with(&program, &[library, "connect", &port], &[(name, value)]);
-        // The kernel lists by places in chains: while another test's socket goes from a chain one
-        // may be left out.
+        // The kernel walks hash chains: a socket may be missing from one listing while another
+        // test's socket leaves the chain.
         let look = || rows_of(&peer, false).into_iter().find(|row| row.kind == "tcp");
         let tcp = (0..5).find_map(|_| look()).unwrap();
         assert_eq!(tcp.reason, reason, "{name}={value}: {tcp:#?}");
@@ -262,7 +262,8 @@ fn pipes_and_unix_sockets_are_found_too() {
     let (both, _) = start(&program, &[library.to_str().unwrap(), "pairs"]);
     let rows = rows_of(&both, false);
     let of = |kind: &str| rows.iter().filter(|row| row.kind == kind).cloned().collect::<Vec<_>>();
-    // A pair within the process, and one whose other end a child without the library has.
+    // The program has a socket pair of its own, and a pair whose other end is held by a child
+    // without the library.
     let mut reasons: Vec<_> = of("unix").iter().map(|row| row.reason).collect();
     reasons.sort_unstable();
     assert_eq!(reasons, ["same-process", "same-process"], "{rows:#?}");
@@ -280,8 +281,8 @@ fn udp_sockets_are_found_and_the_server_knows_why() {
     let library = scratch.path(crate::beside::LIBRARY);
     std::fs::write(&library, [0; 4096]).unwrap();
     let (peer, port) = start(&program, &[library.to_str().unwrap(), "datagrams"]);
-    // The kernel lists by places in chains: while another test's socket goes from a chain one may
-    // be left out.
+    // The kernel walks hash chains: a socket may be missing from one listing while another test's
+    // socket leaves the chain.
     let udp = || {
         let look = || {
             let mut rows = rows_of(&peer, true);
@@ -308,7 +309,7 @@ fn udp_sockets_are_found_and_the_server_knows_why() {
     };
     explain(&mut rows, &[refused], false);
     assert!(rows.iter().any(|row| row.from == from && row.reason == "shared-port"), "{rows:#?}");
-    // Once the server has it, it is one line.
+    // A session in both lists is one line.
     let mut away = any[0].clone();
     away.stream = Some(9);
     let known = info(&away, KindT::Udp, HomeT::Library, ReasonT::None);

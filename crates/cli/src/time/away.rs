@@ -1,28 +1,30 @@
-//! A session that is away from the kernel: its program stamps its own layers while it is asked to.
+//! Times of a session that is away from the kernel: its program stamps its own layers on request.
 //!
-//! The session server passes the wish on and reads the sums; nothing of this takes root. Not here:
-//! sessions in the kernel (`time`), where the program stamps (`sojourn_pump::timing`).
+//! The session server passes the request on and reads the sums, which takes no rights. Not here:
+//! sessions in the kernel (`time`), the program's stamps (`sojourn_pump::timing`).
 
 use crate::args::{Filter, Time};
 use crate::client::Client;
 use crate::sessions::gather;
 use crate::signals::Signals;
-use crate::time::shown::Shown;
+use crate::time::shown::TimeOutput;
 use anyhow::{Context as _, Result, bail};
 use sojourn_session::TimesInfoT;
 use sojourn_time::{Distribution, Row, Session, Taken};
 use std::time::{Duration, Instant};
 
-/// How long one wish lasts (s); it is said again in time, and ends by itself if this process does.
-const WISH_S: u32 = 5;
+/// The time that one request lasts (s). It is renewed in time, and expires if this process ends.
+const REQUEST_S: u32 = 5;
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Readings of the clock whose cost is measured.
 const READINGS: usize = 2000;
 
-/// Times a session for so long, and shows it.
+/// Times a session, by default for `usual`, and shows the times.
 pub(super) fn time(options: &Time, stream: u64, usual: Duration) -> Result<()> {
-    let mut client = Client::connect(&options.place)?;
-    let Some(first) = client.times(stream, WISH_S)? else { bail!(refusal(&mut client, stream)?) };
+    let mut client = Client::connect(&options.server_args)?;
+    let Some(first) = client.times(stream, REQUEST_S)? else {
+        bail!(refusal(&mut client, stream)?)
+    };
     let row = gather(Some(&mut client), &Filter { kind: None, pid: None }, false)?
         .into_iter()
         .find(|row| row.stream == Some(stream));
@@ -32,14 +34,14 @@ pub(super) fn time(options: &Time, stream: u64, usual: Duration) -> Result<()> {
             (row.pid, row.from.parse().ok(), row.to.parse().ok());
     }
     let signals = Signals::block().context("signals cannot be waited for")?;
-    let shown = Shown::new(options);
+    let shown = TimeOutput::new(options);
     let clock = clock_ns();
     let deadline = Instant::now() + options.duration.unwrap_or(usual);
     let mut next = options.interval.map(|every| Instant::now() + Duration::from_secs(every.into()));
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let is_over = left.is_zero() || signals.came(left.min(ASK_EVERY));
-        let seconds = if is_over { 0 } else { WISH_S };
+        let seconds = if is_over { 0 } else { REQUEST_S };
         // A session that has gone home meanwhile is shown as far as it was timed.
         let told = client.times(stream, seconds)?;
         if let Some(told) = &told {
@@ -59,7 +61,7 @@ fn taken(clock: u64) -> Taken {
     Taken { clock_ns: Some(clock), ..Taken::default() }
 }
 
-/// Why a session has no times.
+/// Returns the reason why a session has no times.
 fn refusal(client: &mut Client, stream: u64) -> Result<String> {
     let rows = gather(Some(client), &Filter { kind: None, pid: None }, false)?;
     Ok(match rows.iter().find(|row| row.stream == Some(stream)) {
@@ -75,7 +77,7 @@ fn refusal(client: &mut Client, stream: u64) -> Result<String> {
     })
 }
 
-/// The cost of one reading of the clock: the median.
+/// Returns the median cost of one reading of the clock (ns).
 fn clock_ns() -> u64 {
     let now = || rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let mut costs: Vec<u64> = (0..READINGS)
@@ -88,8 +90,8 @@ fn clock_ns() -> u64 {
     costs[READINGS / 2]
 }
 
-/// Puts the times since the first look into the session. Each row ends with a reading of the clock,
-/// which is taken off.
+/// Sets the session's times to those between the first and the last reading. Each row contains one
+/// reading of the clock, whose cost is subtracted.
 fn fill(session: &mut Session, first: &TimesInfoT, last: &TimesInfoT, clock: u64) {
     let sent = last.sent.saturating_sub(first.sent);
     let received = last.received.saturating_sub(first.received);

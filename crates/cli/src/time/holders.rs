@@ -1,12 +1,12 @@
-//! The holders of a socket or a pipe, from `/proc`: any process that may be seen, under Sojourn or
-//! not.
+//! The holders of a socket or a pipe, from `/proc`: all processes that this user may inspect, under
+//! Sojourn or not.
 //!
 //! Not here: sessions of programs under Sojourn (`sessions`).
 
 use std::fs;
 use std::path::Path;
 
-/// The processes that have a descriptor of this inode.
+/// Returns the processes that have a descriptor of this inode.
 pub(super) fn of(inode: u64) -> Vec<u32> {
     let names = [format!("socket:[{inode}]"), format!("pipe:[{inode}]")];
     let is_it = |link: &Path| names.iter().any(|name| link == Path::new(name));
@@ -22,7 +22,7 @@ pub(super) fn of(inode: u64) -> Vec<u32> {
 /// Returns true if there is such a process, and it has not ended.
 pub(super) fn is_alive(pid: u32) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // Behind the name, which may have any characters in it: the state.
+    // The state is behind the program's name, which may have any characters.
     let state = text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     state.is_some_and(|state| !"ZX".contains(state))
 }

@@ -1,6 +1,6 @@
-//! Times as they are shown: a table for each session with a bar of letters, JSON, a picture.
+//! The output of times: a table for each session with a bar of letters, JSON, or a picture.
 //!
-//! Not here: how they are found (`time`), the numbers themselves (`sojourn_time`).
+//! Not here: the measurement (`time`), the numbers (`sojourn_time`).
 
 use crate::args::Time;
 use crate::output::{Table, printable};
@@ -12,21 +12,21 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
-/// Letters of a whole bar.
+/// The number of letters of a whole bar.
 const BAR: usize = 60;
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Where and how times are shown.
-pub(super) struct Shown<'o> {
+/// The output's destination and format.
+pub(super) struct TimeOutput<'o> {
     options: &'o Time,
 }
 
-impl<'o> Shown<'o> {
+impl<'o> TimeOutput<'o> {
     pub(super) fn new(options: &'o Time) -> Self {
         Self { options }
     }
 
-    /// Shows the times so far.
+    /// Shows the times so far, before the end of the run.
     pub(super) fn again(&self, sessions: &[&Session], taken: &Taken) -> Result<()> {
         let text = self.text(sessions, taken)?;
         let is_screen = self.options.output.is_none() && crate::terminal::terminal().is_some();
@@ -34,7 +34,7 @@ impl<'o> Shown<'o> {
         self.write(&format!("{clear}{text}"))
     }
 
-    /// Shows all, and draws the picture.
+    /// Shows the final times, and draws the picture.
     pub(super) fn last(&self, sessions: &[&Session], taken: &Taken) -> Result<()> {
         if let Some(file) = &self.options.svg {
             let homes = by_home(sessions);
@@ -57,7 +57,7 @@ impl<'o> Shown<'o> {
         Ok(text(sessions, taken, self.options.sessions))
     }
 
-    /// A program's report keeps out of the program's own output.
+    /// The report on a program goes to standard error, apart from the program's own output.
     fn write(&self, text: &str) -> Result<()> {
         match (&self.options.output, self.options.command.is_empty()) {
             (Some(file), _) => std::fs::write(file, text)
@@ -70,7 +70,7 @@ impl<'o> Shown<'o> {
     }
 }
 
-/// The report in words.
+/// Formats the report as text.
 fn text(sessions: &[&Session], taken: &Taken, at_most: usize) -> String {
     let timed: Vec<&&Session> = sessions.iter().filter(|session| session.chains() > 0).collect();
     let mut text = String::new();
@@ -93,7 +93,7 @@ fn text(sessions: &[&Session], taken: &Taken, at_most: usize) -> String {
     text + &notes(taken)
 }
 
-/// One session.
+/// Formats one session.
 fn table(session: &Session) -> String {
     let mut text = format!("{} {}", session.protocol.word(), session.name());
     if let Some(local) = session.local {
@@ -112,7 +112,7 @@ fn table(session: &Session) -> String {
     text.push('\n');
     let mut table = Table::new(&["", "LAYER", ">MEAN", ">MEDIAN", ">99 %", ">SHARE"]);
     for direction in [Direction::Send, Direction::Receive] {
-        if session.way(direction).calls > 0 {
+        if session.direction_times(direction).calls > 0 {
             add_rows(&mut table, session, direction);
         }
     }
@@ -126,7 +126,7 @@ fn table(session: &Session) -> String {
         }
     }
     for direction in [Direction::Send, Direction::Receive] {
-        let way = session.way(direction);
+        let way = session.direction_times(direction);
         if way.without > 0 {
             let _ = writeln!(
                 text,
@@ -145,7 +145,7 @@ fn table(session: &Session) -> String {
 }
 
 fn add_rows(table: &mut Table, session: &Session, direction: Direction) {
-    let total = &session.way(direction).total;
+    let total = &session.direction_times(direction).total;
     for row in Row::ALL.into_iter().filter(|row| row.direction() == direction) {
         let mark = letter(row).to_string();
         let title = row.title().to_owned();
@@ -173,7 +173,7 @@ fn add_rows(table: &mut Table, session: &Session, direction: Direction) {
     add_line(table, &format!("{}, {} messages", direction.word(), total.count()), total);
 }
 
-/// A line of sums, or of times beside the rows.
+/// Adds a line that is no row of a layer: a sum, or times beside the rows.
 fn add_line(table: &mut Table, title: &str, times: &Distribution) {
     let Some(mean) = times.mean_ns() else { return };
     table.row(vec![
@@ -194,7 +194,7 @@ fn quantile(times: &Distribution, part: f64) -> String {
     times.quantile_ns(part).map_or_else(String::new, |ns| us(ns as f64))
 }
 
-/// The stamps' cost, and counts of what is missing.
+/// Formats the stamps' cost and the numbers of lost events.
 fn notes(taken: &Taken) -> String {
     let mut text = String::new();
     if let Some(cost) = taken.cost {

@@ -1,4 +1,4 @@
-//! What the tests of the command share.
+//! Parts that the tests of the command share.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A directory that goes with the test.
+/// A directory that Drop removes.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -36,7 +36,7 @@ impl Drop for Scratch {
 /// The command under test, in an environment without settings and with a watchdog.
 pub(crate) fn sojourn(words: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    // In the foreground, so that it neither makes a process group nor minds the terminal.
+    // With --foreground, timeout(1) makes no process group and ignores the terminal.
     command.args(["--foreground", "-s", "KILL", "30", env!("CARGO_BIN_EXE_sojourn")]).args(words);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SOJOURN_") {

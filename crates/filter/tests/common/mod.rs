@@ -136,9 +136,9 @@ impl Random {
 /// Lists the attached objects of filters in the calling thread's name space. Programs are left out,
 /// because they belong to no name space, and other tests have some too.
 pub(crate) fn attached() -> Vec<String> {
-    use sojourn_filter::What;
+    use sojourn_filter::ObjectKind;
     let all = sojourn_filter::list().unwrap().into_iter();
-    let here = all.filter(|one| one.what != What::Program);
+    let here = all.filter(|one| one.what != ObjectKind::Program);
     here.map(|one| format!("{:?} {} {}", one.what, one.name, one.interface)).collect()
 }
 

@@ -264,7 +264,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         let mut inner = unsafe { Encoder::from_raw(outer.body, outer.len) };
         inner.at = outer.at;
         write(&mut inner.writer(), value)?;
-        if !inner.is_plain() {
+        if !inner.is_body_only() {
             return Err(EncodeError::Converted);
         }
         outer.at = inner.at;

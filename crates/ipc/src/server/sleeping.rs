@@ -26,7 +26,7 @@ impl Server {
                 |index: u32| lanes[index as usize].as_ref().map_or(u32::MAX, |lane| lane.idle);
             if let Some(at) = (0..self.hot.len()).max_by_key(|at| idle(self.hot[*at])) {
                 let index = self.hot[at];
-                if self.cool(index) {
+                if self.put_lane_to_sleep(index) {
                     self.hot.swap_remove(at);
                 }
             }
@@ -36,7 +36,7 @@ impl Server {
 
     /// Puts a lane to sleep on its control socket. Returns false if the lane has a request after
     /// all.
-    fn cool(&mut self, index: u32) -> bool {
+    fn put_lane_to_sleep(&mut self, index: u32) -> bool {
         let Some(Some(lane)) = self.lanes.get_mut(index as usize) else { return true };
         lane.link.cold.begin(lane.link.region.server_bell());
         if lane.has_something() {
@@ -85,7 +85,7 @@ impl Server {
         let poke = self.mailbox.poke.load(Ordering::Acquire);
         for at in (0..self.hot.len()).rev() {
             let index = self.hot[at];
-            if self.cool(index) {
+            if self.put_lane_to_sleep(index) {
                 self.hot.swap_remove(at);
             }
         }
@@ -126,7 +126,7 @@ impl Server {
                 }
                 None => true,
             };
-            if is_idle && self.hot.len() > 1 && self.cool(index) {
+            if is_idle && self.hot.len() > 1 && self.put_lane_to_sleep(index) {
                 self.hot.swap_remove(at);
             } else {
                 at += 1;

@@ -130,7 +130,7 @@ fn mark(frame: &mut [u8]) -> bool {
 
 /// A frame in flight, ordered by arrival; of two that arrive at one time, the older comes first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct OnItsWay {
+struct FrameInFlight {
     due: Instant,
     order: u64,
     bytes: Vec<u8>,
@@ -140,7 +140,7 @@ struct OnItsWay {
 #[derive(Debug)]
 pub(super) struct Channel {
     random: Random,
-    on_their_way: BinaryHeap<Reverse<OnItsWay>>,
+    on_their_way: BinaryHeap<Reverse<FrameInFlight>>,
     order: u64,
     /// Time at which the sender has sent everything; `None` before the first frame.
     line_free: Option<Instant>,
@@ -206,7 +206,7 @@ impl Channel {
             self.last_due = Some(due);
         }
         self.order += 1;
-        self.on_their_way.push(Reverse(OnItsWay { due, order: self.order, bytes }));
+        self.on_their_way.push(Reverse(FrameInFlight { due, order: self.order, bytes }));
     }
 
     /// Returns the time at which the frame's last bit is sent; `None` if the queue is full.

@@ -5,18 +5,18 @@
 //! descriptors. What it opens and receives itself has no number among them: a second thread holds
 //! that, and sleeps for both (`outside`). When the server is gone the thread looks for a new one
 //! now and then, as long as sessions are away. Its connection with the server is in `server`, the
-//! server's messages are in `words`, the needs of joined sessions in `joins`. Not here: joining and
-//! going home (`crate::moves::join`, `crate::moves::home`). Read `docs/understand/streams.md`
+//! server's messages are in `messages`, the needs of joined sessions in `joins`. Not here: joining
+//! and going home (`crate::moves::join`, `crate::moves::home`). Read `docs/understand/streams.md`
 //! first.
 
 mod events;
 mod joins;
 mod life;
 mod living;
+mod messages;
 mod outside;
 mod server;
 mod thread;
-mod words;
 
 use crate::control::search::Search;
 use crate::control::wanted::Wanted;
@@ -28,12 +28,12 @@ use crate::process::engine::{Engine, Job};
 use crate::process::library::Library;
 use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::session::Session;
-use crate::session::progress::Figures;
+use crate::session::progress::TrialRates;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use events::{DOORBELL, EVENTS, FLUSH, INBOX, LIVING, PEER, SERVER, SESSION, WHAT};
-use living::Living;
-use outside::{Looker, Outside, Word, take_watched};
+use living::ThreadWatch;
+use outside::{Outside, ProgramDescriptors, ServerMessage, take_watched};
 use rustix::fd::{AsFd, BorrowedFd};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Connection, Deadline};
@@ -85,10 +85,10 @@ impl Thread {
             aside,
             tid: rustix::thread::gettid().as_raw_nonzero().get(),
             has_client: false,
-            words: VecDeque::new(),
+            server_messages: VecDeque::new(),
             placing: None,
             search: Search::new(),
-            living: Living::First,
+            living: ThreadWatch::First,
             served_since: Instant::now(),
             offers: HashMap::new(),
             joined: HashMap::new(),
@@ -157,7 +157,7 @@ impl Thread {
             words.into_iter().chain(reported).for_each(|word| self.handle(word));
             self.engine.serve_board(self.library, self.joined.values().map(|joined| joined.slot));
             self.do_jobs();
-            self.take_words();
+            self.take_messages();
             self.look_for_life();
             if !self.joined.is_empty()
                 && lock(&self.engine.rings).look(|| self.library.has_ring_unseen())
@@ -208,7 +208,7 @@ impl Thread {
                 }
             }
             INBOX => self.attend(rest),
-            LIVING => self.living = Living::Unwatched,
+            LIVING => self.living = ThreadWatch::Unwatched,
             _ => {}
         }
     }
@@ -248,8 +248,8 @@ impl Thread {
             // Joins that the server made before it heard of these returns may name what the
             // sessions named.
             self.take_events();
-            self.words.extend(left.into_iter().map(Word::Forget));
-            self.take_words();
+            self.server_messages.extend(left.into_iter().map(ServerMessage::Forget));
+            self.take_messages();
         }
         self.engine.did_jobs(number);
     }
@@ -276,8 +276,8 @@ impl Thread {
     }
 
     fn prepare_offer(&mut self, fd: i32, version: u32, kind: KindT) -> Option<Offer> {
-        let mut look = Looker(&mut self.aside, self.tid);
-        self.library.prepare_offer(fd, version, kind, &mut look)
+        let mut descriptors = ProgramDescriptors(&mut self.aside, self.tid);
+        self.library.prepare_offer(fd, version, kind, &mut descriptors)
     }
 
     fn tell_left(&mut self, local: u64, reason: ReasonT, sent: u64, received: u64) {
@@ -364,12 +364,12 @@ impl Thread {
 
     /// Offers the descriptors of an inode that an administrator wants away.
     fn offer_wanted(&mut self, inode: u64) {
-        let wanted = self.library.wanted(inode, &mut Looker(&mut self.aside, self.tid));
+        let wanted = self.library.wanted(inode, &mut ProgramDescriptors(&mut self.aside, self.tid));
         match wanted {
             Wanted::Offer(offers) => offers.into_iter().for_each(|offer| self.offer(offer)),
             Wanted::Done => {}
             Wanted::Not(reason) => {
-                self.decline_inode(inode, reason, Figures::default());
+                self.decline_inode(inode, reason, TrialRates::default());
             }
         }
     }
@@ -390,9 +390,9 @@ impl Thread {
     }
 
     /// Tells the server why the descriptors of an inode stay in the kernel.
-    fn decline_inode(&mut self, inode: u64, reason: ReasonT, figures: Figures) {
+    fn decline_inode(&mut self, inode: u64, reason: ReasonT, figures: TrialRates) {
         let limit = Deadline::after(ANSWER_LIMIT);
-        let Figures { in_kernel, away } = figures;
+        let TrialRates { in_kernel, away } = figures;
         let told = self
             .tell(|client| client.with_deadline(limit).declined(inode, reason, in_kernel, away));
         self.lose_server_unless_heard(told);

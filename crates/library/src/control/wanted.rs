@@ -5,8 +5,8 @@
 //! here, too; its use does not. Not here: offers and their outcome (`moves::offer`, `protocol`).
 
 use crate::fds::table::{FdEntry, mark};
+use crate::host::descriptors::OpenDescriptors;
 use crate::host::kernel;
-use crate::host::look::Look;
 use crate::moves::offer::Offer;
 use crate::process::library::Library;
 use crate::process::thresholds::{allows, kind_of};
@@ -27,16 +27,16 @@ pub(crate) enum Wanted {
 impl Library {
     /// Makes the offers of everything that this process has open of that inode: several numbers of
     /// one description are one offer, both ends of a pipe are two.
-    pub(crate) fn wanted(&self, inode: u64, look: &mut dyn Look) -> Wanted {
+    pub(crate) fn wanted(&self, inode: u64, descriptors: &mut dyn OpenDescriptors) -> Wanted {
         if self.policy.is_forbidden() {
             return Wanted::Not(ReasonT::Policy);
         }
         let (mut offers, mut reason) = (Vec::<Offer>::new(), ReasonT::Closed);
-        for fd in numbers_of(self, inode, look).into_iter().filter(|fd| !self.is_own(*fd)) {
+        for fd in numbers_of(self, inode, descriptors).into_iter().filter(|fd| !self.is_own(*fd)) {
             if offers.iter().any(|offer| offer.numbers.contains(&fd)) {
                 continue;
             }
-            match self.offer_wanted(fd, look) {
+            match self.offer_wanted(fd, descriptors) {
                 Ok(Some(offer)) => offers.push(offer),
                 Ok(None) => return Wanted::Done,
                 Err(why) => reason = why,
@@ -46,7 +46,11 @@ impl Library {
     }
 
     /// Makes the offer of a number; `None` if it is offered or away already.
-    fn offer_wanted(&self, fd: i32, look: &mut dyn Look) -> Result<Option<Offer>, ReasonT> {
+    fn offer_wanted(
+        &self,
+        fd: i32,
+        descriptors: &mut dyn OpenDescriptors,
+    ) -> Result<Option<Offer>, ReasonT> {
         let entry = self.table.entry(fd).ok_or(ReasonT::Resources)?;
         if entry.session.load(Ordering::SeqCst) != 0 {
             return Ok(None);
@@ -61,7 +65,7 @@ impl Library {
             return Ok(None);
         }
         let version = entry.version.load(Ordering::SeqCst);
-        let offer = self.prepare_offer(fd, version, kind, look);
+        let offer = self.prepare_offer(fd, version, kind, descriptors);
         if offer.is_none() {
             entry.unmark(mark::OFFERED);
         }
@@ -78,12 +82,12 @@ impl Library {
 }
 
 /// Lists the numbers of this process at which that inode, of a socket or pipe, is open.
-fn numbers_of(library: &Library, inode: u64, look: &mut dyn Look) -> Vec<i32> {
+fn numbers_of(library: &Library, inode: u64, descriptors: &mut dyn OpenDescriptors) -> Vec<i32> {
     let is_it = |fd: &i32| {
         let found = kernel::at(*fd).and_then(rustix::fs::fstat);
         found.is_ok_and(|found| found.st_ino == inode) && kind_of(*fd).is_some()
     };
-    let mut all = look.numbers();
+    let mut all = descriptors.numbers();
     if all.is_empty() {
         all = library.open_numbers();
     }

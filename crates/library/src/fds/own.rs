@@ -23,7 +23,7 @@ use rustix::io::{Errno, IoSlice};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use rustix::process::Resource;
 use sojourn_ipc::ancillary;
-use sojourn_shm::{Held, HeldNumber, wait};
+use sojourn_shm::{FdNumber, MovableFd, wait};
 use std::sync::{Mutex, OnceLock};
 
 /// Numbers below the limit of open files that the library uses for itself, where the limit allows.
@@ -36,29 +36,29 @@ const OURS_LIMIT: Duration = Duration::from_millis(50);
 
 /// The descriptors that are open in the program's table as long as there is a protocol thread.
 #[derive(Debug)]
-pub(crate) struct Kit {
-    bell: Held,
+pub(crate) struct ProtocolDescriptors {
+    bell: MovableFd,
     /// The other end of the bell, until the protocol thread has it in its own table.
-    far: Mutex<Option<Held>>,
+    far: Mutex<Option<MovableFd>>,
     /// The epoll set with the descriptors of sessions that are away.
-    pub(crate) watched: Held,
+    pub(crate) watched: MovableFd,
     /// `/proc/loadavg`.
-    load: Option<Held>,
+    load: Option<MovableFd>,
 }
 
 /// The library's own descriptors of one process.
 #[derive(Debug)]
-pub(crate) struct Own {
-    kit: OnceLock<Kit>,
-    places: Mutex<Vec<HeldNumber>>,
+pub(crate) struct OwnDescriptors {
+    kit: OnceLock<ProtocolDescriptors>,
+    places: Mutex<Vec<FdNumber>>,
     /// A message in the bell's socket waits for a thread of the program's to take it.
     is_wanted: AtomicBool,
-    taken: Mutex<Option<Option<Vec<Held>>>>,
+    taken: Mutex<Option<Option<Vec<MovableFd>>>>,
     /// Is called with a number that is about to be closed.
     forget: fn(i32),
 }
 
-impl Own {
+impl OwnDescriptors {
     pub(crate) fn new(forget: fn(i32)) -> Self {
         Self {
             kit: OnceLock::new(),
@@ -69,7 +69,7 @@ impl Own {
         }
     }
 
-    pub(crate) fn kit(&self) -> Option<&Kit> {
+    pub(crate) fn kit(&self) -> Option<&ProtocolDescriptors> {
         self.kit.get()
     }
 
@@ -79,7 +79,11 @@ impl Own {
     /// table, and where the table has several users that waits for a grace period of RCU, some 20
     /// ms (`expand_fdtable`): so `other` is duplicated there before the program's calls are kept
     /// away.
-    pub(crate) fn make_kit(&self, is_ours: bool, other: Option<BorrowedFd<'_>>) -> Option<&Kit> {
+    pub(crate) fn make_kit(
+        &self,
+        is_ours: bool,
+        other: Option<BorrowedFd<'_>>,
+    ) -> Option<&ProtocolDescriptors> {
         if self.kit.get().is_none() {
             if let Some(other) = other {
                 drop(rustix::io::fcntl_dupfd_cloexec(other, hidden_from()));
@@ -93,7 +97,7 @@ impl Own {
         self.kit.get()
     }
 
-    fn open_kit(&self) -> Option<Kit> {
+    fn open_kit(&self) -> Option<ProtocolDescriptors> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (bell, far) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -103,12 +107,12 @@ impl Own {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let load = rustix::fs::openat(CWD, "/proc/loadavg", flags, Mode::empty()).ok();
         let load = load.and_then(|load| self.hide(load));
-        wait::read_load_from(load.as_ref().map(Held::number));
-        Some(Kit { bell, far: Mutex::new(Some(far)), watched, load })
+        wait::read_load_from(load.as_ref().map(MovableFd::number));
+        Some(ProtocolDescriptors { bell, far: Mutex::new(Some(far)), watched, load })
     }
 
     /// Takes the bell's other end, once; dropping it closes it in this table.
-    pub(crate) fn take_far(&self) -> Option<Held> {
+    pub(crate) fn take_far(&self) -> Option<MovableFd> {
         lock(&self.kit()?.far).take()
     }
 
@@ -122,7 +126,7 @@ impl Own {
         &self,
         is_ours: bool,
         make: impl FnOnce() -> Result<OwnedFd, Errno>,
-    ) -> Result<Held, Errno> {
+    ) -> Result<MovableFd, Errno> {
         let hold = numbers::hold(if is_ours { OURS_LIMIT } else { HOLD_LIMIT });
         if is_ours && hold.is_none() {
             return Err(Errno::AGAIN);
@@ -131,16 +135,16 @@ impl Own {
     }
 
     /// Moves a descriptor to a high number. If none is free the descriptor is closed: `None`.
-    fn hide(&self, fd: OwnedFd) -> Option<Held> {
+    fn hide(&self, fd: OwnedFd) -> Option<MovableFd> {
         let high = rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), hidden_from()).ok()?;
-        let held = Held::new(high, self.forget);
+        let held = MovableFd::new(high, self.forget);
         lock(&self.places).push(held.place());
         Some(held)
     }
 
     /// Forgets the place of an own number that is about to be closed.
     pub(crate) fn forget(&self, number: i32) {
-        // A closed descriptor's place says `i32::MAX`, see `Held`.
+        // A closed descriptor's place says `i32::MAX`, see `MovableFd`.
         lock(&self.places).retain(|place| {
             let at = place.number();
             at != number && at != i32::MAX
@@ -159,7 +163,7 @@ impl Own {
     }
 
     /// Moves the library's descriptor away from `fd`, where the program is about to put its own.
-    pub(crate) fn make_way(&self, fd: i32) {
+    pub(crate) fn vacate(&self, fd: i32) {
         let places = lock(&self.places);
         let Some(place) = places.iter().find(|place| place.number() == fd) else { return };
         let new = crate::host::kernel::at(fd)
@@ -187,7 +191,7 @@ impl Own {
     /// empty if another thread of the parent was changing it when the parent called `fork`.
     pub(crate) fn numbers_to_close(&self) -> Vec<i32> {
         let Ok(places) = self.places.try_lock() else { return Vec::new() };
-        let numbers = places.iter().map(HeldNumber::number);
+        let numbers = places.iter().map(FdNumber::number);
         numbers.filter(|fd| *fd != i32::MAX && Some(*fd) != self.bell_number()).collect()
     }
 
@@ -217,7 +221,7 @@ impl Own {
         self.is_wanted.store(true, Ordering::SeqCst);
     }
 
-    /// Returns true if [`Own::take_wanted`] has something to do.
+    /// Returns true if [`OwnDescriptors::take_wanted`] has something to do.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed)
@@ -239,7 +243,7 @@ impl Own {
     /// Returns the descriptors that were taken, and `None` while none were. With `is_late` the
     /// protocol thread no longer waits for the program, and takes the message itself if it gets a
     /// hold.
-    pub(crate) fn taken(&self, is_late: bool) -> Option<Option<Vec<Held>>> {
+    pub(crate) fn taken(&self, is_late: bool) -> Option<Option<Vec<MovableFd>>> {
         let mut taken = lock(&self.taken);
         if taken.is_none() && is_late {
             let _hold = numbers::hold(HOLD_LIMIT)?;
@@ -250,9 +254,9 @@ impl Own {
     }
 
     /// Receives and hides the descriptors of one message. `None` if too few numbers were free.
-    fn take(&self) -> Option<Vec<Held>> {
+    fn take(&self) -> Option<Vec<MovableFd>> {
         let (sent, fds) = receive_descriptors(self.kit()?.bell.as_fd()).ok()?;
-        let hidden: Option<Vec<Held>> = fds.into_iter().map(|fd| self.hide(fd)).collect();
+        let hidden: Option<Vec<MovableFd>> = fds.into_iter().map(|fd| self.hide(fd)).collect();
         hidden.filter(|hidden| hidden.len() == sent)
     }
 }

@@ -80,7 +80,7 @@ pub struct FdEntry {
     /// it had to after the last refusal.
     put_off: AtomicU32,
     was_put_off: AtomicU32,
-    /// The same as `was_put_off`, for [`FdEntry::put_off_longer`].
+    /// The same as `was_put_off`, for [`FdEntry::postpone_offer`].
     returns: AtomicU32,
     /// The reason why the descriptor does not move, a [`ReasonT`].
     kept_for: AtomicU8,
@@ -120,13 +120,13 @@ impl FdEntry {
         (calls, all)
     }
 
-    /// Returns the bytes counted since [`FdEntry::cool`].
+    /// Returns the bytes counted since [`FdEntry::restart_counts`].
     pub(crate) fn counted(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
     /// Starts the counts anew.
-    pub(crate) fn cool(&self) {
+    pub(crate) fn restart_counts(&self) {
         self.calls.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
     }
@@ -137,12 +137,12 @@ impl FdEntry {
         let times = (2 * self.was_put_off.load(Ordering::Relaxed)).clamp(1, PUT_OFF_MAX);
         self.was_put_off.store(times, Ordering::Relaxed);
         self.put_off.store(times, Ordering::Relaxed);
-        self.cool();
+        self.restart_counts();
     }
 
     /// Notes that the session has gone home for a cause that may recur. The next offer is put off
     /// as by [`FdEntry::was_refused`], but an accepted move does not reset the count.
-    pub(crate) fn put_off_longer(&self) {
+    pub(crate) fn postpone_offer(&self) {
         let times = (2 * self.returns.load(Ordering::Relaxed)).clamp(1, PUT_OFF_MAX);
         self.returns.store(times, Ordering::Relaxed);
         self.put_off.store(times, Ordering::Relaxed);
@@ -152,7 +152,7 @@ impl FdEntry {
     /// `times`.
     pub(crate) fn wait_for(&self, times: u32) {
         self.put_off.store(times.saturating_sub(1), Ordering::Relaxed);
-        self.cool();
+        self.restart_counts();
     }
 
     /// Counts that the descriptor has become hot; returns true if it must not be offered yet.
@@ -217,7 +217,7 @@ impl FdEntry {
     /// Clears the entry for a new meaning of its number.
     pub(crate) fn reset(&self, marks: u32, epoch: u32) {
         self.version.fetch_add(1, Ordering::SeqCst);
-        self.cool();
+        self.restart_counts();
         self.marks.store(marks, Ordering::Relaxed);
         self.epoch.store(epoch, Ordering::Relaxed);
         self.set.store(0, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 //!
 //! Not here: the routing of the calls (`io::calls`).
 
-use crate::session::received::Look;
+use crate::session::received::ReceiveTerms;
 
 /// The flags of a receiving call.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,8 +20,8 @@ pub struct Recv {
 impl Recv {
     /// Returns the terms of one look of the call. `may_cut`: the call has waited for owed bytes
     /// already.
-    pub(crate) fn look(self, may_cut: bool) -> Look {
-        Look { peek: self.peek, may_cut }
+    pub(crate) fn look(self, may_cut: bool) -> ReceiveTerms {
+        ReceiveTerms { peek: self.peek, may_cut }
     }
 }
 

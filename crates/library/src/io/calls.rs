@@ -6,7 +6,7 @@
 
 use crate::fds::table::{Direction, FdEntry, mark};
 use crate::io::call_flags::{Recv, Send};
-use crate::io::datagrams::{Attempt, Got};
+use crate::io::datagrams::{Attempt, ReceiveOutcome};
 use crate::io::from_kernel::FromKernel;
 use crate::process::library::Library;
 use crate::session::Session;
@@ -96,11 +96,12 @@ impl Call<'_> {
         bufs: &mut [IoSliceMut<'_>],
         how: Recv,
         attempt: &mut Attempt,
-    ) -> Option<Result<Got, Errno>> {
+    ) -> Option<Result<ReceiveOutcome, Errno>> {
         self.session.receive_datagram(self.generation, bufs, how, attempt)
     }
 
-    /// Reports that the kernel had a datagram, or an error, when [`Got::Kernel`] said to ask it.
+    /// Reports that the kernel had a datagram, or an error, when [`ReceiveOutcome::Kernel`] said to
+    /// ask it.
     pub fn kernel_gave(&self) {
         self.session.kernel_gave();
     }

@@ -32,7 +32,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{AddressFamily, sockopt};
 use sojourn_proto::udp::Socket;
-use sojourn_pump::ancillary::{self, Told};
+use sojourn_pump::ancillary::{self, DatagramAncillary};
 use sojourn_pump::options;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
@@ -69,12 +69,12 @@ pub struct Datagram {
     /// The bytes that fitted the buffers.
     pub copied: usize,
     /// The values for the control data that the program wants.
-    pub told: Told,
+    pub told: DatagramAncillary,
 }
 
 /// The outcome of one receive.
 #[derive(Clone, Copy, Debug)]
-pub enum Got {
+pub enum ReceiveOutcome {
     /// A datagram.
     Here(Datagram),
     /// The caller asks the kernel's queue, without waiting, and reports any result other than
@@ -156,7 +156,7 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         how: Recv,
         attempt: &mut Attempt,
-    ) -> Option<Result<Got, Errno>> {
+    ) -> Option<Result<ReceiveOutcome, Errno>> {
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
         loop {
             match self.datagram_step(generation, bufs, how.peek) {
@@ -168,8 +168,10 @@ impl Session {
                     self.leave(reason, false);
                     continue;
                 }
-                DatagramReceived::Got(datagram) => return Some(Ok(Got::Here(datagram))),
-                DatagramReceived::Kernel => return Some(Ok(Got::Kernel { is_last: false })),
+                DatagramReceived::Got(datagram) => return Some(Ok(ReceiveOutcome::Here(datagram))),
+                DatagramReceived::Kernel => {
+                    return Some(Ok(ReceiveOutcome::Kernel { is_last: false }));
+                }
                 // Packets that have arrived count as received, so they are taken in before the call
                 // says that there is nothing.
                 DatagramReceived::Empty if !attempt.has_turned && self.is_delegated() => {
@@ -193,7 +195,7 @@ impl Session {
             if core::mem::replace(&mut attempt.has_asked, true) {
                 return Some(Err(Errno::AGAIN));
             }
-            return Some(Ok(Got::Kernel { is_last: true }));
+            return Some(Ok(ReceiveOutcome::Kernel { is_last: true }));
         }
     }
 
@@ -252,7 +254,7 @@ impl Session {
             }
             _ => got.source,
         };
-        let told = Told {
+        let told = DatagramAncillary {
             wants: wants & !form::ALL,
             envelope: got.envelope,
             interface: socket.interface(),

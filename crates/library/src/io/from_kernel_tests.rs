@@ -199,7 +199,7 @@ impl Flow {
 }
 
 fn run(steps: &[Step]) {
-    let told = Told(steps);
+    let told = Script(steps);
     let mut flow = Flow::new();
     steps.iter().for_each(|step| flow.do_step(*step));
     flow.end();
@@ -207,9 +207,9 @@ fn run(steps: &[Step]) {
 }
 
 /// Names the history that a panic ends.
-struct Told<'a>(&'a [Step]);
+struct Script<'a>(&'a [Step]);
 
-impl Drop for Told<'_> {
+impl Drop for Script<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("after {:?}", self.0);

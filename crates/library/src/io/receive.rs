@@ -14,7 +14,7 @@ use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
-use crate::session::received::{Look, Received};
+use crate::session::received::{ReceiveTerms, Received};
 use core::sync::atomic::Ordering;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_session::{KindT, ReasonT};
@@ -111,7 +111,7 @@ impl Session {
                 // and find them in one piece.
                 Received::Owed if !has_spun => {
                     has_spun = true;
-                    self.let_flush(may_wait);
+                    self.wait_for_flush(may_wait);
                     continue;
                 }
                 Received::Empty | Received::Owed
@@ -140,7 +140,7 @@ impl Session {
         generation: u32,
         bufs: &mut [IoSliceMut<'_>],
         skip: usize,
-        look: Look,
+        look: ReceiveTerms,
         kernel: &mut dyn FromKernel,
     ) -> Received {
         let mut rx = lock(&self.rx);
@@ -168,7 +168,7 @@ impl Session {
         &self,
         rx: &mut Receiver,
         bufs: &mut [IoSliceMut<'_>],
-        look: Look,
+        look: ReceiveTerms,
         kernel: &mut dyn FromKernel,
     ) -> Received {
         if rx.phase == RxPhase::Ring {
@@ -211,7 +211,7 @@ impl Session {
         &self,
         rx: &mut Receiver,
         bufs: &mut [IoSliceMut<'_>],
-        look: Look,
+        look: ReceiveTerms,
         kernel: &mut dyn FromKernel,
     ) -> Received {
         let Some(stream) = rx.stream.clone() else { return Received::Home };

@@ -12,7 +12,7 @@ use sojourn_stream::{Layer, Stream};
 
 /// The beginning of a timed call that receives.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun(u64);
+pub(crate) struct TimedCall(u64);
 
 impl Session {
     /// Notes the beginning of a call that sends, in the program's ring's memory.
@@ -25,8 +25,8 @@ impl Session {
 
     /// Returns the beginning of a call that receives, if it is to be timed.
     #[inline]
-    pub(crate) fn begin_timed(&self) -> Option<Begun> {
-        self.is_timed.load(Ordering::Relaxed).then(|| Begun(now_ns()))
+    pub(crate) fn begin_timed(&self) -> Option<TimedCall> {
+        self.is_timed.load(Ordering::Relaxed).then(|| TimedCall(now_ns()))
     }
 
     /// Notes that calls are to be timed, if they are, and the time of this look at the ring.
@@ -41,7 +41,7 @@ impl Session {
 
     /// Ends a timed call: adds the chain of the bytes that it has received.
     #[cold]
-    pub(crate) fn end_timed(&self, begun: Begun, result: Option<&Result<usize, Errno>>) {
+    pub(crate) fn end_timed(&self, begun: TimedCall, result: Option<&Result<usize, Errno>>) {
         let Some(stream) = self.stream() else { return };
         let Some(times) = stream.ledger().times() else { return };
         if !matches!(result, Some(Ok(1..))) {

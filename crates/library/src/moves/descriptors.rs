@@ -7,7 +7,7 @@
 use crate::fds::table::{Direction, FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::process::deferred::Telling;
+use crate::process::deferred::NotifyWhen;
 use crate::process::engine::{Engine, Job};
 use crate::process::library::Library;
 use crate::process::library::library;
@@ -105,16 +105,17 @@ impl Library {
     /// Returns true if the kernel serves data calls on `fd` for good, so that the library need not
     /// be asked.
     #[inline]
-    pub fn is_plain(&self, fd: i32) -> bool {
+    pub fn is_kernel_only(&self, fd: i32) -> bool {
         let Some(entry) = self.table.known(fd) else { return fd < 0 };
         // Where nothing moves any more, no calls are counted.
         let is_fixed = entry.is_settled() || self.policy.is_forbidden();
         is_fixed && entry.session.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns true if [`Library::is_plain`] would, from the entry alone: false is always safe.
+    /// Returns true if [`Library::is_kernel_only`] would, from the entry alone: false is always
+    /// safe.
     #[inline(always)]
-    pub fn is_surely_plain(&self, fd: i32) -> bool {
+    pub fn is_surely_kernel_only(&self, fd: i32) -> bool {
         self.table
             .known(fd)
             .is_some_and(|entry| entry.is_settled() && entry.session.load(Ordering::Relaxed) == 0)
@@ -286,7 +287,7 @@ impl Library {
         let _joining = lock(&engine.joining);
         if entry.has(mark::OFFERED) {
             entry.unmark(mark::OFFERED);
-            self.push_when(Job::Withdraw { fd }, Telling::Deferred);
+            self.push_when(Job::Withdraw { fd }, NotifyWhen::Deferred);
             if engine.offering.load(Ordering::SeqCst) == fd {
                 self.end_offered(engine, fd, entry);
             }

@@ -194,7 +194,7 @@ impl Session {
     }
 
     /// Has the protocol thread go on with the flush.
-    pub(crate) fn let_follow(&self) {
+    pub(crate) fn continue_in_protocol_thread(&self) {
         library().push(Job::Flush { slot: self.slot() });
     }
 }

@@ -11,7 +11,7 @@ use crate::fds::table::{FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::flush::Rest;
-use crate::process::deferred::Telling;
+use crate::process::deferred::NotifyWhen;
 use crate::process::engine::{BOARD_SLOTS, Engine};
 use crate::process::library::Library;
 use crate::process::patience::{PASS_LIMIT, Waits};
@@ -101,7 +101,7 @@ impl Engine {
             .collect();
         for session in &wanted {
             let how = (Rest::of(ReasonT::Fork, true), Waits { room: until, ..Waits::NOT });
-            session.leave_within(ReasonT::Fork, how, Telling::Now);
+            session.leave_within(ReasonT::Fork, how, NotifyWhen::Now);
         }
         wanted.iter().for_each(|session| session.await_peer(until));
         for index in (0..BOARD_SLOTS).filter(|index| is_wanted(self.set_word(*index))) {

@@ -7,7 +7,7 @@
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::flush::Rest;
-use crate::process::deferred::Telling;
+use crate::process::deferred::NotifyWhen;
 use crate::process::library::Library;
 use crate::process::library::library;
 use crate::process::patience::{PASS_LIMIT, Waits};
@@ -39,7 +39,7 @@ impl Session {
         // The peer, or the kernel, has woken the protocol thread as well. So this call, which was
         // only the first to find the freeze and may be about to hear of the end, wakes nobody.
         let is_told = reason == ReasonT::PeerLeft && !self.is_carried();
-        let when = if is_told { Telling::Deferred } else { Telling::Now };
+        let when = if is_told { NotifyWhen::Deferred } else { NotifyWhen::Now };
         let waits =
             if pass_on { Waits::until(library().patience.until(PASS_LIMIT)) } else { Waits::NOT };
         self.leave_within(reason, (rest, waits), when);
@@ -53,16 +53,16 @@ impl Session {
         let is_doubtful = reason == ReasonT::PeerDied && !self.is_carried();
         let lives = is_doubtful && !self.peer_process_is_gone() && !self.kernel_has_ended();
         let reason = if lives { ReasonT::PeerLeft } else { reason };
-        self.leave_within(reason, (Rest::of(reason, false), Waits::NOT), Telling::Now);
+        self.leave_within(reason, (Rest::of(reason, false), Waits::NOT), NotifyWhen::Now);
     }
 
     /// Sends the session home, waiting no longer than `how` says. If the peer owes bytes it is
     /// notified at once, whatever `when` says.
-    pub(crate) fn leave_within(&self, reason: ReasonT, how: (Rest, Waits), when: Telling) {
+    pub(crate) fn leave_within(&self, reason: ReasonT, how: (Rest, Waits), when: NotifyWhen) {
         library().with_stack(|| self.leave_here(reason, how, when));
     }
 
-    fn leave_here(&self, reason: ReasonT, how: (Rest, Waits), when: Telling) {
+    fn leave_here(&self, reason: ReasonT, how: (Rest, Waits), when: NotifyWhen) {
         let stream = {
             let mut tx = lock(&self.tx);
             let mut rx = lock(&self.rx);
@@ -95,7 +95,7 @@ impl Session {
         stream: &Arc<Stream>,
         reason: ReasonT,
         how: (Rest, Waits),
-        when: Telling,
+        when: NotifyWhen,
     ) {
         let reason = self.reason_for(reason, stream);
         // If the stream is not frozen yet nobody has flushed, so these bytes are older than the
@@ -125,12 +125,12 @@ impl Session {
         let is_known = was_frozen && !self.is_carried() && stream.own_leftover() == Ok(0);
         if let Some(engine) = library().engine().filter(|_| !is_known || owed > 0) {
             let waits = was_frozen || owed > 0;
-            engine.tell_peer(stream, if waits { Telling::Now } else { when });
+            engine.tell_peer(stream, if waits { NotifyWhen::Now } else { when });
         }
         if !was_flushing {
             library().count_return(self, stream, reason, when);
             if tx.phase == TxPhase::Flushing {
-                self.let_follow();
+                self.continue_in_protocol_thread();
             }
         }
         if owed == 0 || self.is_carried() {
@@ -279,7 +279,7 @@ impl Session {
         // This thread does it: if the protocol thread were in a call on the descriptor, the
         // connection would not have ended when the program's close returns.
         self.unwatch();
-        self.leave_within(ReasonT::Closed, (Rest::Ends, Waits::NOT), Telling::Deferred);
+        self.leave_within(ReasonT::Closed, (Rest::Ends, Waits::NOT), NotifyWhen::Deferred);
         if unread > 0
             && self.kind() == KindT::Unix
             && let Some(stream) = stream
@@ -312,16 +312,16 @@ impl Library {
     pub fn go_home(&self, fd: i32, reason: ReasonT, stay: bool) {
         let Some(entry) = self.table.known(fd) else { return };
         if stay {
-            self.keep_in_kernel(fd, entry, reason, Telling::Now);
+            self.keep_in_kernel(fd, entry, reason, NotifyWhen::Now);
         }
-        entry.cool();
+        entry.restart_counts();
         if entry.session.load(Ordering::SeqCst) == 0 {
             return;
         }
         match self.own_session(entry) {
             Some((session, _)) => {
                 let waits = Waits::until(self.patience.until(session.pass_limit()));
-                session.leave_within(reason, (Rest::of(reason, true), waits), Telling::Now);
+                session.leave_within(reason, (Rest::of(reason, true), waits), NotifyWhen::Now);
             }
             None => self.recall_from_parent(entry),
         }
@@ -332,14 +332,14 @@ impl Library {
     /// again and again moves less and less often.
     pub fn go_home_with_control(&self, fd: i32) {
         let Some(entry) = self.table.known(fd) else { return };
-        entry.cool();
+        entry.restart_counts();
         if entry.session.load(Ordering::SeqCst) == 0 {
             return;
         }
         match self.own_session(entry) {
             Some((session, _)) => {
                 if session.stream().is_some_and(|stream| !stream.is_frozen()) {
-                    entry.put_off_longer();
+                    entry.postpone_offer();
                 }
                 session.leave(ReasonT::Operation, false);
             }
@@ -351,9 +351,9 @@ impl Library {
     /// and, if `receives`, the receiving one. The shell calls [`Library::ended`] after that.
     pub fn shutting(&self, fd: i32, receives: bool) {
         let Some(entry) = self.table.known(fd) else { return };
-        let when = Telling::Deferred;
+        let when = NotifyWhen::Deferred;
         self.keep_in_kernel(fd, entry, ReasonT::State, when);
-        entry.cool();
+        entry.restart_counts();
         if entry.session.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -389,7 +389,7 @@ impl Library {
         let until = Deadline::after(EXIT_LIMIT);
         self.home_together(&fds.collect::<Vec<_>>(), until, |session| {
             let how = (Rest::of(ReasonT::Closed, true), Waits { room: until, ..Waits::NOT });
-            session.leave_within(ReasonT::Closed, how, Telling::Deferred);
+            session.leave_within(ReasonT::Closed, how, NotifyWhen::Deferred);
         });
     }
 

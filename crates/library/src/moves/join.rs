@@ -6,7 +6,7 @@
 use crate::fds::table::mark;
 use crate::host::lock::lock;
 use crate::moves::offer::Offer;
-use crate::process::deferred::Telling;
+use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Engine;
 use crate::process::library::Library;
 use crate::session::directions::{Receiver, RxPhase, TxPhase, switch};
@@ -147,7 +147,7 @@ impl Library {
         for fd in &facts.numbers {
             if let Some(entry) = self.table.known(*fd) {
                 let _ = entry.session.compare_exchange(word, 0, Ordering::SeqCst, Ordering::SeqCst);
-                entry.cool();
+                entry.restart_counts();
             }
             self.set_left(*fd, session);
         }
@@ -162,7 +162,7 @@ impl Library {
         session: &Session,
         stream: &Arc<Stream>,
         reason: ReasonT,
-        when: Telling,
+        when: NotifyWhen,
     ) {
         let local = lock(&session.facts).local;
         let (sent, received) = stream.totals();
@@ -195,7 +195,7 @@ impl Session {
                     self,
                     &stream,
                     ReasonT::Closed,
-                    Telling::Now,
+                    NotifyWhen::Now,
                 );
             }
             self.finish(&mut rx);

@@ -4,9 +4,9 @@
 //! `docs/understand/streams.md`, "Moving out".
 
 use crate::fds::table::{FdEntry, mark};
+use crate::host::descriptors::OpenDescriptors;
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::host::look::Look;
 use crate::process::engine::Job;
 use crate::process::library::Library;
 use crate::process::library::library;
@@ -65,7 +65,7 @@ impl Library {
         fd: i32,
         version: u32,
         kind: KindT,
-        look: &mut dyn Look,
+        descriptors: &mut dyn OpenDescriptors,
     ) -> Option<Offer> {
         let entry = self.table.known(fd)?;
         if entry.version.load(Ordering::SeqCst) != version {
@@ -77,10 +77,10 @@ impl Library {
         entry.let_go(ReasonT::Ring);
         let epoch = self.fork_epoch.load(Ordering::SeqCst);
         let aliases = self.alias_epoch.load(Ordering::SeqCst);
-        let numbers = self.numbers_of(fd, entry, look)?;
+        let numbers = self.numbers_of(fd, entry, descriptors)?;
         let set = self.set_for_offer(&numbers)?;
         let known = &self.engine()?.unmanaged_sets;
-        if set == 0 && self.is_in_unmanaged_set(&numbers, &mut lock(known), look) {
+        if set == 0 && self.is_in_unmanaged_set(&numbers, &mut lock(known), descriptors) {
             entry.mark(mark::SETS);
             return None;
         }
@@ -103,20 +103,20 @@ impl Library {
         &self,
         fd: i32,
         entry: &FdEntry,
-        look_at: &mut dyn Look,
+        descriptors: &mut dyn OpenDescriptors,
     ) -> Option<Vec<i32>> {
         if !entry.may_be_aliased() {
             return Some(vec![fd]);
         }
-        let (this, flags) = look(fd)?;
+        let (this, flags) = examine(fd)?;
         let mut numbers = vec![fd];
-        let mut all = look_at.numbers();
+        let mut all = descriptors.numbers();
         if all.is_empty() {
             // There is no /proc here, as in most root folders of a program's own.
             all = self.open_numbers();
         }
         for number in all {
-            let Some((other, other_flags)) = look(number) else { continue };
+            let Some((other, other_flags)) = examine(number) else { continue };
             let is_same = other.st_dev == this.st_dev && other.st_ino == this.st_ino;
             if number != fd && is_same && other_flags & OFlags::ACCMODE == flags & OFlags::ACCMODE {
                 // Two descriptions of one pipe end cannot be told apart here; moving them as one is
@@ -153,7 +153,7 @@ impl Library {
     }
 }
 
-fn look(fd: i32) -> Option<(Stat, OFlags)> {
+fn examine(fd: i32) -> Option<(Stat, OFlags)> {
     let fd = kernel::at(fd).ok()?;
     Some((rustix::fs::fstat(fd).ok()?, rustix::fs::fcntl_getfl(fd).ok()?))
 }

@@ -9,14 +9,14 @@ impl Library {
     /// Makes way for the program, which is about to put something of its own at `fd`. If that is a
     /// number of the library's, all that is away goes home for good: the program's sets know some
     /// of the library's descriptors by their numbers.
-    pub fn make_way(&self, fd: i32) {
+    pub fn vacate(&self, fd: i32) {
         if !self.is_own(fd) {
             return;
         }
         self.all_home(ReasonT::Operation, true);
         self.give_up_sets();
         for engine in self.all_engines() {
-            engine.own.make_way(fd);
+            engine.own.vacate(fd);
         }
         self.host().show(ReasonT::StoodDown);
     }

@@ -17,7 +17,7 @@ use crate::session::owed::flushed;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use sojourn_session::KindT;
-use sojourn_shm::Held;
+use sojourn_shm::MovableFd;
 use sojourn_stream::Stream;
 
 impl Session {
@@ -64,7 +64,7 @@ impl Session {
         }
     }
 
-    fn writing_end(&self) -> Option<Held> {
+    fn writing_end(&self) -> Option<MovableFd> {
         let name = format!("/proc/self/fd/{}", self.number());
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open = || rustix::fs::openat(rustix::fs::CWD, name, flags, Mode::empty());

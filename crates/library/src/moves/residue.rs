@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::session::directions::Receiver;
 use crate::session::owed::flushed;
 use crate::session::peeked::PEEKED_MAX;
-use crate::session::received::{Look, Received};
+use crate::session::received::{ReceiveTerms, Received};
 use core::time::Duration;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_shm::Deadline;
@@ -32,7 +32,7 @@ const FLUSH_WAIT: Duration = Duration::from_millis(100);
 impl Session {
     /// Waits for news of the peer's flush, which has begun. In its middle the bytes, or some of
     /// them, are readable neither in the ring nor in the kernel.
-    pub(crate) fn let_flush(&self, may_wait: bool) {
+    pub(crate) fn wait_for_flush(&self, may_wait: bool) {
         let Some(stream) = self.stream() else { return };
         let seen = lock(&self.rx).seen_news;
         let has_news = || stream.flush_news() != seen;
@@ -71,7 +71,7 @@ impl Session {
         rx: &mut Receiver,
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],
-        look: Look,
+        look: ReceiveTerms,
         kernel: &mut dyn FromKernel,
     ) -> Received {
         let peek = look.peek;

@@ -7,7 +7,7 @@ use crate::host::lock::lock;
 use crate::io::from_kernel::BytesOnly;
 use crate::process::library::library;
 use crate::session::Session;
-use crate::session::received::{Look, Received};
+use crate::session::received::{ReceiveTerms, Received};
 use crate::session_fakes::{Hostile, Pair, is_away, read};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -51,7 +51,7 @@ fn look(session: &Session, wanted: usize, may_cut: bool) -> Option<Result<usize,
     let (mut rx, mut buf) = (lock(&session.rx), vec![0; wanted]);
     let stream = rx.stream.clone().unwrap();
     let bufs = &mut [IoSliceMut::new(&mut buf)];
-    let look = Look { peek: false, may_cut };
+    let look = ReceiveTerms { peek: false, may_cut };
     match session.look_for_rest(&mut rx, &stream, bufs, look, &mut BytesOnly::default()) {
         Received::Done(done) => Some(done),
         Received::Owed => None,

@@ -6,7 +6,7 @@
 //! (`home`), and the time for all returns (`process::patience`).
 
 use crate::moves::flush::Rest;
-use crate::process::deferred::Telling;
+use crate::process::deferred::NotifyWhen;
 use crate::process::library::Library;
 use crate::process::patience::{PASS_LIMIT, Waits};
 use crate::session::Session;
@@ -19,14 +19,14 @@ impl Library {
     pub(crate) fn go_home_together(&self, fds: &[i32], reason: ReasonT) {
         let until = self.patience.until(PASS_LIMIT);
         for entry in fds.iter().filter_map(|fd| self.table.known(*fd)) {
-            entry.cool();
+            entry.restart_counts();
             if entry.session.load(Ordering::SeqCst) != 0 && self.own_session(entry).is_none() {
                 self.recall_from_parent(entry);
             }
         }
         self.home_together(fds, until, |session| {
             let how = (Rest::of(reason, true), Waits { room: until, ..Waits::NOT });
-            session.leave_within(reason, how, Telling::Now);
+            session.leave_within(reason, how, NotifyWhen::Now);
         });
     }
 

@@ -4,7 +4,7 @@
 //! offers (`offer`).
 
 use crate::fds::table::{FdEntry, mark};
-use crate::process::deferred::Telling;
+use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Engine;
 use crate::process::library::Library;
 use crate::process::thresholds::{allows, is_for_this_host, is_usual, kind_of};
@@ -34,15 +34,15 @@ impl Library {
             || self.policy.is_forbidden()
             || entry.is_put_off()
         {
-            entry.cool();
+            entry.restart_counts();
             return;
         }
         if entry.has(mark::REMEMBERED) && !self.may_leave(fd, entry, entry.counted()) {
-            entry.cool();
+            entry.restart_counts();
             return;
         }
         if entry.has(mark::MEASURED) && !self.may_move_again(fd, entry, entry.counted()) {
-            entry.cool();
+            entry.restart_counts();
             return;
         }
         let Some(kind) = kind_of(fd) else {
@@ -54,14 +54,14 @@ impl Library {
             // yet.
             return;
         }
-        entry.cool();
+        entry.restart_counts();
         // Standard error is written by too many hands.
         let is_stdio = fd == 2 || self.host().stdio_uses(fd);
         if is_stdio || !allows(config, fd, kind) {
             entry.keep(if is_stdio { ReasonT::Stdio } else { ReasonT::Policy });
             // What the configuration says, and standard error, `sojourn ss` sees by itself.
             if is_stdio && fd != 2 {
-                self.tell_kept(fd, entry, Telling::Now);
+                self.tell_kept(fd, entry, NotifyWhen::Now);
             } else {
                 entry.unmark(mark::UNTOLD);
             }
@@ -72,7 +72,7 @@ impl Library {
             return;
         }
         if entry.has(mark::SETS) {
-            self.tell_kept(fd, entry, Telling::Now);
+            self.tell_kept(fd, entry, NotifyWhen::Now);
             entry.was_refused();
         } else if self.is_dear(entry) && is_usual(config) && !entry.has(mark::WAITED) {
             entry.mark(mark::WAITED);

@@ -8,7 +8,7 @@
 
 use crate::fds::table::{FdEntry, mark};
 use crate::host::kernel;
-use crate::process::deferred::Telling;
+use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Job;
 use crate::process::library::Library;
 use crate::process::thresholds::kind_of;
@@ -17,7 +17,13 @@ use sojourn_session::ReasonT;
 
 impl Library {
     /// Keeps `fd` in the kernel until the number means something else.
-    pub(crate) fn keep_in_kernel(&self, fd: i32, entry: &FdEntry, reason: ReasonT, when: Telling) {
+    pub(crate) fn keep_in_kernel(
+        &self,
+        fd: i32,
+        entry: &FdEntry,
+        reason: ReasonT,
+        when: NotifyWhen,
+    ) {
         if entry.kept_for() == Some(reason) {
             return;
         }
@@ -38,12 +44,12 @@ impl Library {
         if self.policy.is_forbidden() || kind_of(fd).is_none() {
             entry.unmark(mark::UNTOLD);
         } else if self.policy.is_hot(calls, 0) {
-            self.tell_kept(fd, entry, Telling::Now);
+            self.tell_kept(fd, entry, NotifyWhen::Now);
         }
     }
 
     /// Has the server told why `fd` stays. Starts the protocol thread if need be.
-    pub(crate) fn tell_kept(&self, fd: i32, entry: &FdEntry, when: Telling) {
+    pub(crate) fn tell_kept(&self, fd: i32, entry: &FdEntry, when: NotifyWhen) {
         entry.unmark(mark::UNTOLD);
         let version = entry.version.load(Ordering::SeqCst);
         self.push_when(Job::Kept { fd, version }, when);

@@ -8,12 +8,12 @@
 
 use crate::fds::table::{FdEntry, mark};
 use crate::host::lock::lock;
-use crate::process::deferred::Telling;
+use crate::process::deferred::NotifyWhen;
 use crate::process::library::Library;
 use crate::process::library::library;
 use crate::session::Session;
 use crate::session::directions::TxPhase;
-use crate::session::progress::{Away, Figures, Next, Past};
+use crate::session::progress::{Next, TrialHistory, TrialProgress, TrialRates};
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 use sojourn_shm::deadline::now_ns;
@@ -40,7 +40,7 @@ impl Library {
             Next::Stay => false,
             Next::Slower => {
                 entry.note_kept(ReasonT::Slower);
-                self.tell_kept(fd, entry, Telling::Now);
+                self.tell_kept(fd, entry, NotifyWhen::Now);
                 false
             }
             Next::Leave => {
@@ -51,21 +51,21 @@ impl Library {
     }
 
     /// Makes the watcher of a session that is about to be away.
-    pub(crate) fn watches(&self, fd: i32, entry: &FdEntry) -> Away {
+    pub(crate) fn watches(&self, fd: i32, entry: &FdEntry) -> TrialProgress {
         if !self.policy.config().measure_bulk {
-            return Away::default();
+            return TrialProgress::default();
         }
         let version = entry.version.load(Ordering::SeqCst);
         let measured = self.engine().map(|engine| lock(&engine.measured));
         match measured.as_ref().and_then(|all| all.of(fd, version)) {
             Some(past) => past.away(),
-            None => Past::new().away(),
+            None => TrialHistory::new().away(),
         }
     }
 
     /// Returns the rates of the last trial of a descriptor that is kept in the kernel for being
     /// slower.
-    pub(crate) fn figures(&self, fd: i32, reason: ReasonT) -> Figures {
+    pub(crate) fn figures(&self, fd: i32, reason: ReasonT) -> TrialRates {
         let engine = self.engine().filter(|_| reason == ReasonT::Slower);
         let found = engine.and_then(|engine| Some(lock(&engine.measured).last(fd)?.figures()));
         found.unwrap_or_default()
@@ -74,7 +74,7 @@ impl Library {
     fn remember_trial(&self, fd: i32, entry: &FdEntry, now_ns: u64, rate: u64) {
         let Some(engine) = self.engine() else { return };
         let version = entry.version.load(Ordering::SeqCst);
-        lock(&engine.measured).of_or(fd, version, Past::new).goes_home(now_ns, rate);
+        lock(&engine.measured).of_or(fd, version, TrialHistory::new).goes_home(now_ns, rate);
         entry.mark(mark::MEASURED);
     }
 }

@@ -4,7 +4,7 @@
 use crate::fds::table::mark;
 use crate::host::lock::lock;
 use crate::process::library::library;
-use crate::session::progress::Past;
+use crate::session::progress::TrialHistory;
 use crate::session_fakes::{Pair, is_away, read, write};
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
@@ -17,7 +17,7 @@ const STEPS: u64 = 1000;
 /// As if end 0 had been watched for some seconds: at its next sample a trial is due.
 fn make_due(pair: &Pair) {
     let session = library().session_of(pair.fd(0)).unwrap();
-    let mut away = Past::new().away();
+    let mut away = TrialHistory::new().away();
     let now_ns = now_ns();
     for step in (1..=STEPS).rev() {
         // Nothing went through: whatever the kernel does is more.
@@ -68,7 +68,10 @@ fn what_did_better_in_the_kernel_stays_there_and_says_why() {
     // A thousand bytes every five milliseconds.
     let found = library().figures(fd, ReasonT::Slower);
     assert_eq!((found.in_kernel, found.away), (200_000, 0));
-    assert_eq!(library().figures(fd, ReasonT::Set), crate::session::progress::Figures::default());
+    assert_eq!(
+        library().figures(fd, ReasonT::Set),
+        crate::session::progress::TrialRates::default()
+    );
     assert!(!asked(100) && !asked(300));
     // Two seconds later it is tried again.
     assert!(asked(500));

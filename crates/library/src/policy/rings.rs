@@ -11,11 +11,11 @@
 //! `IORING_SETUP_REGISTERED_FD_ONLY`.
 
 use crate::fds::table::{FdEntry, mark};
+use crate::host::descriptors::Direct;
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::host::look::Direct;
 use crate::host::numbers;
-use crate::process::deferred::Telling;
+use crate::process::deferred::NotifyWhen;
 use crate::process::library::Library;
 use core::sync::atomic::Ordering;
 use rustix::fs::FileType;
@@ -78,7 +78,7 @@ impl Library {
             || self.host().has_polled_ring() && may_be_file(fd, kind);
         if is_found {
             entry.keep_for_now(ReasonT::Ring);
-            self.tell_kept(fd, entry, Telling::Now);
+            self.tell_kept(fd, entry, NotifyWhen::Now);
         }
         is_found
     }

@@ -8,8 +8,8 @@
 //! made now and then (`process::looks`); a set that is made and filled in between is seen too late.
 //! Not here: sets that the library knows (`ready::sets`).
 
+use crate::host::descriptors::OpenDescriptors;
 use crate::host::kernel;
-use crate::host::look::Look;
 use crate::process::library::Library;
 use crate::process::looks::UnmanagedSets;
 
@@ -20,20 +20,20 @@ impl Library {
         &self,
         numbers: &[i32],
         known: &mut UnmanagedSets,
-        look: &mut dyn Look,
+        descriptors: &mut dyn OpenDescriptors,
     ) -> bool {
-        let sets = known.sets(|| self.unmanaged_sets(look));
+        let sets = known.sets(|| self.unmanaged_sets(descriptors));
         let inode = numbers.first().and_then(|fd| inode(*fd));
         sets.iter().any(|set| {
             // The number in the registration may be closed or reused since, so the inode counts as
             // well.
-            members_of(&look.info(*set))
+            members_of(&descriptors.info(*set))
                 .any(|(fd, of)| numbers.contains(&fd) || of.is_some() && of == inode)
         })
     }
 
-    fn unmanaged_sets(&self, look: &mut dyn Look) -> Vec<i32> {
-        let mut sets = look.sets();
+    fn unmanaged_sets(&self, descriptors: &mut dyn OpenDescriptors) -> Vec<i32> {
+        let mut sets = descriptors.sets();
         sets.retain(|fd| !self.is_own(*fd) && !self.knows_set(*fd));
         sets
     }
@@ -56,7 +56,7 @@ fn members_of(text: &str) -> impl Iterator<Item = (i32, Option<u64>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::look::Direct;
+    use crate::host::descriptors::Direct;
     use crate::process::library::library;
     use rustix::event::epoll::{self, EventData, EventFlags};
     use rustix::fd::AsRawFd;

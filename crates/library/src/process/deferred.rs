@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// When other threads and processes are notified of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Telling {
+pub(crate) enum NotifyWhen {
     /// At once.
     Now,
     /// After the kernel's call ([`Library::ended`]).
@@ -32,9 +32,9 @@ pub(crate) enum Telling {
 
 impl Engine {
     /// Notifies the peer that the stream has ended.
-    pub(crate) fn tell_peer(&self, stream: &Arc<Stream>, when: Telling) {
+    pub(crate) fn tell_peer(&self, stream: &Arc<Stream>, when: NotifyWhen) {
         // The list never grows: an end beyond its room is told at once.
-        if when == Telling::Deferred {
+        if when == NotifyWhen::Deferred {
             let mut ended = crate::host::lock::lock(&self.ended);
             if ended.len() < ENDED_MAX {
                 ended.push(Arc::clone(stream));
@@ -60,9 +60,9 @@ impl Library {
     }
 
     /// Gives the protocol thread a job, now or when [`Library::ended`] rings for it.
-    pub(crate) fn push_when(&self, job: Job, when: Telling) {
+    pub(crate) fn push_when(&self, job: Job, when: NotifyWhen) {
         match (when, self.engine()) {
-            (Telling::Deferred, Some(engine)) if engine.is_running() => engine.leave(job),
+            (NotifyWhen::Deferred, Some(engine)) if engine.is_running() => engine.leave(job),
             _ => library().push(job),
         }
     }

@@ -4,11 +4,11 @@
 //! Not here: the protocol thread's work (`control::protocol`), and the library's own descriptors
 //! (`fds::own`).
 
-use crate::fds::own::Own;
+use crate::fds::own::OwnDescriptors;
 use crate::host::Host;
 use crate::host::lock::lock;
-use crate::process::looks::{Looks, UnmanagedSets};
-use crate::process::remembered::{Histories, Pasts};
+use crate::process::looks::{RingScans, UnmanagedSets};
+use crate::process::remembered::{BulkHistories, TrialHistories};
 use crate::session::pool::Pool;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -99,15 +99,15 @@ pub(crate) struct Engine {
     /// Functions that wake threads of the library's own which the bell does not wake.
     wakers: Mutex<Vec<fn()>>,
     /// The histories of bulk transfers, between their moves.
-    pub(crate) bulk: Mutex<Histories>,
+    pub(crate) bulk: Mutex<BulkHistories>,
     /// The trials of sessions on this host, between their moves.
-    pub(crate) measured: Mutex<Pasts>,
+    pub(crate) measured: Mutex<TrialHistories>,
     /// Epoll sets that were made past the library.
     pub(crate) unmanaged_sets: Mutex<UnmanagedSets>,
     /// Looks for io_urings that the shell does not see into.
-    pub(crate) rings: Mutex<Looks>,
+    pub(crate) rings: Mutex<RingScans>,
     /// The library's own descriptors.
-    pub(crate) own: Own,
+    pub(crate) own: OwnDescriptors,
 }
 
 impl Engine {
@@ -138,7 +138,7 @@ impl Engine {
             wakers: Mutex::default(),
             bulk: Mutex::default(),
             measured: Mutex::default(),
-            own: Own::new(forget),
+            own: OwnDescriptors::new(forget),
         })
     }
 

@@ -111,7 +111,7 @@ impl Library {
 
     /// Stops the use of the file that says how busy the machine is: the library must open nothing
     /// among the program's descriptors but what `fds::own` says.
-    pub fn opens_nothing(&self) {
+    pub fn stop_opening_files(&self) {
         sojourn_shm::wait::read_load_from(None);
     }
 

@@ -19,14 +19,14 @@ const SETS_PART: u32 = 20;
 
 /// The looks for io_urings: the last result, and when the next look is due.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
+pub(crate) struct RingScans {
     is_found: bool,
     /// When the last look ended, and how long it took.
     last: Option<(Instant, Duration)>,
     pause: Duration,
 }
 
-impl Looks {
+impl RingScans {
     /// Begins the short pauses again, because a session has moved.
     pub(crate) fn again(&mut self) {
         self.pause = FIRST;

@@ -3,7 +3,7 @@
 //! A record counts only while the number means the same descriptor; those of closed ones are not
 //! removed one by one. Not here: the records (`policy::bulk`, `policy::measured`).
 
-use crate::session::progress::Past;
+use crate::session::progress::TrialHistory;
 use sojourn_pump::bulk::History;
 use std::collections::HashMap;
 
@@ -12,20 +12,20 @@ const MOST: usize = 4096;
 
 /// Records by descriptor number, each with the number's version then (`FdEntry::version`).
 #[derive(Debug)]
-pub(crate) struct Remembered<T>(HashMap<i32, (u32, T)>);
+pub(crate) struct PerDescriptor<T>(HashMap<i32, (u32, T)>);
 
 /// Records of descriptors whose bulk transfers did better in the kernel: see `policy::bulk`.
-pub(crate) type Histories = Remembered<History>;
+pub(crate) type BulkHistories = PerDescriptor<History>;
 /// Records of descriptors whose sessions have had a trial: see `policy::measured`.
-pub(crate) type Pasts = Remembered<Past>;
+pub(crate) type TrialHistories = PerDescriptor<TrialHistory>;
 
-impl<T> Default for Remembered<T> {
+impl<T> Default for PerDescriptor<T> {
     fn default() -> Self {
         Self(HashMap::new())
     }
 }
 
-impl<T> Remembered<T> {
+impl<T> PerDescriptor<T> {
     /// Returns the record of a descriptor.
     pub(crate) fn of(&self, fd: i32, version: u32) -> Option<&T> {
         self.0.get(&fd).filter(|(known, _)| *known == version).map(|(_, what)| what)
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn of_a_number_that_means_something_else_nothing_is_remembered() {
-        let mut all = Remembered::default();
+        let mut all = PerDescriptor::default();
         *all.of_or(3, 1, || 0) += 7;
         *all.of_or(3, 1, || 0) += 7;
         assert_eq!((all.of(3, 1), all.of(3, 2), all.last(3)), (Some(&14), None, Some(&14)));

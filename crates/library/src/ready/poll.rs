@@ -16,7 +16,7 @@ use crate::process::library::library;
 use crate::ready::poll_sleep::Polling;
 use crate::ready::poll_sleep::Slept;
 use crate::ready::set_call::deadline;
-use crate::ready::set_look::Look;
+use crate::ready::set_readiness::ReadinessSource;
 use crate::session::Session;
 use crate::session::directions::{RxPhase, TxPhase};
 use core::sync::atomic::{AtomicBool, Ordering};

@@ -26,7 +26,7 @@ use sojourn_session::ReasonT;
 use sojourn_shm::deadline::now_ns;
 use sojourn_shm::futex::Woken;
 use sojourn_shm::wait::{Policy, Spun};
-use sojourn_shm::{Deadline, Held};
+use sojourn_shm::{Deadline, MovableFd};
 use sojourn_stream::Inbox;
 use std::sync::Arc;
 
@@ -279,7 +279,7 @@ impl Session {
         asked: u32,
         packets: i32,
         (inbox, slot): (Arc<Inbox>, u32),
-        event: Held,
+        event: MovableFd,
         (limit, ready): (Duration, &dyn Fn() -> bool),
     ) -> Woken {
         let number = event.number();
@@ -298,7 +298,7 @@ impl Session {
 }
 
 impl Library {
-    fn poll_event(&self, pollers: &Pollers) -> Result<Held, Errno> {
+    fn poll_event(&self, pollers: &Pollers) -> Result<MovableFd, Errno> {
         if let Some(event) = pollers.spare_event() {
             return Ok(event);
         }

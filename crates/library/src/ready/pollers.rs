@@ -5,7 +5,7 @@
 use crate::host::epoll::bit;
 use crate::host::kernel::PollFd;
 use crate::host::lock::lock;
-use sojourn_shm::Held;
+use sojourn_shm::MovableFd;
 use sojourn_shm::wait::Policy;
 use sojourn_stream::Inbox;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ pub(crate) struct Pollers {
 #[derive(Debug, Default)]
 struct State {
     sleeping: Vec<Sleeper>,
-    spare_events: Vec<Held>,
+    spare_events: Vec<MovableFd>,
     spare_policies: Vec<Policy>,
 }
 
@@ -27,18 +27,18 @@ struct State {
 struct Sleeper {
     /// The slots slept for: bit n stands for every slot that is n modulo 64.
     interest: u64,
-    event: Held,
+    event: MovableFd,
     is_nudged: bool,
 }
 
 impl Pollers {
     /// Adds a thread that is about to sleep for sessions in slots of these bits; `event` wakes it.
-    pub(crate) fn sleeps(&self, interest: u64, event: Held) {
+    pub(crate) fn sleeps(&self, interest: u64, event: MovableFd) {
         lock(&self.state).sleeping.push(Sleeper { interest, event, is_nudged: false });
     }
 
     /// Returns an event descriptor that a sleeper had before, if there is one.
-    pub(crate) fn spare_event(&self) -> Option<Held> {
+    pub(crate) fn spare_event(&self) -> Option<MovableFd> {
         lock(&self.state).spare_events.pop()
     }
 

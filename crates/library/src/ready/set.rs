@@ -19,7 +19,7 @@ use crate::host::epoll::control;
 use crate::host::epoll::op;
 use crate::host::lock::lock;
 use crate::ready::set_entry::{Registration, Tag};
-use crate::ready::set_look::Look;
+use crate::ready::set_readiness::ReadinessSource;
 use crate::ready::set_state::State;
 use crate::ready::set_state::replace;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -41,13 +41,13 @@ pub(crate) struct Set {
 /// The remaining holders of a description whose number is closed. The kernel forgets a registration
 /// with the last of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum RemainingHolder {
     /// There is none, as far as is known.
-    Not,
+    None,
     /// Another number of the program's holds it: the registration stays.
-    Kept,
+    Program,
     /// The server or the protocol thread may hold it for a moment, which the program must not see.
-    ByUs,
+    Sojourn,
 }
 
 /// The outcome of a change by the program.
@@ -87,7 +87,7 @@ impl Set {
     /// Makes the program's `EPOLL_CTL_ADD`, `MOD` or `DEL`.
     pub(crate) fn change(
         &self,
-        look: &dyn Look,
+        source: &dyn ReadinessSource,
         epfd: i32,
         op: i32,
         fd: i32,
@@ -95,7 +95,7 @@ impl Set {
     ) -> Result<Changed, Errno> {
         let mut state = lock(&self.state);
         match op {
-            op::ADD if state.put_back(look, epfd, fd, (events, data))? => {}
+            op::ADD if state.put_back(source, epfd, fd, (events, data))? => {}
             op::ADD => {
                 control(epfd, op, fd, (events, data))?;
                 // The number may have been closed past the library, and old notes of it are wrong
@@ -108,7 +108,7 @@ impl Set {
                 control(epfd, op, fd, (0, 0))?;
                 state.forget(fd);
             }
-            _ => state.modify(look, epfd, fd, (events, data))?,
+            _ => state.modify(source, epfd, fd, (events, data))?,
         }
         let collides = op != op::DEL && Tag::of_data(data).is_some();
         Ok(if collides { Changed::Collides } else { Changed::Done })
@@ -161,13 +161,13 @@ impl Set {
     }
 
     /// Notes that the number `fd` is about to be closed, or has been.
-    pub(crate) fn closed(&self, fd: i32, held: Held) {
-        if held == Held::Kept {
+    pub(crate) fn closed(&self, fd: i32, holder: RemainingHolder) {
+        if holder == RemainingHolder::Program {
             self.leave(fd);
         }
         let mut state = lock(&self.state);
         // The kernel would keep the registration as long as the other holder has the description.
-        if held == Held::ByUs && state.registrations.contains_key(&fd) {
+        if holder == RemainingHolder::Sojourn && state.registrations.contains_key(&fd) {
             let _ = control(state.epfd, op::DEL, fd, (0, 0));
         }
         state.forget(fd);
@@ -204,8 +204,8 @@ impl Set {
 
     /// Has waiters of the set hear of packets, because this process runs the engine of a session in
     /// it.
-    pub(crate) fn hear_packets(&self, packets: i32) {
-        lock(&self.state).hear_packets(packets);
+    pub(crate) fn notify_on_packets(&self, packets: i32) {
+        lock(&self.state).notify_on_packets(packets);
     }
 
     /// Has a one-shot registration of a hot descriptor watched from its next change on. Returns
@@ -222,14 +222,14 @@ impl Set {
     }
 
     /// Notes that a sender found no room: if the program wants to hear of room, it will.
-    pub(crate) fn full(&self, look: &dyn Look, fd: i32) {
+    pub(crate) fn full(&self, source: &dyn ReadinessSource, fd: i32) {
         let mut state = lock(&self.state);
         let Some(registration) = state.registrations.get(&fd).copied() else { return };
         let is_heard = !registration.is_spent && !registration.is_absent;
         let wants = registration.events & bit::OUTPUT != 0 && is_heard;
         let Some(member) = registration.member.checked_sub(1).filter(|_| wants) else { return };
-        look.arm(fd, false, true);
-        if look.ring(fd).output == Some(true) {
+        source.arm(fd, false, true);
+        if source.ring(fd).output == Some(true) {
             state.ready.set_time(sojourn_shm::deadline::now_ns());
             state.ready.list(member);
             state.wake();

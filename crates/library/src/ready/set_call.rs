@@ -5,7 +5,7 @@
 use crate::host::Host;
 use crate::host::Interrupt;
 use crate::host::epoll::EpollEvent;
-use crate::ready::set_look::Look;
+use crate::ready::set_readiness::ReadinessSource;
 use core::slice::SliceIndex;
 use core::time::Duration;
 use rustix::io::Errno;
@@ -17,7 +17,7 @@ pub(crate) const ASK_INTERVAL_NS: u64 = 32_000;
 /// One call.
 pub(crate) struct Call<'a> {
     pub(crate) host: &'a dyn Host,
-    pub(crate) look: &'a dyn Look,
+    pub(crate) source: &'a dyn ReadinessSource,
     pub(crate) epfd: i32,
     pub(crate) events: &'a mut [EpollEvent],
     /// The program's timeout, and the time at which it is over.

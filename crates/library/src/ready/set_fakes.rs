@@ -7,7 +7,7 @@ use crate::host::{Host, Interrupt};
 use crate::ready::set::Set;
 use crate::ready::set_call::Call;
 use crate::ready::set_call::deadline;
-use crate::ready::set_look::{Look, RingSays};
+use crate::ready::set_readiness::{ReadinessSource, RingReadiness};
 use crate::ready::set_round::Answer;
 use crate::ready::set_state::event;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -233,7 +233,7 @@ impl World {
         wait: &'a dyn Fn() -> Wait,
     ) -> Call<'a> {
         let (host, epfd, deadline) = (&self.host, self.epoll.as_raw_fd(), deadline(timeout));
-        Call { host, look: self, epfd, events, timeout, deadline, mask, wait }
+        Call { host, source: self, epfd, events, timeout, deadline, mask, wait }
     }
 
     pub(crate) fn now(&self) -> Vec<(u32, u64)> {
@@ -245,11 +245,11 @@ impl World {
     }
 }
 
-impl Look for World {
-    fn ring(&self, fd: i32) -> RingSays {
+impl ReadinessSource for World {
+    fn ring(&self, fd: i32) -> RingReadiness {
         let fake = self.fake(fd);
         let in_kernel = fake.in_kernel.load(Ordering::SeqCst);
-        RingSays {
+        RingReadiness {
             input: fake.bytes.load(Ordering::SeqCst) > 0,
             output: (!in_kernel).then(|| !fake.is_full.load(Ordering::SeqCst)),
             error: false,

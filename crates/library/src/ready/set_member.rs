@@ -1,10 +1,10 @@
 //! A joined session in a set: the events that it reports now, and the notes that this needs.
 //!
-//! Ring and kernel are seen through [`Look`]. Not here: the list of members (`set_ready`, which is
-//! to be read first).
+//! Ring and kernel are seen through [`ReadinessSource`]. Not here: the list of members
+//! (`set_ready`, which is to be read first).
 
 use crate::host::epoll::bit;
-use crate::ready::set_look::{Look, RingSays};
+use crate::ready::set_readiness::{ReadinessSource, RingReadiness};
 
 /// A joined session in a set.
 #[derive(Clone, Debug, Default)]
@@ -36,25 +36,30 @@ pub(crate) struct Member {
 impl Member {
     /// Returns the events to report. The member is armed if there are none, or if its events are
     /// reported only once. With `says` the events are reported now.
-    pub(crate) fn look(&mut self, look: &dyn Look, says: bool, in_kernel: &mut usize) -> u32 {
+    pub(crate) fn look(
+        &mut self,
+        source: &dyn ReadinessSource,
+        says: bool,
+        in_kernel: &mut usize,
+    ) -> u32 {
         if self.is_spent {
             return 0;
         }
         if self.events & bit::ET == 0 {
-            let (events, _) = self.now(look, in_kernel);
+            let (events, _) = self.now(source, in_kernel);
             if events != 0 {
                 return events;
             }
-            look.arm(self.fd, self.wants(bit::INPUT), self.wants(bit::OUTPUT));
-            return self.now(look, in_kernel).0;
+            source.arm(self.fd, self.wants(bit::INPUT), self.wants(bit::OUTPUT));
+            return self.now(source, in_kernel).0;
         }
-        look.arm(self.fd, self.wants(bit::INPUT), false);
-        let (mut events, ring) = self.now(look, in_kernel);
+        source.arm(self.fd, self.wants(bit::INPUT), false);
+        let (mut events, ring) = self.now(source, in_kernel);
         // A bell for room rings at each read of the peer, so it is armed only where there is no
         // room.
         if ring.output == Some(false) && self.wants(bit::OUTPUT) {
-            look.arm(self.fd, false, true);
-            events = self.now(look, in_kernel).0;
+            source.arm(self.fd, false, true);
+            events = self.now(source, in_kernel).0;
         }
         if events != 0 && says {
             self.has_news = false;
@@ -66,8 +71,8 @@ impl Member {
         self.events & bits != 0
     }
 
-    fn now(&mut self, look: &dyn Look, in_kernel: &mut usize) -> (u32, RingSays) {
-        let ring = look.ring(self.fd);
+    fn now(&mut self, source: &dyn ReadinessSource, in_kernel: &mut usize) -> (u32, RingReadiness) {
+        let ring = source.ring(self.fd);
         if self.is_in_kernel != ring.is_in_kernel {
             self.is_in_kernel = ring.is_in_kernel;
             *in_kernel =
@@ -90,7 +95,7 @@ impl Member {
             // The kernel's buffer tells nothing of room once bytes go to the ring.
             let not_asked = if ring.output.is_some() { bit::OUTPUT } else { 0 };
             let asked = (self.events & !not_asked) | bit::IN | bit::RDHUP;
-            let said = look.kernel(self.fd, asked & 0xffff) & !not_asked;
+            let said = source.kernel(self.fd, asked & 0xffff) & !not_asked;
             self.kernel_has = said != 0;
             let is_edge = self.events & bit::ET == 0 || self.has_news;
             // Beside an event of the ring the kernel's events are reported again: an edge of the

@@ -6,12 +6,12 @@
 //! # Theory of operation
 //! The kernel lists its events in the order in which they came and gives no times; bells give the
 //! time of their ring. One thing is known of the kernel's events: when a look at them *began*, and
-//! left nothing behind, all older events have been reported ([`Told::until_ns`]). So each event of
-//! the next look came after that time, and a session that was rung before it stands before them
-//! all. A session that was rung later may stand behind any of them, so the kernel is asked first,
-//! and its events stand before. One thing more is known where a waiter slept: a peer that posts
-//! writes the event of the inbox, which the kernel lists among its own events; the events behind it
-//! came after that post ([`Round::mark`]).
+//! left nothing behind, all older events have been reported ([`ReportedEvents::until_ns`]). So each
+//! event of the next look came after that time, and a session that was rung before it stands before
+//! them all. A session that was rung later may stand behind any of them, so the kernel is asked
+//! first, and its events stand before. One thing more is known where a waiter slept: a peer that
+//! posts writes the event of the inbox, which the kernel lists among its own events; the events
+//! behind it came after that post ([`Round::mark`]).
 //!
 //! A look leaves something behind where there was not room for all events. The kernel puts the
 //! events that it has reported, and that still hold, behind the others: when it reports the first
@@ -26,14 +26,14 @@ const MARKS_MAX: usize = 16;
 
 /// How far the kernel's events of a set have been reported.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct ReportedEvents {
     /// Every event that the kernel had before this time has been reported.
     pub(crate) until_ns: u64,
     /// A look that left something behind: when it began, and the first event's data.
     turn: Option<(u64, u64)>,
 }
 
-impl Told {
+impl ReportedEvents {
     /// Notes the answer to a look that began at `began_ns`: events with these data, and perhaps
     /// more if it `is_full`.
     pub(crate) fn answered(
@@ -73,7 +73,7 @@ pub(crate) struct Round {
     pub(crate) since: u64,
     /// The round's own number.
     pub(crate) number: u64,
-    /// [`Told::until_ns`] before this round.
+    /// [`ReportedEvents::until_ns`] before this round.
     pub(crate) before_ns: u64,
     /// The number of the kernel's events that the program gets.
     pub(crate) kept: usize,
@@ -84,7 +84,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    pub(crate) fn new((since, number): (u64, u64), told: &Told) -> Self {
+    pub(crate) fn new((since, number): (u64, u64), told: &ReportedEvents) -> Self {
         Self {
             since,
             number,
@@ -151,13 +151,13 @@ impl Merge {
 mod tests {
     use super::*;
 
-    fn round(told: &Told) -> Round {
+    fn round(told: &ReportedEvents) -> Round {
         Round::new((1, 1), told)
     }
 
     #[test]
     fn what_was_rung_before_the_last_look_stands_before_the_kernels() {
-        let mut told = Told::default();
+        let mut told = ReportedEvents::default();
         told.answered(100, [7, 8], false);
         let mut now = round(&told);
         now.kept = 3;
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_lists_behind_an_inbox_came_after_its_post() {
-        let mut now = round(&Told::default());
+        let mut now = round(&ReportedEvents::default());
         now.kept = 2;
         now.mark(200);
         now.kept = 4;
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_look_that_leaves_something_is_over_when_the_first_is_told_again() {
-        let mut told = Told::default();
+        let mut told = ReportedEvents::default();
         told.answered(100, [1], true);
         told.answered(110, [2], true);
         assert_eq!(told.until_ns, 0);

@@ -1,7 +1,7 @@
 //! The ready list of a set: the joined sessions that may have events, and when these are reported.
 //!
-//! No system call, no lock, no clock: ring and kernel are seen through [`Look`]. So the list is
-//! tested against a model of epoll(7) in `set_ready_tests`. Not here: waiting (`set_wait`),
+//! No system call, no lock, no clock: ring and kernel are seen through [`ReadinessSource`]. So the
+//! list is tested against a model of epoll(7) in `set_ready_tests`. Not here: waiting (`set_wait`),
 //! registrations (`set_entry`).
 //!
 //! # Theory of operation
@@ -24,9 +24,9 @@
 //! the next round.
 
 use crate::host::epoll::bit;
-use crate::ready::set_look::Look;
 use crate::ready::set_member::Member;
 use crate::ready::set_order::Round;
+use crate::ready::set_readiness::ReadinessSource;
 use std::collections::VecDeque;
 
 /// The members that have a slot in one inbox.
@@ -38,7 +38,7 @@ struct Slots {
 
 /// One member that [`ReadyList::report`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct ReadyMember {
     pub(crate) fd: i32,
     pub(crate) events: u32,
     pub(crate) data: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Found {
 
 /// The result of [`ReadyList::look_over`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ReadyCount {
     /// The number of ready members.
     pub(crate) count: usize,
     /// The number of them, from the front, that were listed before all of the kernel's events were
@@ -247,18 +247,18 @@ impl ReadyList {
     }
 
     /// Returns true if a member that has just been listed may be ready. If not, it is armed.
-    pub(crate) fn may_say(&self, index: u32, look: &dyn Look) -> bool {
+    pub(crate) fn may_say(&self, index: u32, source: &dyn ReadinessSource) -> bool {
         let member = &self.members[index as usize];
         let (input, output) = (member.wants(bit::INPUT), member.wants(bit::OUTPUT));
         let is_ready = || {
-            let ring = look.ring(member.fd);
+            let ring = source.ring(member.fd);
             ring.error || (input && ring.input) || (output && ring.output == Some(true))
         };
         if member.kernel_has || is_ready() {
             return true;
         }
         // Armed before the second look: an event after that look rings.
-        look.arm(member.fd, input, output);
+        source.arm(member.fd, input, output);
         is_ready()
     }
 
@@ -276,9 +276,9 @@ impl ReadyList {
         round: &Round,
         until_ns: u64,
         room: usize,
-        look: &dyn Look,
-    ) -> Seen {
-        let (mut seen, mut from, mut to) = (Seen::default(), 0, 0);
+        source: &dyn ReadinessSource,
+    ) -> ReadyCount {
+        let (mut seen, mut from, mut to) = (ReadyCount::default(), 0, 0);
         while from < self.queue.len() && seen.count < room {
             let index = self.queue[from];
             from += 1;
@@ -289,7 +289,7 @@ impl ReadyList {
                 continue;
             }
             if member.round < round.since {
-                let is_ready = member.look(look, false, &mut self.in_kernel) != 0;
+                let is_ready = member.look(source, false, &mut self.in_kernel) != 0;
                 member.is_listed = is_ready;
                 if !is_ready {
                     continue;
@@ -314,8 +314,8 @@ impl ReadyList {
         round: &Round,
         until_ns: u64,
         room: usize,
-        look: &dyn Look,
-        report: &mut dyn FnMut(Found),
+        source: &dyn ReadinessSource,
+        report: &mut dyn FnMut(ReadyMember),
     ) -> usize {
         let (mut found, mut at, mut left) = (0, 0, self.queue.len());
         while found < room && left > 0 {
@@ -330,7 +330,7 @@ impl ReadyList {
                 break;
             }
             self.queue.remove(at);
-            if let Some(one) = self.report_one(index, look) {
+            if let Some(one) = self.report_one(index, source) {
                 report(one);
                 found += 1;
             }
@@ -340,21 +340,25 @@ impl ReadyList {
 
     /// Reports the last member on the list, ring and kernel together, in the place of the kernel's
     /// own event.
-    pub(crate) fn report_last(&mut self, round: &Round, look: &dyn Look) -> Option<Found> {
+    pub(crate) fn report_last(
+        &mut self,
+        round: &Round,
+        source: &dyn ReadinessSource,
+    ) -> Option<ReadyMember> {
         let index = *self.queue.back()?;
         if self.members[index as usize].round >= round.since {
             return None;
         }
         self.queue.pop_back();
-        self.report_one(index, look)
+        self.report_one(index, source)
     }
 
     /// Reports a member that was just taken off the list. A level-triggered one goes behind all
     /// others.
-    fn report_one(&mut self, index: u32, look: &dyn Look) -> Option<Found> {
+    fn report_one(&mut self, index: u32, source: &dyn ReadinessSource) -> Option<ReadyMember> {
         let member = &mut self.members[index as usize];
         member.is_listed = false;
-        let events = member.look(look, true, &mut self.in_kernel);
+        let events = member.look(source, true, &mut self.in_kernel);
         if events == 0 {
             return None;
         }
@@ -365,6 +369,6 @@ impl ReadyList {
         if member.events & (bit::ET | bit::ONESHOT) == 0 {
             self.list(index);
         }
-        Some(Found { fd, events, data, is_spent, at_ns })
+        Some(ReadyMember { fd, events, data, is_spent, at_ns })
     }
 }

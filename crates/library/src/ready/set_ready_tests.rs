@@ -1,9 +1,9 @@
 //! The ready list against a model of epoll(7), operation by operation.
 
 use crate::host::epoll::bit;
-use crate::ready::set_look::{Look, RingSays};
-use crate::ready::set_order::{Round, Told};
-use crate::ready::set_ready::{Found, ReadyList};
+use crate::ready::set_order::{ReportedEvents, Round};
+use crate::ready::set_readiness::{ReadinessSource, RingReadiness};
+use crate::ready::set_ready::{ReadyList, ReadyMember};
 use core::cell::{Cell, RefCell};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -55,9 +55,9 @@ impl Fakes {
     }
 }
 
-impl Look for Fakes {
-    fn ring(&self, fd: i32) -> RingSays {
-        self.with(fd, |fake| RingSays {
+impl ReadinessSource for Fakes {
+    fn ring(&self, fd: i32) -> RingReadiness {
+        self.with(fd, |fake| RingReadiness {
             input: fake.bytes > 0,
             output: (!fake.is_in_kernel).then_some(!fake.is_full),
             error: fake.is_broken,
@@ -81,10 +81,10 @@ impl Look for Fakes {
     fn note_kernel_event(&self, _fd: i32) {}
 }
 
-fn collect(list: &mut ReadyList, fakes: &Fakes, room: usize) -> Vec<Found> {
+fn collect(list: &mut ReadyList, fakes: &Fakes, room: usize) -> Vec<ReadyMember> {
     let mut found = Vec::new();
     let since = list.begin_round();
-    tell(list, fakes, since, room, &mut |one| found.push(Found { at_ns: 0, ..one }));
+    tell(list, fakes, since, room, &mut |one| found.push(ReadyMember { at_ns: 0, ..one }));
     found
 }
 
@@ -94,9 +94,9 @@ fn tell(
     fakes: &Fakes,
     since: u64,
     room: usize,
-    report: &mut dyn FnMut(Found),
+    report: &mut dyn FnMut(ReadyMember),
 ) {
-    let round = Round::new((since, list.begin_round()), &Told::default());
+    let round = Round::new((since, list.begin_round()), &ReportedEvents::default());
     let seen = list.look_over(&round, 0, room, fakes);
     assert_eq!(list.report(&round, u64::MAX, room, fakes, report), seen.count);
 }
@@ -107,8 +107,8 @@ fn ring(list: &mut ReadyList, slot: u32) {
     list.list_rung(0, 0);
 }
 
-fn said(fd: i32, events: u32, data: u64) -> Found {
-    Found { fd, events, data, is_spent: false, at_ns: 0 }
+fn said(fd: i32, events: u32, data: u64) -> ReadyMember {
+    ReadyMember { fd, events, data, is_spent: false, at_ns: 0 }
 }
 
 #[test]
@@ -168,13 +168,13 @@ fn a_spent_one_shot_says_nothing_until_it_is_changed() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
     let member = list.add(0, (0, 0), (bit::IN | bit::ONESHOT, 7));
     fakes.publish(0);
-    let shot = Found { is_spent: true, ..said(0, bit::IN, 7) };
+    let shot = ReadyMember { is_spent: true, ..said(0, bit::IN, 7) };
     assert_eq!(collect(&mut list, &fakes, 9), [shot]);
     ring(&mut list, 0);
     list.kernel_said(member, !0);
     assert_eq!(collect(&mut list, &fakes, 9), []);
     list.change(member, bit::IN | bit::ONESHOT, 8);
-    assert_eq!(collect(&mut list, &fakes, 9), [Found { data: 8, ..shot }]);
+    assert_eq!(collect(&mut list, &fakes, 9), [ReadyMember { data: 8, ..shot }]);
 }
 
 #[test]

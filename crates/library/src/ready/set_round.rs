@@ -16,9 +16,9 @@ use crate::host::lock::lock;
 use crate::ready::set::Set;
 use crate::ready::set_call::{ASK_INTERVAL_NS, Call};
 use crate::ready::set_entry::reported;
-use crate::ready::set_look::Look;
 use crate::ready::set_order::{Merge, Round};
-use crate::ready::set_ready::Seen;
+use crate::ready::set_readiness::ReadinessSource;
+use crate::ready::set_ready::ReadyCount;
 use crate::ready::set_state::{State, event, has_ready};
 use core::time::Duration;
 use rustix::io::Errno;
@@ -43,7 +43,7 @@ pub(crate) struct Answer {
 impl Set {
     /// Gathers what is ready now; returns the number of events.
     pub(crate) fn gather(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
-        call.look.turn();
+        call.source.turn();
         let round = self.begin(None);
         self.tell(call, round)
     }
@@ -81,11 +81,11 @@ impl Set {
             state.drain();
             let room = call.events.len() - round.kept;
             let until_ns = state.told.until_ns;
-            let seen = state.ready.look_over(&round, until_ns, room, call.look);
+            let seen = state.ready.look_over(&round, until_ns, room, call.source);
             let is_last = call.deadline.is_over();
             if round.kept > 0 || !state.must_ask(seen, room, is_last) {
                 let until_ns = if round.kept > 0 { until_ns } else { u64::MAX };
-                let found = state.collect(&round, until_ns, call.look, call.events);
+                let found = state.collect(&round, until_ns, call.source, call.events);
                 state.settle();
                 return Ok(round.kept + found);
             }
@@ -94,7 +94,7 @@ impl Set {
         let is_answered = self.ask_for_rest(call, &mut round, seen)?;
         let mut state = lock(&self.state);
         let until_ns = if is_answered { state.told.until_ns } else { u64::MAX };
-        let found = state.collect(&round, until_ns, call.look, call.events);
+        let found = state.collect(&round, until_ns, call.source, call.events);
         state.settle();
         Ok(round.kept + found)
     }
@@ -106,7 +106,7 @@ impl Set {
         &self,
         call: &mut Call<'_>,
         round: &mut Round,
-        seen: Seen,
+        seen: ReadyCount,
     ) -> Result<bool, Errno> {
         let room = call.events.len() - seen.old;
         // An event that is not the program's is a member's, reported once, or an inbox's, which the
@@ -140,7 +140,7 @@ impl Set {
         let data = events.iter().map(|event| { event.data }.u64());
         state.told.answered(answer.began_ns, data, is_full);
         if events.iter().any(State::is_ours) {
-            state.sort(round, call.look, call.events, answer.said);
+            state.sort(round, call.source, call.events, answer.said);
         } else {
             round.kept += answer.said;
         }
@@ -159,7 +159,7 @@ impl State {
     }
 
     /// Returns true if the kernel has to be asked before the seen sessions are reported.
-    fn must_ask(&mut self, seen: Seen, room: usize, is_last: bool) -> bool {
+    fn must_ask(&mut self, seen: ReadyCount, room: usize, is_last: bool) -> bool {
         if seen.count == 0 {
             // The sleep that follows asks anyway.
             return is_last;
@@ -213,12 +213,12 @@ impl State {
         &mut self,
         round: &Round,
         until_ns: u64,
-        look: &dyn Look,
+        source: &dyn ReadinessSource,
         events: &mut [EpollEvent],
     ) -> usize {
         let (mut merge, mut at, room) = (Merge::default(), round.kept, events.len() - round.kept);
         let Self { ready, registrations, .. } = self;
-        let found = ready.report(round, until_ns, room, look, &mut |found| {
+        let found = ready.report(round, until_ns, room, source, &mut |found| {
             reported(registrations, found.fd, found.is_spent);
             events[at] = event(found.events, found.data);
             merge.append(events, at, round.place(found.at_ns));

@@ -7,8 +7,8 @@
 use crate::host::epoll::bit;
 use crate::host::epoll::{EpollEvent, control, op};
 use crate::ready::set_entry::{Registration, Registrations, Tag, reported};
-use crate::ready::set_look::Look;
-use crate::ready::set_order::{Round, Told};
+use crate::ready::set_order::{ReportedEvents, Round};
+use crate::ready::set_readiness::ReadinessSource;
 use crate::ready::set_ready::ReadyList;
 use rustix::event::epoll::{EventData, EventFlags};
 use rustix::fd::AsRawFd;
@@ -51,7 +51,7 @@ pub(crate) struct State {
     /// The time at which the inboxes were last found with something in them.
     pub(crate) drained_ns: u64,
     /// How far the kernel's events have been reported to the program.
-    pub(crate) told: Told,
+    pub(crate) told: ReportedEvents,
     /// The spinning policy; the waiter that spins for the set has it meanwhile.
     pub(crate) policy: Option<Box<Policy>>,
 }
@@ -59,7 +59,7 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn modify(
         &mut self,
-        look: &dyn Look,
+        source: &dyn ReadinessSource,
         epfd: i32,
         fd: i32,
         (events, data): (u32, u64),
@@ -69,7 +69,7 @@ impl State {
             return Err(Errno::NOENT);
         }
         if let Some(member) = new.member.checked_sub(1) {
-            return self.modify_joined(look, epfd, fd, member, (events, data));
+            return self.modify_joined(source, epfd, fd, member, (events, data));
         }
         new.change(events, data);
         let is_oneshot = new.is_oneshot();
@@ -84,7 +84,7 @@ impl State {
     /// report more than before.
     fn modify_joined(
         &mut self,
-        look: &dyn Look,
+        source: &dyn ReadinessSource,
         epfd: i32,
         fd: i32,
         member: u32,
@@ -98,7 +98,7 @@ impl State {
         }
         new.change(events, data);
         new.is_watched = new.is_oneshot() && !self.is_unfit && Tag::fits(fd);
-        let sends_to_kernel = look.ring(fd).output.is_none();
+        let sends_to_kernel = source.ring(fd).output.is_none();
         let form = new.joined_form(fd, sends_to_kernel);
         if sends_to_kernel {
             // The kernel may have reported room while the registration did not ask for it.
@@ -114,7 +114,7 @@ impl State {
         self.ready.change(member, events, data);
         // A one-shot registration changes with each event; sleepers are not woken for nothing each
         // time.
-        if self.ready.may_say(member, look) {
+        if self.ready.may_say(member, source) {
             self.wake();
         }
         Ok(())
@@ -124,7 +124,7 @@ impl State {
     /// been out of the set for a while.
     pub(crate) fn put_back(
         &mut self,
-        look: &dyn Look,
+        source: &dyn ReadinessSource,
         epfd: i32,
         fd: i32,
         (events, data): (u32, u64),
@@ -139,7 +139,7 @@ impl State {
             control(epfd, op::DEL, fd, (0, 0))?;
             return Ok(false);
         }
-        self.modify_joined(look, epfd, fd, found.member - 1, (events, data))?;
+        self.modify_joined(source, epfd, fd, found.member - 1, (events, data))?;
         Ok(true)
     }
 
@@ -192,7 +192,7 @@ impl State {
     }
 
     /// Has waiters of the set hear of packets.
-    pub(crate) fn hear_packets(&mut self, packets: i32) {
+    pub(crate) fn notify_on_packets(&mut self, packets: i32) {
         if self.is_open && !self.is_unfit && self.packets == 0 {
             let form = (bit::IN, Tag::Packets.to_data());
             if control(self.epfd, op::ADD, packets, form).is_ok() {
@@ -273,12 +273,12 @@ impl State {
     pub(crate) fn sort(
         &mut self,
         round: &mut Round,
-        look: &dyn Look,
+        source: &dyn ReadinessSource,
         events: &mut [EpollEvent],
         said: usize,
     ) {
         for at in round.kept..round.kept + said {
-            if let Some(event) = self.translate(round, look, events[at]) {
+            if let Some(event) = self.translate(round, source, events[at]) {
                 events[round.kept] = event;
                 round.kept += 1;
             }
@@ -288,7 +288,7 @@ impl State {
     fn translate(
         &mut self,
         round: &mut Round,
-        look: &dyn Look,
+        source: &dyn ReadinessSource,
         said: EpollEvent,
     ) -> Option<EpollEvent> {
         let (flags, data) = ({ said.flags }.bits(), { said.data }.u64());
@@ -312,17 +312,17 @@ impl State {
         if registration.is_absent {
             let member = registration.member - 1;
             self.ready.kernel_event(member);
-            look.note_kernel_event(fd);
+            source.note_kernel_event(fd);
             return None;
         }
         if let Some(member) = registration.member.checked_sub(1) {
             // Room in the kernel's buffer means nothing where bytes go to the ring.
-            let is_news = if look.ring(fd).output.is_some() { !bit::OUTPUT } else { !0 };
+            let is_news = if source.ring(fd).output.is_some() { !bit::OUTPUT } else { !0 };
             let is_last = self.ready.kernel_said(member, flags & is_news);
             if flags & !bit::OUTPUT != 0 {
-                look.note_kernel_event(fd);
+                source.note_kernel_event(fd);
             }
-            let found = if is_last { self.ready.report_last(round, look) } else { None }?;
+            let found = if is_last { self.ready.report_last(round, source) } else { None }?;
             reported(&mut self.registrations, found.fd, found.is_spent);
             return Some(event(found.events, found.data));
         }

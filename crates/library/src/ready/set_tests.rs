@@ -3,7 +3,7 @@
 use crate::host::epoll::bit;
 use crate::host::epoll::op;
 use crate::host::lock::lock;
-use crate::ready::set::Held;
+use crate::ready::set::RemainingHolder;
 use crate::ready::set_fakes::{LONG, World};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
@@ -318,7 +318,7 @@ fn a_closed_number_is_forgotten() {
     let world = World::joined(2, Wait::Park, bit::IN);
     world.publish(0);
     world.publish(1);
-    world.set.closed(world.all[0].fd(), Held::Not);
+    world.set.closed(world.all[0].fd(), RemainingHolder::None);
     assert_eq!(world.now(), [(bit::IN, 1)]);
     let mut numbers = world.set.close();
     numbers.sort_unstable();
@@ -333,7 +333,7 @@ fn a_closed_number_that_we_may_still_hold_leaves_nothing_in_the_kernels_set() {
         (&world.all[at].peer).write_all(b"x").unwrap();
     }
     // The description lives on, as in an offer that is on its way.
-    world.set.closed(world.all[0].fd(), Held::ByUs);
+    world.set.closed(world.all[0].fd(), RemainingHolder::Sojourn);
     assert_eq!(world.now(), [(bit::IN, 1)]);
 }
 

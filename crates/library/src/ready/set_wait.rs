@@ -1,8 +1,9 @@
 //! `epoll_wait(2)` on a set in which sessions have joined.
 //!
 //! Nothing of the process at large is known here: sessions come in as
-//! [`Look`](crate::ready::set_look::Look), signals as [`Host`](crate::host::Host). Read
-//! `docs/understand/streams.md`, "Waiting" and "epoll", then `set` and `set_ready`.
+//! [`ReadinessSource`](crate::ready::set_readiness::ReadinessSource), signals as
+//! [`Host`](crate::host::Host). Read `docs/understand/streams.md`, "Waiting" and "epoll", then
+//! `set` and `set_ready`.
 //!
 //! # Theory of operation
 //! A round *gathers* what is ready (`set_round`). If nothing is, the waiter *pauses*: it spins if
@@ -166,7 +167,7 @@ impl Set {
         // asks, too.
         let (mut looks, mut next_ns, mut asked_ns) = (0u32, now_ns() + ASK_INTERVAL_NS, 0);
         policy.spin(0, call.deadline, || {
-            call.look.turn();
+            call.source.turn();
             if has_ready(&inboxes) || call.is_interrupted() {
                 return true;
             }
@@ -199,18 +200,18 @@ impl Set {
 
     fn sleep(&self, call: &mut Call<'_>) -> Result<Pause, Errno> {
         let hears_packets = lock(&self.state).packets != 0;
-        let watches = hears_packets.then(|| call.look.begin_sleep());
+        let watches = hears_packets.then(|| call.source.begin_sleep());
         let slept = self.sleep_now(call);
         if let Some(watches) = watches {
-            call.look.end_sleep(watches);
+            call.source.end_sleep(watches);
             // A packet may have ended the sleep.
-            call.look.turn();
+            call.source.turn();
         }
         slept
     }
 
     fn sleep_now(&self, call: &mut Call<'_>) -> Result<Pause, Errno> {
-        call.look.turn();
+        call.source.turn();
         let version = {
             let mut state = lock(&self.state);
             state.drain();

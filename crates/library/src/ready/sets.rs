@@ -17,7 +17,7 @@ use crate::ready::pollers::Pollers;
 use crate::ready::set::{Changed, Set};
 use crate::ready::set_call::Call;
 use crate::ready::set_call::deadline;
-use crate::ready::set_look::{Look, RingSays};
+use crate::ready::set_readiness::{ReadinessSource, RingReadiness};
 use crate::session::Session;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -199,8 +199,8 @@ impl Library {
         };
         let deadline = deadline(timeout);
         let wait = &|| self.policy.wait();
-        let look = self;
-        slot.set.wait(&mut Call { host, look, epfd, events, timeout, deadline, mask, wait })
+        let source = self;
+        slot.set.wait(&mut Call { host, source, epfd, events, timeout, deadline, mask, wait })
     }
 }
 
@@ -396,7 +396,7 @@ impl Library {
     }
 }
 
-impl Look for Library {
+impl ReadinessSource for Library {
     fn turn(&self) {
         self.turn_net();
     }
@@ -411,11 +411,11 @@ impl Look for Library {
         }
     }
 
-    fn ring(&self, fd: i32) -> RingSays {
-        let gone = RingSays { is_home: true, is_in_kernel: true, ..RingSays::default() };
+    fn ring(&self, fd: i32) -> RingReadiness {
+        let gone = RingReadiness { is_home: true, is_in_kernel: true, ..RingReadiness::default() };
         self.session_of(fd).map_or(gone, |session| {
             let ready = session.ready();
-            RingSays {
+            RingReadiness {
                 input: ready.input,
                 output: ready.output,
                 error: ready.error,

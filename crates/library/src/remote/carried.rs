@@ -8,7 +8,7 @@
 
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::remote::net::Parting;
+use crate::remote::net::ReturningSession;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
 use crate::session::received::Received;
@@ -86,7 +86,7 @@ impl Session {
     /// Waits until the carrier has put the session back, or there turns out to be nothing to put
     /// back. `parting`: the session's state, if it was here; it is given to this server, or to the
     /// next one if this one dies. Returns true if the kernel has had the session all the time.
-    fn await_return(&self, stream: &Stream, parting: Option<&Parting>) -> bool {
+    fn await_return(&self, stream: &Stream, parting: Option<&ReturningSession>) -> bool {
         let library = crate::process::library::library();
         let net = library.engine().zip(library.net());
         // The last return waited in vain for a server: this one does not wait as long again.

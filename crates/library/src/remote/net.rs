@@ -34,7 +34,7 @@ use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
 use sojourn_pump::{Carried, InTransit, LinkHop, LinkId, Pump, now};
 use sojourn_session::{HopT, LendT, RingT};
-use sojourn_shm::Held;
+use sojourn_shm::MovableFd;
 use sojourn_stream::Stream;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -64,7 +64,7 @@ pub(crate) struct Net {
     has_marked: AtomicBool,
     pub(crate) watch: Watch,
     /// Wakes the thread.
-    wake: Held,
+    wake: MovableFd,
     /// The time of the thread's next look, if nothing wakes it (microseconds).
     looks_at: AtomicU64,
     /// A call has turned the pump since the thread looked last.
@@ -82,7 +82,7 @@ pub(crate) struct Net {
 static NETS: PerProcess<Option<Net>> = PerProcess::new();
 
 /// A session that is on its way home.
-pub(crate) struct Parting {
+pub(crate) struct ReturningSession {
     pub(crate) token: u64,
     link: LinkId,
     pub(crate) carried: Carried,
@@ -150,7 +150,7 @@ impl Net {
         engine: &Engine,
         session: &Session,
         other: Stream,
-        (delegation, packets): (&Delegation, Option<Held>),
+        (delegation, packets): (&Delegation, Option<MovableFd>),
     ) -> bool {
         let (Some(record), terms) = (&delegation.record, &delegation.terms) else { return false };
         if !has_room(0) {
@@ -186,7 +186,7 @@ impl Net {
 
     /// Returns true if the pump has the session's interface, after adding the one that came with
     /// it.
-    fn has_link(&self, pump: &mut Pump, terms: &LendT, packets: Option<Held>) -> bool {
+    fn has_link(&self, pump: &mut Pump, terms: &LendT, packets: Option<MovableFd>) -> bool {
         if pump.has_link(terms.link) {
             return true;
         }
@@ -194,7 +194,7 @@ impl Net {
         opened.map(|packets| pump.add_link(terms.link, packets, now())).is_some()
     }
 
-    fn open_link(&self, ring: RingT, socket: Held) -> Option<Box<dyn Interface + Send>> {
+    fn open_link(&self, ring: RingT, socket: MovableFd) -> Option<Box<dyn Interface + Send>> {
         let RingT { slot_len, slots } = ring;
         let socket = socket.into_owned();
         let packets: Box<dyn Interface + Send> = match slots {
@@ -238,22 +238,22 @@ impl Net {
 
     /// Takes the segments that have come for a session since it left the pump; its packets are the
     /// kernel's again.
-    pub(crate) fn in_transit(&self, parting: &Parting) -> Option<InTransit> {
+    pub(crate) fn in_transit(&self, parting: &ReturningSession) -> Option<InTransit> {
         self.with_pump(|pump| pump.take_in_transit(&parting.carried.flow(), now()))
     }
 
     /// Takes a frozen session out of the pump, for the way home. `None` if it was not here.
-    pub(crate) fn part(&self, slot: u32) -> Option<Parting> {
+    pub(crate) fn part(&self, slot: u32) -> Option<ReturningSession> {
         let mut carried = lock(&self.pump).remove(slot, now())?;
         self.count.fetch_sub(1, Ordering::SeqCst);
         let (token, link) = lock(&self.tokens).remove(&slot)?;
         let record = carried.leave(now())?;
-        Some(Parting { token, link, carried, record })
+        Some(ReturningSession { token, link, carried, record })
     }
 
     /// Resets a session that nobody takes back: its peer is told that the connection is over.
-    pub(crate) fn reset(&self, mut parting: Parting) {
-        let Parting { link, carried, record, .. } = &mut parting;
+    pub(crate) fn reset(&self, mut parting: ReturningSession) {
+        let ReturningSession { link, carried, record, .. } = &mut parting;
         lock(&self.pump).reset(*link, carried, record, now());
     }
 
@@ -314,14 +314,14 @@ impl Net {
             let mut pump = pump;
             let at = now();
             self.watch.looked(at.as_micros());
-            let answer = turn(&mut pump, self.watch.looks_again(), at);
+            let answer = turn(&mut pump, self.watch.will_look_again(), at);
             self.leave(pump);
             answer
         }))
     }
 
     fn serve_and_leave<'a>(&'a self, mut pump: MutexGuard<'a, Pump>) {
-        pump.serve(self.watch.looks_again(), now());
+        pump.serve(self.watch.will_look_again(), now());
         self.leave(pump);
     }
 

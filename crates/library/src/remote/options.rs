@@ -30,7 +30,7 @@ use sojourn_session::ReasonT;
 
 /// The engine's answers, to be laid over the kernel's.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct EngineAnswers {
     /// `SO_KEEPALIVE`.
     pub keepalive: bool,
     /// `TCP_INFO`, which contains `TCP_MAXSEG`; `None` before the engine has the session.
@@ -41,7 +41,7 @@ pub struct Known {
 
 /// A change that a program has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Set {
+pub enum OptionChange {
     /// An option that the engine obeys.
     Obeyed(Change),
     /// `SO_KEEPALIVE`, with the program's value.
@@ -79,7 +79,12 @@ impl Library {
     /// Sets an option of a carried session: `kernel` sets it on the socket, and returns the system
     /// call's result. `None` means that the session is not carried, and that `kernel` was not
     /// called. An option that the engine cannot obey sends the session home.
-    pub fn set_option(&self, fd: i32, set: Set, kernel: impl FnOnce() -> isize) -> Option<isize> {
+    pub fn set_option(
+        &self,
+        fd: i32,
+        set: OptionChange,
+        kernel: impl FnOnce() -> isize,
+    ) -> Option<isize> {
         let (session, generation) = self.carried(fd)?;
         let (result, is_obeyed) = session.at_rest(generation, |_| {
             let result = kernel();
@@ -93,14 +98,18 @@ impl Library {
 
     /// Asks for an option of a carried session; returns the result of `kernel`, and the engine's
     /// answers to lay over it. `None` means the same as for [`Library::set_option`].
-    pub fn ask_option(&self, fd: i32, kernel: impl FnOnce() -> isize) -> Option<(isize, Known)> {
+    pub fn ask_option(
+        &self,
+        fd: i32,
+        kernel: impl FnOnce() -> isize,
+    ) -> Option<(isize, EngineAnswers)> {
         let (session, generation) = self.carried(fd)?;
         session.at_rest(generation, |_| {
             let result = kernel();
             let known = session.ask(|carried, at| carried.known(at));
             let keepalive = session.keepalive.load(Ordering::SeqCst);
             let quickack = known.map(|known| known.quickack);
-            (result, Known { keepalive, info: known.map(|known| known.info), quickack })
+            (result, EngineAnswers { keepalive, info: known.map(|known| known.info), quickack })
         })
     }
 
@@ -153,11 +162,11 @@ impl Session {
 
     /// Takes over a new value of an option from the kernel's socket. Returns false if the engine
     /// does not obey the option.
-    fn option_set(&self, set: Set) -> bool {
+    fn option_set(&self, set: OptionChange) -> bool {
         let change = match set {
-            Set::NotRemote => return false,
-            Set::Obeyed(change) => change,
-            Set::Keepalive(is_on) => {
+            OptionChange::NotRemote => return false,
+            OptionChange::Obeyed(change) => change,
+            OptionChange::Keepalive(is_on) => {
                 self.keepalive.store(is_on, Ordering::SeqCst);
                 Change::Keepalive
             }

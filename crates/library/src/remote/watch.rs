@@ -32,7 +32,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use sojourn_shm::Held;
+use sojourn_shm::MovableFd;
 use sojourn_shm::descriptor::of_program;
 use std::sync::Mutex;
 
@@ -43,12 +43,12 @@ const PERIOD: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(crate) struct Watch {
     /// The set of the packet sockets.
-    packets: Held,
+    packets: MovableFd,
     /// The set that the thread sleeps in.
-    set: Held,
+    set: MovableFd,
     /// The data of the events of `packets` in `set`.
     data: u64,
-    timer: Held,
+    timer: MovableFd,
     /// Calls watch, not the thread. Changed under `sockets`.
     by_calls: AtomicBool,
     /// A call sleeps and watches.
@@ -75,7 +75,12 @@ struct Sockets {
 impl Watch {
     /// Starts with the thread watching. `set`: the set that it sleeps in; its events carry `data`
     /// if there are packets, and `tick` if [`Watch::tick`] is due.
-    pub(crate) fn new(engine: &Engine, set: Held, data: u64, tick: u64) -> Result<Self, Errno> {
+    pub(crate) fn new(
+        engine: &Engine,
+        set: MovableFd,
+        data: u64,
+        tick: u64,
+    ) -> Result<Self, Errno> {
         let packets = engine.own.make(true, || epoll::create(epoll::CreateFlags::CLOEXEC))?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = engine.own.make(true, || timerfd_create(TimerfdClockId::Monotonic, flags))?;
@@ -252,7 +257,7 @@ impl Watch {
 
     /// Returns true if a call, or the thread, will look again in a moment.
     #[inline]
-    pub(crate) fn looks_again(&self) -> bool {
+    pub(crate) fn will_look_again(&self) -> bool {
         self.by_calls.load(Ordering::Relaxed)
             && self.ticks.load(Ordering::Relaxed)
             && !self.asleep.load(Ordering::Relaxed)

@@ -68,12 +68,12 @@ fn while_calls_look_the_thread_does_not_hear() {
     let world = World::new();
     let now = world.spin();
     assert!(!world.thread_hears());
-    assert!(world.watch.looks_again());
+    assert!(world.watch.will_look_again());
     assert!(!world.watch.tick(now + STEP));
     assert!(!world.thread_hears(), "one has looked just now");
     assert!(world.watch.tick(now + 2 * STEP), "it must look itself");
     assert!(world.thread_hears());
-    assert!(!world.watch.looks_again());
+    assert!(!world.watch.will_look_again());
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn one_that_sleeps_watches_as_long_as_it_sleeps() {
     assert!(!world.thread_hears());
     assert!(world.watch.tick(1_000_000), "what was left for later, the thread does");
     assert!(!world.thread_hears());
-    assert!(!world.watch.looks_again());
+    assert!(!world.watch.will_look_again());
     world.watch.end_sleep(watches);
     world.watch.tick(2_000_000);
     assert!(world.thread_hears(), "it has gone and nobody looks");

@@ -8,11 +8,11 @@
 //! Progress is bytes in both directions: where a program waits for answers, bytes come as fast as
 //! answers do. Time is cut into slices; a rate is the **median** of the last few slices, and a
 //! pause discards them. Only a session whose peer sleeps again and again is sampled at all: where
-//! both ends are awake, shared memory is far ahead. After a while away without a pause ([`Away`])
-//! the session goes home for a **trial**, a fraction of a second, so that both rates are of the
-//! same minute ([`Past`]). If the kernel was clearly faster the session stays there, for a time
-//! that doubles with each such trial. If not, the session leaves, and the next trial comes four
-//! times as late. So neither answer can flap, and trials cost less and less.
+//! both ends are awake, shared memory is far ahead. After a while away without a pause
+//! ([`TrialProgress`]) the session goes home for a **trial**, a fraction of a second, so that both
+//! rates are of the same minute ([`TrialHistory`]). If the kernel was clearly faster the session
+//! stays there, for a time that doubles with each such trial. If not, the session leaves, and the
+//! next trial comes four times as late. So neither answer can flap, and trials cost less and less.
 
 /// Length of a slice, and the length beyond which a slice had a pause in it (nanoseconds).
 const SLICE_NS: u64 = 20_000_000;
@@ -79,7 +79,7 @@ impl Meter {
 
 /// Watches one session while it is away.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Away {
+pub(crate) struct TrialProgress {
     /// 0: the session is not watched.
     trial_after_ns: u64,
     meter: Meter,
@@ -87,7 +87,7 @@ pub(crate) struct Away {
     steady_since: Option<u64>,
 }
 
-impl Away {
+impl TrialProgress {
     /// Takes a sample: `total` bytes have gone both ways by now. Returns the rate away if a trial
     /// is due.
     pub(crate) fn sample(&mut self, now_ns: u64, total: u64) -> Option<u64> {
@@ -116,7 +116,7 @@ pub(crate) enum Next {
 
 /// The two rates of a trial, in bytes a second of both directions; 0: not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Figures {
+pub(crate) struct TrialRates {
     pub(crate) in_kernel: u64,
     pub(crate) away: u64,
 }
@@ -129,7 +129,7 @@ enum Stage {
 
 /// The state of a session's trials, kept in the process between its moves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Past {
+pub(crate) struct TrialHistory {
     stage: Stage,
     /// Bytes through the kernel since the trial began.
     total: u64,
@@ -141,7 +141,7 @@ pub(crate) struct Past {
     hold_ns: u64,
 }
 
-impl Past {
+impl TrialHistory {
     /// Makes the state of a session that has had no trial.
     pub(crate) fn new() -> Self {
         Self {
@@ -195,13 +195,13 @@ impl Past {
     }
 
     /// Returns the rates of the last trial.
-    pub(crate) fn figures(&self) -> Figures {
-        Figures { in_kernel: self.kernel.unwrap_or(0), away: self.away }
+    pub(crate) fn figures(&self) -> TrialRates {
+        TrialRates { in_kernel: self.kernel.unwrap_or(0), away: self.away }
     }
 
     /// Makes the watcher for the time away that begins now.
-    pub(crate) fn away(&self) -> Away {
-        Away { trial_after_ns: self.trial_after_ns, ..Away::default() }
+    pub(crate) fn away(&self) -> TrialProgress {
+        TrialProgress { trial_after_ns: self.trial_after_ns, ..TrialProgress::default() }
     }
 }
 

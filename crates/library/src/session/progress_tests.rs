@@ -33,7 +33,8 @@ struct Story {
 const STEP_NS: u64 = 5_000_000;
 
 fn play(world: &World, seconds: u64) -> Story {
-    let (mut noise, mut past, mut story) = (Noise(world.seed), Past::new(), Story::default());
+    let (mut noise, mut past, mut story) =
+        (Noise(world.seed), TrialHistory::new(), Story::default());
     let mut away = Some(past.away());
     let steps = seconds * SECOND_NS / STEP_NS;
     let mut total = 0;
@@ -109,7 +110,7 @@ fn within_twenty_seconds_most_of_what_the_kernel_would_have_done_is_done() {
 
 #[test]
 fn sessions_with_pauses_are_never_tried() {
-    let mut away = Past::new().away();
+    let mut away = TrialHistory::new().away();
     let mut total = 0;
     for burst in 0..1000u64 {
         for step in 0..30 {
@@ -122,7 +123,7 @@ fn sessions_with_pauses_are_never_tried() {
 
 #[test]
 fn a_trial_that_finds_nothing_to_measure_ends_and_the_next_is_later() {
-    let mut past = Past::new();
+    let mut past = TrialHistory::new();
     past.goes_home(SECOND_NS, 1000);
     assert_eq!(past.count(SECOND_NS + TRIAL_MAX_NS - 1, 10), Next::Stay);
     assert_eq!(past.count(SECOND_NS + TRIAL_MAX_NS, 10), Next::Leave);
@@ -132,6 +133,6 @@ fn a_trial_that_finds_nothing_to_measure_ends_and_the_next_is_later() {
 
 #[test]
 fn one_that_is_not_watched_is_never_tried() {
-    let mut away = Away::default();
+    let mut away = TrialProgress::default();
     assert!((0..100_000).all(|step| away.sample(step * STEP_NS, step << 10).is_none()));
 }

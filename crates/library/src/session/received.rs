@@ -7,7 +7,7 @@ use sojourn_session::ReasonT;
 
 /// The terms of one look.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct ReceiveTerms {
     /// The bytes stay (`MSG_PEEK`).
     pub(crate) peek: bool,
     /// Owed bytes are taken even if not all that the call wants have come: the call has waited for

@@ -23,7 +23,7 @@ const DUPLICATES: u32 = 3;
 
 /// The facts gathered while the scoreboard processes one acknowledgement.
 #[derive(Default)]
-struct News {
+struct AckSummary {
     advanced: u64,
     delivered: u64,
     /// Bytes newly reported by SACK.
@@ -47,7 +47,7 @@ struct News {
     lost_again: u64,
 }
 
-impl News {
+impl AckSummary {
     fn take(&mut self, delivery: &Delivery, point: u64) {
         let entry = &delivery.entry;
         self.delivered += entry.span.len();
@@ -117,8 +117,8 @@ impl Recovery {
     }
 
     /// Enters the acknowledgement on the scoreboard.
-    fn mark(&mut self, now: Instant, ack: &Ack<'_>) -> News {
-        let mut news = News::default();
+    fn mark(&mut self, now: Instant, ack: &Ack<'_>) -> AckSummary {
+        let mut news = AckSummary::default();
         let (una, fack, point) = (self.board.una(), self.board.fack(), self.point);
         let min_rtt = self.rtt.min();
         let rack: &mut Rack = &mut self.rack;
@@ -164,7 +164,7 @@ impl Recovery {
 
     /// Counts duplicate acknowledgements, as RFC 5681, 2 defines them. Without SACK each of them
     /// stands for a segment that left the network.
-    fn count_duplicates(&mut self, ack: &Ack<'_>, news: &mut News) {
+    fn count_duplicates(&mut self, ack: &Ack<'_>, news: &mut AckSummary) {
         news.duplicate = news.advanced == 0
             && ack.una == self.board.una()
             && !ack.carries_data
@@ -190,7 +190,7 @@ impl Recovery {
         }
     }
 
-    fn measure(&mut self, now: Instant, ack: &Ack<'_>, news: &News) {
+    fn measure(&mut self, now: Instant, ack: &Ack<'_>, news: &AckSummary) {
         if let Some((oldest, latest)) = news.round_trip(now, ack) {
             self.rtt.sample(now, oldest, latest, self.board.una(), self.board.nxt());
             self.rtt.reset_backoff();
@@ -199,7 +199,7 @@ impl Recovery {
 
     /// Processes the answer to a tail loss probe (RFC 8985, 7.4). Returns true if the window was
     /// reduced for a loss that the probe repaired.
-    fn answer_probe(&mut self, ack: &Ack<'_>, news: &News) -> bool {
+    fn answer_probe(&mut self, ack: &Ack<'_>, news: &AckSummary) -> bool {
         let plain = news.duplicate && news.reported == 0;
         let dsack = news.duplicate_block.is_some_and(|block| self.tlp.ends_at(block.end));
         let answer = self.tlp.on_ack(ack.una, dsack, plain);
@@ -215,7 +215,7 @@ impl Recovery {
     }
 
     /// Moves the congestion state on (Linux's `tcp_fastretrans_alert`).
-    fn advance_state(&mut self, now: Instant, ack: &Ack<'_>, news: &mut News, flight: u64) {
+    fn advance_state(&mut self, now: Instant, ack: &Ack<'_>, news: &mut AckSummary, flight: u64) {
         if ack.ece {
             // A mark of the network is real congestion, so the reduction stays even if a
             // retransmission turns out to be needless.
@@ -288,7 +288,7 @@ impl Recovery {
 
     /// Processes an acknowledgement in state Loss: undo, F-RTO, or the end of the state (Linux's
     /// `tcp_process_loss`).
-    fn after_timeout(&mut self, ack: &Ack<'_>, news: &News) {
+    fn after_timeout(&mut self, ack: &Ack<'_>, news: &AckSummary) {
         if news.advanced > 0 && self.try_undo_loss(ack, false) {
             return;
         }
@@ -326,7 +326,7 @@ impl Recovery {
 
     /// Marks lost bytes: by RACK, or without SACK by the count of duplicate acknowledgements (RFC
     /// 6582).
-    fn find_losses(&mut self, now: Instant, news: &mut News) {
+    fn find_losses(&mut self, now: Instant, news: &mut AckSummary) {
         if self.config.sack {
             if self.rack.take_advanced() {
                 let (lost, again) = self.detect_loss(now);
@@ -414,7 +414,7 @@ impl Recovery {
         self.window.set(in_flight + allowed);
     }
 
-    fn grow(&mut self, now: Instant, ack: &Ack<'_>, news: &News) {
+    fn grow(&mut self, now: Instant, ack: &Ack<'_>, news: &AckSummary) {
         let reordering = self.rack.reordering_seen();
         if news.delivered == 0 || (news.advanced == 0 && !reordering) {
             return;

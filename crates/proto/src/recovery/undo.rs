@@ -21,9 +21,9 @@ pub(super) enum Partial {
 }
 
 impl Recovery {
-    /// Takes the last reduction back, unless a congestion mark asked for it as well. `absolve` also
-    /// clears all marks of loss.
-    pub(super) fn undo_reduction(&mut self, absolve: bool) {
+    /// Takes the last reduction back, unless a congestion mark asked for it as well. `clear_losses`
+    /// also clears all marks of loss.
+    pub(super) fn undo_reduction(&mut self, clear_losses: bool) {
         if self.controller.undo(&mut self.window) {
             self.cwr_due = false;
             self.statistics.undone_total += 1;
@@ -31,8 +31,8 @@ impl Recovery {
             self.window.set(self.window.ssthresh);
         }
         self.undo = None;
-        if absolve {
-            self.board.absolve();
+        if clear_losses {
+            self.board.clear_losses();
         }
         self.rack.reconsider();
     }

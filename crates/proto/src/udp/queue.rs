@@ -51,7 +51,7 @@ pub struct Received {
 }
 
 /// A datagram's sender and the values that came with it.
-pub(super) type About<'a> = (SocketAddr, &'a Envelope);
+pub(super) type DatagramSource<'a> = (SocketAddr, &'a Envelope);
 
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -83,7 +83,12 @@ impl Queue {
 
     /// Appends a datagram and returns true, or returns false if there is no room. An empty queue
     /// always has room.
-    pub(super) fn push(&mut self, about: About<'_>, payload: &[u8], segment_size: u16) -> bool {
+    pub(super) fn push(
+        &mut self,
+        about: DatagramSource<'_>,
+        payload: &[u8],
+        segment_size: u16,
+    ) -> bool {
         let allowed = self.entries.is_empty() || self.charged + OVERHEAD <= self.limit;
         allowed && self.push_imported(about, payload, segment_size)
     }
@@ -92,7 +97,7 @@ impl Queue {
     /// `SO_RCVBUF`. Returns false if there is no room.
     pub(super) fn push_imported(
         &mut self,
-        (source, envelope): About<'_>,
+        (source, envelope): DatagramSource<'_>,
         payload: &[u8],
         segment_size: u16,
     ) -> bool {

@@ -12,7 +12,7 @@ const IPV6_BYTES: usize = 40;
 
 /// The reason why a datagram must go through the kernel's socket, which also reports any error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detour {
+pub enum KernelPath {
     /// There is no target.
     NoTarget,
     /// The target is of another family than the socket, or an IPv4 address in IPv6 form.
@@ -50,28 +50,28 @@ impl Socket {
     /// socket's option applies. The datagrams count as sent.
     ///
     /// # Errors
-    /// [`Detour`] if the kernel's socket has to send the datagram.
+    /// [`KernelPath`] if the kernel's socket has to send the datagram.
     pub fn prepare(
         &mut self,
         target: Option<SocketAddr>,
         length: usize,
         gso_size: Option<u16>,
-    ) -> Result<Outgoing, Detour> {
+    ) -> Result<Outgoing, KernelPath> {
         if self.exported {
-            return Err(Detour::Exported);
+            return Err(KernelPath::Exported);
         }
-        let target = target.or(self.peer).ok_or(Detour::NoTarget)?;
+        let target = target.or(self.peer).ok_or(KernelPath::NoTarget)?;
         check_target(self.local, target)?;
         let size = usize::from(gso_size.unwrap_or(self.options.gso_size));
         let cut = size > 0 && size < length;
         let ip = if target.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES };
         let largest = if cut { size } else { length };
         if ip + HEADER_BYTES + largest > self.options.path_mtu as usize || length > 65_535 {
-            return Err(Detour::TooLong);
+            return Err(KernelPath::TooLong);
         }
         let count = if cut { length.div_ceil(size) } else { 1 };
         if count > SEGMENTS_MAX {
-            return Err(Detour::TooManySegments);
+            return Err(KernelPath::TooManySegments);
         }
         self.tally.sent += count as u64;
         Ok(Outgoing {
@@ -83,21 +83,21 @@ impl Socket {
     }
 }
 
-fn check_target(local: SocketAddr, target: SocketAddr) -> Result<(), Detour> {
+fn check_target(local: SocketAddr, target: SocketAddr) -> Result<(), KernelPath> {
     // A socket of both families is bound to the unspecified IPv6 address (ipv6(7)).
     let is_both = local.is_ipv6() && local.ip().is_unspecified();
     if target.is_ipv4() != local.is_ipv4() && !is_both {
-        return Err(Detour::Family);
+        return Err(KernelPath::Family);
     }
     if target.port() == 0 {
-        return Err(Detour::NoPort);
+        return Err(KernelPath::NoPort);
     }
     match target.ip() {
         IpAddr::V4(ip) if ip.is_multicast() || ip == Ipv4Addr::BROADCAST || ip.is_unspecified() => {
-            Err(Detour::NotUnicast)
+            Err(KernelPath::NotUnicast)
         }
-        IpAddr::V6(ip) if ip.is_multicast() || ip.is_unspecified() => Err(Detour::NotUnicast),
-        IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => Err(Detour::Family),
+        IpAddr::V6(ip) if ip.is_multicast() || ip.is_unspecified() => Err(KernelPath::NotUnicast),
+        IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => Err(KernelPath::Family),
         _ => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: sending (`send`).
 
-use super::queue::{About, Envelope, Queue, Received};
+use super::queue::{DatagramSource, Envelope, Queue, Received};
 use crate::record::{Datagram, IpOptions, Kind, RecordError, SessionRecord, UdpOptions, UdpRecord};
 use core::net::SocketAddr;
 
@@ -163,7 +163,7 @@ impl Socket {
         if self.tally.full > before { Disposition::Full } else { Disposition::Queued }
     }
 
-    fn push(&mut self, about: About<'_>, payload: &[u8], segment_size: u16) {
+    fn push(&mut self, about: DatagramSource<'_>, payload: &[u8], segment_size: u16) {
         if self.queue.push(about, payload, segment_size) {
             let size = usize::from(segment_size);
             self.tally.queued += if size > 0 { payload.len().div_ceil(size) as u64 } else { 1 };

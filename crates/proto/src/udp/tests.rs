@@ -140,18 +140,18 @@ fn a_full_buffer_refuses_and_counts() {
 fn what_the_fast_path_does_not_do_goes_through_the_kernel() {
     let mut socket = socket(None, |_| {});
     let target = Some(address("192.0.2.2:53"));
-    assert_eq!(socket.prepare(None, 1, None), Err(Detour::NoTarget));
-    assert_eq!(socket.prepare(Some(address("[2001:db8::1]:53")), 1, None), Err(Detour::Family));
-    assert_eq!(socket.prepare(Some(address("192.0.2.2:0")), 1, None), Err(Detour::NoPort));
-    assert_eq!(socket.prepare(Some(address("224.0.0.1:53")), 1, None), Err(Detour::NotUnicast));
-    assert_eq!(socket.prepare(Some(address("0.0.0.0:53")), 1, None), Err(Detour::NotUnicast));
-    assert_eq!(socket.prepare(target, 1_473, None), Err(Detour::TooLong));
-    assert_eq!(socket.prepare(target, 1_000, Some(7)), Err(Detour::TooManySegments));
+    assert_eq!(socket.prepare(None, 1, None), Err(KernelPath::NoTarget));
+    assert_eq!(socket.prepare(Some(address("[2001:db8::1]:53")), 1, None), Err(KernelPath::Family));
+    assert_eq!(socket.prepare(Some(address("192.0.2.2:0")), 1, None), Err(KernelPath::NoPort));
+    assert_eq!(socket.prepare(Some(address("224.0.0.1:53")), 1, None), Err(KernelPath::NotUnicast));
+    assert_eq!(socket.prepare(Some(address("0.0.0.0:53")), 1, None), Err(KernelPath::NotUnicast));
+    assert_eq!(socket.prepare(target, 1_473, None), Err(KernelPath::TooLong));
+    assert_eq!(socket.prepare(target, 1_000, Some(7)), Err(KernelPath::TooManySegments));
     let outgoing = socket.prepare(target, 1_472, None).expect("it fits");
     assert_eq!((outgoing.segment_size, outgoing.checksum), (0, true));
     assert_eq!((outgoing.header.source_port, outgoing.header.target_port), (4_000, 53));
     socket.set_path_mtu(576);
-    assert_eq!(socket.prepare(target, 1_472, None), Err(Detour::TooLong));
+    assert_eq!(socket.prepare(target, 1_472, None), Err(KernelPath::TooLong));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn one_send_makes_many_datagrams() {
     assert_eq!(socket.prepare(None, 1_000, None).map(|o| o.segment_size), Ok(0));
     assert_eq!(socket.prepare(None, 1_000, Some(100)).map(|o| o.segment_size), Ok(100));
     assert_eq!(socket.tally().sent, 6 + 1 + 10);
-    assert_eq!(socket.prepare(None, 5_500, Some(0)), Err(Detour::TooLong));
+    assert_eq!(socket.prepare(None, 5_500, Some(0)), Err(KernelPath::TooLong));
 }
 
 proptest! {

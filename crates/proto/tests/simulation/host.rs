@@ -222,7 +222,7 @@ impl Host {
     pub(crate) fn receive(&mut self, now: Instant, frame: &Frame) {
         let mut sum = pseudo(1 - self.index, frame.bytes.len());
         sum.add(&frame.bytes);
-        if !sum.is_right() {
+        if !sum.is_valid() {
             self.damaged += 1;
             return;
         }

@@ -14,7 +14,7 @@ use sojourn_proto::time::Instant;
 
 /// The engine's answers about a session.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct EngineState {
     /// `TCP_INFO`, which contains `TCP_MAXSEG`.
     pub info: TcpInfo,
     /// `TCP_QUICKACK`.
@@ -23,14 +23,14 @@ pub struct Known {
 
 impl Carried {
     /// Returns the answers.
-    pub fn known(&self, now: Instant) -> Known {
+    pub fn known(&self, now: Instant) -> EngineState {
         let connection = self.connection();
         let mut info = connection.info(now);
         // Bytes that the engine has not taken from the ring count as written and not sent: the
         // program knows no ring.
         let waiting = u32::try_from(self.waiting()).unwrap_or(u32::MAX);
         info.notsent_bytes = info.notsent_bytes.saturating_add(waiting);
-        Known { info, quickack: connection.quickack() }
+        EngineState { info, quickack: connection.quickack() }
     }
 
     /// Counts the bytes that the program has written and that were never sent (`SIOCOUTQNSD`).

@@ -5,20 +5,20 @@
 
 use super::child::Child;
 use super::desk::command;
-use super::line::{self, Heard};
+use super::line::{self, LineMessage};
 use super::spawner::Spawner;
 use crate::beat::{Beat, Beats};
 use crate::claim::keeper_of;
 use crate::identity::{self, Diag};
+use crate::inspected::Inspected;
 use crate::log::{self, Level};
-use crate::looked::Looked;
 use crate::network::Network;
 use crate::options::Options;
 use crate::privileges;
 use crate::seccomp::{self, Part};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_carrier::{Adopted, Carrier, Command, Commands, Place, Sessions};
+use sojourn_carrier::{Adopted, Carrier, Command, Commands, KeeperLocation, Sessions};
 use sojourn_ipc::rt::{CallError, Descriptor};
 use sojourn_ipc::{Address, Connection, Deadline};
 use sojourn_session::{
@@ -71,7 +71,7 @@ pub fn carry(options: &Options, text: &str) -> io::Result<()> {
     let (front, bell) = meet(&way)?;
     let front = Arc::new(Mutex::new(front));
     let spawner = Spawner::new(spawns);
-    let place = keeper.map(|path| Place {
+    let place = keeper.map(|path| KeeperLocation {
         path,
         // The parent knows the path.
         start: Box::new(move |_, control, listener| {
@@ -97,7 +97,7 @@ pub fn carry(options: &Options, text: &str) -> io::Result<()> {
 /// Receives the way to the front, and connects.
 fn meet(way: &OwnedFd) -> io::Result<(Front, OwnedFd)> {
     line::wait(way, LIMIT);
-    let Heard::Told(_, mut fds) = line::hear(way) else {
+    let LineMessage::Told(_, mut fds) = line::hear(way) else {
         return Err(io::ErrorKind::BrokenPipe.into());
     };
     let socket = fds.pop().ok_or(io::ErrorKind::BrokenPipe)?;
@@ -218,7 +218,7 @@ impl Apart {
 
     fn look(&self, end: BorrowedFd<'_>) -> Vec<u8> {
         let mut diag = self.diag.lock().unwrap_or_else(PoisonError::into_inner);
-        Looked::beside(end, &mut diag).to_bytes()
+        Inspected::beside(end, &mut diag).to_bytes()
     }
 }
 
@@ -278,7 +278,7 @@ impl Sessions for Apart {
         let seen = match what {
             Adopted::Socket(socket) => self.look(socket),
             Adopted::Datagrams { cookie, local, remote } => {
-                Looked::known(Ok(identity::of_datagrams(cookie, local, remote))).to_bytes()
+                Inspected::known(Ok(identity::of_datagrams(cookie, local, remote))).to_bytes()
             }
         };
         let region = region.as_fd();

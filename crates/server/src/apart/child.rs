@@ -4,7 +4,7 @@
 //! kernel kills it, and if it was started by one that had ended already, the line tells. Not here:
 //! the parent's side (`generation`).
 
-use super::line::{self, BEAT, BELONGINGS, Heard, READY, STOP};
+use super::line::{self, BEAT, BELONGINGS, LineMessage, READY, STOP};
 use crate::beat::Beats;
 use crate::log::{self, Level};
 use rustix::fd::{AsFd, OwnedFd};
@@ -43,7 +43,7 @@ impl Child {
         let control = io::stdin().as_fd().try_clone_to_owned()?;
         line::wait(&control, BELONGINGS_LIMIT);
         match line::hear(&control) {
-            Heard::Told(BELONGINGS, fds) => Ok((Self { control: Arc::new(control) }, fds)),
+            LineMessage::Told(BELONGINGS, fds) => Ok((Self { control: Arc::new(control) }, fds)),
             _ => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
@@ -67,10 +67,10 @@ impl Child {
             loop {
                 line::wait(&control, next.saturating_duration_since(Instant::now()));
                 match line::hear(&control) {
-                    Heard::Told(STOP, _) => stop(),
-                    Heard::Told(..) | Heard::Nothing => {}
+                    LineMessage::Told(STOP, _) => stop(),
+                    LineMessage::Told(..) | LineMessage::Nothing => {}
                     // Nothing is left to be done: the parent has ended, or ends this process.
-                    Heard::Ended => std::process::exit(0),
+                    LineMessage::Ended => std::process::exit(0),
                 }
                 if Instant::now() < next {
                     continue;

@@ -6,8 +6,8 @@
 
 use crate::beat::Beat;
 use crate::carried;
-use crate::looked::Looked;
-use crate::registry::{CARRIER, Carried};
+use crate::inspected::Inspected;
+use crate::registry::{CARRIER, CarrierMessage};
 use crate::service::Sojournd;
 use crate::serving::{expel, server_options};
 use rustix::fd::OwnedFd;
@@ -30,7 +30,7 @@ use std::time::Duration;
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// The carrier's place.
-pub(super) struct Desk {
+pub(super) struct CarrierEndpoint {
     endpoint: Endpoint,
     commands: CommandSender,
     is_ready: Receiver<bool>,
@@ -44,7 +44,7 @@ struct Work {
     ready: SyncSender<bool>,
 }
 
-impl Desk {
+impl CarrierEndpoint {
     /// Makes the place, and the thread that serves it.
     pub(super) fn open(server: &Arc<Sojournd>, beat: Beat) -> io::Result<Self> {
         let (commands, orders) = command_channel()?;
@@ -114,7 +114,7 @@ impl Work {
         Caller { client: CARRIER, ..*caller }
     }
 
-    fn tell(&self, local: u64, what: Carried) {
+    fn tell(&self, local: u64, what: CarrierMessage) {
         self.server.tell_carried(local, what);
     }
 }
@@ -130,14 +130,14 @@ impl CarrierServer for Work {
     }
 
     fn offer(&self, _: &Caller, seen: &[u8], what: &OfferT) {
-        if let Some(looked) = Looked::read(seen, None) {
-            self.server.offer_carried(looked, what);
+        if let Some(inspected) = Inspected::read(seen, None) {
+            self.server.offer_carried(inspected, what);
         }
     }
 
     fn decline(&self, _: &Caller, seen: &[u8], reason: ReasonT) {
-        if let Some(looked) = Looked::read(seen, None) {
-            self.server.decline_carried(looked, reason);
+        if let Some(inspected) = Inspected::read(seen, None) {
+            self.server.decline_carried(inspected, reason);
         }
     }
 
@@ -150,8 +150,8 @@ impl CarrierServer for Work {
         side: u8,
         region: Option<OwnedFd>,
     ) {
-        if let Some(looked) = Looked::read(seen, None) {
-            self.server.adopt_carried(local, looked, stream, side, region.into());
+        if let Some(inspected) = Inspected::read(seen, None) {
+            self.server.adopt_carried(local, inspected, stream, side, region.into());
         }
     }
 
@@ -175,15 +175,15 @@ impl CarrierServer for Work {
     }
 
     fn lend(&self, _: &Caller, local: u64, terms: &LendT) {
-        self.tell(local, Carried::Delegate(terms.clone()));
+        self.tell(local, CarrierMessage::Delegate(terms.clone()));
     }
 
     fn reroute(&self, _: &Caller, local: u64, hop: &HopT) {
-        self.tell(local, Carried::Reroute(RerouteT { local, hop: *hop }));
+        self.tell(local, CarrierMessage::Reroute(RerouteT { local, hop: *hop }));
     }
 
     fn tell_way(&self, _: &Caller, local: u64, way: &WayT) {
-        self.tell(local, Carried::Way(*way));
+        self.tell(local, CarrierMessage::Way(*way));
     }
 
     fn left(&self, caller: &Caller, local: u64, reason: ReasonT, sent: u64, received: u64) {

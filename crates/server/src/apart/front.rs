@@ -3,7 +3,7 @@
 //! Not here: the calls (`crate::service`), the carrier's place (`desk`).
 
 use super::child::Child;
-use super::desk::Desk;
+use super::desk::CarrierEndpoint;
 use super::line;
 use super::spawner::Spawner;
 use crate::beat::Beats;
@@ -83,7 +83,7 @@ pub fn front(options: &Options, text: &str) -> Result<(), RunError> {
 
 /// Hands the carrier the way to its place, and waits until it is settled there.
 fn settle(served: &Arc<Sojournd>, line: &OwnedFd) -> io::Result<Endpoint> {
-    let desk = Desk::open(served, served.beats().beat("desk"))?;
+    let desk = CarrierEndpoint::open(served, served.beats().beat("desk"))?;
     let way = desk.way()?;
     line::tell(line, line::BELONGINGS, &[way.as_fd()])?;
     drop(way);

@@ -4,7 +4,7 @@
 //! none of them. Not here: what follows from a child's end (`parent`), a child's side (`child`).
 
 use super::child::BEAT_EVERY;
-use super::line::{self, BEAT, BELONGINGS, Heard, READY, SPAWN, SPAWNED};
+use super::line::{self, BEAT, BELONGINGS, LineMessage, READY, SPAWN, SPAWNED};
 use super::words::{CARRIER, FRONT, PROBER};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,7 +41,7 @@ impl Role {
 
 /// A process that is asked for: its standard input and output.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct SpawnRequest {
     pub(super) by: Role,
     pub(super) fds: Vec<OwnedFd>,
 }
@@ -127,7 +127,7 @@ impl Generation {
     }
 
     /// Hears all children. Returns the processes that they ask for.
-    pub(super) fn hear(&mut self) -> Vec<Asked> {
+    pub(super) fn hear(&mut self) -> Vec<SpawnRequest> {
         let mut asked = Vec::new();
         for child in self.children.iter_mut().filter(|child| child.ended.is_none()) {
             child.hear(&mut asked);
@@ -164,7 +164,7 @@ impl Generation {
     }
 
     /// Returns true if all children have beaten lately.
-    pub(super) fn is_well(&self) -> bool {
+    pub(super) fn is_healthy(&self) -> bool {
         self.living().all(|child| child.beat.elapsed() < 2 * BEAT_EVERY)
     }
 
@@ -218,14 +218,14 @@ impl Child {
         Ok(line::tell(&self.control, BELONGINGS, fds)?)
     }
 
-    fn hear(&mut self, asked: &mut Vec<Asked>) {
+    fn hear(&mut self, asked: &mut Vec<SpawnRequest>) {
         while !self.is_cut {
             match line::hear(&self.control) {
-                Heard::Told(READY, _) => self.is_ready = true,
-                Heard::Told(BEAT, _) => self.beat = Instant::now(),
-                Heard::Told(..) => {}
-                Heard::Nothing => break,
-                Heard::Ended => {
+                LineMessage::Told(READY, _) => self.is_ready = true,
+                LineMessage::Told(BEAT, _) => self.beat = Instant::now(),
+                LineMessage::Told(..) => {}
+                LineMessage::Nothing => break,
+                LineMessage::Ended => {
                     // Where it is ending by itself this changes nothing, not even its status.
                     let _ = pidfd_send_signal(&self.process, Signal::KILL);
                     self.is_cut = true;
@@ -236,9 +236,9 @@ impl Child {
         let by = self.role;
         if let Some(spawns) = &self.spawns {
             match line::hear(spawns) {
-                Heard::Told(SPAWN, fds) => asked.push(Asked { by, fds }),
-                Heard::Told(..) | Heard::Nothing => {}
-                Heard::Ended => self.spawns = None,
+                LineMessage::Told(SPAWN, fds) => asked.push(SpawnRequest { by, fds }),
+                LineMessage::Told(..) | LineMessage::Nothing => {}
+                LineMessage::Ended => self.spawns = None,
             }
         }
     }

@@ -25,7 +25,7 @@ pub(super) const SPAWNED: u8 = b'A';
 
 /// What a line has to say.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum LineMessage {
     /// A message.
     Told(u8, Vec<OwnedFd>),
     /// Nothing now.
@@ -47,12 +47,12 @@ pub(super) fn tell(line: impl AsFd, byte: u8, fds: &[BorrowedFd<'_>]) -> Result<
 
 /// Receives a message without waiting. Anything but one byte is the end: this process started the
 /// other one, or was started by it, and nobody else has the line.
-pub(super) fn hear(line: impl AsFd) -> Heard {
+pub(super) fn hear(line: impl AsFd) -> LineMessage {
     let mut bytes = [0; 2];
     match ancillary::receive(line.as_fd(), &mut bytes) {
-        Ok(Arrived { len: 1, fds, .. }) => Heard::Told(bytes[0], fds),
-        Err(Errno::AGAIN | Errno::INTR) => Heard::Nothing,
-        _ => Heard::Ended,
+        Ok(Arrived { len: 1, fds, .. }) => LineMessage::Told(bytes[0], fds),
+        Err(Errno::AGAIN | Errno::INTR) => LineMessage::Nothing,
+        _ => LineMessage::Ended,
     }
 }
 
@@ -73,14 +73,14 @@ mod tests {
     #[test]
     fn messages_come_with_what_is_beside_them_and_the_end_is_one() {
         let (ours, theirs) = pair().unwrap();
-        assert!(matches!(hear(&ours), Heard::Nothing));
+        assert!(matches!(hear(&ours), LineMessage::Nothing));
         tell(&theirs, BEAT, &[ours.as_fd(), theirs.as_fd()]).unwrap();
         tell(&theirs, READY, &[]).unwrap();
-        assert!(matches!(hear(&ours), Heard::Told(BEAT, fds) if fds.len() == 2));
-        assert!(matches!(hear(&ours), Heard::Told(READY, fds) if fds.is_empty()));
+        assert!(matches!(hear(&ours), LineMessage::Told(BEAT, fds) if fds.len() == 2));
+        assert!(matches!(hear(&ours), LineMessage::Told(READY, fds) if fds.is_empty()));
         rustix::net::send(&theirs, b"two", SendFlags::empty()).unwrap();
-        assert!(matches!(hear(&ours), Heard::Ended), "not one byte");
+        assert!(matches!(hear(&ours), LineMessage::Ended), "not one byte");
         drop(theirs);
-        assert!(matches!(hear(&ours), Heard::Ended));
+        assert!(matches!(hear(&ours), LineMessage::Ended));
     }
 }

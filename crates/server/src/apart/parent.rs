@@ -4,16 +4,16 @@
 //! of one kind each. Not here: the lines to the children (`generation`).
 #![allow(unsafe_code, reason = "signalfd(2), which rustix does not have")]
 
-use super::generation::{Asked, Generation, Plan, Role};
+use super::generation::{Generation, Plan, Role, SpawnRequest};
 use super::line::STOP;
 use super::words::CANNOT;
 use crate::claim::{Claim, Claimed, claim};
 use crate::log::{self, Level};
-use crate::notify::{notify, wanted};
+use crate::notify::{notify, watchdog_interval};
 use crate::options::{Options, Outcome, RunError};
 use crate::privileges::{self, Work};
 use crate::proxy::{ARGUMENT, CARRIES};
-use crate::run::another;
+use crate::run::report_other_server;
 use crate::seccomp::{self, Part};
 use crate::serving::raise_limit;
 use crate::signals;
@@ -67,7 +67,7 @@ struct Parent<'p> {
     /// A signal has asked for the end.
     is_stopping: bool,
     /// The interval at which the service manager wants to hear of the server.
-    wanted: Option<Duration>,
+    watchdog_interval: Option<Duration>,
     ready: Option<Box<dyn FnOnce() + 'p>>,
 }
 
@@ -84,7 +84,7 @@ pub fn run<'p>(
     raise_limit();
     let (claim, address) = match claim(&options.place)? {
         Claimed::Ours(claim, address) => (claim, address),
-        Claimed::Another(text) => return Ok(another(&text, ready)),
+        Claimed::Another(text) => return Ok(report_other_server(&text, ready)),
     };
     let work = Work {
         is_roots: true,
@@ -92,10 +92,11 @@ pub fn run<'p>(
         socket: claim.socket.as_deref(),
     };
     privileges::keep_for_others(&work).map_err(RunError::Privileges)?;
-    let signals = heed().map_err(|error| RunError::Process(format!("signals: {error}")))?;
+    let signals =
+        signal_descriptor().map_err(|error| RunError::Process(format!("signals: {error}")))?;
     let listener = match listen(address) {
         Err(BindError::InUse(_)) if claim.socket.is_none() => {
-            return Ok(another(&claim.text, ready));
+            return Ok(report_other_server(&claim.text, ready));
         }
         listener => listener?,
     };
@@ -115,7 +116,7 @@ pub fn run<'p>(
         signals,
         others: Vec::new(),
         is_stopping: false,
-        wanted: wanted(),
+        watchdog_interval: watchdog_interval(),
         ready: Some(Box::new(move || ready(&text))),
     };
     let outcome = parent.keep_serving(&plan);
@@ -138,7 +139,7 @@ fn listen(address: Address) -> Result<Listener, BindError> {
 }
 
 /// Has the signals of the end, and of the ends of children, come over a descriptor from now on.
-fn heed() -> io::Result<OwnedFd> {
+fn signal_descriptor() -> io::Result<OwnedFd> {
     use rustix::fd::FromRawFd as _;
     let set = signals::block_for_parent();
     // SAFETY: the kernel reads `set`.
@@ -211,7 +212,7 @@ impl Parent<'_> {
             if is_over_at.is_some_and(|at| Instant::now() > at) {
                 return End::Failed;
             }
-            if self.wanted.is_some() && self.ready.is_none() && generation.is_well() {
+            if self.watchdog_interval.is_some() && self.ready.is_none() && generation.is_healthy() {
                 notify("WATCHDOG=1");
             }
         }
@@ -220,7 +221,7 @@ impl Parent<'_> {
     fn wait_for(&self, generation: &Generation) {
         let mut set = vec![PollFd::new(&self.signals, PollFlags::IN)];
         generation.poll_into(&mut set);
-        let every = self.wanted.map_or(LOOK_EVERY, |wanted| wanted.min(LOOK_EVERY));
+        let every = self.watchdog_interval.map_or(LOOK_EVERY, |interval| interval.min(LOOK_EVERY));
         let limit = Timespec {
             tv_sec: i64::try_from(every.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: every.subsec_nanos().into(),
@@ -229,7 +230,7 @@ impl Parent<'_> {
     }
 
     /// Starts a process that a child asks for: the front's are proxies, the carrier's keepers.
-    fn spawn(&mut self, asked: Asked) -> Option<OwnedFd> {
+    fn spawn(&mut self, asked: SpawnRequest) -> Option<OwnedFd> {
         if self.others.len() >= OTHERS_MAX {
             return None;
         }

@@ -10,7 +10,7 @@ use crate::holders;
 use crate::log::{self, Level};
 use crate::pins::{Pin, Pins};
 use crate::privileges;
-use crate::probing::{self, ASK_LEN, Ask, LOOK_MAX};
+use crate::probing::{self, ASK_LEN, LOOK_MAX, ProbeRequest};
 use crate::seccomp::{self, Part};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -58,14 +58,14 @@ fn answer_asks(line: &OwnedFd, pins: &Pins, beat: &Beat) {
             Err(Errno::AGAIN | Errno::INTR) => continue,
             Err(_) => return,
         };
-        let Some((ask, number)) = Ask::read(&bytes) else { return broken() };
+        let Some((ask, number)) = ProbeRequest::read(&bytes) else { return broken() };
         let value = match ask {
-            Ask::Pin => held.pin(pins, name),
-            Ask::Unpin(watch) => {
+            ProbeRequest::Pin => held.pin(pins, name),
+            ProbeRequest::Unpin(watch) => {
                 held.unpin(watch);
                 continue;
             }
-            Ask::User(pid) => holders::user_of(pid).ok_or(Errno::SRCH),
+            ProbeRequest::User(pid) => holders::user_of(pid).ok_or(Errno::SRCH),
         };
         let value = value.map_err(|error| error.raw_os_error().unsigned_abs());
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

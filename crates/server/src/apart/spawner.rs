@@ -3,7 +3,7 @@
 //! What the new process is follows from the line over which it is asked for, not from a message.
 //! Not here: the parent's side (`generation`).
 
-use super::line::{self, Heard, SPAWN, SPAWNED};
+use super::line::{self, LineMessage, SPAWN, SPAWNED};
 use crate::log::{self, Level};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -32,7 +32,7 @@ impl Spawner {
         line::tell(&*line, SPAWN, fds)?;
         line::wait(&*line, LIMIT);
         match line::hear(&*line) {
-            Heard::Told(SPAWNED, mut fds) => fds.pop().ok_or(Errno::AGAIN),
+            LineMessage::Told(SPAWNED, mut fds) => fds.pop().ok_or(Errno::AGAIN),
             _ => {
                 // Whose answer came next nobody could tell. The next generation can.
                 log::say(Level::Error, format_args!("the parent does not start processes"));

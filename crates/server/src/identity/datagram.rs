@@ -21,9 +21,9 @@
 //! * A socket that is not connected and has one of the options may be joined at any time, and
 //!   nobody is told. It is refused, alone or not.
 
+use super::accepted_values::{self, is_set};
 use super::addresses::canonical;
 use super::diag::Diag;
-use super::usual::{self, is_set};
 use crate::holders::Object;
 use crate::key::Key;
 use crate::registry::Identity;
@@ -57,7 +57,7 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<I
     if is_here(local.ip()) || remote.is_some_and(|remote| is_here(remote.ip())) {
         return Err(ReasonT::NoPeer);
     }
-    if !usual::all(end, Kind::Datagram, is_v6) {
+    if !accepted_values::all(end, Kind::Datagram, is_v6) {
         return Err(ReasonT::Option);
     }
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;

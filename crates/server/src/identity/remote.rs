@@ -3,10 +3,10 @@
 //!
 //! Only options that can be read from a socket are checked here, also those that it has from its
 //! listener. The program's library knows of the others, since it sees the calls that set them.
-//! Options whose value alone decides are in the table of `sojourn_options` (`usual`); the options
-//! that the engine obeys are in `sojourn_pump::options`.
+//! Options whose value alone decides are in the table of `sojourn_options` (`accepted_values`); the
+//! options that the engine obeys are in `sojourn_pump::options`.
 
-use super::usual;
+use super::accepted_values;
 use crate::raw;
 use rustix::fd::BorrowedFd;
 use rustix::net::{AddressFamily, sockopt};
@@ -35,7 +35,7 @@ fn is_usual(read: impl Fn(&str) -> Option<String>) -> bool {
 }
 
 fn is_obeyed(end: BorrowedFd<'_>) -> bool {
-    usual::all(end, Kind::RemoteTcp, is_v6(end))
+    accepted_values::all(end, Kind::RemoteTcp, is_v6(end))
         && number(end, libc::SOL_SOCKET, libc::SO_PRIORITY) == priority_of(end)
         && runs_here(end)
         && !marks_congestion(end)

@@ -2,9 +2,9 @@
 //!
 //! Not here: UDP sockets (`datagram`), the questions to the kernel (`diag`).
 
+use super::accepted_values;
 use super::addresses::canonical;
 use super::diag::{Diag, DiagError};
-use super::usual;
 use crate::holders::Object;
 use crate::key::Key;
 use crate::raw;
@@ -41,7 +41,7 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<I
     }
     let remote = rustix::net::getpeername(end).map_err(|_| ReasonT::State)?;
     let local = rustix::net::getsockname(end).map_err(|_| ReasonT::State)?;
-    if !usual::all(end, Kind::OneHost, false) {
+    if !accepted_values::all(end, Kind::OneHost, false) {
         return Err(ReasonT::Option);
     }
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;

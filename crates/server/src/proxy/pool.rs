@@ -5,7 +5,7 @@
 //! work (`proxy`).
 
 use crate::identity::Diag;
-use crate::looked::Looked;
+use crate::inspected::Inspected;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::IoSlice;
 use sojourn_ipc::ancillary;
@@ -125,19 +125,21 @@ impl Shared {
         if diag.is_none() {
             *diag = Diag::new(self.carries).ok();
         }
-        let Some(diag) = diag else { return answer(&ticket, &Looked::refused(ReasonT::Resources)) };
+        let Some(diag) = diag else {
+            return answer(&ticket, &Inspected::refused(ReasonT::Resources));
+        };
         // The end is closed before the answer: until then its peer would not see that the program
         // closes it.
-        let looked = Looked::at(end, diag);
+        let inspected = Inspected::at(end, diag);
         diag.let_go();
-        answer(&ticket, &looked);
+        answer(&ticket, &inspected);
     }
 }
 
 /// Answers the server over the ticket.
-pub(super) fn answer(ticket: &OwnedFd, looked: &Looked) {
-    let bytes = looked.to_bytes();
-    let fds: Vec<BorrowedFd<'_>> = looked.kept.iter().map(AsFd::as_fd).collect();
+pub(super) fn answer(ticket: &OwnedFd, inspected: &Inspected) {
+    let bytes = inspected.to_bytes();
+    let fds: Vec<BorrowedFd<'_>> = inspected.kept.iter().map(AsFd::as_fd).collect();
     // If this fails, the server has no answer, and closes the ticket when its time is up.
     let _ = ancillary::send(ticket, &[IoSlice::new(&bytes)], &fds);
 }

@@ -7,7 +7,7 @@
 //! connection. Not here: streams that this server makes (`pairing`).
 
 use super::end::{Identity, State};
-use super::{CARRIER, CallError, Registry, Stream, Wish};
+use super::{CARRIER, CallError, OfferArguments, Registry, Stream};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::KindT;
@@ -21,18 +21,18 @@ impl Registry {
         &mut self,
         process: ClientId,
         identity: Identity,
-        wish: Wish,
+        arguments: OfferArguments,
         number: u64,
         side: u8,
         now_ms: u64,
     ) -> Result<bool, CallError> {
-        let who = self.processes.get(&process).ok_or(CallError::NoHello)?;
-        if side > 1 || who.ends.contains_key(&wish.local) {
+        let entry = self.processes.get(&process).ok_or(CallError::NoHello)?;
+        if side > 1 || entry.ends.contains_key(&arguments.local) {
             return Err(CallError::Argument);
         }
-        let uid = who.who.uid;
-        let is_full =
-            who.ends.len() >= self.limits.ends || process != CARRIER && !self.ends.may_take(uid, 1);
+        let uid = entry.info.uid;
+        let is_full = entry.ends.len() >= self.limits.ends
+            || process != CARRIER && !self.ends.may_take(uid, 1);
         let is_wrong_side = identity.kind == KindT::Pipe
             && matches!(identity.key, super::Key::Pipe { writes, .. } if writes != (side == 0));
         if is_full || is_wrong_side || self.keys.contains_key(&identity.key) {
@@ -41,17 +41,17 @@ impl Registry {
         match self.streams.get(&number) {
             None => self.adopt_first(&identity, uid, number, now_ms),
             Some(stream) => {
-                if !self.fits(stream, (process, wish.local), &identity, side) {
+                if !self.fits(stream, (process, arguments.local), &identity, side) {
                     return Ok(false);
                 }
                 self.adopt_second(uid, number, side);
             }
         }
         if let Some(stream) = self.streams.get_mut(&number) {
-            stream.sides[side as usize] = Some((process, wish.local));
+            stream.sides[side as usize] = Some((process, arguments.local));
         }
         let state = State::Joined { stream: number, side, is_known: true };
-        self.insert(process, identity, wish, state, now_ms);
+        self.insert(process, identity, arguments, state, now_ms);
         Ok(true)
     }
 

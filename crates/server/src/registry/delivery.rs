@@ -11,14 +11,14 @@ pub(super) enum Event {
     Join { local: u64, stream: u64 },
     Recall { local: u64, stream: u64, reason: ReasonT },
     Refused { local: u64, reason: ReasonT },
-    Carried { local: u64, stream: u64, what: Box<Carried> },
+    CarrierMessage { local: u64, stream: u64, what: Box<CarrierMessage> },
     Wanted { inode: u64 },
 }
 
 /// A message of the carrier to the library at the other side of a stream; `local` is filled in on
 /// the way.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Carried {
+pub enum CarrierMessage {
     /// The library carries the session from now on.
     Delegate(LendT),
     /// The route to the session's peer has changed.
@@ -47,7 +47,7 @@ pub enum Delivery {
         reason: ReasonT,
     },
     /// A message of the carrier.
-    Carried(Box<Carried>),
+    CarrierMessage(Box<CarrierMessage>),
     /// The process is to offer its ends of that socket or pipe.
     Wanted {
         /// The inode of the socket or pipe.

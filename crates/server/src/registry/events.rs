@@ -6,7 +6,7 @@
 //! in the queue (its session was left meanwhile) is passed over when its turn comes. Not here: the
 //! messages (`delivery`).
 
-use super::delivery::{Carried, Delivery, Event, InboxOut, JoinOut};
+use super::delivery::{CarrierMessage, Delivery, Event, InboxOut, JoinOut};
 use super::end::State;
 use super::process::Role;
 use super::{CARRIER, CallError, EVENTS_MAX, Registry, Stream};
@@ -30,7 +30,7 @@ impl Registry {
     }
 
     /// Queues a message of the carrier to the other side of its session `local`.
-    pub fn tell_carried(&mut self, local: u64, mut what: Carried, now_ms: u64) {
+    pub fn tell_carried(&mut self, local: u64, mut what: CarrierMessage, now_ms: u64) {
         let Some(State::Joined { stream, side, .. }) =
             self.end(CARRIER, local).map(|end| end.state)
         else {
@@ -41,11 +41,11 @@ impl Registry {
             return;
         };
         match &mut what {
-            Carried::Delegate(terms) => terms.local = local,
-            Carried::Reroute(rerouted) => rerouted.local = local,
-            Carried::Way(way) => way.local = local,
+            CarrierMessage::Delegate(terms) => terms.local = local,
+            CarrierMessage::Reroute(rerouted) => rerouted.local = local,
+            CarrierMessage::Way(way) => way.local = local,
         }
-        self.push(process, Event::Carried { local, stream, what: Box::new(what) }, now_ms);
+        self.push(process, Event::CarrierMessage { local, stream, what: Box::new(what) }, now_ms);
     }
 
     /// Returns the carrier's number for a process's session, if the carrier is at its other side.
@@ -70,10 +70,10 @@ impl Registry {
                     return Ok(Some(Delivery::Refused { local, reason }));
                 }
                 Event::Wanted { inode } => return Ok(Some(Delivery::Wanted { inode })),
-                Event::Carried { local, stream, what } => match state(local) {
+                Event::CarrierMessage { local, stream, what } => match state(local) {
                     // The number may belong to a later session by now: the stream tells them apart.
                     Some(State::Joined { stream: now, .. }) if now == stream => {
-                        return Ok(Some(Delivery::Carried(what)));
+                        return Ok(Some(Delivery::CarrierMessage(what)));
                     }
                     _ => {}
                 },
@@ -131,7 +131,7 @@ impl Registry {
     pub(super) fn peer_of(&self, stream: &Stream, side: u8) -> (u32, Descriptor) {
         let peer = stream.sides[1 - side as usize].and_then(|(peer, _)| self.processes.get(&peer));
         match peer {
-            Some(peer) => (peer.who.pid, peer.who.process.clone()),
+            Some(peer) => (peer.info.pid, peer.info.process.clone()),
             None => (0, Descriptor::NONE),
         }
     }

@@ -4,7 +4,7 @@
 //! Not here: single cases (`tests`).
 
 use super::end::State;
-use super::tests::{Fake, client, limits, pipe, socket, who, wish};
+use super::tests::{Fake, args, client, info, limits, pipe, socket};
 use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
@@ -83,7 +83,7 @@ impl Library {
 
 struct World {
     registry: Registry,
-    maker: Fake,
+    memory: Fake,
     libraries: Vec<Library>,
     counts: Vec<(ClientId, u64, u64)>,
 }
@@ -93,10 +93,10 @@ impl World {
         let mut registry = Registry::new(limits(), 1);
         let mut libraries = Vec::new();
         for index in 0..PROCESSES {
-            registry.hello(client(index), who(10 + index, 1000)).unwrap();
+            registry.hello(client(index), info(10 + index, 1000)).unwrap();
             libraries.push(Library { generation: 1, ..Library::default() });
         }
-        Self { registry, maker: Fake::default(), libraries, counts: Vec::new() }
+        Self { registry, memory: Fake::default(), libraries, counts: Vec::new() }
     }
 
     fn fresh(&mut self, process: u32) -> (ClientId, u64) {
@@ -110,9 +110,11 @@ impl World {
         match *step {
             Step::Offer { process, end: number, is_sole, set } => {
                 let (id, local) = self.fresh(process);
-                let wish = Wish { is_sole, set, ..wish(local) };
-                let offered =
-                    self.registry.offer(id, Ok(end(number)), wish, 0, &mut self.maker).unwrap();
+                let arguments = OfferArguments { is_sole, set, ..args(local) };
+                let offered = self
+                    .registry
+                    .offer(id, Ok(end(number)), arguments, 0, &mut self.memory)
+                    .unwrap();
                 if let Offered::Count(number) = offered {
                     self.counts.push((id, local, number));
                 }
@@ -120,7 +122,7 @@ impl World {
             Step::Counted { which, is_sole } if !self.counts.is_empty() => {
                 let (id, local, number) = self.counts.swap_remove(which % self.counts.len());
                 let verdict = if is_sole { Ok(()) } else { Err(ReasonT::SeveralHolders) };
-                self.registry.counted(id, local, number, verdict, 0, &mut self.maker);
+                self.registry.counted(id, local, number, verdict, 0, &mut self.memory);
             }
             Step::Next { process } => self.collect(process),
             Step::Left { process, which } => {
@@ -132,24 +134,24 @@ impl World {
                 let local = library.locals.swap_remove(at);
                 library.joined.remove(&local);
                 let id = library.id(process);
-                self.registry.left(id, local, ReasonT::Operation, 7, 0, &self.maker);
+                self.registry.left(id, local, ReasonT::Operation, 7, 0, &self.memory);
             }
             Step::Adopt { process, end: number, stream, side } => {
                 let (id, local) = self.fresh(process);
-                self.registry.adopt(id, end(number), wish(local), stream, side, 0).unwrap();
+                self.registry.adopt(id, end(number), args(local), stream, side, 0).unwrap();
             }
             Step::Gone { process } => {
                 let library = &mut self.libraries[process as usize];
-                self.registry.gone(library.id(process), 0, &self.maker);
+                self.registry.gone(library.id(process), 0, &self.memory);
                 *library = Library { generation: library.generation + 1, ..Library::default() };
-                self.registry.hello(library.id(process), who(10 + process, 1000)).unwrap();
+                self.registry.hello(library.id(process), info(10 + process, 1000)).unwrap();
             }
             Step::Recall { which } => {
                 let stream = self.registry.streams.keys().nth(which).copied();
                 stream.map(|stream| self.registry.recall_for(stream, 0, 0));
             }
             Step::Poor { regions, inboxes } => {
-                self.maker = Fake { regions, inboxes, ..Fake::default() };
+                self.memory = Fake { regions, inboxes, ..Fake::default() };
             }
             Step::Counted { .. } => {}
         }
@@ -165,7 +167,7 @@ impl World {
                 library.locals.retain(|known| *known != local);
             }
             Some(Delivery::Recall { local, .. }) => assert!(library.locals.contains(&local)),
-            Some(Delivery::Carried(_)) => unreachable!("there is no carrier"),
+            Some(Delivery::CarrierMessage(_)) => unreachable!("there is no carrier"),
             Some(Delivery::Wanted { .. }) => unreachable!("there is no administrator"),
             None => {}
         }
@@ -236,7 +238,7 @@ proptest! {
             world.check();
         }
         for (index, library) in world.libraries.iter().enumerate() {
-            world.registry.gone(library.id(index as u32), 0, &world.maker);
+            world.registry.gone(library.id(index as u32), 0, &world.memory);
         }
         let registry = &world.registry;
         prop_assert!(registry.streams.is_empty() && registry.keys.is_empty());

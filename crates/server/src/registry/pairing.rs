@@ -6,7 +6,8 @@ use super::delivery::Event;
 use super::end::{End, Identity, State};
 use super::processes::{OF_INBOX, OF_STREAM, each_once};
 use super::{
-    CARRIER, CallError, Maker, Offered, RING_MAX, RING_MIN, RING_MOST, Registry, Stream, Wish,
+    CARRIER, CallError, OfferArguments, Offered, RING_MAX, RING_MIN, RING_MOST, Registry,
+    SharedMemory, Stream,
 };
 use sojourn_ipc::ClientId;
 use sojourn_session::{KindT, ReasonT};
@@ -25,16 +26,16 @@ impl Registry {
         &mut self,
         process: ClientId,
         seen: Result<Identity, ReasonT>,
-        wish: Wish,
+        arguments: OfferArguments,
         now_ms: u64,
-        maker: &mut dyn Maker,
+        memory: &mut dyn SharedMemory,
     ) -> Result<Offered, CallError> {
-        let who = self.processes.get(&process).ok_or(CallError::NoHello)?;
-        if who.ends.contains_key(&wish.local) {
+        let entry = self.processes.get(&process).ok_or(CallError::NoHello)?;
+        if entry.ends.contains_key(&arguments.local) {
             return Err(CallError::Argument);
         }
-        let is_full = who.ends.len() >= self.limits.ends;
-        let is_beyond = process != CARRIER && !self.ends.may_take(who.who.uid, 1);
+        let is_full = entry.ends.len() >= self.limits.ends;
+        let is_beyond = process != CARRIER && !self.ends.may_take(entry.info.uid, 1);
         self.counters.offers += 1;
         let key = seen.as_ref().ok().map(|identity| identity.key);
         let taken = seen.and_then(|identity| match is_full || is_beyond {
@@ -44,8 +45,8 @@ impl Registry {
         let identity = match taken {
             Ok(identity) => identity,
             Err(reason) => {
-                self.note_refusal(process, wish.inode, reason, now_ms);
-                self.refuse(process, wish.local, reason, now_ms);
+                self.note_refusal(process, arguments.inode, reason, now_ms);
+                self.refuse(process, arguments.local, reason, now_ms);
                 if let Some(key) = key.filter(|_| process == CARRIER) {
                     // Only the carrier could offer the other end: its program is told, and may try
                     // again.
@@ -54,33 +55,33 @@ impl Registry {
                 return Ok(Offered::Decided);
             }
         };
-        let state = if wish.is_sole { State::Waiting } else { State::Counting(self.fresh()) };
-        self.insert(process, identity, wish, state, now_ms);
+        let state = if arguments.is_sole { State::Waiting } else { State::Counting(self.fresh()) };
+        self.insert(process, identity, arguments, state, now_ms);
         if let State::Counting(number) = state {
             return Ok(Offered::Count(number));
         }
-        Ok(self.pair(process, wish.local, now_ms, maker))
+        Ok(self.pair(process, arguments.local, now_ms, memory))
     }
 
     pub(super) fn insert(
         &mut self,
         process: ClientId,
         identity: Identity,
-        wish: Wish,
+        arguments: OfferArguments,
         state: State,
         since_ms: u64,
     ) {
         let serial = self.fresh();
         let Some(owner) = self.processes.get_mut(&process) else { return };
         if process != CARRIER {
-            self.ends.take(owner.who.uid, 1);
+            self.ends.take(owner.info.uid, 1);
         }
-        self.keys.insert(identity.key, (process, wish.local));
-        let Wish { ring_bytes, set, inode, .. } = wish;
+        self.keys.insert(identity.key, (process, arguments.local));
+        let OfferArguments { ring_bytes, set, inode, .. } = arguments;
         owner.forget_refusal(inode);
         let is_counted = false;
         let end = End { identity, ring_bytes, set, inode, serial, since_ms, is_counted, state };
-        owner.ends.insert(wish.local, end);
+        owner.ends.insert(arguments.local, end);
     }
 
     /// Refuses an end that is offered already, or joined: it has several holders, so neither offer
@@ -112,7 +113,7 @@ impl Registry {
         number: u64,
         verdict: Result<(), ReasonT>,
         now_ms: u64,
-        maker: &mut dyn Maker,
+        memory: &mut dyn SharedMemory,
     ) {
         match self.end_mut(process, local) {
             // Any other state belongs to a later offer, or the offer was taken back or refused
@@ -125,7 +126,7 @@ impl Registry {
         }
         match verdict {
             Ok(()) => {
-                self.pair(process, local, now_ms, maker);
+                self.pair(process, local, now_ms, memory);
             }
             Err(reason) => self.refuse(process, local, reason, now_ms),
         }
@@ -160,7 +161,7 @@ impl Registry {
         process: ClientId,
         local: u64,
         now_ms: u64,
-        maker: &mut dyn Maker,
+        memory: &mut dyn SharedMemory,
     ) -> Offered {
         let Some(end) = self.end(process, local) else { return Offered::Decided };
         let Some(&other) = self.keys.get(&end.identity.key.mirror()) else {
@@ -184,7 +185,7 @@ impl Registry {
         let is_reader = matches!(end.identity.key, super::Key::Pipe { writes: false, .. });
         let is_pipe = end.identity.kind == KindT::Pipe;
         let sides = if is_pipe && !is_reader { [own, other] } else { [other, own] };
-        if let Err(reason) = self.join(sides, now_ms, maker) {
+        if let Err(reason) = self.join(sides, now_ms, memory) {
             for (process, local) in sides {
                 self.refuse(process, local, reason, now_ms);
             }
@@ -200,7 +201,7 @@ impl Registry {
     /// end rightfully, in the kernel. Within one user, who has both ends, a lie does no harm that
     /// the user could not do anyway; root is believed.
     fn count_believed(&mut self, sides: [(ClientId, u64); 2]) -> bool {
-        let uids = sides.map(|(id, _)| self.processes.get(&id).map_or(0, |one| one.who.uid));
+        let uids = sides.map(|(id, _)| self.processes.get(&id).map_or(0, |one| one.info.uid));
         let is_theirs = uids[0] != uids[1] && self.limits.serves_everybody;
         if !is_theirs || sides.iter().any(|(id, _)| *id == CARRIER) {
             return false;
@@ -225,13 +226,13 @@ impl Registry {
         &mut self,
         sides: [(ClientId, u64); 2],
         now_ms: u64,
-        maker: &mut dyn Maker,
+        memory: &mut dyn SharedMemory,
     ) -> Result<(), ReasonT> {
         let users = self.may_join(sides)?;
         let (kind, ring_bytes) = self.shape(sides).ok_or(ReasonT::Option)?;
-        let region = maker.region(ring_bytes).ok_or(ReasonT::Resources)?;
-        let first = self.place(sides[0], users[1], maker).ok_or(ReasonT::Resources)?;
-        let Some(second) = self.place(sides[1], users[0], maker) else {
+        let region = memory.region(ring_bytes).ok_or(ReasonT::Resources)?;
+        let first = self.place(sides[0], users[1], memory).ok_or(ReasonT::Resources)?;
+        let Some(second) = self.place(sides[1], users[0], memory) else {
             self.free_slot(first.0, first.1);
             return Err(ReasonT::Resources);
         };
@@ -262,8 +263,8 @@ impl Registry {
 
     /// Returns the users of two processes that may share memory, or the reason why they may not.
     pub(super) fn may_join(&self, sides: [(ClientId, u64); 2]) -> Result<[u32; 2], ReasonT> {
-        let who = |(process, _)| self.processes.get(&process).map(|process| &process.who);
-        let (Some(a), Some(b)) = (who(sides[0]), who(sides[1])) else {
+        let info = |(process, _)| self.processes.get(&process).map(|process| &process.info);
+        let (Some(a), Some(b)) = (info(sides[0]), info(sides[1])) else {
             return Err(ReasonT::PeerDied);
         };
         // Two clients with the same process number may be different processes, if the number has
@@ -289,17 +290,17 @@ impl Registry {
         if users.iter().any(is_beyond) { Err(ReasonT::Quota) } else { Ok(users) }
     }
 
-    /// Returns kind and ring sizes: those of the smaller wish, but large enough that a writer is
-    /// never held up where the kernel would have taken its bytes.
+    /// Returns kind and ring sizes: those of the smaller wanted size, but large enough that a
+    /// writer is never held up where the kernel would have taken its bytes.
     fn shape(&self, sides: [(ClientId, u64); 2]) -> Option<(KindT, [u32; 2])> {
         let ends = [self.end(sides[0].0, sides[0].1)?, self.end(sides[1].0, sides[1].1)?];
         let is_remote = ends.iter().any(|end| end.identity.key.is_carried());
         let factor = if is_remote { REMOTE_FACTOR } else { 1 };
-        let wish = ends[0].ring_bytes.min(ends[1].ring_bytes).saturating_mul(factor);
-        let wish = 1 << wish.clamp(RING_MIN, RING_MAX).ilog2();
+        let wanted = ends[0].ring_bytes.min(ends[1].ring_bytes).saturating_mul(factor);
+        let wanted = 1 << wanted.clamp(RING_MIN, RING_MAX).ilog2();
         let ring = |side: usize| {
             let [sent, received] = [ends[side], ends[1 - side]].map(|end| end.identity.holds);
-            if is_remote { wish } else { ring_bytes(wish, sent[0].saturating_add(received[1])) }
+            if is_remote { wanted } else { ring_bytes(wanted, sent[0].saturating_add(received[1])) }
         };
         let kind = ends[0].identity.kind;
         Some((kind, [ring(0), if kind == KindT::Pipe { 0 } else { ring(1) }]))
@@ -309,14 +310,14 @@ impl Registry {
         &mut self,
         (process, local): (ClientId, u64),
         peers_user: u32,
-        maker: &mut dyn Maker,
+        memory: &mut dyn SharedMemory,
     ) -> Option<(u64, u32)> {
         let owner = (process, self.end(process, local)?.set, peers_user);
         if let Some(place) = self.inboxes.place(owner) {
             return Some(place);
         }
-        let user = self.processes.get(&process)?.who.uid;
-        let descriptors = maker.inbox()?;
+        let user = self.processes.get(&process)?.info.uid;
+        let descriptors = memory.inbox()?;
         let number = self.fresh();
         self.inboxes.add(owner, user, number, descriptors);
         self.descriptors.take(user, OF_INBOX);
@@ -324,16 +325,16 @@ impl Registry {
     }
 }
 
-/// Returns the size of a ring for a writer whose path in the kernel holds `held` bytes, if `wish`
+/// Returns the size of a ring for a writer whose path in the kernel holds `held` bytes, if `wanted`
 /// (a power of two) is wanted.
 ///
 /// Where the kernel holds little, the ring is not much larger: programs choose small buffers to be
-/// held up early. Where the kernel holds more than the wish, the ring has room for all of it beside
-/// the part that is used while the reader keeps up. Each side uses at most a quarter of such a ring
-/// for that part.
-fn ring_bytes(wish: u32, held: u32) -> u32 {
+/// held up early. Where the kernel holds more than the wanted size, the ring has room for all of it
+/// beside the part that is used while the reader keeps up. Each side uses at most a quarter of such
+/// a ring for that part.
+fn ring_bytes(wanted: u32, held: u32) -> u32 {
     let held = held.clamp(RING_MIN, RING_MOST);
-    let near = wish.min((2 * held).next_power_of_two());
+    let near = wanted.min((2 * held).next_power_of_two());
     if near >= held {
         return near;
     }
@@ -353,11 +354,11 @@ mod sizes {
         assert_eq!(ring_bytes(256 << 10, 6 << 20), 8 << 20, "TCP");
         assert_eq!(ring_bytes(16 << 20, 6 << 20), 16 << 20, "who wants more has it");
         assert_eq!(ring_bytes(4096, u32::MAX), 64 << 20);
-        for wish in [4096, 128 << 10, 1 << 20, 16 << 20] {
+        for wanted in [4096, 128 << 10, 1 << 20, 16 << 20] {
             for held in (1..44 << 20).step_by(123_457) {
-                let all = ring_bytes(wish, held);
-                let near = if wish >= all { all } else { wish.min(all / 4) };
-                assert!(all == near || all - near >= held, "{wish} {held}: {near} of {all}");
+                let all = ring_bytes(wanted, held);
+                let near = if wanted >= all { all } else { wanted.min(all / 4) };
+                assert!(all == near || all - near >= held, "{wanted} {held}: {near} of {all}");
                 assert!(near == all || near >= 4096 && all - all / 4 >= held);
             }
         }

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// The credentials of a process. Number, user and group are the kernel's word.
 #[derive(Clone, Debug)]
-pub struct Who {
+pub struct ProcessInfo {
     /// Process number; 0 if the server cannot see the process.
     pub pid: u32,
     /// User.
@@ -40,7 +40,7 @@ impl Role {
 
 #[derive(Debug)]
 pub(super) struct Process {
-    pub(super) who: Who,
+    pub(super) info: ProcessInfo,
     /// Its ends, by the library's number.
     pub(super) ends: HashMap<u64, End>,
     /// Its events, with the time at which each was queued (ms).

@@ -4,8 +4,8 @@
 
 use super::delivery::Event;
 use super::end::{End, Identity, State};
-use super::process::{Process, Refused, Role, Who};
-use super::{CARRIER, CallError, Maker, Registry};
+use super::process::{Process, ProcessInfo, Refused, Role};
+use super::{CARRIER, CallError, Registry, SharedMemory};
 use crate::key::Key;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
@@ -24,7 +24,7 @@ impl Registry {
     /// Sets the user of a process that runs as another user now than when it connected.
     pub fn has_become(&mut self, process: ClientId, uid: u32) {
         if let Some(process) = self.processes.get_mut(&process) {
-            process.who.uid = uid;
+            process.info.uid = uid;
         }
     }
 
@@ -33,18 +33,18 @@ impl Registry {
     /// # Errors
     /// [`CallError::Argument`]: it has said so already. [`CallError::Quota`]: its user has too
     /// many.
-    pub fn hello(&mut self, process: ClientId, who: Who) -> Result<(), CallError> {
+    pub fn hello(&mut self, process: ClientId, info: ProcessInfo) -> Result<(), CallError> {
         if self.processes.contains_key(&process) {
             return Err(CallError::Argument);
         }
         if process != CARRIER {
-            if !self.descriptors.may_take(who.uid, OF_PROCESS) {
+            if !self.descriptors.may_take(info.uid, OF_PROCESS) {
                 return Err(CallError::Quota);
             }
-            self.descriptors.take(who.uid, OF_PROCESS);
+            self.descriptors.take(info.uid, OF_PROCESS);
         }
         let fresh = Process {
-            who,
+            info,
             ends: HashMap::new(),
             events: VecDeque::new(),
             is_rung: false,
@@ -94,8 +94,8 @@ impl Registry {
 
     /// Returns the credentials of a process.
     #[must_use]
-    pub fn who(&self, process: ClientId) -> Option<&Who> {
-        Some(&self.processes.get(&process)?.who)
+    pub fn info(&self, process: ClientId) -> Option<&ProcessInfo> {
+        Some(&self.processes.get(&process)?.info)
     }
 
     /// Notes that a process has shown that it may have packets.
@@ -119,7 +119,7 @@ impl Registry {
     #[must_use]
     pub fn program(&self, of: &Descriptor) -> Option<(ClientId, bool)> {
         let mut all = self.processes.iter().filter(|_| !of.is_none());
-        let (id, process) = all.find(|(_, process)| process.who.process == *of)?;
+        let (id, process) = all.find(|(_, process)| process.info.process == *of)?;
         Some((*id, process.has_packets))
     }
 
@@ -133,7 +133,7 @@ impl Registry {
         reason: ReasonT,
         sent: u64,
         now_ms: u64,
-        maker: &dyn Maker,
+        memory: &dyn SharedMemory,
     ) {
         let Some(end) = self.take_end(process, local) else { return };
         if reason != ReasonT::Closed {
@@ -153,23 +153,23 @@ impl Registry {
         if is_known {
             self.forget_inboxes(process, stream, side);
         }
-        self.leave_stream(stream, side, ReasonT::PeerLeft, now_ms, maker);
+        self.leave_stream(stream, side, ReasonT::PeerLeft, now_ms, memory);
     }
 
     /// Forgets a process that has ended, or is dropped.
-    pub fn gone(&mut self, process: ClientId, now_ms: u64, maker: &dyn Maker) {
+    pub fn gone(&mut self, process: ClientId, now_ms: u64, memory: &dyn SharedMemory) {
         let Some(gone) = self.processes.remove(&process) else { return };
         self.to_ring.retain(|id| *id != process);
         self.to_drop.retain(|id| *id != process);
         if process != CARRIER {
-            self.descriptors.give_back(gone.who.uid, OF_PROCESS);
-            self.ends.give_back(gone.who.uid, gone.ends.len());
+            self.descriptors.give_back(gone.info.uid, OF_PROCESS);
+            self.ends.give_back(gone.info.uid, gone.ends.len());
         }
         for end in gone.ends.into_values() {
             self.keys.remove(&end.identity.key);
             if let State::Joined { stream, side, .. } = end.state {
                 self.counters.returns[ReasonT::Closed as usize] += 1;
-                self.leave_stream(stream, side, ReasonT::PeerDied, now_ms, maker);
+                self.leave_stream(stream, side, ReasonT::PeerDied, now_ms, memory);
             } else {
                 self.drop_mirror(end.identity.key, ReasonT::PeerDied, now_ms);
             }
@@ -200,13 +200,13 @@ impl Registry {
         side: u8,
         why: ReasonT,
         now_ms: u64,
-        maker: &dyn Maker,
+        memory: &dyn SharedMemory,
     ) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         stream.sides[side as usize & 1] = None;
         let other = stream.sides[1 - (side as usize & 1)];
         let Some((process, local)) = other else {
-            self.end_stream(number, now_ms, maker);
+            self.end_stream(number, now_ms, memory);
             return;
         };
         let state = self.end(process, local).map(|end| end.state);
@@ -218,13 +218,13 @@ impl Registry {
         self.take_end(process, local);
         self.counters.refusals += 1;
         self.push(process, Event::Refused { local, reason: why }, now_ms);
-        self.end_stream(number, now_ms, maker);
+        self.end_stream(number, now_ms, memory);
     }
 
-    fn end_stream(&mut self, number: u64, now_ms: u64, maker: &dyn Maker) {
+    fn end_stream(&mut self, number: u64, now_ms: u64, memory: &dyn SharedMemory) {
         let Some(stream) = self.streams.remove(&number) else { return };
         let most = stream.bytes_max(now_ms);
-        for bytes in stream.totals(maker) {
+        for bytes in stream.totals(memory) {
             self.counters.bytes = self.counters.bytes.saturating_add(bytes.min(most));
         }
         let is_made_here = stream.places != [None; 2];

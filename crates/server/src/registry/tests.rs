@@ -28,7 +28,7 @@ fn take(left: &mut u32) -> Option<Descriptor> {
     Some(SOMETHING.clone())
 }
 
-impl Maker for Fake {
+impl SharedMemory for Fake {
     fn region(&mut self, ring_bytes: [u32; 2]) -> Option<Descriptor> {
         assert!(sojourn_stream::Layout::new(ring_bytes).is_some(), "{ring_bytes:?}");
         take(&mut self.regions)
@@ -53,10 +53,10 @@ impl Maker for Fake {
         region.as_fd().map(|_| sojourn_pump::figures::Figures { cwnd: 10, ..Default::default() })
     }
 
-    fn times(&self, region: &Descriptor, until_s: u32) -> Option<sojourn_stream::TimesTold> {
+    fn times(&self, region: &Descriptor, until_s: u32) -> Option<sojourn_stream::LayerTimes> {
         region
             .as_fd()
-            .map(|_| sojourn_stream::TimesTold { sent: u64::from(until_s), ..Default::default() })
+            .map(|_| sojourn_stream::LayerTimes { sent: u64::from(until_s), ..Default::default() })
     }
 }
 
@@ -64,9 +64,9 @@ pub(super) fn client(index: u32) -> ClientId {
     ClientId { index, generation: 1 }
 }
 
-pub(super) fn who(pid: u32, uid: u32) -> Who {
+pub(super) fn info(pid: u32, uid: u32) -> ProcessInfo {
     let (process, doorbell) = (Descriptor::NONE, Descriptor::NONE);
-    Who { pid, uid, program: format!("p{pid}"), process, doorbell }
+    ProcessInfo { pid, uid, program: format!("p{pid}"), process, doorbell }
 }
 
 pub(super) fn limits() -> Limits {
@@ -98,39 +98,39 @@ pub(super) fn pipe(inode: u64, writes: bool) -> Identity {
     Identity { key, kind, from: name.clone(), to: name, holds, object, pin: None }
 }
 
-pub(super) fn wish(local: u64) -> Wish {
-    Wish { local, set: 0, ring_bytes: 64 << 10, is_sole: true, inode: local }
+pub(super) fn args(local: u64) -> OfferArguments {
+    OfferArguments { local, set: 0, ring_bytes: 64 << 10, is_sole: true, inode: local }
 }
 
 /// A registry with processes 1, 2 and 3 of user 1000 and 4 of user 1001, whose clients have the
 /// same numbers.
 struct World {
     registry: Registry,
-    maker: Fake,
+    memory: Fake,
 }
 
 impl World {
     fn new(limits: Limits) -> Self {
         let mut registry = Registry::new(limits, 7);
         for pid in 1..=4 {
-            registry.hello(client(pid), who(pid, 1000 + pid / 4)).unwrap();
+            registry.hello(client(pid), info(pid, 1000 + pid / 4)).unwrap();
         }
-        Self { registry, maker: Fake::default() }
+        Self { registry, memory: Fake::default() }
     }
 
-    fn offer(&mut self, process: u32, identity: Identity, wish: Wish) -> Offered {
-        self.registry.offer(client(process), Ok(identity), wish, 5, &mut self.maker).unwrap()
+    fn offer(&mut self, process: u32, identity: Identity, arguments: OfferArguments) -> Offered {
+        self.registry.offer(client(process), Ok(identity), arguments, 5, &mut self.memory).unwrap()
     }
 
     /// Answers the counts of ends whose libraries are not believed.
     fn counted(&mut self, verdict: Result<(), ReasonT>) {
         for (process, local, number) in self.registry.take_counts() {
-            self.registry.counted(process, local, number, verdict, 5, &mut self.maker);
+            self.registry.counted(process, local, number, verdict, 5, &mut self.memory);
         }
     }
 
     fn left(&mut self, process: u32, local: u64) {
-        self.registry.left(client(process), local, ReasonT::Operation, 30, 6, &self.maker);
+        self.registry.left(client(process), local, ReasonT::Operation, 30, 6, &self.memory);
     }
 
     fn next(&mut self, process: u32) -> Option<Delivery> {
@@ -147,8 +147,8 @@ impl World {
     /// Processes 1 and 2 joined by their numbers 10 and 20, and both know it.
     fn joined() -> (Self, u64) {
         let mut world = Self::new(limits());
-        assert_eq!(world.offer(1, socket(5, 6), wish(10)), Offered::Waits);
-        assert_eq!(world.offer(2, socket(6, 5), wish(20)), Offered::Decided);
+        assert_eq!(world.offer(1, socket(5, 6), args(10)), Offered::Waits);
+        assert_eq!(world.offer(2, socket(6, 5), args(20)), Offered::Decided);
         let stream = world.join(1).stream;
         assert_eq!(world.join(2).stream, stream);
         (world, stream)
@@ -174,11 +174,11 @@ impl World {
 #[test]
 fn mirror_images_are_joined_and_each_side_is_told_its_part() {
     let mut world = World::new(limits());
-    let small = Wish { ring_bytes: 9000, ..wish(10) };
+    let small = OfferArguments { ring_bytes: 9000, ..args(10) };
     assert_eq!(world.offer(1, socket(5, 6), small), Offered::Waits);
-    assert_eq!(world.offer(3, socket(7, 6), wish(30)), Offered::Waits, "not the mirror image");
+    assert_eq!(world.offer(3, socket(7, 6), args(30)), Offered::Waits, "not the mirror image");
     assert_eq!(world.registry.take_rings(), []);
-    assert_eq!(world.offer(2, socket(6, 5), wish(20)), Offered::Decided);
+    assert_eq!(world.offer(2, socket(6, 5), args(20)), Offered::Decided);
     assert_eq!(world.registry.take_rings(), [client(1), client(2)]);
     let (first, second) = (world.join(1), world.join(2));
     assert_eq!((first.local, first.side, first.peer_pid), (10, 0, 2));
@@ -200,8 +200,8 @@ fn mirror_images_are_joined_and_each_side_is_told_its_part() {
 fn the_writer_of_a_pipe_is_side_0_whoever_comes_first() {
     for writer_first in [false, true] {
         let mut world = World::new(limits());
-        world.offer(1, pipe(9, writer_first), wish(1));
-        world.offer(2, pipe(9, !writer_first), wish(2));
+        world.offer(1, pipe(9, writer_first), args(1));
+        world.offer(2, pipe(9, !writer_first), args(2));
         let join = world.join(1);
         assert_eq!(join.side, u8::from(!writer_first));
         assert_eq!((join.kind, join.ring_bytes), (KindT::Pipe, [64 << 10, 0]));
@@ -211,42 +211,42 @@ fn the_writer_of_a_pipe_is_side_0_whoever_comes_first() {
 #[test]
 fn a_ring_is_as_large_as_what_the_kernel_held_of_both_ends() {
     let mut world = World::new(limits());
-    world.offer(1, Identity { holds: [1 << 20, 20_000], ..socket(5, 6) }, wish(1));
-    world.offer(2, socket(6, 5), wish(2));
+    world.offer(1, Identity { holds: [1 << 20, 20_000], ..socket(5, 6) }, args(1));
+    world.offer(2, socket(6, 5), args(2));
     assert_eq!(world.join(1).ring_bytes, [2 << 20, 256 << 10]);
 }
 
 #[test]
 fn what_cannot_be_is_refused_with_its_reason() {
     let mut world = World::new(limits());
-    world.offer(1, socket(5, 6), wish(1));
-    world.offer(1, socket(6, 5), wish(2));
+    world.offer(1, socket(5, 6), args(1));
+    world.offer(1, socket(6, 5), args(2));
     assert_eq!(world.refused(1), Some((1, ReasonT::SameProcess)));
     assert_eq!(world.refused(1), Some((2, ReasonT::SameProcess)));
-    world.offer(1, socket(5, 6), wish(3));
-    world.offer(4, socket(6, 5), wish(4));
+    world.offer(1, socket(5, 6), args(3));
+    world.offer(4, socket(6, 5), args(4));
     assert_eq!(world.refused(1), Some((3, ReasonT::OtherUser)));
     assert_eq!(world.refused(4), Some((4, ReasonT::OtherUser)));
     let seen = Err(ReasonT::State);
-    world.registry.offer(client(1), seen, wish(5), 0, &mut world.maker).unwrap();
+    world.registry.offer(client(1), seen, args(5), 0, &mut world.memory).unwrap();
     assert_eq!(world.refused(1), Some((5, ReasonT::State)));
     assert_eq!(world.registry.counters().0.refusals, 5);
-    assert_eq!(world.registry.list((0, 0), 9, &world.maker), (vec![], 0));
+    assert_eq!(world.registry.list((0, 0), 9, &world.memory), (vec![], 0));
 }
 
 #[test]
 fn two_ends_of_one_process_are_joined_where_that_is_wanted_and_know_each_inbox_in_both_roles() {
     let mut world = World::new(Limits { joins_within: true, ..limits() });
-    world.offer(1, socket(5, 6), wish(1));
-    world.offer(1, socket(6, 5), wish(2));
+    world.offer(1, socket(5, 6), args(1));
+    world.offer(1, socket(6, 5), args(2));
     let (one, other) = (world.join(1), world.join(1));
     assert_eq!((one.stream, one.own.id), (other.stream, other.peer.id));
     let brought = |inbox: &InboxOut| inbox.descriptors.iter().all(|one| !one.is_none());
     let roles = [&one.own, &one.peer, &other.own, &other.peer].map(brought);
     assert_eq!(roles, [true, true, false, false], "once in each role: {one:?} {other:?}");
     world.left(1, 1);
-    world.offer(1, socket(7, 8), wish(3));
-    world.offer(1, socket(8, 7), wish(4));
+    world.offer(1, socket(7, 8), args(3));
+    world.offer(1, socket(8, 7), args(4));
     let next = [world.next(1), world.next(1), world.next(1)];
     let joins = next.iter().filter_map(|one| match one {
         Some(Delivery::Join(join)) => Some([brought(&join.own), brought(&join.peer)]),
@@ -259,10 +259,10 @@ fn two_ends_of_one_process_are_joined_where_that_is_wanted_and_know_each_inbox_i
 #[test]
 fn roots_server_joins_users_and_keeps_their_inboxes_apart() {
     let mut world = World::new(Limits { serves_everybody: true, ..limits() });
-    world.offer(1, socket(5, 6), wish(1));
-    world.offer(2, socket(6, 5), wish(2));
-    world.offer(1, socket(7, 8), wish(3));
-    assert_eq!(world.offer(4, socket(8, 7), wish(4)), Offered::Waits, "both are counted");
+    world.offer(1, socket(5, 6), args(1));
+    world.offer(2, socket(6, 5), args(2));
+    world.offer(1, socket(7, 8), args(3));
+    assert_eq!(world.offer(4, socket(8, 7), args(4)), Offered::Waits, "both are counted");
     world.counted(Ok(()));
     let (of_own_user, of_other) = (world.join(1).own, world.join(1).own);
     assert_ne!(of_own_user.id, of_other.id);
@@ -271,9 +271,9 @@ fn roots_server_joins_users_and_keeps_their_inboxes_apart() {
 #[test]
 fn between_users_nobody_is_believed_but_root() {
     let mut world = World::new(Limits { serves_everybody: true, ..limits() });
-    world.registry.hello(client(5), who(5, 0)).unwrap();
-    world.offer(5, socket(5, 6), wish(1));
-    assert_eq!(world.offer(4, socket(6, 5), wish(2)), Offered::Waits);
+    world.registry.hello(client(5), info(5, 0)).unwrap();
+    world.offer(5, socket(5, 6), args(1));
+    assert_eq!(world.offer(4, socket(6, 5), args(2)), Offered::Waits);
     assert_eq!(world.registry.to_count.len(), 1, "root's is not counted");
     world.counted(Err(ReasonT::SeveralHolders));
     assert_eq!(world.refused(4), Some((2, ReasonT::SeveralHolders)));
@@ -283,22 +283,22 @@ fn between_users_nobody_is_believed_but_root() {
 #[test]
 fn a_second_holder_ends_offer_and_stream() {
     let mut world = World::new(limits());
-    world.offer(1, socket(5, 6), wish(1));
-    assert_eq!(world.offer(3, socket(5, 6), wish(3)), Offered::Decided);
+    world.offer(1, socket(5, 6), args(1));
+    assert_eq!(world.offer(3, socket(5, 6), args(3)), Offered::Decided);
     assert_eq!(world.refused(1), Some((1, ReasonT::SeveralHolders)));
     assert_eq!(world.refused(3), Some((3, ReasonT::SeveralHolders)));
     assert_eq!(
-        world.offer(2, socket(6, 5), wish(2)),
+        world.offer(2, socket(6, 5), args(2)),
         Offered::Waits,
         "nobody is left to pair with"
     );
 
     let (mut world, _) = World::joined();
-    world.offer(3, socket(5, 6), wish(3));
+    world.offer(3, socket(5, 6), args(3));
     assert_eq!(world.refused(3), Some((3, ReasonT::SeveralHolders)));
     assert_eq!(world.recalled(1), Some((10, ReasonT::SeveralHolders)));
     assert_eq!(world.recalled(2), Some((20, ReasonT::SeveralHolders)));
-    world.offer(3, socket(6, 5), wish(4));
+    world.offer(3, socket(6, 5), args(4));
     assert_eq!(world.refused(3), Some((4, ReasonT::SeveralHolders)));
     assert_eq!(world.next(1), None, "recalled once");
 }
@@ -306,11 +306,11 @@ fn a_second_holder_ends_offer_and_stream() {
 #[test]
 fn the_same_process_may_not_offer_an_end_twice() {
     let mut world = World::new(limits());
-    world.offer(1, socket(5, 6), wish(1));
-    world.offer(1, socket(5, 6), wish(2));
+    world.offer(1, socket(5, 6), args(1));
+    world.offer(1, socket(5, 6), args(2));
     assert_eq!(world.refused(1), Some((2, ReasonT::SeveralHolders)));
-    assert_eq!(world.offer(2, socket(6, 5), wish(3)), Offered::Decided, "the first still stands");
-    let again = world.registry.offer(client(1), Ok(socket(8, 9)), wish(1), 0, &mut world.maker);
+    assert_eq!(world.offer(2, socket(6, 5), args(3)), Offered::Decided, "the first still stands");
+    let again = world.registry.offer(client(1), Ok(socket(8, 9)), args(1), 0, &mut world.memory);
     assert_eq!(again, Err(CallError::Argument));
 }
 
@@ -322,69 +322,71 @@ fn refusals_are_remembered_until_the_end_is_offered_again() {
         rows.sort_by_key(|row| (row.pid, core::cmp::Reverse(row.age_ms), row.inode));
         rows.into_iter().map(|row| (row.pid, row.inode, row.reason, row.age_ms)).collect()
     };
-    let World { registry, maker } = &mut world;
+    let World { registry, memory } = &mut world;
     for (process, local) in [(1, 31), (4, 32)] {
         let seen = Err(ReasonT::Option);
-        registry.offer(client(process), seen, wish(local), 5, maker).unwrap();
+        registry.offer(client(process), seen, args(local), 5, memory).unwrap();
     }
     let of_one = (1, 31, ReasonT::Option, 5);
     assert_eq!(told(&world, 1000), [of_one], "of one's own processes");
     assert_eq!(told(&world, 0), [of_one, (4, 32, ReasonT::Option, 5)]);
     // Refused after it had waited, for another offers it too.
-    world.offer(1, socket(5, 6), wish(33));
-    world.offer(2, socket(5, 6), wish(34));
+    world.offer(1, socket(5, 6), args(33));
+    world.offer(2, socket(5, 6), args(34));
     assert_eq!(told(&world, 1000).len(), 3);
     assert_eq!(told(&world, 1000)[1], (1, 33, ReasonT::SeveralHolders, 5));
-    world.offer(1, socket(7, 8), Wish { inode: 31, ..wish(35) });
+    world.offer(1, socket(7, 8), OfferArguments { inode: 31, ..args(35) });
     assert!(!told(&world, 0).contains(&of_one), "offered again");
     // Home for a reason; and closed.
     world.left(1, 35);
     assert!(told(&world, 0).contains(&(1, 31, ReasonT::Operation, 4)), "went home");
-    world.offer(1, socket(7, 8), Wish { inode: 31, ..wish(36) });
-    world.registry.left(client(1), 36, ReasonT::Closed, 0, 6, &world.maker);
+    world.offer(1, socket(7, 8), OfferArguments { inode: 31, ..args(36) });
+    world.registry.left(client(1), 36, ReasonT::Closed, 0, 6, &world.memory);
     assert!(told(&world, 0).iter().all(|row| row.1 != 31), "closed");
-    let World { registry, maker } = &mut world;
+    let World { registry, memory } = &mut world;
     for local in 100..400 {
-        registry.offer(client(3), Err(ReasonT::Kind), wish(local), 5, maker).unwrap();
+        registry.offer(client(3), Err(ReasonT::Kind), args(local), 5, memory).unwrap();
     }
-    registry.offer(client(3), Err(ReasonT::Kind), Wish { inode: 0, ..wish(99) }, 5, maker).unwrap();
+    registry
+        .offer(client(3), Err(ReasonT::Kind), OfferArguments { inode: 0, ..args(99) }, 5, memory)
+        .unwrap();
     let of_three = told(&world, 0).into_iter().filter(|row| row.0 == 3);
     assert_eq!(of_three.map(|row| row.1).collect::<Vec<_>>(), (144..400).collect::<Vec<_>>());
-    world.registry.gone(client(3), 7, &world.maker);
+    world.registry.gone(client(3), 7, &world.memory);
     assert!(told(&world, 0).iter().all(|row| row.0 != 3));
 }
 
 #[test]
 fn an_offer_waits_while_its_holders_are_counted() {
     let mut world = World::new(limits());
-    let shared = Wish { is_sole: false, ..wish(1) };
+    let shared = OfferArguments { is_sole: false, ..args(1) };
     let Offered::Count(number) = world.offer(1, socket(5, 6), shared) else {
         panic!("not counted")
     };
-    assert_eq!(world.offer(2, socket(6, 5), wish(2)), Offered::Waits);
-    let World { registry, maker } = &mut world;
-    registry.counted(client(1), 1, number + 1, Ok(()), 0, maker);
+    assert_eq!(world.offer(2, socket(6, 5), args(2)), Offered::Waits);
+    let World { registry, memory } = &mut world;
+    registry.counted(client(1), 1, number + 1, Ok(()), 0, memory);
     assert_eq!(world.next(1), None, "not the count that was asked for");
-    let World { registry, maker } = &mut world;
-    registry.counted(client(1), 1, number, Ok(()), 0, maker);
+    let World { registry, memory } = &mut world;
+    registry.counted(client(1), 1, number, Ok(()), 0, memory);
     assert_eq!(world.join(1).stream, world.join(2).stream);
 
-    let shared = Wish { is_sole: false, ..wish(7) };
+    let shared = OfferArguments { is_sole: false, ..args(7) };
     let Offered::Count(number) = world.offer(1, socket(50, 60), shared) else {
         panic!("not counted")
     };
-    let World { registry, maker } = &mut world;
-    registry.counted(client(1), 7, number, Err(ReasonT::HoldersUnknown), 0, maker);
+    let World { registry, memory } = &mut world;
+    registry.counted(client(1), 7, number, Err(ReasonT::HoldersUnknown), 0, memory);
     assert_eq!(world.refused(1), Some((7, ReasonT::HoldersUnknown)));
 }
 
 #[test]
 fn an_offer_taken_back_is_forgotten() {
     let mut world = World::new(limits());
-    world.offer(1, socket(5, 6), wish(1));
+    world.offer(1, socket(5, 6), args(1));
     world.left(1, 1);
     world.left(1, 99);
-    assert_eq!(world.offer(2, socket(6, 5), wish(2)), Offered::Waits);
+    assert_eq!(world.offer(2, socket(6, 5), args(2)), Offered::Waits);
     assert_eq!(world.next(1), None);
     assert_eq!(world.registry.counters().0.returns, [0; ReasonT::COUNT]);
 }
@@ -395,18 +397,18 @@ fn one_side_leaves_and_the_other_is_told() {
     world.left(1, 10);
     assert_eq!(world.recalled(2), Some((20, ReasonT::PeerLeft)));
     assert_eq!(world.registry.counters().2, 1, "until the other has left too");
-    assert_eq!(world.offer(1, socket(5, 6), wish(11)), Offered::Waits, "the other is not home yet");
+    assert_eq!(world.offer(1, socket(5, 6), args(11)), Offered::Waits, "the other is not home yet");
     world.left(2, 20);
     assert_eq!(world.registry.counters().2, 0);
     assert_eq!(world.registry.counters().0.bytes, 1010);
-    assert_eq!(world.offer(2, socket(6, 5), wish(21)), Offered::Decided);
+    assert_eq!(world.offer(2, socket(6, 5), args(21)), Offered::Decided);
 }
 
 #[test]
 fn a_join_that_nobody_has_seen_is_withdrawn() {
     let mut world = World::new(limits());
-    world.offer(1, socket(5, 6), wish(1));
-    world.offer(2, socket(6, 5), wish(2));
+    world.offer(1, socket(5, 6), args(1));
+    world.offer(2, socket(6, 5), args(2));
     world.left(1, 1);
     assert_eq!(world.next(1), None, "the join is stale");
     assert_eq!(world.refused(2), Some((2, ReasonT::PeerLeft)));
@@ -418,11 +420,11 @@ fn a_join_that_nobody_has_seen_is_withdrawn() {
 #[test]
 fn what_a_dead_process_had_is_gone() {
     let (mut world, _) = World::joined();
-    world.offer(1, socket(50, 60), wish(11));
-    world.registry.gone(client(1), 6, &world.maker);
+    world.offer(1, socket(50, 60), args(11));
+    world.registry.gone(client(1), 6, &world.memory);
     assert_eq!(world.registry.next(client(1)), Err(CallError::NoHello));
     assert_eq!(world.recalled(2), Some((20, ReasonT::PeerDied)));
-    assert_eq!(world.offer(2, socket(60, 50), wish(21)), Offered::Waits);
+    assert_eq!(world.offer(2, socket(60, 50), args(21)), Offered::Waits);
     world.left(2, 20);
     world.left(2, 21);
     assert!(world.registry.inboxes.is_empty() && world.registry.keys.is_empty());
@@ -432,10 +434,10 @@ fn what_a_dead_process_had_is_gone() {
 fn inboxes_fill_up_and_slots_are_used_again_only_when_both_have_left() {
     let mut world = World::new(limits());
     for n in 0..5 {
-        world.offer(1, socket(100 + n, 200 + n), wish(n));
-        world.offer(2, socket(200 + n, 100 + n), wish(n));
+        world.offer(1, socket(100 + n, 200 + n), args(n));
+        world.offer(2, socket(200 + n, 100 + n), args(n));
     }
-    assert_eq!(*world.maker.made.lock().unwrap(), 4, "four slots, five streams, two sides");
+    assert_eq!(*world.memory.made.lock().unwrap(), 4, "four slots, five streams, two sides");
     let joins: Vec<_> = (0..5).map(|_| world.join(1)).collect();
     for _ in 0..5 {
         world.join(2);
@@ -444,15 +446,15 @@ fn inboxes_fill_up_and_slots_are_used_again_only_when_both_have_left() {
     let told: Vec<_> = joins.iter().map(|join| has_descriptors(&join.own)).collect();
     assert_eq!(told, [true, false, false, false, true], "descriptors come with the first join");
     world.left(1, 2);
-    world.offer(1, socket(9, 8), wish(50));
-    world.offer(2, socket(8, 9), wish(51));
+    world.offer(1, socket(9, 8), args(50));
+    world.offer(2, socket(8, 9), args(51));
     let place = |join: &JoinOut| (join.own.id, join.own.slot);
     let (old, new) = (place(&joins[2]), world.join(1));
     assert_ne!(place(&new), old, "the other side can still ring it");
     assert_eq!(world.recalled(2), Some((2, ReasonT::PeerLeft)));
     world.left(2, 2);
-    world.offer(1, socket(19, 18), wish(60));
-    world.offer(2, socket(18, 19), wish(61));
+    world.offer(1, socket(19, 18), args(60));
+    world.offer(2, socket(18, 19), args(61));
     assert_eq!(place(&world.join(1)), old);
 }
 
@@ -460,14 +462,14 @@ fn inboxes_fill_up_and_slots_are_used_again_only_when_both_have_left() {
 fn what_a_library_never_heard_of_does_not_count_as_forgotten() {
     let mut world = World::new(limits());
     for n in 0..2 {
-        world.offer(1, socket(100 + n, 200 + n), wish(n));
-        world.offer(2, socket(200 + n, 100 + n), wish(n));
+        world.offer(1, socket(100 + n, 200 + n), args(n));
+        world.offer(2, socket(200 + n, 100 + n), args(n));
     }
     let known = world.join(1);
     // Left before its join was collected: that join named the same inbox, but nobody was told.
     world.left(1, 1);
-    world.offer(1, socket(9, 8), wish(5));
-    world.offer(2, socket(8, 9), wish(5));
+    world.offer(1, socket(9, 8), args(5));
+    world.offer(2, socket(8, 9), args(5));
     let next = world.join(1);
     assert_eq!(next.own.id, known.own.id);
     assert!(next.own.descriptors[0].is_none(), "the library has that inbox");
@@ -477,9 +479,9 @@ fn what_a_library_never_heard_of_does_not_count_as_forgotten() {
 fn without_memory_both_are_refused_and_nothing_is_kept() {
     for (regions, inboxes) in [(0, 9), (9, 0), (9, 1)] {
         let mut world = World::new(limits());
-        world.maker = Fake { regions, inboxes, ..Fake::default() };
-        world.offer(1, socket(5, 6), wish(1));
-        world.offer(2, socket(6, 5), wish(2));
+        world.memory = Fake { regions, inboxes, ..Fake::default() };
+        world.offer(1, socket(5, 6), args(1));
+        world.offer(2, socket(6, 5), args(2));
         assert_eq!(world.refused(1), Some((1, ReasonT::Resources)));
         assert_eq!(world.refused(2), Some((2, ReasonT::Resources)));
         assert!(world.registry.inboxes.is_empty());
@@ -492,24 +494,24 @@ fn there_are_limits_for_each_process_and_user() {
     let limits = || Limits { ends: 3, own_user: 7, serves_everybody: true, ..limits() };
     let mut world = World::new(limits());
     for n in 0..4 {
-        world.offer(1, socket(10 + n, 20 + n), wish(n));
+        world.offer(1, socket(10 + n, 20 + n), args(n));
     }
     assert_eq!(world.refused(1), Some((3, ReasonT::Quota)), "of a process");
 
     let mut world = World::new(Limits { all_ends: 5, ..limits() });
     for process in 1..=3 {
-        world.offer(process, socket(10 + u64::from(process), 20), wish(1));
+        world.offer(process, socket(10 + u64::from(process), 20), args(1));
     }
     assert_eq!(world.refused(3), Some((1, ReasonT::Quota)), "as much is left for others");
-    assert_eq!(world.offer(4, socket(30, 40), wish(1)), Offered::Waits);
+    assert_eq!(world.offer(4, socket(30, 40), args(1)), Offered::Waits);
     world.left(1, 1);
-    assert_eq!(world.offer(3, socket(50, 60), wish(2)), Offered::Waits);
+    assert_eq!(world.offer(3, socket(50, 60), args(2)), Offered::Waits);
 
     // The descriptors that are kept for four processes, and for one stream with both inboxes.
     let mut world = World::new(Limits { descriptors: 16 + 4 + 2 * 19 - 4, ..limits() });
     for (n, set) in [(0, 1), (1, 2)] {
-        world.offer(1, socket(10 + n, 20 + n), Wish { set, ..wish(n) });
-        world.offer(2, socket(20 + n, 10 + n), Wish { set, ..wish(n) });
+        world.offer(1, socket(10 + n, 20 + n), OfferArguments { set, ..args(n) });
+        world.offer(2, socket(20 + n, 10 + n), OfferArguments { set, ..args(n) });
     }
     world.join(1);
     assert_eq!(world.refused(1), Some((1, ReasonT::Quota)));
@@ -518,7 +520,7 @@ fn there_are_limits_for_each_process_and_user() {
         world.left(process, 0);
     }
     assert_eq!(world.registry.descriptors.of(1000), 3 * 4);
-    world.registry.gone(client(1), 9, &world.maker);
+    world.registry.gone(client(1), 9, &world.memory);
     assert_eq!(world.registry.descriptors.of(1000), 2 * 4);
 }
 
@@ -526,16 +528,16 @@ fn there_are_limits_for_each_process_and_user() {
 fn lists_come_in_pages() {
     let mut world = World::new(Limits { ends: 10_000, all_ends: 10_000, ..limits() });
     for n in 0..5000 {
-        world.offer(1 + n as u32 % 3, socket(10_000 + n, 1), wish(n));
+        world.offer(1 + n as u32 % 3, socket(10_000 + n, 1), args(n));
     }
     let (mut rows, mut after, mut pages) = (Vec::new(), 0, 0);
     loop {
-        let (page, last) = world.registry.list((0, after), 9, &world.maker);
+        let (page, last) = world.registry.list((0, after), 9, &world.memory);
         rows.extend(page.into_iter().map(|row| row.from));
         (pages, after) = (pages + 1, last);
         // Ends that come and go meanwhile change nothing of the others' pages.
         world.left(2, 4);
-        world.offer(4, socket(9000 + pages, 1), wish(pages));
+        world.offer(4, socket(9000 + pages, 1), args(pages));
         if after == 0 {
             break;
         }
@@ -552,7 +554,7 @@ fn who_does_not_collect_is_dropped() {
     let mut world = World::new(limits());
     for n in 0..=EVENTS_SOME as u64 {
         let seen = Err(ReasonT::Kind);
-        world.registry.offer(client(1), seen, wish(n), n, &mut world.maker).unwrap();
+        world.registry.offer(client(1), seen, args(n), n, &mut world.memory).unwrap();
     }
     assert_eq!(world.registry.take_rings(), [client(1)], "rung once");
     assert_eq!(world.registry.take_late(LATE_MS), []);
@@ -566,7 +568,7 @@ fn who_does_not_collect_is_dropped() {
 fn streams_of_a_server_before_are_taken_over() {
     let mut world = World::new(limits());
     let mut adopt = |process, identity, local, stream, side| {
-        world.registry.adopt(client(process), identity, wish(local), stream, side, 5)
+        world.registry.adopt(client(process), identity, args(local), stream, side, 5)
     };
     assert_eq!(adopt(1, socket(5, 6), 10, 77, 0), Ok(true));
     assert_eq!(adopt(3, socket(6, 4), 30, 77, 1), Ok(false), "not the mirror image");
@@ -575,7 +577,7 @@ fn streams_of_a_server_before_are_taken_over() {
     assert_eq!(adopt(2, socket(6, 5), 20, 77, 2), Err(CallError::Argument));
     assert_eq!(adopt(2, pipe(3, false), 21, 78, 0), Ok(false), "side 0 writes");
     assert_eq!(adopt(2, socket(6, 5), 20, 77, 1), Ok(true));
-    let (rows, _) = world.registry.list((1000, 0), 9, &world.maker);
+    let (rows, _) = world.registry.list((1000, 0), 9, &world.memory);
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row.stream == 77 && row.home == HomeT::Library));
     assert_eq!((rows[0].peer_pid, rows[1].peer_pid), (2, 1));
@@ -592,9 +594,9 @@ fn streams_of_a_server_before_are_taken_over() {
 #[test]
 fn a_stream_to_another_host_is_taken_over_by_the_carrier_and_then_by_its_program() {
     let mut world = World::new(limits());
-    world.registry.hello(CARRIER, who(99, 0)).unwrap();
+    world.registry.hello(CARRIER, info(99, 0)).unwrap();
     let mut adopt = |process, identity, local, side| {
-        world.registry.adopt(process, identity, wish(local), 77, side, 5)
+        world.registry.adopt(process, identity, args(local), 77, side, 5)
     };
     assert_eq!(adopt(CARRIER, socket(0, 5), 1, 1), Ok(true));
     assert_eq!(adopt(client(2), socket(6, 0), 20, 0), Ok(false), "of another socket");
@@ -604,13 +606,13 @@ fn a_stream_to_another_host_is_taken_over_by_the_carrier_and_then_by_its_program
     assert_eq!(world.registry.users.get(&1000), Some(&1));
     assert_eq!(world.registry.users.get(&0), None);
     world.registry.set_region(77, SOMETHING.clone());
-    let (rows, _) = world.registry.list((1000, 0), 9, &world.maker);
+    let (rows, _) = world.registry.list((1000, 0), 9, &world.memory);
     assert_eq!((rows.len(), rows[0].stream, rows[0].peer_pid), (1, 77, 99));
     assert_eq!((rows[0].sent, rows[0].received), (1000, 10), "as its memory says");
-    world.registry.gone(client(1), 9, &world.maker);
+    world.registry.gone(client(1), 9, &world.memory);
     let told = world.registry.next(CARRIER).unwrap();
     assert_eq!(told, Some(Delivery::Recall { local: 1, reason: ReasonT::PeerDied }));
-    world.registry.left(CARRIER, 1, ReasonT::PeerLeft, 0, 9, &world.maker);
+    world.registry.left(CARRIER, 1, ReasonT::PeerLeft, 0, 9, &world.memory);
     assert_eq!(world.registry.counters().2, 0);
     assert!(world.registry.users.is_empty());
 }
@@ -618,12 +620,12 @@ fn a_stream_to_another_host_is_taken_over_by_the_carrier_and_then_by_its_program
 #[test]
 fn users_see_and_recall_their_own() {
     let (mut world, stream) = World::joined();
-    world.offer(4, socket(50, 60), wish(40));
-    assert_eq!(world.registry.list((0, 0), 9, &world.maker).0.len(), 3);
-    let (rows, _) = world.registry.list((1001, 0), 9, &world.maker);
+    world.offer(4, socket(50, 60), args(40));
+    assert_eq!(world.registry.list((0, 0), 9, &world.memory).0.len(), 3);
+    let (rows, _) = world.registry.list((1001, 0), 9, &world.memory);
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].home, rows[0].reason, rows[0].age_ms), (HomeT::Kernel, ReasonT::NoPeer, 4));
-    let (rows, _) = world.registry.list((1000, 0), 9, &world.maker);
+    let (rows, _) = world.registry.list((1000, 0), 9, &world.memory);
     assert_eq!((rows[0].sent, rows[0].received), (1000, 10));
     assert_eq!((rows[1].sent, rows[1].received), (10, 1000));
     assert_eq!(rows[0].from.as_deref(), rows[1].to.as_deref());
@@ -636,13 +638,13 @@ fn users_see_and_recall_their_own() {
 /// A registry with a carrier.
 fn with_carrier() -> World {
     let mut world = World::new(limits());
-    world.registry.hello(CARRIER, who(99, 1000)).unwrap();
+    world.registry.hello(CARRIER, info(99, 1000)).unwrap();
     world
 }
 
 fn offered_by_carrier(world: &mut World, local: u64) -> Offered {
-    let World { registry, maker } = world;
-    registry.offer(CARRIER, Ok(socket(5, 0).mirrored()), wish(local), 5, maker).unwrap()
+    let World { registry, memory } = world;
+    registry.offer(CARRIER, Ok(socket(5, 0).mirrored()), args(local), 5, memory).unwrap()
 }
 
 fn told_to_carrier(world: &mut World) -> Option<Delivery> {
@@ -652,18 +654,18 @@ fn told_to_carrier(world: &mut World) -> Option<Delivery> {
 #[test]
 fn a_program_whose_session_comes_again_while_its_carrier_has_the_last_one_may_try_again() {
     let mut world = with_carrier();
-    assert_eq!(world.offer(1, socket(5, 0), wish(10)), Offered::Waits);
+    assert_eq!(world.offer(1, socket(5, 0), args(10)), Offered::Waits);
     assert_eq!(offered_by_carrier(&mut world, 20), Offered::Decided);
     world.join(1);
     assert!(matches!(told_to_carrier(&mut world), Some(Delivery::Join(_))));
     // The program has gone home, and comes again before the carrier knows.
     world.left(1, 10);
-    assert_eq!(world.offer(1, socket(5, 0), wish(11)), Offered::Waits);
+    assert_eq!(world.offer(1, socket(5, 0), args(11)), Offered::Waits);
     assert_eq!(offered_by_carrier(&mut world, 21), Offered::Decided);
     assert_eq!(world.refused(1), Some((11, ReasonT::SeveralHolders)), "it waits for ever");
     // Once the carrier knows, all is well again.
-    world.registry.left(CARRIER, 20, ReasonT::PeerLeft, 0, 6, &world.maker);
-    assert_eq!(world.offer(1, socket(5, 0), wish(12)), Offered::Waits);
+    world.registry.left(CARRIER, 20, ReasonT::PeerLeft, 0, 6, &world.memory);
+    assert_eq!(world.offer(1, socket(5, 0), args(12)), Offered::Waits);
     assert_eq!(offered_by_carrier(&mut world, 22), Offered::Decided);
     world.join(1);
 }
@@ -671,7 +673,7 @@ fn a_program_whose_session_comes_again_while_its_carrier_has_the_last_one_may_tr
 #[test]
 fn a_carrier_s_offer_does_not_wait_for_a_program_that_has_gone() {
     let mut world = with_carrier();
-    assert_eq!(world.offer(1, socket(5, 0), wish(10)), Offered::Waits);
+    assert_eq!(world.offer(1, socket(5, 0), args(10)), Offered::Waits);
     world.left(1, 10);
     assert_eq!(offered_by_carrier(&mut world, 20), Offered::Decided);
     let told = told_to_carrier(&mut world);
@@ -682,12 +684,12 @@ fn a_carrier_s_offer_does_not_wait_for_a_program_that_has_gone() {
 fn a_tcp_session_with_another_host_is_timed_for_its_user_and_no_other_session_is() {
     let mut world = with_carrier();
     let tcp = || Identity { kind: KindT::Tcp, ..socket(5, 0) };
-    assert_eq!(world.offer(1, tcp(), wish(10)), Offered::Waits);
-    let World { registry, maker } = &mut world;
+    assert_eq!(world.offer(1, tcp(), args(10)), Offered::Waits);
+    let World { registry, memory } = &mut world;
     let other = Ok(tcp().mirrored());
-    assert_eq!(registry.offer(CARRIER, other, wish(20), 5, maker).unwrap(), Offered::Decided);
+    assert_eq!(registry.offer(CARRIER, other, args(20), 5, memory).unwrap(), Offered::Decided);
     let stream = world.join(1).stream;
-    let times = |uid, number| world.registry.times(number, uid, 77, &world.maker);
+    let times = |uid, number| world.registry.times(number, uid, 77, &world.memory);
     // The maker answers with the wish's end.
     assert_eq!(times(0, stream).map(|told| told.sent), Some(77));
     assert!(times(1000, stream).is_some());
@@ -695,5 +697,5 @@ fn a_tcp_session_with_another_host_is_timed_for_its_user_and_no_other_session_is
     assert!(times(0, stream + 1).is_none());
 
     let (world, stream) = World::joined();
-    assert!(world.registry.times(stream, 0, 77, &world.maker).is_none(), "no layers between");
+    assert!(world.registry.times(stream, 0, 77, &world.memory).is_none(), "no layers between");
 }

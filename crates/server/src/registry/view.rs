@@ -5,10 +5,10 @@
 use super::delivery::Event;
 use super::end::{End, State};
 use super::process::{Process, Refused};
-use super::{CARRIER, Maker, Registry};
+use super::{CARRIER, Registry, SharedMemory};
 use sojourn_ipc::ClientId;
 use sojourn_session::{ConnectionInfoT, HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT};
-use sojourn_stream::TimesTold;
+use sojourn_stream::LayerTimes;
 use std::ffi::CString;
 
 /// Rows of one page.
@@ -38,7 +38,7 @@ impl Registry {
         &self,
         (uid, after): (u32, u64),
         now_ms: u64,
-        maker: &dyn Maker,
+        memory: &dyn SharedMemory,
     ) -> (Vec<SessionInfoT>, u64) {
         let ends = self.seen_by(uid).flat_map(|process| {
             let ends = process.ends.values();
@@ -46,7 +46,7 @@ impl Registry {
         });
         let (ends, last) = page(ends, after);
         (
-            ends.into_iter().map(|(process, end)| self.row(process, end, now_ms, maker)).collect(),
+            ends.into_iter().map(|(process, end)| self.row(process, end, now_ms, memory)).collect(),
             last,
         )
     }
@@ -56,28 +56,36 @@ impl Registry {
     pub fn connections(
         &self,
         (uid, after): (u32, u64),
-        maker: &dyn Maker,
+        memory: &dyn SharedMemory,
     ) -> (Vec<ConnectionInfoT>, u64) {
         let ends = self.seen_by(uid).flat_map(|process| {
             let carried = process.ends.values().filter(|end| end.identity.key.is_carried());
-            carried.map(move |end| (end.serial, (process.who.pid, end)))
+            carried.map(move |end| (end.serial, (process.info.pid, end)))
         });
         let (ends, last) = page(ends, after);
-        (ends.into_iter().filter_map(|(pid, end)| self.connection(pid, end, maker)).collect(), last)
+        (
+            ends.into_iter().filter_map(|(pid, end)| self.connection(pid, end, memory)).collect(),
+            last,
+        )
     }
 
     fn seen_by(&self, uid: u32) -> impl Iterator<Item = &Process> {
         let programs = self.processes.iter().filter(|(id, _)| **id != CARRIER).map(|(_, p)| p);
-        programs.filter(move |process| uid == 0 || process.who.uid == uid)
+        programs.filter(move |process| uid == 0 || process.info.uid == uid)
     }
 
-    fn connection(&self, pid: u32, end: &End, maker: &dyn Maker) -> Option<ConnectionInfoT> {
+    fn connection(
+        &self,
+        pid: u32,
+        end: &End,
+        memory: &dyn SharedMemory,
+    ) -> Option<ConnectionInfoT> {
         let State::Joined { stream, .. } = end.state else { return None };
         let region = &self.streams.get(&stream).filter(|_| end.identity.key.is_carried())?.region;
         if end.identity.kind == KindT::Udp {
             return None;
         }
-        let told = maker.figures(region)?;
+        let told = memory.figures(region)?;
         Some(ConnectionInfoT {
             stream,
             pid,
@@ -100,7 +108,7 @@ impl Registry {
     /// no page.
     #[must_use]
     pub fn processes(&self, (uid, after): (u32, u64)) -> (Vec<u32>, u64) {
-        let numbers = self.seen_by(uid).map(|process| process.who.pid);
+        let numbers = self.seen_by(uid).map(|process| process.info.pid);
         page(numbers.map(|pid| (u64::from(pid), pid)), after)
     }
 
@@ -110,7 +118,7 @@ impl Registry {
     pub fn refused(&self, (uid, after): (u32, u64), now_ms: u64) -> (Vec<RefusedInfoT>, u64) {
         let refusals = self.seen_by(uid).flat_map(|process| {
             let refused = process.refused.iter();
-            refused.map(move |refused| (refused.serial, (process.who.pid, refused)))
+            refused.map(move |refused| (refused.serial, (process.info.pid, refused)))
         });
         let (refusals, last) = page(refusals, after);
         let row = |(pid, refused): (u32, &Refused)| RefusedInfoT {
@@ -124,7 +132,13 @@ impl Registry {
         (refusals.into_iter().map(row).collect(), last)
     }
 
-    fn row(&self, process: &Process, end: &End, now_ms: u64, maker: &dyn Maker) -> SessionInfoT {
+    fn row(
+        &self,
+        process: &Process,
+        end: &End,
+        now_ms: u64,
+        memory: &dyn SharedMemory,
+    ) -> SessionInfoT {
         let age_ms = now_ms.saturating_sub(end.since_ms);
         let text = |text: &str| CString::new(text.replace('\0', "")).ok();
         let mut row = SessionInfoT {
@@ -132,9 +146,9 @@ impl Registry {
             kind: end.identity.kind,
             home: HomeT::Kernel,
             reason: ReasonT::NoPeer,
-            pid: process.who.pid,
-            uid: process.who.uid,
-            program: text(&process.who.program),
+            pid: process.info.pid,
+            uid: process.info.uid,
+            program: text(&process.info.program),
             from: text(&end.identity.from),
             to: text(&end.identity.to),
             peer_pid: 0,
@@ -156,13 +170,13 @@ impl Registry {
             row.reason = ReasonT::None;
             row.peer_pid = self.peer_of(stream, side).0;
             if stream.kind == KindT::Udp {
-                let counts = maker.counts(&stream.region);
+                let counts = memory.counts(&stream.region);
                 (row.sent, row.received) = (counts.sent_bytes, counts.received_bytes);
                 row.datagrams_sent = counts.sent;
                 row.datagrams_received = counts.received;
                 row.datagrams_dropped = counts.dropped;
             } else {
-                let totals = maker.totals(&stream.region);
+                let totals = memory.totals(&stream.region);
                 (row.sent, row.received) = (totals[side as usize], totals[1 - side as usize]);
             }
         }
@@ -189,8 +203,8 @@ impl Registry {
         number: u64,
         uid: u32,
         until_s: u32,
-        maker: &dyn Maker,
-    ) -> Option<TimesTold> {
+        memory: &dyn SharedMemory,
+    ) -> Option<LayerTimes> {
         let stream = self.streams.get(&number)?;
         let is_allowed = uid == 0 || stream.users.contains(&uid);
         let mut ends = self.processes.values().flat_map(|process| process.ends.values());
@@ -202,17 +216,17 @@ impl Registry {
         if !is_allowed || !is_carried {
             return None;
         }
-        maker.times(&stream.region, until_s)
+        memory.times(&stream.region, until_s)
     }
 
     /// Asks a process of that user (any, for root) to offer its ends of a socket or pipe. Returns
     /// false if there is no such process.
-    pub fn want(&mut self, pid: u32, inode: u64, uid: u32, now_ms: u64) -> bool {
+    pub fn request_offer(&mut self, pid: u32, inode: u64, uid: u32, now_ms: u64) -> bool {
         // Only processes of the asking user are looked at, so a process number that has come again
         // wakes at worst another process of the same user.
         let mut known = self.processes.iter_mut().filter(|(id, _)| **id != CARRIER);
         let Some((id, process)) =
-            known.find(|(_, p)| p.who.pid == pid && pid != 0 && (uid == 0 || p.who.uid == uid))
+            known.find(|(_, p)| p.info.pid == pid && pid != 0 && (uid == 0 || p.info.uid == uid))
         else {
             return false;
         };
@@ -244,8 +258,8 @@ impl Registry {
 
     /// Returns the bytes through streams, those that have ended and those that live.
     #[must_use]
-    pub fn bytes(&self, maker: &dyn Maker) -> u64 {
-        let live = self.streams.values().flat_map(|stream| stream.totals(maker));
+    pub fn bytes(&self, memory: &dyn SharedMemory) -> u64 {
+        let live = self.streams.values().flat_map(|stream| stream.totals(memory));
         live.fold(self.counters.bytes, u64::saturating_add)
     }
 }

@@ -10,7 +10,7 @@ use sojourn_session::{
     AdminConnectionsOut, AdminListOut, AdminProcessesOut, AdminRefusedOut, AdminServer,
     AdminStatsOut, AdminStreamTimesOut, FAULT_NOT_ALLOWED, ServerStatsT, TimesInfoT,
 };
-use sojourn_stream::{Layer, TimesTold};
+use sojourn_stream::{Layer, LayerTimes};
 use std::sync::atomic::Ordering;
 
 /// How long a session may be timed for one question (s).
@@ -21,7 +21,7 @@ impl Sojournd {
     /// none: its program may have made it as root, and given up that right since (`prepare` in the
     /// library).
     fn administrator(&self, caller: &Caller) -> Result<u32, Fault> {
-        match self.lock().registry.who(caller.client) {
+        match self.lock().registry.info(caller.client) {
             Some(_) => Err(fault(FAULT_NOT_ALLOWED)),
             None => Ok(caller.credentials.uid),
         }
@@ -95,7 +95,7 @@ impl AdminServer for Sojournd {
         let uid = self.administrator(caller)?;
         let mut state = self.lock();
         let State { registry, notifier } = &mut *state;
-        let is_told = registry.want(pid, inode, uid, self.now_ms());
+        let is_told = registry.request_offer(pid, inode, uid, self.now_ms());
         Self::ring(registry, notifier);
         Ok(is_told)
     }
@@ -116,7 +116,7 @@ impl AdminServer for Sojournd {
 }
 
 /// Times as they travel.
-fn info(told: &TimesTold) -> TimesInfoT {
+fn info(told: &LayerTimes) -> TimesInfoT {
     let sum = |layer: Layer| told.sums[layer as usize];
     TimesInfoT {
         sent: told.sent,

@@ -2,11 +2,11 @@
 //!
 //! Not here: carrying (`sojourn_carrier`), the carrier's place (`carried`).
 
-use super::ends::wish_of;
+use super::ends::offer_arguments;
 use super::{Sojournd, State, fault};
-use crate::looked::Looked;
+use crate::inspected::Inspected;
 use crate::memory::Memory;
-use crate::registry::{CARRIER, CallError, Carried, Identity, Who, Wish};
+use crate::registry::{CARRIER, CallError, CarrierMessage, Identity, OfferArguments, ProcessInfo};
 use rustix::fd::OwnedFd;
 use sojourn_carrier::{Command, CommandSender};
 use sojourn_ipc::ClientId;
@@ -16,8 +16,8 @@ use std::sync::{Mutex, PoisonError};
 
 impl Sojournd {
     /// Says hello for the carrier.
-    pub(crate) fn introduce_carrier(&self, who: Who) -> Result<(), CallError> {
-        self.lock().registry.hello(CARRIER, who)
+    pub(crate) fn introduce_carrier(&self, info: ProcessInfo) -> Result<(), CallError> {
+        self.lock().registry.hello(CARRIER, info)
     }
 
     /// Sets the way to the carrier: from now on sessions with other hosts are the carrier's.
@@ -29,18 +29,18 @@ impl Sojournd {
     pub(crate) fn adopt_carried(
         &self,
         local: u64,
-        looked: Looked,
+        inspected: Inspected,
         stream: u64,
         side: u8,
         region: Descriptor,
     ) {
-        let inode = looked.inode;
+        let inode = inspected.inode;
         // The kernel may have ended the connection meanwhile, and then lists it no more.
-        let Ok(seen) = mirrored(looked) else { return };
-        let wish = Wish { local, set: 0, ring_bytes: 0, is_sole: true, inode };
+        let Ok(seen) = mirrored(inspected) else { return };
+        let arguments = OfferArguments { local, set: 0, ring_bytes: 0, is_sole: true, inode };
         let now_ms = self.now_ms();
         let registry = &mut self.lock().registry;
-        if registry.adopt(CARRIER, seen, wish, stream, side, now_ms) == Ok(true) {
+        if registry.adopt(CARRIER, seen, arguments, stream, side, now_ms) == Ok(true) {
             registry.set_region(stream, region);
         }
     }
@@ -59,20 +59,20 @@ impl Sojournd {
     }
 
     /// Offers, for the carrier, the other end of an end that a program has offered.
-    pub(crate) fn offer_carried(&self, looked: Looked, what: &OfferT) {
-        let wish = wish_of(what, looked.inode);
+    pub(crate) fn offer_carried(&self, inspected: Inspected, what: &OfferT) {
+        let arguments = offer_arguments(what, inspected.inode);
         let mut state = self.lock();
         let State { registry, notifier } = &mut *state;
         // An error is a number of the carrier's that is in use: then this offer is none.
-        let _ = registry.offer(CARRIER, mirrored(looked), wish, self.now_ms(), &mut Memory);
+        let _ = registry.offer(CARRIER, mirrored(inspected), arguments, self.now_ms(), &mut Memory);
         Self::ring(registry, notifier);
     }
 
     /// Refuses, for the carrier, an end that a program has offered.
-    pub(crate) fn decline_carried(&self, looked: Looked, reason: ReasonT) {
+    pub(crate) fn decline_carried(&self, inspected: Inspected, reason: ReasonT) {
         let mut state = self.lock();
         let State { registry, notifier } = &mut *state;
-        if let Ok(seen) = mirrored(looked) {
+        if let Ok(seen) = mirrored(inspected) {
             registry.decline_carried(&seen, reason, self.now_ms());
         }
         Self::ring(registry, notifier);
@@ -106,7 +106,7 @@ impl Sojournd {
     }
 
     /// Sends a message of the carrier to the library at the other side of its session.
-    pub(crate) fn tell_carried(&self, local: u64, what: Carried) {
+    pub(crate) fn tell_carried(&self, local: u64, what: CarrierMessage) {
         let mut state = self.lock();
         let State { registry, notifier } = &mut *state;
         registry.tell_carried(local, what, self.now_ms());
@@ -116,8 +116,8 @@ impl Sojournd {
 
 /// Returns the carrier's end: the other one of the end that was seen. The carrier has no ends but
 /// those whose other ends are programs' here, with peers on other hosts, whatever it says.
-fn mirrored(looked: Looked) -> Result<Identity, ReasonT> {
-    let seen = looked.seen?;
+fn mirrored(inspected: Inspected) -> Result<Identity, ReasonT> {
+    let seen = inspected.seen?;
     if seen.key.is_carried() { Ok(seen.mirrored()) } else { Err(ReasonT::Kind) }
 }
 
@@ -146,12 +146,12 @@ mod tests {
     use crate::key::Key;
     use sojourn_session::KindT;
 
-    fn seen(key: Key) -> Looked {
+    fn seen(key: Key) -> Inspected {
         let object = Object::Socket { inode: 9 };
         let [from, to] = ["one", "other"].map(str::to_owned);
         let identity =
             Identity { key, kind: KindT::Tcp, from, to, holds: [0; 2], object, pin: None };
-        Looked::known(Ok(identity))
+        Inspected::known(Ok(identity))
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
         for key in [Key::Socket { own: 5, peer: 7 }, Key::Pipe { object: 3, writes: true }] {
             assert_eq!(mirrored(seen(key)).unwrap_err(), ReasonT::Kind);
         }
-        let refused = mirrored(Looked::refused(ReasonT::State));
+        let refused = mirrored(Inspected::refused(ReasonT::State));
         assert_eq!(refused.unwrap_err(), ReasonT::State);
     }
 }

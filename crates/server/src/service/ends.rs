@@ -2,15 +2,15 @@
 //!
 //! Not here: looking (`proxy`, `identity`), deciding (`registry`).
 
-use super::looker::Looker;
+use super::inspector::Inspector;
 use super::peers::has_ended;
 use super::{Sojournd, State};
+use crate::inspected::Inspected;
 use crate::jobs::Job;
 use crate::key::Key;
 use crate::log::{self, Level};
-use crate::looked::Looked;
 use crate::memory::Memory;
-use crate::registry::{CallError, Identity, Offered, Registry, Wish};
+use crate::registry::{CallError, Identity, OfferArguments, Offered, Registry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_carrier::Command;
@@ -25,23 +25,23 @@ impl Sojournd {
     pub(super) fn look(
         &self,
         sent: OwnedFd,
-        then: impl FnOnce(&Self, Option<Looked>) + Send + 'static,
+        then: impl FnOnce(&Self, Option<Inspected>) + Send + 'static,
     ) {
-        match &self.looker {
-            Looker::Apart { looks, .. } => {
+        match &self.inspector {
+            Inspector::Apart { inspections, .. } => {
                 let me = Weak::clone(&self.me);
-                let then = move |looked| {
+                let then = move |inspected| {
                     if let Some(server) = me.upgrade() {
-                        then(&server, looked);
+                        then(&server, inspected);
                     }
                 };
-                looks.ask(sent, Box::new(then));
+                inspections.ask(sent, Box::new(then));
             }
-            Looker::Here(diag) => {
+            Inspector::Here(diag) => {
                 let mut diag = diag.lock().unwrap_or_else(PoisonError::into_inner);
-                let looked = Looked::at(sent, &mut diag);
+                let inspected = Inspected::at(sent, &mut diag);
                 drop(diag);
-                then(self, Some(looked));
+                then(self, Some(inspected));
             }
         }
     }
@@ -90,7 +90,7 @@ impl Sojournd {
         for (job, verdict) in jobs.iter().zip(verdicts) {
             // The look was for a process number. The number was this process's during the look only
             // if the process is still there.
-            let process = registry.who(job.process).map(|who| who.process.clone());
+            let process = registry.info(job.process).map(|info| info.process.clone());
             let is_there = process.is_none_or(|it| it.as_fd().is_some_and(|fd| !has_ended(fd)));
             let verdict = if is_there { *verdict } else { Err(ReasonT::Closed) };
             registry.counted(job.process, job.local, job.number, verdict, now_ms, &mut Memory);
@@ -105,12 +105,12 @@ impl Sojournd {
     pub(super) fn offered(
         &self,
         caller: &Caller,
-        looked: Looked,
+        inspected: Inspected,
         what: &OfferT,
     ) -> Result<bool, CallError> {
         // The prober is asked before the lock is taken: nothing is waited for under it.
-        let who = self.lock().registry.who(caller.client).map(|who| (who.pid, who.uid));
-        let (pid, uid) = who.ok_or(CallError::NoHello)?;
+        let info = self.lock().registry.info(caller.client).map(|info| (info.pid, info.uid));
+        let (pid, uid) = info.ok_or(CallError::NoHello)?;
         // The process may have connected as root and given up that right right afterwards. Its
         // number may be another process's by now, but a look by number can only take root's rights
         // away, never give any.
@@ -125,9 +125,9 @@ impl Sojournd {
             // Without an answer nobody knows which rights the process has.
             (_, Err(_)) => Err(ReasonT::Resources),
             (_, Ok(now)) if !self.serves(now.unwrap_or(uid)) => Err(ReasonT::OtherUser),
-            _ => looked.seen,
+            _ => inspected.seen,
         };
-        let identity = seen.and_then(|seen| self.pinned(seen, looked.kept.as_ref()));
+        let identity = seen.and_then(|seen| self.pinned(seen, inspected.kept.as_ref()));
         let mut state = self.lock();
         let State { registry, notifier } = &mut *state;
         if let Ok(Some(now)) = become_now {
@@ -140,16 +140,16 @@ impl Sojournd {
                 format_args!("{pid} offers what cannot move: {}", reason.word()),
             );
         }
-        let wish = wish_of(what, looked.inode);
+        let arguments = offer_arguments(what, inspected.inode);
         let now_ms = self.now_ms();
-        let offered = registry.offer(caller.client, identity, wish, now_ms, &mut Memory)?;
+        let offered = registry.offer(caller.client, identity, arguments, now_ms, &mut Memory)?;
         if offered != Offered::Decided && is_carried {
-            self.command_carry(looked.kept);
+            self.command_carry(inspected.kept);
         }
         Self::ring(registry, notifier);
         let mut jobs = Self::jobs(registry);
         if let Offered::Count(number) = offered {
-            jobs.extend(Self::job(registry, (caller.client, wish.local, number)));
+            jobs.extend(Self::job(registry, (caller.client, arguments.local, number)));
         }
         drop(state);
         self.count(jobs);
@@ -159,22 +159,23 @@ impl Sojournd {
     /// Looks at an end at once and offers it; returns true if it waits.
     #[cfg(any(debug_assertions, fuzzing))]
     pub(crate) fn offers(&self, caller: &Caller, end: OwnedFd, what: &OfferT) -> bool {
-        let Looker::Here(diag) = &self.looker else { return false };
-        let looked = Looked::at(end, &mut diag.lock().unwrap_or_else(PoisonError::into_inner));
-        self.offered(caller, looked, what) == Ok(true)
+        let Inspector::Here(diag) = &self.inspector else { return false };
+        let inspected =
+            Inspected::at(end, &mut diag.lock().unwrap_or_else(PoisonError::into_inner));
+        self.offered(caller, inspected, what) == Ok(true)
     }
 
     /// Adopts an end that was looked at and is joined already.
     pub(super) fn adopted(
         &self,
         caller: &Caller,
-        looked: Looked,
+        inspected: Inspected,
         what: &OfferT,
         (stream, side): (u64, u8),
     ) -> Result<bool, CallError> {
-        let seen = looked.seen.and_then(|seen| self.pinned(seen, looked.kept.as_ref()));
+        let seen = inspected.seen.and_then(|seen| self.pinned(seen, inspected.kept.as_ref()));
         let Ok(seen) = seen else { return Ok(false) };
-        let wish = wish_of(what, looked.inode);
+        let arguments = offer_arguments(what, inspected.inode);
         let mut state = self.lock();
         let registry = &mut state.registry;
         let now_ms = self.now_ms();
@@ -183,8 +184,8 @@ impl Sojournd {
             // The carrier has not adopted this stream, so nobody here takes its packets.
             return Ok(false);
         }
-        let is_adopted = registry.adopt(client, seen, wish, stream, side, now_ms)?;
-        let pid = registry.who(client).map_or(0, |who| who.pid);
+        let is_adopted = registry.adopt(client, seen, arguments, stream, side, now_ms)?;
+        let pid = registry.info(client).map_or(0, |info| info.pid);
         drop(state);
         if is_carried && is_adopted {
             self.command(Command::Registered { stream, pid });
@@ -193,7 +194,7 @@ impl Sojournd {
     }
 }
 
-pub(super) fn wish_of(what: &OfferT, inode: u64) -> Wish {
+pub(super) fn offer_arguments(what: &OfferT, inode: u64) -> OfferArguments {
     let OfferT { local, set, ring_bytes, is_sole } = *what;
-    Wish { local, set, ring_bytes, is_sole, inode }
+    OfferArguments { local, set, ring_bytes, is_sole, inode }
 }

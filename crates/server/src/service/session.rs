@@ -3,12 +3,12 @@
 //! Not here: ends that are sent (`ends`), the process that says hello (`peers`).
 
 use super::{Sojournd, State, fault};
+use crate::inspected::Inspected;
 use crate::log::{self, Level};
-use crate::looked::Looked;
 use crate::memory::Memory;
 use crate::notifier;
 use crate::protocols;
-use crate::registry::{Carried, Delivery, InboxOut, JoinOut, Who};
+use crate::registry::{CarrierMessage, Delivery, InboxOut, JoinOut, ProcessInfo};
 use rustix::process::Pid;
 use sojourn_carrier::Command;
 use sojourn_ipc::ClientId;
@@ -57,9 +57,9 @@ impl SessionServer for Sojournd {
             // It may not read its own name.
             program = protocols::PROGRAM.into();
         }
-        let who = Who { pid, uid, program, process, doorbell: doorbell.into() };
+        let info = ProcessInfo { pid, uid, program, process, doorbell: doorbell.into() };
         let registry = &mut self.lock().registry;
-        registry.hello(caller.client, who)?;
+        registry.hello(caller.client, info)?;
         if served.is_some() {
             registry.is_protocol_server(caller.client);
         }
@@ -74,7 +74,7 @@ impl SessionServer for Sojournd {
         reply: SessionOfferDeferredReply,
     ) {
         // The object of a client that has not said hello is not even looked at.
-        let is_known = self.lock().registry.who(caller.client).is_some();
+        let is_known = self.lock().registry.info(caller.client).is_some();
         let Some(end) = end.filter(|_| is_known) else {
             let code = if is_known { FAULT_ARGUMENT } else { FAULT_NO_HELLO };
             let _ = reply.fault(fault(code));
@@ -82,14 +82,14 @@ impl SessionServer for Sojournd {
         };
         point("sojournd.offer");
         let caller = *caller;
-        self.look(end, move |server, looked| {
+        self.look(end, move |server, inspected| {
             // A look without an answer was held up by the program itself, which holds the lock of
             // its object (`proxy`).
-            let Some(looked) = looked else {
+            let Some(inspected) = inspected else {
                 let _ = reply.fault(fault(FAULT_RESOURCES));
                 return;
             };
-            let offered = server.offered(&caller, looked, &what);
+            let offered = server.offered(&caller, inspected, &what);
             point("sojournd.offered");
             // If it fails, the client has gone.
             let _ = match offered {
@@ -114,10 +114,10 @@ impl SessionServer for Sojournd {
                 EventT::Refused(RefusalT { local, reason })
             }
             Some(Delivery::Wanted { inode }) => EventT::Wanted(WantedT { inode }),
-            Some(Delivery::Carried(what)) => match *what {
-                Carried::Delegate(terms) => EventT::Lend(terms),
-                Carried::Reroute(rerouted) => EventT::Rerouted(rerouted),
-                Carried::Way(way) => EventT::Way(way),
+            Some(Delivery::CarrierMessage(what)) => match *what {
+                CarrierMessage::Delegate(terms) => EventT::Lend(terms),
+                CarrierMessage::Reroute(rerouted) => EventT::Rerouted(rerouted),
+                CarrierMessage::Way(way) => EventT::Way(way),
             },
         })
     }
@@ -152,9 +152,9 @@ impl SessionServer for Sojournd {
             return;
         };
         let caller = *caller;
-        self.look(end, move |server, looked| {
-            let looked = looked.unwrap_or_else(|| Looked::refused(ReasonT::Resources));
-            let _ = match server.adopted(&caller, looked, &what, (stream, side)) {
+        self.look(end, move |server, inspected| {
+            let inspected = inspected.unwrap_or_else(|| Inspected::refused(ReasonT::Resources));
+            let _ = match server.adopted(&caller, inspected, &what, (stream, side)) {
                 Ok(is_adopted) => reply.send(is_adopted),
                 Err(error) => reply.fault(error.into()),
             };
@@ -177,8 +177,8 @@ impl SessionServer for Sojournd {
             return;
         };
         let client = caller.client;
-        self.look(packets, move |server, looked| {
-            let is_shown = looked.is_some_and(|looked| looked.is_packets);
+        self.look(packets, move |server, inspected| {
+            let is_shown = inspected.is_some_and(|inspected| inspected.is_packets);
             if is_shown {
                 server.lock().registry.show_packets(client);
             }

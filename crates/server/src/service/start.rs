@@ -2,12 +2,12 @@
 //!
 //! Not here: the process (`run`), the carrier (`carried`).
 
-use super::looker::Looker;
+use super::inspector::Inspector;
 use super::{Rules, Sojournd, StartError, State, Stop};
 use crate::beat::Beats;
 use crate::identity::Diag;
+use crate::inspections::Inspections;
 use crate::jobs;
-use crate::looks::Looks;
 use crate::memory::{RESERVE, SLOTS};
 use crate::notifier::Notifier;
 use crate::pins::Pins;
@@ -37,8 +37,8 @@ impl Sojournd {
     pub(crate) fn alone(rules: Rules) -> Result<Arc<Self>, StartError> {
         let diag = Diag::new(rules.carries).map_err(StartError::Diag)?;
         let prober = Prober::Here(Pins::new().map_err(StartError::Pins)?);
-        let looker = Looker::Here(Box::new(Mutex::new(diag)));
-        Self::with(looker, prober, Beats::new(), rules)
+        let inspector = Inspector::Here(Box::new(Mutex::new(diag)));
+        Self::with(inspector, prober, Beats::new(), rules)
     }
 
     /// Makes a server whose proxies look at clients' objects, and whose prober at other processes.
@@ -48,12 +48,12 @@ impl Sojournd {
         beats: Beats,
         rules: Rules,
     ) -> Result<Arc<Self>, StartError> {
-        let looks = Looks::start(beats.beat("answers")).map_err(StartError::Thread)?;
-        Self::with(Looker::Apart { proxies, looks }, prober, beats, rules)
+        let inspections = Inspections::start(beats.beat("answers")).map_err(StartError::Thread)?;
+        Self::with(Inspector::Apart { proxies, inspections }, prober, beats, rules)
     }
 
     fn with(
-        looker: Looker,
+        inspector: Inspector,
         prober: Prober,
         beats: Beats,
         rules: Rules,
@@ -83,7 +83,7 @@ impl Sojournd {
         let beat = beats.beat("scanner");
         let server = Arc::new_cyclic(|me| Self {
             state: Mutex::new(state),
-            looker,
+            inspector,
             prober,
             me: Weak::clone(me),
             beats,

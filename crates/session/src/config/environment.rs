@@ -3,7 +3,7 @@
 //! Not here: the file (`file`), and the syntax of a value (`settings`).
 
 use super::error::ConfigError;
-use super::names::{near, unknown};
+use super::names::{nearest_setting, unknown};
 use super::settings::{PREFIX, SETTINGS, Setting};
 use super::values::Config;
 use std::ffi::OsStr;
@@ -110,7 +110,7 @@ pub fn misspelt<K: AsRef<OsStr>>(
     names.into_iter().filter_map(|variable| {
         let variable = variable.as_ref().to_str()?;
         let name = variable.strip_prefix(PREFIX)?;
-        let meant = near(&name.to_ascii_lowercase())?.variable();
+        let meant = nearest_setting(&name.to_ascii_lowercase())?.variable();
         let cause = format!("there is no such setting; did you mean {meant}?");
         (meant != variable).then(|| ConfigError::Variable { variable: variable.into(), cause })
     })

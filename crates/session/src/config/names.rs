@@ -3,15 +3,17 @@
 use super::settings::{SETTINGS, Setting};
 
 /// Returns the setting whose name is nearest to `name`, if it is near enough to be a misspelling.
-pub(super) fn near(name: &str) -> Option<&'static Setting> {
+pub(super) fn nearest_setting(name: &str) -> Option<&'static Setting> {
     let setting = SETTINGS.iter().min_by_key(|setting| distance(setting.name, name))?;
     (distance(setting.name, name) <= 1 + name.len() / 4).then_some(setting)
 }
 
 /// Returns the error message for a name that no setting has.
 pub(super) fn unknown(name: &str) -> String {
-    match near(name) {
-        Some(near) => format!("there is no such setting; did you mean `{}`?", near.name),
+    match nearest_setting(name) {
+        Some(nearest_setting) => {
+            format!("there is no such setting; did you mean `{}`?", nearest_setting.name)
+        }
         None => {
             let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
             format!("there is no such setting; there are: {}", names.join(", "))

@@ -6,10 +6,10 @@
 use super::field::Field;
 use super::judge::Verdict;
 use super::kind::Kind;
-use super::place::Place;
 use super::random::Random;
 use super::strikes::strike;
 use super::tally::{Fault, Tally};
+use super::testbed::Testbed;
 use crate::leftovers::{keeper, keeper_path};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
@@ -50,9 +50,10 @@ struct Episode {
 pub(super) fn run(seed: u64, given: &Given) -> Tally {
     let mut random = Random::new(seed);
     let is_between_hosts = given.has_hosts && random.percent(50);
-    let place = if is_between_hosts { Place::two(&mut random) } else { Place::one(&mut random) };
-    let place = match place {
-        Ok(place) => place,
+    let testbed =
+        if is_between_hosts { Testbed::two(&mut random) } else { Testbed::one(&mut random) };
+    let testbed = match testbed {
+        Ok(testbed) => testbed,
         Err(error) => {
             let mut tally = Tally { episodes: 1, ..Tally::default() };
             let what = format!("the place cannot be made: {error:#}");
@@ -60,7 +61,7 @@ pub(super) fn run(seed: u64, given: &Given) -> Tally {
             return tally;
         }
     };
-    let field = Field::new(place, random, given.hostile_program.clone());
+    let field = Field::new(testbed, random, given.hostile_program.clone());
     let mut episode = Episode { field, seed, last: Kind::Recall };
     let strikes = given.strikes;
     if let Err(error) = episode.play(strikes).and_then(|()| episode.finish()) {
@@ -74,13 +75,13 @@ impl Episode {
     fn fault(&mut self, what: &str) {
         let (seed, after) = (self.seed, self.last);
         self.field.note("seen");
-        for which in self.field.place.served() {
+        for which in self.field.testbed.served() {
             // Only the server's output is wanted; an error of its end adds nothing.
-            let _ = self.field.place.end(which, Signal::TERM);
+            let _ = self.field.testbed.end(which, Signal::TERM);
         }
         let history = &self.field.history;
         let history = history[history.len().saturating_sub(NAMED)..].join("; ");
-        let (name, warned) = (&self.field.place.name, self.field.place.warned.join("; "));
+        let (name, warned) = (&self.field.testbed.name, self.field.testbed.warned.join("; "));
         let what = format!("{what} [{name}; {history}; {warned}]");
         self.field.tally.row(after).faults += 1;
         self.field.tally.faults.push(Fault { seed, after, what });
@@ -102,7 +103,7 @@ impl Episode {
             }
             self.count()?;
             let number = self.field.random.next();
-            let kind = Kind::any(number, self.field.place.is_between_hosts());
+            let kind = Kind::any(number, self.field.testbed.is_between_hosts());
             self.strike(kind)?;
         }
         self.count()
@@ -110,7 +111,7 @@ impl Episode {
 
     fn strike(&mut self, kind: Kind) -> Result<()> {
         let sessions = self.field.pairs.iter().filter(|pair| pair.is_whole()).count() as u64;
-        let away = self.field.place.away().context("what is away")?;
+        let away = self.field.testbed.away().context("what is away")?;
         let before = std::mem::replace(&mut self.last, kind);
         self.field.note(kind.name());
         if !strike(&mut self.field, kind).with_context(|| kind.name())? {
@@ -138,7 +139,7 @@ impl Episode {
     /// Counts the moves and the checked bytes since the last disturbance.
     fn count(&mut self) -> Result<()> {
         let bytes: u64 = self.field.pairs.iter_mut().map(super::pair::Pair::new_bytes).sum();
-        let moves = self.field.place.new_moves().context("how much has moved")?;
+        let moves = self.field.testbed.new_moves().context("how much has moved")?;
         let row = self.field.tally.row(self.last);
         row.bytes += bytes;
         row.moves += moves;
@@ -169,7 +170,7 @@ impl Episode {
         self.field.tally.row(self.last).bytes += pair.new_bytes();
         let name = pair.name.clone();
         let now = Instant::now();
-        let may_be_lost = self.field.place.is_between_hosts()
+        let may_be_lost = self.field.testbed.is_between_hosts()
             && self.field.lossy_until.is_some_and(|until| now < until);
         match pair.finish(limit)? {
             Verdict::Whole => self.field.tally.whole += 1,
@@ -192,9 +193,9 @@ impl Episode {
 
     /// Checks the servers: a server may end by itself only for want of memory.
     fn look_at_servers(&mut self) -> Result<()> {
-        for which in self.field.place.served() {
-            let state = self.field.place.servers[which];
-            let world = self.field.place.world(which);
+        for which in self.field.testbed.served() {
+            let state = self.field.testbed.servers[which];
+            let world = self.field.testbed.world(which);
             if world.server_pid().is_none() || world.has_server() {
                 continue;
             }
@@ -202,7 +203,7 @@ impl Episode {
             ensure!(state.may_starve, "the server has ended by itself: {said:?}");
             self.field.tally.starved += 1;
             self.field.lossy_until = Some(Instant::now() + Duration::from_secs(10));
-            self.field.place.start(which).context("a server after one without memory")?;
+            self.field.testbed.start(which).context("a server after one without memory")?;
         }
         Ok(())
     }
@@ -214,7 +215,7 @@ impl Episode {
         // room.
         std::thread::sleep(Duration::from_millis(60));
         self.field.undo(true)?;
-        self.field.place.change_weather(Conditions::default)?;
+        self.field.testbed.change_weather(Conditions::default)?;
         self.look()?;
         self.await_begun()?;
         std::fs::write(&self.field.end, "").context("the file that ends all")?;
@@ -225,11 +226,11 @@ impl Episode {
             self.judge_hostile(0, FINISH)?;
         }
         self.look_at_servers()?;
-        self.field.place.await_none_away(FORGET)?;
+        self.field.testbed.await_none_away(FORGET)?;
         self.count()?;
-        for which in self.field.place.served() {
-            self.field.place.end(which, Signal::TERM).context("the server at the end")?;
-            let path = keeper_path(self.field.place.world(which));
+        for which in self.field.testbed.served() {
+            self.field.testbed.end(which, Signal::TERM).context("the server at the end")?;
+            let path = keeper_path(self.field.testbed.world(which));
             let deadline = Instant::now() + FORGET;
             while let Some(pid) = keeper(&path) {
                 ensure!(Instant::now() < deadline, "a keeper is left behind: {pid}");

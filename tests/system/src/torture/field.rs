@@ -3,9 +3,9 @@
 //! Not here: the disturbances (`strikes`) and their times (`episode`).
 
 use super::pair::{Pair, signal};
-use super::place::{Place, weather};
 use super::random::Random;
 use super::tally::Tally;
+use super::testbed::{Testbed, weather};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use sojourn_lab::Running;
@@ -43,7 +43,7 @@ pub(super) struct Field {
     pub(super) pairs: Vec<Pair>,
     pub(super) hostile: Vec<Hostile>,
     pub(super) undo: Vec<(Instant, Undo)>,
-    pub(super) place: Place,
+    pub(super) testbed: Testbed,
     pub(super) random: Random,
     pub(super) tally: Tally,
     /// The file whose existence ends all programs.
@@ -64,15 +64,15 @@ pub(super) struct Field {
 
 impl Field {
     /// Makes a field without sessions.
-    pub(super) fn new(place: Place, random: Random, hostile_program: Option<PathBuf>) -> Self {
-        let end = place.folder().join("end");
+    pub(super) fn new(testbed: Testbed, random: Random, hostile_program: Option<PathBuf>) -> Self {
+        let end = testbed.folder().join("end");
         let tally = Tally { episodes: 1, ..Tally::default() };
         let (pairs, hostile, undo, history) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self {
             pairs,
             hostile,
             undo,
-            place,
+            testbed,
             random,
             tally,
             end,
@@ -98,7 +98,7 @@ impl Field {
             return Ok(());
         }
         self.number += 1;
-        let pair = Pair::start(&self.place, self.number, &mut self.random, &self.end)?;
+        let pair = Pair::start(&self.testbed, self.number, &mut self.random, &self.end)?;
         self.pairs.push(pair);
         Ok(())
     }
@@ -134,24 +134,24 @@ impl Field {
             Undo::Continue(pid) => signal(pid, Signal::CONT),
             Undo::ContinueServer(which, pid) => {
                 signal(pid, Signal::CONT);
-                self.place.servers[which].is_hampered = false;
+                self.testbed.servers[which].is_hampered = false;
             }
             Undo::Limit(pid, resource, limit) => set_limit(pid, resource, limit),
             Undo::ServerLimit(which, pid, resource, limit) => {
                 set_limit(pid, resource, limit);
-                self.place.servers[which].is_hampered = false;
+                self.testbed.servers[which].is_hampered = false;
             }
             Undo::Disk(folder) => {
                 self.note("disk free");
                 std::fs::remove_dir_all(&folder).context("the files that fill the disk")?;
             }
-            Undo::Carrier => drop(self.place.set_carrier(true)?),
+            Undo::Carrier => drop(self.testbed.set_carrier(true)?),
             Undo::Start(which) if self.is_disk_full() => {
                 self.later(Duration::from_millis(50), Undo::Start(which));
             }
             Undo::Start(which) => {
                 self.note(&format!("server {which} started"));
-                self.place.start(which).context("the server started again")?;
+                self.testbed.start(which).context("the server started again")?;
             }
         }
         Ok(())
@@ -164,13 +164,13 @@ impl Field {
 
     /// Returns true if a server is stopped, or short of a resource.
     pub(super) fn is_hampered(&self, which: usize) -> bool {
-        self.place.servers[which].is_hampered
+        self.testbed.servers[which].is_hampered
     }
 
     /// Gives the link other random conditions.
     pub(super) fn change_weather(&mut self) -> Result<bool> {
         let random = &mut self.random;
-        self.place.change_weather(|| weather(random))
+        self.testbed.change_weather(|| weather(random))
     }
 }
 

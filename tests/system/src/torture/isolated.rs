@@ -41,13 +41,13 @@ pub(super) fn again() -> Result<()> {
     }
     let words = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation"];
     let possible = Command::new("unshare").args(words).args(["private", "--", "true"]).status();
-    let place = PLACES.into_iter().find(|place| Path::new(place).is_dir());
-    let (Some(place), true) = (place, possible.is_ok_and(|status| status.success())) else {
+    let testbed = PLACES.into_iter().find(|testbed| Path::new(testbed).is_dir());
+    let (Some(testbed), true) = (testbed, possible.is_ok_and(|status| status.success())) else {
         eprintln!("name spaces of its own cannot be had: full disks are left out");
         return Ok(());
     };
     let mut command = Command::new("unshare");
-    command.args(words).args(["private", "--", "sh", "-c", SCRIPT, "sh", OPTIONS, place]);
+    command.args(words).args(["private", "--", "sh", "-c", SCRIPT, "sh", OPTIONS, testbed]);
     command.arg(std::env::current_exe()?).args(std::env::args_os().skip(1));
-    Err(command.env(DISK, place).env("TMPDIR", place).exec()).context("unshare")
+    Err(command.env(DISK, testbed).env("TMPDIR", testbed).exec()).context("unshare")
 }

@@ -2,7 +2,7 @@
 //!
 //! A pure function of their progress records and output. Not here: killing programs (`strikes`).
 
-use sojourn_lab::progress::{InputEnd, Outcome, Told};
+use sojourn_lab::progress::{InputEnd, Outcome, ProgressRecord};
 
 /// Texts of errors that a program may print if the other's end is all that was wrong: ECONNRESET,
 /// EPIPE, ENOTCONN (from shutdown(2) on a reset session), and `lab-peer`'s own words.
@@ -33,7 +33,7 @@ pub(super) enum Verdict {
 /// The facts about two programs that have ended, or should have.
 #[derive(Clone, Debug)]
 pub(super) struct Ended<'e> {
-    pub(super) told: [Told; 2],
+    pub(super) told: [ProgressRecord; 2],
     /// The output of both programs.
     pub(super) said: &'e str,
     /// The side that was killed.
@@ -105,11 +105,11 @@ impl Ended<'_> {
 mod tests {
     use super::*;
 
-    fn told(sent: u64, received: u64, input: InputEnd, outcome: Outcome) -> Told {
-        Told { pid: 1, sent, received, input, outcome }
+    fn told(sent: u64, received: u64, input: InputEnd, outcome: Outcome) -> ProgressRecord {
+        ProgressRecord { pid: 1, sent, received, input, outcome }
     }
 
-    fn judge(told: [Told; 2], said: &str, killed: Option<usize>) -> Verdict {
+    fn judge(told: [ProgressRecord; 2], said: &str, killed: Option<usize>) -> Verdict {
         Ended { told, said, killed, keeps_what_was_sent: true }.judge()
     }
 

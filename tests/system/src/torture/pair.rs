@@ -4,13 +4,13 @@
 //! the judgement of ends (`judge`).
 
 use super::judge::{Ended, Verdict};
-use super::place::Place;
 use super::random::Random;
+use super::testbed::Testbed;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal};
 use sojourn_lab::Running;
 use sojourn_lab::net::End;
-use sojourn_lab::progress::{self, Outcome, Told};
+use sojourn_lab::progress::{self, Outcome, ProgressRecord};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -38,18 +38,18 @@ pub(super) struct Pair {
 impl Pair {
     /// Starts two programs that go on until the file `end` exists.
     pub(super) fn start(
-        place: &Place,
+        testbed: &Testbed,
         number: usize,
         random: &mut Random,
         end: &Path,
     ) -> Result<Self> {
-        let kinds: &[&str] = if place.is_between_hosts() { &REMOTE } else { &LOCAL };
+        let kinds: &[&str] = if testbed.is_between_hosts() { &REMOTE } else { &LOCAL };
         let kind = random.pick(kinds).unwrap_or("tcp4");
         let converses = random.percent(35);
         let way = random.pick(if converses { &CONVERSES } else { &WAYS[..] }).unwrap_or("poll");
         let size = random.within(100..=20_000).to_string();
         let seed = random.within(1..=1 << 30).to_string();
-        let progress = place.folder().join(format!("progress{number}"));
+        let progress = testbed.folder().join(format!("progress{number}"));
         progress::make(&progress)?;
         crate::rights::open_folder(&progress)?;
         let (told, over) = (progress.to_string_lossy(), end.to_string_lossy());
@@ -57,7 +57,7 @@ impl Pair {
         words.extend(if converses { &["--rounds", "1"][..] } else { &[] });
         words.extend(["--until", &over]);
         let start = |end: End, first: &[&str]| {
-            let mut command = place.peer(end);
+            let mut command = testbed.peer(end);
             command.args(first).args(&words);
             Running::start(command)
         };
@@ -65,7 +65,7 @@ impl Pair {
             "pipe" => vec![start(End::A, &["pair", "pipe"])?],
             "socketpair" => vec![start(End::A, &["pair", "unix"])?],
             "unix" => {
-                let path = place.folder().join(format!("socket{number}"));
+                let path = testbed.folder().join(format!("socket{number}"));
                 let path = path.to_string_lossy();
                 vec![
                     start(End::A, &["serve", "unix", &path])?,
@@ -73,7 +73,7 @@ impl Pair {
                 ]
             }
             tcp => {
-                let at = place.tcp_address(tcp == "tcp6")?;
+                let at = testbed.tcp_address(tcp == "tcp6")?;
                 vec![start(End::A, &["serve", "tcp", &at])?, start(End::B, &["call", "tcp", &at])?]
             }
         };
@@ -90,7 +90,7 @@ impl Pair {
     }
 
     /// Reads the progress records of both.
-    pub(super) fn told(&self) -> Result<[Told; 2]> {
+    pub(super) fn told(&self) -> Result<[ProgressRecord; 2]> {
         progress::read(&self.progress)
     }
 
@@ -130,15 +130,15 @@ impl Pair {
     pub(super) fn has_failed(&mut self) -> bool {
         self.killed.is_none() && {
             let told = self.told().unwrap_or_default();
-            let is_gone = |told: &Told| told.pid != 0 && !is_there(told.pid);
-            let failed = |told: &Told| told.outcome == Outcome::Failed;
+            let is_gone = |told: &ProgressRecord| told.pid != 0 && !is_there(told.pid);
+            let failed = |told: &ProgressRecord| told.outcome == Outcome::Failed;
             told.iter().any(|told| failed(told) || is_gone(told))
         }
     }
 
     fn is_over(&mut self) -> bool {
         let told = self.told().unwrap_or_default();
-        let has_ended = |told: &Told| told.pid != 0 && !is_there(told.pid);
+        let has_ended = |told: &ProgressRecord| told.pid != 0 && !is_there(told.pid);
         let is_running = self.running.iter_mut().any(Running::is_running);
         told.iter().all(|told| has_ended(told) || told.pid == 0 && !is_running)
     }

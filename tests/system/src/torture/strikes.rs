@@ -32,7 +32,7 @@ const PACKET: usize = 300;
 /// Disturbs; returns `false` if the kind is not possible here and now.
 pub(super) fn strike(field: &mut Field, kind: Kind) -> Result<bool> {
     match kind {
-        Kind::Recall => field.place.recall().map(|()| true).context("all sessions sent home"),
+        Kind::Recall => field.testbed.recall().map(|()| true).context("all sessions sent home"),
         Kind::RecallStorm => storm(field),
         Kind::KillProgram => kill_program(field),
         Kind::StopProgram => stop_program(field),
@@ -53,7 +53,7 @@ pub(super) fn strike(field: &mut Field, kind: Kind) -> Result<bool> {
 
 fn storm(field: &mut Field) -> Result<bool> {
     for _ in 0..field.random.within(3..=12) {
-        field.place.recall().context("all sessions sent home, again and again")?;
+        field.testbed.recall().context("all sessions sent home, again and again")?;
         std::thread::sleep(field.random.ms(0..=15));
     }
     Ok(true)
@@ -89,17 +89,17 @@ fn stop_program(field: &mut Field) -> Result<bool> {
 
 /// Chooses a server that runs and is short of nothing.
 fn any_server(field: &mut Field) -> Option<(usize, u32)> {
-    let which = field.random.pick(&field.place.served())?;
-    if field.is_hampered(which) || !field.place.world(which).has_server() {
+    let which = field.random.pick(&field.testbed.served())?;
+    if field.is_hampered(which) || !field.testbed.world(which).has_server() {
         return None;
     }
-    Some((which, field.place.world(which).server_pid()?))
+    Some((which, field.testbed.world(which).server_pid()?))
 }
 
 /// Of such a server the process that programs speak with.
 fn any_front(field: &mut Field) -> Option<(usize, u32)> {
     let (which, pid) = any_server(field)?;
-    Some((which, field.place.world(which).server_part("front").unwrap_or(pid)))
+    Some((which, field.testbed.world(which).server_part("front").unwrap_or(pid)))
 }
 
 fn kill_server(field: &mut Field) -> Result<bool> {
@@ -107,7 +107,7 @@ fn kill_server(field: &mut Field) -> Result<bool> {
         return Ok(false);
     }
     let Some((which, _)) = any_server(field) else { return Ok(false) };
-    field.place.end(which, Signal::KILL)?;
+    field.testbed.end(which, Signal::KILL)?;
     field.note(&format!("server {which} killed"));
     field.lossy_until = Some(Instant::now() + LOSSY);
     let after = field.random.ms(0..=300);
@@ -120,7 +120,7 @@ fn kill_server(field: &mut Field) -> Result<bool> {
 fn end_server(field: &mut Field) -> Result<bool> {
     field.undo(true)?;
     let Some((which, _)) = any_server(field) else { return Ok(false) };
-    field.place.end(which, Signal::TERM).context("the server told to end")?;
+    field.testbed.end(which, Signal::TERM).context("the server told to end")?;
     let after = field.random.ms(0..=100);
     field.later(after, Undo::Start(which));
     Ok(true)
@@ -129,7 +129,7 @@ fn end_server(field: &mut Field) -> Result<bool> {
 fn stop_server(field: &mut Field) -> Result<bool> {
     let Some((which, pid)) = any_front(field) else { return Ok(false) };
     signal(pid, Signal::STOP);
-    field.place.servers[which].is_hampered = true;
+    field.testbed.servers[which].is_hampered = true;
     // In some cases longer than libraries wait for the server.
     let after = if field.random.percent(15) {
         field.random.ms(2500..=4000)
@@ -142,12 +142,13 @@ fn stop_server(field: &mut Field) -> Result<bool> {
 
 fn servers_process(field: &mut Field, kind: Kind) -> Result<bool> {
     let Some((which, _)) = any_server(field) else { return Ok(false) };
-    let keeper = crate::leftovers::keeper(&crate::leftovers::keeper_path(field.place.world(which)));
+    let keeper =
+        crate::leftovers::keeper(&crate::leftovers::keeper_path(field.testbed.world(which)));
     field.note(&format!("of server {which}"));
-    let mut processes = field.place.servers_processes(which);
+    let mut processes = field.testbed.servers_processes(which);
     processes.retain(|pid| is_there(*pid) && keeper != Some(*pid));
     let Some(pid) = field.random.pick(&processes) else { return Ok(false) };
-    let world = field.place.world(which);
+    let world = field.testbed.world(which);
     let parts = ["front", "prober", "carrier"].map(|part| world.server_part(part));
     if kind == Kind::KillServersProcess {
         // Without one of its parts a server begins anew, as if all of it were killed.
@@ -161,7 +162,7 @@ fn servers_process(field: &mut Field, kind: Kind) -> Result<bool> {
     } else {
         signal(pid, Signal::STOP);
         // The server waits for its stopped process, so it need not answer meanwhile.
-        field.place.servers[which].is_hampered = true;
+        field.testbed.servers[which].is_hampered = true;
         let after = field.random.ms(1..=400);
         field.later(after, Undo::ContinueServer(which, pid));
     }
@@ -170,7 +171,7 @@ fn servers_process(field: &mut Field, kind: Kind) -> Result<bool> {
 
 fn kill_keeper(field: &mut Field) -> Result<bool> {
     let Some((which, _)) = any_server(field) else { return Ok(false) };
-    let path = crate::leftovers::keeper_path(field.place.world(which));
+    let path = crate::leftovers::keeper_path(field.testbed.world(which));
     let Some(keeper) = crate::leftovers::keeper(&path) else { return Ok(false) };
     signal(keeper, Signal::KILL);
     field.kept_again = Some(Instant::now() + KEEPER_BACK);
@@ -181,7 +182,7 @@ fn limit_program(field: &mut Field, kind: Kind) -> Result<bool> {
     let Some(pid) = any_program(field) else { return Ok(false) };
     // A remote session that goes home needs memory for another copy of its queues
     // (docs/use/linux-differences.md).
-    let most = if field.place.is_between_hosts() { QUEUES } else { 0 };
+    let most = if field.testbed.is_between_hosts() { QUEUES } else { 0 };
     let (resource, value) = match kind {
         Kind::ProgramMemory => {
             (Resource::As, mapped(pid)? + field.random.within(most..=most + (1 << 20)))
@@ -203,7 +204,7 @@ fn limit_server(field: &mut Field, kind: Kind) -> Result<bool> {
     };
     let Some(old) = limit(pid, resource, value) else { return Ok(false) };
     field.note(&format!("server {which}: at most {value}"));
-    let server = &mut field.place.servers[which];
+    let server = &mut field.testbed.servers[which];
     server.is_hampered = true;
     server.may_starve |= kind == Kind::ServerMemory;
     let after = field.random.ms(20..=600);
@@ -243,13 +244,13 @@ fn full_disk(field: &mut Field) -> Result<bool> {
     if field.random.percent(50) {
         if kill_server(field)? && field.random.percent(50) {
             // A server that starts on a full disk may report that it cannot serve, and end.
-            for which in field.place.served() {
-                let started = field.place.start(which).is_ok();
+            for which in field.testbed.served() {
+                let started = field.testbed.start(which).is_ok();
                 field.note(&format!("server {which} on a full disk: {started}"));
             }
         }
     } else {
-        field.place.recall()?;
+        field.testbed.recall()?;
     }
     Ok(true)
 }
@@ -264,8 +265,8 @@ fn hostile_peers(field: &mut Field) -> Result<bool> {
         field.random.pick(&["close", "fork", "exec", "exit"]),
     ];
     let words: Vec<&str> = words.into_iter().flatten().collect();
-    let Some(which) = field.random.pick(&field.place.served()) else { return Ok(false) };
-    let mut command = field.place.world(which).command(Mode::Sojourn, program);
+    let Some(which) = field.random.pick(&field.testbed.served()) else { return Ok(false) };
+    let mut command = field.testbed.world(which).command(Mode::Sojourn, program);
     command.args(&words);
     let running = Running::start(command)?;
     let deadline = Instant::now() + HOSTILE_WITHIN;
@@ -277,7 +278,7 @@ fn hostile_peers(field: &mut Field) -> Result<bool> {
 fn hostile_client(field: &mut Field) -> Result<bool> {
     use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
     let Some((which, _)) = any_server(field) else { return Ok(false) };
-    let address = SocketAddrUnix::new(field.place.world(which).address())?;
+    let address = SocketAddrUnix::new(field.testbed.world(which).address())?;
     for _ in 0..field.random.within(1..=8) {
         let kind = SocketType::SEQPACKET;
         let socket = rustix::net::socket(AddressFamily::UNIX, kind, None)?;
@@ -295,7 +296,7 @@ fn hostile_client(field: &mut Field) -> Result<bool> {
 }
 
 fn carrier(field: &mut Field) -> Result<bool> {
-    if !field.place.set_carrier(false)? {
+    if !field.testbed.set_carrier(false)? {
         return Ok(false);
     }
     let after = field.random.ms(10..=400);

@@ -19,7 +19,7 @@ const DATA: usize = 256;
 pub(super) struct Futex;
 
 /// The row that spins: a floor.
-pub(crate) struct Word;
+pub(crate) struct FutexWord;
 
 impl Row for Futex {
     fn name(&self) -> &str {
@@ -39,7 +39,7 @@ impl Row for Futex {
     }
 }
 
-impl Row for Word {
+impl Row for FutexWord {
     fn name(&self) -> &str {
         "floor: line + two copies"
     }

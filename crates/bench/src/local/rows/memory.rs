@@ -33,15 +33,15 @@ impl Row for Memory {
     }
 
     fn prepare(&self, _world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
-        Ok(Box::new(Look { way }))
+        Ok(Box::new(MemoryTurn { way }))
     }
 }
 
-struct Look {
+struct MemoryTurn {
     way: RunMode,
 }
 
-impl Look {
+impl MemoryTurn {
     /// Returns the bytes with `sessions` sessions, all of which have been used for a while.
     fn with(&self, world: &World, sessions: u64) -> Result<f64> {
         let (address, server) = world.lab_service(self.way, "many-serve")?;
@@ -63,7 +63,7 @@ impl Look {
     }
 }
 
-impl Turn for Look {
+impl Turn for MemoryTurn {
     fn turn(&mut self, world: &World, _length: Duration) -> Result<Vec<Sample>> {
         let few = self.with(world, FEW)?;
         let many = self.with(world, MANY)?;

@@ -48,18 +48,18 @@ struct LinkEndpoint {
 
 impl Stack {
     fn new(
-        place: &LinkEndpoint,
+        endpoint: &LinkEndpoint,
         peer: SocketAddrV4,
         is_udp: bool,
         is_spinning: bool,
     ) -> Result<Self> {
-        let mut device = Packets::open(&place.interface)?;
-        let mut config = Config::new(EthernetAddress(place.mac).into());
+        let mut device = Packets::open(&endpoint.interface)?;
+        let mut config = Config::new(EthernetAddress(endpoint.mac).into());
         config.random_seed = u64::from(std::process::id());
         let mut interface = Interface::new(config, &mut device, Instant::now());
         interface.update_ip_addrs(|all| {
             // Cannot fail: smoltcp's list of addresses is empty, so there is room.
-            let _ = all.push(IpCidr::new(IpAddress::Ipv4(place.address), 24));
+            let _ = all.push(IpCidr::new(IpAddress::Ipv4(endpoint.address), 24));
         });
         let mut sockets = SocketSet::new(Vec::new());
         let handle = if is_udp { sockets.add(datagrams()?) } else { sockets.add(stream()) };
@@ -215,7 +215,7 @@ impl Write for Half {
 /// Runs the client: `words` are the arguments of `lab-bench`, and `--interface NAME --mac ADDRESS
 /// --address ADDRESS`.
 pub(crate) fn main(words: &[String]) -> anyhow::Result<()> {
-    let mut place = LinkEndpoint {
+    let mut endpoint = LinkEndpoint {
         interface: String::new(),
         mac: [0; 6],
         address: std::net::Ipv4Addr::UNSPECIFIED,
@@ -229,9 +229,9 @@ pub(crate) fn main(words: &[String]) -> anyhow::Result<()> {
         }
         let value = words.next().with_context(|| format!("{word}: no value"))?;
         match word.as_str() {
-            "--interface" => place.interface.clone_from(value),
-            "--address" => place.address = value.parse()?,
-            "--mac" => place.mac = mac(value)?,
+            "--interface" => endpoint.interface.clone_from(value),
+            "--address" => endpoint.address = value.parse()?,
+            "--mac" => endpoint.mac = mac(value)?,
             _ => rest.extend([word.clone(), value.clone()]),
         }
     }
@@ -239,7 +239,7 @@ pub(crate) fn main(words: &[String]) -> anyhow::Result<()> {
     let options = Options::parse(&rest)?;
     pin(options.pin)?;
     let is_udp = kind == "udp";
-    let mut stack = Stack::new(&place, peer.parse()?, is_udp, options.is_spinning)?;
+    let mut stack = Stack::new(&endpoint, peer.parse()?, is_udp, options.is_spinning)?;
     if is_udp { stack.greet() } else { stack.connect() }.context("no connection")?;
     let stack = Arc::new(Mutex::new(stack));
     let end = End::of(Half(Arc::clone(&stack), is_udp), Half(stack, is_udp));

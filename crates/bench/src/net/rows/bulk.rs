@@ -55,18 +55,18 @@ impl Row for Bulk {
 
     fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let length = length * 3;
-        let place = world.place(way, Between::Wire)?;
-        let address = place.free_name();
+        let hosts = world.place(way, Between::Wire)?;
+        let address = hosts.free_name();
         let (client_pin, server_pin) = pins();
         let mut words = vec!["serve", "tcp", &address];
         words.extend(server_pin.iter().map(String::as_str));
-        let server = place.lab_server(Wait::Default, &words)?;
+        let server = hosts.lab_server(Wait::Default, &words)?;
         let (size, time, warm) = (FRAME.to_string(), ms(length), ms(WARM));
         let mut words = vec![self.word, "tcp", &address, "--size", &size];
         words.extend(["--time-ms", &time, "--warm-ms", &warm]);
         words.extend(client_pin.iter().map(String::as_str));
-        let command = client(world, &place, (way, Wait::Default), &words)?;
-        let (text, away) = place.watch(command, &server, 1, (None, length))?;
+        let command = client(world, &hosts, (way, Wait::Default), &words)?;
+        let (text, away) = hosts.watch(command, &server, 1, (None, length))?;
         let sample = of_bytes(self.name.into(), &text)?;
         Ok(vec![Measured { sample, wait: Wait::Default, away }])
     }

@@ -13,26 +13,26 @@ use crate::net::world::{self, Hosts, World};
 /// arguments and prints the same results.
 pub(super) fn client(
     world: &World,
-    place: &Hosts,
+    hosts: &Hosts,
     (way, wait): (Stacks, Wait),
     words: &[&str],
 ) -> Result<Command> {
     let program = match way {
         Stacks::Smoltcp => world::myself()?,
-        Stacks::ProtocolServer => return place.served(wait, words),
+        Stacks::ProtocolServer => return hosts.served(wait, words),
         Stacks::Gvisor => world.gvisor().context("sojourn-bench-netstack is not there")?,
-        _ => return Ok(place.lab(Side::Client, wait, words)),
+        _ => return Ok(hosts.lab(Side::Client, wait, words)),
     };
-    let mut command = place.command(Side::Client, wait, program);
+    let mut command = hosts.command(Side::Client, wait, program);
     if way == Stacks::Smoltcp {
         command.arg("net-smoltcp");
     }
     // Addresses beside the host's own. The host's kernel takes no part, and drops at once the
     // packets for them that it sees.
-    let [a, b, c, _] = place.link().v4(End::B).octets();
+    let [a, b, c, _] = hosts.link().v4(End::B).octets();
     let address = format!("{a}.{b}.{c}.77");
     let mac = format!("02:6c:61:{b:02x}:{c:02x}:77");
-    command.args(["--interface", place.link().interface(), "--mac", &mac, "--address", &address]);
+    command.args(["--interface", hosts.link().interface(), "--mac", &mac, "--address", &address]);
     command.args(["--spin", if wait == Wait::Spinning { "1" } else { "0" }]);
     command.args(words);
     Ok(command)

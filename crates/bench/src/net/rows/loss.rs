@@ -52,20 +52,20 @@ impl Row for Loss {
 
     fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let (warm, length) = (Duration::from_millis(1000), length * 10);
-        let place = world.place(way, Between::Relay)?;
+        let hosts = world.place(way, Between::Relay)?;
         let conditions =
             Conditions { loss: self.loss, delay: DELAY, rate: Some(RATE), ..Conditions::default() };
         for end in [End::A, End::B] {
-            place.link().set_conditions(end, conditions)?;
+            hosts.link().set_conditions(end, conditions)?;
         }
-        let address = place.free_name();
-        let server = place.lab_server(Wait::Default, &["serve", "tcp", &address])?;
+        let address = hosts.free_name();
+        let server = hosts.lab_server(Wait::Default, &["serve", "tcp", &address])?;
         let (time, warm_ms) = (ms(length), ms(warm));
         let words = ["bulk", "tcp", &address, "--size", FRAME];
         let words: Vec<&str> =
             words.into_iter().chain(["--time-ms", &time, "--warm-ms", &warm_ms]).collect();
-        let command = client(world, &place, (way, Wait::Default), &words)?;
-        let (text, away) = place.watch(command, &server, 1, (None, length))?;
+        let command = client(world, &hosts, (way, Wait::Default), &words)?;
+        let (text, away) = hosts.watch(command, &server, 1, (None, length))?;
         let sample = of_bytes(self.name.into(), &text)?;
         Ok(vec![Measured { sample, wait: Wait::Default, away }])
     }

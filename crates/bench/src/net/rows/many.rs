@@ -37,17 +37,17 @@ impl Row for Many {
     }
 
     fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
-        let place = world.place(way, Between::Wire)?;
-        let address = place.free_name();
-        let server = place.lab_server(Wait::Default, &["many-serve", &address])?;
+        let hosts = world.place(way, Between::Wire)?;
+        let address = hosts.free_name();
+        let server = hosts.lab_server(Wait::Default, &["many-serve", &address])?;
         let (warm, length) = (Duration::from_millis(100 + 3 * self.0 as u64), length * 2);
         let (sessions, time, warm_ms) = (self.0.to_string(), ms(length), ms(warm));
         let words = ["many", &address, "--sessions", &sessions, "--time-ms", &time];
         // Each session has to be used 32 times to become hot; then all of them need time to move.
         let more = ["--warm-calls", "40", "--warm-ms", &warm_ms];
         let words: Vec<&str> = words.into_iter().chain(more).collect();
-        let command = place.lab(Side::Client, Wait::Default, &words);
-        let (text, away) = place.watch(command, &server, self.0, (None, length))?;
+        let command = hosts.lab(Side::Client, Wait::Default, &words);
+        let (text, away) = hosts.watch(command, &server, self.0, (None, length))?;
         let sample = of_lab(self.name(), &parse(&text)?, Unit::PerS);
         Ok(vec![Measured { sample, wait: Wait::Default, away }])
     }

@@ -53,16 +53,16 @@ impl Row for Rate {
 
     fn turn(&self, world: &World, way: Stacks, _length: Duration) -> Result<Vec<Measured>> {
         let sessions: u64 = if world.quick { 20 } else { 500 };
-        let place = world.place(way, Between::Wire)?;
-        let mut admin = place.admin(Side::Client)?.context("no session server")?;
-        let address = place.free_name();
-        let _server = place.lab_server(Wait::Default, &["many-serve", &address])?;
+        let hosts = world.place(way, Between::Wire)?;
+        let mut admin = hosts.admin(Side::Client)?.context("no session server")?;
+        let address = hosts.free_name();
+        let _server = hosts.lab_server(Wait::Default, &["many-serve", &address])?;
         let ready =
             std::env::temp_dir().join(format!("sojourn-bench-moves-{}", std::process::id()));
         let (count, path) = (sessions.to_string(), ready.to_string_lossy().into_owned());
         let (joins, returns) = admin.moves()?;
         let words = ["many", &address, "--sessions", &count, "--ready", &path];
-        let mut client = Running::start(place.lab(Side::Client, Wait::Default, &words))?;
+        let mut client = Running::start(hosts.lab(Side::Client, Wait::Default, &words))?;
         until(|| Ok(ready.exists() || !client.is_running()))?;
         let out = until(|| Ok(admin.moves()?.0 >= joins + sessions))?;
         let start = Instant::now();
@@ -118,15 +118,15 @@ impl Row for Stall {
 
     fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
         let length = length * 8;
-        let place = world.place(way, Between::Wire)?;
-        let address = place.free_name();
-        let _server = place.lab_server(Wait::Default, &["serve", "tcp", &address])?;
+        let hosts = world.place(way, Between::Wire)?;
+        let address = hosts.free_name();
+        let _server = hosts.lab_server(Wait::Default, &["serve", "tcp", &address])?;
         let (time, warm) = (ms(length), "100");
         let words = ["pull", "tcp", &address, "--size", "16384", "--time-ms", &time];
         let words: Vec<&str> = words.into_iter().chain(["--warm-ms", warm]).collect();
-        let mut admin = place.admin(Side::Client)?;
+        let mut admin = hosts.admin(Side::Client)?;
         let start = Instant::now();
-        let mut client = Running::start(place.lab(Side::Client, Wait::Default, &words))?;
+        let mut client = Running::start(hosts.lab(Side::Client, Wait::Default, &words))?;
         let before = admin.as_mut().map(|admin| admin.moves()).transpose()?;
         while client.is_running() && start.elapsed() < length {
             std::thread::sleep(EVERY);

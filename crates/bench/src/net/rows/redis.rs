@@ -54,18 +54,18 @@ impl Row for Redis {
     }
 
     fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
-        let place = world.place(way, Between::Wire)?;
-        let (address, port) = place.free_address();
-        let mut command = place.command(Side::Server, Wait::Default, "redis-server");
+        let hosts = world.place(way, Between::Wire)?;
+        let (address, port) = hosts.free_address();
+        let mut command = hosts.command(Side::Server, Wait::Default, "redis-server");
         command.args(["--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
         command.args(["--protected-mode", "no"]);
         let mut server = Running::start(command)?;
-        await_listener(&place, &mut server, (&address, port))?;
+        await_listener(&hosts, &mut server, (&address, port))?;
         let at = (address.as_str(), port);
         let known = self.per_s.borrow().get(&way).copied();
         let mut per_s = match known {
             Some(per_s) => per_s,
-            None => self.run(&place, &server, at, "get", (FIRST, length))?.0,
+            None => self.run(&hosts, &server, at, "get", (FIRST, length))?.0,
         };
         let mut found = Vec::new();
         // A run begins with new connections in the kernel. It is long, so that this beginning
@@ -74,7 +74,7 @@ impl Row for Redis {
             let length = 6 * length;
             for tries in 1..=TRIES {
                 let requests = (per_s * length.as_secs_f64()).clamp(FIRST, 1e6);
-                let (rate, measured) = self.run(&place, &server, at, what, (requests, length))?;
+                let (rate, measured) = self.run(&hosts, &server, at, what, (requests, length))?;
                 per_s = rate;
                 let is_enough = requests / rate >= ENOUGH * length.as_secs_f64();
                 if is_enough || requests >= 1e6 || tries == TRIES {
@@ -94,18 +94,18 @@ impl Redis {
     /// Runs `requests` requests, which take about `length`; returns the rate and the sample.
     fn run(
         &self,
-        place: &Hosts,
+        hosts: &Hosts,
         server: &Running,
         at: (&str, u16),
         what: &str,
         (requests, length): (f64, Duration),
     ) -> Result<(f64, Measured)> {
-        let mut command = place.command(Side::Client, Wait::Default, "redis-benchmark");
+        let mut command = hosts.command(Side::Client, Wait::Default, "redis-benchmark");
         command.args(["-h", at.0, "-p", &at.1.to_string(), "-t", what, "--csv"]);
         command.args(["-c", &self.clients.to_string(), "-n", &(requests as u64).to_string()]);
         let sessions = self.clients as usize;
         let warm = Duration::from_millis(200);
-        let (text, away) = place.watch(command, server, sessions, (Some(warm), length / 2))?;
+        let (text, away) = hosts.watch(command, server, sessions, (Some(warm), length / 2))?;
         let line = text.lines().find(|line| !line.starts_with("\"test\"")).unwrap_or("");
         let sample: Option<Sample> = redis::sample(self.name, line, requests, self.clients == 1);
         let sample = sample.with_context(|| format!("not a line of figures: {text}"))?;

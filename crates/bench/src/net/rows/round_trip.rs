@@ -59,11 +59,11 @@ impl Row for RoundTrip {
         if self.protocol == "tcp" { Stacks::MEASURED_TCP } else { Stacks::MEASURED }
     }
 
-    fn lacks(&self, world: &World, way: Stacks) -> Option<String> {
+    fn unavailable(&self, world: &World, way: Stacks) -> Option<String> {
         if self.protocol != "tcp" && way == Stacks::ProtocolServer {
             return Some("the protocol server has TCP only".into());
         }
-        world.lacks(way)
+        world.unavailable(way)
     }
 
     fn rounds(&self) -> usize {
@@ -83,18 +83,18 @@ impl Row for RoundTrip {
 impl RoundTrip {
     fn run(&self, world: &World, how: (Stacks, Wait), length: Duration) -> Result<Measured> {
         let (way, wait) = how;
-        let place = world.place(way, Between::Wire)?;
-        let address = place.free_name();
+        let hosts = world.place(way, Between::Wire)?;
+        let address = hosts.free_name();
         let (client_pin, server_pin) = pins();
         let mut words = vec!["serve", self.protocol, &address];
         words.extend(server_pin.iter().map(String::as_str).filter(|_| self.is_pinned));
-        let server: Running = place.lab_server(wait, &words)?;
+        let server: Running = hosts.lab_server(wait, &words)?;
         let (size, time, warm) = (self.size.to_string(), ms(length), ms(WARM));
         let mut words = vec!["ping", self.protocol, &address, "--size", &size];
         words.extend(["--time-ms", &time, "--warm-ms", &warm]);
         words.extend(client_pin.iter().map(String::as_str).filter(|_| self.is_pinned));
-        let command = client(world, &place, how, &words)?;
-        let (text, away) = place.watch(command, &server, 1, (None, length))?;
+        let command = client(world, &hosts, how, &words)?;
+        let (text, away) = hosts.watch(command, &server, 1, (None, length))?;
         let name = format!("{} {} B", self.group(), self.size);
         let sample: Sample = of_lab(name, &parse(&text)?, Unit::Ns);
         Ok(Measured { sample, wait, away })

@@ -1,8 +1,8 @@
-//! What a program, or the library in its place, sends to the emulation server: four questions, over
-//! Sojourn IPC or over a Unix socket.
+//! The requests of a program, or of the library in it, to the emulation server, over Sojourn IPC or
+//! over a Unix socket.
 //!
-//! The library of `examples/emulation.rs` includes this file too, so it uses nothing of this crate.
-//! Not here: whose calls become questions (that library), and what is answered (`server.rs`).
+//! The library of `examples/emulation.rs` includes this file too, so the file uses nothing of this
+//! crate. Not here: the calls that become requests (that library), and the answers (`server.rs`).
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::linux::net::SocketAddrExt as _;
@@ -10,45 +10,45 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 
 use sojourn_ipc::{Address, CallError, ConnectOptions, Connection, Deadline, Wait};
 
-/// What is asked.
+/// The operations.
 pub(crate) mod op {
-    /// Which process this is. Answer: the number.
+    /// The process number of the caller. Answer: the number.
     pub(crate) const PID: u16 = 1;
     /// A new pipe. Answer: its number.
     pub(crate) const PIPE: u16 = 2;
-    /// Bytes of a pipe, so many at most. Answer: how many, and they.
+    /// A read of a pipe, with the most bytes to take. Answer: the count and the bytes.
     pub(crate) const READ: u16 = 3;
-    /// Bytes for a pipe. Answer, when all are in it: how many.
+    /// A write to a pipe. Answer, when all bytes are in the pipe: their count.
     pub(crate) const WRITE: u16 = 4;
-    /// Bytes that are to come back: a transfer both ways with nothing in between.
+    /// Bytes to be returned: a transfer in both directions without a pipe.
     pub(crate) const ECHO: u16 = 5;
 }
 
-/// Bytes up to which data travels in a message's own lines, behind one number.
+/// The most bytes of data that travel inside a message's own lines, behind one number.
 pub(crate) const SHORT: usize = 64;
-/// Bytes of a number.
+/// The bytes of a number.
 pub(crate) const WORD: usize = 8;
-/// Bytes of a question on a Unix socket: what, argument, bytes that follow.
+/// The bytes of a request's header on a Unix socket: operation, argument, length of the data.
 pub(crate) const HEAD: usize = 3 * WORD;
-/// Most bytes of one read, one write.
+/// The most bytes of one read or write.
 pub(crate) const DATA_MAX: usize = 64 << 10;
 
 /// A connection to the server.
 #[allow(missing_debug_implementations, reason = "nobody prints one")]
 pub(crate) enum Client {
-    /// By Sojourn IPC.
+    /// A connection by Sojourn IPC.
     Ipc(Box<Connection>),
-    /// By a Unix stream socket, asked again and again if that is set.
+    /// A Unix stream socket, which is polled if the flag is set.
     Socket(UnixStream, bool),
 }
 
-/// Whether that is one without sleep.
+/// Returns true if this kind of waiting does not sleep.
 pub(crate) fn spins(wait: Wait) -> bool {
     wait != Wait::Park
 }
 
 impl Client {
-    /// To the server of that abstract name.
+    /// Connects to the server with this abstract name.
     pub(crate) fn connect(by_socket: bool, name: &str, wait: Wait) -> Result<Self> {
         if by_socket {
             let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
@@ -91,7 +91,7 @@ impl Client {
         self.ask(op::ECHO, 0, bytes, room)
     }
 
-    /// Question and answer; what comes with the answer is put into `room`.
+    /// Sends a request and returns the answer; data with the answer is put into `room`.
     #[inline]
     fn ask(&mut self, what: u16, argument: i64, data: &[u8], room: &mut [u8]) -> Result<i64> {
         match self {
@@ -129,16 +129,16 @@ fn ask_ipc(
     Ok(i64::from_ne_bytes(*answer))
 }
 
-/// A socket that is perhaps asked again and again.
+/// A socket that is polled, or waited for.
 pub(crate) struct Polled<'s> {
     /// The socket.
     pub(crate) stream: &'s UnixStream,
-    /// Ask again and again, others first.
+    /// The socket is polled, and the thread yields between two attempts.
     pub(crate) polls: bool,
 }
 
 impl Polled<'_> {
-    /// All of `bytes`.
+    /// Sends all of `bytes`.
     pub(crate) fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
@@ -173,7 +173,7 @@ fn ask_socket(
     argument: i64,
     (data, room): (&[u8], &mut [u8]),
 ) -> Result<i64> {
-    // One message, so that the server wakes up once.
+    // Header and data are one message, so that the server wakes up once.
     let mut message = Vec::with_capacity(HEAD + data.len());
     for word in [i64::from(what), argument, data.len() as i64] {
         message.extend(word.to_ne_bytes());

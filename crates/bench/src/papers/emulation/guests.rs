@@ -13,10 +13,10 @@ use sojourn_lab::Built;
 const DYNAMIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest"));
 const STATIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-static"));
 
-/// The library in the place of the C library's calls, below the folder of release builds.
+/// The path of the emulation library, relative to the folder of release builds.
 const LIBRARY: &str = "examples/libemulation.so";
 
-/// The programs, in a folder that is gone with this.
+/// The programs, in a folder that Drop removes.
 pub(super) struct Guests {
     folder: PathBuf,
     built: Built,
@@ -29,14 +29,14 @@ impl Drop for Guests {
 }
 
 impl Guests {
-    /// Writes them.
+    /// Writes the programs.
     pub(super) fn new() -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("sojourn-bench-guest-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
-        let guests = Self { folder, built: Built::whatever()? };
+        let guests = Self { folder, built: Built::without_check()? };
         for (name, bytes) in [("guest", DYNAMIC), ("guest-static", STATIC)] {
             let path = guests.folder.join(name);
             std::fs::write(&path, bytes).with_context(|| path.display().to_string())?;
@@ -45,17 +45,17 @@ impl Guests {
         Ok(guests)
     }
 
-    /// Where they are.
+    /// Returns the programs' folder.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The dynamic program.
+    /// Returns the path of the dynamic program.
     pub(super) fn dynamic(&self) -> PathBuf {
         self.folder.join("guest")
     }
 
-    /// A file of the release build.
+    /// Returns the path of a file of the release build.
     fn file(&self, name: &str) -> Result<PathBuf> {
         if !self.built.has(name) {
             bail!(
@@ -66,20 +66,22 @@ impl Guests {
         Ok(self.built.path(name))
     }
 
-    /// The dynamic program with the library in it.
+    /// Returns a command that runs the dynamic program with the library preloaded.
     pub(super) fn preloaded(&self) -> Result<Command> {
         let mut command = Command::new(self.dynamic());
         command.env("LD_PRELOAD", self.file(LIBRARY)?);
         Ok(command)
     }
 
-    /// The static program by Sojourn's loader, which has the library behind its door.
+    /// Returns a command that runs the static program by Sojourn's loader, which passes its system
+    /// calls to the library.
     pub(super) fn loaded(&self) -> Result<Command> {
         ensure!(!STATIC.is_empty(), "no static C library was there when this was built");
         let mut command = Command::new(self.file("sojourn-abi")?);
         command.env("LD_PRELOAD", self.file(LIBRARY)?);
         command.env("SOJOURN_ABI_FILE", self.folder.join("guest-static"));
-        // A program that was not loaded must not pass for one that was.
+        // A program that the loader cannot load must fail, instead of running plainly and being
+        // measured.
         command.env("SOJOURN_STRICT", "on");
         Ok(command)
     }

@@ -1,13 +1,13 @@
-//! The emulation server's pipes: bytes, and who waits for some or for room. Pure.
+//! The emulation server's pipes: their bytes, and the calls that wait for bytes or for room. Pure.
 //!
-//! Not here: how questions come and answers go; a waiter ([`Waiter`]) knows that.
+//! Not here: the transport of requests and answers; each waiting call ([`Waiter`]) knows its own.
 
 use std::collections::VecDeque;
 
-/// Bytes that a pipe holds, as one of the kernel's.
+/// The bytes that a pipe holds, as many as one of the kernel's.
 const CAPACITY: usize = 64 << 10;
 
-/// Somebody whose call is not answered yet.
+/// A call that is not answered yet.
 pub(crate) trait Waiter {
     /// Answers a read.
     fn give(self, bytes: &[u8]);
@@ -15,7 +15,7 @@ pub(crate) trait Waiter {
     fn wrote(self, count: usize);
 }
 
-/// A write of which something did not fit.
+/// A write that did not fit completely.
 struct Writer<W> {
     who: W,
     rest: Vec<u8>,
@@ -34,26 +34,26 @@ pub(crate) struct Pipes<W> {
 }
 
 impl<W: Waiter> Pipes<W> {
-    /// None yet.
+    /// Makes a server without pipes.
     pub(crate) fn new() -> Self {
         Self { all: Vec::new() }
     }
 
-    /// A new one: its number.
+    /// Makes a pipe and returns its number.
     pub(crate) fn make(&mut self) -> i64 {
         self.all.push(Pipe { bytes: VecDeque::new(), reader: None, writer: None });
         self.all.len() as i64 - 1
     }
 
-    /// Takes what fits; how many bytes that was. If it was not all of them the caller keeps the
-    /// rest here ([`Pipes::park`]). `None`: no such pipe.
+    /// Takes the bytes that fit and returns their count. If some are left, the caller parks them
+    /// here ([`Pipes::park`]). `None`: no such pipe.
     pub(crate) fn write(&mut self, pipe: usize, bytes: &[u8]) -> Option<usize> {
         let pipe = self.all.get_mut(pipe)?;
         let mut taken = 0;
         if pipe.bytes.is_empty()
             && let Some((who, most)) = pipe.reader.take()
         {
-            // Who waits for bytes gets them without a stop in the pipe.
+            // A reader that waits gets the bytes directly, without a copy in the pipe.
             taken = most.min(bytes.len());
             who.give(&bytes[..taken]);
         }
@@ -63,15 +63,15 @@ impl<W: Waiter> Pipes<W> {
         Some(taken + more)
     }
 
-    /// Keeps what did not fit of a write of `count` bytes.
+    /// Keeps the rest of a write of `count` bytes until there is room.
     pub(crate) fn park(&mut self, pipe: usize, who: W, rest: Vec<u8>, count: usize) {
         if let Some(pipe) = self.all.get_mut(pipe) {
             pipe.writer = Some(Writer { who, rest, count });
         }
     }
 
-    /// Answers a read at once, or when there are bytes. A pipe that does not exist has none, ever,
-    /// and its waiter is forgotten.
+    /// Answers a read at once, or when there are bytes. A read of a pipe that does not exist is
+    /// never answered.
     pub(crate) fn read(&mut self, pipe: usize, who: W, most: usize) {
         let Some(pipe) = self.all.get_mut(pipe) else { return };
         if pipe.bytes.is_empty() {
@@ -86,7 +86,7 @@ impl<W: Waiter> Pipes<W> {
 }
 
 impl<W: Waiter> Pipe<W> {
-    /// Lets a writer that waits go on.
+    /// Moves bytes of a waiting writer into the pipe, as far as there is room.
     fn refill(&mut self) {
         let Some(mut writer) = self.writer.take() else { return };
         let more = (CAPACITY - self.bytes.len()).min(writer.rest.len());
@@ -108,7 +108,7 @@ mod tests {
     #[derive(Clone, Default)]
     struct Note(Rc<RefCell<Answers>>);
 
-    /// Count and bytes of each.
+    /// The count and the bytes of each answer.
     type Answers = Vec<(usize, Vec<u8>)>;
 
     impl Waiter for Note {

@@ -10,10 +10,10 @@ use std::ptr;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// A stop for a system call, as `PTRACE_O_TRACESYSGOOD` marks it.
+/// The stop signal of a system call, as `PTRACE_O_TRACESYSGOOD` marks it.
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 
-/// Runs the program to its end with `pid` as what getpid(2) answers; what it printed.
+/// Runs the program to its end with `pid` as the result of getpid(2). Returns the program's output.
 pub(super) fn run(program: &Path, words: &[String], pid: i64) -> Result<String> {
     let mut command = Command::new(program);
     command.args(words).stdout(Stdio::piped()).stdin(Stdio::null());
@@ -51,7 +51,7 @@ fn next_stop(id: libc::pid_t) -> Result<Option<i32>> {
     Ok(None)
 }
 
-/// A request of ptrace(2) that takes a number, or a pointer that the caller answers for.
+/// Makes a request of ptrace(2) whose data is a number, or a pointer that the caller keeps valid.
 fn request(what: libc::c_uint, id: libc::pid_t, data: usize) -> Result<()> {
     // SAFETY: `data` is a number, or points to registers that live through the call.
     let done = unsafe { libc::ptrace(what, id, ptr::null_mut::<libc::c_void>(), data) };
@@ -81,7 +81,7 @@ fn trace(id: libc::pid_t, pid: i64) -> Result<()> {
             request(libc::PTRACE_GETREGS, id, place)?;
             is_emulated = registers.orig_rax == libc::SYS_getpid as u64;
             if is_emulated {
-                // No call: the kernel does nothing between the two stops.
+                // The call number -1 makes the kernel skip the call between the two stops.
                 registers.orig_rax = u64::MAX;
                 request(libc::PTRACE_SETREGS, id, place)?;
             }

@@ -1,8 +1,9 @@
 //! The emulation server: answers getpid(2) and pipes for programs whose calls are sent to it, in
 //! one thread, over Sojourn IPC or over Unix sockets.
 //!
-//! It stands for the Unix server of the papers, as small as their tables need it. It is no part of
-//! Sojourn, and it trusts its clients: a benchmark's. Not here: the pipes themselves (`pipes.rs`).
+//! The server stands for the Unix server of the papers and serves only the calls in their tables.
+//! It is no part of Sojourn, and it trusts its clients, which are a benchmark's. Not here: the
+//! pipes themselves (`pipes.rs`).
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::rc::Rc;
@@ -16,10 +17,10 @@ use super::client::{DATA_MAX, HEAD, Polled, SHORT, WORD, op, spins};
 use super::pipes::{Pipes, Waiter};
 use crate::os;
 
-/// What the server answers to [`op::PID`]: no process has so high a number.
+/// The server's answer to [`op::PID`]: no process has so high a number.
 pub(crate) const EMULATED_PID: i64 = 5_000_000;
 
-/// An argument's pipe, and most bytes.
+/// Splits the argument of a read into the pipe and the most bytes.
 fn parts(argument: i64) -> (usize, usize) {
     ((argument & 0xffff_ffff) as usize, (argument >> 32) as usize)
 }
@@ -28,8 +29,8 @@ fn reply(token: ReplyToken, answer: i64, bytes: &[u8]) -> ReadyReply {
     let short = if bytes.len() <= SHORT { bytes.len() } else { 0 };
     let mut draft = token.start(WORD + short);
     let mut encoder = draft.encoder();
-    // A body that is too short for what it was made for is this function's mistake: the client
-    // says that the answer is damaged.
+    // The body was made with this length, so an error here is a mistake of this function. The
+    // client then reports a damaged answer.
     let _ = encoder.put_bytes(&answer.to_ne_bytes());
     let _ = match bytes.len() > short {
         true => encoder.put_item(bytes),
@@ -48,9 +49,10 @@ impl Waiter for ReplyToken {
     }
 }
 
-/// Serves under that abstract name until it is killed; `ready` is called when clients may come.
+/// Serves under an abstract name until the process is killed; `ready` is called when clients may
+/// connect.
 pub(crate) fn by_ipc(name: &str, wait: Wait, ready: impl FnOnce() -> Result<()>) -> Result<()> {
-    // A whole write travels in one piece.
+    // The area holds a whole write, which then travels in one piece.
     let options = ServerOptions { wait, area: 128 << 10, ..ServerOptions::default() };
     let endpoint = Endpoint::bind(Address::abstract_name(name), options)?;
     let mut server = endpoint.server();
@@ -64,8 +66,8 @@ pub(crate) fn by_ipc(name: &str, wait: Wait, ready: impl FnOnce() -> Result<()>)
     }
 }
 
-/// What becomes of a question; its answer, if it can be given at once. `own` is what goes back of
-/// an echo: a program that answers has its bytes somewhere else than where it received.
+/// Handles a request and returns its answer, if it can be given at once. An echo is answered from
+/// `own`, because a real program's answer is not in the buffer that it received into.
 fn on_call(
     request: Request<'_>,
     pipes: &mut Pipes<ReplyToken>,
@@ -103,7 +105,7 @@ fn on_call(
     })
 }
 
-/// As much of `own` as there is of `data`, with the same first and last byte.
+/// Returns the beginning of `own` with the length of `data`, and with its first and last byte.
 fn stamped<'o>(own: &'o mut [u8], data: &[u8]) -> Result<&'o [u8]> {
     ensure!(data.len() <= own.len(), "too much to be sent back");
     if let (Some(first), Some(last)) = (data.first(), data.last()) {
@@ -137,7 +139,7 @@ impl Waiter for OnSocket {
     }
 }
 
-/// Serves who connects to `listener` until it is killed.
+/// Serves the clients of `listener` until the process is killed.
 pub(crate) fn by_socket(listener: &UnixListener, wait: Wait) -> Result<()> {
     let polls = spins(wait);
     let poller = os::Poller::new()?;

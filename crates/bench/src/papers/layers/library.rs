@@ -1,5 +1,5 @@
 //! Table 4's columns of the library: a session whose protocol is in its program, which stamps its
-//! own layers while `sojourn time` asks for that.
+//! own layers on the request of `sojourn time`.
 //!
 //! Not here: the kernel's columns (`layers`).
 
@@ -11,36 +11,37 @@ use sojourn_lab::Running;
 use sojourn_time::{Distribution, Row, Session};
 use std::time::{Duration, Instant};
 
-/// How long the client asks its questions (ms), and how long it is timed (s).
+/// The duration of the client's requests (ms), and of the timing (s).
 const RUNS_MS: &str = "6000";
 const TIMED_S: &str = "1.5";
 const QUICK_S: &str = "0.5";
-/// The session has to be away within this.
+/// The time in which the session has to move.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Messages of one size there and back by blocking calls; the client's session.
+/// Sends messages of one size back and forth by blocking calls. Returns the client's session.
 pub(super) fn measure(world: &World, size: usize, quick: bool) -> Result<Session> {
-    let place = world.place(Stacks::Client, Between::Wire)?;
-    let address = place.free_name();
-    let server = place.lab_server(Wait::Blocking, &["serve", "tcp", &address])?;
+    let hosts = world.place(Stacks::Client, Between::Wire)?;
+    let address = hosts.free_name();
+    let server = hosts.lab_server(Wait::Blocking, &["serve", "tcp", &address])?;
     let size = size.to_string();
     let words =
         ["ping", "tcp", &address, "--size", &size, "--time-ms", RUNS_MS, "--warm-ms", "120"];
-    let mut client = Running::start(place.lab(Side::Client, Wait::Blocking, &words))?;
-    let stream = away(&place, &mut client)?;
+    let mut client = Running::start(hosts.lab(Side::Client, Wait::Blocking, &words))?;
+    let stream = away(&hosts, &mut client)?;
     let seconds = if quick { QUICK_S } else { TIMED_S };
-    let said = place.sojourn(Side::Client, &["time", "--json", "--duration", seconds, &stream]);
-    // The client is done with; dropped, it ends.
+    let said = hosts.sojourn(Side::Client, &["time", "--json", "--duration", seconds, &stream]);
+    // Dropping the programs ends them.
     drop((client, server));
     let told: Value = serde_json::from_str(&said?)?;
     session(&told["sessions"][0]).context("no times")
 }
 
-/// The number of the client's session, once it is away and its packets are the program's.
-fn away(place: &Hosts, client: &mut Running) -> Result<String> {
+/// Returns the number of the client's session, once the session is away and the program's engine
+/// runs it.
+fn away(hosts: &Hosts, client: &mut Running) -> Result<String> {
     let deadline = Instant::now() + PATIENCE.min(LIMIT);
     while Instant::now() < deadline && client.is_running() {
-        let told: Value = serde_json::from_str(&place.sojourn(Side::Client, &["ss", "--json"])?)?;
+        let told: Value = serde_json::from_str(&hosts.sojourn(Side::Client, &["ss", "--json"])?)?;
         let mut sessions = told["sessions"].as_array().into_iter().flatten();
         let found = sessions.find(|one| {
             one["pid"] == client.pid() && one["home"] == "library" && !one["connection"].is_null()
@@ -53,7 +54,7 @@ fn away(place: &Hosts, client: &mut Running) -> Result<String> {
     bail!("the session does not leave the kernel")
 }
 
-/// The command's answer, as a session.
+/// Makes a session of the command's JSON output.
 fn session(told: &Value) -> Option<Session> {
     let mut session = Session::in_library(1);
     for (name, is_send) in [("send", true), ("receive", false)] {

@@ -194,7 +194,7 @@ impl Emit<'_> {
                 width = width(s),
             ),
             Planned::Unique(_) => c!("sj_st64(sj_p + $o, $lv != NULL);", o, lv),
-            Planned::InPlace if self.model.is_plain(part.ty) => self.store(part.ty, lv, &o),
+            Planned::InPlace if self.model.has_wire_layout(part.ty) => self.store(part.ty, lv, &o),
             Planned::InPlace => self.put(part.ty, lv, &o, sc),
         }
     }
@@ -276,7 +276,7 @@ impl Emit<'_> {
     pub(super) fn body_decoder(&mut self, op: &Op<'_>, way: Direction) -> Code {
         let (l, parts) = (op.layout(way), op.parts(way));
         // Nothing but copies and checks: what is left in line of a decoder's state is nothing.
-        let is_plain = parts.iter().all(|p| self.model.is_plain(p.ty));
+        let has_wire_layout = parts.iter().all(|p| self.model.has_wire_layout(p.ty));
         let begins = if op.is_fixed(way) {
             format!("sj_dec_is_exactly(sj_d->in, {})", l.size)
         } else {
@@ -299,7 +299,7 @@ impl Emit<'_> {
                 return $done;
             }
             ",
-            inline = if is_plain { "SJ_INLINE" } else { "static inline" },
+            inline = if has_wire_layout { "SJ_INLINE" } else { "static inline" },
             name = op.name(),
             way = way.name(),
             args = op.args(),

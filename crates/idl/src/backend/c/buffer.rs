@@ -52,8 +52,8 @@ impl Emit<'_> {
                 ))
             }
             Ty::Array(a) => {
-                let flat =
-                    self.model.is_plain(&a.element) && layout::is_flat(self.model.m, &a.element);
+                let flat = self.model.has_wire_layout(&a.element)
+                    && layout::is_flat(self.model.m, &a.element);
                 let (valid, whole, first) = if layout::is_varying(a) {
                     ("sj_varying_is_valid", 8, format!(" + sj_ld32(sj_p + {o} + 12)"))
                 } else {
@@ -103,7 +103,7 @@ impl Emit<'_> {
             ),
             false => (Code::new(), "0".to_owned()),
         };
-        let fill = if self.model.is_plain(&a.element) {
+        let fill = if self.model.has_wire_layout(&a.element) {
             let fill = format!("sj_fill_elements(sj_d, sj_n{k}, {size}, &sj_q{k}, {lv} + {first})");
             require(fill) + &self.check_array(&a.element, k)
         } else {

@@ -12,7 +12,7 @@ use super::text::require;
 impl Emit<'_> {
     /// Reads what is in place at `sj_p + o` into `lv`.
     pub(super) fn get(&mut self, ty: &Ty, lv: &str, o: &str, sc: &Scope<'_>) -> Code {
-        if self.model.is_plain(ty) {
+        if self.model.has_wire_layout(ty) {
             return self.check_bytes(ty, o, "true") + &self.load(ty, lv, o);
         }
         match ty {
@@ -91,7 +91,7 @@ impl Emit<'_> {
         let name = self.model.type_name(id);
         match self.model.def(id).map(|d| &d.kind) {
             Some(TypeKind::Alias(t)) => self.get(t, lv, o, sc),
-            Some(TypeKind::Struct(_)) if self.is_plain_named(id) => c!(
+            Some(TypeKind::Struct(_)) if self.named_has_wire_layout(id) => c!(
                 "
                 if (SJ_UNLIKELY(!(sj_check_of_$name(sj_p + $o, true))))
                     return false;
@@ -149,7 +149,8 @@ impl Emit<'_> {
         o: &str,
         sc: &Scope<'_>,
     ) -> Code {
-        let flat = self.model.is_plain(&a.element) && layout::is_flat(self.model.m, &a.element);
+        let flat =
+            self.model.has_wire_layout(&a.element) && layout::is_flat(self.model.m, &a.element);
         let (valid, get) = match layout::is_varying(a) {
             true => ("sj_varying_is_valid", "sj_get_varying"),
             false => ("sj_header_is_valid", "sj_get_flat"),
@@ -219,7 +220,7 @@ impl Emit<'_> {
     /// Makes the pointer `lv` point to the target whose bytes are in place here.
     pub(super) fn get_target(&mut self, t: &Ty, lv: &str, o: &str, sc: &Scope<'_>) -> Code {
         let (name, cast) = (self.model.name(t), self.model.pointer(t));
-        if self.model.is_plain(t) {
+        if self.model.has_wire_layout(t) {
             return c!(
                 "
                 $check

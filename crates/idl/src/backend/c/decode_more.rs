@@ -313,7 +313,7 @@ impl Emit<'_> {
 
     /// Elements that may lie in the body or an item as they are.
     fn is_direct(&self, a: &Array) -> bool {
-        self.model.is_plain(&a.element) && !layout::is_varying(a)
+        self.model.has_wire_layout(&a.element) && !layout::is_varying(a)
     }
 
     /// Returns true if there is something in it to agree on.

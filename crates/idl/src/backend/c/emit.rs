@@ -143,7 +143,7 @@ impl<'a> Emit<'a> {
 
     /// The same for `count` elements at `lv`.
     pub(super) fn check_elements(&mut self, element: &Ty, lv: &str, count: &str) -> Code {
-        if !self.model.is_plain(element) || !self.may_be_wrong(element) {
+        if !self.model.has_wire_layout(element) || !self.may_be_wrong(element) {
             return Code::new();
         }
         let i = format!("sj_i{}", self.fresh());

@@ -13,7 +13,7 @@ use super::text::require;
 impl Emit<'_> {
     /// Writes the value `lv` in place, `o` bytes into the block.
     pub(super) fn put(&mut self, ty: &Ty, lv: &str, o: &str, sc: &Scope<'_>) -> Code {
-        if self.model.is_plain(ty) {
+        if self.model.has_wire_layout(ty) {
             return self.check_value(ty, lv) + &self.store(ty, lv, o);
         }
         match ty {
@@ -70,7 +70,7 @@ impl Emit<'_> {
         let name = self.model.type_name(id);
         match self.model.def(id).map(|d| &d.kind) {
             Some(TypeKind::Alias(t)) => self.put(t, lv, o, sc),
-            Some(TypeKind::Struct(_) | TypeKind::Union(_)) if self.is_plain_named(id) => c!(
+            Some(TypeKind::Struct(_) | TypeKind::Union(_)) if self.named_has_wire_layout(id) => c!(
                 "
                 if (SJ_UNLIKELY(!(sj_check_of_$name((const unsigned char *)&$lv, false))))
                     return false;
@@ -105,11 +105,11 @@ impl Emit<'_> {
     }
 
     /// Plain apart from the conversion of the whole.
-    pub(super) fn is_plain_named(&self, id: TypeId) -> bool {
+    pub(super) fn named_has_wire_layout(&self, id: TypeId) -> bool {
         match self.model.def(id).map(|d| &d.kind) {
             Some(TypeKind::Struct(s)) => {
                 !s.fields.is_empty()
-                    && s.fields.iter().all(|f| !f.ignore && self.model.is_plain(&f.ty))
+                    && s.fields.iter().all(|f| !f.ignore && self.model.has_wire_layout(&f.ty))
             }
             Some(TypeKind::Enum(_) | TypeKind::Opaque { .. }) => true,
             _ => false,
@@ -118,7 +118,7 @@ impl Emit<'_> {
 
     /// C expression of the limit for a flat array, or never.
     pub(super) fn limit(&self, element: &Ty, sc: &Scope<'_>) -> String {
-        if crate::layout::is_flat(self.model.m, element) && self.model.is_plain(element) {
+        if crate::layout::is_flat(self.model.m, element) && self.model.has_wire_layout(element) {
             sc.limit.clone()
         } else {
             "SIZE_MAX".to_owned()

@@ -73,7 +73,7 @@ impl Emit<'_> {
     pub(super) fn elements(&mut self, element: &Ty, from: &str, n: &str, sc: &Scope<'_>) -> Code {
         let size = self.model.size(element);
         let base = if from.contains(' ') { format!("({from})") } else { from.to_owned() };
-        if self.model.is_plain(element) && self.model.is_dense(element) {
+        if self.model.has_wire_layout(element) && self.model.is_dense(element) {
             let check = self.check_elements(element, &base, n);
             let bytes = format!("(sj_e, {from}, (size_t){n} * {size})");
             return check

@@ -43,7 +43,7 @@ impl Op<'_> {
 
     fn short<'t>(&'t self, ty: &'t Ty) -> Option<Short<'t>> {
         let model = self.model;
-        if model.is_plain(ty) {
+        if model.has_wire_layout(ty) {
             return Some(Short::Plain);
         }
         let header = match model.resolve(ty) {
@@ -55,7 +55,7 @@ impl Op<'_> {
         match header {
             Ty::String(s) => Some(Short::String(s)),
             Ty::Array(a)
-                if model.is_plain(&a.element)
+                if model.has_wire_layout(&a.element)
                     && !layout::is_varying(a)
                     && (1..=ELEMENT_MAX).contains(&model.size(&a.element)) =>
             {

@@ -93,24 +93,26 @@ impl<'a> Model<'a> {
     }
 
     /// Lies in the memory of a C program as on the wire, but for the contents of padding.
-    pub(super) fn is_plain(self, ty: &Ty) -> bool {
-        self.is_plain_of(ty, &mut Known::default())
+    pub(super) fn has_wire_layout(self, ty: &Ty) -> bool {
+        self.has_wire_layout_within(ty, &mut Known::default())
     }
 
-    fn is_plain_of(self, ty: &Ty, known: &mut Known<bool>) -> bool {
+    fn has_wire_layout_within(self, ty: &Ty, known: &mut Known<bool>) -> bool {
         match ty {
             Ty::Scalar(_) => true,
-            Ty::Fixed(element, _) => self.is_plain_of(element, known),
+            Ty::Fixed(element, _) => self.has_wire_layout_within(element, known),
             Ty::Named(id) => known.of(*id, false, |known| {
                 self.marshal(*id).is_none()
                     && match self.def(*id).map(|d| &d.kind) {
-                        Some(TypeKind::Alias(inner)) => self.is_plain_of(inner, known),
+                        Some(TypeKind::Alias(inner)) => self.has_wire_layout_within(inner, known),
                         Some(TypeKind::Enum(_) | TypeKind::Opaque { .. }) => true,
                         Some(TypeKind::Struct(s)) => {
-                            let is_plain = |f: &crate::ir::Field, known: &mut Known<bool>| {
-                                !f.ignore && self.is_plain_of(&f.ty, known)
-                            };
-                            !s.fields.is_empty() && s.fields.iter().all(|f| is_plain(f, known))
+                            let has_wire_layout =
+                                |f: &crate::ir::Field, known: &mut Known<bool>| {
+                                    !f.ignore && self.has_wire_layout_within(&f.ty, known)
+                                };
+                            !s.fields.is_empty()
+                                && s.fields.iter().all(|f| has_wire_layout(f, known))
                         }
                         _ => false,
                     }

@@ -20,9 +20,9 @@ impl Emit<'_> {
         let Ty::Named(id) = self.model.resolve(ty) else { return None };
         let Some(TypeKind::Struct(s)) = self.model.def(*id).map(|d| &d.kind) else { return None };
         let fits = self.model.marshal(*id).is_none()
-            && s.fields
-                .iter()
-                .all(|f| !f.ignore && (self.model.is_plain(&f.ty) || self.narrow(&f.ty).is_some()))
+            && s.fields.iter().all(|f| {
+                !f.ignore && (self.model.has_wire_layout(&f.ty) || self.narrow(&f.ty).is_some())
+            })
             && s.fields.iter().any(|f| self.narrow(&f.ty).is_some());
         fits.then_some(*id)
     }

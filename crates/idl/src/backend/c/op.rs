@@ -215,19 +215,19 @@ impl<'a> Op<'a> {
 
     fn is_simple(&self, ty: &Ty, way: Direction) -> bool {
         let model = self.model;
-        if model.is_plain(ty) {
+        if model.has_wire_layout(ty) {
             return true;
         }
         match model.resolve(ty) {
             Ty::String(_) | Ty::Descriptor | Ty::Interface(_) => true,
-            Ty::Array(a) => model.is_plain(&a.element),
+            Ty::Array(a) => model.has_wire_layout(&a.element),
             Ty::Pointer(PtrClass::Ref, _) => false,
             Ty::Pointer(_, t) if model.is_header(t) => match model.resolve(t) {
-                Ty::Array(a) => model.is_plain(&a.element),
+                Ty::Array(a) => model.has_wire_layout(&a.element),
                 Ty::String(_) => true,
                 _ => false,
             },
-            Ty::Pointer(PtrClass::Unique, t) => model.is_plain(t),
+            Ty::Pointer(PtrClass::Unique, t) => model.has_wire_layout(t),
             Ty::Named(_) => way == Direction::Request && self.is_context(ty),
             _ => false,
         }
@@ -255,8 +255,8 @@ impl<'a> Op<'a> {
     }
 
     /// Returns true if the reply goes to the caller's variables as it is, without its own memory.
-    pub(super) fn is_plain_reply(&self) -> bool {
-        self.parts(Direction::Reply).iter().all(|p| self.model.is_plain(p.ty))
+    pub(super) fn reply_has_wire_layout(&self) -> bool {
+        self.parts(Direction::Reply).iter().all(|p| self.model.has_wire_layout(p.ty))
     }
 
     /// C expression of the threshold of this operation, from the client's or the measured one.
@@ -281,7 +281,7 @@ impl<'a> Op<'a> {
         let wanted = p.acf.allocate.as_ref().or(self.op.acf.allocate.as_ref());
         let fits = match self.header(&p.ty) {
             Ty::String(_) => true,
-            Ty::Array(a) => self.model.is_plain(&a.element) && !layout::is_varying(a),
+            Ty::Array(a) => self.model.has_wire_layout(&a.element) && !layout::is_varying(a),
             _ => false,
         };
         wanted == Some(&Allocate::Caller)
@@ -296,7 +296,7 @@ impl<'a> Op<'a> {
         let own = part.param.and_then(|p| p.acf.allocate.as_ref());
         let wanted = own.or(self.op.acf.allocate.as_ref())?;
         let is_other = matches!(wanted, Allocate::Pool(_) | Allocate::Fn(_));
-        (is_other && !self.model.is_plain(part.ty)).then_some(wanted)
+        (is_other && !self.model.has_wire_layout(part.ty)).then_some(wanted)
     }
 
     pub(super) fn is_inline(&self) -> bool {

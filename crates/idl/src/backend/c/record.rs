@@ -100,7 +100,9 @@ impl Emit<'_> {
             let Some(def) = self.model.def(id) else { continue };
             out += &match &def.kind {
                 TypeKind::Enum(e) => self.enum_function(id, e),
-                TypeKind::Struct(s) if self.is_plain_named(id) => self.plain_functions(id, s),
+                TypeKind::Struct(s) if self.named_has_wire_layout(id) => {
+                    self.plain_functions(id, s)
+                }
                 TypeKind::Struct(s) => self.struct_functions(id, s),
                 TypeKind::Union(u) => self.union_functions(id, u),
                 _ => Code::new(),
@@ -115,7 +117,7 @@ impl Emit<'_> {
         let Some(def) = self.model.def(id) else { return Code::new() };
         let mut out = match &def.kind {
             TypeKind::Union(u) if u.encapsulated.is_some() => value_prototypes(&name),
-            TypeKind::Struct(_) if !self.is_plain_named(id) => value_prototypes(&name),
+            TypeKind::Struct(_) if !self.named_has_wire_layout(id) => value_prototypes(&name),
             TypeKind::Union(_) => c!(
                 "
                 static inline bool sj_put_arm_of_$name(sj_enc *sj_e, int64_t sj_k, const $name *sj_v);
@@ -126,7 +128,7 @@ impl Emit<'_> {
             _ => Code::new(),
         };
         if let TypeKind::Struct(s) = &def.kind
-            && !self.is_plain_named(id)
+            && !self.named_has_wire_layout(id)
             && self.is_linked(s)
         {
             out += &c!(

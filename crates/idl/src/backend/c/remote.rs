@@ -145,7 +145,7 @@ fn reply(op: &Op<'_>) -> Code {
         return c!("return sj_r;");
     }
     let name = op.name();
-    let decode = match op.is_plain_reply() {
+    let decode = match op.reply_has_wire_layout() {
         true => c!(
             "
             sj_dec_init(&sj_d, &sj_s->in, NULL, true);

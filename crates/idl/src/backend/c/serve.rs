@@ -128,7 +128,7 @@ fn storage(op: &Op<'_>) -> Code {
             );
             continue;
         }
-        let is_read = is_in && model.is_plain(part.ty);
+        let is_read = is_in && model.has_wire_layout(part.ty);
         let zero = (!is_read).then(|| c!("memset(&sj_store_$f, 0, sizeof sj_store_$f);", f));
         out += &c!(
             "

@@ -151,7 +151,7 @@ fn structure(model: Model<'_>, id: TypeId, name: &str, s: &Struct) -> Code {
         ",
         name,
         members = members(model, s.fields.iter(), &names),
-        assertions = match model.is_plain(&Ty::Named(id)) {
+        assertions = match model.has_wire_layout(&Ty::Named(id)) {
             true => assertions(model, name, s),
             false => Code::new(),
         },

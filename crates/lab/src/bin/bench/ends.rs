@@ -36,7 +36,7 @@ pub(crate) fn listen(kind: &str, address: &str, options: &Options, serve: fn(End
 }
 
 /// Repeats `step` until it succeeds, for ten seconds, because the server may not listen yet.
-pub(crate) fn patiently<T>(step: impl Fn() -> Result<T>) -> Result<T> {
+pub(crate) fn retry<T>(step: impl Fn() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         match step() {
@@ -49,7 +49,7 @@ pub(crate) fn patiently<T>(step: impl Fn() -> Result<T>) -> Result<T> {
 
 /// Connects to a server; returns the client's end.
 pub(crate) fn connect(kind: &str, address: &str, options: &Options) -> Result<End> {
-    patiently(|| match kind {
+    retry(|| match kind {
         "tcp" => of_tcp(options.connect(address)?, options),
         "udp" => of_udp(address, options.is_spinning),
         "unix" => of_unix(UnixStream::connect(address)?),

@@ -4,7 +4,7 @@
 //! `first` sets no TCP_NODELAY for its caller: only programs without TCP_NODELAY wait for
 //! acknowledgements (Nagle's algorithm, RFC 9293 section 3.7.4).
 
-use crate::ends::patiently;
+use crate::ends::retry;
 use crate::many::{LIMIT_MS, Set, no_events};
 use serde_json::{Value, json};
 use sojourn_lab::measuring::{Histogram, Options};
@@ -26,7 +26,7 @@ const TIME_TO_MOVE: Duration = Duration::from_millis(20);
 pub(crate) fn first(address: &str, options: &Options) -> Result<Value> {
     let set = Set::new()?;
     let connect = |place| {
-        let stream = patiently(|| TcpStream::connect(address))?;
+        let stream = retry(|| TcpStream::connect(address))?;
         stream.set_nonblocking(true)?;
         set.add(stream.as_raw_fd(), place)?;
         Ok((stream, Instant::now()))
@@ -79,7 +79,7 @@ pub(crate) fn serve(address: &str) -> Result<()> {
 pub(crate) fn ends(address: &str, options: &Options) -> Result<Value> {
     let (start, mut ends, mut histogram) = (Instant::now(), 0u64, Histogram::new());
     while start.elapsed() < options.time {
-        let mut stream = patiently(|| TcpStream::connect(address))?;
+        let mut stream = retry(|| TcpStream::connect(address))?;
         stream.set_nodelay(true)?;
         let mut byte = [1];
         for call in 0..options.warm_calls {

@@ -4,7 +4,7 @@
 //! its turn, so each wait finds a few of many connections ready, as in a busy server. The server
 //! answers a message that begins with 1 with its processor time so far.
 
-use crate::ends::patiently;
+use crate::ends::retry;
 use serde_json::{Value, json};
 use sojourn_lab::measuring::flow::{cpu_ns, cpu_ns_of};
 use sojourn_lab::measuring::{Histogram, Options};
@@ -153,7 +153,7 @@ impl Client {
             in_vain: 0,
         };
         for place in 0..count {
-            let mut stream = patiently(|| TcpStream::connect(address))?;
+            let mut stream = retry(|| TcpStream::connect(address))?;
             stream.set_nodelay(true)?;
             if place % BACKLOG == 0 {
                 // The answer shows that the server has accepted this connection and those before

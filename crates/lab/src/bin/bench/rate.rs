@@ -1,6 +1,6 @@
 //! Repeated operations: connections, and starts of programs.
 
-use crate::ends::patiently;
+use crate::ends::retry;
 use serde_json::{Value, json};
 use sojourn_lab::measuring::Histogram;
 use sojourn_lab::measuring::Options;
@@ -34,7 +34,7 @@ pub(crate) fn connect(address: &str, options: &Options) -> Result<Value> {
         stream.write_all(&byte)?;
         stream.read_exact(&mut byte)
     };
-    patiently(once)?;
+    retry(once)?;
     repeat(options, once)
 }
 

@@ -1,8 +1,8 @@
 //! Transfers: in both directions at once, or as question and answer, with a check of every byte.
 
-use crate::link::{self, How, Side};
+use crate::link::{self, ReceiveCall, Side};
 use crate::wait::WaitCall;
-use sojourn_lab::progress::Teller;
+use sojourn_lab::progress::ProgressWriter;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ struct Plan {
     until: Option<PathBuf>,
     /// A file in which each side records its progress.
     progress: Option<PathBuf>,
-    teller: Teller,
+    teller: ProgressWriter,
 }
 
 impl Plan {
@@ -61,7 +61,7 @@ impl Random {
     }
 }
 
-impl How {
+impl ReceiveCall {
     /// Chooses a way to receive; mostly read(2), as most programs do.
     fn any(random: &mut Random, is_socket: bool) -> Self {
         match random.below(10) {
@@ -126,7 +126,7 @@ pub(crate) fn run(words: &[String]) -> Result<String> {
     let options = words.get(if has_address { 3 } else { 2 }..).ok_or_else(usage)?;
     let mut plan = parse(options)?;
     if let Some(file) = &plan.progress {
-        plan.teller = Teller::open(file, matches!(side.as_str(), "serve" | "pair"))?;
+        plan.teller = ProgressWriter::open(file, matches!(side.as_str(), "serve" | "pair"))?;
     }
     let said = transfer(side, kind, words, &plan);
     plan.teller.ended(said.is_ok());
@@ -170,7 +170,7 @@ fn parse(options: &[String]) -> Result<Plan> {
         seed: 1,
         until: None,
         progress: None,
-        teller: Teller::nobody(),
+        teller: ProgressWriter::nobody(),
     };
     for pair in options.chunks(2) {
         let [name, value] = pair else {
@@ -231,13 +231,13 @@ fn exchange_by_threads(link: Side, plan: &Plan, mine: u64, theirs: u64) -> Resul
         let mut at = 0;
         loop {
             let len = 1 + random.below(plan.size_max);
-            let how = How::any(&mut random, is_socket);
+            let how = ReceiveCall::any(&mut random, is_socket);
             let got = plan.heard(link::receive(&input, &mut buf[..len], how))?;
             if got == 0 {
                 break;
             }
             check(&buf[..got], theirs, at)?;
-            let taken = if how == How::Looks { 0 } else { got as u64 };
+            let taken = if how == ReceiveCall::Looks { 0 } else { got as u64 };
             plan.teller.received(taken);
             at += taken;
         }

@@ -162,7 +162,7 @@ pub(crate) fn set_nonblocking(fd: RawFd) -> Result<()> {
 
 /// A call that receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum ReceiveCall {
     /// read(2).
     Plain,
     /// recv(2) with `MSG_PEEK`: the bytes stay in the stream.
@@ -174,15 +174,15 @@ pub(crate) enum How {
 }
 
 /// Receives by the call `how`. All but read(2) and readv(2) need a socket.
-pub(crate) fn receive(input: &File, buf: &mut [u8], how: How) -> Result<usize> {
+pub(crate) fn receive(input: &File, buf: &mut [u8], how: ReceiveCall) -> Result<usize> {
     let flags = match how {
-        How::Looks => libc::MSG_PEEK,
-        How::WaitsForAll => libc::MSG_WAITALL,
-        How::InParts => {
+        ReceiveCall::Looks => libc::MSG_PEEK,
+        ReceiveCall::WaitsForAll => libc::MSG_WAITALL,
+        ReceiveCall::InParts => {
             let (one, two) = buf.split_at_mut(buf.len() / 3);
             return (&*input).read_vectored(&mut [IoSliceMut::new(one), IoSliceMut::new(two)]);
         }
-        How::Plain => return (&*input).read(buf),
+        ReceiveCall::Plain => return (&*input).read(buf),
     };
     // SAFETY: the buffer has as many bytes as the call is told.
     let got = unsafe { libc::recv(input.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), flags) };

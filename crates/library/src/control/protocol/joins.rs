@@ -5,7 +5,7 @@
 //! `inbox_t`). Not here: the join of the session itself (`crate::moves::join`).
 
 use super::events::{FLUSH, SESSION};
-use super::outside::{Brought, address_space};
+use super::outside::{PreparedJoin, address_space};
 use super::thread::{Joined, OwnInbox, Thread};
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -15,19 +15,19 @@ use core::sync::atomic::Ordering;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use sojourn_session::{JoinT, ReasonT};
-use sojourn_shm::{Held, Mapping, fault};
+use sojourn_shm::{Mapping, MovableFd, fault};
 use sojourn_stream::Inbox;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Event descriptors of inboxes that a join has brought, in the program's table.
-type Events = std::vec::IntoIter<Held>;
+type Events = std::vec::IntoIter<MovableFd>;
 
 impl Thread {
     /// Joins, or tells the server why not. `placed`: the event descriptors of the inboxes.
-    pub(super) fn join(&mut self, brought: Brought, placed: Option<Vec<Held>>) {
+    pub(super) fn join(&mut self, prepared: PreparedJoin, placed: Option<Vec<MovableFd>>) {
         fault::point("library.join");
-        let Brought { join, region, own, peer, has_peer, .. } = brought;
+        let PreparedJoin { join, region, own, peer, has_peer, .. } = prepared;
         // The inboxes are kept first, and whatever becomes of the session: the server sends each of
         // them only once.
         let mut events = placed.unwrap_or_default().into_iter();

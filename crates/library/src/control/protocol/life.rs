@@ -2,9 +2,9 @@
 //!
 //! Not here: the reason for that (`living`, which is to be read first).
 
-use super::living::{Living, has_first_ended};
+use super::living::{ThreadWatch, has_first_ended};
 use super::thread::Thread;
-use crate::host::look::Direct;
+use crate::host::descriptors::Direct;
 use rustix::io::Errno;
 
 impl Thread {
@@ -13,11 +13,11 @@ impl Thread {
         if self.living.period(self.library).is_none() {
             return;
         }
-        if self.living == Living::First {
+        if self.living == ThreadWatch::First {
             if self.aside.call(|_| has_first_ended()) != Some(true) {
                 return;
             }
-            self.living = Living::Unwatched;
+            self.living = ThreadWatch::Unwatched;
         }
         let first = i32::try_from(self.engine.pid).unwrap_or(0);
         let Some(all) = self.aside.call(|_| Direct::in_folder("/proc/self/task")) else { return };
@@ -30,7 +30,7 @@ impl Thread {
                 Some(Err(Errno::SRCH)) => {}
                 watched => {
                     if watched == Some(Ok(())) {
-                        self.living = Living::Watched;
+                        self.living = ThreadWatch::Watched;
                     }
                     return;
                 }

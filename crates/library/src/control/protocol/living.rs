@@ -23,7 +23,7 @@ const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(rustix::fs::OFlags::EXCL
 
 /// The state of the watch over the program's threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Living {
+pub(super) enum ThreadWatch {
     /// The first thread has not ended, as far as is known.
     First,
     /// The first thread has ended, and the end of another one is watched.
@@ -32,7 +32,7 @@ pub(super) enum Living {
     Unwatched,
 }
 
-impl Living {
+impl ThreadWatch {
     /// Returns the pause between two looks; `None` if no look is due.
     pub(super) fn period(self, library: &Library) -> Option<Duration> {
         let is_looked_for = match self {

@@ -9,7 +9,7 @@
 use super::events::{BELL, DOORBELL, EVENTS, INBOX, PEER, SERVER, WATCHED};
 use super::living::watch_thread;
 use crate::fds::own::{receive_descriptors, send_descriptors};
-use crate::host::look::{Direct, Look};
+use crate::host::descriptors::{Direct, OpenDescriptors};
 use crate::process::room::has_room;
 use crate::remote::carry_server::{ANSWER_LIMIT, open_connection};
 use crate::remote::delegation::Delegation;
@@ -55,12 +55,12 @@ pub(crate) struct Outside {
 
 /// One message of the server.
 #[derive(Debug)]
-pub(super) enum Word {
+pub(super) enum ServerMessage {
     /// There is no message.
     Nothing,
     /// The server is gone.
     Gone,
-    Join(Box<Brought>),
+    Join(Box<PreparedJoin>),
     Delegate(Box<Delegation>),
     /// A message without descriptors.
     Event(EventT),
@@ -70,7 +70,7 @@ pub(super) enum Word {
 
 /// A join whose descriptors have been dealt with.
 #[derive(Debug)]
-pub(super) struct Brought {
+pub(super) struct PreparedJoin {
     pub(super) join: JoinT,
     pub(super) region: Option<Mapping>,
     /// The own inbox, with the number that its events carry.
@@ -153,7 +153,7 @@ impl Outside {
             .is_some_and(|set| epoll::add(&self.set, set, data, EventFlags::IN).is_ok())
     }
 
-    /// Receives the descriptor that [`crate::fds::own::Own::pass`] has sent.
+    /// Receives the descriptor that [`crate::fds::own::OwnDescriptors::pass`] has sent.
     pub(super) fn take_passed(&mut self) -> Option<OwnedFd> {
         loop {
             let (sent, mut fds) = receive_descriptors(self.far.as_fd()).ok()?;
@@ -192,18 +192,20 @@ impl Outside {
 
     /// Asks for the server's next message. `mapped`: see [`crate::process::engine::Engine`]; a join
     /// adds its stream to it.
-    pub(super) fn next(&mut self, mapped: &AtomicU64) -> Word {
-        let Some(client) = &mut self.client else { return Word::Nothing };
+    pub(super) fn next(&mut self, mapped: &AtomicU64) -> ServerMessage {
+        let Some(client) = &mut self.client else { return ServerMessage::Nothing };
         match client.with_deadline(Deadline::after(ANSWER_LIMIT)).next() {
-            Ok(EventT::None) => Word::Nothing,
-            Ok(EventT::Join(join)) => Word::Join(Box::new(self.bring(join, mapped))),
-            Ok(EventT::Lend(terms)) => Word::Delegate(Box::new(self.open_delegation(terms))),
-            Ok(other) => Word::Event(other),
-            Err(_) => Word::Gone,
+            Ok(EventT::None) => ServerMessage::Nothing,
+            Ok(EventT::Join(join)) => ServerMessage::Join(Box::new(self.bring(join, mapped))),
+            Ok(EventT::Lend(terms)) => {
+                ServerMessage::Delegate(Box::new(self.open_delegation(terms)))
+            }
+            Ok(other) => ServerMessage::Event(other),
+            Err(_) => ServerMessage::Gone,
         }
     }
 
-    fn bring(&mut self, mut join: JoinT, mapped: &AtomicU64) -> Brought {
+    fn bring(&mut self, mut join: JoinT, mapped: &AtomicU64) -> PreparedJoin {
         // Every descriptor is taken out of the join, whatever becomes of it: the answer must not
         // contain one of this table.
         let region = take(&mut join.region);
@@ -227,7 +229,7 @@ impl Outside {
             Some((memory, number))
         });
         let peer = peer.map(|(memory, _)| memory);
-        Brought { join, region, own, peer, has_peer, passed }
+        PreparedJoin { join, region, own, peer, has_peer, passed }
     }
 
     fn open_delegation(&self, mut terms: LendT) -> Delegation {
@@ -316,9 +318,9 @@ fn open_inbox(inbox: &mut InboxT) -> Option<(Mapping, [OwnedFd; 2])> {
 
 /// Looks at the program's descriptors for the protocol thread: the second thread reads the /proc
 /// files of the thread with that id, which has the program's table.
-pub(super) struct Looker<'a>(pub(super) &'a mut Aside<Outside>, pub(super) i32);
+pub(super) struct ProgramDescriptors<'a>(pub(super) &'a mut Aside<Outside>, pub(super) i32);
 
-impl Look for Looker<'_> {
+impl OpenDescriptors for ProgramDescriptors<'_> {
     fn numbers(&mut self) -> Vec<i32> {
         let mut direct = Direct { tid: self.1 };
         self.0.call(move |_| direct.numbers()).unwrap_or_default()

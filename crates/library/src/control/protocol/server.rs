@@ -1,7 +1,8 @@
 //! The protocol thread's connection with the server: found, greeted, told of the sessions that are
 //! away, lost.
 //!
-//! Not here: the messages (`super`, `words`), and the times of attempts (`crate::control::search`).
+//! Not here: the messages (`super`, `messages`), and the times of attempts
+//! (`crate::control::search`).
 
 use super::thread::Thread;
 use crate::control::search::Search;

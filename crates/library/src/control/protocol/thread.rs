@@ -2,10 +2,10 @@
 //!
 //! Not here: the thread's work (`super`).
 
-use super::living::Living;
-use super::outside::{Outside, Word};
+use super::living::ThreadWatch;
+use super::outside::{Outside, ServerMessage};
 use crate::control::search::Search;
-use crate::fds::own::Kit;
+use crate::fds::own::ProtocolDescriptors;
 use crate::moves::offer::Offer;
 use crate::process::engine::Engine;
 use crate::process::library::Library;
@@ -32,17 +32,17 @@ pub(super) struct OwnInbox {
 pub(super) struct Thread {
     pub(super) library: &'static Library,
     pub(super) engine: &'static Engine,
-    pub(super) kit: &'static Kit,
+    pub(super) kit: &'static ProtocolDescriptors,
     pub(super) aside: Aside<Outside>,
     /// This thread's id: it has the program's table.
     pub(super) tid: i32,
     pub(super) has_client: bool,
     /// The server's messages, in turn: a join waits for its descriptors.
-    pub(super) words: VecDeque<Word>,
+    pub(super) server_messages: VecDeque<ServerMessage>,
     /// The end of the wait for the first message's descriptors.
     pub(super) placing: Option<Deadline>,
     pub(super) search: Search,
-    pub(super) living: Living,
+    pub(super) living: ThreadWatch,
     /// The time of the greeting of the current server.
     pub(super) served_since: Instant,
     /// Offers, by the library's own number of the session.

@@ -7,7 +7,7 @@ use super::{SetAt, Slot};
 use crate::fds::table::mark;
 use crate::host::lock::lock;
 use crate::process::library::Library;
-use crate::ready::set::Held;
+use crate::ready::set::RemainingHolder;
 use crate::session::Session;
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
@@ -25,7 +25,7 @@ impl Library {
     pub(crate) fn set_hears_packets(&self, session: &Session, packets: i32) {
         let index = session.set().checked_sub(1);
         if let Some(slot) = index.and_then(|index| self.sets()?.slot(index)) {
-            slot.set.hear_packets(packets);
+            slot.set.notify_on_packets(packets);
         }
     }
 
@@ -70,15 +70,15 @@ impl Library {
         let Some(sets) = self.sets() else { return };
         let is_kept = entry.has(mark::ALIASED);
         let is_sole = self.is_sole(entry);
-        let held = match is_kept {
-            true => Held::Kept,
+        let holder = match is_kept {
+            true => RemainingHolder::Program,
             // The server may have a duplicate of an offer's descriptor, which would keep the
             // registration.
-            false if is_open && is_sole && entry.has(mark::WAS_OFFERED) => Held::ByUs,
-            false => Held::Not,
+            false if is_open && is_sole && entry.has(mark::WAS_OFFERED) => RemainingHolder::Sojourn,
+            false => RemainingHolder::None,
         };
         if let Some((_, slot)) = self.own_set(last).filter(|_| last != word) {
-            slot.set.closed(fd, if is_kept { Held::Not } else { held });
+            slot.set.closed(fd, if is_kept { RemainingHolder::None } else { holder });
         }
         if word == 0 && !is_several {
             return;
@@ -87,9 +87,9 @@ impl Library {
             sets.has_left_behind.store(true, Ordering::SeqCst);
         }
         if is_several {
-            sets.all().for_each(|slot| slot.set.closed(fd, held));
+            sets.all().for_each(|slot| slot.set.closed(fd, holder));
         } else if let Some((_, slot)) = self.own_set(word) {
-            slot.set.closed(fd, held);
+            slot.set.closed(fd, holder);
         }
     }
 

@@ -17,7 +17,7 @@ use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_proto::udp::{Limits, Socket};
 use sojourn_pump::{Datagrams, Sent, Source, now};
 use sojourn_session::{LendT, WayT};
-use sojourn_shm::Held;
+use sojourn_shm::MovableFd;
 use sojourn_stream::Stream;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -56,7 +56,7 @@ impl Net {
         &self,
         session: &Session,
         other: Stream,
-        (delegation, packets): (&Delegation, Option<Held>),
+        (delegation, packets): (&Delegation, Option<MovableFd>),
     ) -> bool {
         let record = delegation.record.as_ref().filter(|_| has_room(0));
         let made = record.and_then(|record| {

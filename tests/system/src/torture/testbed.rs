@@ -4,7 +4,7 @@
 
 use super::random::Random;
 use crate::Admin;
-use crate::network::{Stage, Under};
+use crate::network::{Accelerated, Stage};
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use sojourn_lab::net::{Conditions, End, Host, Link};
@@ -35,7 +35,7 @@ pub(super) struct ServerState {
 }
 
 /// A place. The link is dropped after the hosts' programs.
-pub(super) struct Place {
+pub(super) struct Testbed {
     ground: Ground,
     pub(super) link: Option<Link>,
     pub(super) servers: [ServerState; 2],
@@ -45,7 +45,7 @@ pub(super) struct Place {
     pub(super) warned: Vec<String>,
 }
 
-impl Place {
+impl Testbed {
     /// Makes one host.
     pub(super) fn one(random: &mut Random) -> Result<Self> {
         let mut sandbox = Sandbox::new()?;
@@ -69,15 +69,16 @@ impl Place {
             true => Link::through(&a, &b, 1500, random.next(), weather(random))?,
             false => Link::direct(&a, &b, 1500)?,
         };
-        let under = random.pick(&[Under::Server, Under::Client, Under::Both]);
-        let under = under.unwrap_or(Under::Both);
+        let accelerated =
+            random.pick(&[Accelerated::Server, Accelerated::Client, Accelerated::Both]);
+        let accelerated = accelerated.unwrap_or(Accelerated::Both);
         let has_ports = random.percent(50);
-        let mut stage = Stage::either(&link, under, has_ports)?;
+        let mut stage = Stage::either(&link, accelerated, has_ports)?;
         let said: Vec<_> = stage.worlds.iter_mut().map(|world| set(world, random)).collect();
         let words = (if is_through { "bad link" } else { "direct" }, has_ports);
         let name = format!(
             "two hosts, {} under, {words:?}, {}",
-            format!("{under:?}").to_lowercase(),
+            format!("{accelerated:?}").to_lowercase(),
             said.join("; ")
         );
         let ground = Ground::Two(Box::new(stage));

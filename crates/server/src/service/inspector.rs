@@ -3,15 +3,15 @@
 //! Not here: looking (`proxy`, `identity`).
 
 use crate::identity::Diag;
-use crate::looks::Looks;
+use crate::inspections::Inspections;
 use crate::proxies::Proxies;
 use std::sync::{Arc, Mutex};
 
 /// The way in which the server looks at clients' objects.
 #[derive(Debug)]
-pub(super) enum Looker {
+pub(super) enum Inspector {
     /// A process for each user looks, and the server does not wait for it.
-    Apart { proxies: Arc<Proxies>, looks: Arc<Looks> },
+    Apart { proxies: Arc<Proxies>, inspections: Arc<Inspections> },
     /// The calling thread looks at once: for tests without processes.
     Here(Box<Mutex<Diag>>),
 }

@@ -3,7 +3,7 @@
 use super::measure::Cell;
 use super::row::Unit;
 use super::way::RunMode;
-use crate::reach::Reach;
+use crate::targets::TargetResult;
 
 /// Largest additional time of a program's start, in nanoseconds.
 const START_UP: f64 = 5e6;
@@ -25,48 +25,53 @@ fn cases(cells: &[Cell]) -> Vec<&str> {
 }
 
 /// Judges all targets.
-pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
+pub(super) fn judge(cells: &[Cell]) -> Vec<TargetResult> {
     let at_most = |case: &str, way: RunMode, limit: f64| {
         let target = format!("{case}, {}: at most {limit:.2} x plain", way.title());
-        Reach::at_most(target, value(cells, case, way), value(cells, case, RunMode::Plain), limit)
+        TargetResult::at_most(
+            target,
+            value(cells, case, way),
+            value(cells, case, RunMode::Plain),
+            limit,
+        )
     };
     let at_least = |case: &str, limit: f64| {
         let target = format!("{case}: at least {limit:.2} x plain");
         let plain = value(cells, case, RunMode::Plain);
-        Reach::at_least(target, value(cells, case, RunMode::Sojourn), plain, limit)
+        TargetResult::at_least(target, value(cells, case, RunMode::Sojourn), plain, limit)
     };
-    let mut reach = Vec::new();
+    let mut targets = Vec::new();
     for command in ["GET", "SET"] {
-        reach.push(at_most(&format!("redis-c1 {command}"), RunMode::Sojourn, 0.25));
-        reach.push(at_least(&format!("redis-c50 {command}"), 1.8));
+        targets.push(at_most(&format!("redis-c1 {command}"), RunMode::Sojourn, 0.25));
+        targets.push(at_least(&format!("redis-c50 {command}"), 1.8));
     }
     for kind in ["tcp", "tcp6", "unix", "pipe"] {
         let case = |place: &str| format!("{kind}{place} ping-pong 1 B");
-        reach.push(at_most(&case(""), RunMode::Sojourn, 0.1));
-        reach.push(at_most(&case(""), RunMode::Asleep, 0.9));
-        reach.push(at_most(&case("-pinned"), RunMode::Asleep, 0.9));
+        targets.push(at_most(&case(""), RunMode::Sojourn, 0.1));
+        targets.push(at_most(&case(""), RunMode::Asleep, 0.9));
+        targets.push(at_most(&case("-pinned"), RunMode::Asleep, 0.9));
     }
     for (row, limit) in [("tcp", 3.0), ("tcp6", 3.0), ("pipe", 2.0)] {
-        reach.push(at_least(&format!("{row} bulk"), limit));
-        reach.push(at_least(&format!("{row}-pinned bulk"), limit));
+        targets.push(at_least(&format!("{row} bulk"), limit));
+        targets.push(at_least(&format!("{row}-pinned bulk"), limit));
     }
-    reach.extend(["tcp", "unix", "pipe"].into_iter().flat_map(|kind| paces(cells, kind)));
-    reach.push(at_least("iperf3", 3.0));
+    targets.extend(["tcp", "unix", "pipe"].into_iter().flat_map(|kind| paces(cells, kind)));
+    targets.push(at_least("iperf3", 3.0));
     let real = cases(cells)
         .into_iter()
         .filter(|case| case.starts_with("pgbench") || case.starts_with("nginx"));
-    reach.extend(real.map(|case| at_least(case, 1.3)));
-    reach.push(at_least("connections", 0.97));
-    reach.push(at_most("gzip", RunMode::Sojourn, 1.03));
-    reach.push(at_most("dd", RunMode::Sojourn, 1.03));
-    reach.push(start_up(cells));
-    reach.push(sockmap(cells));
-    reach
+    targets.extend(real.map(|case| at_least(case, 1.3)));
+    targets.push(at_least("connections", 0.97));
+    targets.push(at_most("gzip", RunMode::Sojourn, 1.03));
+    targets.push(at_most("dd", RunMode::Sojourn, 1.03));
+    targets.push(start_up(cells));
+    targets.push(sockmap(cells));
+    targets
 }
 
 /// Judges calls at a pace: at every pace at most 3 % later than plain, and with at most 1.5 times
 /// the processor time in the default way.
-fn paces(cells: &[Cell], kind: &str) -> [Reach; 2] {
+fn paces(cells: &[Cell], kind: &str) -> [TargetResult; 2] {
     let row = format!("{kind}-paces");
     let here = |way| cells.iter().filter(move |cell| cell.way == way && cell.error.is_none());
     let worst = |figure: fn(&Cell) -> Option<f64>| {
@@ -80,8 +85,8 @@ fn paces(cells: &[Cell], kind: &str) -> [Reach; 2] {
     let time = worst(|cell| Some(cell.value));
     let processor_time = worst(|cell| cell.cpu_ns);
     [
-        Reach::at_most(format!("{row}: at most 1.03 x plain at any"), time, Some(1.0), 1.03),
-        Reach::at_most(
+        TargetResult::at_most(format!("{row}: at most 1.03 x plain at any"), time, Some(1.0), 1.03),
+        TargetResult::at_most(
             format!("{row}: processor time at most 1.50 x plain at any"),
             processor_time,
             Some(1.0),
@@ -90,15 +95,15 @@ fn paces(cells: &[Cell], kind: &str) -> [Reach; 2] {
     ]
 }
 
-fn start_up(cells: &[Cell]) -> Reach {
+fn start_up(cells: &[Cell]) -> TargetResult {
     let target = "start-up of `true`: at most 5 ms more than plain".to_owned();
     let of = |way| value(cells, "start-up of `true`", way);
     match of(RunMode::Sojourn).zip(of(RunMode::Plain)) {
         Some((ours, plain)) => {
             let measured = format!("{:.2} ms more", (ours - plain) / 1e6);
-            Reach { target, measured, reached: Some(ours - plain <= START_UP) }
+            TargetResult { target, measured, reached: Some(ours - plain <= START_UP) }
         }
-        None => Reach { target, measured: "not measured".into(), reached: None },
+        None => TargetResult { target, measured: "not measured".into(), reached: None },
     }
 }
 
@@ -107,7 +112,7 @@ pub(crate) fn advantage(unit: Unit, a: f64, b: f64) -> f64 {
     if unit.is_smaller_better() { b / a } else { a / b }
 }
 
-fn sockmap(cells: &[Cell]) -> Reach {
+fn sockmap(cells: &[Cell]) -> TargetResult {
     let target = "better than sockmap everywhere".to_owned();
     let ratio = |case: &&str| {
         let unit = cells.iter().find(|cell| cell.case == *case)?.unit;
@@ -119,7 +124,7 @@ fn sockmap(cells: &[Cell]) -> Reach {
     let mut ratios: Vec<(f64, String)> = names.iter().filter_map(ratio).collect();
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
     match (ratios.first(), ratios.last()) {
-        (Some(worst), Some(best)) => Reach {
+        (Some(worst), Some(best)) => TargetResult {
             target,
             measured: format!(
                 "{:.2} ({}) to {:.2} ({}) times as good, {} of {} cases",
@@ -132,7 +137,7 @@ fn sockmap(cells: &[Cell]) -> Reach {
             ),
             reached: Some(worst.0 > 1.0),
         },
-        _ => Reach { target, measured: "not measured".into(), reached: None },
+        _ => TargetResult { target, measured: "not measured".into(), reached: None },
     }
 }
 

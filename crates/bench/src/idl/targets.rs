@@ -3,19 +3,19 @@
 use super::cases::Case;
 use super::codec::{Kind, Language};
 use super::measure::Cell;
-use crate::reach::Reach;
+use crate::targets::TargetResult;
 
 /// Judges all targets.
-pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
-    let mut reach = Vec::new();
+pub(super) fn judge(cells: &[Cell]) -> Vec<TargetResult> {
+    let mut targets = Vec::new();
     for case in Case::ALL {
         for language in [Language::Rust, Language::C] {
-            reach.push(beside_hand(cells, case, language));
+            targets.push(beside_hand(cells, case, language));
         }
     }
     for case in Case::ALL {
         for language in [Language::Rust, Language::C] {
-            reach.push(beside_rpcgen(cells, case, language));
+            targets.push(beside_rpcgen(cells, case, language));
         }
     }
     let mut rivals: Vec<&str> = Vec::new();
@@ -24,8 +24,8 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
             rivals.push(&cell.row);
         }
     }
-    reach.extend(rivals.into_iter().map(|rival| beside_rival(cells, rival)));
-    reach
+    targets.extend(rivals.into_iter().map(|rival| beside_rival(cells, rival)));
+    targets
 }
 
 fn find(cells: &[Cell], case: Case, fits: impl Fn(&Cell) -> bool) -> Option<f64> {
@@ -33,19 +33,19 @@ fn find(cells: &[Cell], case: Case, fits: impl Fn(&Cell) -> bool) -> Option<f64>
     found.min_by(f64::total_cmp)
 }
 
-fn beside_hand(cells: &[Cell], case: Case, language: Language) -> Reach {
+fn beside_hand(cells: &[Cell], case: Case, language: Language) -> TargetResult {
     let target = format!("{}, {language:?}: at most 1.10 x hand-coded", case.title());
     let of = |kind| find(cells, case, |cell| cell.kind == kind && cell.language == language);
-    Reach::at_most(target, of(Kind::Ours), of(Kind::Hand), 1.10)
+    TargetResult::at_most(target, of(Kind::Ours), of(Kind::Hand), 1.10)
 }
 
-fn beside_rpcgen(cells: &[Cell], case: Case, language: Language) -> Reach {
+fn beside_rpcgen(cells: &[Cell], case: Case, language: Language) -> TargetResult {
     let target = format!("{}, {language:?}: at least 4 x faster than rpcgen", case.title());
     let ours = find(cells, case, |cell| cell.kind == Kind::Ours && cell.language == language);
-    Reach::at_least(target, find(cells, case, |cell| cell.kind == Kind::Rpcgen), ours, 4.0)
+    TargetResult::at_least(target, find(cells, case, |cell| cell.kind == Kind::Rpcgen), ours, 4.0)
 }
 
-fn beside_rival(cells: &[Cell], rival: &str) -> Reach {
+fn beside_rival(cells: &[Cell], rival: &str) -> TargetResult {
     let target = format!("faster than {rival}, in every case");
     let ratio = |case: Case| {
         let ours = find(cells, case, |c| c.kind == Kind::Ours && c.language == Language::Rust)?;
@@ -56,7 +56,7 @@ fn beside_rival(cells: &[Cell], rival: &str) -> Reach {
     let worst = ratios.iter().min_by(|a, b| a.0.total_cmp(&b.0));
     let best = ratios.iter().max_by(|a, b| a.0.total_cmp(&b.0));
     match (worst, best) {
-        (Some(worst), Some(best)) => Reach {
+        (Some(worst), Some(best)) => TargetResult {
             target,
             measured: format!(
                 "{:.2} ({}) to {:.2} ({}) times as fast",
@@ -67,7 +67,7 @@ fn beside_rival(cells: &[Cell], rival: &str) -> Reach {
             ),
             reached: Some(worst.0 > 1.0),
         },
-        _ => Reach { target, measured: "not measured".into(), reached: None },
+        _ => TargetResult { target, measured: "not measured".into(), reached: None },
     }
 }
 

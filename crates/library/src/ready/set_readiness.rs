@@ -1,11 +1,11 @@
 //! The interface by which sets and polls look at sessions.
 //!
-//! [`Look`] is all that epoll sets know of the process at large. Not here: its implementation
-//! (`sets`).
+//! [`ReadinessSource`] is all that epoll sets know of the process at large. Not here: its
+//! implementation (`sets`).
 
 /// The state of a session's rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RingSays {
+pub(crate) struct RingReadiness {
     pub(crate) input: bool,
     /// `None`: the kernel decides.
     pub(crate) output: Option<bool>,
@@ -18,9 +18,9 @@ pub(crate) struct RingSays {
 }
 
 /// Looks at sessions, by descriptor number: the session may be gone by now.
-pub(crate) trait Look {
+pub(crate) trait ReadinessSource {
     /// Returns the state of the rings.
-    fn ring(&self, fd: i32) -> RingSays;
+    fn ring(&self, fd: i32) -> RingReadiness;
     /// Asks for posts to the inbox from now on.
     fn arm(&self, fd: i32, input: bool, output: bool);
     /// Returns those of `events` that the kernel reports at this moment.
@@ -29,7 +29,8 @@ pub(crate) trait Look {
     fn note_kernel_event(&self, fd: i32);
     /// Takes in packets that have arrived; what they bring shows in the inboxes.
     fn turn(&self) {}
-    /// Begins a sleep in a set that hears of packets; the result is for [`Look::end_sleep`].
+    /// Begins a sleep in a set that hears of packets; the result is for
+    /// [`ReadinessSource::end_sleep`].
     fn begin_sleep(&self) -> bool {
         false
     }

@@ -7,31 +7,35 @@
 use crate::raw;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use sojourn_options::{Kind, SocketOption, Usual};
+use sojourn_options::{AcceptedValue, Kind, SocketOption};
 
-/// Returns true if all options that keep sessions of that kind in the kernel have their usual
+/// Returns true if all options that keep sessions of that kind in the kernel have their accepted
 /// values. Those of IPv6 are looked at if `is_v6`.
 pub(super) fn all(end: BorrowedFd<'_>, kind: Kind, is_v6: bool) -> bool {
     let mut options = sojourn_options::keeping(kind);
     options.all(|option| (option.level == libc::IPPROTO_IPV6 && !is_v6) || is(end, option))
 }
 
-/// Returns true if an option has its usual value, or does not exist here.
+/// Returns true if an option has its accepted value, or does not exist here.
 fn is(end: BorrowedFd<'_>, option: &SocketOption) -> bool {
     let (level, number) = (option.level, option.number);
     let get = |value: &mut [u8]| raw::getsockopt(end, level, number, value);
     let mut value = [0; 4];
-    let is_usual = match option.usual {
-        Usual::Rule(_) => return true,
-        Usual::Empty => get(&mut [0; 64]).map(|len| len == 0),
+    let is_accepted = match option.accepted {
+        AcceptedValue::Rule(_) => return true,
+        AcceptedValue::Empty => get(&mut [0; 64]).map(|len| len == 0),
         // Asked with no room, the kernel answers the number of the filter's instructions
         // (SO_GET_FILTER).
-        Usual::NoFilter => get(&mut []).map(|count| count == 0),
-        Usual::ZeroOrOne => get(&mut value).map(|_| matches!(i32::from_ne_bytes(value), 0 | 1)),
-        Usual::Number(number) => get(&mut value).map(|_| i32::from_ne_bytes(value) == number),
+        AcceptedValue::NoFilter => get(&mut []).map(|count| count == 0),
+        AcceptedValue::ZeroOrOne => {
+            get(&mut value).map(|_| matches!(i32::from_ne_bytes(value), 0 | 1))
+        }
+        AcceptedValue::Number(number) => {
+            get(&mut value).map(|_| i32::from_ne_bytes(value) == number)
+        }
     };
-    match is_usual {
-        Ok(is_usual) => is_usual,
+    match is_accepted {
+        Ok(is_accepted) => is_accepted,
         Err(error) if level == libc::SOL_SOCKET => {
             matches!(error, Errno::NOPROTOOPT | Errno::OPNOTSUPP)
         }

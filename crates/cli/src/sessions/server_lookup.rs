@@ -1,8 +1,9 @@
-//! Whether a program would find a session server where it looks for one, tried in its place.
+//! Tests whether a program's own search would find a session server.
 //!
-//! It looks where its settings, its user and its root folder say (`sojourn_session::place`), with
-//! its user's rights. Root, who may do everything, tries on a thread with that user's rights to
-//! files. Each socket is tried once. Not here: what follows from it (`standing`).
+//! The address follows from the program's settings, user and root folder
+//! (`sojourn_session::place`). The connection is attempted with the rights of the program's user:
+//! if this process is root, on a thread that has given up root's rights to files. Each socket is
+//! tried once. Not here: the consequence for the program (`standing`).
 
 use super::processes::Process;
 use crate::server::answers_to;
@@ -12,41 +13,41 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The socket of a server, whatever it is called: a file by device and inode, a name without a file
-/// by itself and its network name space.
+/// The identity of a server's socket: device and inode of a file, or an abstract name with its
+/// network name space.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Socket {
     File(u64, u64),
     Name(String, String),
 }
 
-/// What a program finds.
+/// The result of a program's search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// This one, which answers.
+pub(super) enum ServerLookup {
+    /// The server at this socket answers.
     Server(Socket),
-    /// No server that it can use.
+    /// The program finds no server that it can use.
     Nothing,
-    /// It cannot be tried from here.
+    /// The search cannot be repeated from this process.
     Unknown,
 }
 
-/// What was tried already, for which user.
+/// The results of earlier attempts, by socket and user.
 #[derive(Debug, Default)]
-pub(super) struct Tried(RefCell<HashMap<(Socket, u32), bool>>);
+pub(super) struct ProbedServers(RefCell<HashMap<(Socket, u32), bool>>);
 
-impl Tried {
-    /// What `process` finds.
-    pub(super) fn reach(&self, proc: &Path, process: &Process) -> Reach {
+impl ProbedServers {
+    /// Returns the result of the search of `process`.
+    pub(super) fn look_up(&self, proc: &Path, process: &Process) -> ServerLookup {
         let directory = proc.join(process.pid.to_string());
         let server = process.config.as_ref().map_or("", |config| &config.server);
         if server.starts_with("fd:") {
-            return Reach::Unknown;
+            return ServerLookup::Unknown;
         }
         if server.starts_with('@') {
             let own = std::fs::read_link(proc.join("self/ns/net")).unwrap_or_default();
             if own.to_string_lossy() != process.network {
-                return Reach::Unknown;
+                return ServerLookup::Unknown;
             }
             return self.ask(
                 Socket::Name(server.into(), process.network.clone()),
@@ -54,29 +55,32 @@ impl Tried {
                 process,
             );
         }
-        let Some(place) = place(&directory, server, process) else { return Reach::Nothing };
-        let (Ok(found), Some(text)) = (std::fs::metadata(&place), place.to_str()) else {
-            return Reach::Nothing;
+        let Some(socket_path) = socket_path(&directory, server, process) else {
+            return ServerLookup::Nothing;
+        };
+        let (Ok(found), Some(text)) = (std::fs::metadata(&socket_path), socket_path.to_str())
+        else {
+            return ServerLookup::Nothing;
         };
         self.ask(Socket::File(found.dev(), found.ino()), text.into(), process)
     }
 
-    fn ask(&self, socket: Socket, address: String, process: &Process) -> Reach {
+    fn ask(&self, socket: Socket, address: String, process: &Process) -> ServerLookup {
         if sojourn_ipc::Address::parse(&address).is_err() {
-            // Too long, with the way to it from here.
-            return Reach::Unknown;
+            // The path through `/proc/PID/root` is longer than a socket's address may be.
+            return ServerLookup::Unknown;
         }
         let key = (socket.clone(), process.uid);
         let known = self.0.borrow().get(&key).copied();
         let answers =
             known.unwrap_or_else(|| as_user(process, || answers_to(&address, process.uid).is_ok()));
         self.0.borrow_mut().insert(key, answers);
-        if answers { Reach::Server(socket) } else { Reach::Nothing }
+        if answers { ServerLookup::Server(socket) } else { ServerLookup::Nothing }
     }
 }
 
-/// Where a process looks, as seen from here.
-fn place(directory: &Path, server: &str, process: &Process) -> Option<PathBuf> {
+/// Returns the path of the socket that a process looks for, as this process can reach it.
+fn socket_path(directory: &Path, server: &str, process: &Process) -> Option<PathBuf> {
     let root = directory.join("root");
     if server.is_empty() {
         let runtime = process.runtime.as_deref();
@@ -90,7 +94,7 @@ fn place(directory: &Path, server: &str, process: &Process) -> Option<PathBuf> {
     })
 }
 
-/// Does it with the rights to files that the process has.
+/// Runs `work` with the process's rights to files.
 fn as_user(process: &Process, work: impl FnOnce() -> bool + Send) -> bool {
     let own = rustix::process::geteuid();
     if !own.is_root() || process.uid == 0 {
@@ -103,12 +107,11 @@ fn as_user(process: &Process, work: impl FnOnce() -> bool + Send) -> bool {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap_or(false))
 }
 
-/// Gives the calling thread, and no other, a process's rights to files. It does not get its own
-/// back.
+/// Gives a process's rights to files to the calling thread alone, for good.
 fn take_rights(process: &Process) {
     let groups = &process.groups;
-    // SAFETY: the calls concern this thread alone, made past the C library, which would have all
-    // threads make them; the kernel reads as many numbers as there are.
+    // SAFETY: raw system calls change this thread alone, while the C library's functions would
+    // change all threads; the kernel reads as many groups as the slice has.
     unsafe {
         libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr());
         libc::syscall(libc::SYS_setfsgid, process.gid);

@@ -3,22 +3,22 @@
 use super::measure::{Cell, ITEM, of_mode};
 use super::report::{fastest, megabytes_per_s};
 use super::row::{Kind, Mode};
-use crate::reach::Reach;
 use crate::table::bytes;
+use crate::targets::TargetResult;
 
 /// Sizes that count as a short call: an empty request, and one that fills most of a message's own
 /// lines.
 const SHORT: [usize; 2] = [0, 64];
 
 /// Judges all targets.
-pub(super) fn judge(round_trips: &[Cell], bandwidth: &[Cell]) -> Vec<Reach> {
-    let mut reach = short_calls(round_trips);
-    reach.extend(large_items(bandwidth));
-    reach.extend(rivals(round_trips));
-    reach
+pub(super) fn judge(round_trips: &[Cell], bandwidth: &[Cell]) -> Vec<TargetResult> {
+    let mut targets = short_calls(round_trips);
+    targets.extend(large_items(bandwidth));
+    targets.extend(rivals(round_trips));
+    targets
 }
 
-fn short_calls(cells: &[Cell]) -> Vec<Reach> {
+fn short_calls(cells: &[Cell]) -> Vec<TargetResult> {
     let judge = |mode: Mode, size: usize| {
         let (limit, floor) = match mode {
             Mode::SpinTwo => (2.0, "cache-line ping-pong"),
@@ -26,12 +26,12 @@ fn short_calls(cells: &[Cell]) -> Vec<Reach> {
         };
         let target = format!("call of {size} B, {}: at most {limit:.2} x {floor}", mode.title());
         let ours = fastest(of_mode(cells, mode), Kind::Ours, size);
-        Reach::at_most(target, ours, fastest(of_mode(cells, mode), Kind::Floor, 0), limit)
+        TargetResult::at_most(target, ours, fastest(of_mode(cells, mode), Kind::Floor, 0), limit)
     };
     Mode::ALL.into_iter().flat_map(|mode| SHORT.map(|size| judge(mode, size))).collect()
 }
 
-fn large_items(cells: &[Cell]) -> Vec<Reach> {
+fn large_items(cells: &[Cell]) -> Vec<TargetResult> {
     let best = |mode: Mode, one_way: bool, fits: &dyn Fn(&Cell) -> bool| {
         let cells = of_mode(cells, mode).filter(|c| c.one_way == one_way && c.ns > 0.0 && fits(c));
         cells.map(megabytes_per_s).max_by(f64::total_cmp)
@@ -45,7 +45,7 @@ fn large_items(cells: &[Cell]) -> Vec<Reach> {
         );
         let ours = best(mode, one_way, &|cell| cell.kind == Kind::Ours);
         let pipe = best(mode, one_way, &|cell| cell.row.starts_with("pipe"));
-        Reach::at_least(target, ours, pipe, 3.0)
+        TargetResult::at_least(target, ours, pipe, 3.0)
     };
     let both = |mode| [true, false].map(|one_way| judge(mode, one_way));
     Mode::ALL.into_iter().flat_map(both).collect()
@@ -58,7 +58,7 @@ const PLACES: [(&str, &[Mode]); 2] =
 
 /// Compares each rival, in its own best mode at each size, with Sojourn in its best mode at that
 /// size.
-fn rivals(cells: &[Cell]) -> Vec<Reach> {
+fn rivals(cells: &[Cell]) -> Vec<TargetResult> {
     let mut names: Vec<(&str, Kind)> = Vec::new();
     for cell in cells {
         let rival = matches!(cell.kind, Kind::Rival | Kind::RivalInPlace);
@@ -70,7 +70,7 @@ fn rivals(cells: &[Cell]) -> Vec<Reach> {
     names.into_iter().flat_map(both).collect()
 }
 
-fn beside(cells: &[Cell], name: &str, kind: Kind, (place, modes): (&str, &[Mode])) -> Reach {
+fn beside(cells: &[Cell], name: &str, kind: Kind, (place, modes): (&str, &[Mode])) -> TargetResult {
     let target = format!("faster than {name} in its own best mode, {place}");
     let ours = if kind == Kind::RivalInPlace { Kind::OursInPlace } else { Kind::Ours };
     let here = |cell: &&Cell| modes.contains(&cell.mode) && cell.ns > 0.0;
@@ -88,7 +88,7 @@ fn beside(cells: &[Cell], name: &str, kind: Kind, (place, modes): (&str, &[Mode]
     let worst = ratios.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
     let best = ratios.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0));
     match (worst, best) {
-        (Some(worst), Some(best)) => Reach {
+        (Some(worst), Some(best)) => TargetResult {
             target,
             measured: format!(
                 "{:.2} (at {}) to {:.2} (at {}) times as fast, {} of {} sizes",
@@ -101,7 +101,7 @@ fn beside(cells: &[Cell], name: &str, kind: Kind, (place, modes): (&str, &[Mode]
             ),
             reached: Some(worst.0 > 1.0),
         },
-        _ => Reach { target, measured: "not measured".into(), reached: None },
+        _ => TargetResult { target, measured: "not measured".into(), reached: None },
     }
 }
 
@@ -149,9 +149,9 @@ mod tests {
             cell("sojourn", Kind::Ours, Mode::BlockOne, 0, 4400.0),
         ];
         let verdict = |title: &str| {
-            let reach = short_calls(&cells);
+            let targets = short_calls(&cells);
             let found =
-                reach.iter().find(|r| r.target.contains(title) && r.target.contains(" 0 B"));
+                targets.iter().find(|r| r.target.contains(title) && r.target.contains(" 0 B"));
             found.unwrap().reached
         };
         assert_eq!(verdict("spinning, two"), Some(false));

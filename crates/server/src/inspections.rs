@@ -6,7 +6,7 @@
 //! ticket. Not here: the other side (`proxy`), the use of an answer (`service`).
 
 use crate::beat::Beat;
-use crate::looked::{LOOKED_MAX, Looked};
+use crate::inspected::{INSPECTED_MAX, Inspected};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec};
 use rustix::fd::{AsFd, OwnedFd};
@@ -25,18 +25,18 @@ const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 const EVENTS: usize = 64;
 
 /// The continuation for an answer; `None`: there is no answer.
-pub(crate) type Then = Box<dyn FnOnce(Option<Looked>) + Send>;
+pub(crate) type Continuation = Box<dyn FnOnce(Option<Inspected>) + Send>;
 
-struct Asked {
+struct PendingInspection {
     ticket: OwnedFd,
     until: Instant,
-    then: Then,
+    then: Continuation,
 }
 
-impl Asked {
+impl PendingInspection {
     /// Closes the ticket before the answer is used. No other process has this end of it, so the
     /// epoll set forgets it, too (epoll(7), Questions and answers).
-    fn close(self) -> Then {
+    fn close(self) -> Continuation {
         drop(self.ticket);
         self.then
     }
@@ -45,25 +45,25 @@ impl Asked {
 #[derive(Default)]
 struct Questions {
     /// By number, and so by age.
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, PendingInspection>,
     last: u64,
 }
 
 /// The questions that have no answer yet.
-pub(crate) struct Looks {
+pub(crate) struct Inspections {
     set: OwnedFd,
     /// Rung for the first question after a time without any, so that the thread waits with a limit.
     bell: OwnedFd,
     questions: Mutex<Questions>,
 }
 
-impl core::fmt::Debug for Looks {
+impl core::fmt::Debug for Inspections {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Looks").field("set", &self.set).finish_non_exhaustive()
+        f.debug_struct("Inspections").field("set", &self.set).finish_non_exhaustive()
     }
 }
 
-impl Looks {
+impl Inspections {
     /// Starts the thread that takes the answers.
     ///
     /// # Errors
@@ -73,12 +73,12 @@ impl Looks {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = rustix::event::eventfd(0, flags)?;
         epoll::add(&set, &bell, EventData::new_u64(0), EventFlags::IN)?;
-        let looks = Arc::new(Self { set, bell, questions: Mutex::default() });
-        let thread = Arc::clone(&looks);
+        let inspections = Arc::new(Self { set, bell, questions: Mutex::default() });
+        let thread = Arc::clone(&inspections);
         std::thread::Builder::new()
             .name("sojourn-answers".into())
             .spawn(move || thread.work(&beat))?;
-        Ok(looks)
+        Ok(inspections)
     }
 
     fn lock(&self) -> MutexGuard<'_, Questions> {
@@ -87,12 +87,12 @@ impl Looks {
 
     /// Asks for a look at the object of which this is the ticket. Another thread calls `then`, or
     /// this one does if nobody can be asked.
-    pub(crate) fn ask(&self, ticket: OwnedFd, then: Then) {
+    pub(crate) fn ask(&self, ticket: OwnedFd, then: Continuation) {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match rustix::net::send(&ticket, &[0], flags) {
             Ok(_) => {}
             // Event descriptors and memory come without a ticket: they are sent themselves.
-            Err(Errno::NOTSOCK) => return then(Some(Looked::refused(ReasonT::Kind))),
+            Err(Errno::NOTSOCK) => return then(Some(Inspected::refused(ReasonT::Kind))),
             Err(_) => return then(None),
         }
         // The lock is held until the question is listed, because its answer may come at once.
@@ -100,7 +100,7 @@ impl Looks {
         questions.last += 1;
         let number = questions.last;
         let added = epoll::add(&self.set, &ticket, EventData::new_u64(number), EventFlags::IN);
-        let asked = Asked { ticket, until: Instant::now() + LIMIT, then };
+        let asked = PendingInspection { ticket, until: Instant::now() + LIMIT, then };
         match added {
             Ok(()) => {
                 if questions.asked.insert(number, asked).is_none() && questions.asked.len() == 1 {
@@ -129,8 +129,8 @@ impl Looks {
                 let number = event.data.u64();
                 let asked = self.lock().asked.remove(&number);
                 if let Some(asked) = asked {
-                    let looked = receive(&asked.ticket).ok().flatten();
-                    (asked.close())(looked);
+                    let inspected = receive(&asked.ticket).ok().flatten();
+                    (asked.close())(inspected);
                 }
             }
             self.give_up();
@@ -150,8 +150,8 @@ impl Looks {
 }
 
 /// Receives the answer over a ticket.
-fn receive(ticket: &OwnedFd) -> Result<Option<Looked>, Errno> {
-    let mut bytes = [0; LOOKED_MAX];
+fn receive(ticket: &OwnedFd) -> Result<Option<Inspected>, Errno> {
+    let mut bytes = [0; INSPECTED_MAX];
     let arrived = ancillary::receive(ticket.as_fd(), &mut bytes)?;
-    Ok(Looked::read(&bytes[..arrived.len], arrived.fds.into_iter().next()))
+    Ok(Inspected::read(&bytes[..arrived.len], arrived.fds.into_iter().next()))
 }

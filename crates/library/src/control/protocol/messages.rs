@@ -4,14 +4,14 @@
 //! bell's socket until a thread may take them into the program's table (`crate::fds::own`), and all
 //! later messages wait for that. Not here: the needs of joins (`super::joins`).
 
-use super::outside::Word;
+use super::outside::ServerMessage;
 use super::thread::{Joined, Thread};
 use crate::process::engine::Job;
 use crate::remote::delegation::Delegation;
 use crate::remote::net::Net;
 use core::time::Duration;
 use sojourn_session::{EventT, KindT, ReasonT, RecallT};
-use sojourn_shm::{Deadline, Held};
+use sojourn_shm::{Deadline, MovableFd};
 
 /// How long the program's one thread has to make a call in which it takes waiting descriptors. As a
 /// rule it makes calls all the time, because sessions that move are busy. A thread that sleeps is
@@ -26,20 +26,20 @@ impl Thread {
         while self.has_client {
             let mapped = &self.engine.mapped;
             match self.aside.call(move |outside| outside.next(mapped)) {
-                Some(Word::Nothing) => break,
-                Some(Word::Gone) | None => self.lose_server(),
-                Some(word) => self.words.push_back(word),
+                Some(ServerMessage::Nothing) => break,
+                Some(ServerMessage::Gone) | None => self.lose_server(),
+                Some(message) => self.server_messages.push_back(message),
             }
         }
-        self.take_words();
+        self.take_messages();
     }
 
     /// Acts on the messages in turn, until one has to wait.
-    pub(super) fn take_words(&mut self) {
-        while let Some(word) = self.words.front() {
-            let (passed, may_wait) = match word {
-                Word::Join(brought) => (brought.passed, true),
-                Word::Delegate(delegation) => (delegation.passed, false),
+    pub(super) fn take_messages(&mut self) {
+        while let Some(message) = self.server_messages.front() {
+            let (passed, may_wait) = match message {
+                ServerMessage::Join(prepared) => (prepared.passed, true),
+                ServerMessage::Delegate(delegation) => (delegation.passed, false),
                 _ => (0, false),
             };
             let mut placed = Some(Vec::new());
@@ -49,15 +49,15 @@ impl Thread {
                     None => return,
                 }
             }
-            if let Some(word) = self.words.pop_front() {
-                self.do_word(word, placed);
+            if let Some(message) = self.server_messages.pop_front() {
+                self.handle_message(message, placed);
             }
         }
     }
 
     /// Returns the first message's descriptors, in the program's table; `None` while they are
     /// waited for.
-    fn placed(&mut self, may_wait: bool) -> Option<Option<Vec<Held>>> {
+    fn placed(&mut self, may_wait: bool) -> Option<Option<Vec<MovableFd>>> {
         let own = &self.engine.own;
         let is_late = match self.placing {
             Some(deadline) => deadline.is_over(),
@@ -77,15 +77,15 @@ impl Thread {
         taken
     }
 
-    fn do_word(&mut self, word: Word, placed: Option<Vec<Held>>) {
-        match word {
-            Word::Join(brought) => self.join(*brought, placed),
-            Word::Delegate(delegation) => {
+    fn handle_message(&mut self, message: ServerMessage, placed: Option<Vec<MovableFd>>) {
+        match message {
+            ServerMessage::Join(prepared) => self.join(*prepared, placed),
+            ServerMessage::Delegate(delegation) => {
                 self.carry(&delegation, placed.and_then(|mut placed| placed.pop()))
             }
-            Word::Event(event) => self.do_event(event),
-            Word::Forget(local) => self.forget(local),
-            Word::Nothing | Word::Gone => {}
+            ServerMessage::Event(event) => self.do_event(event),
+            ServerMessage::Forget(local) => self.forget(local),
+            ServerMessage::Nothing | ServerMessage::Gone => {}
         }
     }
 
@@ -125,7 +125,7 @@ impl Thread {
     }
 
     /// Begins to run the engine of a delegated session.
-    fn carry(&mut self, delegation: &Delegation, packets: Option<Held>) {
+    fn carry(&mut self, delegation: &Delegation, packets: Option<MovableFd>) {
         let Some(session) = self.session(delegation.terms.local) else { return };
         let joined = self.joined.get_mut(&delegation.terms.local);
         let other = joined.and_then(|Joined { other, .. }| other.take());

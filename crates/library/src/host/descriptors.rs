@@ -1,11 +1,12 @@
 //! Looks at /proc's view of this process's descriptors.
 //!
-//! A look opens files, and must not take a descriptor number from the program. So [`Look`] is a
-//! trait: the protocol thread, which has a table of its own, serves it for the others. Not here:
-//! that service (`protocol::outside`), and the users (`offer`, `wanted`, `unmanaged_sets`).
+//! A look opens files, and must not take a descriptor number from the program. So
+//! [`OpenDescriptors`] is a trait: the protocol thread, which has a table of its own, serves it for
+//! the others. Not here: that service (`protocol::outside`), and the users (`offer`, `wanted`,
+//! `unmanaged_sets`).
 
 /// Looks at the descriptors of the program's table.
-pub(crate) trait Look {
+pub(crate) trait OpenDescriptors {
     /// Lists the numbers that are open.
     fn numbers(&mut self) -> Vec<i32>;
     /// Lists those of them that are epoll sets.
@@ -33,7 +34,7 @@ impl Direct {
     }
 }
 
-impl Look for Direct {
+impl OpenDescriptors for Direct {
     fn numbers(&mut self) -> Vec<i32> {
         Self::in_folder(&format!("/proc/self/task/{}/fd", self.tid))
     }

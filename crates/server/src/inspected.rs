@@ -2,7 +2,7 @@
 //!
 //! The server reads this from a process of its own, a proxy or the carrier: it checks that the
 //! bytes make sense, and believes of them what that process may say (`service`). Not here: looking
-//! (`identity`), the proxy (`proxy`), asking it (`looks`).
+//! (`identity`), the proxy (`proxy`), asking it (`inspections`).
 
 use crate::holders::Object;
 use crate::identity::{self, Diag};
@@ -14,7 +14,7 @@ use sojourn_session::{KindT, ReasonT};
 
 /// The result of a look at an end.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct Inspected {
     /// Its identity, or the reason why it cannot move.
     pub(crate) seen: Result<Identity, ReasonT>,
     /// The inode of the socket or pipe; 0 for anything else.
@@ -29,10 +29,10 @@ pub(crate) struct Looked {
 }
 
 /// The most bytes of an answer: two names of sockets beside numbers.
-pub(crate) const LOOKED_MAX: usize = 1024;
+pub(crate) const INSPECTED_MAX: usize = 1024;
 const NAME_MAX: usize = 400;
 
-impl Looked {
+impl Inspected {
     /// Looks at an end, and closes it except for the part that is kept.
     pub(crate) fn at(end: OwnedFd, diag: &mut Diag) -> Self {
         let seen = identity::look(end.as_fd(), diag);
@@ -168,16 +168,16 @@ mod tests {
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut diag = Diag::new(false).unwrap();
         for end in [OwnedFd::from(reader), writer.into(), socket.into()] {
-            let looked = Looked::at(end, &mut diag);
-            let bytes = looked.to_bytes();
-            assert!(bytes.len() <= LOOKED_MAX);
-            let read = Looked::read(&bytes, None).unwrap();
-            assert_eq!(read.inode, looked.inode);
-            assert_eq!(format!("{:?}", read.seen), format!("{:?}", looked.seen));
-            assert!((0..bytes.len()).all(|len| Looked::read(&bytes[..len], None).is_none()));
+            let inspected = Inspected::at(end, &mut diag);
+            let bytes = inspected.to_bytes();
+            assert!(bytes.len() <= INSPECTED_MAX);
+            let read = Inspected::read(&bytes, None).unwrap();
+            assert_eq!(read.inode, inspected.inode);
+            assert_eq!(format!("{:?}", read.seen), format!("{:?}", inspected.seen));
+            assert!((0..bytes.len()).all(|len| Inspected::read(&bytes[..len], None).is_none()));
         }
-        let refused = Looked::refused(ReasonT::Option).to_bytes();
-        let read = Looked::read(&refused, None).unwrap();
+        let refused = Inspected::refused(ReasonT::Option).to_bytes();
+        let read = Inspected::read(&refused, None).unwrap();
         assert!(matches!(read.seen, Err(ReasonT::Option)));
     }
 }

@@ -6,7 +6,7 @@ use crate::table::Table;
 
 /// One target.
 #[derive(Debug, Serialize)]
-pub(crate) struct Reach {
+pub(crate) struct TargetResult {
     /// The target in words.
     pub(crate) target: String,
     /// The measured value, for the table.
@@ -15,7 +15,7 @@ pub(crate) struct Reach {
     pub(crate) reached: Option<bool>,
 }
 
-impl Reach {
+impl TargetResult {
     /// Judges the target that `a / b` is at most `limit`.
     pub(crate) fn at_most(target: String, a: Option<f64>, b: Option<f64>, limit: f64) -> Self {
         Self::judge(target, a, b, |ratio| ratio <= limit)
@@ -38,9 +38,9 @@ impl Reach {
 }
 
 /// Formats the closing table of a run.
-pub(crate) fn render(reach: &[Reach]) -> String {
+pub(crate) fn render(targets: &[TargetResult]) -> String {
     let mut table = Table::new(["target", "measured", "reached"]);
-    for one in reach {
+    for one in targets {
         let verdict = match one.reached {
             Some(true) => "yes",
             Some(false) => "NO",
@@ -57,11 +57,14 @@ mod tests {
 
     #[test]
     fn limits_are_inclusive_and_absence_is_not_success() {
-        let of = |a, b| Reach::at_most("t".into(), a, b, 2.0).reached;
+        let of = |a, b| TargetResult::at_most("t".into(), a, b, 2.0).reached;
         assert_eq!(of(Some(2.0), Some(1.0)), Some(true));
         assert_eq!(of(Some(2.1), Some(1.0)), Some(false));
         assert_eq!(of(None, Some(1.0)), None);
         assert_eq!(of(Some(1.0), Some(0.0)), None);
-        assert_eq!(Reach::at_least("t".into(), Some(3.0), Some(1.0), 3.0).reached, Some(true));
+        assert_eq!(
+            TargetResult::at_least("t".into(), Some(3.0), Some(1.0), 3.0).reached,
+            Some(true)
+        );
     }
 }

@@ -24,7 +24,7 @@ pub struct Site {
     /// The call's number, if an instruction before the call loads it into `eax`.
     pub number: Option<u32>,
     /// The way in which the call is rewritten.
-    pub way: Way,
+    pub rewrite: Rewrite,
 }
 
 impl Site {
@@ -33,17 +33,17 @@ impl Site {
     #[must_use]
     pub fn moved(&self) -> (u64, u64) {
         let end = self.at + SYSCALL as u64;
-        match self.way {
-            Way::Before(len) => (self.at - u64::from(len), end),
-            Way::Around(before, after) => (self.at - u64::from(before), end + u64::from(after)),
-            Way::Left => (self.at, end),
+        match self.rewrite {
+            Rewrite::Before(len) => (self.at - u64::from(len), end),
+            Rewrite::Around(before, after) => (self.at - u64::from(before), end + u64::from(after)),
+            Rewrite::Unchanged => (self.at, end),
         }
     }
 }
 
 /// The way in which a system call is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Rewrite {
     /// Instructions of this many bytes before the call make room. The `syscall` itself stays, for
     /// threads that are already past these instructions and for calls that the kernel restarts.
     Before(u8),
@@ -51,7 +51,7 @@ pub enum Way {
     /// bytes after it make room together.
     Around(u8, u8),
     /// The call is not rewritten.
-    Left,
+    Unchanged,
 }
 
 /// rt_sigreturn(2): the kernel and unwinders know the call's address, and it needs the stack
@@ -71,18 +71,18 @@ pub(super) fn inside<'v>(view: &'v View, text: Text<'v>) -> Vec<u64> {
 pub(super) fn site(view: &View, text: Text<'_>, targets: &Targets) -> Site {
     let number = number(view);
     let at = view.site.ip();
-    let way = match number {
-        Some(SIGRETURN) => Way::Left,
+    let rewrite = match number {
+        Some(SIGRETURN) => Rewrite::Unchanged,
         // A `syscall` with a meaningless prefix. No program with one has been seen.
-        _ if view.site.len() != SYSCALL => Way::Left,
-        _ => way(view, text, targets),
+        _ if view.site.len() != SYSCALL => Rewrite::Unchanged,
+        _ => rewrite(view, text, targets),
     };
-    Site { at, number, way }
+    Site { at, number, rewrite }
 }
 
 /// Chooses the way. The first choice keeps the `syscall` in place, the second moves instructions
 /// after it.
-fn way(view: &View, text: Text<'_>, targets: &Targets) -> Way {
+fn rewrite(view: &View, text: Text<'_>, targets: &Targets) -> Rewrite {
     let is_target = targets.has(view.site.ip());
     // The moved instructions may begin at the target of a jump, but must not contain one further
     // on.
@@ -96,7 +96,7 @@ fn way(view: &View, text: Text<'_>, targets: &Targets) -> Way {
         }
     }
     if let Some(len) = reach.iter().find(|len| **len >= JUMP) {
-        return Way::Before(*len as u8);
+        return Rewrite::Before(*len as u8);
     }
     let mut behind = vec![0];
     for one in after(view, text).iter().take_while(|one| !targets.has(one.ip())) {
@@ -104,10 +104,10 @@ fn way(view: &View, text: Text<'_>, targets: &Targets) -> Way {
     }
     for before in [0].iter().chain(&reach) {
         if let Some(after) = behind.iter().find(|after| before + SYSCALL + **after >= JUMP) {
-            return Way::Around(*before as u8, *after as u8);
+            return Rewrite::Around(*before as u8, *after as u8);
         }
     }
-    Way::Left
+    Rewrite::Unchanged
 }
 
 /// Returns the movable instructions before the call, the nearest first: as many as a jump needs.

@@ -5,9 +5,9 @@ use std::fmt;
 use super::measure::Cell;
 use super::rows::USUAL_GAP;
 use super::way::{Stacks, Wait};
-use crate::local::reach::advantage;
-use crate::reach::Reach;
+use crate::local::targets::advantage;
 use crate::table::duration;
+use crate::targets::TargetResult;
 
 /// The condition on a figure, relative to the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,8 +63,8 @@ fn value(cells: &[Cell], case: &str, way: Stacks, wait: Wait) -> Option<f64> {
 }
 
 /// Judges all targets.
-pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
-    let mut reach = Vec::new();
+pub(super) fn judge(cells: &[Cell]) -> Vec<TargetResult> {
+    let mut targets = Vec::new();
     for cell in cells {
         let Some(target) = target(cell) else { continue };
         let ours = value(cells, &cell.case, cell.way, cell.wait);
@@ -74,30 +74,34 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
             Target::AtMost(limit) => {
                 let text = |waits, limit| format!("{name}: at most {limit:.2} x {waits} kernel");
                 let spinning = text("spinning", limit);
-                reach.push(Reach::at_most(spinning, ours, of(Wait::Spinning), limit));
+                targets.push(TargetResult::at_most(spinning, ours, of(Wait::Spinning), limit));
                 let (_, limit) = limits(cell.way);
                 let blocking = text("blocking", limit);
-                reach.push(Reach::at_most(blocking, ours, of(Wait::Blocking), limit));
+                targets.push(TargetResult::at_most(blocking, ours, of(Wait::Blocking), limit));
             }
             Target::AtLeast(limit) => {
                 let text = format!("{name}: at least {limit:.2} x kernel");
-                reach.push(Reach::at_least(text, ours, of(cell.wait), limit));
+                targets.push(TargetResult::at_least(text, ours, of(cell.wait), limit));
             }
             Target::MoreBy(limit) => {
                 let target = format!("{name}: at most {} more than kernel", duration(limit));
                 let more = ours.zip(of(cell.wait)).map(|(ours, theirs)| (ours - theirs).max(0.0));
                 let measured = more.map_or("not measured".into(), duration);
-                reach.push(Reach { target, measured, reached: more.map(|more| more <= limit) });
+                targets.push(TargetResult {
+                    target,
+                    measured,
+                    reached: more.map(|more| more <= limit),
+                });
             }
         }
     }
-    reach.extend([Stacks::Smoltcp, Stacks::Gvisor].map(|rival| beaten(cells, rival)));
-    reach
+    targets.extend([Stacks::Smoltcp, Stacks::Gvisor].map(|rival| beaten(cells, rival)));
+    targets
 }
 
 /// Judges the target that Sojourn on the client's side is better wherever the rival on that side
 /// was measured.
-fn beaten(cells: &[Cell], rival: Stacks) -> Reach {
+fn beaten(cells: &[Cell], rival: Stacks) -> TargetResult {
     let target = format!("better than {} everywhere", rival.title());
     let theirs = cells.iter().filter(|cell| cell.way == rival && cell.counts());
     let ratio = |cell: &Cell| {
@@ -107,7 +111,7 @@ fn beaten(cells: &[Cell], rival: Stacks) -> Reach {
     let mut ratios: Vec<(f64, String)> = theirs.filter_map(ratio).collect();
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (Some(worst), Some(best)) = (ratios.first(), ratios.last()) else {
-        return Reach { target, measured: "not measured".into(), reached: None };
+        return TargetResult { target, measured: "not measured".into(), reached: None };
     };
     let better = ratios.iter().filter(|(ratio, _)| *ratio > 1.0).count();
     let measured = format!(
@@ -118,7 +122,7 @@ fn beaten(cells: &[Cell], rival: Stacks) -> Reach {
         best.1,
         ratios.len()
     );
-    Reach { target, measured, reached: Some(worst.0 > 1.0) }
+    TargetResult { target, measured, reached: Some(worst.0 > 1.0) }
 }
 
 #[cfg(test)]
