@@ -9,6 +9,7 @@
 #![allow(unsafe_code, reason = "the socket options of iptables, which rustix does not have")]
 
 use crate::cgroups::ControlGroups;
+use crate::dumps;
 use crate::netlink::{Question, drain, dump, socket};
 use crate::policies::Policies;
 use crate::ruleset::Ruleset;
@@ -23,10 +24,7 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
 /// How often [`Firewall::resurvey`] is to be called (microseconds).
 pub const RESURVEY_US: u64 = 1_000_000;
 
-/// `NFNL_SUBSYS_NFTABLES` with `NFT_MSG_GETCHAIN` and `NFT_MSG_GETRULE`; `XFRM_MSG_GETPOLICY` and
-/// `XFRM_MSG_GETDEFAULT`.
-const GET_CHAIN: u16 = 10 << 8 | 4;
-const GET_RULE: u16 = 10 << 8 | 7;
+/// `XFRM_MSG_GETPOLICY` and `XFRM_MSG_GETDEFAULT`.
 const GET_POLICY: u16 = 0x15;
 const GET_DEFAULT: u16 = 0x28;
 /// The groups of `NFNLGRP_NFTABLES`, `XFRMNLGRP_POLICY` and `RTNLGRP_TC`.
@@ -81,16 +79,17 @@ impl Firewall {
     /// Reads again whatever has no notice of its changes. Returns true if it has changed.
     pub fn resurvey(&mut self) -> bool {
         let now = tables();
-        let has_changed = now != self.tables;
+        let is_same = now.len() == self.tables.len()
+            && now.iter().zip(&self.tables).all(|(now, before)| now.is_same(before));
         self.tables = now;
-        self.groups.resurvey() || has_changed
+        self.groups.resurvey() || !is_same
     }
 
     /// Returns true if no rule, table or policy could say something about any session.
     #[must_use]
     pub fn has_no_rules(&self) -> bool {
         self.rules.as_ref().is_ok_and(Ruleset::is_empty)
-            && self.tables.iter().all(|table| table.chains.is_empty())
+            && self.tables.iter().all(Table::is_empty)
             && self.policies.as_ref().is_ok_and(Policies::is_empty)
     }
 
@@ -129,10 +128,7 @@ fn is_absent(error: Errno) -> bool {
 }
 
 fn rules() -> Result<Ruleset, Errno> {
-    // Of nfnetlink's header: any family.
-    let question = |kind| Question { protocol: Some(netlink::NETFILTER), kind, body: &[0; 4] };
-    let questions = [GET_CHAIN, GET_RULE].map(question);
-    match dump(&questions, Ruleset::default, |rules, message| rules.add(message)) {
+    match dumps::ruleset() {
         Err(error) if is_absent(error) => Ok(Ruleset::default()),
         read => read,
     }
@@ -165,14 +161,16 @@ fn tables() -> Vec<Table> {
         // A kernel without the file has no such tables.
         let names = std::fs::read_to_string(path).unwrap_or_default();
         for name in names.lines() {
-            let chains = chains(family, name).unwrap_or_else(|| vec!["?"]);
-            all.push(Table { family, name: name.into(), chains });
+            let told = table(family, name);
+            let told = told.as_ref().map(|(info, entries)| (&info[..], &entries[tables::ENTRIES..]));
+            all.push(Table::new(family, name, told));
         }
     }
     all
 }
 
-fn chains(family: Family, name: &str) -> Option<Vec<&'static str>> {
+/// Reads a legacy table: `struct ipt_getinfo` and `struct ipt_get_entries`.
+fn table(family: Family, name: &str) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut info = vec![0; tables::INFO_LEN];
     info.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
     let mut entries = info.get(..tables::ENTRIES)?.to_vec();
@@ -182,7 +180,7 @@ fn chains(family: Family, name: &str) -> Option<Vec<&'static str>> {
     entries.resize(tables::ENTRIES + len, 0);
     // Fails if the size of the table has changed meanwhile; the next survey reads it again.
     ask(family, GET_ENTRIES, &mut entries)?;
-    tables::chains(family, &info, entries.get(tables::ENTRIES..)?)
+    Some((info, entries))
 }
 
 /// Asks the kernel to fill `answer`, which begins with the request.

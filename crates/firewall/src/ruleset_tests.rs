@@ -29,7 +29,7 @@ fn no_rules_and_empty_chains_say_nothing() {
     assert!(!is_concerned(&Ruleset::default(), &session()));
     assert!(!is_concerned(&input(false, &[]), &session()));
     let named = input(true, &[]).concerning(&session()).unwrap();
-    assert_eq!(named, "nftables chain inet t in");
+    assert_eq!(named, "nftables chain inet t in, policy");
 }
 
 #[test]
@@ -89,7 +89,8 @@ proptest! {
         rule(&mut rules, "in", core::slice::from_ref(&bytes));
         let _ = rules.concerning(&session());
         let _ = crate::policies::selects(&bytes, &session());
-        let _ = crate::tables::chains(Family::V4, &bytes, &bytes);
+        let table = crate::tables::Table::new(Family::V4, "filter", Some((&bytes, &bytes)));
+        let _ = table.concerning(&session());
         let _ = crate::attributes::messages(&bytes).count();
     }
 }
