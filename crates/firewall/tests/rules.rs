@@ -43,15 +43,35 @@ fn v6(local: u16) -> Session {
     with("[fd00::2]:5000", Session { local, ..tcp(0) })
 }
 
-/// Loads rules on a host. Returns false, and prints the reason, if the tool cannot.
-fn load(host: &Host, program: &str, words: &[&str]) -> bool {
-    match host.run(program, words, LIMIT) {
-        Ok(done) if done.status == 0 => true,
+/// Makes a host with rules. Returns `None`, and prints the reason, where there are no hosts, or
+/// where the tool cannot even do `harmless`, a command without an effect.
+///
+/// # Panics
+/// If the tool can, but does not take the rules.
+fn host(harmless: &[&str], load: &[&str]) -> Option<Host> {
+    if !is_possible() {
+        return None;
+    }
+    let host = Host::new().unwrap();
+    match host.run(harmless[0], &harmless[1..], LIMIT) {
+        Ok(done) if done.status == 0 => {}
         why => {
-            eprintln!("skipped: {program} {words:?}: {why:?}");
-            false
+            eprintln!("skipped: {harmless:?}: {why:?}");
+            return None;
         }
     }
+    run(&host, load);
+    Some(host)
+}
+
+fn run(host: &Host, words: &[&str]) {
+    let done = host.run(words[0], &words[1..], LIMIT).unwrap();
+    assert_eq!(done.status, 0, "{words:?}: {}", done.err);
+}
+
+/// Makes a host with rules of nftables: a file, or the text itself.
+fn nft(words: &[&str]) -> Option<Host> {
+    host(&["nft", "list", "ruleset"], &[&["nft"], words].concat())
 }
 
 fn file(name: &str) -> String {
@@ -78,23 +98,16 @@ fn check(host: &Host, cases: &[Case]) {
 }
 
 fn check_nft(name: &str, cases: &[Case]) {
-    if !is_possible() {
-        return;
-    }
-    let host = Host::new().unwrap();
-    if load(&host, "nft", &["-f", &file(name)]) {
+    if let Some(host) = nft(&["-f", &file(name)]) {
         check(&host, cases);
     }
 }
 
 /// Loads a file of iptables-save's format with both back ends. The cases hold for both.
 fn check_iptables(name: &str, cases: &[Case]) {
-    if !is_possible() {
-        return;
-    }
-    for command in ["iptables-nft-restore", "iptables-legacy-restore"] {
-        let host = Host::new().unwrap();
-        if load(&host, command, &[&file(name)]) {
+    for command in ["iptables-nft", "iptables-legacy"] {
+        let restore = format!("{command}-restore");
+        if let Some(host) = host(&[command, "-S"], &[&restore, &file(name)]) {
             eprintln!("{command}:");
             check(&host, cases);
         }
@@ -221,16 +234,9 @@ fn wlan() -> Interface {
 /// A ban is an element of a set; the kernel tells of it.
 #[test]
 fn a_peer_that_is_banned() {
-    if !is_possible() {
-        return;
-    }
-    let host = Host::new().unwrap();
-    if !load(&host, "nft", &["-f", &file("fail2ban.nft")]) {
-        return;
-    }
+    let Some(host) = nft(&["-f", &file("fail2ban.nft")]) else { return };
     let change = |host: &Host, verb: &str| {
-        let words = [verb, "element", "inet", "f2b-table", "addr-set-sshd", "{ 10.1.0.2 }"];
-        assert!(load(host, "nft", &words));
+        run(host, &["nft", verb, "element", "inet", "f2b-table", "addr-set-sshd", "{ 10.1.0.2 }"]);
     };
     host.enter(|| {
         let mut firewall = Firewall::new();
@@ -258,11 +264,7 @@ fn a_set_that_packets_change() {
             tcp dport 4000 ip saddr @seen drop
         }
     }";
-    if !is_possible() {
-        return;
-    }
-    let host = Host::new().unwrap();
-    if load(&host, "nft", &[RULES]) {
+    if let Some(host) = nft(&[RULES]) {
         check(&host, &[(tcp(22), "guard in"), (tcp(4000), "guard in"), (tcp(80), "")]);
     }
 }
@@ -271,35 +273,29 @@ fn a_set_that_packets_change() {
 #[test]
 fn expressions_with_an_effect_of_their_own() {
     const RULES: &str = "table inet acts {
-        counter bytes { }
+        counter traffic { }
         set metered { type inet_service; counter; elements = { 7 } }
         chain in { type filter hook input priority 0;
             tcp dport 1 log
             tcp dport 2 limit rate 1/second accept
             tcp dport 3 counter
-            tcp dport 4 counter name bytes accept
+            tcp dport 4 counter name traffic accept
             tcp dport 5 meta mark set 1
             tcp dport 6 ct mark set 1
             tcp dport @metered accept
-            tcp dport 8 notrack
+            tcp dport 8 ip ttl set 3
             tcp dport 9 meta nftrace set 1
             tcp dport 10 counter accept
             tcp dport 11 meta mark set tcp dport map { 11 : 3 }
             tcp dport 12 quota 10 mbytes accept
-            tcp dport 13 ct count 3 accept
+            tcp dport 13 reject
             tcp dport 14 ip dscp set cs1
-            tcp dport 15 queue
+            tcp dport 15 tcp option maxseg size set 500
             tcp dport 16 ip saddr 10.1.0.2 goto side
         }
         chain side { }
     }";
-    if !is_possible() {
-        return;
-    }
-    let host = Host::new().unwrap();
-    if !load(&host, "nft", &[RULES]) {
-        return;
-    }
+    let Some(host) = nft(&[RULES]) else { return };
     let harmless = [10, 16, 17];
     let cases: Vec<Case> = (1..18)
         .map(|port| (tcp(port), if harmless.contains(&port) { "" } else { "inet acts in" }))
