@@ -162,7 +162,8 @@ fn tables() -> Vec<Table> {
         let names = std::fs::read_to_string(path).unwrap_or_default();
         for name in names.lines() {
             let told = table(family, name);
-            let told = told.as_ref().map(|(info, entries)| (&info[..], &entries[tables::ENTRIES..]));
+            let told =
+                told.as_ref().map(|(info, entries)| (&info[..], &entries[tables::ENTRIES..]));
             all.push(Table::new(family, name, told));
         }
     }

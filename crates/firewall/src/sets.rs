@@ -98,10 +98,8 @@ impl Set {
         let concatenation = find(body, DESCRIPTION).and_then(|description| find(description, 2));
         let field = |one: crate::attributes::Attribute<'_>| number(one.value, 1);
         let of_field = |len: u32| (len as usize).next_multiple_of(4);
-        let mut fields: Vec<usize> = attributes(concatenation.unwrap_or_default())
-            .filter_map(field)
-            .map(of_field)
-            .collect();
+        let mut fields: Vec<usize> =
+            attributes(concatenation.unwrap_or_default()).filter_map(field).map(of_field).collect();
         if fields.iter().sum::<usize>() != key_len {
             fields = vec![key_len];
         }

@@ -93,18 +93,19 @@ impl Table {
             return Some(format!("{table}, which cannot be read"));
         };
         let left = looks();
-        let Place { chain, rule } = content.hooks.iter().find_map(|(chain, direction, drops)| {
-            // Only the table `raw` comes before connection tracking.
-            let is_tracked = self.name != "raw";
-            let packets =
-                Packets { session, direction: *direction, is_at_interface: true, is_tracked };
-            let walk = Walk { chains: &content.chains, packets, left: &left };
-            match walk.fate(chain, DEPTH_MAX) {
-                Fate::Accepted => None,
-                Fate::Passed => drops.then(|| Place { chain: chain.clone(), rule: None }),
-                Fate::Unsure(place) => Some(place),
-            }
-        })?;
+        let Place { chain, rule } =
+            content.hooks.iter().find_map(|(chain, direction, drops)| {
+                // Only the table `raw` comes before connection tracking.
+                let is_tracked = self.name != "raw";
+                let packets =
+                    Packets { session, direction: *direction, is_at_interface: true, is_tracked };
+                let walk = Walk { chains: &content.chains, packets, left: &left };
+                match walk.fate(chain, DEPTH_MAX) {
+                    Fate::Accepted => None,
+                    Fate::Passed => drops.then(|| Place { chain: chain.clone(), rule: None }),
+                    Fate::Unsure(place) => Some(place),
+                }
+            })?;
         Some(match rule.filter(|number| *number > 0) {
             Some(number) => format!("{table} chain {}, rule {number}", chain.name),
             None => format!("{table} chain {}, policy", chain.name),
