@@ -7,8 +7,9 @@
 use crate::entry::Entry;
 use crate::packets::Packets;
 use crate::registers::Holds;
-use crate::rule::{Action, Saying, Sets, sayings};
+use crate::rule::{Saying, Sets, sayings};
 use crate::sets::Set;
+use crate::verdict::Action;
 use core::cell::Cell;
 use core::fmt;
 use std::collections::HashMap;
@@ -155,7 +156,7 @@ impl Walk<'_> {
 impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Name { family, table, name } = &self.chain;
-        let family = crate::ruleset::family_name(*family);
+        let family = crate::family::name(*family);
         write!(out, "nftables chain {family} {table} {name}")?;
         match self.rule {
             Some(handle) => write!(out, ", rule with handle {handle}"),

@@ -5,8 +5,9 @@
 
 use crate::packets::{Packets, addresses};
 use crate::registers::Holds;
-use crate::rule::{Action, Saying};
+use crate::rule::Saying;
 use crate::session::{Direction, Family};
+use crate::verdict::Action;
 use crate::xtables::{self, interface, inverted_if, masked};
 
 /// Offsets in an entry, and lengths.

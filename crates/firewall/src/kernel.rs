@@ -4,12 +4,13 @@
 //! Rules and policies are read when they have changed: nfnetlink, xfrm and rtnetlink tell. Nobody
 //! tells of the older tables of iptables and of control groups' programs, so they are read again
 //! every [`RESURVEY_US`]. Not here: their meaning for a session (`ruleset`, `tables`, `policies`,
-//! `cgroups`, `traffic`).
+//! `cgroups`, `traffic`, `modules`).
 
 #![allow(unsafe_code, reason = "the socket options of iptables, which rustix does not have")]
 
 use crate::cgroups::ControlGroups;
 use crate::dumps;
+use crate::modules::Modules;
 use crate::netlink::{Question, drain, dump, socket};
 use crate::policies::Policies;
 use crate::ruleset::Ruleset;
@@ -46,6 +47,7 @@ pub struct Firewall {
     policies: Result<Policies, Errno>,
     tables: Vec<Table>,
     groups: ControlGroups,
+    modules: Modules,
 }
 
 impl Firewall {
@@ -57,7 +59,8 @@ impl Firewall {
         let traffic = socket(None, TRAFFIC_CHANGES);
         let changes = [netfilter, xfrm, traffic].into_iter().filter_map(Result::ok).collect();
         let groups = ControlGroups::new();
-        Self { changes, rules: rules(), policies: policies(), tables: tables(), groups }
+        let (rules, policies, tables) = (rules(), policies(), tables());
+        Self { changes, rules, policies, tables, groups, modules: Modules::read() }
     }
 
     /// Returns the sockets that are readable when something may have changed.
@@ -82,18 +85,22 @@ impl Firewall {
         let is_same = now.len() == self.tables.len()
             && now.iter().zip(&self.tables).all(|(now, before)| now.is_same(before));
         self.tables = now;
-        self.groups.resurvey() || !is_same
+        let modules = core::mem::replace(&mut self.modules, Modules::read());
+        self.groups.resurvey() || !is_same || modules != self.modules
     }
 
-    /// Returns true if no rule, table or policy could say something about any session.
+    /// Returns true if no rule, table, policy or security module could say something about any
+    /// session.
     #[must_use]
     pub fn has_no_rules(&self) -> bool {
         self.rules.as_ref().is_ok_and(Ruleset::is_empty)
             && self.tables.iter().all(Table::is_empty)
             && self.policies.as_ref().is_ok_and(Policies::is_empty)
+            && self.module().is_none()
     }
 
-    /// Returns the rule, table or policy that could say something about the session's packets.
+    /// Returns the rule, table, policy or security module that could say something about the
+    /// session's packets.
     #[must_use]
     pub fn rule_concerning(&self, session: &Session) -> Option<String> {
         let by_rules = match &self.rules {
@@ -105,7 +112,15 @@ impl Firewall {
             Ok(policies) => policies.concerning(session),
             Err(error) => Some(format!("IPsec, whose policies cannot be read: {error}")),
         };
-        by_rules.or_else(by_tables).or_else(by_policies)
+        let by_modules = || self.module().map(str::to_owned);
+        by_rules.or_else(by_tables).or_else(by_policies).or_else(by_modules)
+    }
+
+    /// Returns the security module that looks at packets of all sessions.
+    fn module(&self) -> Option<&'static str> {
+        let marks =
+            self.rules.as_ref().is_ok_and(Ruleset::marks) || self.tables.iter().any(Table::marks);
+        self.modules.concerning(marks)
     }
 
     /// Returns the program or filter of the session's own control group or interface that could say

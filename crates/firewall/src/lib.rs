@@ -1,5 +1,5 @@
 //! Answers the question: could the host's packet filters (nftables, iptables, tc), its IPsec
-//! policies or the eBPF programs of control groups affect a session's packets?
+//! policies, the eBPF programs of control groups or security modules affect a session's packets?
 //!
 //! A session that is away sends and receives past the kernel's hooks. So the carrier asks before it
 //! delegates a session, and again when rules change; an answer names the hook. A rule that this
@@ -14,10 +14,12 @@ mod cgroups;
 mod chains;
 mod dumps;
 mod entry;
+mod family;
 #[cfg(any(debug_assertions, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
 mod kernel;
+mod modules;
 mod netlink;
 mod packets;
 mod policies;
@@ -30,6 +32,7 @@ mod session;
 mod sets;
 mod tables;
 mod traffic;
+mod verdict;
 mod xtables;
 
 pub use kernel::{Firewall, RESURVEY_US};

@@ -9,25 +9,13 @@ use crate::attributes::{attributes, find, number, text};
 use crate::packets::{Packets, known, meta, payload, route, tracked};
 use crate::registers::{Holds, Known, Registers, equals, order, within};
 use crate::sets::{Data, Element, Found, Set};
+use crate::verdict::{Action, verdict};
 use crate::xtables;
 
 /// The register that holds the verdict (`NFT_REG_VERDICT`).
 const VERDICT: u32 = 0;
 /// `NFT_LOOKUP_F_INV`.
 const INVERTED: u32 = 1;
-
-/// The action of a rule on a packet that matches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// Goes on with the next rule.
-    Continue,
-    Accept,
-    Return,
-    Jump(String),
-    Goto(String),
-    /// An action that only the kernel can do, or that drops the packet.
-    Other,
-}
 
 /// The effect of a rule on a session's packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +81,23 @@ pub(crate) fn sayings(expressions: &[u8], packets: Packets<'_>, sets: &dyn Sets)
     let action = if counts { Action::Other } else { Action::Continue };
     all.push(Saying { holds, action });
     all
+}
+
+/// Returns true if an expression marks packets for security modules: an object for that
+/// (`NFT_OBJECT_SECMARK`), a register's value (`NFT_META_SECMARK`), or a target of iptables.
+pub(crate) fn marks(expressions: &[u8]) -> bool {
+    attributes(expressions).any(|expression| {
+        let name = text(expression.value, 1).unwrap_or_default();
+        let data = find(expression.value, 2).unwrap_or_default();
+        match name.as_str() {
+            // One of a map may be any.
+            "objref" => number(data, 1).is_none_or(|kind| kind == 8),
+            // With the register that is the source.
+            "meta" => number(data, 2) == Some(14) && find(data, 3).is_some(),
+            "target" => text(data, 1).is_some_and(|name| xtables::marks(&name)),
+            _ => false,
+        }
+    })
 }
 
 impl Evaluation<'_> {
@@ -247,19 +252,4 @@ fn range(data: &[u8], registers: &Registers) -> Option<Holds> {
     let known = registers.load(number(data, 1)?, from.len())?;
     let holds = (from.len() == to.len() && from <= to).then(|| within(&known, from, to))?;
     Some(if number(data, 2)? == 0 { holds } else { holds.not() })
-}
-
-/// Reads a verdict (`NFTA_DATA_VERDICT`). `None` for a value that is not one, or a malformed
-/// verdict.
-pub(crate) fn verdict(data: &[u8]) -> Option<Action> {
-    let verdict = find(data, 2)?;
-    let chain = || text(verdict, 2);
-    Some(match number(verdict, 1)?.cast_signed() {
-        1 => Action::Accept,
-        -1 => Action::Continue,
-        -3 => Action::Jump(chain()?),
-        -4 => Action::Goto(chain()?),
-        -5 => Action::Return,
-        _ => Action::Other,
-    })
 }

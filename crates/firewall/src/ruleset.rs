@@ -7,7 +7,9 @@
 
 use crate::attributes::{Message, find, number, text};
 use crate::chains::{Body, Chains, DEPTH_MAX, Fate, Name, Place, Rule, Walk, looks};
+use crate::family::{BRIDGE, INET, IPV4, IPV6, NETDEV};
 use crate::packets::Packets;
+use crate::rule::marks;
 use crate::session::{Direction, Family, Session};
 use crate::sets::{Set, names_in};
 use sojourn_wire::Protocol;
@@ -23,13 +25,6 @@ const HEADER: usize = 4;
 
 /// `NF_IP_PRI_CONNTRACK`: hooks before it do not know a packet's connection.
 const TRACKING: i32 = -200;
-
-/// `NFPROTO_*`.
-const INET: u8 = 1;
-const IPV4: u8 = 2;
-const NETDEV: u8 = 5;
-const BRIDGE: u8 = 7;
-const IPV6: u8 = 10;
 
 /// The properties of a base chain.
 #[derive(Clone, Debug)]
@@ -48,6 +43,8 @@ pub(crate) struct Ruleset {
     /// The sets that rules look up, and those that packets change.
     looked_up: Vec<Name>,
     changed: Vec<Name>,
+    /// True if a rule marks packets for security modules.
+    marks: bool,
 }
 
 impl Ruleset {
@@ -90,6 +87,7 @@ impl Ruleset {
                 names.push(set);
             }
         }
+        self.marks |= marks(expressions);
         let handle = find(body, 3).and_then(|handle| handle.try_into().ok());
         let rule = Rule {
             number: handle.map_or(0, u64::from_be_bytes),
@@ -116,6 +114,11 @@ impl Ruleset {
         if let Some(set) = self.chains.sets.get_mut(name) {
             if is_whole { set.finish() } else { set.forget() }
         }
+    }
+
+    /// Returns true if a rule marks packets for security modules.
+    pub(crate) const fn marks(&self) -> bool {
+        self.marks
     }
 
     /// Returns true if no chain is at a hook.
@@ -163,17 +166,6 @@ fn packets<'s>(family: u8, hook: &Hook, session: &'s Session) -> Option<Packets<
     let is_at_interface = !matches!(family, NETDEV | BRIDGE);
     let is_tracked = is_at_interface && hook.number != 5 && hook.priority > TRACKING;
     (is_its && !is_past).then_some(Packets { session, direction, is_at_interface, is_tracked })
-}
-
-pub(crate) fn family_name(family: u8) -> &'static str {
-    match family {
-        INET => "inet",
-        IPV4 => "ip",
-        NETDEV => "netdev",
-        BRIDGE => "bridge",
-        IPV6 => "ip6",
-        _ => "other",
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use crate::attributes::{attributes, find, number, text};
 use crate::registers::{Holds, within};
-use crate::rule::{Action, verdict};
+use crate::verdict::{Action, verdict};
 
 /// `NFT_SET_INTERVAL`, `NFT_SET_MAP`, `NFT_SET_EVAL` (packets change the set) and `NFT_SET_OBJECT`.
 const INTERVAL: u32 = 0x4;

@@ -9,6 +9,7 @@ use crate::chains::{Body, Chains, DEPTH_MAX, Fate, Name, Place, Rule, Walk, look
 use crate::entry::{ACCEPT, Entry, first};
 use crate::packets::Packets;
 use crate::session::{Direction, Family, Session};
+use crate::xtables;
 use sojourn_wire::Protocol;
 use std::collections::HashMap;
 
@@ -46,6 +47,8 @@ struct Content {
     hooks: Vec<(Name, Direction, bool)>,
     /// The entries without their counters.
     entries: Vec<Vec<u8>>,
+    /// True if a rule marks packets for security modules.
+    marks: bool,
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -78,6 +81,11 @@ impl Table {
         // The policy is the only rule.
         let has_rules = |chain: &Name| chains.rules.get(chain).is_none_or(|all| all.len() > 1);
         hooks.iter().all(|(chain, _, drops)| !drops && !has_rules(chain))
+    }
+
+    /// Returns true if a rule marks packets for security modules.
+    pub(crate) fn marks(&self) -> bool {
+        self.content.as_ref().is_some_and(|content| content.marks)
     }
 
     /// Returns the rule that could affect the session's packets.
@@ -144,8 +152,9 @@ fn content(family: Family, table: &str, info: &[u8], bytes: &[u8]) -> Option<Con
     // Two chains of one name would be taken for one.
     names.windows(2).all(|two| two[0] != two[1]).then_some(())?;
     let chains = in_chains(&entries, bytes.len(), &starts, &policies, name);
+    let marks = entries.iter().any(|(_, entry)| xtables::marks(&entry.target().0));
     let entries = entries.into_iter().map(|(_, entry)| entry.into_bytes()).collect();
-    Some(Content { chains, hooks: at_hooks, entries })
+    Some(Content { chains, hooks: at_hooks, entries, marks })
 }
 
 /// Returns the entries with their offsets; `None` if one is malformed.

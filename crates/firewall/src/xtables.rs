@@ -75,6 +75,11 @@ pub(crate) fn holds(name: &str, revision: u32, info: &[u8], packets: Packets<'_>
     }
 }
 
+/// Returns true if a target marks packets for security modules.
+pub(crate) fn marks(target: &str) -> bool {
+    matches!(target, "SECMARK" | "CONNSECMARK")
+}
+
 fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
