@@ -12,7 +12,7 @@ use crate::session::Direction;
 use sojourn_wire::Protocol;
 
 /// Matches that only look at the packet, or at what the kernel has for it.
-const LOOKING: [&str; 34] = [
+const LOOKING: [&str; 33] = [
     "addrtype",
     "ah",
     "bpf",
@@ -40,7 +40,6 @@ const LOOKING: [&str; 34] = [
     "policy",
     "realm",
     "rpfilter",
-    "rt",
     "sctp",
     "set",
     "tcpmss",
@@ -70,6 +69,8 @@ pub(crate) fn holds(name: &str, revision: u32, info: &[u8], packets: Packets<'_>
         ("state", 0) => Some(state(u16::try_from(word(info, 0)?).ok()?, packets)),
         ("tcp", 0) => tcp(info, packets),
         ("udp", 0) => udp(info, packets),
+        // Packets with a routing header are the kernel's (`bpf/filter/parse.h`).
+        ("rt", 0) => Some(Holds::Never),
         ("multiport", 1) => multiport(info, packets),
         _ => (LOOKING.contains(&name) && info.len() <= INFO_MAX).then_some(Holds::Maybe),
     }

@@ -105,7 +105,11 @@ fn check_nft(name: &str, cases: &[Case]) {
 
 /// Loads a file of iptables-save's format with both back ends. The cases hold for both.
 fn check_iptables(name: &str, cases: &[Case]) {
-    for command in ["iptables-nft", "iptables-legacy"] {
+    check_tables(["iptables-nft", "iptables-legacy"], name, cases);
+}
+
+fn check_tables(commands: [&str; 2], name: &str, cases: &[Case]) {
+    for command in commands {
         let restore = format!("{command}-restore");
         if let Some(host) = host(&[command, "-S"], &[&restore, &file(name)]) {
             eprintln!("{command}:");
@@ -178,6 +182,18 @@ fn the_shape_of_ufw() {
         "ufw.rules",
         &[(tcp(4000), ""), (tcp(9), ""), (untracked(tcp(9)), "ufw-"), (v6(9), "")],
     );
+}
+
+#[test]
+fn the_shape_of_ufw_for_ipv6() {
+    let cases = [
+        (v6(4000), ""),
+        (v6(9), ""),
+        (untracked(v6(4000)), "chain"),
+        (with("[fd00::3]:1", v6(9)), ""),
+        (tcp(9), ""),
+    ];
+    check_tables(["ip6tables-nft", "ip6tables-legacy"], "ufw6.rules", &cases);
 }
 
 #[test]
