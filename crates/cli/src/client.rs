@@ -10,8 +10,8 @@ use sojourn_ipc::{Address, Connection, Deadline, Wait};
 use sojourn_session::pages;
 use sojourn_session::place::Surroundings;
 use sojourn_session::{
-    AdminClient, AdminStatsOut, ConnectionInfoT, RefusedInfoT, SessionClient, SessionInfoT,
-    TimesInfoT, admin_connect_options, config, session_connect_options,
+    AdminClient, AdminStatsOut, ConcernedInfoT, ConnectionInfoT, RefusedInfoT, SessionClient,
+    SessionInfoT, TimesInfoT, admin_connect_options, config, session_connect_options,
 };
 use std::os::fd::AsFd as _;
 use std::time::Duration;
@@ -135,6 +135,12 @@ impl Client {
     /// Processes that have found it. As above.
     pub(crate) fn processes(&mut self) -> Vec<u32> {
         pages::processes(self.ask()).unwrap_or_default()
+    }
+
+    /// Sessions that stay in the kernel for rules of the host, with the rules' names. As above.
+    pub(crate) fn concerned(&mut self) -> Vec<ConcernedInfoT> {
+        let told = self.ask().concerned().ok();
+        told.and_then(|told| told.sessions).unwrap_or_default()
     }
 
     /// How sessions with other hosts are. As above.

@@ -4,6 +4,7 @@
 
 use super::ends::wish_of;
 use super::{Sojournd, State, fault};
+use crate::concerned::Texts;
 use crate::looked::Looked;
 use crate::memory::Memory;
 use crate::registry::{CARRIER, CallError, Carried, Identity, Who, Wish};
@@ -62,7 +63,7 @@ impl Sojournd {
     pub(crate) fn offer_carried(&self, looked: Looked, what: &OfferT) {
         let wish = wish_of(what, looked.inode);
         let mut state = self.lock();
-        let State { registry, notifier } = &mut *state;
+        let State { registry, notifier, .. } = &mut *state;
         // An error is a number of the carrier's that is in use: then this offer is none.
         let _ = registry.offer(CARRIER, mirrored(looked), wish, self.now_ms(), &mut Memory);
         Self::ring(registry, notifier);
@@ -71,11 +72,16 @@ impl Sojournd {
     /// Refuses, for the carrier, an end that a program has offered.
     pub(crate) fn decline_carried(&self, looked: Looked, reason: ReasonT) {
         let mut state = self.lock();
-        let State { registry, notifier } = &mut *state;
+        let State { registry, notifier, .. } = &mut *state;
         if let Ok(seen) = mirrored(looked) {
             registry.decline_carried(&seen, reason, self.now_ms());
         }
         Self::ring(registry, notifier);
+    }
+
+    /// Notes, for the carrier, which rule of the host keeps a session in the kernel.
+    pub(crate) fn concerned_carried(&self, texts: Texts) {
+        self.lock().concerned.note(texts);
     }
 
     /// Hands the socket of an offer to the carrier, if its peer is on another host.
@@ -108,7 +114,7 @@ impl Sojournd {
     /// Sends a message of the carrier to the library at the other side of its session.
     pub(crate) fn tell_carried(&self, local: u64, what: Carried) {
         let mut state = self.lock();
-        let State { registry, notifier } = &mut *state;
+        let State { registry, notifier, .. } = &mut *state;
         registry.tell_carried(local, what, self.now_ms());
         Self::ring(registry, notifier);
     }
