@@ -116,6 +116,12 @@ impl Talk {
         }
     }
 
+    /// Returns what `sojourn ss --why` says.
+    #[must_use]
+    pub fn why(&self) -> String {
+        self.worlds[self.under as usize].sojourn(&["ss", "--why"]).unwrap()
+    }
+
     /// Waits until there is a session that is away, or none.
     pub fn wait_until_away(&mut self, is_away: bool) {
         let deadline = Instant::now() + LIMIT;

@@ -82,24 +82,55 @@ fn sessions_of_allowed_services_move() {
     }
 }
 
-/// One rule more than those that let the session pass, before them.
-const CONCERNING: [(Tool, &str, &str); 7] = [
-    (Tool::Nft, "debian.nft", "insert rule inet filter input tcp dport 4000 log"),
-    (Tool::Nft, "debian.nft", "insert rule inet filter input tcp dport 4000 counter"),
+/// One rule more than those that let the session pass, before them, and the name that it has then.
+const CONCERNING: [(Tool, &str, &str, &str); 7] = [
+    (
+        Tool::Nft,
+        "debian.nft",
+        "insert rule inet filter input tcp dport 4000 log",
+        "nftables chain inet filter input, rule with handle",
+    ),
+    (
+        Tool::Nft,
+        "debian.nft",
+        "insert rule inet filter input tcp dport 4000 counter",
+        "nftables chain inet filter input, rule with handle",
+    ),
     (
         Tool::Nft,
         "debian.nft",
         "insert rule inet filter output tcp sport { 80, 4000 } tcp flags urg drop",
+        "nftables chain inet filter output, rule with handle",
     ),
-    (Tool::Nft, "firewalld.nft", "insert rule inet firewalld filter_INPUT limit rate 1/day accept"),
-    (Tool::IptablesNft, "ufw.rules", "-I INPUT -p tcp --dport 4000 -j LOG"),
-    (Tool::IptablesLegacy, "ufw.rules", "-I ufw-before-input -p tcp --dport 4000 -m limit -j LOG"),
-    (Tool::IptablesLegacy, "docker.rules", "-I INPUT -p tcp -m tcp --dport 4000 -m recent --set"),
+    (
+        Tool::Nft,
+        "firewalld.nft",
+        "insert rule inet firewalld filter_INPUT limit rate 1/day accept",
+        "nftables chain inet firewalld filter_INPUT, rule with handle",
+    ),
+    (
+        Tool::IptablesNft,
+        "ufw.rules",
+        "-I INPUT -p tcp --dport 4000 -j LOG",
+        "nftables chain ip filter INPUT, rule with handle",
+    ),
+    (
+        Tool::IptablesLegacy,
+        "ufw.rules",
+        "-I ufw-before-input -p tcp --dport 4000 -m limit -j LOG",
+        "iptables-legacy table filter chain ufw-before-input, rule 1",
+    ),
+    (
+        Tool::IptablesLegacy,
+        "docker.rules",
+        "-I INPUT -p tcp -m tcp --dport 4000 -m recent --set",
+        "iptables-legacy table filter chain INPUT, rule 1",
+    ),
 ];
 
 #[test]
 fn sessions_that_a_rule_logs_counts_or_limits_stay() {
-    for (tool, file, more) in CONCERNING {
+    for (tool, file, more, name) in CONCERNING {
         let Some((a, b)) = hosts() else { return };
         let link = Link::direct(&a, &b, 1500).unwrap();
         if !tool.is_there(&a) {
@@ -111,6 +142,8 @@ fn sessions_that_a_rule_logs_counts_or_limits_stay() {
         eprintln!("{tool:?} {file} {more}");
         let mut talk = Talk::start(&link, End::A, PORT, false);
         talk.wait_for_reason("firewall");
+        let why = talk.why();
+        assert!(why.contains(name), "{why}");
         assert_eq!(talk.moves(), 0);
         talk.finish();
     }
