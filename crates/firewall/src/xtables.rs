@@ -186,18 +186,18 @@ fn multiport(info: &[u8], packets: Packets<'_>) -> Option<Holds> {
     Some(inverted_if(holds, is_inverted))
 }
 
-/// Tells whether the packets' interface has that name, of which only the bits in `mask` count. At
-/// hooks where packets have no interface of that direction its name is empty.
+/// Tells whether the packets' interface has that name, of which only the bits in `mask` count. The
+/// name of an interface that packets do not have is empty.
 pub(crate) fn interface(
     name: &[u8],
     mask: &[u8],
     way: Direction,
     packets: Packets<'_>,
 ) -> Option<Holds> {
-    let own = if packets.direction == way {
-        crate::packets::interface_name(packets, way)
-    } else {
-        vec![Some(0); crate::packets::NAME_LEN]
+    let own = match packets.direction {
+        // Packets that come in have no interface out. Of those that go out kernels differ.
+        Direction::In if way == Direction::Out => vec![Some(0); crate::packets::NAME_LEN],
+        _ => crate::packets::interface_name(packets, way),
     };
     masked(&own, name, mask)
 }
