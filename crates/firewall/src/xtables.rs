@@ -1,5 +1,5 @@
-//! Matches of iptables (`-m`), which nftables' compatibility expression and the legacy tables share:
-//! whether they hold for a session's packets.
+//! Matches of iptables (`-m`), which nftables' compatibility expression and the legacy tables have
+//! in common: whether they hold for a session's packets.
 //!
 //! Layouts are those of `linux/netfilter/xt_*.h`, which user space depends on; another revision is
 //! not understood. A match that depends on what sessions' packets do not share may hold; one that
