@@ -16,6 +16,7 @@ pub(crate) const TEST: &[&str] = &[
     "clang",
     "g++",
     "iproute2",
+    "iptables",
     "nftables",
     "libc6-dev",
     "make",

@@ -37,6 +37,7 @@ impl Carrier {
         let by_rule = if has_rules { rules.firewall.rule_concerning(&session) } else { None };
         let by_program = || rules.firewall.program_concerning(&session);
         let Some(hook) = by_rule.or_else(by_program) else { return false };
+        sessions.concerned(session.local, session.remote, &hook);
         if rules.told.as_ref() != Some(&hook) {
             sessions.say(format_args!(
                 "{key:?}: stays in the kernel for {hook}; --firewall=ignore carries such sessions past it"

@@ -52,6 +52,9 @@ pub trait Sessions: Send {
     fn delegate(&self, local: u64, terms: LendT);
     /// Tells that library of another next hop.
     fn reroute(&self, local: u64, hop: HopT);
+    /// Tells by which name a rule of the host goes that could say something about the packets of
+    /// the session between these addresses.
+    fn concerned(&self, local: SocketAddr, remote: Option<SocketAddr>, hook: &str);
     /// Tells the administrator something of interest.
     fn say(&self, text: core::fmt::Arguments<'_>);
     /// Registers a session of an earlier server, of which the carrier has this side: `region` is

@@ -10,8 +10,8 @@ use sojourn_ipc::{Address, Connection, Deadline, Wait};
 use sojourn_session::pages;
 use sojourn_session::place::Surroundings;
 use sojourn_session::{
-    AdminClient, AdminStatsOut, ConnectionInfoT, RefusedInfoT, SessionClient, SessionInfoT,
-    TimesInfoT, admin_connect_options, config, session_connect_options,
+    AdminClient, AdminStatsOut, ConcernedInfoT, ConnectionInfoT, RefusedInfoT, SessionClient,
+    SessionInfoT, TimesInfoT, admin_connect_options, config, session_connect_options,
 };
 use std::os::fd::AsFd as _;
 use std::time::Duration;
@@ -137,6 +137,13 @@ impl Client {
     /// Lists the processes that are connected with the server; empty with an older server.
     pub(crate) fn processes(&mut self) -> Vec<u32> {
         pages::processes(self.ask()).unwrap_or_default()
+    }
+
+    /// Lists the sessions that stay in the kernel for rules of the host, with the rules' names;
+    /// empty with an older server.
+    pub(crate) fn concerned(&mut self) -> Vec<ConcernedInfoT> {
+        let told = self.ask().concerned().ok();
+        told.and_then(|told| told.sessions).unwrap_or_default()
     }
 
     /// Lists the TCP state of sessions with other hosts; empty with an older server.

@@ -28,9 +28,11 @@ pub(crate) use row::{Rates, Row, of_server};
 use crate::args::Filter;
 use crate::client::Client;
 use row::kind_word;
-use sojourn_session::{ConnectionInfoT, ReasonT, RefusedInfoT, SessionInfoT};
+use sojourn_session::{ConcernedInfoT, ConnectionInfoT, ReasonT, RefusedInfoT, SessionInfoT};
 use standing::Observer;
 use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::net::SocketAddr;
 use std::path::Path;
 
 #[cfg(any(debug_assertions, fuzzing))]
@@ -72,6 +74,9 @@ pub(crate) fn gather(
     let mut rows = merge(known, found, is_elsewhere);
     name_peers(&mut rows);
     add_connections(&mut rows, &connections);
+    if let Some(client) = client {
+        name_rules(&mut rows, || client.concerned());
+    }
     rows.retain(|row| {
         let is_kind = filter.kind.is_none_or(|kind| kind_word(kind.of_interface()) == row.kind);
         is_kind && filter.pid.is_none_or(|pid| pid == row.pid || row.peer_pid == Some(pid))
@@ -118,6 +123,36 @@ fn merge(known: Vec<SessionInfoT>, found: Vec<Row>, is_elsewhere: bool) -> Vec<R
     }
     rows.sort_by(|a, b| (a.pid, a.kind, &a.from, &a.to).cmp(&(b.pid, b.kind, &b.from, &b.to)));
     rows
+}
+
+/// Adds the rules for which sessions stay in the kernel. The server is asked only if there is such
+/// a session.
+fn name_rules(rows: &mut [Row], concerned: impl FnOnce() -> Vec<ConcernedInfoT>) {
+    let word = ReasonT::Firewall.word();
+    let mut rows =
+        rows.iter_mut().filter(|row| row.reason == word && row.is_in_kernel()).peekable();
+    if rows.peek().is_none() {
+        return;
+    }
+    let text = |text: Option<CString>| text.and_then(|text| text.into_string().ok());
+    let told: Vec<_> = concerned()
+        .into_iter()
+        .filter_map(|one| Some((address(&text(one.from)?)?, text(one.to)?, text(one.hook)?)))
+        .collect();
+    for row in rows {
+        let from = address(&row.from);
+        let to = address(&row.to);
+        let is_its = |(told, remote, _): &&(SocketAddr, String, String)| {
+            from == Some(*told) && (remote.is_empty() || to == address(remote))
+        };
+        row.rule = told.iter().find(is_its).map(|(.., hook)| hook.clone());
+    }
+}
+
+/// Reads an address; an IPv4 address that is mapped into IPv6 is that IPv4 address.
+fn address(text: &str) -> Option<SocketAddr> {
+    let address: SocketAddr = text.parse().ok()?;
+    Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
 }
 
 /// Adds the names of the other ends' programs, from these ends' rows or from `/proc`.

@@ -73,6 +73,7 @@ fn text(rows: &[Row], why: bool, details: bool, columns: Option<usize>) -> Strin
         explained.push(line.to_owned());
         if why && row.is_in_kernel() {
             explained.push(format!("        {}", row.sentence()));
+            explained.extend(row.rule.as_ref().map(|rule| format!("        The rule: {rule}.")));
             explained.extend(row.rates.map(|rates| format!("        {rates}")));
         }
         if let Some(connection) = row.connection.as_ref().filter(|_| details) {

@@ -7,9 +7,9 @@
 
 use crate::attributes::messages;
 use crate::policies::selects;
-use crate::ruleset::Ruleset;
+use crate::ruleset::{ELEMENTS, Ruleset};
 use crate::session::{Family, Interface, Session};
-use crate::tables::{INFO_LEN, Table, chains, entries_len};
+use crate::tables::{INFO_LEN, Table, entries_len};
 use sojourn_wire::Protocol;
 
 /// Returns sessions of each kind: TCP and UDP, both families, with and without a peer.
@@ -35,7 +35,11 @@ pub fn rules(bytes: &[u8]) {
         match choice % 4 {
             0 | 1 => {
                 let mut ruleset = Ruleset::default();
+                // Elements come behind their sets, which are read when all rules are known.
                 messages(bytes).for_each(|message| ruleset.add(message));
+                let sets = ruleset.begin_sets();
+                messages(bytes).filter(|one| one.kind == ELEMENTS).for_each(|one| ruleset.add(one));
+                sets.iter().for_each(|set| ruleset.end_set(set, true));
                 let says = ruleset.concerning(&session).is_some();
                 assert!(!says || !ruleset.is_empty(), "without a hook nothing is said");
             }
@@ -44,8 +48,7 @@ pub fn rules(bytes: &[u8]) {
                 let (info, entries) = bytes.split_at(bytes.len().min(INFO_LEN));
                 let family = if choice & 4 == 0 { Family::V4 } else { Family::V6 };
                 let _ = entries_len(info);
-                let chains = chains(family, info, entries).unwrap_or(vec!["?"]);
-                let _ = Table { family, name: "filter".into(), chains }.concerning(&session);
+                let _ = Table::new(family, "filter", Some((info, entries))).concerning(&session);
             }
         }
     }

@@ -4,11 +4,13 @@
 //! Rules and policies are read when they have changed: nfnetlink, xfrm and rtnetlink tell. Nobody
 //! tells of the older tables of iptables and of control groups' programs, so they are read again
 //! every [`RESURVEY_US`]. Not here: their meaning for a session (`ruleset`, `tables`, `policies`,
-//! `cgroups`, `traffic`).
+//! `cgroups`, `traffic`, `modules`).
 
 #![allow(unsafe_code, reason = "the socket options of iptables, which rustix does not have")]
 
 use crate::cgroups::ControlGroups;
+use crate::dumps;
+use crate::modules::Modules;
 use crate::netlink::{Question, drain, dump, socket};
 use crate::policies::Policies;
 use crate::ruleset::Ruleset;
@@ -23,10 +25,7 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
 /// How often [`Firewall::resurvey`] is to be called (microseconds).
 pub const RESURVEY_US: u64 = 1_000_000;
 
-/// `NFNL_SUBSYS_NFTABLES` with `NFT_MSG_GETCHAIN` and `NFT_MSG_GETRULE`; `XFRM_MSG_GETPOLICY` and
-/// `XFRM_MSG_GETDEFAULT`.
-const GET_CHAIN: u16 = 10 << 8 | 4;
-const GET_RULE: u16 = 10 << 8 | 7;
+/// `XFRM_MSG_GETPOLICY` and `XFRM_MSG_GETDEFAULT`.
 const GET_POLICY: u16 = 0x15;
 const GET_DEFAULT: u16 = 0x28;
 /// The groups of `NFNLGRP_NFTABLES`, `XFRMNLGRP_POLICY` and `RTNLGRP_TC`.
@@ -48,6 +47,7 @@ pub struct Firewall {
     policies: Result<Policies, Errno>,
     tables: Vec<Table>,
     groups: ControlGroups,
+    modules: Modules,
 }
 
 impl Firewall {
@@ -59,7 +59,8 @@ impl Firewall {
         let traffic = socket(None, TRAFFIC_CHANGES);
         let changes = [netfilter, xfrm, traffic].into_iter().filter_map(Result::ok).collect();
         let groups = ControlGroups::new();
-        Self { changes, rules: rules(), policies: policies(), tables: tables(), groups }
+        let (rules, policies, tables) = (rules(), policies(), tables());
+        Self { changes, rules, policies, tables, groups, modules: Modules::read() }
     }
 
     /// Returns the sockets that are readable when something may have changed.
@@ -81,20 +82,25 @@ impl Firewall {
     /// Reads again whatever has no notice of its changes. Returns true if it has changed.
     pub fn resurvey(&mut self) -> bool {
         let now = tables();
-        let has_changed = now != self.tables;
+        let is_same = now.len() == self.tables.len()
+            && now.iter().zip(&self.tables).all(|(now, before)| now.is_same(before));
         self.tables = now;
-        self.groups.resurvey() || has_changed
+        let modules = core::mem::replace(&mut self.modules, Modules::read());
+        self.groups.resurvey() || !is_same || modules != self.modules
     }
 
-    /// Returns true if no rule, table or policy could say something about any session.
+    /// Returns true if no rule, table, policy or security module could say something about any
+    /// session.
     #[must_use]
     pub fn has_no_rules(&self) -> bool {
         self.rules.as_ref().is_ok_and(Ruleset::is_empty)
-            && self.tables.iter().all(|table| table.chains.is_empty())
+            && self.tables.iter().all(Table::is_empty)
             && self.policies.as_ref().is_ok_and(Policies::is_empty)
+            && self.module().is_none()
     }
 
-    /// Returns the rule, table or policy that could say something about the session's packets.
+    /// Returns the rule, table, policy or security module that could say something about the
+    /// session's packets.
     #[must_use]
     pub fn rule_concerning(&self, session: &Session) -> Option<String> {
         let by_rules = match &self.rules {
@@ -106,7 +112,15 @@ impl Firewall {
             Ok(policies) => policies.concerning(session),
             Err(error) => Some(format!("IPsec, whose policies cannot be read: {error}")),
         };
-        by_rules.or_else(by_tables).or_else(by_policies)
+        let by_modules = || self.module().map(str::to_owned);
+        by_rules.or_else(by_tables).or_else(by_policies).or_else(by_modules)
+    }
+
+    /// Returns the security module that looks at packets of all sessions.
+    fn module(&self) -> Option<&'static str> {
+        let marks =
+            self.rules.as_ref().is_ok_and(Ruleset::marks) || self.tables.iter().any(Table::marks);
+        self.modules.concerning(marks)
     }
 
     /// Returns the program or filter of the session's own control group or interface that could say
@@ -129,10 +143,7 @@ fn is_absent(error: Errno) -> bool {
 }
 
 fn rules() -> Result<Ruleset, Errno> {
-    // Of nfnetlink's header: any family.
-    let question = |kind| Question { protocol: Some(netlink::NETFILTER), kind, body: &[0; 4] };
-    let questions = [GET_CHAIN, GET_RULE].map(question);
-    match dump(&questions, Ruleset::default, |rules, message| rules.add(message)) {
+    match dumps::ruleset() {
         Err(error) if is_absent(error) => Ok(Ruleset::default()),
         read => read,
     }
@@ -165,14 +176,17 @@ fn tables() -> Vec<Table> {
         // A kernel without the file has no such tables.
         let names = std::fs::read_to_string(path).unwrap_or_default();
         for name in names.lines() {
-            let chains = chains(family, name).unwrap_or_else(|| vec!["?"]);
-            all.push(Table { family, name: name.into(), chains });
+            let told = table(family, name);
+            let told =
+                told.as_ref().map(|(info, entries)| (&info[..], &entries[tables::ENTRIES..]));
+            all.push(Table::new(family, name, told));
         }
     }
     all
 }
 
-fn chains(family: Family, name: &str) -> Option<Vec<&'static str>> {
+/// Reads a legacy table: `struct ipt_getinfo` and `struct ipt_get_entries`.
+fn table(family: Family, name: &str) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut info = vec![0; tables::INFO_LEN];
     info.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
     let mut entries = info.get(..tables::ENTRIES)?.to_vec();
@@ -182,7 +196,7 @@ fn chains(family: Family, name: &str) -> Option<Vec<&'static str>> {
     entries.resize(tables::ENTRIES + len, 0);
     // Fails if the size of the table has changed meanwhile; the next survey reads it again.
     ask(family, GET_ENTRIES, &mut entries)?;
-    tables::chains(family, &info, entries.get(tables::ENTRIES..)?)
+    Some((info, entries))
 }
 
 /// Asks the kernel to fill `answer`, which begins with the request.

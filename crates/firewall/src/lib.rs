@@ -1,21 +1,27 @@
 //! Answers the question: could the host's packet filters (nftables, iptables, tc), its IPsec
-//! policies or the eBPF programs of control groups affect a session's packets?
+//! policies, the eBPF programs of control groups or security modules affect a session's packets?
 //!
 //! A session that is away sends and receives past the kernel's hooks. So the carrier asks before it
 //! delegates a session, and again when rules change; an answer names the hook. A rule that this
 //! crate does not understand counts as one that could affect the packets. Bytes are parsed without
-//! I/O (`ruleset`, `rule`, `policies`, `tables`); `kernel`, `cgroups` and `traffic` read them. Not
-//! here: the decision about the session.
+//! I/O (`ruleset`, `sets`, `rule`, `policies`, `tables`, `entry`, `xtables`); `kernel`, `dumps`,
+//! `cgroups` and `traffic` read them. Not here: the decision about the session.
 //!
-//! Read `session`, then `ruleset`.
+//! Read `session`, then `chains` and `ruleset`.
 
 mod attributes;
 mod cgroups;
+mod chains;
+mod dumps;
+mod entry;
+mod family;
 #[cfg(any(debug_assertions, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
 mod kernel;
+mod modules;
 mod netlink;
+mod packets;
 mod policies;
 mod registers;
 mod rule;
@@ -23,8 +29,11 @@ mod ruleset;
 #[cfg(test)]
 mod samples;
 mod session;
+mod sets;
 mod tables;
 mod traffic;
+mod verdict;
+mod xtables;
 
 pub use kernel::{Firewall, RESURVEY_US};
 pub use session::{Family, Interface, Session};

@@ -58,7 +58,19 @@ pub(crate) struct Question<'b> {
 /// # Errors
 /// The kernel's; `ENOENT` if there is no such object.
 pub(crate) fn ask(question: Question<'_>, each: impl FnMut(Message<'_>)) -> Result<(), Errno> {
-    converse(question, ASK, each)
+    converse(question, ASK, &mut { usize::MAX }, each)
+}
+
+/// Asks for all objects, once; `each` gets them. The answer's bytes are taken off `left`.
+///
+/// # Errors
+/// The kernel's; `INTR` if the objects have changed meanwhile, `FBIG` if there are more bytes.
+pub(crate) fn dump_at_most(
+    question: Question<'_>,
+    left: &mut usize,
+    each: impl FnMut(Message<'_>),
+) -> Result<(), Errno> {
+    converse(question, DUMP, left, each)
 }
 
 /// Asks for all objects, again while they change meanwhile: `make` begins an attempt, `add` takes
@@ -74,7 +86,7 @@ pub(crate) fn dump<T>(
     let read = || {
         let mut all = make();
         for question in questions {
-            converse(*question, DUMP, |message| add(&mut all, message))?;
+            converse(*question, DUMP, &mut { usize::MAX }, |message| add(&mut all, message))?;
         }
         Ok(all)
     };
@@ -85,6 +97,7 @@ pub(crate) fn dump<T>(
 fn converse(
     question: Question<'_>,
     flags: u16,
+    left: &mut usize,
     mut each: impl FnMut(Message<'_>),
 ) -> Result<(), Errno> {
     let Question { protocol, kind, body } = question;
@@ -102,6 +115,7 @@ fn converse(
         if whole > len {
             return Err(Errno::MSGSIZE);
         }
+        *left = left.checked_sub(len).ok_or(Errno::FBIG)?;
         for message in messages(answer.get(..len).unwrap_or_default()) {
             if message.flags & INTERRUPTED != 0 {
                 return Err(Errno::INTR);

@@ -37,10 +37,13 @@ impl Registers {
         Self([None; BYTES])
     }
 
-    /// Stores bytes. Returns `None` if there is no such register, or it is too short.
+    /// Stores bytes, and zeroes the rest of the last four, as the kernel does: keys of sets contain
+    /// them. Returns `None` if there is no such register, or it is too short.
     pub(crate) fn store(&mut self, register: u32, value: &[Option<u8>]) -> Option<()> {
         let at = start(register)?;
-        self.0.get_mut(at..at.checked_add(value.len())?)?.copy_from_slice(value);
+        let end = at.checked_add(value.len())?;
+        self.0.get_mut(at..end)?.copy_from_slice(value);
+        self.0.get_mut(end..end.next_multiple_of(4))?.fill(Some(0));
         Some(())
     }
 
@@ -65,8 +68,38 @@ pub(crate) fn equals(known: &[Option<u8>], value: &[u8]) -> Holds {
     if known.iter().all(Option::is_some) { Holds::Always } else { Holds::Maybe }
 }
 
+/// Tells whether `known` lies between two values of the same length, which belong to the range.
+pub(crate) fn within(known: &[Option<u8>], from: &[u8], to: &[u8]) -> Holds {
+    if from == to {
+        return equals(known, from);
+    }
+    let filled = |byte: u8| known.iter().map(|known| known.unwrap_or(byte)).collect::<Vec<u8>>();
+    let (least, most) = (filled(0), filled(0xff));
+    if most.as_slice() < from || least.as_slice() > to {
+        Holds::Never
+    } else if least.as_slice() >= from && most.as_slice() <= to {
+        Holds::Always
+    } else {
+        Holds::Maybe
+    }
+}
+
 impl Holds {
-    pub(crate) fn not(self) -> Self {
+    /// Returns the result of two comparisons that both have to hold.
+    pub(crate) const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Never, _) | (_, Self::Never) => Self::Never,
+            (Self::Always, Self::Always) => Self::Always,
+            _ => Self::Maybe,
+        }
+    }
+
+    /// Returns the result of two comparisons of which one is enough.
+    pub(crate) const fn or(self, other: Self) -> Self {
+        self.not().and(other.not()).not()
+    }
+
+    pub(crate) const fn not(self) -> Self {
         match self {
             Self::Always => Self::Never,
             Self::Maybe => Self::Maybe,
@@ -75,12 +108,14 @@ impl Holds {
     }
 }
 
+impl From<bool> for Holds {
+    fn from(holds: bool) -> Self {
+        if holds { Self::Always } else { Self::Never }
+    }
+}
+
 impl From<Option<bool>> for Holds {
     fn from(holds: Option<bool>) -> Self {
-        match holds {
-            Some(true) => Self::Always,
-            Some(false) => Self::Never,
-            None => Self::Maybe,
-        }
+        holds.map_or(Self::Maybe, Self::from)
     }
 }

@@ -2,51 +2,20 @@
 //!
 //! Expressions are evaluated as the kernel evaluates them, on registers of which only some bytes
 //! are known (`registers`). An unknown expression could do anything. Numbers are those of
-//! `linux/netfilter/nf_tables.h`. Not here: chains (`ruleset`).
+//! `linux/netfilter/nf_tables.h`. Not here: chains (`ruleset`), loaded values (`packets`), sets
+//! (`sets`), matches of iptables (`xtables`).
 
 use crate::attributes::{attributes, find, number, text};
-use crate::registers::{Holds, Known, Registers, equals, order};
-use crate::session::{Direction, Family, Session, octets};
+use crate::packets::{Packets, known, meta, payload, route, tracked};
+use crate::registers::{Holds, Known, Registers, equals, order, within};
+use crate::sets::{Data, Element, Found, Set};
+use crate::verdict::{Action, verdict};
+use crate::xtables;
 
-/// `NFT_META_*`.
-const META_PROTOCOL: u32 = 1;
-const META_IIF: u32 = 4;
-const META_OIF: u32 = 5;
-const META_IIFNAME: u32 = 6;
-const META_OIFNAME: u32 = 7;
-const META_NFPROTO: u32 = 15;
-const META_L4PROTO: u32 = 16;
-const CT_STATE: u32 = 0;
-/// `NF_CT_STATE_BIT(IP_CT_ESTABLISHED)`.
-const ESTABLISHED: u32 = 2;
-/// `IFNAMSIZ`.
-const NAME_LEN: usize = 16;
-/// Bytes of the longest header of which anything is known.
-const HEADER_MAX: usize = 40;
-
-/// The packets of a session that reach a base chain.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Packets<'s> {
-    pub(crate) session: &'s Session,
-    pub(crate) direction: Direction,
-    /// True if the packets come with the session's own interface, and not with one below it.
-    pub(crate) is_at_interface: bool,
-    /// True if connection tracking has seen the packets before this hook.
-    pub(crate) is_tracked: bool,
-}
-
-/// The action of a rule on a packet that matches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// Goes on with the next rule.
-    Continue,
-    Accept,
-    Return,
-    Jump(String),
-    Goto(String),
-    /// An action that only the kernel can do, or that drops the packet.
-    Other,
-}
+/// The register that holds the verdict (`NFT_REG_VERDICT`).
+const VERDICT: u32 = 0;
+/// `NFT_LOOKUP_F_INV`.
+const INVERTED: u32 = 1;
 
 /// The effect of a rule on a session's packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,151 +28,176 @@ pub(crate) struct Saying {
 enum Effect {
     /// Compares; the rule goes on if the comparison holds.
     Test(Holds),
-    /// Loads a register, or counts.
+    /// Does nothing to packets.
     Next,
+    /// Counts.
+    Counts,
     Ends(Action),
+    /// Each of these may be the verdict of some packets.
+    MayEnd(Vec<Action>),
 }
 
-/// Evaluates a rule with these expressions (`NFTA_RULE_EXPRESSIONS`).
-pub(crate) fn saying(expressions: &[u8], packets: Packets<'_>) -> Saying {
-    let mut registers = Registers::new();
-    let mut holds = Holds::Always;
+/// The sets that a rule can name.
+pub(crate) trait Sets {
+    /// Returns the set of that name. `None` if there is none, or too much has been looked at.
+    fn set(&self, name: &str) -> Option<&Set>;
+}
+
+/// The state of an evaluation.
+struct Evaluation<'r> {
+    packets: Packets<'r>,
+    sets: &'r dyn Sets,
+    registers: Registers,
+}
+
+/// Evaluates a rule with these expressions (`NFTA_RULE_EXPRESSIONS`). Where a map may have several
+/// verdicts for the packets there is one answer for each; together they mean as much as so many
+/// rules in that order.
+pub(crate) fn sayings(expressions: &[u8], packets: Packets<'_>, sets: &dyn Sets) -> Vec<Saying> {
+    let mut evaluation = Evaluation { packets, sets, registers: Registers::new() };
+    let (mut holds, mut counts, mut all) = (Holds::Always, false, Vec::new());
     for expression in attributes(expressions) {
         let name = text(expression.value, 1).unwrap_or_default();
         let data = find(expression.value, 2).unwrap_or_default();
-        let step = step(&name, data, packets, &mut registers);
-        match step.unwrap_or(Effect::Ends(Action::Other)) {
-            Effect::Test(Holds::Never) => {
-                return Saying { holds: Holds::Never, action: Action::Continue };
-            }
+        match evaluation.step(&name, data).unwrap_or(Effect::Ends(Action::Other)) {
+            Effect::Test(Holds::Never) => return all,
             Effect::Test(Holds::Maybe) => holds = Holds::Maybe,
             Effect::Test(Holds::Always) | Effect::Next => {}
-            Effect::Ends(action) => return Saying { holds, action },
-        }
-    }
-    Saying { holds, action: Action::Continue }
-}
-
-/// Evaluates one expression. Returns `None` if it is not understood.
-fn step(
-    name: &str,
-    data: &[u8],
-    packets: Packets<'_>,
-    registers: &mut Registers,
-) -> Option<Effect> {
-    let done = match name {
-        // A counter does not stop packets, so those that bypass it lose nothing but their count.
-        "counter" => Some(()),
-        "meta" => registers.store(number(data, 1)?, &meta(number(data, 2)?, packets)?),
-        "ct" => registers.store(number(data, 1)?, &tracked(number(data, 2)?, packets)?),
-        "payload" => registers.store(number(data, 1)?, &payload(data, packets)?),
-        "bitwise" => bitwise(data, registers),
-        "cmp" => return compare(data, registers).map(Effect::Test),
-        // Sets are not read, so a lookup may match. A map (with `NFTA_LOOKUP_DREG`) may yield
-        // anything.
-        "lookup" if find(data, 3).is_none() => return Some(Effect::Test(Holds::Maybe)),
-        "limit" | "match" | "range" => return Some(Effect::Test(Holds::Maybe)),
-        "immediate" => return verdict(data).map(Effect::Ends),
-        _ => return None,
-    };
-    done.map(|()| Effect::Next)
-}
-
-fn known(bytes: &[u8]) -> Known {
-    bytes.iter().copied().map(Some).collect()
-}
-
-/// Returns the value of a `meta` key. `None` for an unknown key, whose length is unknown too, and
-/// for an expression that sets a key.
-fn meta(key: u32, packets: Packets<'_>) -> Option<Known> {
-    let Packets { session, direction, is_at_interface, .. } = packets;
-    let interface = session.interface.as_ref().filter(|_| is_at_interface);
-    let is_own_way = match key {
-        META_IIF | META_IIFNAME => direction == Direction::In,
-        _ => direction == Direction::Out,
-    };
-    Some(match key {
-        META_PROTOCOL => match session.family() {
-            Family::V4 => known(&[0x08, 0x00]),
-            Family::V6 => known(&[0x86, 0xdd]),
-        },
-        META_NFPROTO => known(&[match session.family() {
-            Family::V4 => libc::AF_INET as u8,
-            Family::V6 => libc::AF_INET6 as u8,
-        }]),
-        META_L4PROTO => known(&[session.number()]),
-        META_IIF | META_OIF => match interface.filter(|_| is_own_way) {
-            Some(interface) => known(&interface.index.to_ne_bytes()),
-            None => vec![None; 4],
-        },
-        META_IIFNAME | META_OIFNAME => {
-            let name = interface.filter(|_| is_own_way).map(|interface| interface.name.as_bytes());
-            match name.filter(|name| (1..NAME_LEN).contains(&name.len())) {
-                Some(name) => {
-                    let mut padded = known(name);
-                    padded.resize(NAME_LEN, Some(0));
-                    padded
-                }
-                None => vec![None; NAME_LEN],
+            Effect::Counts => counts = true,
+            Effect::Ends(Action::Continue) => {}
+            Effect::Ends(action) => {
+                all.push(Saying { holds, action });
+                return all;
+            }
+            Effect::MayEnd(actions) => {
+                holds = Holds::Maybe;
+                let ends = actions.into_iter().filter(|action| *action != Action::Continue);
+                all.extend(ends.map(|action| Saying { holds, action }));
             }
         }
-        _ => return None,
+    }
+    // A counter beside a verdict is by the way: iptables gives every rule one. A rule that only
+    // counts is there for its number.
+    let action = if counts { Action::Other } else { Action::Continue };
+    all.push(Saying { holds, action });
+    all
+}
+
+/// Returns true if an expression marks packets for security modules: an object for that
+/// (`NFT_OBJECT_SECMARK`), a register's value (`NFT_META_SECMARK`), or a target of iptables.
+pub(crate) fn marks(expressions: &[u8]) -> bool {
+    attributes(expressions).any(|expression| {
+        let name = text(expression.value, 1).unwrap_or_default();
+        let data = find(expression.value, 2).unwrap_or_default();
+        match name.as_str() {
+            // One of a map may be any.
+            "objref" => number(data, 1).is_none_or(|kind| kind == 8),
+            // With the register that is the source.
+            "meta" => number(data, 2) == Some(14) && find(data, 3).is_some(),
+            "target" => text(data, 1).is_some_and(|name| xtables::marks(&name)),
+            _ => false,
+        }
     })
 }
 
-fn tracked(key: u32, packets: Packets<'_>) -> Option<Known> {
-    match key {
-        CT_STATE if packets.is_tracked && packets.session.is_established => {
-            Some(known(&ESTABLISHED.to_ne_bytes()))
+impl Evaluation<'_> {
+    /// Evaluates one expression. Returns `None` if it is not understood.
+    fn step(&mut self, name: &str, data: &[u8]) -> Option<Effect> {
+        let packets = self.packets;
+        match name {
+            "counter" => Some(Effect::Counts),
+            // Each of these loads a register; the forms that write to packets have no such
+            // attribute, or none at that place.
+            "meta" => self.load(number(data, 1)?, &meta(number(data, 2)?, packets)?),
+            // Values of one direction (`NFTA_CT_DIRECTION`) are not understood.
+            "ct" if find(data, 3).is_none() => {
+                self.load(number(data, 1)?, &tracked(number(data, 2)?, packets)?)
+            }
+            "payload" => self.load(number(data, 1)?, &payload(data, packets)?),
+            "fib" => self.load(number(data, 1)?, &route(data)?),
+            "bitwise" => bitwise(data, &mut self.registers).map(|()| Effect::Next),
+            "byteorder" => byteorder(data, &mut self.registers).map(|()| Effect::Next),
+            "cmp" => compare(data, &self.registers).map(Effect::Test),
+            "range" => range(data, &self.registers).map(Effect::Test),
+            "lookup" => self.look_up(data),
+            "match" => {
+                let (name, info) = (text(data, 1)?, find(data, 3)?);
+                xtables::holds(&name, number(data, 2)?, info, packets).map(Effect::Test)
+            }
+            "immediate" => self.immediate(data),
+            _ => None,
         }
-        CT_STATE => Some(vec![None; 4]),
+    }
+
+    /// Loads a register. A value that is not known may also be missing, and then the rule ends.
+    fn load(&mut self, register: u32, value: &[Option<u8>]) -> Option<Effect> {
+        self.registers.store(register, value)?;
+        let is_known = value.iter().all(Option::is_some);
+        Some(Effect::Test(if is_known { Holds::Always } else { Holds::Maybe }))
+    }
+
+    fn immediate(&mut self, data: &[u8]) -> Option<Effect> {
+        let register = number(data, 1)?;
+        let data = find(data, 2)?;
+        if register == VERDICT {
+            return verdict(data).map(Effect::Ends);
+        }
+        self.load(register, &known(find(data, 1)?))
+    }
+
+    /// Evaluates `lookup`: of a set, of a map to verdicts, or of one to other values.
+    fn look_up(&mut self, data: &[u8]) -> Option<Effect> {
+        let target = find(data, 3).map(|_| number(data, 3));
+        let is_inverted = number(data, 5).is_some_and(|flags| flags & INVERTED != 0);
+        let Some(set) = self.sets.set(&text(data, 1)?) else {
+            // Of a set that is not read any packet may be in, but only of a set.
+            return target.is_none().then_some(Effect::Test(Holds::Maybe));
+        };
+        let found = set.look_up(&self.registers.load(number(data, 2)?, set.key_len())?);
+        if acts(&found) {
+            return None;
+        }
+        let Some(register) = target else {
+            let holds = match found {
+                Found::One(_) => Holds::Always,
+                Found::Nothing => Holds::Never,
+                Found::Some(_) | Found::Unknown => Holds::Maybe,
+            };
+            return Some(Effect::Test(if is_inverted { holds.not() } else { holds }));
+        };
+        match (register?, found) {
+            (_, Found::Nothing) => Some(Effect::Test(Holds::Never)),
+            (_, Found::Unknown) => None,
+            (VERDICT, Found::One(element)) => action(element).map(Effect::Ends),
+            (VERDICT, Found::Some(elements)) => {
+                elements.into_iter().map(action).collect::<Option<_>>().map(Effect::MayEnd)
+            }
+            (register, Found::One(Element { data: Data::Value(value), .. })) => {
+                self.load(register, &known(value))
+            }
+            (register, _) => {
+                let len = set.data_len;
+                self.load(register, &vec![None; len])
+            }
+        }
+    }
+}
+
+/// Returns true if an element that may be found does something of its own.
+fn acts(found: &Found<'_>) -> bool {
+    match found {
+        Found::One(element) => element.acts,
+        Found::Some(elements) => elements.iter().any(|element| element.acts),
+        Found::Nothing | Found::Unknown => false,
+    }
+}
+
+/// Returns the verdict of a map's element.
+fn action(element: &Element) -> Option<Action> {
+    match &element.data {
+        Data::Verdict(action) => Some(action.clone()),
         _ => None,
     }
-}
-
-fn payload(data: &[u8], packets: Packets<'_>) -> Option<Known> {
-    let (base, offset, len) = (number(data, 2)?, number(data, 3)?, number(data, 4)?);
-    let (offset, len) = (offset as usize, len as usize);
-    if len > HEADER_MAX {
-        return None;
-    }
-    let header = match base {
-        1 => network_header(packets),
-        2 => transport_header(packets),
-        _ => Vec::new(),
-    };
-    let byte = |at: usize| header.get(at).copied().flatten();
-    Some((0..len).map(|at| offset.checked_add(at).and_then(byte)).collect())
-}
-
-fn network_header(packets: Packets<'_>) -> Known {
-    let session = packets.session;
-    // Offsets of the protocol, the source and the destination.
-    let places = match session.family() {
-        Family::V4 => [9, 12, 16],
-        // No protocol in IPv6: extension headers may precede the session's own header.
-        Family::V6 => [HEADER_MAX, 8, 24],
-    };
-    let mut header: Known = vec![None; HEADER_MAX];
-    if let Some(protocol) = header.get_mut(places[0]) {
-        *protocol = Some(session.number());
-    }
-    for (at, end) in places[1..].iter().zip(session.ends(packets.direction)) {
-        let bytes = end.and_then(|end| octets(end.ip())).unwrap_or_default();
-        for (place, byte) in header.iter_mut().skip(*at).zip(bytes) {
-            *place = Some(byte);
-        }
-    }
-    header
-}
-
-fn transport_header(packets: Packets<'_>) -> Known {
-    let ends = packets.session.ends(packets.direction);
-    let port = |end: Option<std::net::SocketAddr>| match end {
-        Some(end) => known(&end.port().to_be_bytes()),
-        None => vec![None; 2],
-    };
-    ends.into_iter().flat_map(port).collect()
 }
 
 fn bitwise(data: &[u8], registers: &mut Registers) -> Option<()> {
@@ -225,6 +219,19 @@ fn bitwise(data: &[u8], registers: &mut Registers) -> Option<()> {
     registers.store(number(data, 2)?, &value)
 }
 
+/// Swaps the bytes of numbers; both directions are the same.
+fn byteorder(data: &[u8], registers: &mut Registers) -> Option<()> {
+    let (len, size) = (number(data, 4)? as usize, number(data, 5)? as usize);
+    if !matches!(size, 2 | 4 | 8) || !len.is_multiple_of(size) {
+        return None;
+    }
+    let mut value = registers.load(number(data, 1)?, len)?;
+    if cfg!(target_endian = "little") {
+        value.chunks_exact_mut(size).for_each(<[_]>::reverse);
+    }
+    registers.store(number(data, 2)?, &value)
+}
+
 fn compare(data: &[u8], registers: &Registers) -> Option<Holds> {
     let value = find(find(data, 3)?, 1)?;
     let known = registers.load(number(data, 1)?, value.len())?;
@@ -240,16 +247,9 @@ fn compare(data: &[u8], registers: &Registers) -> Option<Holds> {
     })
 }
 
-/// Reads a verdict. `None` for a value that is not one, or a malformed verdict.
-fn verdict(data: &[u8]) -> Option<Action> {
-    let verdict = find(find(data, 2)?, 2)?;
-    let chain = || text(verdict, 2);
-    Some(match number(verdict, 1)?.cast_signed() {
-        1 => Action::Accept,
-        -1 => Action::Continue,
-        -3 => Action::Jump(chain()?),
-        -4 => Action::Goto(chain()?),
-        -5 => Action::Return,
-        _ => Action::Other,
-    })
+fn range(data: &[u8], registers: &Registers) -> Option<Holds> {
+    let (from, to) = (find(find(data, 3)?, 1)?, find(find(data, 4)?, 1)?);
+    let known = registers.load(number(data, 1)?, from.len())?;
+    let holds = (from.len() == to.len() && from <= to).then(|| within(&known, from, to))?;
+    Some(if number(data, 2)? == 0 { holds } else { holds.not() })
 }

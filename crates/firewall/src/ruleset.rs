@@ -1,44 +1,30 @@
-//! The rule set of nftables, also as iptables-nft or firewalld writes it: finds the hook that could
+//! The rule set of nftables, also as iptables-nft or firewalld writes it: finds the rule that could
 //! affect a session's packets.
 //!
-//! Chains and rules come as the kernel dumps them. A chain that certainly lets the packets pass
-//! does not affect them. Not here: single rules (`rule`), the legacy tables of iptables (`tables`).
+//! Chains, rules and sets come as the kernel dumps them (`dumps`). Tables that are dormant count as
+//! others. Flow tables concern only forwarded packets. Not here: the packets' way through chains
+//! (`chains`), single rules (`rule`), the legacy tables of iptables (`tables`).
 
 use crate::attributes::{Message, find, number, text};
-use crate::registers::Holds;
-use crate::rule::{Action, Packets, Saying, saying};
+use crate::chains::{Body, Chains, DEPTH_MAX, Fate, Name, Place, Rule, Walk, looks};
+use crate::family::{BRIDGE, INET, IPV4, IPV6, NETDEV};
+use crate::packets::Packets;
+use crate::rule::marks;
 use crate::session::{Direction, Family, Session};
+use crate::sets::{Set, names_in};
 use sojourn_wire::Protocol;
-use std::collections::HashMap;
 
-/// `NFT_MSG_NEWCHAIN` and `NFT_MSG_NEWRULE` with `NFNL_SUBSYS_NFTABLES`.
-const CHAIN: u16 = 10 << 8 | 3;
-const RULE: u16 = 10 << 8 | 6;
+/// `NFT_MSG_NEWCHAIN`, `NFT_MSG_NEWRULE`, `NFT_MSG_NEWSET` and `NFT_MSG_NEWSETELEM` with
+/// `NFNL_SUBSYS_NFTABLES`.
+pub(crate) const CHAIN: u16 = 10 << 8 | 3;
+pub(crate) const RULE: u16 = 10 << 8 | 6;
+pub(crate) const SET: u16 = 10 << 8 | 9;
+pub(crate) const ELEMENTS: u16 = 10 << 8 | 12;
 /// Bytes of nfnetlink's header (`struct nfgenmsg`).
 const HEADER: usize = 4;
-/// `NFT_JUMP_STACK_SIZE`.
-const DEPTH_MAX: usize = 16;
-/// Largest number of rules that are evaluated for one session, since jumps can multiply few rules;
-/// beyond it the answer is "could affect".
-const LOOKS_MAX: usize = 65_536;
 
 /// `NF_IP_PRI_CONNTRACK`: hooks before it do not know a packet's connection.
 const TRACKING: i32 = -200;
-
-/// `NFPROTO_*`.
-const INET: u8 = 1;
-const IPV4: u8 = 2;
-const NETDEV: u8 = 5;
-const BRIDGE: u8 = 7;
-const IPV6: u8 = 10;
-
-/// The full name of a chain.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct ChainName {
-    family: u8,
-    table: String,
-    chain: String,
-}
 
 /// The properties of a base chain.
 #[derive(Clone, Debug)]
@@ -49,50 +35,90 @@ struct Hook {
     translates: bool,
 }
 
-/// All chains and rules of a network namespace.
+/// All chains, rules and sets of a network namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Ruleset {
-    hooks: Vec<(ChainName, Hook)>,
-    /// The expressions of each rule, in order.
-    rules: HashMap<ChainName, Vec<Vec<u8>>>,
-}
-
-/// The fate of packets in a chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    /// The packets certainly leave the hook unchanged.
-    Accepted,
-    /// The packets reach the end of the chain, or leave the hook unchanged before it.
-    Passed,
-    /// The fate of the packets cannot be known.
-    Unsure,
+    hooks: Vec<(Name, Hook)>,
+    chains: Chains,
+    /// The sets that rules look up, and those that packets change.
+    looked_up: Vec<Name>,
+    changed: Vec<Name>,
+    /// True if a rule marks packets for security modules.
+    marks: bool,
 }
 
 impl Ruleset {
-    /// Adds a chain or a rule.
+    /// Adds a chain, a rule, a set, or elements of one.
     pub(crate) fn add(&mut self, message: Message<'_>) {
         let Some((header, body)) = message.body.split_at_checked(HEADER) else { return };
         let family = header.first().copied().unwrap_or_default();
         let name = if message.kind == CHAIN { 3 } else { 2 };
-        let (Some(table), Some(chain)) = (text(body, 1), text(body, name)) else { return };
-        let place = ChainName { family, table, chain };
+        let (Some(table), Some(name)) = (text(body, 1), text(body, name)) else { return };
+        let name = Name { family, table, name };
         match message.kind {
-            CHAIN => {
-                if let Some(hook) = find(body, 4) {
-                    let number = number(hook, 1).unwrap_or(u32::MAX);
-                    let priority =
-                        crate::attributes::number(hook, 2).map_or(i32::MIN, u32::cast_signed);
-                    let drops = crate::attributes::number(body, 5) == Some(0);
-                    let translates = text(body, 7).as_deref() == Some("nat");
-                    self.hooks.push((place, Hook { number, priority, drops, translates }));
+            CHAIN => self.add_chain(name, body),
+            RULE => self.add_rule(name, body),
+            SET => drop(self.chains.sets.insert(name, Set::new(body))),
+            ELEMENTS => {
+                let elements = find(body, 3).unwrap_or_default();
+                if let Some(set) = self.chains.sets.get_mut(&name) {
+                    set.add(elements);
                 }
-            }
-            RULE => {
-                let expressions = find(body, 4).unwrap_or_default().to_vec();
-                self.rules.entry(place).or_default().push(expressions);
             }
             _ => {}
         }
+    }
+
+    fn add_chain(&mut self, name: Name, body: &[u8]) {
+        let Some(hook) = find(body, 4) else { return };
+        let place = number(hook, 1).unwrap_or(u32::MAX);
+        let priority = number(hook, 2).map_or(i32::MIN, u32::cast_signed);
+        let drops = number(body, 5) == Some(0);
+        let translates = text(body, 7).as_deref() == Some("nat");
+        self.hooks.push((name, Hook { number: place, priority, drops, translates }));
+    }
+
+    fn add_rule(&mut self, chain: Name, body: &[u8]) {
+        let expressions = find(body, 4).unwrap_or_default();
+        for (name, is_changed) in names_in(expressions) {
+            let set = Name { name, ..chain.clone() };
+            let names = if is_changed { &mut self.changed } else { &mut self.looked_up };
+            if !names.contains(&set) {
+                names.push(set);
+            }
+        }
+        self.marks |= marks(expressions);
+        let handle = find(body, 3).and_then(|handle| handle.try_into().ok());
+        let rule = Rule {
+            number: handle.map_or(0, u64::from_be_bytes),
+            body: Body::Expressions(expressions.to_vec()),
+        };
+        self.chains.rules.entry(chain).or_default().push(rule);
+    }
+
+    /// Returns the sets whose elements are to be added next: all that rules look up and packets do
+    /// not change.
+    pub(crate) fn begin_sets(&mut self) -> Vec<Name> {
+        for name in &self.changed {
+            if let Some(set) = self.chains.sets.get_mut(name) {
+                set.is_changed_by_packets();
+            }
+        }
+        let mut names = core::mem::take(&mut self.looked_up);
+        names.retain(|name| self.chains.sets.get_mut(name).is_some_and(Set::begin));
+        names
+    }
+
+    /// Ends adding the elements of a set; `is_whole` is false if some are missing.
+    pub(crate) fn end_set(&mut self, name: &Name, is_whole: bool) {
+        if let Some(set) = self.chains.sets.get_mut(name) {
+            if is_whole { set.finish() } else { set.forget() }
+        }
+    }
+
+    /// Returns true if a rule marks packets for security modules.
+    pub(crate) const fn marks(&self) -> bool {
+        self.marks
     }
 
     /// Returns true if no chain is at a hook.
@@ -100,60 +126,20 @@ impl Ruleset {
         self.hooks.is_empty()
     }
 
-    /// Returns the name of the first base chain that could affect the session's packets.
+    /// Returns the first rule that could affect the session's packets, or the base chain whose
+    /// policy could.
     pub(crate) fn concerning(&self, session: &Session) -> Option<String> {
-        let mut looks = LOOKS_MAX;
-        let concerns = |(place, hook): &&(ChainName, Hook)| {
-            let Some(packets) = packets(place.family, hook, session) else { return false };
-            match self.fate(place, packets, DEPTH_MAX, &mut looks) {
-                Fate::Accepted => false,
-                Fate::Passed => hook.drops,
-                Fate::Unsure => true,
+        let left = looks();
+        let concerns = |(chain, hook): &(Name, Hook)| {
+            let packets = packets(chain.family, hook, session)?;
+            let walk = Walk { chains: &self.chains, packets, left: &left };
+            match walk.fate(chain, DEPTH_MAX) {
+                Fate::Accepted => None,
+                Fate::Passed => hook.drops.then(|| Place { chain: chain.clone(), rule: None }),
+                Fate::Unsure(place) => Some(place),
             }
         };
-        let (place, _) = self.hooks.iter().find(concerns)?;
-        let family = family_name(place.family);
-        Some(format!("nftables chain {family} {} {}", place.table, place.chain))
-    }
-
-    fn fate(
-        &self,
-        place: &ChainName,
-        packets: Packets<'_>,
-        depth: usize,
-        looks: &mut usize,
-    ) -> Fate {
-        let mut may_have_left = false;
-        for expressions in self.rules.get(place).into_iter().flatten() {
-            let Some(left) = looks.checked_sub(1) else { return Fate::Unsure };
-            *looks = left;
-            let Saying { holds, action } = saying(expressions, packets);
-            let is_sure = holds == Holds::Always;
-            let fate = match &action {
-                _ if holds == Holds::Never => continue,
-                Action::Continue => continue,
-                Action::Accept => Fate::Accepted,
-                Action::Return => Fate::Passed,
-                Action::Other => return Fate::Unsure,
-                Action::Jump(chain) | Action::Goto(chain) => {
-                    let Some(depth) = depth.checked_sub(1) else { return Fate::Unsure };
-                    let place = ChainName { chain: chain.clone(), ..place.clone() };
-                    self.fate(&place, packets, depth, looks)
-                }
-            };
-            match fate {
-                Fate::Unsure => return Fate::Unsure,
-                Fate::Accepted if is_sure && !may_have_left => return Fate::Accepted,
-                Fate::Accepted if is_sure => return Fate::Passed,
-                // The packets that do not match go on to the next rule.
-                Fate::Accepted => {}
-                Fate::Passed if matches!(action, Action::Jump(_)) => {}
-                // A return or a goto ends the chain for the packets that it matches.
-                Fate::Passed if is_sure => return Fate::Passed,
-                Fate::Passed => may_have_left = true,
-            }
-        }
-        Fate::Passed
+        self.hooks.iter().find_map(concerns).map(|place| place.to_string())
     }
 }
 
@@ -180,17 +166,6 @@ fn packets<'s>(family: u8, hook: &Hook, session: &'s Session) -> Option<Packets<
     let is_at_interface = !matches!(family, NETDEV | BRIDGE);
     let is_tracked = is_at_interface && hook.number != 5 && hook.priority > TRACKING;
     (is_its && !is_past).then_some(Packets { session, direction, is_at_interface, is_tracked })
-}
-
-fn family_name(family: u8) -> &'static str {
-    match family {
-        INET => "inet",
-        IPV4 => "ip",
-        NETDEV => "netdev",
-        BRIDGE => "bridge",
-        IPV6 => "ip6",
-        _ => "other",
-    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(crate) fn put(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn number(kind: u16, value: u32) -> Vec<u8> {
+pub(crate) fn number(kind: u16, value: u32) -> Vec<u8> {
     put(kind, &value.to_be_bytes())
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn interface(name: &[u8; 16]) -> Vec<u8> {
 }
 
 /// Makes a comparison of register 1.
-fn compare(value: &[u8], operation: u32) -> Vec<u8> {
+pub(crate) fn compare(value: &[u8], operation: u32) -> Vec<u8> {
     expression("cmp", &[number(1, 1), number(2, operation), put(3, &put(1, value))])
 }
 
@@ -55,14 +55,50 @@ pub(crate) fn state(bits: u32) -> Vec<u8> {
 
 /// Makes a match of the destination port.
 pub(crate) fn port(port: u16) -> Vec<u8> {
-    let load = [number(1, 1), number(2, 2), number(3, 2), number(4, 2)];
-    [expression("payload", &load), compare(&port.to_be_bytes(), 0)].concat()
+    [load_port(), compare(&port.to_be_bytes(), 0)].concat()
 }
 
 /// Makes a verdict, with the chain of a jump.
 pub(crate) fn verdict(code: i32, chain: &str) -> Vec<u8> {
-    let inner = [number(1, code.cast_unsigned()), put(2, chain.as_bytes())].concat();
-    expression("immediate", &[number(1, 0), put(2, &put(2, &inner))])
+    expression("immediate", &[number(1, 0), put(2, &to_verdict(code, chain))])
+}
+
+/// Makes the data of a verdict.
+pub(crate) fn to_verdict(code: i32, chain: &str) -> Vec<u8> {
+    put(2, &[number(1, code.cast_unsigned()), put(2, chain.as_bytes())].concat())
+}
+
+/// Makes a lookup of register 1 in a set, or in a map to the register `target`.
+pub(crate) fn lookup(set: &str, target: Option<u32>, flags: u32) -> Vec<u8> {
+    let target = target.map_or_else(Vec::new, |target| number(3, target));
+    expression("lookup", &[put(1, set.as_bytes()), number(2, 1), target, number(5, flags)])
+}
+
+/// Makes a load of the destination port.
+pub(crate) fn load_port() -> Vec<u8> {
+    expression("payload", &[number(1, 1), number(2, 2), number(3, 2), number(4, 2)])
+}
+
+/// Makes an element: its key, and other attributes.
+pub(crate) fn element(key: &[u8], rest: &[Vec<u8>]) -> Vec<u8> {
+    put(1, &[put(1, &put(1, key)), rest.concat()].concat())
+}
+
+/// Makes the attributes of a set with these flags, and keys and data of so many bytes.
+pub(crate) fn set_of(flags: u32, key_len: u32, rest: &[Vec<u8>]) -> Vec<u8> {
+    [number(3, flags), number(5, key_len), rest.concat()].concat()
+}
+
+/// Adds a set of `table inet t` with its elements.
+pub(crate) fn set(rules: &mut Ruleset, name: &str, attributes: &[u8], elements: &[Vec<u8>]) {
+    let head = [vec![1, 0, 0, 0], put(1, b"t\0"), put(2, name.as_bytes())].concat();
+    let body = [&head[..], attributes].concat();
+    rules.add(Message { kind: 10 << 8 | 9, flags: 0, body: &body });
+    rules.begin_sets();
+    let body = [head, put(3, &elements.concat())].concat();
+    rules.add(Message { kind: 10 << 8 | 12, flags: 0, body: &body });
+    let name = crate::chains::Name { family: 1, table: "t".into(), name: name.into() };
+    rules.end_set(&name, true);
 }
 
 /// Adds a base chain of `table inet t` at a hook.

@@ -1,11 +1,17 @@
 //! A table of the legacy iptables (`linux/netfilter_ipv4/ip_tables.h` and its IPv6 counterpart):
-//! finds the chains that could affect a session's packets.
+//! finds the rule that could affect a session's packets.
 //!
-//! A chain without rules whose policy is to accept affects nothing. Rules are not read: any rule
-//! could affect packets. Not here: tables that nftables keeps (`ruleset`).
+//! A table is a row of entries. Where chains begin tell the table's hooks, and entries with the
+//! target `ERROR`, which precede the chains that users make. Not here: single rules (`entry`),
+//! tables that nftables keeps (`ruleset`), reading tables (`kernel`).
 
-use crate::session::{Family, Session};
+use crate::chains::{Body, Chains, DEPTH_MAX, Fate, Name, Place, Rule, Walk, looks};
+use crate::entry::{ACCEPT, Entry, first};
+use crate::packets::Packets;
+use crate::session::{Direction, Family, Session};
+use crate::xtables;
 use sojourn_wire::Protocol;
+use std::collections::HashMap;
 
 /// Lengths of `struct ipt_getinfo`, and of `struct ipt_get_entries` before its entries.
 pub(crate) const INFO_LEN: usize = 84;
@@ -16,22 +22,33 @@ const HOOKS: usize = 32;
 const BEGINNINGS: usize = 36;
 const POLICIES: usize = 56;
 const SIZE: usize = 80;
-/// Bytes of `struct xt_entry_target` before the target's own data.
-const TARGET_LEN: usize = 32;
-/// The verdict of a standard target that accepts: `-NF_ACCEPT - 1`.
-const ACCEPT: i32 = -2;
-/// The hooks that a session's packets reach, by number. FORWARD is missing: forwarded packets
-/// belong to no session of this host.
-const CONCERNING: [(usize, &str); 4] =
-    [(0, "PREROUTING"), (1, "INPUT"), (3, "OUTPUT"), (4, "POSTROUTING")];
+/// The hooks by number. Packets that are forwarded belong to no session of this host.
+const CHAINS: [(&str, Option<Direction>); 5] = [
+    ("PREROUTING", Some(Direction::In)),
+    ("INPUT", Some(Direction::In)),
+    ("FORWARD", None),
+    ("OUTPUT", Some(Direction::Out)),
+    ("POSTROUTING", Some(Direction::Out)),
+];
 
 /// One table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Table {
-    pub(crate) family: Family,
-    pub(crate) name: String,
-    /// The chains that could affect packets; `?` if the table cannot be read.
-    pub(crate) chains: Vec<&'static str>,
+    family: Family,
+    name: String,
+    /// `None`: the table cannot be read.
+    content: Option<Content>,
+}
+
+#[derive(Clone, Debug)]
+struct Content {
+    chains: Chains,
+    /// Each hook's chain, with the direction of its packets, and whether its policy is to drop.
+    hooks: Vec<(Name, Direction, bool)>,
+    /// The entries without their counters.
+    entries: Vec<Vec<u8>>,
+    /// True if a rule marks packets for security modules.
+    marks: bool,
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -43,34 +60,152 @@ pub(crate) fn entries_len(info: &[u8]) -> Option<usize> {
     word(info, SIZE).map(|len| len as usize)
 }
 
-/// Returns the chains that could affect packets; `None` if the table is malformed.
-pub(crate) fn chains(family: Family, info: &[u8], entries: &[u8]) -> Option<Vec<&'static str>> {
-    let hooks = word(info, HOOKS)?;
-    let mut found = Vec::new();
-    for (number, name) in CONCERNING.into_iter().filter(|(number, _)| hooks >> number & 1 == 1) {
-        let beginning = word(info, BEGINNINGS + 4 * number)?;
-        let policy = word(info, POLICIES + 4 * number)?;
-        if beginning != policy || policy_of(family, entries, policy as usize)? != ACCEPT {
-            found.push(name);
-        }
-    }
-    Some(found)
-}
-
-/// Returns the verdict of the entry at an offset.
-fn policy_of(family: Family, entries: &[u8], at: usize) -> Option<i32> {
-    let offset = at + if family == Family::V4 { 88 } else { 140 };
-    let target = u16::from_ne_bytes(entries.get(offset..offset + 2)?.try_into().ok()?);
-    word(entries, at + usize::from(target) + TARGET_LEN).map(u32::cast_signed)
-}
-
 impl Table {
-    /// Returns the name of the first chain that could affect the session's packets.
+    /// Makes a table of `struct ipt_getinfo` and the entries; `None` for a table that cannot be
+    /// read.
+    pub(crate) fn new(family: Family, name: &str, told: Option<(&[u8], &[u8])>) -> Self {
+        let content = told.and_then(|(info, entries)| content(family, name, info, entries));
+        Self { family, name: name.into(), content }
+    }
+
+    /// Returns true if the table is the same, whatever it has counted.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let entries = self.content.as_ref().map(|content| &content.entries);
+        let others = other.content.as_ref().map(|content| &content.entries);
+        (self.family, &self.name) == (other.family, &other.name) && entries == others
+    }
+
+    /// Returns true if no packet meets a rule, and every policy is to accept.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Some(Content { chains, hooks, .. }) = &self.content else { return false };
+        // The policy is the only rule.
+        let has_rules = |chain: &Name| chains.rules.get(chain).is_none_or(|all| all.len() > 1);
+        hooks.iter().all(|(chain, _, drops)| !drops && !has_rules(chain))
+    }
+
+    /// Returns true if a rule marks packets for security modules.
+    pub(crate) fn marks(&self) -> bool {
+        self.content.as_ref().is_some_and(|content| content.marks)
+    }
+
+    /// Returns the rule that could affect the session's packets.
     pub(crate) fn concerning(&self, session: &Session) -> Option<String> {
         // NAT chains see only the first packet of a connection, and a TCP session moves later.
         let is_past = self.name == "nat" && session.protocol == Protocol::Tcp;
-        let chain = self.chains.first().filter(|_| !is_past && self.family == session.family())?;
+        if is_past || self.family != session.family() {
+            return None;
+        }
         let command = if self.family == Family::V4 { "iptables" } else { "ip6tables" };
-        Some(format!("{command}-legacy table {} chain {chain}", self.name))
+        let table = format!("{command}-legacy table {}", self.name);
+        let Some(content) = &self.content else {
+            return Some(format!("{table}, which cannot be read"));
+        };
+        let left = looks();
+        let Place { chain, rule } =
+            content.hooks.iter().find_map(|(chain, direction, drops)| {
+                // Only the table `raw` comes before connection tracking.
+                let is_tracked = self.name != "raw";
+                let packets =
+                    Packets { session, direction: *direction, is_at_interface: true, is_tracked };
+                let walk = Walk { chains: &content.chains, packets, left: &left };
+                match walk.fate(chain, DEPTH_MAX) {
+                    Fate::Accepted => None,
+                    Fate::Passed => drops.then(|| Place { chain: chain.clone(), rule: None }),
+                    Fate::Unsure(place) => Some(place),
+                }
+            })?;
+        Some(match rule.filter(|number| *number > 0) {
+            Some(number) => format!("{table} chain {}, rule {number}", chain.name),
+            None => format!("{table} chain {}, policy", chain.name),
+        })
     }
 }
+
+/// Reads a table; `None` if it is malformed.
+fn content(family: Family, table: &str, info: &[u8], bytes: &[u8]) -> Option<Content> {
+    let name = |name: String| Name { family: 0, table: table.into(), name };
+    let entries = split(family, bytes)?;
+    let hooks = word(info, HOOKS)?;
+    let mut starts = HashMap::new();
+    let (mut policies, mut at_hooks) = (Vec::new(), Vec::new());
+    for (number, (chain, direction)) in CHAINS.into_iter().enumerate() {
+        if hooks >> number & 1 == 0 {
+            continue;
+        }
+        let start = word(info, BEGINNINGS + 4 * number)? as usize;
+        let policy = word(info, POLICIES + 4 * number)? as usize;
+        let (_, entry) = entries.iter().find(|(at, _)| *at == policy)?;
+        let drops = entry.verdict() != Some(ACCEPT);
+        starts.insert(start, chain.to_owned()).is_none().then_some(())?;
+        policies.push(policy);
+        at_hooks.extend(direction.map(|way| (name(chain.into()), way, drops)));
+    }
+    for window in entries.windows(2) {
+        if let [(_, header), (start, _)] = window
+            && let Some(chain) = chain_named_by(header)
+        {
+            starts.insert(*start, chain).is_none().then_some(())?;
+        }
+    }
+    let mut names: Vec<&String> = starts.values().collect();
+    names.sort_unstable();
+    // Two chains of one name would be taken for one.
+    names.windows(2).all(|two| two[0] != two[1]).then_some(())?;
+    let chains = in_chains(&entries, bytes.len(), &starts, &policies, name);
+    let marks = entries.iter().any(|(_, entry)| xtables::marks(&entry.target().0));
+    let entries = entries.into_iter().map(|(_, entry)| entry.into_bytes()).collect();
+    Some(Content { chains, hooks: at_hooks, entries, marks })
+}
+
+/// Returns the entries with their offsets; `None` if one is malformed.
+fn split(family: Family, bytes: &[u8]) -> Option<Vec<(usize, Entry)>> {
+    let mut all = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let entry = first(family, bytes.get(at..)?)?;
+        let len = entry.len();
+        all.push((at, Entry::new(family, entry)?));
+        at += len;
+    }
+    Some(all)
+}
+
+/// Returns the name of the user's chain that begins behind an entry.
+fn chain_named_by(entry: &Entry) -> Option<String> {
+    let (target, data) = entry.target();
+    (target == "ERROR").then_some(())?;
+    let end = data.iter().position(|byte| *byte == 0)?;
+    Some(String::from_utf8_lossy(&data[..end]).into_owned())
+}
+
+/// Sorts entries into chains. A policy's number is 0.
+fn in_chains(
+    entries: &[(usize, Entry)],
+    len: usize,
+    starts: &HashMap<usize, String>,
+    policies: &[usize],
+    name: impl Fn(String) -> Name,
+) -> Chains {
+    let mut chains = Chains::default();
+    let mut current = None;
+    for (index, (at, entry)) in entries.iter().enumerate() {
+        if let Some(start) = starts.get(at) {
+            current = Some(name(start.clone()));
+        }
+        if chain_named_by(entry).is_some() {
+            current = None;
+        }
+        let Some(chain) = current.clone() else { continue };
+        let next = entries.get(index + 1).map_or(len, |(at, _)| *at);
+        let mut entry = entry.clone();
+        entry.decide(next, |at| starts.get(&at).cloned());
+        let rules = chains.rules.entry(chain).or_default();
+        let number = if policies.contains(at) { 0 } else { rules.len() as u64 + 1 };
+        rules.push(Rule { number, body: Body::Entry(entry) });
+    }
+    chains
+}
+
+#[cfg(test)]
+#[path = "tables_tests.rs"]
+mod tests;

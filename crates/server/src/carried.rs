@@ -4,6 +4,7 @@
 //! process of its own (`apart`).
 
 use crate::beat::Beat;
+use crate::concerned;
 use crate::identity::{self, Diag};
 use crate::inspected::Inspected;
 use crate::log::{self, Level};
@@ -18,6 +19,7 @@ use sojourn_carrier::{
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
 use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, SessionServer, WayT};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -150,6 +152,12 @@ impl Sessions for ServerSide {
 
     fn warn(&self, text: core::fmt::Arguments<'_>) {
         log::say(Level::Warn, text);
+    }
+
+    fn concerned(&self, local: SocketAddr, remote: Option<SocketAddr>, hook: &str) {
+        if let Some(server) = self.server.upgrade() {
+            server.concerned_carried(concerned::texts(local, remote, hook));
+        }
     }
 
     fn say(&self, text: core::fmt::Arguments<'_>) {

@@ -12,6 +12,7 @@ pub mod apart;
 mod beat;
 mod carried;
 mod claim;
+mod concerned;
 #[cfg(any(debug_assertions, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;

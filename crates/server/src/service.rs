@@ -15,6 +15,7 @@ mod session;
 mod start;
 
 use crate::beat::Beats;
+use crate::concerned::Concerned;
 use crate::jobs::Job;
 use crate::log::{self, Level};
 use crate::memory::Memory;
@@ -51,6 +52,7 @@ pub enum Stop {
 struct State {
     registry: Registry,
     notifier: Notifier,
+    concerned: Concerned,
 }
 
 /// The server object.
@@ -171,7 +173,7 @@ impl Sojournd {
     /// even if nothing else happens.
     pub fn tick(&self) -> (Vec<ClientId>, bool) {
         let mut state = self.lock();
-        let State { registry, notifier } = &mut *state;
+        let State { registry, notifier, .. } = &mut *state;
         let now_ms = self.now_ms();
         let late = registry.take_late(now_ms);
         for id in &late {

@@ -10,6 +10,7 @@ pub mod leftovers;
 pub mod network;
 pub mod rights;
 pub mod row;
+pub mod talk;
 pub mod torture;
 pub mod world;
 

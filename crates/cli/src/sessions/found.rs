@@ -115,6 +115,7 @@ impl View<'_> {
             connection: None,
             datagrams: None,
             rates: None,
+            rule: None,
             inode: Some(object.inode()),
         })
     }

@@ -36,6 +36,9 @@ pub(crate) struct Row {
     /// The measured rates of a session that is in the kernel because it was slower away.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rates: Option<Rates>,
+    /// The rule of the host for which the session stays in the kernel, if the server tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rule: Option<String>,
     /// The inode of the socket or pipe, if `/proc` shows it. JSON has it as text, like `stream`.
     #[serde(serialize_with = "as_text")]
     pub(crate) inode: Option<u64>,
@@ -174,6 +177,7 @@ pub(crate) fn of_server(info: SessionInfoT) -> Row {
         connection: None,
         datagrams,
         rates: None,
+        rule: None,
         inode: None,
     }
 }

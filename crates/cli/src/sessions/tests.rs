@@ -32,6 +32,7 @@ pub(crate) fn joined() -> Row {
         connection: None,
         datagrams: None,
         rates: None,
+        rule: None,
         inode: None,
     }
 }

@@ -9,6 +9,7 @@ use super::line::{self, LineMessage};
 use super::spawner::Spawner;
 use crate::beat::{Beat, Beats};
 use crate::claim::keeper_of;
+use crate::concerned;
 use crate::identity::{self, Diag};
 use crate::inspected::Inspected;
 use crate::log::{self, Level};
@@ -26,6 +27,7 @@ use sojourn_session::{
 };
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -268,6 +270,11 @@ impl Sessions for Apart {
 
     fn warn(&self, text: core::fmt::Arguments<'_>) {
         log::say(Level::Warn, text);
+    }
+
+    fn concerned(&self, local: SocketAddr, remote: Option<SocketAddr>, hook: &str) {
+        let [from, to, hook] = concerned::texts(local, remote, hook);
+        self.front().tell(|client| client.concerned(&from, &to, &hook));
     }
 
     fn say(&self, text: core::fmt::Arguments<'_>) {

@@ -20,6 +20,7 @@ use sojourn_session::{
     InTransitOrderT, LendT, OfferT, OrderT, ReasonT, RegisteredOrderT, RerouteT, SessionServer,
     SocketOrderT, WayT, WhereT,
 };
+use std::ffi::CStr;
 use std::io;
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -133,6 +134,10 @@ impl CarrierServer for Work {
         if let Some(inspected) = Inspected::read(seen, None) {
             self.server.offer_carried(inspected, what);
         }
+    }
+
+    fn concerned(&self, _: &Caller, from: &CStr, to: &CStr, hook: &CStr) {
+        self.server.concerned_carried([from, to, hook].map(CStr::to_owned));
     }
 
     fn decline(&self, _: &Caller, seen: &[u8], reason: ReasonT) {

@@ -7,8 +7,8 @@ use super::{Sojournd, State, Stop, fault};
 use crate::memory::Memory;
 use sojourn_ipc::rt::{Caller, Fault};
 use sojourn_session::{
-    AdminConnectionsOut, AdminListOut, AdminProcessesOut, AdminRefusedOut, AdminServer,
-    AdminStatsOut, AdminStreamTimesOut, FAULT_NOT_ALLOWED, ServerStatsT, TimesInfoT,
+    AdminConcernedOut, AdminConnectionsOut, AdminListOut, AdminProcessesOut, AdminRefusedOut,
+    AdminServer, AdminStatsOut, AdminStreamTimesOut, FAULT_NOT_ALLOWED, ServerStatsT, TimesInfoT,
 };
 use sojourn_stream::{Layer, LayerTimes};
 use std::sync::atomic::Ordering;
@@ -71,7 +71,7 @@ impl AdminServer for Sojournd {
     fn recall_stream(&self, caller: &Caller, stream: u64) -> Result<bool, Fault> {
         let uid = self.administrator(caller)?;
         let mut state = self.lock();
-        let State { registry, notifier } = &mut *state;
+        let State { registry, notifier, .. } = &mut *state;
         let is_there = registry.recall_for(stream, uid, self.now_ms());
         Self::ring(registry, notifier);
         Ok(is_there)
@@ -94,7 +94,7 @@ impl AdminServer for Sojournd {
     fn move_in(&self, caller: &Caller, pid: u32, inode: u64) -> Result<bool, Fault> {
         let uid = self.administrator(caller)?;
         let mut state = self.lock();
-        let State { registry, notifier } = &mut *state;
+        let State { registry, notifier, .. } = &mut *state;
         let is_told = registry.request_offer(pid, inode, uid, self.now_ms());
         Self::ring(registry, notifier);
         Ok(is_told)
@@ -104,6 +104,14 @@ impl AdminServer for Sojournd {
         let from = (self.administrator(caller)?, after);
         let (pids, last) = self.lock().registry.processes(from);
         Ok(AdminProcessesOut { last, count: pids.len() as u32, pids: Some(pids) })
+    }
+
+    fn concerned(&self, caller: &Caller) -> Result<AdminConcernedOut, Fault> {
+        let uid = self.administrator(caller)?;
+        // Rules are root's matter, and a server's own user can read them in its log.
+        let may_know = uid == 0 || uid == self.own_user;
+        let all = if may_know { self.lock().concerned.told() } else { Vec::new() };
+        Ok(AdminConcernedOut { count: all.len() as u32, sessions: Some(all) })
     }
 
     fn stop(&self, caller: &Caller, force: bool) {

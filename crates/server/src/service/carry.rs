@@ -4,6 +4,7 @@
 
 use super::ends::offer_arguments;
 use super::{Sojournd, State, fault};
+use crate::concerned::Texts;
 use crate::inspected::Inspected;
 use crate::memory::Memory;
 use crate::registry::{CARRIER, CallError, CarrierMessage, Identity, OfferArguments, ProcessInfo};
@@ -62,7 +63,7 @@ impl Sojournd {
     pub(crate) fn offer_carried(&self, inspected: Inspected, what: &OfferT) {
         let arguments = offer_arguments(what, inspected.inode);
         let mut state = self.lock();
-        let State { registry, notifier } = &mut *state;
+        let State { registry, notifier, .. } = &mut *state;
         // An error is a number of the carrier's that is in use: then this offer is none.
         let _ = registry.offer(CARRIER, mirrored(inspected), arguments, self.now_ms(), &mut Memory);
         Self::ring(registry, notifier);
@@ -71,11 +72,16 @@ impl Sojournd {
     /// Refuses, for the carrier, an end that a program has offered.
     pub(crate) fn decline_carried(&self, inspected: Inspected, reason: ReasonT) {
         let mut state = self.lock();
-        let State { registry, notifier } = &mut *state;
+        let State { registry, notifier, .. } = &mut *state;
         if let Ok(seen) = mirrored(inspected) {
             registry.decline_carried(&seen, reason, self.now_ms());
         }
         Self::ring(registry, notifier);
+    }
+
+    /// Notes, for the carrier, which rule of the host keeps a session in the kernel.
+    pub(crate) fn concerned_carried(&self, texts: Texts) {
+        self.lock().concerned.note(texts);
     }
 
     /// Hands the socket of an offer to the carrier, if its peer is on another host.
@@ -108,7 +114,7 @@ impl Sojournd {
     /// Sends a message of the carrier to the library at the other side of its session.
     pub(crate) fn tell_carried(&self, local: u64, what: CarrierMessage) {
         let mut state = self.lock();
-        let State { registry, notifier } = &mut *state;
+        let State { registry, notifier, .. } = &mut *state;
         registry.tell_carried(local, what, self.now_ms());
         Self::ring(registry, notifier);
     }

@@ -84,7 +84,7 @@ impl Sojournd {
     /// Takes the scanner's results.
     pub(crate) fn counted(&self, jobs: &[Job], verdicts: &[Result<(), ReasonT>]) {
         let mut state = self.lock();
-        let State { registry, notifier } = &mut *state;
+        let State { registry, notifier, .. } = &mut *state;
         registry.count_scan();
         let now_ms = self.now_ms();
         for (job, verdict) in jobs.iter().zip(verdicts) {
@@ -129,7 +129,7 @@ impl Sojournd {
         };
         let identity = seen.and_then(|seen| self.pinned(seen, inspected.kept.as_ref()));
         let mut state = self.lock();
-        let State { registry, notifier } = &mut *state;
+        let State { registry, notifier, .. } = &mut *state;
         if let Ok(Some(now)) = become_now {
             registry.has_become(caller.client, now);
         }

@@ -125,7 +125,7 @@ impl SessionServer for Sojournd {
     fn left(&self, caller: &Caller, local: u64, reason: ReasonT, sent: u64, _received: u64) {
         point("sojournd.left");
         let mut state = self.lock();
-        let State { registry, notifier } = &mut *state;
+        let State { registry, notifier, .. } = &mut *state;
         registry.left(caller.client, local, reason, sent, self.now_ms(), &Memory);
         Self::ring(registry, notifier);
     }
@@ -189,7 +189,7 @@ impl SessionServer for Sojournd {
     fn client_gone(&self, client: ClientId) {
         self.lock_peers().remove(&client);
         let mut state = self.lock();
-        let State { registry, notifier } = &mut *state;
+        let State { registry, notifier, .. } = &mut *state;
         registry.gone(client, self.now_ms(), &Memory);
         Self::ring(registry, notifier);
     }

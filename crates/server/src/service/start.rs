@@ -5,6 +5,7 @@
 use super::inspector::Inspector;
 use super::{Rules, Sojournd, StartError, State, Stop};
 use crate::beat::Beats;
+use crate::concerned::Concerned;
 use crate::identity::Diag;
 use crate::inspections::Inspections;
 use crate::jobs;
@@ -76,8 +77,11 @@ impl Sojournd {
         let is_random = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         let clock = sojourn_ipc::now_ns() as u32;
         let seed = if is_random == Ok(4) { u32::from_ne_bytes(seed) } else { clock };
-        let state =
-            State { registry: Registry::new(limits, seed), notifier: Notifier::new(own_user) };
+        let state = State {
+            registry: Registry::new(limits, seed),
+            notifier: Notifier::new(own_user),
+            concerned: Concerned::default(),
+        };
         let (sender, jobs) = jobs::queue();
         let scanners = prober.clone();
         let beat = beats.beat("scanner");
