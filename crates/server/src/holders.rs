@@ -15,15 +15,25 @@
 //! Where `/proc` hides processes (`hidepid`, proc(5)) and this is not root's server, every answer
 //! is `HoldersUnknown`.
 //!
+//! # FIFOs
+//! While a pipe had a name anybody may have opened it. So every process that may not be inspected
+//! matters, those outside this process name space do, and a descriptor that only names the pipe
+//! counts as both ends, which its holder can open. An administrator may know better, and say that
+//! the rule of pipes without a name is enough ([`FifoHolders::Kin`]). An end is found by its inode number, which may
+//! be that of a FIFO in another file system, too: then there is one holder too many, never too few.
+//!
 //! Not here: the thread that looks (`scanner`).
 
 use core::mem::MaybeUninit;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, openat, statat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags, openat, statat, statx,
+};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities};
 use sojourn_session::ReasonT;
 use std::collections::HashMap;
+use std::ffi::CStr;
 
 /// The object of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +50,23 @@ pub enum Object {
         /// The end that writes.
         writes: bool,
     },
+    /// One end of the pipe with this inode, which has, or had, a name in a file system.
+    Fifo {
+        /// Inode, of both ends.
+        inode: u64,
+        /// The end that writes.
+        writes: bool,
+    },
+}
+
+/// The processes that may hold an end of a FIFO although they may not be inspected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FifoHolders {
+    /// Any process of the host.
+    #[default]
+    All,
+    /// Only kin of the asker, as of any pipe.
+    Kin,
 }
 
 /// A question: is this process the only holder of the object?
@@ -57,17 +84,25 @@ pub struct Question {
 const FOREBEARS_MAX: usize = 64;
 /// More bytes than `socket:[N]` and `pipe:[N]` have.
 const LINK_MAX: usize = 64;
+/// The name of the process name space that has all processes of the host (`PROC_PID_INIT_INO`).
+const FIRST_SPACE: &str = "pid:[4026531836]";
 
 /// Answers all questions with one look: `Ok` if no other process holds the end, else the reason why
 /// the end cannot be joined. `servers`: processes of the server's beside this one, which hold what
 /// programs have sent.
 #[must_use]
-pub fn look(questions: &[Question], servers: &[u32]) -> Vec<Result<(), ReasonT>> {
-    let mut scan = Scan { servers: servers.to_vec(), ..Scan::default() };
+pub fn look(
+    questions: &[Question],
+    servers: &[u32],
+    fifos: FifoHolders,
+) -> Vec<Result<(), ReasonT>> {
+    let mut scan = Scan { servers: servers.to_vec(), fifos, ..Scan::default() };
     for question in questions {
         scan.holders.entry(question.object).or_default();
         scan.note_kin(question.pid);
+        scan.has_fifos |= matches!(question.object, Object::Fifo { .. });
     }
+    scan.is_partial = scan.has_fifos && !sees_all_processes();
     if hides_processes() || scan.run().is_err() {
         return vec![Err(ReasonT::HoldersUnknown); questions.len()];
     }
@@ -103,6 +138,11 @@ struct Scan {
     closed: Vec<u32>,
     /// Processes that are passed over.
     servers: Vec<u32>,
+    /// Some of the objects are FIFOs, which are found by a look at each file.
+    has_fifos: bool,
+    fifos: FifoHolders,
+    /// A file, or a process, may be a FIFO's holder and could not be looked at.
+    is_partial: bool,
 }
 
 /// Room for the names of a directory. Most directories fit, and take one system call; the others
@@ -183,7 +223,10 @@ impl Scan {
             if let Some(inode) = bracketed(link, b"socket:[") {
                 self.found(Object::Socket { inode }, pid);
             } else if let Some(inode) = bracketed(link, b"pipe:[") {
-                self.found_pipe(&directory, name, inode, pid);
+                let ends = [false, true].map(|writes| Object::Pipe { inode, writes });
+                self.found_ends(&directory, name, ends, pid);
+            } else if self.has_fifos && link.first() == Some(&b'/') {
+                self.found_file(&directory, name, pid);
             }
         }
         Ok(())
@@ -198,18 +241,34 @@ impl Scan {
         }
     }
 
-    /// Finds the ends that a descriptor of a pipe is, by the mode of its link: readable, writable
-    /// or both (proc(5), `/proc/pid/fd`).
-    fn found_pipe(&mut self, directory: &OwnedFd, name: &std::ffi::CStr, inode: u64, pid: u32) {
-        let ends = [false, true].map(|writes| Object::Pipe { inode, writes });
+    /// Finds the ends that a descriptor of a file is, if the file is a FIFO. The file system is not
+    /// asked: see `identity::fifo`.
+    fn found_file(&mut self, directory: &OwnedFd, name: &CStr, pid: u32) {
+        let wanted = StatxFlags::TYPE | StatxFlags::INO;
+        match statx(directory, name, AtFlags::STATX_DONT_SYNC, wanted) {
+            Ok(found) if FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo => {
+                let inode = found.stx_ino;
+                let ends = [false, true].map(|writes| Object::Fifo { inode, writes });
+                self.found_ends(directory, name, ends, pid);
+            }
+            Ok(_) | Err(Errno::NOENT) => {}
+            Err(_) => self.is_partial = true,
+        }
+    }
+
+    /// Finds which of the ends a descriptor is, by the mode of its link: readable, writable or both
+    /// (proc(5), `/proc/pid/fd`).
+    fn found_ends(&mut self, directory: &OwnedFd, name: &CStr, ends: [Object; 2], pid: u32) {
         if !ends.iter().any(|end| self.holders.contains_key(end)) {
             return;
         }
         let mode = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(|found| found.st_mode);
         // The descriptor was closed meanwhile: it holds nothing any more.
         let Ok(mode) = mode else { return };
+        // Opened with `O_PATH` it is neither, but can be opened as both.
+        let names = mode & 0o600 == 0 && matches!(ends[0], Object::Fifo { .. });
         for (end, bit) in ends.into_iter().zip([0o400, 0o200]) {
-            if mode & bit != 0 {
+            if mode & bit != 0 || names {
                 self.found(end, pid);
             }
         }
@@ -220,7 +279,12 @@ impl Scan {
         match holders {
             [] => Err(ReasonT::Closed),
             [only] if *only == question.pid => {
-                let is_unknown = self.closed.iter().any(|pid| self.matters(*pid, question.pid));
+                let is_unknown = match question.object {
+                    Object::Fifo { .. } if self.fifos == FifoHolders::All => {
+                        self.is_partial || !self.closed.is_empty()
+                    }
+                    _ => self.closed.iter().any(|pid| self.matters(*pid, question.pid)),
+                };
                 if is_unknown { Err(ReasonT::HoldersUnknown) } else { Ok(()) }
             }
             _ => Err(ReasonT::SeveralHolders),
@@ -268,6 +332,12 @@ fn hides_processes() -> bool {
     }
     // Process 1 belongs to root and always exists.
     std::fs::read("/proc/1/stat").is_err()
+}
+
+/// Returns true if no process of the host is outside this process name space.
+fn sees_all_processes() -> bool {
+    let space = rustix::fs::readlink("/proc/self/ns/pid", Vec::new());
+    space.is_ok_and(|space| space.as_bytes() == FIRST_SPACE.as_bytes())
 }
 
 fn bracketed(link: &[u8], prefix: &[u8]) -> Option<u64> {
@@ -323,13 +393,13 @@ mod tests {
         questions: &[Question],
         wanted: &[Result<(), ReasonT>],
     ) -> Vec<Result<(), ReasonT>> {
-        let mut verdicts = look(questions, &[]);
+        let mut verdicts = look(questions, &[], FifoHolders::Kin);
         for _ in 0..100 {
             if verdicts == wanted {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
-            verdicts = look(questions, &[]);
+            verdicts = look(questions, &[], FifoHolders::Kin);
         }
         verdicts
     }
@@ -365,6 +435,55 @@ mod tests {
         assert_eq!(ask(writing.0.id(), of(false)), Err(ReasonT::SeveralHolders));
     }
 
+    /// A FIFO without a name, of which nobody else has an end.
+    fn fifo() -> (OwnedFd, OwnedFd) {
+        let name = std::env::temp_dir().join(format!("sojourn-holders-{}", std::process::id()));
+        rustix::fs::mknodat(CWD, &name, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let open = |flags| openat(CWD, &name, flags | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let reader = open(OFlags::RDONLY | OFlags::NONBLOCK);
+        let writer = open(OFlags::WRONLY);
+        std::fs::remove_file(&name).unwrap();
+        (reader, writer)
+    }
+
+    #[test]
+    fn whoever_has_or_names_an_end_of_a_fifo_is_counted() {
+        let (reader, writer) = fifo();
+        let of = |writes| Object::Fifo { inode: inode(&reader), writes };
+        let reading = Holder::of(&reader);
+        let writing = Holder::of(&writer);
+        let questions = [
+            Question { pid: reading.0.id(), object: of(false) },
+            Question { pid: writing.0.id(), object: of(true) },
+        ];
+        assert_eq!(look_for(&questions, &[Ok(()); 2]), [Ok(()); 2]);
+        let path = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&reader));
+        let name = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let naming = Holder::of(&name);
+        assert_eq!(look_for(&questions, &[Err(ReasonT::SeveralHolders); 2])[0], Err(ReasonT::SeveralHolders));
+        drop(naming);
+        assert_eq!(look_for(&questions, &[Ok(()); 2]), [Ok(()); 2]);
+    }
+
+    #[test]
+    fn whatever_may_not_be_inspected_may_hold_a_fifo() {
+        let object = Object::Fifo { inode: 7, writes: true };
+        let holders = HashMap::from([(object, vec![11])]);
+        let question = Question { pid: 11, object };
+        let scan = |closed: &[u32], is_partial: bool| Scan {
+            holders: holders.clone(),
+            closed: closed.to_vec(),
+            is_partial,
+            ..Scan::default()
+        };
+        assert_eq!(scan(&[], false).verdict(question), Ok(()));
+        assert_eq!(scan(&[20], false).verdict(question), Err(ReasonT::HoldersUnknown));
+        assert_eq!(scan(&[], true).verdict(question), Err(ReasonT::HoldersUnknown));
+        let kin = HashMap::from([(11, Kin { parent: 1, session: 11 })]);
+        let scan = Scan { kin, fifos: FifoHolders::Kin, ..scan(&[20], true) };
+        assert_eq!(scan.verdict(question), Ok(()), "no kin of 11");
+    }
+
     #[test]
     fn one_look_answers_many_questions() {
         let ends: Vec<_> =
@@ -395,10 +514,10 @@ mod tests {
         let kin = tree.map(|(pid, parent, session)| (pid, Kin { parent, session }));
         let object = Object::Socket { inode: 7 };
         let scan = |closed: &[u32]| Scan {
-            servers: Vec::new(),
             holders: HashMap::from([(object, vec![11])]),
             kin: HashMap::from(kin),
             closed: closed.to_vec(),
+            ..Scan::default()
         };
         let question = Question { pid: 11, object };
         assert_eq!(scan(&[]).verdict(question), Ok(()));

@@ -21,7 +21,7 @@ const fn words(reason: ReasonT, word: &'static str, sentence: &'static str) -> W
 }
 
 /// Texts of every reason, indexed by its number.
-pub const ALL: [Words; 43] = [
+pub const ALL: [Words; 44] = [
     words(ReasonT::None, "none", "The session is away from the kernel."),
     words(
         ReasonT::NotHot,
@@ -46,7 +46,7 @@ pub const ALL: [Words; 43] = [
     words(
         ReasonT::Kind,
         "kind",
-        "Only TCP connections, connected Unix stream sockets and pipes without a name can move.",
+        "Only TCP connections, connected Unix stream sockets and pipes that are open in one direction can move.",
     ),
     words(ReasonT::State, "state", "It is not (or no longer) connected in both directions."),
     words(
@@ -208,6 +208,11 @@ pub const ALL: [Words; 43] = [
         ReasonT::Route,
         "route",
         "Its packets have another way than before, which the kernel follows better: by another interface, in fragments, or past the packet filter. It moves again while it is hot.",
+    ),
+    words(
+        ReasonT::Named,
+        "named",
+        "The pipe has a name (a FIFO), by which any program may open one more end of it at any time, and read or write before anybody could be told. It can move once its name is removed.",
     ),
 ];
 
