@@ -26,9 +26,7 @@
 
 use core::mem::MaybeUninit;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags, openat, statat, statx,
-};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags, openat, statat, statx};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities};
 use sojourn_session::ReasonT;
@@ -460,7 +458,10 @@ mod tests {
         let path = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&reader));
         let name = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let naming = Holder::of(&name);
-        assert_eq!(look_for(&questions, &[Err(ReasonT::SeveralHolders); 2])[0], Err(ReasonT::SeveralHolders));
+        assert_eq!(
+            look_for(&questions, &[Err(ReasonT::SeveralHolders); 2])[0],
+            Err(ReasonT::SeveralHolders)
+        );
         drop(naming);
         assert_eq!(look_for(&questions, &[Ok(()); 2]), [Ok(()); 2]);
     }

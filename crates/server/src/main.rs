@@ -111,10 +111,8 @@ fn be_child(word: &str, argument: &OsStr, words: impl Iterator<Item = OsString>)
     let argument = argument.to_string_lossy();
     let ended = match word {
         apart::FRONT => apart::front(&options, &argument).map_err(|error| error.to_string()),
-        apart::PROBER => {
-            apart::probe(&argument, options.rules.fifos)
-                .map_err(|error| format!("the prober: {error}"))
-        }
+        apart::PROBER => apart::probe(&argument, options.rules.fifos)
+            .map_err(|error| format!("the prober: {error}")),
         _ => match apart::carry(&options, &argument) {
             Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
                 let text = format_args!("sessions with other hosts stay in the kernel: {error}");

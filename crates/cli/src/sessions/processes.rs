@@ -4,6 +4,7 @@
 //! end while we look; what cannot be read then is not there. See proc(5).
 
 use crate::beside::LIBRARY;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use sojourn_session::{Config, ReasonT, notice};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -27,12 +28,19 @@ pub(super) enum Object {
         /// The end that writes.
         writes: bool,
     },
+    /// A pipe that has, or had, a name; likewise.
+    Fifo {
+        /// Its number.
+        inode: u64,
+        /// The end that writes.
+        writes: bool,
+    },
 }
 
 impl Object {
     pub(super) fn inode(self) -> u64 {
         match self {
-            Self::Socket(inode) | Self::Pipe { inode, .. } => inode,
+            Self::Socket(inode) | Self::Pipe { inode, .. } | Self::Fifo { inode, .. } => inode,
         }
     }
 }
@@ -241,6 +249,9 @@ fn objects(directory: &Path) -> Option<(Vec<Object>, Option<Object>)> {
         } else if let Some(inode) = number_in(target, "pipe:[") {
             let info = directory.join("fdinfo").join(entry.file_name());
             writes(&info).map(|writes| Object::Pipe { inode, writes })
+        } else if let Some(inode) = target.starts_with('/').then(|| fifo(&entry.path())).flatten() {
+            let info = directory.join("fdinfo").join(entry.file_name());
+            writes(&info).map(|writes| Object::Fifo { inode, writes })
         } else {
             None
         };
@@ -255,6 +266,15 @@ fn objects(directory: &Path) -> Option<(Vec<Object>, Option<Object>)> {
     objects.sort_unstable();
     objects.dedup();
     Some((objects, errors))
+}
+
+/// The inode of a descriptor's file, if that is a FIFO. No file system is asked, which might not
+/// answer.
+fn fifo(path: &Path) -> Option<u64> {
+    let wanted = StatxFlags::TYPE | StatxFlags::INO;
+    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted).ok()?;
+    let is_fifo = FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo;
+    is_fifo.then_some(found.stx_ino)
 }
 
 fn number_in(text: &str, prefix: &str) -> Option<u64> {
