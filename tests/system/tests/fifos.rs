@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
 use rustix::process::Signal;
+use serde_json::Value;
 use sojourn_lab::{Finished, Mode, Running, Sandbox};
 use sojourn_session::{KindT, ReasonT};
 use sojourn_system::compile::compile;
@@ -75,6 +76,7 @@ impl Stage {
         let both = self.pair(reads, writes);
         std::fs::remove_file(self.file("f")).unwrap();
         self.await_away(&both);
+        std::fs::write(self.file("go"), "").unwrap();
         both
     }
 
@@ -200,6 +202,13 @@ fn a_fifo_with_a_name_stays_and_says_why_and_moves_when_the_name_goes() {
     let both = stage.pair(&[], &[]);
     both.iter().for_each(|end| stage.await_reason(end, ReasonT::Named));
     assert!(stage.admin.away().unwrap().is_empty());
+    let list = stage.sandbox.sessions().unwrap();
+    let rows = list["sessions"].as_array().unwrap();
+    let is_shown = |end: &Running| {
+        let is_it = |row: &Value| row["pid"] == end.pid() && row["reason"] == "named";
+        rows.iter().any(is_it)
+    };
+    assert!(both.iter().all(is_shown), "{list:#}");
     std::fs::remove_file(stage.file("f")).unwrap();
     stage.await_away(&both);
     let written = stage.end(both.into());
@@ -211,6 +220,7 @@ fn who_opens_a_fifo_by_its_name_finds_its_part() {
     let mut stage = Stage::new();
     let [reader, writer] = stage.pair(&[], &[]);
     stage.await_reason(&reader, ReasonT::Named);
+    std::fs::write(stage.file("go"), "").unwrap();
     let second = stage.start(Mode::Plain, &["name=second", "write", "f", &SECOND.to_string()]);
     let cats: Vec<_> =
         (0..5).map(|n| cat(&stage.file("f"), &stage.file(&format!("{n}.cat")))).collect();
@@ -269,6 +279,17 @@ fn a_plain_writer_of_a_fifo_that_is_away_is_heard() {
         let written = stage.end(all);
         stage.check(&["read.got"], &written);
     }
+}
+
+/// Two descriptions of one end move as one; then calls on one of them do not wait any more.
+#[test]
+fn calls_wait_as_their_own_description_says() {
+    let mut stage = Stage::new();
+    let both = stage.away(&["twice"], &["twice"]);
+    stage.await_files(&["read.half", "write.half"]);
+    until("it is home", || stage.admin.away().unwrap().is_empty());
+    let written = stage.end(both.into());
+    stage.check(&["read.got"], &written);
 }
 
 #[test]

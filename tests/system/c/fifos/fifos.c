@@ -5,12 +5,14 @@
  *                                       is there, and prints how many
  *
  * All files are in the current folder. A record is a number of eight bytes. NAME.open appears when
- * PATH is open, and NAME.half when some records have gone through. Each WORD is one of
+ * PATH is open, and NAME.half when some records have gone through and the file `go` is there. Each
+ * WORD is one of
  *
  *   name=NAME    instead of `read` or `write`
  *   nonblock     sets O_NONBLOCK once PATH is open, and waits with poll
  *   child        once NAME.half is there, a child of fork writes records, too, from FIRST + 2^40 on,
  *                or reads, too, into NAME-child.got
+ *   twice        opens PATH twice, and sets O_NONBLOCK on the other descriptor before NAME.half
  *   ignore       ignores SIGPIPE, and prints `broken` where the end is told by EPIPE
  *
  * All of it ends after a minute. */
@@ -31,7 +33,7 @@
 enum { WRITTEN = 300, TAKEN = 2048, SOME = 2000, PAUSE_US = 50 };
 
 static const char *name;
-static int waits_by_poll, has_child;
+static int waits_by_poll, has_child, other = -1;
 
 static void need(int is_fine, const char *what)
 {
@@ -48,6 +50,14 @@ static void touch(const char *suffix)
     int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     need(file >= 0, path);
     close(file);
+}
+
+/* Some records have gone through. */
+static void is_half_done(void)
+{
+    if (other >= 0)
+        need(fcntl(other, F_SETFL, fcntl(other, F_GETFL) | O_NONBLOCK) == 0, "O_NONBLOCK");
+    touch("half");
 }
 
 static void await_it(int fd, short events)
@@ -88,9 +98,9 @@ static uint64_t write_from(int fd, uint64_t first, int forks)
             break;
         }
         next += count;
-        if (!is_half && next - first > SOME) {
+        if (!is_half && next - first > SOME && access("go", F_OK) == 0) {
             is_half = 1;
-            touch("half");
+            is_half_done();
             if (forks && fork() == 0) {
                 printf("%llu %llu\n", (unsigned long long)(first + (1ULL << 40)),
                        (unsigned long long)write_from(fd, first + (1ULL << 40), 0));
@@ -122,9 +132,9 @@ static void read_into(int fd, const char *suffix, int forks)
             break;
         need(write(file, records, got) == got, "write to a file");
         all += got / 8;
-        if (!is_half && all > SOME) {
+        if (!is_half && all > SOME && access("go", F_OK) == 0) {
             is_half = 1;
-            touch("half");
+            is_half_done();
             if (forks && fork() == 0) {
                 read_into(fd, "-child", 0);
                 exit(0);
@@ -136,7 +146,7 @@ static void read_into(int fd, const char *suffix, int forks)
 
 int main(int argc, char **argv)
 {
-    int flags = O_CLOEXEC;
+    int flags = O_CLOEXEC, opens_twice = 0;
     alarm(60);
     setvbuf(stdout, NULL, _IONBF, 0);
     for (argc--, argv++; argc > 0; argc--, argv++) {
@@ -146,6 +156,8 @@ int main(int argc, char **argv)
             waits_by_poll = 1;
         else if (strcmp(*argv, "child") == 0)
             has_child = 1;
+        else if (strcmp(*argv, "twice") == 0)
+            opens_twice = 1;
         else if (strcmp(*argv, "ignore") == 0)
             signal(SIGPIPE, SIG_IGN);
         else
@@ -157,6 +169,8 @@ int main(int argc, char **argv)
         name = argv[0];
     int fd = open(argv[1], (writes ? O_WRONLY : O_RDONLY) | flags);
     need(fd >= 0, argv[1]);
+    if (opens_twice)
+        need((other = open(argv[1], (writes ? O_WRONLY : O_RDONLY) | flags)) >= 0, argv[1]);
     if (waits_by_poll)
         need(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0, "O_NONBLOCK");
     touch("open");
@@ -168,6 +182,8 @@ int main(int argc, char **argv)
         read_into(fd, "", has_child);
     }
     close(fd);
+    if (opens_twice)
+        close(other);
     if (has_child)
         wait(NULL);
     return 0;
