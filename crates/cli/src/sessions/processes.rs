@@ -6,7 +6,7 @@
 use crate::beside::LIBRARY;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use sojourn_session::{Config, ReasonT, notice};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 
 /// Where the kernel tells of processes.
 pub(crate) const PROC: &str = "/proc";
+
+/// The beginnings of the names of file systems whose files are on other hosts.
+const REMOTE: [&str; 6] = ["nfs", "9p", "cifs", "smb", "ceph", "afs"];
 
 /// A kernel object that a descriptor stands for; for pipes, which end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -241,6 +244,8 @@ fn is_library(line: &str) -> bool {
 /// Each object once, in order, and what only standard error stands for.
 fn objects(directory: &Path) -> Option<(Vec<Object>, Option<Object>)> {
     let (mut objects, mut errors) = (Vec::new(), None);
+    let mounts = fs::read_to_string(directory.join("mountinfo")).unwrap_or_default();
+    let mounts = remote_mounts(&mounts);
     for entry in fs::read_dir(directory.join("fd")).ok()?.filter_map(Result::ok) {
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         let Some(target) = target.to_str() else { continue };
@@ -249,9 +254,10 @@ fn objects(directory: &Path) -> Option<(Vec<Object>, Option<Object>)> {
         } else if let Some(inode) = number_in(target, "pipe:[") {
             let info = directory.join("fdinfo").join(entry.file_name());
             writes(&info).map(|writes| Object::Pipe { inode, writes })
-        } else if let Some(inode) = target.starts_with('/').then(|| fifo(&entry.path())).flatten() {
+        } else if target.starts_with('/') {
             let info = directory.join("fdinfo").join(entry.file_name());
-            writes(&info).map(|writes| Object::Fifo { inode, writes })
+            let inode = fifo(&entry.path(), &info, &mounts);
+            inode.and_then(|inode| writes(&info).map(|writes| Object::Fifo { inode, writes }))
         } else {
             None
         };
@@ -268,13 +274,30 @@ fn objects(directory: &Path) -> Option<(Vec<Object>, Option<Object>)> {
     Some((objects, errors))
 }
 
-/// The inode of a descriptor's file, if that is a FIFO. No file system is asked, which might not
+/// The inode of a descriptor's file, if that is a FIFO. No file system is asked that might not
 /// answer.
-fn fifo(path: &Path) -> Option<u64> {
+fn fifo(path: &Path, info: &Path, mounts: &HashSet<u32>) -> Option<u64> {
+    let text = fs::read_to_string(info).ok()?;
+    let mount = text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()?;
+    if mounts.contains(&mount) {
+        return None;
+    }
     let wanted = StatxFlags::TYPE | StatxFlags::INO;
     let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted).ok()?;
     let is_fifo = FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo;
     is_fifo.then_some(found.stx_ino)
+}
+
+/// The mounts that a process sees of file systems that ask another host for each file, by number
+/// (proc(5), `/proc/pid/mountinfo`).
+fn remote_mounts(text: &str) -> HashSet<u32> {
+    let remote = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let kind = after.split(' ').next()?;
+        let is_remote = REMOTE.iter().any(|name| kind.starts_with(name));
+        is_remote.then(|| before.split(' ').next()?.parse().ok()).flatten()
+    };
+    text.lines().filter_map(remote).collect()
 }
 
 fn number_in(text: &str, prefix: &str) -> Option<u64> {
@@ -297,6 +320,7 @@ fn writes(info: &Path) -> Option<bool> {
 pub(super) fn fuzz_text(text: &str) {
     let _ = Status::parse(text);
     let _ = text.lines().filter(|line| is_library(line)).count();
+    let _ = remote_mounts(text);
     let _ = text.lines().filter_map(|line| number_in(line, "socket:[")).count();
     let variables = Variables(text.as_bytes().to_vec());
     let _ = (variables.name_library(), variables.config());

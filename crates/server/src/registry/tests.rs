@@ -325,8 +325,10 @@ fn a_pipe_that_is_opened_once_more_does_not_move_and_comes_home() {
             let told = world.recalled(process);
             assert_eq!(told, Some((local, ReasonT::SeveralHolders)));
             assert_eq!(world.recalled(process), None, "once");
-            world.left(process, local);
         }
+        world.left(1, local);
+        world.left(2, local);
+        world.recalled(2);
     }
 }
 
