@@ -352,6 +352,13 @@ mod tests {
     }
 
     #[test]
+    fn files_on_other_hosts_are_known_by_their_mounts() {
+        let text = "22 1 0:5 / /a rw shared:1 - tmpfs t rw\n23 1 0:6 / /b rw - nfs4 h:/b rw\n\
+                    24 1 0:7 / /c rw - 9p c rw\n25 - nfs\nx y - nfs h rw\n";
+        assert_eq!(remote_mounts(text), HashSet::from([23, 24, 25]));
+    }
+
+    #[test]
     fn the_environment_says_whether_the_library_was_to_be_loaded() {
         let of = |value: &str| Variables(format!("A=1\0LD_PRELOAD={value}\0").into_bytes());
         assert!(of("/opt/libsojourn_preload.so").name_library());
