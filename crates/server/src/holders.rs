@@ -19,8 +19,9 @@
 //! While a pipe had a name anybody may have opened it. So every process that may not be inspected
 //! matters, those outside this process name space do, and a descriptor that only names the pipe
 //! counts as both ends, which its holder can open. An administrator may know better, and say that
-//! the rule of pipes without a name is enough ([`FifoHolders::Kin`]). An end is found by its inode number, which may
-//! be that of a FIFO in another file system, too: then there is one holder too many, never too few.
+//! the rule of pipes without a name is enough ([`FifoHolders::Kin`]). An end is found by its inode
+//! number, which may be that of a FIFO in another file system, too: then there is one holder too
+//! many, never too few.
 //!
 //! Not here: the thread that looks (`scanner`).
 
@@ -86,8 +87,8 @@ const FOREBEARS_MAX: usize = 64;
 /// The most bytes that a link of `/proc` has (`do_proc_readlink`).
 const LINK_MAX: usize = 4096;
 /// The end of the name of a file that has none any more. Only such files are looked at: all holders
-/// of a FIFO that can move have it under such a name, and a look at others could make a network file
-/// system ask its server (`d_weak_revalidate`).
+/// of a FIFO that can move have it under such a name, and a look at others could make a network
+/// file system ask its server (`d_weak_revalidate`).
 const DELETED: &[u8] = b" (deleted)";
 /// The name of the process name space that has all processes of the host (`PROC_PID_INIT_INO`).
 const FIRST_SPACE: &str = "pid:[4026531836]";

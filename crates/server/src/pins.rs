@@ -10,8 +10,8 @@
 //! number of its watch in the server's one set of watches. A watch is no end: readers and writers
 //! notice each other's end as if it were not there. It reports nothing of the traffic either.
 //!
-//! A FIFO whose name is removed is gone with its last end, and its watch with it. Numbers of watches
-//! come again after 2³¹ others; one that comes again while a pin still has it is refused.
+//! A FIFO whose name is removed is gone with its last end, and its watch with it. Numbers of
+//! watches come again after 2³¹ others; one that does while a pin still has it is refused.
 //!
 //! # One more end
 //! A pin tells when its pipe is opened once more (`IN_OPEN`), by `/proc` or by a mount of the very
@@ -93,8 +93,8 @@ impl Pins {
     /// Pins the pipe that `name`, opened with `O_PATH`, names.
     ///
     /// # Errors
-    /// `EACCES`: the pipe is another user's; `EBUSY`: its number may still mean another one; others:
-    /// there is no room for another watch.
+    /// `EACCES`: the pipe is another user's; `EBUSY`: its number may still mean another one;
+    /// others: there is no room for another watch.
     pub fn pin(&self, name: BorrowedFd<'_>) -> Result<Pin, Errno> {
         let path = format!("/proc/self/fd/{}", name.as_raw_fd());
         // Locked meanwhile, so that no other thread ends the watch that is found.

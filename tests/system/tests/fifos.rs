@@ -1,5 +1,5 @@
-//! Tests of pipes with names: they stay in the kernel while they have one, and move as other pipes do
-//! once it is removed; whoever opens one more end finds every byte.
+//! Tests of pipes with names: they stay in the kernel while they have one, and move as other pipes
+//! do once it is removed; whoever opens one more end finds every byte.
 //!
 //! The programs are `c/fifos`: numbered records, none of which may be lost, come twice or overtake
 //! another. The server is told that only kin holds FIFOs unseen: hosts on which tests run may have

@@ -1,8 +1,8 @@
 //! The prober: looks into other users' processes, and pins their pipes, for the front process.
 //!
 //! One thread answers questions about one object, another one those about holders, which take as
-//! long as there are processes, and a third one reports pipes that are opened once more. Not here: the questions' bytes (`crate::probing`), the looks
-//! (`holders`, `pins`).
+//! long as there are processes, and a third one reports pipes that are opened once more. Not here:
+//! the questions' bytes (`crate::probing`), the looks (`holders`, `pins`).
 
 use super::child::Child;
 use crate::beat::{Beat, Beats};
@@ -26,7 +26,8 @@ use std::mem::MaybeUninit;
 const PINS_MAX: usize = 1 << 20;
 
 /// Runs the prober. `servers` are the numbers of the processes that hold what programs have sent,
-/// with commas between them; `fifos` are those who may hold FIFOs unseen. Returns when the front has gone.
+/// with commas between them; `fifos` are those who may hold FIFOs unseen. Returns when the front
+/// has gone.
 ///
 /// # Errors
 /// The process cannot begin.
