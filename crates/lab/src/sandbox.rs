@@ -32,6 +32,8 @@ pub struct Sandbox {
     is_public: bool,
     /// The server is started as its unit starts it.
     is_unit: bool,
+    /// Further words of the server's command line.
+    words: &'static [&'static str],
 }
 
 impl Sandbox {
@@ -108,8 +110,17 @@ impl Sandbox {
         std::fs::create_dir(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
         let settings = Vec::new();
-        let mut sandbox =
-            Self { built, folder, server: None, settings, host, network, is_public: true, is_unit };
+        let mut sandbox = Self {
+            built,
+            folder,
+            server: None,
+            settings,
+            host,
+            network,
+            is_public: true,
+            is_unit,
+            words: &[],
+        };
         if is_unit {
             std::os::unix::fs::chown(&sandbox.folder, Some(unit::USER), Some(unit::USER))?;
         }
@@ -124,7 +135,7 @@ impl Sandbox {
     pub fn start_server(&mut self) -> Result<()> {
         let mut command = Command::new(self.built.path("sojournd"));
         command.args(["--idle-exit", "600", "--address"]).arg(self.address());
-        command.args(self.is_public.then_some("--system"));
+        command.args(self.is_public.then_some("--system")).args(self.words);
         if let Some(host) = &self.host {
             host.place(&mut command);
             // The options for networks are only for a host of the test's own, where they disturb
@@ -159,6 +170,16 @@ impl Sandbox {
     /// As [`Sandbox::start_server`].
     pub fn restart_for_own_user(&mut self) -> Result<()> {
         self.serve_own_user();
+        self.kill_server();
+        self.start_server()
+    }
+
+    /// Starts a server with these further words on its command line, in place of the present one.
+    ///
+    /// # Errors
+    /// As [`Sandbox::start_server`].
+    pub fn restart_with(&mut self, words: &'static [&'static str]) -> Result<()> {
+        self.words = words;
         self.kill_server();
         self.start_server()
     }

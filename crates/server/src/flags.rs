@@ -1,6 +1,7 @@
 //! The command line of `sojournd`; its manual page and completions come from this one definition.
 
 use clap::{CommandFactory as _, Parser};
+use sojourn_server::holders::FifoHolders;
 use sojourn_server::log::Level;
 use sojourn_server::network::Network;
 
@@ -39,6 +40,11 @@ pub(crate) struct Flags {
     /// themselves.
     #[arg(long)]
     pub(crate) same_process: bool,
+    /// Who may hold an end of a FIFO although this server may not look into it: all processes of
+    /// the host (such sessions stay in the kernel), or, as of pipes that never had a name, only kin
+    /// of the program whose session moves. See docs/understand/streams.md.
+    #[arg(long, value_name = "WHO", default_value = "all")]
+    pub(crate) fifos: Holders,
     /// Say no more than this on standard error: error, warn, info or debug.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log: Level,
@@ -57,6 +63,24 @@ pub(crate) enum Filtered {
     Respect,
     /// They are carried past the rules.
     Ignore,
+}
+
+/// What `--fifos` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Holders {
+    /// Any process.
+    All,
+    /// Kin only.
+    Kin,
+}
+
+impl From<Holders> for FifoHolders {
+    fn from(who: Holders) -> Self {
+        match who {
+            Holders::All => Self::All,
+            Holders::Kin => Self::Kin,
+        }
+    }
 }
 
 /// What `--network` says.

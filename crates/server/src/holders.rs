@@ -15,15 +15,27 @@
 //! Where `/proc` hides processes (`hidepid`, proc(5)) and this is not root's server, every answer
 //! is `HoldersUnknown`.
 //!
+//! # FIFOs
+//! While a pipe had a name anybody may have opened it. So every process that may not be inspected
+//! matters, those outside this process name space do, and a descriptor that only names the pipe
+//! counts as both ends, which its holder can open. An administrator may know better, and say that
+//! the rule of pipes without a name is enough ([`FifoHolders::Kin`]). An end is found by its inode
+//! number, which may be that of a FIFO in another file system, too: then there is one holder too
+//! many, never too few.
+//!
 //! Not here: the thread that looks (`scanner`).
+
+#[cfg(test)]
+mod tests;
 
 use core::mem::MaybeUninit;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags, openat, statat, statx};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities};
 use sojourn_session::ReasonT;
 use std::collections::HashMap;
+use std::ffi::CStr;
 
 /// The object of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +52,23 @@ pub enum Object {
         /// The end that writes.
         writes: bool,
     },
+    /// One end of the pipe with this inode, which has, or had, a name in a file system.
+    Fifo {
+        /// Inode, of both ends.
+        inode: u64,
+        /// The end that writes.
+        writes: bool,
+    },
+}
+
+/// The processes that may hold an end of a FIFO although they may not be inspected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FifoHolders {
+    /// Any process of the host.
+    #[default]
+    All,
+    /// Only kin of the asker, as of any pipe.
+    Kin,
 }
 
 /// A question: is this process the only holder of the object?
@@ -55,19 +84,31 @@ pub struct Question {
 
 /// The number of forebears after which a process counts as one that does not matter.
 const FOREBEARS_MAX: usize = 64;
-/// More bytes than `socket:[N]` and `pipe:[N]` have.
-const LINK_MAX: usize = 64;
+/// The most bytes that a link of `/proc` has (`do_proc_readlink`).
+const LINK_MAX: usize = 4096;
+/// The end of the name of a file that has none any more. Only such files are looked at: all holders
+/// of a FIFO that can move have it under such a name, and a look at others could make a network
+/// file system ask its server (`d_weak_revalidate`).
+const DELETED: &[u8] = b" (deleted)";
+/// The name of the process name space that has all processes of the host (`PROC_PID_INIT_INO`).
+const FIRST_SPACE: &str = "pid:[4026531836]";
 
 /// Answers all questions with one look: `Ok` if no other process holds the end, else the reason why
 /// the end cannot be joined. `servers`: processes of the server's beside this one, which hold what
 /// programs have sent.
 #[must_use]
-pub fn look(questions: &[Question], servers: &[u32]) -> Vec<Result<(), ReasonT>> {
-    let mut scan = Scan { servers: servers.to_vec(), ..Scan::default() };
+pub fn look(
+    questions: &[Question],
+    servers: &[u32],
+    fifos: FifoHolders,
+) -> Vec<Result<(), ReasonT>> {
+    let mut scan = Scan { servers: servers.to_vec(), fifos, ..Scan::default() };
     for question in questions {
         scan.holders.entry(question.object).or_default();
         scan.note_kin(question.pid);
+        scan.has_fifos |= matches!(question.object, Object::Fifo { .. });
     }
+    scan.is_partial = scan.has_fifos && !sees_all_processes();
     if hides_processes() || scan.run().is_err() {
         return vec![Err(ReasonT::HoldersUnknown); questions.len()];
     }
@@ -103,6 +144,11 @@ struct Scan {
     closed: Vec<u32>,
     /// Processes that are passed over.
     servers: Vec<u32>,
+    /// Some of the objects are FIFOs, which are found by a look at each file.
+    has_fifos: bool,
+    fifos: FifoHolders,
+    /// A file, or a process, may be a FIFO's holder and could not be looked at.
+    is_partial: bool,
 }
 
 /// Room for the names of a directory. Most directories fit, and take one system call; the others
@@ -168,22 +214,25 @@ impl Scan {
     fn inspect(&mut self, proc: &OwnedFd, pid: u32, names: &mut Names) -> Result<(), Errno> {
         let directory = open_directory(proc, format!("{pid}/fd"))?;
         let mut list = RawDir::new(&directory, names.room());
+        let mut room = [0u8; LINK_MAX];
         while let Some(entry) = list.next() {
             let entry = entry?;
             let name = entry.file_name();
             if name.to_bytes().first() == Some(&b'.') {
                 continue;
             }
-            let mut link = [0u8; LINK_MAX];
-            let link = match rustix::fs::readlinkat_raw(&directory, name, &mut link[..]) {
-                Ok(len) => link.get(..len).unwrap_or(&[]),
+            let link = match rustix::fs::readlinkat_raw(&directory, name, &mut room[..]) {
+                Ok(len) => room.get(..len).unwrap_or(&[]),
                 Err(Errno::NOENT) => continue,
                 Err(error) => return Err(error),
             };
             if let Some(inode) = bracketed(link, b"socket:[") {
                 self.found(Object::Socket { inode }, pid);
             } else if let Some(inode) = bracketed(link, b"pipe:[") {
-                self.found_pipe(&directory, name, inode, pid);
+                let ends = [false, true].map(|writes| Object::Pipe { inode, writes });
+                self.found_ends(&directory, name, ends, pid);
+            } else if self.has_fifos && link.ends_with(DELETED) {
+                self.found_file(&directory, name, pid);
             }
         }
         Ok(())
@@ -198,18 +247,34 @@ impl Scan {
         }
     }
 
-    /// Finds the ends that a descriptor of a pipe is, by the mode of its link: readable, writable
-    /// or both (proc(5), `/proc/pid/fd`).
-    fn found_pipe(&mut self, directory: &OwnedFd, name: &std::ffi::CStr, inode: u64, pid: u32) {
-        let ends = [false, true].map(|writes| Object::Pipe { inode, writes });
+    /// Finds the ends that a descriptor of a file is, if the file is a FIFO. The file system is not
+    /// asked: see `identity::fifo`.
+    fn found_file(&mut self, directory: &OwnedFd, name: &CStr, pid: u32) {
+        let wanted = StatxFlags::TYPE | StatxFlags::INO;
+        match statx(directory, name, AtFlags::STATX_DONT_SYNC, wanted) {
+            Ok(found) if FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo => {
+                let inode = found.stx_ino;
+                let ends = [false, true].map(|writes| Object::Fifo { inode, writes });
+                self.found_ends(directory, name, ends, pid);
+            }
+            Ok(_) | Err(Errno::NOENT) => {}
+            Err(_) => self.is_partial = true,
+        }
+    }
+
+    /// Finds which of the ends a descriptor is, by the mode of its link: readable, writable or both
+    /// (proc(5), `/proc/pid/fd`).
+    fn found_ends(&mut self, directory: &OwnedFd, name: &CStr, ends: [Object; 2], pid: u32) {
         if !ends.iter().any(|end| self.holders.contains_key(end)) {
             return;
         }
         let mode = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(|found| found.st_mode);
         // The descriptor was closed meanwhile: it holds nothing any more.
         let Ok(mode) = mode else { return };
+        // Opened with `O_PATH` it is neither, but can be opened as both.
+        let names = mode & 0o600 == 0 && matches!(ends[0], Object::Fifo { .. });
         for (end, bit) in ends.into_iter().zip([0o400, 0o200]) {
-            if mode & bit != 0 {
+            if mode & bit != 0 || names {
                 self.found(end, pid);
             }
         }
@@ -220,7 +285,12 @@ impl Scan {
         match holders {
             [] => Err(ReasonT::Closed),
             [only] if *only == question.pid => {
-                let is_unknown = self.closed.iter().any(|pid| self.matters(*pid, question.pid));
+                let is_unknown = match question.object {
+                    Object::Fifo { .. } if self.fifos == FifoHolders::All => {
+                        self.is_partial || !self.closed.is_empty()
+                    }
+                    _ => self.closed.iter().any(|pid| self.matters(*pid, question.pid)),
+                };
                 if is_unknown { Err(ReasonT::HoldersUnknown) } else { Ok(()) }
             }
             _ => Err(ReasonT::SeveralHolders),
@@ -270,6 +340,12 @@ fn hides_processes() -> bool {
     std::fs::read("/proc/1/stat").is_err()
 }
 
+/// Returns true if no process of the host is outside this process name space.
+fn sees_all_processes() -> bool {
+    let space = rustix::fs::readlink("/proc/self/ns/pid", Vec::new());
+    space.is_ok_and(|space| space.as_bytes() == FIRST_SPACE.as_bytes())
+}
+
 fn bracketed(link: &[u8], prefix: &[u8]) -> Option<u64> {
     let digits = link.strip_prefix(prefix)?.strip_suffix(b"]")?;
     core::str::from_utf8(digits).ok()?.parse().ok()
@@ -277,133 +353,4 @@ fn bracketed(link: &[u8], prefix: &[u8]) -> Option<u64> {
 
 fn number(digits: &[u8]) -> Option<u32> {
     core::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{BufRead, BufReader};
-    use std::process::{Child, Command, Stdio};
-
-    /// A program that holds the descriptor as its standard input, until it is killed.
-    struct Holder(Child);
-
-    impl Holder {
-        /// In a session (setsid(2)) of this test's own: tests may run among kin that nobody here
-        /// may inspect.
-        fn of(end: impl AsFd) -> Self {
-            let _ = rustix::process::setsid();
-            let end = end.as_fd().try_clone_to_owned().unwrap();
-            let mut child = Command::new("/bin/sh")
-                .args(["-c", "echo there; exec sleep 600"])
-                .stdin(Stdio::from(end))
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut line = String::new();
-            BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-            Self(child)
-        }
-    }
-
-    impl Drop for Holder {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    fn ask(pid: u32, object: Object) -> Result<(), ReasonT> {
-        look_for(&[Question { pid, object }], &[Ok(())])[0]
-    }
-
-    /// Asks until the answer is `wanted`, for a while: a child that another test is starting has,
-    /// between fork and exec, all that this process has.
-    fn look_for(
-        questions: &[Question],
-        wanted: &[Result<(), ReasonT>],
-    ) -> Vec<Result<(), ReasonT>> {
-        let mut verdicts = look(questions, &[]);
-        for _ in 0..100 {
-            if verdicts == wanted {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            verdicts = look(questions, &[]);
-        }
-        verdicts
-    }
-
-    fn inode(fd: &impl AsFd) -> u64 {
-        rustix::fs::fstat(fd).unwrap().st_ino
-    }
-
-    #[test]
-    fn one_holder_is_sole_and_two_are_not() {
-        let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
-        let object = Object::Socket { inode: inode(&a) };
-        // This process counts as the server: its own descriptors do not matter.
-        let first = Holder::of(&a);
-        assert_eq!(ask(first.0.id(), object), Ok(()));
-        assert_eq!(ask(first.0.id(), Object::Socket { inode: inode(&b) }), Err(ReasonT::Closed));
-        let second = Holder::of(&a);
-        assert_eq!(ask(first.0.id(), object), Err(ReasonT::SeveralHolders));
-        drop(second);
-        assert_eq!(ask(first.0.id(), object), Ok(()));
-        assert_eq!(ask(1, object), Err(ReasonT::SeveralHolders), "held by another than the asker");
-    }
-
-    #[test]
-    fn the_ends_of_a_pipe_are_told_apart() {
-        let (reader, writer): (OwnedFd, OwnedFd) =
-            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
-        let of = |writes| Object::Pipe { inode: inode(&reader), writes };
-        let reading = Holder::of(&reader);
-        let writing = Holder::of(&writer);
-        assert_eq!(ask(reading.0.id(), of(false)), Ok(()));
-        assert_eq!(ask(writing.0.id(), of(true)), Ok(()));
-        assert_eq!(ask(writing.0.id(), of(false)), Err(ReasonT::SeveralHolders));
-    }
-
-    #[test]
-    fn one_look_answers_many_questions() {
-        let ends: Vec<_> =
-            (0..3).map(|_| std::os::unix::net::UnixStream::pair().unwrap().0).collect();
-        let holders: Vec<_> = ends.iter().map(Holder::of).collect();
-        let question = |(end, holder): (&std::os::unix::net::UnixStream, &Holder)| Question {
-            pid: holder.0.id(),
-            object: Object::Socket { inode: inode(end) },
-        };
-        let questions: Vec<_> = ends.iter().zip(&holders).map(question).collect();
-        assert_eq!(look_for(&questions, &[Ok(()); 3]), [Ok(()); 3]);
-    }
-
-    #[test]
-    fn what_may_not_be_inspected_matters_if_it_is_kin() {
-        // 10 is a session's leader, 11 and 12 its children; 20 another session; 13 (closed) is in
-        // the session, 14 (closed) a child of 12 with a session of its own, 21 (closed) a child
-        // of 20.
-        let tree = [
-            (10, 1, 10),
-            (11, 10, 10),
-            (12, 10, 10),
-            (13, 10, 10),
-            (14, 12, 14),
-            (20, 1, 20),
-            (21, 20, 21),
-        ];
-        let kin = tree.map(|(pid, parent, session)| (pid, Lineage { parent, session }));
-        let object = Object::Socket { inode: 7 };
-        let scan = |closed: &[u32]| Scan {
-            servers: Vec::new(),
-            holders: HashMap::from([(object, vec![11])]),
-            kin: HashMap::from(kin),
-            closed: closed.to_vec(),
-        };
-        let question = Question { pid: 11, object };
-        assert_eq!(scan(&[]).verdict(question), Ok(()));
-        assert_eq!(scan(&[13]).verdict(question), Err(ReasonT::HoldersUnknown));
-        assert_eq!(scan(&[14]).verdict(question), Err(ReasonT::HoldersUnknown));
-        assert_eq!(scan(&[20, 21]).verdict(question), Ok(()));
-    }
 }

@@ -7,6 +7,9 @@
 //! by which end it is; the kernel gives a number out again after four thousand million others, so
 //! the server does not pair by it (`pins`).
 //!
+//! A pipe with a name (a FIFO) is as good as one without once its name is removed: nobody can open
+//! one more end of it by a path. Before that it stays: docs/understand/streams.md, "FIFOs".
+//!
 //! Ends that could not be served away from the kernel are refused with their reason, listed in
 //! [`look`]. Not here: other holders of the end (`holders`), pairing (`registry`).
 
@@ -14,6 +17,7 @@ mod accepted_values;
 mod addresses;
 mod datagram;
 mod diag;
+mod fifo;
 mod packets;
 mod remote;
 mod socket;
@@ -25,6 +29,7 @@ pub use diag::Diag;
 #[cfg(any(debug_assertions, fuzzing))]
 #[doc(hidden)]
 pub use diag::fuzz_answers;
+pub use fifo::is_fifo;
 pub use packets::is_packets;
 
 use crate::holders::Object;
@@ -38,11 +43,11 @@ use sojourn_session::{KindT, ReasonT};
 /// Looks at an end.
 ///
 /// # Errors
-/// The reason why it cannot move: [`ReasonT::Kind`] (no stream socket and no pipe, MPTCP, a fifo
-/// with a name, both ends in one descriptor), [`ReasonT::State`] (listening, not connected,
-/// closing, not yet accepted), [`ReasonT::Option`], [`ReasonT::NoPeer`] (the other end of a TCP
-/// connection is not in this network name space), [`ReasonT::Namespace`] (an end in one that cannot
-/// be looked into), [`ReasonT::Resources`].
+/// The reason why it cannot move: [`ReasonT::Kind`] (no stream socket and no pipe, MPTCP, both ends
+/// in one descriptor), [`ReasonT::Named`] (a FIFO that still has a name), [`ReasonT::State`]
+/// (listening, not connected, closing, not yet accepted), [`ReasonT::Option`], [`ReasonT::NoPeer`]
+/// (the other end of a TCP connection is not in this network name space), [`ReasonT::Namespace`]
+/// (an end in one that cannot be looked into), [`ReasonT::Resources`].
 pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
     // No call here makes a file system answer: one in user space may never do so.
     let flags = rustix::fs::fcntl_getfl(end).map_err(|_| ReasonT::Closed)?;
@@ -53,29 +58,40 @@ pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
         let found = rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?;
         return socket::look(end, found.st_ino, diag);
     }
-    // The link of a pipe with a name is its path.
     match notifier::name_of(end) {
-        Some(name) if name.starts_with(b"pipe:[") => pipe(end, flags),
-        _ => Err(ReasonT::Kind),
+        Some(name) if name.starts_with(b"pipe:[") => {
+            let inode = rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?.st_ino;
+            pipe(end, flags, |writes| Object::Pipe { inode, writes })
+        }
+        // The link of a pipe with a name is its path.
+        Some(name) => {
+            let fifo = fifo::at(end).ok_or(ReasonT::Kind)?;
+            let inode = fifo.inode;
+            let seen = pipe(end, flags, |writes| Object::Fifo { inode, writes })?;
+            if fifo.is_nameless(&name) { Ok(seen) } else { Err(ReasonT::Named) }
+        }
+        None => Err(ReasonT::Kind),
     }
 }
 
-/// Returns the inode of a socket or pipe without a name; 0 for anything else, and if it cannot be
-/// had.
+/// Returns the inode of a socket or pipe; 0 for anything else, and if it cannot be had.
 pub fn inode(end: BorrowedFd<'_>) -> u64 {
     // As in `look`, nothing is asked of other objects.
     let is_ours = rustix::net::sockopt::socket_domain(end).is_ok()
         || notifier::name_of(end).is_some_and(|name| name.starts_with(b"pipe:["));
     let found = if is_ours { rustix::fs::fstat(end).ok() } else { None };
-    found.map_or(0, |found| found.st_ino)
+    found.map_or_else(|| fifo::at(end).map_or(0, |fifo| fifo.inode), |found| found.st_ino)
 }
 
-fn pipe(end: BorrowedFd<'_>, flags: OFlags) -> Result<Identity, ReasonT> {
-    let found = rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?;
+fn pipe(
+    end: BorrowedFd<'_>,
+    flags: OFlags,
+    object: impl FnOnce(bool) -> Object,
+) -> Result<Identity, ReasonT> {
     let writes = match flags & OFlags::RWMODE {
         OFlags::RDONLY => false,
         OFlags::WRONLY => true,
-        // The pipe was opened anew through /proc for both directions.
+        // A FIFO, or a pipe through /proc, was opened for both directions.
         _ => return Err(ReasonT::Kind),
     };
     // In packet mode (`O_DIRECT`, pipe(2)) each write is a message, which a ring does not keep
@@ -85,11 +101,14 @@ fn pipe(end: BorrowedFd<'_>, flags: OFlags) -> Result<Identity, ReasonT> {
     }
     let capacity = rustix::pipe::fcntl_getpipe_size(end).map_err(|_| ReasonT::Closed)?;
     let holds = [u32::try_from(capacity).unwrap_or(u32::MAX), 0];
-    let name = format!("pipe:[{}]", found.st_ino);
+    let object = object(writes);
+    let (name, inode) = match object {
+        Object::Fifo { inode, .. } => (format!("fifo:[{inode}]"), inode),
+        Object::Pipe { inode, .. } | Object::Socket { inode } => (format!("pipe:[{inode}]"), inode),
+    };
     // The inode is the pipe's own only while it is open; the server puts a lasting number in its
     // place (`pins`).
-    let key = Key::Pipe { object: found.st_ino, writes };
-    let object = Object::Pipe { inode: found.st_ino, writes };
+    let key = Key::Pipe { object: inode, writes };
     let kind = KindT::Pipe;
     Ok(Identity { key, kind, from: name.clone(), to: name, holds, object, pin: None })
 }

@@ -76,11 +76,14 @@ impl Inspected {
                 return bytes;
             }
         };
-        let Identity { key, kind, from, to, holds, .. } = seen;
+        let Identity { key, kind, from, to, holds, object: held, .. } = seen;
         bytes.extend([1, *kind as u8]);
         let (what, words) = match *key {
             Key::Socket { own, peer } => (0, [own, peer]),
-            Key::Pipe { object, writes } => (1 + u8::from(writes), [object, 0]),
+            Key::Pipe { object, writes } => {
+                let first = if matches!(held, Object::Fifo { .. }) { 3 } else { 1 };
+                (first + u8::from(writes), [object, 0])
+            }
         };
         bytes.push(what);
         words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
@@ -110,10 +113,15 @@ impl Inspected {
         let (what, words) = (rest.byte()?, [rest.number()?, rest.number()?]);
         let (key, object) = match what {
             0 => (Key::Socket { own: words[0], peer: words[1] }, Object::Socket { inode }),
-            writes => {
-                let writes = writes == 2;
+            1 | 2 => {
+                let writes = what == 2;
                 (Key::Pipe { object: words[0], writes }, Object::Pipe { inode, writes })
             }
+            3 | 4 => {
+                let writes = what == 4;
+                (Key::Pipe { object: words[0], writes }, Object::Fifo { inode, writes })
+            }
+            _ => return None,
         };
         let holds = [rest.half()?, rest.half()?];
         let (from, to) = (rest.text()?, rest.text()?);

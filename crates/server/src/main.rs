@@ -60,8 +60,12 @@ fn main() -> ExitCode {
 /// Returns the options that a command line means.
 fn options(flags: Flags) -> Result<Options, String> {
     log::set(flags.log);
-    let rules =
-        Rules { is_public: flags.system, joins_within: flags.same_process, ..Rules::default() };
+    let rules = Rules {
+        is_public: flags.system,
+        joins_within: flags.same_process,
+        fifos: flags.fifos.into(),
+        ..Rules::default()
+    };
     let place = match (flags.address, flags.system) {
         (Some(address), _) => Location::At(absolute(address)),
         (None, true) => Location::System,
@@ -107,7 +111,8 @@ fn be_child(word: &str, argument: &OsStr, words: impl Iterator<Item = OsString>)
     let argument = argument.to_string_lossy();
     let ended = match word {
         apart::FRONT => apart::front(&options, &argument).map_err(|error| error.to_string()),
-        apart::PROBER => apart::probe(&argument).map_err(|error| format!("the prober: {error}")),
+        apart::PROBER => apart::probe(&argument, options.rules.fifos)
+            .map_err(|error| format!("the prober: {error}")),
         _ => match apart::carry(&options, &argument) {
             Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
                 let text = format_args!("sessions with other hosts stay in the kernel: {error}");

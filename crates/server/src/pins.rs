@@ -10,21 +10,53 @@
 //! number of its watch in the server's one set of watches. A watch is no end: readers and writers
 //! notice each other's end as if it were not there. It reports nothing of the traffic either.
 //!
+//! A FIFO whose name is removed is gone with its last end, and its watch with it. Numbers of
+//! watches come again after 2³¹ others; one that does while a pin still has it is refused.
+//!
+//! # One more end
+//! A pin tells when its pipe is opened once more (`IN_OPEN`), by `/proc` or by a mount of the very
+//! FIFO. The kernel says so before the opener has its descriptor, so who counts holders after the
+//! pin was made misses nobody. Opening it with `O_PATH` is not told.
+//!
 //! A watch takes the right to read the pipe: of pipes that another user made only root's server can
-//! have one. Not here: the offers (`service::ends`).
+//! have one. Not here: the offers (`service::ends`), what follows when a pipe is opened
+//! (`service::opens`).
 
 use crate::key::Key;
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of events that are read at once.
+const EVENTS_LEN: usize = 4096;
 
 #[derive(Debug)]
 struct Shared {
     set: OwnedFd,
-    /// Pins of each watch.
-    counts: Mutex<HashMap<i32, usize>>,
+    counts: Mutex<Counts>,
+}
+
+/// Pins of each watch.
+type Counts = HashMap<i32, Count>;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    pins: usize,
+    /// The kernel has ended the watch: the number may come to mean another pipe.
+    is_over: bool,
+}
+
+/// Pipes that were opened once more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Opens {
+    /// The numbers of their watches.
+    pub(crate) watches: Vec<u32>,
+    /// The kernel had too much to say: it may have been any.
+    pub(crate) may_be_any: bool,
 }
 
 /// The pipes that the server knows.
@@ -45,14 +77,8 @@ pub struct Pin {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, HashMap<i32, usize>> {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Empties the queue of events: those of watches that have ended are of no use.
-    fn forget_events(&self) {
-        let mut bytes = [0; 1024];
-        while matches!(rustix::io::read(&self.set, &mut bytes), Ok(1..)) {}
     }
 }
 
@@ -67,14 +93,61 @@ impl Pins {
     /// Pins the pipe that `name`, opened with `O_PATH`, names.
     ///
     /// # Errors
-    /// `EACCES`: the pipe is another user's; others: there is no room for another watch.
+    /// `EACCES`: the pipe is another user's; `EBUSY`: its number may still mean another one;
+    /// others: there is no room for another watch.
     pub fn pin(&self, name: BorrowedFd<'_>) -> Result<Pin, Errno> {
         let path = format!("/proc/self/fd/{}", name.as_raw_fd());
         // Locked meanwhile, so that no other thread ends the watch that is found.
         let mut counts = self.0.lock();
-        let watch = inotify::add_watch(&self.0.set, path, WatchFlags::DELETE_SELF)?;
-        *counts.entry(watch).or_default() += 1;
+        let watch = inotify::add_watch(&self.0.set, path, WatchFlags::OPEN)?;
+        let count = counts.entry(watch).or_default();
+        if count.is_over {
+            // The watch, if it is a new one, ends with the old number's last pin.
+            return Err(Errno::BUSY);
+        }
+        count.pins += 1;
         Ok(Pin::held(watch, Arc::clone(&self.0) as Arc<dyn Holder>))
+    }
+
+    /// Waits until a pipe that is pinned is opened once more, and tells which. `None` once `end`
+    /// has ended. For one thread: a report is given once.
+    pub(crate) fn await_opens(&self, end: BorrowedFd<'_>) -> Option<Opens> {
+        loop {
+            let set = self.0.set.as_fd();
+            let mut both = [PollFd::new(&set, PollFlags::IN), PollFd::new(&end, PollFlags::IN)];
+            if poll(&mut both, None).is_ok() && !both[1].revents().is_empty() {
+                return None;
+            }
+            let opens = self.take_opens();
+            if opens != Opens::default() {
+                return Some(opens);
+            }
+        }
+    }
+
+    fn take_opens(&self) -> Opens {
+        let mut opens = Opens::default();
+        let mut space = [MaybeUninit::uninit(); EVENTS_LEN];
+        let mut events = inotify::Reader::new(&self.0.set, &mut space);
+        // What the kernel says of a watch, and what is done with its number, must not cross.
+        let mut counts = self.0.lock();
+        while let Ok(event) = events.next() {
+            let (watch, what) = (event.wd(), event.events());
+            if what.contains(ReadFlags::QUEUE_OVERFLOW) {
+                // The end of any watch may be among what is missing.
+                opens.may_be_any = true;
+                counts.values_mut().for_each(|count| count.is_over = true);
+            }
+            if what.contains(ReadFlags::IGNORED)
+                && let Some(count) = counts.get_mut(&watch)
+            {
+                count.is_over = true;
+            }
+            if what.contains(ReadFlags::OPEN) && !opens.watches.contains(&watch.unsigned_abs()) {
+                opens.watches.push(watch.unsigned_abs());
+            }
+        }
+        opens
     }
 }
 
@@ -106,11 +179,11 @@ impl Holder for Shared {
     fn release(&self, watch: i32) {
         let mut counts = self.lock();
         let Some(count) = counts.get_mut(&watch) else { return };
-        *count -= 1;
-        if *count == 0 {
+        count.pins = count.pins.saturating_sub(1);
+        if count.pins == 0 {
             counts.remove(&watch);
+            // Fails if the kernel has ended it.
             let _ = inotify::remove_watch(&self.set, watch);
-            self.forget_events();
         }
     }
 }
@@ -118,8 +191,7 @@ impl Holder for Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fd::AsFd;
-    use rustix::fs::{CWD, Mode, OFlags, openat};
+    use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
     use std::io::{Read, Write};
 
     fn name(end: &impl AsRawFd) -> OwnedFd {
@@ -159,6 +231,45 @@ mod tests {
         let (reader, _writer) = std::io::pipe().unwrap();
         let fresh = pins.pin(name(&reader).as_fd()).unwrap();
         assert_ne!(stale.key(false), fresh.key(false));
+    }
+
+    #[test]
+    fn who_opens_a_pinned_pipe_once_more_is_noticed() {
+        let pins = Pins::new().unwrap();
+        let (life, end) = std::io::pipe().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let pin = pins.pin(name(&reader).as_fd()).unwrap();
+        drop(name(&writer));
+        assert_eq!(pins.take_opens(), Opens::default(), "a name is no end");
+        let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        let again = std::fs::File::open(path).unwrap();
+        let told = pins.await_opens(life.as_fd()).unwrap();
+        assert_eq!(told, Opens { watches: vec![pin.watch().unsigned_abs()], may_be_any: false });
+        drop((again, end));
+        assert_eq!(pins.await_opens(life.as_fd()), None, "the end");
+    }
+
+    #[test]
+    fn the_number_of_a_fifo_that_is_gone_is_no_pipes_while_a_pin_has_it() {
+        let pins = Pins::new().unwrap();
+        let path = std::env::temp_dir().join(format!("sojourn-pins-{}", std::process::id()));
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let reader = openat(CWD, &path, flags, Mode::empty()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let stale = pins.pin(name(&reader).as_fd()).unwrap();
+        drop(reader);
+        assert_eq!(watches(&pins), 0, "it is gone");
+        assert_eq!(pins.take_opens(), Opens::default());
+        let count = pins.0.lock()[&stale.watch()];
+        assert!(count.is_over && count.pins == 1);
+        // As if 2³¹ watches had been made since.
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let fresh = pins.pin(name(&reader).as_fd()).unwrap();
+        pins.0.lock().get_mut(&fresh.watch()).unwrap().is_over = true;
+        assert_eq!(pins.pin(name(&reader).as_fd()).unwrap_err(), Errno::BUSY);
+        drop((fresh, stale));
+        pins.pin(name(&reader).as_fd()).unwrap();
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! answer that does not come in time is none. Not here: the looks (`holders`, `pins`), the bytes of
 //! questions (`probing`).
 
-use crate::holders::{self, Question};
-use crate::pins::{Holder, Pin, Pins};
-use crate::probing::{self, ASK_LEN, LOOK_MAX, ProbeRequest, QUESTIONS_MAX, Verdict};
+use crate::holders::{self, FifoHolders, Question};
+use crate::pins::{Holder, Opens, Pin, Pins};
+use crate::probing::{self, ASK_LEN, LOOK_MAX, OPENED_LEN, ProbeRequest, QUESTIONS_MAX, Verdict};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
@@ -27,7 +27,7 @@ const UNPINS_MAX: usize = 1 << 16;
 #[derive(Clone, Debug)]
 pub(crate) enum Prober {
     /// This process looks itself.
-    Here(Pins),
+    Here(Pins, FifoHolders),
     /// A process of its own does.
     Apart(Arc<ProberClient>),
 }
@@ -37,6 +37,8 @@ pub(crate) enum Prober {
 pub(crate) struct ProberClient {
     asks: Mutex<Asks>,
     looks: Mutex<(OwnedFd, u64)>,
+    /// Over this the prober reports pipes that were opened once more.
+    opens: OwnedFd,
     /// Watches to let go of as soon as the prober's queue has room.
     unpins: Mutex<Vec<u32>>,
 }
@@ -49,11 +51,12 @@ struct Asks {
 
 impl Prober {
     /// Has the process at the other ends of these lines look.
-    pub(crate) fn apart(asks: OwnedFd, looks: OwnedFd) -> Self {
+    pub(crate) fn apart(asks: OwnedFd, looks: OwnedFd, opens: OwnedFd) -> Self {
         let asks = Mutex::new(Asks { line: asks, last: 0 });
         Self::Apart(Arc::new(ProberClient {
             asks,
             looks: Mutex::new((looks, 0)),
+            opens,
             unpins: Mutex::default(),
         }))
     }
@@ -64,12 +67,21 @@ impl Prober {
     /// Those of [`Pins::pin`]; `ETIMEDOUT` or `EPIPE` if the prober does not answer.
     pub(crate) fn pin(&self, name: BorrowedFd<'_>) -> Result<Pin, Errno> {
         match self {
-            Self::Here(pins) => pins.pin(name),
+            Self::Here(pins, _) => pins.pin(name),
             Self::Apart(asking) => {
                 let watch = asking.ask(ProbeRequest::Pin, Some(name))?;
                 let watch = i32::try_from(watch).map_err(|_| Errno::BADMSG)?;
                 Ok(Pin::held(watch, Arc::clone(asking) as Arc<dyn Holder>))
             }
+        }
+    }
+
+    /// Waits until a pipe that is pinned is opened once more: see [`Pins::await_opens`]. `None`
+    /// also if the prober has gone.
+    pub(crate) fn await_opens(&self, end: BorrowedFd<'_>) -> Option<Opens> {
+        match self {
+            Self::Here(pins, _) => pins.await_opens(end),
+            Self::Apart(asking) => await_report(&asking.opens, end),
         }
     }
 
@@ -79,7 +91,7 @@ impl Prober {
     /// The prober does not answer.
     pub(crate) fn user_of(&self, pid: u32) -> Result<Option<u32>, Errno> {
         match self {
-            Self::Here(_) => Ok(holders::user_of(pid)),
+            Self::Here(..) => Ok(holders::user_of(pid)),
             Self::Apart(asking) => match asking.ask(ProbeRequest::User(pid), None) {
                 Ok(user) => Ok(Some(user)),
                 Err(Errno::SRCH) => Ok(None),
@@ -90,7 +102,10 @@ impl Prober {
 
     /// Answers questions about holders: see [`holders::look`].
     pub(crate) fn look(&self, questions: &[Question]) -> Vec<Verdict> {
-        let Self::Apart(asking) = self else { return holders::look(questions, &[]) };
+        let asking = match self {
+            Self::Here(_, fifos) => return holders::look(questions, &[], *fifos),
+            Self::Apart(asking) => asking,
+        };
         let unknown = |some: &[Question]| vec![Err(ReasonT::HoldersUnknown); some.len()];
         let some = questions.chunks(QUESTIONS_MAX);
         some.flat_map(|some| asking.look(some).unwrap_or_else(|| unknown(some))).collect()
@@ -174,6 +189,27 @@ fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn tell(line: &OwnedFd, bytes: &[u8], beside: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     ancillary::send(line, &[IoSlice::new(bytes)], beside.as_slice())
+}
+
+/// Waits for a report, or the end of `end`. What makes no sense is taken for the end, as of a
+/// prober that has gone.
+fn await_report(line: &OwnedFd, end: BorrowedFd<'_>) -> Option<Opens> {
+    loop {
+        let mut both = [PollFd::new(line, PollFlags::IN), PollFd::new(&end, PollFlags::IN)];
+        if poll(&mut both, None).is_ok() && !both[1].revents().is_empty() {
+            return None;
+        }
+        let mut bytes = [0; OPENED_LEN + 1];
+        match recv(line, &mut bytes, RecvFlags::DONTWAIT) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => return None,
+            Ok((len, _)) => {
+                let watch = probing::read_opened(&bytes[..len])?;
+                let watches = if watch == 0 { Vec::new() } else { vec![watch] };
+                return Some(Opens { watches, may_be_any: watch == 0 });
+            }
+        }
+    }
 }
 
 fn await_answer(line: impl AsFd, limit: &Timespec) -> Result<(), Errno> {

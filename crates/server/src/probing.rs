@@ -1,4 +1,4 @@
-//! Questions of the front process to the prober, and their answers, as bytes.
+//! Questions of the front process to the prober, their answers, and the prober's reports, as bytes.
 //!
 //! Pure. Each message has one fixed form, and its reader checks all of it: neither process believes
 //! the other. Not here: asking (`prober`), answering (`apart::probe`).
@@ -12,6 +12,8 @@ pub(crate) const ASK_LEN: usize = 16;
 pub(crate) const QUESTIONS_MAX: usize = 256;
 /// The most bytes of a message about holders.
 pub(crate) const LOOK_MAX: usize = NUMBER_LEN + QUESTIONS_MAX * QUESTION_LEN;
+/// Bytes of the report that a pipe was opened once more.
+pub(crate) const OPENED_LEN: usize = 4;
 const NUMBER_LEN: usize = 8;
 const QUESTION_LEN: usize = 16;
 
@@ -81,6 +83,7 @@ pub(crate) fn questions(number: u64, all: &[Question]) -> Vec<u8> {
         let (what, inode) = match *object {
             Object::Socket { inode } => (0u32, inode),
             Object::Pipe { inode, writes } => (1 + u32::from(writes), inode),
+            Object::Fifo { inode, writes } => (3 + u32::from(writes), inode),
         };
         bytes.extend(pid.to_ne_bytes());
         bytes.extend(what.to_ne_bytes());
@@ -104,6 +107,7 @@ pub(crate) fn read_questions(bytes: &[u8]) -> Option<(u64, Vec<Question>)> {
         let object = match what {
             0 => Object::Socket { inode },
             1 | 2 => Object::Pipe { inode, writes: what == 2 },
+            3 | 4 => Object::Fifo { inode, writes: what == 4 },
             _ => return None,
         };
         Some(Question { pid, object })
@@ -132,6 +136,16 @@ pub(crate) fn read_verdicts(bytes: &[u8], count: usize) -> Option<(u64, Vec<Verd
         reason => Some(Err(reason)),
     };
     Some((u64::from_ne_bytes(*number), rest.iter().map(verdict).collect::<Option<Vec<_>>>()?))
+}
+
+/// Encodes that the pipe of that watch was opened once more; 0: any pipe may have been.
+pub(crate) fn opened(watch: u32) -> [u8; OPENED_LEN] {
+    watch.to_ne_bytes()
+}
+
+/// Decodes [`opened`].
+pub(crate) fn read_opened(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.try_into().ok()?))
 }
 
 fn words(all: [u32; 4]) -> [u8; ASK_LEN] {
@@ -170,6 +184,8 @@ mod tests {
             assert_eq!(read_answer(&bytes[1..]), None);
         }
         assert_eq!(read_answer(&words([5, 2, 0, 0])), None);
+        assert_eq!(read_opened(&opened(7)), Some(7));
+        assert_eq!(read_opened(&opened(7)[1..]), None);
     }
 
     #[test]
@@ -179,11 +195,13 @@ mod tests {
             Object::Socket { inode },
             Object::Pipe { inode, writes: false },
             Object::Pipe { inode, writes: true },
+            Object::Fifo { inode, writes: false },
+            Object::Fifo { inode, writes: true },
         ];
         let asked = objects.map(|object| Question { pid: 4711, object });
         let bytes = questions(3, &asked);
         let (number, read) = read_questions(&bytes).unwrap();
-        assert_eq!((number, read.len()), (3, 3));
+        assert_eq!((number, read.len()), (3, asked.len()));
         assert!(read.iter().zip(asked).all(|(one, other)| one.object == other.object));
         assert!(read.iter().all(|one| one.pid == 4711));
         assert!(read_questions(&bytes[..bytes.len() - 1]).is_none());

@@ -19,6 +19,7 @@
 
 mod pool;
 
+use crate::identity::is_fifo;
 use crate::inspected::Inspected;
 use crate::notifier::{is_event, name_of};
 use pool::{Job, Pool};
@@ -226,11 +227,12 @@ impl Proxy {
     }
 }
 
-/// Returns true for a socket, or a pipe without a name: `/proc` calls files by their paths, which
-/// begin with a slash.
+/// Returns true for a socket or a pipe. `/proc` calls files, and pipes with a name, by their paths,
+/// which begin with a slash.
 fn is_end(fd: BorrowedFd<'_>) -> bool {
     let prefixes: [&[u8]; 2] = [b"socket:[", b"pipe:["];
     name_of(fd).is_some_and(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
+        || is_fifo(fd)
 }
 
 /// Returns true for a file in memory that nobody can change any more, and that is small enough to

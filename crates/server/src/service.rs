@@ -10,12 +10,14 @@ mod admin;
 mod carry;
 mod ends;
 mod inspector;
+mod opens;
 mod peers;
 mod session;
 mod start;
 
 use crate::beat::Beats;
 use crate::concerned::Concerned;
+use crate::holders::FifoHolders;
 use crate::jobs::Job;
 use crate::log::{self, Level};
 use crate::memory::Memory;
@@ -77,6 +79,8 @@ pub struct Sojournd {
     commands: OnceLock<Mutex<CommandSender>>,
     /// The protocol servers, if there are any.
     protocols: OnceLock<Arc<Protocols>>,
+    /// Ends with the server; the thread that hears of opened pipes has the other end.
+    _life: OwnedFd,
 }
 
 /// The server cannot begin.
@@ -117,6 +121,8 @@ pub struct Rules {
     pub is_public: bool,
     /// [`crate::registry::Limits::joins_within`].
     pub joins_within: bool,
+    /// Those who may hold an end of a FIFO unseen.
+    pub fifos: FifoHolders,
     /// Programs that show a packet socket get one that is bound to an interface.
     pub asks_for_packets: bool,
     /// Sockets whose peers are on other hosts go to the carrier.

@@ -21,7 +21,7 @@ const fn text(reason: ReasonT, word: &'static str, sentence: &'static str) -> Re
 }
 
 /// Texts of every reason, indexed by its number.
-pub const ALL: [ReasonText; 43] = [
+pub const ALL: [ReasonText; 44] = [
     text(ReasonT::None, "none", "The session is away from the kernel."),
     text(
         ReasonT::NotHot,
@@ -46,7 +46,7 @@ pub const ALL: [ReasonText; 43] = [
     text(
         ReasonT::Kind,
         "kind",
-        "Only TCP connections, connected Unix stream sockets and pipes without a name can move.",
+        "Only TCP connections, connected Unix stream sockets and pipes that are open in one direction can move.",
     ),
     text(ReasonT::State, "state", "It is not (or no longer) connected in both directions."),
     text(
@@ -208,6 +208,11 @@ pub const ALL: [ReasonText; 43] = [
         ReasonT::Route,
         "route",
         "Its packets have another way than before, which the kernel follows better: by another interface, in fragments, or past the packet filter. It moves again while it is hot.",
+    ),
+    text(
+        ReasonT::Named,
+        "named",
+        "The pipe has a name (a FIFO), by which any program may open one more end of it at any time, and read or write before anybody could be told. It can move once its name is removed.",
     ),
 ];
 

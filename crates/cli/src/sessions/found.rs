@@ -82,9 +82,12 @@ impl View<'_> {
                 }
             }
             Object::Pipe { inode, writes } => {
-                let name = format!("pipe:[{inode}]");
-                let peer = Peer::Holders(self.held(Object::Pipe { inode, writes: !writes }));
-                (KindT::Pipe, name.clone(), name, Some(peer))
+                let other = Object::Pipe { inode, writes: !writes };
+                self.pipe(format!("pipe:[{inode}]"), other)
+            }
+            Object::Fifo { inode, writes } => {
+                let other = Object::Fifo { inode, writes: !writes };
+                self.pipe(format!("fifo:[{inode}]"), other)
             }
         };
         let reason = match &peer {
@@ -118,6 +121,11 @@ impl View<'_> {
             rule: None,
             inode: Some(object.inode()),
         })
+    }
+
+    /// A pipe of that name with that other end.
+    fn pipe(&self, name: String, other: Object) -> (KindT, String, String, Option<Peer>) {
+        (KindT::Pipe, name.clone(), name, Some(Peer::Holders(self.held(other))))
     }
 
     fn held(&self, object: Object) -> Vec<usize> {

@@ -5,8 +5,9 @@
 //! proc(5).
 
 use crate::beside::LIBRARY;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use sojourn_session::{Config, ReasonT, notice};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,6 +16,9 @@ use std::path::{Path, PathBuf};
 
 /// The mount point of proc(5).
 pub(crate) const PROC: &str = "/proc";
+
+/// The beginnings of the names of file systems whose files are on other hosts.
+const REMOTE: [&str; 6] = ["nfs", "9p", "cifs", "smb", "ceph", "afs"];
 
 /// The kernel object of a descriptor; a pipe's two ends are different objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,12 +32,19 @@ pub(super) enum Object {
         /// True for the end that writes.
         writes: bool,
     },
+    /// A pipe that has, or had, a name; likewise.
+    Fifo {
+        /// Its number.
+        inode: u64,
+        /// The end that writes.
+        writes: bool,
+    },
 }
 
 impl Object {
     pub(super) fn inode(self) -> u64 {
         match self {
-            Self::Socket(inode) | Self::Pipe { inode, .. } => inode,
+            Self::Socket(inode) | Self::Pipe { inode, .. } | Self::Fifo { inode, .. } => inode,
         }
     }
 }
@@ -237,6 +248,8 @@ fn is_library(line: &str) -> bool {
 /// error has.
 fn objects(directory: &Path) -> Option<(Vec<Object>, Option<Object>)> {
     let (mut objects, mut errors) = (Vec::new(), None);
+    let mounts = fs::read_to_string(directory.join("mountinfo")).unwrap_or_default();
+    let mounts = remote_mounts(&mounts);
     for entry in fs::read_dir(directory.join("fd")).ok()?.filter_map(Result::ok) {
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         let Some(target) = target.to_str() else { continue };
@@ -245,6 +258,10 @@ fn objects(directory: &Path) -> Option<(Vec<Object>, Option<Object>)> {
         } else if let Some(inode) = number_in(target, "pipe:[") {
             let info = directory.join("fdinfo").join(entry.file_name());
             writes(&info).map(|writes| Object::Pipe { inode, writes })
+        } else if target.starts_with('/') {
+            let info = directory.join("fdinfo").join(entry.file_name());
+            let inode = fifo(&entry.path(), &info, &mounts);
+            inode.and_then(|inode| writes(&info).map(|writes| Object::Fifo { inode, writes }))
         } else {
             None
         };
@@ -259,6 +276,32 @@ fn objects(directory: &Path) -> Option<(Vec<Object>, Option<Object>)> {
     objects.sort_unstable();
     objects.dedup();
     Some((objects, errors))
+}
+
+/// The inode of a descriptor's file, if that is a FIFO. No file system is asked that might not
+/// answer.
+fn fifo(path: &Path, info: &Path, mounts: &HashSet<u32>) -> Option<u64> {
+    let text = fs::read_to_string(info).ok()?;
+    let mount = text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()?;
+    if mounts.contains(&mount) {
+        return None;
+    }
+    let wanted = StatxFlags::TYPE | StatxFlags::INO;
+    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted).ok()?;
+    let is_fifo = FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo;
+    is_fifo.then_some(found.stx_ino)
+}
+
+/// The mounts that a process sees of file systems that ask another host for each file, by number
+/// (proc(5), `/proc/pid/mountinfo`).
+fn remote_mounts(text: &str) -> HashSet<u32> {
+    let remote = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let kind = after.split(' ').next()?;
+        let is_remote = REMOTE.iter().any(|name| kind.starts_with(name));
+        is_remote.then(|| before.split(' ').next()?.parse().ok()).flatten()
+    };
+    text.lines().filter_map(remote).collect()
 }
 
 fn number_in(text: &str, prefix: &str) -> Option<u64> {
@@ -281,6 +324,7 @@ fn writes(info: &Path) -> Option<bool> {
 pub(super) fn fuzz_text(text: &str) {
     let _ = Status::parse(text);
     let _ = text.lines().filter(|line| is_library(line)).count();
+    let _ = remote_mounts(text);
     let _ = text.lines().filter_map(|line| number_in(line, "socket:[")).count();
     let variables = Variables(text.as_bytes().to_vec());
     let _ = (variables.name_library(), variables.config());
@@ -309,6 +353,13 @@ mod tests {
         assert_eq!(status.groups, [20, 30]);
         let damaged = Status::parse("PPid: x\nGid: 1\n");
         assert_eq!((damaged.parent, damaged.gid, damaged.depth), (0, u32::MAX, 0));
+    }
+
+    #[test]
+    fn files_on_other_hosts_are_known_by_their_mounts() {
+        let text = "22 1 0:5 / /a rw shared:1 - tmpfs t rw\n23 1 0:6 / /b rw - nfs4 h:/b rw\n\
+                    24 1 0:7 / /c rw - 9p c rw\n25 - nfs\nx y - nfs h rw\n";
+        assert_eq!(remote_mounts(text), HashSet::from([23, 24, 25]));
     }
 
     #[test]

@@ -216,6 +216,10 @@ impl Library {
     pub fn flags_changed(&self, fd: i32) {
         if let Some(session) = self.session_of(fd) {
             session.learn_flags(fd);
+            if session.has_other_flags() {
+                // Two descriptions of one end, of which only this one has changed.
+                self.go_home(fd, ReasonT::Operation, false);
+            }
         } else {
             self.recall_foreign(fd);
         }
@@ -363,6 +367,17 @@ impl Session {
         let flags = crate::host::kernel::at(fd).and_then(rustix::fs::fcntl_getfl);
         let is_set = flags.is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK));
         self.is_nonblocking.store(is_set, Ordering::SeqCst);
+    }
+
+    /// Returns true if calls on one of the session's numbers wait where those on another do not.
+    fn has_other_flags(&self) -> bool {
+        let waits = |fd: &i32| {
+            let flags = crate::host::kernel::at(*fd).and_then(rustix::fs::fcntl_getfl);
+            flags.is_ok_and(|flags| !flags.contains(rustix::fs::OFlags::NONBLOCK))
+        };
+        let facts = lock(&self.facts);
+        let [first, others @ ..] = &*facts.numbers else { return false };
+        !others.is_empty() && others.iter().any(|other| waits(other) != waits(first))
     }
 
     pub(crate) fn learn_timeouts(&self, fd: i32) {

@@ -119,9 +119,15 @@ impl Library {
             let Some((other, other_flags)) = examine(number) else { continue };
             let is_same = other.st_dev == this.st_dev && other.st_ino == this.st_ino;
             if number != fd && is_same && other_flags & OFlags::ACCMODE == flags & OFlags::ACCMODE {
-                // Two descriptions of one pipe end cannot be told apart here; moving them as one is
-                // harmless for none of them is used otherwise.
-                self.table.entry(number)?;
+                // Two descriptions of one pipe end (a FIFO, or a name in /proc, opened twice)
+                // cannot be told apart here. Moving them as one is harmless unless calls on one
+                // of them wait where those on the other do not.
+                let entry_of = self.table.entry(number)?;
+                if (other_flags ^ flags).contains(OFlags::NONBLOCK) {
+                    entry.was_refused();
+                    entry_of.was_refused();
+                    return None;
+                }
                 numbers.push(number);
             }
         }

@@ -40,7 +40,7 @@ impl Lines {
         let mut all = belongings.into_iter();
         let listener = all.next()?;
         let proxies = Spawner::new(all.next()?);
-        let prober = Prober::apart(all.next()?, all.next()?);
+        let prober = Prober::apart(all.next()?, all.next()?, all.next()?);
         let carrier = if has_carrier { Some(all.next()?) } else { None };
         Some(Self { listener, proxies, prober, carrier, _lock: all.next() })
     }

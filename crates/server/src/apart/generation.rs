@@ -89,13 +89,15 @@ impl Generation {
         let mut children = Vec::new();
         let (front_asks, prober_asks) = line::pair()?;
         let (front_looks, prober_looks) = line::pair()?;
+        let (front_opens, prober_opens) = line::pair()?;
         let (front_way, carrier_way) = line::pair()?;
         let (front_spawns, proxies) = line::pair()?;
         let (carrier_spawns, keepers) = line::pair()?;
         let mut front = Child::start(Role::Front, &OsString::from(plan.text), plan.words)?;
         front.spawns = Some(proxies);
-        let mut belongings =
-            vec![plan.listener, front_spawns.as_fd(), front_asks.as_fd(), front_looks.as_fd()];
+        let probing = [&front_asks, &front_looks, &front_opens].map(AsFd::as_fd);
+        let mut belongings = vec![plan.listener, front_spawns.as_fd()];
+        belongings.extend(probing);
         if plan.has_carrier {
             belongings.push(front_way.as_fd());
         }
@@ -112,7 +114,7 @@ impl Generation {
         let servers: Vec<_> =
             children.iter().map(|child| child.pid.as_raw_nonzero().to_string()).collect();
         let prober = Child::start(Role::Prober, &servers.join(",").into(), plan.words)?;
-        prober.give(&[prober_asks.as_fd(), prober_looks.as_fd()])?;
+        prober.give(&[prober_asks.as_fd(), prober_looks.as_fd(), prober_opens.as_fd()])?;
         children.push(prober);
         Ok(Self { children })
     }

@@ -1,12 +1,12 @@
 //! The prober: looks into other users' processes, and pins their pipes, for the front process.
 //!
 //! One thread answers questions about one object, another one those about holders, which take as
-//! long as there are processes. Not here: the questions' bytes (`crate::probing`), the looks
-//! (`holders`, `pins`).
+//! long as there are processes, and a third one reports pipes that are opened once more. Not here:
+//! the questions' bytes (`crate::probing`), the looks (`holders`, `pins`).
 
 use super::child::Child;
 use crate::beat::{Beat, Beats};
-use crate::holders;
+use crate::holders::{self, FifoHolders};
 use crate::log::{self, Level};
 use crate::pins::{Pin, Pins};
 use crate::privileges;
@@ -24,15 +24,16 @@ use std::io::{self};
 const PINS_MAX: usize = 1 << 20;
 
 /// Runs the prober. `servers` are the numbers of the processes that hold what programs have sent,
-/// with commas between them. Returns when the front has gone.
+/// with commas between them; `fifos` are those who may hold FIFOs unseen. Returns when the front
+/// has gone.
 ///
 /// # Errors
 /// The process cannot begin.
-pub fn probe(servers: &str) -> io::Result<()> {
+pub fn probe(servers: &str, fifos: FifoHolders) -> io::Result<()> {
     let servers: Vec<u32> = servers.split(',').filter_map(|pid| pid.parse().ok()).collect();
     privileges::keep_only_probers()?;
     let (child, belongings) = Child::enter(c"sojourn-prober")?;
-    let [asks, looks] =
+    let [asks, looks, opens] =
         belongings.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     seccomp::confine(Part::Prober).map_err(io::Error::other)?;
     let pins = Pins::new()?;
@@ -41,7 +42,11 @@ pub fn probe(servers: &str) -> io::Result<()> {
     child.watch(beats, || {})?;
     std::thread::Builder::new()
         .name("sojourn-holders".into())
-        .spawn(move || answer_looks(&looks, &servers, &for_looks))?;
+        .spawn(move || answer_looks(&looks, (&servers, fifos), &for_looks))?;
+    let watched = pins.clone();
+    std::thread::Builder::new()
+        .name("sojourn-opens".into())
+        .spawn(move || report_opens(&opens, &watched))?;
     child.ready();
     answer_asks(&asks, &pins, &for_asks);
     Ok(())
@@ -104,7 +109,7 @@ impl Held {
 }
 
 /// Answers questions about holders until the line ends.
-fn answer_looks(line: &OwnedFd, servers: &[u32], beat: &Beat) {
+fn answer_looks(line: &OwnedFd, (servers, fifos): (&[u32], FifoHolders), beat: &Beat) {
     loop {
         await_question(line);
         let _busy = beat.busy();
@@ -117,9 +122,26 @@ fn answer_looks(line: &OwnedFd, servers: &[u32], beat: &Beat) {
         let Some((number, questions)) = probing::read_questions(&bytes[..len]) else {
             return broken();
         };
-        let verdicts = holders::look(&questions, servers);
+        let verdicts = holders::look(&questions, servers, fifos);
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let _ = send(line, &probing::verdicts(number, &verdicts), flags);
+    }
+}
+
+/// Reports pipes that are opened once more, until the line ends. This waits for the front; what
+/// happens meanwhile the kernel keeps, or says that it was too much.
+fn report_opens(line: &OwnedFd, pins: &Pins) {
+    while let Some(opens) = pins.await_opens(line.as_fd()) {
+        let any = opens.may_be_any.then_some(0);
+        for watch in opens.watches.into_iter().chain(any) {
+            let report = probing::opened(watch);
+            while let Err(error) = send(line, &report, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                if error != Errno::AGAIN {
+                    return;
+                }
+                let _ = poll(&mut [PollFd::new(line, PollFlags::OUT)], None);
+            }
+        }
     }
 }
 

@@ -350,12 +350,41 @@ fn pipes_in_packets_with_names_or_for_both_are_refused() {
         .write(true)
         .open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader)));
     assert_eq!(reason(anew.unwrap()), ReasonT::Kind);
-    let name = std::env::temp_dir().join(format!("sojourn-fifo-{}", std::process::id()));
-    let mode = rustix::fs::Mode::RWXU;
-    rustix::fs::mknodat(rustix::fs::CWD, &name, FileType::Fifo, mode, 0).unwrap();
+    let name = fifo("both (deleted)");
     let fifo = std::fs::File::options().read(true).write(true).open(&name).unwrap();
+    let writer = std::fs::File::options().write(true).open(&name).unwrap();
+    assert_eq!(reason(&writer), ReasonT::Named, "it is called as if it had no name");
     std::fs::remove_file(&name).unwrap();
     assert_eq!(reason(&fifo), ReasonT::Kind);
+}
+
+/// Makes a FIFO.
+fn fifo(name: &str) -> std::path::PathBuf {
+    let name = std::env::temp_dir().join(format!("sojourn-fifo-{}-{name}", std::process::id()));
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, &name, FileType::Fifo, mode, 0).unwrap();
+    name
+}
+
+#[test]
+fn a_fifo_is_a_pipe_once_its_last_name_is_removed() {
+    let name = fifo("one");
+    let other = name.with_extension("other");
+    std::fs::hard_link(&name, &other).unwrap();
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mode = rustix::fs::Mode::empty();
+    let reader = rustix::fs::openat(rustix::fs::CWD, &name, flags, mode).unwrap();
+    let writer = std::fs::File::options().write(true).open(&name).unwrap();
+    let both = || [reason(&reader), reason(&writer)];
+    assert_eq!(both(), [ReasonT::Named; 2]);
+    std::fs::remove_file(&name).unwrap();
+    assert_eq!(both(), [ReasonT::Named; 2], "there is another name");
+    std::fs::remove_file(&other).unwrap();
+    let [reading, writing] = [see(&reader).unwrap(), see(&writer).unwrap()];
+    assert_eq!(reading.key, writing.key.mirror());
+    assert!(matches!(reading.object, Object::Fifo { writes: false, .. }));
+    assert!(matches!(writing.object, Object::Fifo { writes: true, .. }));
+    assert_eq!((reading.kind, reading.from), (KindT::Pipe, writing.to));
 }
 
 /// Runs in a network name space of its own, if this user may make one.

@@ -94,14 +94,40 @@ impl Registry {
     ) -> Result<Identity, ReasonT> {
         let Some(&(other, local)) = self.keys.get(&identity.key) else { return Ok(identity) };
         if other != process {
-            match self.end(other, local).map(|end| end.state) {
-                Some(State::Joined { stream, .. }) => {
-                    self.recall(stream, ReasonT::SeveralHolders, now_ms);
-                }
-                _ => self.refuse(other, local, ReasonT::SeveralHolders, now_ms),
-            }
+            self.has_others(other, local, now_ms);
         }
         Err(ReasonT::SeveralHolders)
+    }
+
+    /// Refuses an end that is offered, or has its stream come home: it has several holders.
+    fn has_others(&mut self, process: ClientId, local: u64, now_ms: u64) {
+        match self.end(process, local).map(|end| end.state) {
+            Some(State::Joined { stream, .. }) => {
+                self.recall(stream, ReasonT::SeveralHolders, now_ms);
+            }
+            Some(_) => self.refuse(process, local, ReasonT::SeveralHolders, now_ms),
+            None => {}
+        }
+    }
+
+    /// Somebody has opened the pipe of that number once more. A new offer will be counted anew.
+    pub fn opened(&mut self, object: u64, now_ms: u64) {
+        for writes in [false, true] {
+            let key = super::Key::Pipe { object, writes };
+            if let Some(&(process, local)) = self.keys.get(&key) {
+                self.has_others(process, local, now_ms);
+            }
+        }
+    }
+
+    /// Somebody may have opened any pipe once more.
+    pub fn any_opened(&mut self, now_ms: u64) {
+        let object = |key: &super::Key| match *key {
+            super::Key::Pipe { object, .. } => Some(object),
+            super::Key::Socket { .. } => None,
+        };
+        let objects: Vec<u64> = self.keys.keys().filter_map(object).collect();
+        objects.into_iter().for_each(|object| self.opened(object, now_ms));
     }
 
     /// Takes the result of counting an end's holders, under the number that [`Registry::offer`]

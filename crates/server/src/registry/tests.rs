@@ -304,6 +304,35 @@ fn a_second_holder_ends_offer_and_stream() {
 }
 
 #[test]
+fn a_pipe_that_is_opened_once_more_does_not_move_and_comes_home() {
+    let mut world = World::new(limits());
+    world.offer(1, pipe(7, true), args(1));
+    world.registry.opened(8, 5);
+    assert_eq!(world.refused(1), None, "another pipe");
+    world.registry.opened(7, 5);
+    assert_eq!(world.refused(1), Some((1, ReasonT::SeveralHolders)));
+    for is_any in [false, true] {
+        let local = 2 + u64::from(is_any);
+        world.offer(1, pipe(7, true), args(local));
+        world.offer(2, pipe(7, false), args(local));
+        world.join(1);
+        world.join(2);
+        match is_any {
+            true => world.registry.any_opened(5),
+            false => world.registry.opened(7, 5),
+        }
+        for process in [1, 2] {
+            let told = world.recalled(process);
+            assert_eq!(told, Some((local, ReasonT::SeveralHolders)));
+            assert_eq!(world.recalled(process), None, "once");
+        }
+        world.left(1, local);
+        world.left(2, local);
+        world.recalled(2);
+    }
+}
+
+#[test]
 fn the_same_process_may_not_offer_an_end_twice() {
     let mut world = World::new(limits());
     world.offer(1, socket(5, 6), args(1));

@@ -5,6 +5,7 @@
 use super::inspector::Inspector;
 use super::peers::has_ended;
 use super::{Sojournd, State};
+use crate::holders::Object;
 use crate::inspected::Inspected;
 use crate::jobs::Job;
 use crate::key::Key;
@@ -51,7 +52,11 @@ impl Sojournd {
     fn pinned(&self, mut seen: Identity, kept: Option<&OwnedFd>) -> Result<Identity, ReasonT> {
         let Key::Pipe { writes, .. } = seen.key else { return Ok(seen) };
         let name = kept.ok_or(ReasonT::Resources)?;
+        let is_fifo = matches!(seen.object, Object::Fifo { .. });
         let pin = self.prober.pin(name.as_fd()).map_err(|error| match error {
+            // A FIFO's mode may be anything. Where that matters this server cannot look into all
+            // processes either.
+            Errno::ACCESS if is_fifo => ReasonT::HoldersUnknown,
             // Another user made the pipe, and holds or held the other end.
             Errno::ACCESS => ReasonT::OtherUser,
             _ => ReasonT::Resources,
@@ -140,7 +145,10 @@ impl Sojournd {
                 format_args!("{pid} offers what cannot move: {}", reason.word()),
             );
         }
-        let arguments = offer_arguments(what, inspected.inode);
+        let mut arguments = offer_arguments(what, inspected.inode);
+        // Anybody may have opened a FIFO while it had a name, and its library cannot know that.
+        let is_fifo = |seen: &Identity| matches!(seen.object, Object::Fifo { .. });
+        arguments.is_sole &= !identity.as_ref().is_ok_and(is_fifo);
         let now_ms = self.now_ms();
         let offered = registry.offer(caller.client, identity, arguments, now_ms, &mut Memory)?;
         if offered != Offered::Decided && is_carried {

@@ -3,6 +3,7 @@
 //! Not here: the process (`run`), the carrier (`carried`).
 
 use super::inspector::Inspector;
+use super::opens;
 use super::{Rules, Sojournd, StartError, State, Stop};
 use crate::beat::Beats;
 use crate::concerned::Concerned;
@@ -16,6 +17,8 @@ use crate::prober::Prober;
 use crate::proxies::Proxies;
 use crate::registry::{Limits, Registry};
 use crate::scanner;
+use rustix::fd::OwnedFd;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sojourn_session::ENDS_MAX;
 use std::sync::atomic::AtomicU8;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -37,7 +40,7 @@ impl Sojournd {
     /// Makes a server like [`Sojournd::new`], with other rules.
     pub(crate) fn alone(rules: Rules) -> Result<Arc<Self>, StartError> {
         let diag = Diag::new(rules.carries).map_err(StartError::Diag)?;
-        let prober = Prober::Here(Pins::new().map_err(StartError::Pins)?);
+        let prober = Prober::Here(Pins::new().map_err(StartError::Pins)?, rules.fifos);
         let inspector = Inspector::Here(Box::new(Mutex::new(diag)));
         Self::with(inspector, prober, Beats::new(), rules)
     }
@@ -85,6 +88,8 @@ impl Sojournd {
         let (sender, jobs) = jobs::queue();
         let scanners = prober.clone();
         let beat = beats.beat("scanner");
+        let (life, end) = life().map_err(StartError::Thread)?;
+        let (watching, opens_beat) = (prober.clone(), beats.beat("opens"));
         let server = Arc::new_cyclic(|me| Self {
             state: Mutex::new(state),
             inspector,
@@ -100,12 +105,24 @@ impl Sojournd {
             stop: AtomicU8::new(Stop::Not as u8),
             commands: OnceLock::new(),
             protocols: OnceLock::new(),
+            _life: life,
         });
         let weak = Arc::downgrade(&server);
         std::thread::Builder::new()
             .name("sojourn-scanner".into())
             .spawn(move || scanner::work(&jobs, &weak, &scanners, &beat))
             .map_err(StartError::Thread)?;
+        let weak = Arc::downgrade(&server);
+        std::thread::Builder::new()
+            .name("sojourn-opens".into())
+            .spawn(move || opens::work(&weak, &watching, &end, &opens_beat))
+            .map_err(StartError::Thread)?;
         Ok(server)
     }
+}
+
+/// Makes a descriptor that stands for the server's life, and one that shows its end.
+fn life() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }

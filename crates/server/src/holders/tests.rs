@@ -1,0 +1,175 @@
+//! Looks at real holders, and verdicts of made-up ones.
+
+use super::*;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// A program that holds the descriptor as its standard input, until it is killed.
+struct Holder(Child);
+
+impl Holder {
+    /// In a session (setsid(2)) of this test's own: tests may run among kin that nobody here
+    /// may inspect.
+    fn of(end: impl AsFd) -> Self {
+        let _ = rustix::process::setsid();
+        let end = end.as_fd().try_clone_to_owned().unwrap();
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", "echo there; exec sleep 600"])
+            .stdin(Stdio::from(end))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn ask(pid: u32, object: Object) -> Result<(), ReasonT> {
+    look_for(&[Question { pid, object }], &[Ok(())])[0]
+}
+
+/// Asks until the answer is `wanted`, for a while: a child that another test is starting has,
+/// between fork and exec, all that this process has.
+fn look_for(questions: &[Question], wanted: &[Result<(), ReasonT>]) -> Vec<Result<(), ReasonT>> {
+    let mut verdicts = look(questions, &[], FifoHolders::Kin);
+    for _ in 0..100 {
+        if verdicts == wanted {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        verdicts = look(questions, &[], FifoHolders::Kin);
+    }
+    verdicts
+}
+
+fn inode(fd: &impl AsFd) -> u64 {
+    rustix::fs::fstat(fd).unwrap().st_ino
+}
+
+#[test]
+fn one_holder_is_sole_and_two_are_not() {
+    let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
+    let object = Object::Socket { inode: inode(&a) };
+    // This process counts as the server: its own descriptors do not matter.
+    let first = Holder::of(&a);
+    assert_eq!(ask(first.0.id(), object), Ok(()));
+    assert_eq!(ask(first.0.id(), Object::Socket { inode: inode(&b) }), Err(ReasonT::Closed));
+    let second = Holder::of(&a);
+    assert_eq!(ask(first.0.id(), object), Err(ReasonT::SeveralHolders));
+    drop(second);
+    assert_eq!(ask(first.0.id(), object), Ok(()));
+    assert_eq!(ask(1, object), Err(ReasonT::SeveralHolders), "held by another than the asker");
+}
+
+#[test]
+fn the_ends_of_a_pipe_are_told_apart() {
+    let (reader, writer): (OwnedFd, OwnedFd) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+    let of = |writes| Object::Pipe { inode: inode(&reader), writes };
+    let reading = Holder::of(&reader);
+    let writing = Holder::of(&writer);
+    assert_eq!(ask(reading.0.id(), of(false)), Ok(()));
+    assert_eq!(ask(writing.0.id(), of(true)), Ok(()));
+    assert_eq!(ask(writing.0.id(), of(false)), Err(ReasonT::SeveralHolders));
+}
+
+/// A FIFO without a name, of which nobody else has an end.
+fn fifo() -> (OwnedFd, OwnedFd) {
+    let name = std::env::temp_dir().join(format!("sojourn-holders-{}", std::process::id()));
+    rustix::fs::mknodat(CWD, &name, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let open = |flags| openat(CWD, &name, flags | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    let reader = open(OFlags::RDONLY | OFlags::NONBLOCK);
+    let writer = open(OFlags::WRONLY);
+    std::fs::remove_file(&name).unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn whoever_has_or_names_an_end_of_a_fifo_is_counted() {
+    let (reader, writer) = fifo();
+    let of = |writes| Object::Fifo { inode: inode(&reader), writes };
+    let reading = Holder::of(&reader);
+    let writing = Holder::of(&writer);
+    let questions = [
+        Question { pid: reading.0.id(), object: of(false) },
+        Question { pid: writing.0.id(), object: of(true) },
+    ];
+    assert_eq!(look_for(&questions, &[Ok(()); 2]), [Ok(()); 2]);
+    let path = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&reader));
+    let name = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    let naming = Holder::of(&name);
+    assert_eq!(
+        look_for(&questions, &[Err(ReasonT::SeveralHolders); 2])[0],
+        Err(ReasonT::SeveralHolders)
+    );
+    drop(naming);
+    assert_eq!(look_for(&questions, &[Ok(()); 2]), [Ok(()); 2]);
+}
+
+#[test]
+fn whatever_may_not_be_inspected_may_hold_a_fifo() {
+    let object = Object::Fifo { inode: 7, writes: true };
+    let holders = HashMap::from([(object, vec![11])]);
+    let question = Question { pid: 11, object };
+    let scan = |closed: &[u32], is_partial: bool| Scan {
+        holders: holders.clone(),
+        closed: closed.to_vec(),
+        is_partial,
+        ..Scan::default()
+    };
+    assert_eq!(scan(&[], false).verdict(question), Ok(()));
+    assert_eq!(scan(&[20], false).verdict(question), Err(ReasonT::HoldersUnknown));
+    assert_eq!(scan(&[], true).verdict(question), Err(ReasonT::HoldersUnknown));
+    let kin = HashMap::from([(11, Lineage { parent: 1, session: 11 })]);
+    let scan = Scan { kin, fifos: FifoHolders::Kin, ..scan(&[20], true) };
+    assert_eq!(scan.verdict(question), Ok(()), "no kin of 11");
+}
+
+#[test]
+fn one_look_answers_many_questions() {
+    let ends: Vec<_> = (0..3).map(|_| std::os::unix::net::UnixStream::pair().unwrap().0).collect();
+    let holders: Vec<_> = ends.iter().map(Holder::of).collect();
+    let question = |(end, holder): (&std::os::unix::net::UnixStream, &Holder)| Question {
+        pid: holder.0.id(),
+        object: Object::Socket { inode: inode(end) },
+    };
+    let questions: Vec<_> = ends.iter().zip(&holders).map(question).collect();
+    assert_eq!(look_for(&questions, &[Ok(()); 3]), [Ok(()); 3]);
+}
+
+#[test]
+fn what_may_not_be_inspected_matters_if_it_is_kin() {
+    // 10 is a session's leader, 11 and 12 its children; 20 another session; 13 (closed) is in
+    // the session, 14 (closed) a child of 12 with a session of its own, 21 (closed) a child
+    // of 20.
+    let tree = [
+        (10, 1, 10),
+        (11, 10, 10),
+        (12, 10, 10),
+        (13, 10, 10),
+        (14, 12, 14),
+        (20, 1, 20),
+        (21, 20, 21),
+    ];
+    let kin = tree.map(|(pid, parent, session)| (pid, Lineage { parent, session }));
+    let object = Object::Socket { inode: 7 };
+    let scan = |closed: &[u32]| Scan {
+        holders: HashMap::from([(object, vec![11])]),
+        kin: HashMap::from(kin),
+        closed: closed.to_vec(),
+        ..Scan::default()
+    };
+    let question = Question { pid: 11, object };
+    assert_eq!(scan(&[]).verdict(question), Ok(()));
+    assert_eq!(scan(&[13]).verdict(question), Err(ReasonT::HoldersUnknown));
+    assert_eq!(scan(&[14]).verdict(question), Err(ReasonT::HoldersUnknown));
+    assert_eq!(scan(&[20, 21]).verdict(question), Ok(()));
+}
