@@ -97,7 +97,7 @@ pub(super) fn offloads_off(interface: &str) -> Result<()> {
     let (name, end) = (interface.as_bytes(), request.ifr_name.len() - 1);
     for (place, byte) in request.ifr_name[..end].iter_mut().zip(name) {
         // Signed or not, by the architecture.
-        *place = byte as libc::c_char;
+        *place = *byte as libc::c_char;
     }
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
     // SAFETY: the request and the value that it points to have the kernel's types and live through
