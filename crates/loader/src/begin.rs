@@ -11,7 +11,7 @@ use crate::plain::{Given, NOT_RUN, plainly, starts_with};
 use crate::refusal::Refusal;
 use crate::threads::STACK;
 use crate::{enter, raw, trap};
-use core::ffi::{CStr, c_int};
+use core::ffi::{CStr, c_char, c_int};
 use sojourn_abi::door::{self, Door};
 use sojourn_abi::stack::{Facts, auxiliary, words};
 use std::ffi::CString;

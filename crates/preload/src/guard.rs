@@ -175,17 +175,17 @@ pub(crate) fn home(fd: c_int, stay: bool) {
 /// library's function, and other preloaded libraries are not meant to see the call. Unsafe as
 /// [`next!`]. `older` precedes a call that not every architecture has.
 macro_rules! kernel {
-    (older $number:ident, $name:literal as $type:ty; $($argument:expr),+ $(,)?) => {
-        move || match $crate::guard::from_inside($crate::older::$number, &[$($argument as usize),+]) {
+    (older $number:ident, $($call:tt)+) => {
+        $crate::guard::kernel!(@ $crate::older::$number, $($call)+)
+    };
+    (@ $number:path, $name:literal as $type:ty; $($argument:expr),+ $(,)?) => {
+        move || match $crate::guard::from_inside($number, &[$($argument as usize),+]) {
             Some(result) => result,
             None => $crate::next::next!($name as $type)($($argument),+) as isize,
         }
     };
-    ($number:ident, $name:literal as $type:ty; $($argument:expr),+ $(,)?) => {
-        move || match $crate::guard::from_inside(libc::$number, &[$($argument as usize),+]) {
-            Some(result) => result,
-            None => $crate::next::next!($name as $type)($($argument),+) as isize,
-        }
+    ($number:ident, $($call:tt)+) => {
+        $crate::guard::kernel!(@ libc::$number, $($call)+)
     };
 }
 pub(crate) use kernel;

@@ -411,12 +411,10 @@ fn ppoll(
     )
 }
 
-type Events = *mut EpollEvent;
-
 #[cfg(target_arch = "x86_64")]
 fn epoll_wait(
     set: c_int,
-    events: Events,
+    events: *mut EpollEvent,
     count: c_int,
     limit: c_int,
     kernel: impl Kernel,
@@ -426,7 +424,7 @@ fn epoll_wait(
 
 fn epoll_pwait(
     set: c_int,
-    events: Events,
+    events: *mut EpollEvent,
     count: c_int,
     limit: c_int,
     mask: *const sigset_t,
@@ -439,7 +437,7 @@ fn epoll_pwait(
 
 fn epoll_pwait2(
     set: c_int,
-    events: Events,
+    events: *mut EpollEvent,
     count: c_int,
     limit: *const timespec,
     mask: *const sigset_t,
