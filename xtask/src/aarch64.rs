@@ -31,8 +31,8 @@ const WHOLE: [(&str, &[&str]); 2] = [
 const LEFT_OUT: [&str; 1] = ["the_group_of_a_socket_has_a_folder"];
 /// C programs of the preload library's own tests, which must do the same with the library as
 /// without. Left out are those that the emulator fails without it, and those that pass addresses
-/// without memory: the emulator does not pass on the question by which the library finds out. `storm`
-/// fails there now and then.
+/// without memory: the emulator does not pass on the question by which the library finds out.
+/// `storm` fails there now and then.
 const PROGRAMS: [&str; 5] = ["io", "signals", "streams", "descriptors", "numbers"];
 
 /// Builds all libraries and programs for AArch64, and runs the tests.
