@@ -25,6 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The kernel's headers include some headers of the architecture, which clang does not look for
     // with this target.
     clang.arg(format!("-I/usr/include/{arch}-linux-gnu"));
+    // The same headers of Debian's packages for building on another machine.
+    clang.arg(format!("-I/usr/{arch}-linux-gnu/include"));
     // The debug information names the folder of the compilation. A relative name makes builds in
     // all folders alike.
     clang.args(["-fdebug-compilation-dir", "."]);

@@ -33,6 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The kernel's headers include some of the machine's, which clang does not look for with this
     // target.
     clang.arg(format!("-I/usr/include/{arch}-linux-gnu"));
+    // The same headers of Debian's packages for building on another machine.
+    clang.arg(format!("-I/usr/{arch}-linux-gnu/include"));
     // The object names the folder of its compilation: a relative name makes builds alike.
     clang.args(["-fdebug-compilation-dir", "."]);
     clang.args(["-c", SOURCE, "-o"]).arg(&object);

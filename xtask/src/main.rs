@@ -4,6 +4,7 @@
 //! commands, so that both do the same. Each command installs the Debian packages that it needs, and
 //! prints this. Not here: steps that cargo does alone. Read CONTRIBUTING.md first.
 
+mod aarch64;
 mod again;
 mod build;
 mod c_libraries;
@@ -35,7 +36,9 @@ cargo xtask COMMAND
                     Unix socket, and print the ratio
   test              every check there is: format, lints, tests, models, documentation,
                     layers, columns, pages, licences
-  test --quick      the same without models and benchmarks' smoke test
+  test --quick      the same without models, AArch64 and benchmarks' smoke test
+  aarch64           build everything for AArch64, and run the tests that an emulator can run (a
+                    part of test)
   lint              the checks that run nothing: format, layers, columns, pages, licences,
                     lints, documentation
   pages             the check of the pages alone: links, a section for every reason, a row for every
@@ -91,6 +94,7 @@ fn run() -> Result<()> {
         ["demo", "ipc"] => demo::run_demo(),
         ["test"] => test::run(true),
         ["test", "--quick"] => test::run(false),
+        ["aarch64"] => aarch64::check(),
         ["lint"] => test::lint(),
         ["pages"] => pages::check(),
         ["deny"] => deny::check(),

@@ -51,6 +51,10 @@ pub(crate) const TEST: &[&str] = &[
 pub(crate) const GO: &[&str] = &["golang-go"];
 /// Path of the `go` command if Go's official release is installed as its instructions say.
 const GO_OF_ITS_OWN: &str = "/usr/local/go/bin/go";
+/// Needed to build everything for AArch64 on a machine of another kind.
+pub(crate) const AARCH64: &[&str] = &["clang", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
+/// Needed to run tests that were built so.
+pub(crate) const EMULATOR: &[&str] = &["qemu-user"];
 /// Needed for the benchmarks: the mechanisms for comparison, which are rpcgen with its library and
 /// the Cap'n Proto compiler.
 pub(crate) const BENCH: &[&str] =
@@ -120,4 +124,15 @@ pub(crate) fn ensure_component(name: &str, probe: &[&str]) -> Result<()> {
         &format!("rustup component add {name}"),
         &mut command(&["rustup", "component", "add", name]),
     )
+}
+
+/// Installs the Rust libraries for another machine with rustup, unless they are there.
+pub(crate) fn ensure_target(name: &str) -> Result<()> {
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let asked = [rustc.as_str(), "--print", "target-libdir", "--target", name];
+    let folder = crate::steps::output(&mut command(&asked))?;
+    if std::path::Path::new(folder.trim()).is_dir() {
+        return Ok(());
+    }
+    run(&format!("rustup target add {name}"), &mut command(&["rustup", "target", "add", name]))
 }

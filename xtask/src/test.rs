@@ -2,7 +2,7 @@
 
 use crate::packages::{TEST, ensure, ensure_component, ensure_go};
 use crate::steps::{self, cargo};
-use crate::{again, build, c_libraries, columns, deny, layers, pages};
+use crate::{aarch64, again, build, c_libraries, columns, deny, layers, pages};
 use anyhow::Result;
 
 fn models() -> Result<()> {
@@ -33,7 +33,8 @@ pub(crate) fn lint() -> Result<()> {
     steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Runs the checks; `all` adds the models and a short run of the benchmarks.
+/// Runs the checks; `all` adds the models, builds and tests for AArch64, and a short run of the
+/// benchmarks.
 pub(crate) fn run(all: bool) -> Result<()> {
     ensure(TEST)?;
     ensure_go()?;
@@ -52,6 +53,7 @@ pub(crate) fn run(all: bool) -> Result<()> {
     let unsure = again::tests("tests", &words)?;
     if all {
         models()?;
+        aarch64::check()?;
         build::bench_smoke()?;
     }
     again::report(&unsure);

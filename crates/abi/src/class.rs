@@ -47,6 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(target_arch = "x86_64")]
     fn this_program_is_dynamic_and_a_script_is_none() {
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         assert_eq!(class(b"/bin/this", &own[..FIRST]), Class::Dynamic);

@@ -226,6 +226,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_arch = "x86_64")]
     fn this_program_is_read() {
         let image = Image::read(&own()).unwrap();
         assert!(image.is_movable && !image.is_go);

@@ -25,6 +25,12 @@ use sojourn_ipc::Wait;
 /// Numbers of descriptors that the server's pipes have: a reading end, then its writing end.
 const FIRST: usize = 1 << 20;
 
+/// The number of the system call that makes a pipe without flags.
+#[cfg(target_arch = "x86_64")]
+const PIPE: c_long = libc::SYS_pipe;
+#[cfg(target_arch = "aarch64")]
+const PIPE: c_long = libc::SYS_pipe2;
+
 thread_local! {
     /// This thread's connection: made when it is needed first, left alone at the thread's end.
     static CLIENT: RefCell<Option<ManuallyDrop<Client>>> = const { RefCell::new(None) };
@@ -40,12 +46,23 @@ unsafe fn raw(number: usize, arguments: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = arguments;
     let answer;
     // SAFETY: the caller's promise; the kernel changes these registers and no others.
+    #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
             "syscall",
             inlateout("rax") number as isize => answer,
             in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
             lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            "svc #0",
+            in("x8") number, inlateout("x0") a => answer,
+            in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f,
             options(nostack),
         );
     }
@@ -98,6 +115,20 @@ fn pipe_of(descriptor: usize) -> Option<i64> {
     (FIRST..2 * FIRST).contains(&descriptor).then_some((descriptor - FIRST) as i64 / 2)
 }
 
+/// Makes a pipe, and writes its descriptors.
+///
+/// # Safety
+/// There must be room for two descriptors.
+unsafe fn pipe_at(both: *mut [c_int; 2]) -> Option<isize> {
+    let made = ask(Client::pipe)?;
+    if made >= 0 {
+        let first = (FIRST as isize + 2 * made) as c_int;
+        // SAFETY: the caller's promise.
+        unsafe { both.write([first, first + 1]) };
+    }
+    Some(made.min(0))
+}
+
 /// Answers a call as the kernel does; `None`: it is the kernel's to answer.
 ///
 /// # Safety
@@ -106,15 +137,11 @@ unsafe fn emulated(number: c_long, arguments: [usize; 6]) -> Option<isize> {
     let [a, b, c, ..] = arguments;
     match number {
         libc::SYS_getpid => ask(Client::pid),
-        libc::SYS_pipe | libc::SYS_pipe2 => {
-            let made = ask(Client::pipe)?;
-            if made >= 0 {
-                let first = (FIRST as isize + 2 * made) as c_int;
-                // SAFETY: the caller's promise: room for two descriptors.
-                unsafe { (a as *mut [c_int; 2]).write([first, first + 1]) };
-            }
-            Some(made.min(0))
-        }
+        // SAFETY: the caller's promise.
+        libc::SYS_pipe2 => unsafe { pipe_at(a as *mut [c_int; 2]) },
+        // SAFETY: the caller's promise.
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_pipe => unsafe { pipe_at(a as *mut [c_int; 2]) },
         libc::SYS_read => {
             let pipe = pipe_of(a)?;
             // SAFETY: the caller's promise: so much room for bytes.
@@ -213,7 +240,7 @@ pub extern "C" fn getpid() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pipe(both: *mut c_int) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { by_name(libc::SYS_pipe, [both as usize, 0, 0, 0, 0, 0]) as c_int }
+    unsafe { by_name(PIPE, [both as usize, 0, 0, 0, 0, 0]) as c_int }
 }
 
 /// read(2).

@@ -1,12 +1,13 @@
 //! From the loader's start to the guest's first instruction.
 //!
-//! Not here: reading and mapping the program (`load`), the reasons not to load it (`refusal`). Read
-//! `main` first.
+//! Not here: the loader's own arguments (`plain`), reading and mapping the program (`load`), the
+//! reasons not to load it (`refusal`). Read `main` first.
 
 use crate::block::{Block, FRAME, Frame};
-use crate::exec::{FILE, PRELOAD, starts_with};
+use crate::exec::PRELOAD;
 use crate::guest::{self, Guest, guest};
 use crate::load::{File, Loaded, Part, load};
+use crate::plain::{Given, NOT_RUN, plainly, starts_with};
 use crate::refusal::Refusal;
 use crate::threads::STACK;
 use crate::{enter, raw, trap};
@@ -15,99 +16,12 @@ use sojourn_abi::door::{self, Door};
 use sojourn_abi::stack::{Facts, auxiliary, words};
 use std::ffi::CString;
 
-/// The exit status of `sojourn run` if Sojourn itself has failed.
-const NOT_RUN: c_int = 125;
-
-/// The variable that suppresses the message about a program that cannot be loaded.
-const QUIET: &[u8] = b"SOJOURN_ABI_QUIET=";
-
-/// The arguments, environment and auxiliary vector of the loader's own start.
-struct Given {
-    words: Vec<*const c_char>,
-    /// The environment without the loader's own variables.
-    environment: Vec<*const c_char>,
-    auxiliary: Vec<(u64, u64)>,
-    path: &'static CStr,
-}
-
 /// Becomes the program. Returns only if the program cannot be started.
-///
-/// # Safety
-/// The arguments must be those of `main`.
-pub(crate) unsafe fn begin(
-    count: usize,
-    words: *const *const c_char,
-    environment: *const *const c_char,
-) -> c_int {
-    // SAFETY: the caller promises the arguments of `main`.
-    let Some(given) = (unsafe { given(count, words, environment) }) else {
-        eprintln!(
-            "sojourn-abi: started by hand; it is for `sojourn run` to start (sojourn run PROGRAM)"
-        );
-        return NOT_RUN;
-    };
-    match prepare(&given) {
+pub(crate) fn begin(given: &Given) -> c_int {
+    match prepare(given) {
         Ok(ready) => become_guest(ready),
-        Err(refusal) => plainly(&given, refusal),
+        Err(refusal) => plainly(given, refusal),
     }
-}
-
-/// Collects the arguments of the loader's start; `None` if it was not started by `sojourn run`.
-///
-/// # Safety
-/// The arguments must be those of `main`.
-unsafe fn given(
-    count: usize,
-    words: *const *const c_char,
-    environment: *const *const c_char,
-) -> Option<Given> {
-    // SAFETY: there are `count` words. The environment ends with a null pointer. The auxiliary
-    // vector lies behind that and ends with a zero (System V ABI, AMD64 supplement, "Process
-    // Initialization").
-    let (words, all, auxiliary) = unsafe {
-        let words = core::slice::from_raw_parts(words, count).to_vec();
-        let len = (0..).take_while(|at| !(*environment.add(*at)).is_null()).count();
-        let mut auxiliary = Vec::new();
-        let mut at = environment.add(len + 1).cast::<(u64, u64)>();
-        while (*at).0 != 0 {
-            auxiliary.push(*at);
-            at = at.add(1);
-        }
-        (words, core::slice::from_raw_parts(environment, len), auxiliary)
-    };
-    let path = all.iter().find(|one| starts_with(**one, FILE))?;
-    // SAFETY: a string of the environment, which begins with `FILE`.
-    let path = unsafe { CStr::from_ptr(path.add(FILE.len())) };
-    let is_own = |one: &*const c_char| starts_with(*one, FILE) || starts_with(*one, QUIET);
-    let environment = all.iter().copied().filter(|one| !is_own(one)).collect();
-    Some(Given { words, environment, auxiliary, path })
-}
-
-/// Runs the program without Sojourn, or refuses to if `strict` is set.
-fn plainly(given: &Given, refusal: Refusal) -> c_int {
-    let is_strict = std::env::var_os("SOJOURN_STRICT")
-        .is_some_and(|value| ["true", "on", "yes", "1"].iter().any(|word| value == *word));
-    let name = given.path.to_string_lossy();
-    if is_strict {
-        eprintln!("sojourn: {name} cannot be accelerated (strict is set): {refusal}");
-        return NOT_RUN;
-    }
-    if std::env::var_os("SOJOURN_ABI_QUIET").is_none() {
-        eprintln!("sojourn: {name} runs without acceleration: {refusal}");
-    }
-    let ended = |list: &[*const c_char]| {
-        list.iter().copied().chain([core::ptr::null()]).collect::<Vec<_>>()
-    };
-    let (words, environment) = (ended(&given.words), ended(&given.environment));
-    let [file, words, environment] =
-        [given.path.as_ptr() as usize, words.as_ptr() as usize, environment.as_ptr() as usize];
-    // The C library's function is not used, because the preload library would let the loader start
-    // the program again.
-    // SAFETY: both lists end with a null pointer.
-    let refused = unsafe { raw::call(libc::SYS_execve, [file, words, environment, 0, 0, 0]) };
-    let error = std::io::Error::from_raw_os_error(-refused as i32);
-    eprintln!("sojourn: {name}: cannot be run: {error}");
-    NOT_RUN
 }
 
 /// A guest that is ready to begin.

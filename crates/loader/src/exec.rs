@@ -9,10 +9,9 @@
 use crate::class::{Class, class_of};
 use crate::files;
 use crate::guest::{call, guest};
+use crate::plain::{FILE, starts_with};
 use core::ffi::{CStr, c_char};
 
-/// The variable with the path of the file to load.
-pub(crate) const FILE: &[u8] = b"SOJOURN_ABI_FILE=";
 /// The variable in which ld.so(8) finds the libraries to preload.
 pub(crate) const PRELOAD: &[u8] = b"LD_PRELOAD=";
 /// The most variables that an environment may have to be changed. Larger ones are passed on
@@ -97,10 +96,4 @@ fn build(
     }
     list[count] = core::ptr::null();
     true
-}
-
-/// Returns true if `string` begins with `with`.
-pub(crate) fn starts_with(string: *const c_char, with: &[u8]) -> bool {
-    // SAFETY: a string that ends with a zero, behind which no byte is compared.
-    with.iter().enumerate().all(|(at, byte)| unsafe { *string.add(at) as u8 == *byte })
 }

@@ -4,9 +4,10 @@
 //! `sojourn run` starts the loader with the program's own arguments, the preload library in
 //! `LD_PRELOAD` and the program's path in `SOJOURN_ABI_FILE`. The loader loads the program,
 //! rewrites its system calls to calls of the loader's, and becomes the program. A program that
-//! cannot be loaded runs without Sojourn, with one line about the cause on standard error. Not
-//! here: finding and rewriting system calls (`crates/abi`), serving most of them
-//! (`crates/preload`). Read `docs/understand/abi.md` first.
+//! cannot be loaded runs without Sojourn, with one line about the cause on standard error; on other
+//! processors than x86-64 that is every program so far. Not here: finding and rewriting system
+//! calls (`crates/abi`), serving most of them (`crates/preload`). Read `docs/understand/abi.md`
+//! first.
 //!
 //! # The way of a call
 //! The program's text → its trampoline → `enter` → `dispatch` → the preload library, or one of
@@ -15,25 +16,44 @@
 #![no_main]
 #![allow(unsafe_code, reason = "another program's memory, registers and system calls")]
 
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
-compile_error!("the loader is written for x86-64 Linux with the GNU C library so far");
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+compile_error!("the loader is written for Linux with the GNU C library");
 
+#[cfg(target_arch = "x86_64")]
 mod begin;
+#[cfg(target_arch = "x86_64")]
 mod block;
+#[cfg(target_arch = "x86_64")]
 mod children;
+#[cfg(target_arch = "x86_64")]
 mod class;
+#[cfg(target_arch = "x86_64")]
 mod dispatch;
+#[cfg(target_arch = "x86_64")]
 mod enter;
+#[cfg(target_arch = "x86_64")]
 mod exec;
+#[cfg(target_arch = "x86_64")]
 mod files;
+#[cfg(target_arch = "x86_64")]
 mod guest;
+#[cfg(target_arch = "x86_64")]
 mod load;
+#[cfg(target_arch = "x86_64")]
 mod memory;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "loading needs more"))]
+mod plain;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "loading needs more"))]
 mod raw;
+#[cfg(target_arch = "x86_64")]
 mod refusal;
+#[cfg(target_arch = "x86_64")]
 mod rewriting;
+#[cfg(target_arch = "x86_64")]
 mod signals;
+#[cfg(target_arch = "x86_64")]
 mod threads;
+#[cfg(target_arch = "x86_64")]
 mod trap;
 
 use core::ffi::{c_char, c_int};
@@ -47,5 +67,14 @@ extern "C" fn main(
     environment: *const *const c_char,
 ) -> c_int {
     // SAFETY: the arguments of the C library's call of `main`.
-    unsafe { begin::begin(count as usize, words, environment) }
+    let Some(given) = (unsafe { plain::given(count as usize, words, environment) }) else {
+        eprintln!(
+            "sojourn-abi: started by hand; it is for `sojourn run` to start (sojourn run PROGRAM)"
+        );
+        return plain::NOT_RUN;
+    };
+    #[cfg(target_arch = "x86_64")]
+    return begin::begin(&given);
+    #[cfg(not(target_arch = "x86_64"))]
+    return plain::plainly(&given, "system calls are rewritten on x86-64 only so far");
 }

@@ -8,6 +8,7 @@ use core::arch::asm;
 /// # Safety
 /// As for the system call itself.
 #[inline]
+#[cfg(target_arch = "x86_64")]
 pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
     let result;
     // SAFETY: the registers are those of the kernel's calling convention (syscall(2)); the caller
@@ -24,6 +25,31 @@ pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
             in("r9") args[5],
             lateout("rcx") _,
             lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Makes system call `number`. Returns the kernel's result: a negative error number if the call
+/// failed.
+///
+/// # Safety
+/// As for the system call itself.
+#[cfg(target_arch = "aarch64")]
+pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
+    let result;
+    // SAFETY: as above; the kernel changes no register but the result's.
+    unsafe {
+        asm!(
+            "svc #0",
+            in("x8") number,
+            inlateout("x0") args[0] => result,
+            in("x1") args[1],
+            in("x2") args[2],
+            in("x3") args[3],
+            in("x4") args[4],
+            in("x5") args[5],
             options(nostack),
         );
     }

@@ -227,7 +227,7 @@ pub(crate) fn replace(old: c_int, new: c_int, kernel: impl Kernel) -> isize {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
-    replace(old, new, unsafe { kernel!(SYS_dup2, c"dup2" as TwoFn; old, new) }) as c_int
+    replace(old, new, unsafe { kernel!(older SYS_dup2, c"dup2" as TwoFn; old, new) }) as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -254,7 +254,7 @@ pub(crate) fn dup3_by(old: c_int, new: c_int, flags: c_int, kernel: impl Kernel)
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pipe(ends: *mut c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
-    pipe_by(ends, unsafe { kernel!(SYS_pipe, c"pipe" as PipeFn; ends) }) as c_int
+    pipe_by(ends, unsafe { kernel!(older SYS_pipe, c"pipe" as PipeFn; ends) }) as c_int
 }
 
 #[unsafe(no_mangle)]

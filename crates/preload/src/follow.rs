@@ -9,10 +9,10 @@
 //! and `exec` first.
 
 use crate::library::library;
-use crate::raw;
 use crate::variables::{
     LIBRARY, List, MOST, PRELOAD, Text, copied, is_list, libraries, starts_with, value_of,
 };
+use crate::{older, raw};
 use core::ffi::{CStr, c_char};
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -142,7 +142,8 @@ fn gains(path: Text) -> Option<bool> {
     let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
     let arguments = [path as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: the kernel checks the program's path, and `status` has room for its answer.
-    let (result, status) = unsafe { (raw::call(libc::SYS_stat, arguments), status.assume_init()) };
+    let (result, status) =
+        unsafe { (older::call(older::SYS_stat, arguments), status.assume_init()) };
     let is_there = result != -(libc::EFAULT as isize);
     is_there.then_some(status.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0)
 }

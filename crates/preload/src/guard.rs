@@ -5,7 +5,7 @@
 
 use crate::library::{Library, ReasonT, library};
 use crate::tls::{Thread, here};
-use crate::{deferred, errno, raw, stack};
+use crate::{deferred, errno, older, raw, stack};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,7 +55,7 @@ fn call_from_inside(number: i64, arguments: &[usize]) -> Option<isize> {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
     // SAFETY: the library's own call, with valid arguments.
-    Some(errno::kernel(unsafe { raw::call(number, all) }))
+    Some(errno::kernel(unsafe { older::call(number, all) }))
 }
 
 /// Returns true if the calling thread is inside the library.
@@ -173,13 +173,19 @@ pub(crate) fn home(fd: c_int, stay: bool) {
 /// Makes a closure that calls the next function named `$name`, or the bare system call if the
 /// caller is the library itself. Inside the library a thread must not end, as it may in the C
 /// library's function, and other preloaded libraries are not meant to see the call. Unsafe as
-/// [`next!`].
+/// [`next!`]. `older` precedes a call that not every architecture has.
 macro_rules! kernel {
-    ($number:ident, $name:literal as $type:ty; $($argument:expr),+ $(,)?) => {
-        move || match $crate::guard::from_inside(libc::$number, &[$($argument as usize),+]) {
+    (older $number:ident, $($call:tt)+) => {
+        $crate::guard::kernel!(@ $crate::older::$number, $($call)+)
+    };
+    (@ $number:path, $name:literal as $type:ty; $($argument:expr),+ $(,)?) => {
+        move || match $crate::guard::from_inside($number, &[$($argument as usize),+]) {
             Some(result) => result,
             None => $crate::next::next!($name as $type)($($argument),+) as isize,
         }
+    };
+    ($number:ident, $($call:tt)+) => {
+        $crate::guard::kernel!(@ libc::$number, $($call)+)
     };
 }
 pub(crate) use kernel;

@@ -54,6 +54,14 @@ fn is_below_first(thread: &Thread, here: usize) -> bool {
 pub(crate) fn stack_pointer() -> usize {
     let here: usize;
     // SAFETY: reads a register.
-    unsafe { asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags)) };
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags))
+    };
+    // SAFETY: reads a register.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!("mov {}, sp", out(reg) here, options(nomem, nostack, preserves_flags))
+    };
     here
 }

@@ -12,7 +12,7 @@
 //! recognize calls from inside; `pthread_create` (`threads`).
 
 use crate::trampoline::Interposer;
-use crate::{errno, objects, raw};
+use crate::{errno, objects, older, raw};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::{stat64, timespec};
@@ -22,6 +22,21 @@ use libc::{stat64, timespec};
 /// block it.
 pub(crate) const INTERNAL: u64 = 3 << 31;
 
+/// The instruction that jumps to a function of this library.
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump {
+    () => {
+        "jmp"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    () => {
+        "b"
+    };
+}
+pub(crate) use jump;
+
 /// Defines hidden symbols for functions of this crate.
 macro_rules! hidden {
     ($($name:ident = $function:path),+ $(,)?) => {$(
@@ -29,7 +44,7 @@ macro_rules! hidden {
             concat!(".globl ", stringify!($name)),
             concat!(".hidden ", stringify!($name)),
             concat!(".type ", stringify!($name), ", @function"),
-            concat!(stringify!($name), ": jmp {to}"),
+            concat!(stringify!($name), ": ", $crate::inside::jump!(), " {to}"),
             to = sym $function,
         );
     )+};
@@ -45,6 +60,7 @@ macro_rules! passed_on {
             static ENTRY: Interposer = Interposer::new(stringify!($name), 0);
             #[unsafe(naked)]
             unsafe extern "C" fn go() {
+                #[cfg(target_arch = "x86_64")]
                 core::arch::naked_asm!(
                     "mov r11, [rip + {entry}]",
                     "test r11, r11",
@@ -54,6 +70,20 @@ macro_rules! passed_on {
                     "push r11",
                     "lea r11, [rip + {entry}]",
                     "jmp {ask}",
+                    find = sym find,
+                    entry = sym ENTRY,
+                    ask = sym crate::trampoline::ask_first,
+                );
+                #[cfg(target_arch = "aarch64")]
+                core::arch::naked_asm!(
+                    "adrp x9, {entry}",
+                    "add x9, x9, :lo12:{entry}",
+                    "ldr x16, [x9]",
+                    "cbz x16, 2f",
+                    "br x16",
+                    "2: adrp x10, {find}",
+                    "add x10, x10, :lo12:{find}",
+                    "b {ask}",
                     find = sym find,
                     entry = sym ENTRY,
                     ask = sym crate::trampoline::ask_first,
@@ -104,8 +134,14 @@ passed_on!(
     sigismember,
 );
 
-/// Makes a system call. Returns its result in the C manner: -1 and `errno` for an error.
+/// Makes a system call. Returns its result in the C manner: -1 and `errno` for an error. `older`
+/// precedes a call that not every architecture has.
 macro_rules! system_call {
+    (older $number:ident $(, $argument:expr)*) => {{
+        let words = arguments([$($argument as usize),*]);
+        // SAFETY: the caller's arguments, which the kernel checks.
+        errno::kernel(unsafe { older::call(older::$number, words) })
+    }};
     ($number:ident $(, $argument:expr)*) => {
         // SAFETY: the caller's arguments, which the kernel checks.
         errno::kernel(unsafe { raw::call(libc::$number, arguments([$($argument as usize),*])) })
@@ -132,7 +168,7 @@ extern "C" fn let_others_run() -> c_int {
 }
 
 extern "C" fn wait_for_signal() -> c_int {
-    system_call!(SYS_pause) as c_int
+    system_call!(older SYS_pause) as c_int
 }
 
 extern "C" fn folder(at: *mut c_char, len: usize) -> *mut c_char {
@@ -152,7 +188,7 @@ extern "C" fn read_at(fd: c_int, at: *mut c_void, len: usize, offset: i64) -> is
 }
 
 extern "C" fn read_link(path: *const c_char, at: *mut c_char, len: usize) -> isize {
-    system_call!(SYS_readlink, path, at, len)
+    system_call!(older SYS_readlink, path, at, len)
 }
 
 pub(crate) extern "C" fn map(
@@ -171,12 +207,12 @@ extern "C" fn alternate_stack(new: *const libc::stack_t, old: *mut libc::stack_t
 }
 
 extern "C" fn status_of_file(fd: c_int, status: *mut stat64) -> c_int {
-    // On x86-64 the kernel's structure and the C library's are the same.
+    // On x86-64 and AArch64 the kernel's structure and the C library's are the same.
     system_call!(SYS_fstat, fd, status) as c_int
 }
 
 extern "C" fn status_of_path(path: *const c_char, status: *mut stat64) -> c_int {
-    system_call!(SYS_stat, path, status) as c_int
+    system_call!(older SYS_stat, path, status) as c_int
 }
 
 extern "C" fn status_extended(
@@ -201,6 +237,14 @@ extern "C" fn sleep(
     -unsafe { raw::call(libc::SYS_clock_nanosleep, words) } as c_int
 }
 
+/// The names of the vDSO's functions (vdso(7)). AArch64 has no function for the processor's number;
+/// the system call serves there.
+#[cfg(target_arch = "x86_64")]
+const CLOCK: &CStr = c"__vdso_clock_gettime";
+#[cfg(target_arch = "aarch64")]
+const CLOCK: &CStr = c"__kernel_clock_gettime";
+const PROCESSOR: &CStr = c"__vdso_getcpu";
+
 /// Returns the address of a function of the vDSO, looked up once; 0 if there is none.
 fn of_kernel(slot: &AtomicUsize, name: &CStr) -> usize {
     const NONE: usize = 1;
@@ -216,7 +260,7 @@ fn of_kernel(slot: &AtomicUsize, name: &CStr) -> usize {
 extern "C" fn time(clock: c_int, now: *mut timespec) -> c_int {
     static SLOT: AtomicUsize = AtomicUsize::new(0);
     type TimeFn = extern "C" fn(c_int, *mut timespec) -> isize;
-    let at = of_kernel(&SLOT, c"__vdso_clock_gettime");
+    let at = of_kernel(&SLOT, CLOCK);
     if at == 0 {
         return system_call!(SYS_clock_gettime, clock, now) as c_int;
     }
@@ -229,7 +273,7 @@ extern "C" fn processor() -> c_int {
     static SLOT: AtomicUsize = AtomicUsize::new(0);
     type ProcessorFn = extern "C" fn(*mut u32, *mut u32, *mut c_void) -> isize;
     let mut number = 0u32;
-    let at = of_kernel(&SLOT, c"__vdso_getcpu");
+    let at = of_kernel(&SLOT, PROCESSOR);
     let null = core::ptr::null_mut::<c_void>();
     let result = if at == 0 {
         system_call!(SYS_getcpu, &raw mut number, null, null) as c_int

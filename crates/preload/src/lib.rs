@@ -18,8 +18,12 @@
 
 #![allow(unsafe_code, reason = "the C interface: raw pointers come in, and calls go out to C")]
 
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
-compile_error!("the preload library is written for x86-64 Linux with the GNU C library so far");
+#[cfg(not(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_os = "linux",
+    target_env = "gnu"
+)))]
+compile_error!("the preload library is for Linux on x86-64 and AArch64 with the GNU C library");
 
 mod beside;
 mod buffers;
@@ -47,6 +51,7 @@ mod messages;
 mod next;
 mod notice;
 mod objects;
+mod older;
 mod options;
 mod pause;
 mod plugins;

@@ -8,10 +8,10 @@
 //!
 //! Nothing here allocates, because a child of vfork(2) shares its parent's memory.
 
-use crate::raw;
 use crate::variables::{
     LIBRARY, List, MOST, PRELOAD, Text, all, copied, is_list, libraries, starts_with, value_of,
 };
+use crate::{older, raw};
 use core::ffi::{CStr, c_char};
 use sojourn_abi::class::{Class, FIRST, class};
 
@@ -83,8 +83,9 @@ fn find(name: &[u8], place: &mut [u8; PATH]) -> Option<Text> {
         room[len] = 0;
         let at = room.as_ptr();
         // SAFETY: a string in `place`, which ends with a zero.
-        let can =
-            unsafe { raw::call(libc::SYS_access, [at as usize, libc::X_OK as usize, 0, 0, 0, 0]) };
+        let can = unsafe {
+            older::call(older::SYS_access, [at as usize, libc::X_OK as usize, 0, 0, 0, 0])
+        };
         (can == 0).then_some(at.cast())
     })
 }
@@ -123,7 +124,7 @@ fn by_loader<R>(
     // SAFETY: a string in `loader`, which ends with a zero.
     let has_loader = unsafe {
         let at = loader.as_ptr() as usize;
-        raw::call(libc::SYS_access, [at, libc::X_OK as usize, 0, 0, 0, 0]) == 0
+        older::call(older::SYS_access, [at, libc::X_OK as usize, 0, 0, 0, 0]) == 0
     };
     if !has_loader {
         return run(path, environment);
@@ -138,7 +139,7 @@ fn by_loader<R>(
 fn class_of(path: Text) -> Class {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY) as usize;
     // SAFETY: the kernel checks the program's path.
-    let fd = unsafe { raw::call(libc::SYS_open, [path as usize, flags, 0, 0, 0, 0]) };
+    let fd = unsafe { older::call(older::SYS_open, [path as usize, flags, 0, 0, 0, 0]) };
     if fd < 0 {
         return Class::Plain;
     }

@@ -232,9 +232,12 @@ impl Object {
 
     /// Returns the name of the symbol whose address the relocation stores.
     pub(crate) fn name_of(&self, relocation: Relocation) -> Option<&'static CStr> {
-        /// `R_X86_64_64`, `R_X86_64_GLOB_DAT` and `R_X86_64_JUMP_SLOT`: the word becomes the
-        /// address of a symbol.
+        /// `R_X86_64_64`, `R_X86_64_GLOB_DAT`, `R_X86_64_JUMP_SLOT`, or `R_AARCH64_ABS64` and so
+        /// on: the word becomes the address of a symbol.
+        #[cfg(target_arch = "x86_64")]
         const KINDS: [u32; 3] = [1, 6, 7];
+        #[cfg(target_arch = "aarch64")]
+        const KINDS: [u32; 3] = [257, 1025, 1026];
         let index = (relocation.info >> 32) as usize;
         if index == 0 || !KINDS.contains(&(relocation.info as u32)) {
             return None;

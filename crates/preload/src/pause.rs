@@ -10,6 +10,51 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicU32, Ordering};
 use libc::ucontext_t;
 
+/// The instructions of `sojourn_pause`.
+#[cfg(target_arch = "x86_64")]
+macro_rules! body {
+    () => {
+        "mov rcx, rdi
+         mov rax, rsi
+         mov r11, rdx
+         mov rdi, [r11]
+         mov rsi, [r11 + 8]
+         mov rdx, [r11 + 16]
+         mov r10, [r11 + 24]
+         mov r8, [r11 + 32]
+         mov r9, [r11 + 40]
+         sojourn_pause_look:
+         cmp dword ptr [rcx], 0
+         jne sojourn_pause_out
+         sojourn_pause_call:
+         syscall
+         ret
+         sojourn_pause_out:
+         mov rax, {interrupted}
+         ret"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! body {
+    () => {
+        "mov x9, x0
+         mov x8, x1
+         mov x10, x2
+         ldp x0, x1, [x10]
+         ldp x2, x3, [x10, #16]
+         ldp x4, x5, [x10, #32]
+         sojourn_pause_look:
+         ldr w11, [x9]
+         cbnz w11, sojourn_pause_out
+         sojourn_pause_call:
+         svc #0
+         ret
+         sojourn_pause_out:
+         mov x0, #{interrupted}
+         ret"
+    };
+}
+
 global_asm!(
     ".pushsection .text.sojourn_pause, \"ax\", @progbits",
     ".globl sojourn_pause, sojourn_pause_look, sojourn_pause_call, sojourn_pause_out",
@@ -17,24 +62,7 @@ global_asm!(
     ".type sojourn_pause, @function",
     "sojourn_pause:",
     ".cfi_startproc",
-    "mov rcx, rdi",
-    "mov rax, rsi",
-    "mov r11, rdx",
-    "mov rdi, [r11]",
-    "mov rsi, [r11 + 8]",
-    "mov rdx, [r11 + 16]",
-    "mov r10, [r11 + 24]",
-    "mov r8, [r11 + 32]",
-    "mov r9, [r11 + 40]",
-    "sojourn_pause_look:",
-    "cmp dword ptr [rcx], 0",
-    "jne sojourn_pause_out",
-    "sojourn_pause_call:",
-    "syscall",
-    "ret",
-    "sojourn_pause_out:",
-    "mov rax, {interrupted}",
-    "ret",
+    body!(),
     ".cfi_endproc",
     ".size sojourn_pause, . - sojourn_pause",
     ".popsection",
@@ -64,12 +92,15 @@ pub(crate) unsafe fn call(thread: &Thread, number: i64, arguments: [usize; 6]) -
 
 /// Ends the system call of a thread in which a handler has run and was counted, if the handler came
 /// between check and call, or if the kernel is to repeat the call (`SA_RESTART` makes the thread
-/// continue at the `syscall` instruction).
+/// continue at the instruction of the call).
 pub(crate) fn leave_gap(context: &mut ucontext_t) {
+    #[cfg(target_arch = "x86_64")]
     let at = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
-    let look = sojourn_pause_look as *const () as i64;
-    let call = sojourn_pause_call as *const () as i64;
+    #[cfg(target_arch = "aarch64")]
+    let at = &mut context.uc_mcontext.pc;
+    let look = sojourn_pause_look as *const () as _;
+    let call = sojourn_pause_call as *const () as _;
     if (look..=call).contains(at) {
-        *at = sojourn_pause_out as *const () as i64;
+        *at = sojourn_pause_out as *const () as _;
     }
 }

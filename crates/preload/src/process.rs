@@ -111,6 +111,7 @@ pub(crate) fn forked_by(fork: impl FnOnce() -> c_long) -> c_long {
 /// return address is kept in the register `rdi`, of which parent and child have one each.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
+#[cfg(target_arch = "x86_64")]
 unsafe extern "C" fn vfork() -> c_int {
     core::arch::naked_asm!(
         ".cfi_startproc",
@@ -143,10 +144,54 @@ unsafe extern "C" fn vfork() -> c_int {
     )
 }
 
+/// Replaces `vfork`.
+///
+/// The child returns from this function first, on the parent's stack, and overwrites what lies
+/// there. So nothing may be on the stack when the parent goes on. The return address is in the
+/// register `x30`, of which parent and child have one each.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+#[cfg(target_arch = "aarch64")]
+unsafe extern "C" fn vfork() -> c_int {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x29, -16",
+        ".cfi_offset x30, -8",
+        "bl {before}",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        // There is no system call of this name.
+        "mov x0, #{flags}",
+        "mov x1, #0",
+        "mov x8, #{clone}",
+        "svc #0",
+        "cbz x0, 2f",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x29, -16",
+        ".cfi_offset x30, -8",
+        "bl {after}",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "2: ret",
+        ".cfi_endproc",
+        before = sym before_vfork,
+        after = sym after_vfork,
+        flags = const libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+        clone = const libc::SYS_clone,
+    )
+}
+
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __vfork() -> c_int {
-    core::arch::naked_asm!("jmp {vfork}", vfork = sym vfork)
+    core::arch::naked_asm!(concat!(crate::inside::jump!(), " {vfork}"), vfork = sym vfork)
 }
 
 extern "C" fn before_vfork() {

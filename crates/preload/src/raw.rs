@@ -4,6 +4,7 @@
 //! this library nor act as a cancellation point. Not here: calls made for the program through the
 //! next library's functions (`next`, `guard::kernel`).
 
+use crate::older;
 use core::arch::asm;
 
 /// Makes system call `number`. Returns the kernel's result: a negative error number if the call
@@ -12,6 +13,7 @@ use core::arch::asm;
 /// # Safety
 /// As for the system call itself.
 #[inline]
+#[cfg(target_arch = "x86_64")]
 pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
     let result;
     // SAFETY: the registers are those of the kernel's calling convention (syscall(2)); the caller
@@ -28,6 +30,32 @@ pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
             in("r9") args[5],
             lateout("rcx") _,
             lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Makes system call `number`. Returns the kernel's result: a negative error number if the call
+/// failed.
+///
+/// # Safety
+/// As for the system call itself.
+#[inline]
+#[cfg(target_arch = "aarch64")]
+pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
+    let result;
+    // SAFETY: as above; the kernel changes no register but the result's.
+    unsafe {
+        asm!(
+            "svc #0",
+            in("x8") number,
+            inlateout("x0") args[0] => result,
+            in("x1") args[1],
+            in("x2") args[2],
+            in("x3") args[3],
+            in("x4") args[4],
+            in("x5") args[5],
             options(nostack),
         );
     }
@@ -113,7 +141,8 @@ pub(crate) fn has_room(fd: i32) -> bool {
     let ms = if is_limited { ms.min(i64::from(i32::MAX)) as isize } else { -1 };
     let mut one = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
     // SAFETY: one descriptor.
-    let found = unsafe { call(libc::SYS_poll, [(&raw mut one) as usize, 1, ms as usize, 0, 0, 0]) };
+    let found =
+        unsafe { older::call(older::SYS_poll, [(&raw mut one) as usize, 1, ms as usize, 0, 0, 0]) };
     let is_bad = one.revents & (libc::POLLERR | libc::POLLNVAL) != 0;
     found > 0 && one.revents & libc::POLLOUT != 0 && !is_bad
 }
@@ -133,6 +162,6 @@ fn option<T: Copy>(fd: i32, name: i32, value: &mut T) -> bool {
 pub(crate) fn has_failed(fd: i32) -> bool {
     let mut one = libc::pollfd { fd, events: 0, revents: 0 };
     // SAFETY: one descriptor, and no time to wait.
-    let found = unsafe { call(libc::SYS_poll, [(&raw mut one) as usize, 1, 0, 0, 0, 0]) };
+    let found = unsafe { older::call(older::SYS_poll, [(&raw mut one) as usize, 1, 0, 0, 0, 0]) };
     found > 0 && one.revents & libc::POLLERR != 0
 }

@@ -160,7 +160,7 @@ pub(crate) fn poll_by(
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn poll(fds: *mut PollFd, count: nfds_t, limit: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
-    let kernel = unsafe { kernel!(SYS_poll, c"poll" as PollFn; fds, count, limit) };
+    let kernel = unsafe { kernel!(older SYS_poll, c"poll" as PollFn; fds, count, limit) };
     poll_by(fds, count, || Some(WaitTerms::of_ms(limit)), kernel) as c_int
 }
 
@@ -224,7 +224,7 @@ pub(crate) fn epoll_create_by(kernel: impl Kernel) -> isize {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
-    epoll_create_by(unsafe { kernel!(SYS_epoll_create, c"epoll_create" as CreateFn; size) })
+    epoll_create_by(unsafe { kernel!(older SYS_epoll_create, c"epoll_create" as CreateFn; size) })
         as c_int
 }
 
@@ -337,8 +337,9 @@ unsafe extern "C-unwind" fn epoll_wait(
     limit: c_int,
 ) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
-    let kernel =
-        unsafe { kernel!(SYS_epoll_wait, c"epoll_wait" as WaitFn; set, events, count, limit) };
+    let kernel = unsafe {
+        kernel!(older SYS_epoll_wait, c"epoll_wait" as WaitFn; set, events, count, limit)
+    };
     epoll_wait_by(set, events, count, || Some(WaitTerms::of_ms(limit)), kernel) as c_int
 }
 

@@ -59,7 +59,7 @@ macro_rules! same {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn open(path: *const c_char, flags: c_int, mode: u32) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
-    open_by(unsafe { kernel!(SYS_open, c"open" as OpenFn; path, flags, mode) }) as c_int
+    open_by(unsafe { kernel!(older SYS_open, c"open" as OpenFn; path, flags, mode) }) as c_int
 }
 
 #[unsafe(no_mangle)]

@@ -34,6 +34,26 @@ const STRIDE: usize = 16;
 /// The handler and flags of each entry point. A word that is set never changes.
 static HANDLERS: [AtomicUsize; ENTRIES] = [const { AtomicUsize::new(0) }; ENTRIES];
 
+/// The instructions of one entry point, which set the fourth argument, behind the three of a
+/// handler, to the entry point's number.
+#[cfg(target_arch = "x86_64")]
+macro_rules! entry {
+    () => {
+        // The first instruction is `mov ecx, sojourn_index`.
+        ".byte 0xb9
+         .long sojourn_index
+         jmp {common}"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! entry {
+    () => {
+        // The first instruction is `mov w3, sojourn_index`.
+        ".long 0x52800003 + (sojourn_index << 5)
+         b {common}"
+    };
+}
+
 global_asm!(
     ".pushsection .text.sojourn_signals, \"ax\", @progbits",
     ".p2align 4",
@@ -44,11 +64,7 @@ global_asm!(
     ".set sojourn_index, 0",
     ".rept {count}",
     ".p2align 4",
-    // The instruction `mov ecx, index`: `index` is the fourth argument, behind the three of a
-    // handler.
-    ".byte 0xb9",
-    ".long sojourn_index",
-    "jmp {common}",
+    entry!(),
     ".set sojourn_index, sojourn_index + 1",
     ".endr",
     ".size sojourn_signal_entries, . - sojourn_signal_entries",

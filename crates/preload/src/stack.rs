@@ -154,6 +154,7 @@ extern "C-unwind" fn call(work: *const &mut dyn FnMut()) {
 
 /// Calls `call` with `work` on the stack that ends at `highest`.
 #[unsafe(naked)]
+#[cfg(target_arch = "x86_64")]
 unsafe extern "C-unwind" fn switch(
     work: *const &mut dyn FnMut(),
     highest: usize,
@@ -181,6 +182,43 @@ unsafe extern "C-unwind" fn switch(
         "pop rbx",
         "pop rbp",
         ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// Calls `call` with `work` on the stack that ends at `highest`. The callee keeps the vector
+/// registers that a caller may rely on, so they are not saved.
+#[unsafe(naked)]
+#[cfg(target_arch = "aarch64")]
+unsafe extern "C-unwind" fn switch(
+    work: *const &mut dyn FnMut(),
+    highest: usize,
+    call: extern "C-unwind" fn(*const &mut dyn FnMut()),
+) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-96]!",
+        ".cfi_def_cfa_offset 96",
+        ".cfi_offset x29, -96",
+        ".cfi_offset x30, -88",
+        "mov x29, sp",
+        ".cfi_def_cfa_register x29",
+        "stp x19, x20, [sp, #16]",
+        "stp x21, x22, [sp, #32]",
+        "stp x23, x24, [sp, #48]",
+        "stp x25, x26, [sp, #64]",
+        "stp x27, x28, [sp, #80]",
+        "mov sp, x1",
+        "blr x2",
+        "mov sp, x29",
+        // The same registers have kept their values. They are on the stack for collectors of
+        // garbage alone.
+        ".cfi_def_cfa_register sp",
+        "ldp x29, x30, [sp], #96",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
         "ret",
         ".cfi_endproc",
     )

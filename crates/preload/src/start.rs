@@ -17,7 +17,7 @@ static START: extern "C" fn() = start;
 extern "C" fn start() {
     // Beside a sanitizer, or on a C library without the hook for forks, the guard stays closed, so
     // that the program runs as without the preload library.
-    if sanitizer::is_here() || !process::watch_forks() {
+    if sanitizer::is_here() || !has_known_pages() || !process::watch_forks() {
         return;
     }
     if !cfg!(debug_assertions) {
@@ -36,6 +36,14 @@ extern "C" fn start() {
     stdio::start();
     follow::start(environment);
     guard::start();
+}
+
+/// Returns true if pages have the size that this library takes them for. On x86-64 they always
+/// have; on AArch64 a kernel may have pages of 16 or 64 KiB.
+fn has_known_pages() -> bool {
+    // SAFETY: reads the auxiliary vector.
+    cfg!(target_arch = "x86_64")
+        || unsafe { libc::getauxval(libc::AT_PAGESZ) } == crate::validated::PAGE as u64
 }
 
 unsafe extern "C" {

@@ -21,7 +21,7 @@ use crate::{
     reopen, select, signals, sockets, stdio,
 };
 use core::ffi::{c_int, c_long};
-use libc::{fd_set, sigset_t, timespec, timeval};
+use libc::{fd_set, sigset_t, timespec};
 use sojourn_abi::door::{self, Door};
 
 asks_first!(before_syscall; syscall = 0);
@@ -62,7 +62,9 @@ fn dispatch(arguments: &[usize; 6]) -> Dispatch {
         number if is_served(number) => return Dispatch::Served,
         libc::SYS_clone if is_fork(arguments) => return Dispatch::Forked,
         libc::SYS_clone if arguments[1] as c_int & libc::CLONE_THREAD == 0 => shut(ReasonT::Fork),
-        libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => shut(ReasonT::Fork),
+        libc::SYS_clone3 => shut(ReasonT::Fork),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_fork | libc::SYS_vfork => shut(ReasonT::Fork),
         libc::SYS_mq_notify => has_notification(),
         libc::SYS_exit => ends_by_call(arguments[1]),
         libc::SYS_seccomp | libc::SYS_unshare | libc::SYS_setns => shut(ReasonT::Sandbox),
@@ -221,10 +223,13 @@ unsafe extern "C-unwind" fn plain(
 /// Defines the system calls that this library serves: the number, the serving function, and the
 /// indices of the arguments to pass.
 macro_rules! served {
-    ($($number:ident = $function:path[$($index:literal)*];)+) => {
+    ($($(#[$here:meta])* $number:ident = $function:path[$($index:literal)*];)+) => {
         /// Returns true if [`serve`] serves the system call `number`.
         fn is_served(number: i64) -> bool {
-            matches!(number, $(libc::$number)|+)
+            match number {
+                $($(#[$here])* libc::$number => true,)+
+                _ => false,
+            }
         }
 
         /// Takes the place of the C library's `syscall` for the numbers of [`is_served`].
@@ -242,7 +247,7 @@ macro_rules! served {
             let call = Numbered { number, arguments: all };
             let kernel = move || call.make();
             let result = match number {
-                $(libc::$number => $function($(all[$index] as _,)* kernel),)+
+                $($(#[$here])* libc::$number => $function($(all[$index] as _,)* kernel),)+
                 _ => kernel(),
             };
             result as c_long
@@ -270,6 +275,7 @@ served! {
     SYS_close = descriptors::close_by[0];
     SYS_close_range = close_range[0 1 2];
     SYS_dup = descriptors::dup_by[0];
+    #[cfg(target_arch = "x86_64")]
     SYS_dup2 = descriptors::replace[0 1];
     SYS_dup3 = descriptors::dup3_by[0 1 2];
     SYS_fcntl = control::fcntl_by[0 1 2];
@@ -282,22 +288,29 @@ served! {
     SYS_shutdown = connections::shutdown_by[0 1];
     SYS_setsockopt = options::setsockopt_by[0 1 2 3 4];
     SYS_getsockopt = options::getsockopt_by[0 1 2 3 4];
+    #[cfg(target_arch = "x86_64")]
     SYS_open = reopen::open_by[];
     SYS_openat = reopen::open_by[];
     SYS_openat2 = reopen::open_by[];
+    #[cfg(target_arch = "x86_64")]
     SYS_creat = reopen::open_by[];
+    #[cfg(target_arch = "x86_64")]
     SYS_pipe = descriptors::pipe_by[0];
     SYS_pipe2 = descriptors::pipe_by[0];
     SYS_munmap = buffers::forgotten_by[];
     SYS_mprotect = buffers::mprotect_by[2];
     SYS_mremap = buffers::forgotten_by[];
+    #[cfg(target_arch = "x86_64")]
     SYS_select = select_[0 1 2 3 4];
     SYS_pselect6 = pselect6[0 1 2 3 4 5];
+    #[cfg(target_arch = "x86_64")]
     SYS_poll = poll[0 1 2];
     SYS_ppoll = ppoll[0 1 2 3 4];
+    #[cfg(target_arch = "x86_64")]
     SYS_epoll_create = readiness::epoll_create_by[];
     SYS_epoll_create1 = readiness::epoll_create_by[];
     SYS_epoll_ctl = readiness::epoll_ctl_by[0 1 2 3];
+    #[cfg(target_arch = "x86_64")]
     SYS_epoll_wait = epoll_wait[0 1 2 3];
     SYS_epoll_pwait = epoll_pwait[0 1 2 3 4 5];
     SYS_epoll_pwait2 = epoll_pwait2[0 1 2 3 4 5];
@@ -343,12 +356,13 @@ fn counted_down(
     result
 }
 
+#[cfg(target_arch = "x86_64")]
 fn select_(
     count: c_int,
     input: *mut fd_set,
     output: *mut fd_set,
     except: *mut fd_set,
-    limit: *mut timeval,
+    limit: *mut libc::timeval,
     kernel: impl Kernel,
 ) -> isize {
     select::select_counted(count, [input, output, except], limit, kernel)
@@ -377,6 +391,7 @@ fn pselect6(
     })
 }
 
+#[cfg(target_arch = "x86_64")]
 fn poll(fds: *mut PollFd, count: u32, limit: c_int, kernel: impl Kernel) -> isize {
     readiness::poll_by(fds, count.into(), || Some(WaitTerms::of_ms(limit)), kernel)
 }
@@ -397,11 +412,10 @@ fn ppoll(
     )
 }
 
-type Events = *mut EpollEvent;
-
+#[cfg(target_arch = "x86_64")]
 fn epoll_wait(
     set: c_int,
-    events: Events,
+    events: *mut EpollEvent,
     count: c_int,
     limit: c_int,
     kernel: impl Kernel,
@@ -411,7 +425,7 @@ fn epoll_wait(
 
 fn epoll_pwait(
     set: c_int,
-    events: Events,
+    events: *mut EpollEvent,
     count: c_int,
     limit: c_int,
     mask: *const sigset_t,
@@ -424,7 +438,7 @@ fn epoll_pwait(
 
 fn epoll_pwait2(
     set: c_int,
-    events: Events,
+    events: *mut EpollEvent,
     count: c_int,
     limit: *const timespec,
     mask: *const sigset_t,

@@ -59,6 +59,7 @@ pub(crate) fn here() -> &'static Thread {
     let thread: *const Thread;
     // SAFETY: computes the address of the variable defined above, by initial-exec access: this
     // library is loaded together with the program.
+    #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
             "mov {0}, qword ptr fs:[0]",
@@ -66,7 +67,20 @@ pub(crate) fn here() -> &'static Thread {
             out(reg) thread,
             options(pure, nomem, nostack),
         );
-        // SAFETY: zeroed bytes are a valid `Thread`, which lives as long as the running thread.
-        &*thread
     }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            "mrs {0}, tpidr_el0",
+            "adrp {1}, :gottprel:sojourn_thread",
+            "ldr {1}, [{1}, :gottprel_lo12:sojourn_thread]",
+            "add {0}, {0}, {1}",
+            out(reg) thread,
+            out(reg) _,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    // SAFETY: zeroed bytes are a valid `Thread`, which lives as long as the running thread.
+    unsafe { &*thread }
 }

@@ -61,6 +61,7 @@ impl Interposer {
 /// argument register, and the number of vector registers in `al` (System V ABI, AMD64 supplement:
 /// variable arguments), is as it was at the call.
 #[unsafe(naked)]
+#[cfg(target_arch = "x86_64")]
 pub(crate) unsafe extern "C" fn ask_first() {
     core::arch::naked_asm!(
         ".cfi_startproc",
@@ -110,6 +111,53 @@ pub(crate) unsafe extern "C" fn ask_first() {
     )
 }
 
+/// Calls a hook, then jumps to the function that the hook chooses.
+///
+/// Expects the address of an [`Interposer`] in `x9`, and the hook's address in `x10`. The hook gets
+/// the entry and the first six integer arguments, and returns the address to jump to. Every
+/// argument register, and `x8` for the place of a result (AAPCS64), is as it was at the call.
+#[unsafe(naked)]
+#[cfg(target_arch = "aarch64")]
+pub(crate) unsafe extern "C" fn ask_first() {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-224]!",
+        ".cfi_def_cfa_offset 224",
+        ".cfi_offset x29, -224",
+        ".cfi_offset x30, -216",
+        "mov x29, sp",
+        "stp x0, x1, [sp, #16]",
+        "stp x2, x3, [sp, #32]",
+        "stp x4, x5, [sp, #48]",
+        "stp x6, x7, [sp, #64]",
+        "str x8, [sp, #80]",
+        "stp q0, q1, [sp, #96]",
+        "stp q2, q3, [sp, #128]",
+        "stp q4, q5, [sp, #160]",
+        "stp q6, q7, [sp, #192]",
+        "mov x0, x9",
+        "add x1, sp, #16",
+        "blr x10",
+        // A jump by `x16` may enter a function that is guarded against other jumps (BTI).
+        "mov x16, x0",
+        "ldp x0, x1, [sp, #16]",
+        "ldp x2, x3, [sp, #32]",
+        "ldp x4, x5, [sp, #48]",
+        "ldp x6, x7, [sp, #64]",
+        "ldr x8, [sp, #80]",
+        "ldp q0, q1, [sp, #96]",
+        "ldp q2, q3, [sp, #128]",
+        "ldp q4, q5, [sp, #160]",
+        "ldp q6, q7, [sp, #192]",
+        "ldp x29, x30, [sp], #224",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "br x16",
+        ".cfi_endproc",
+    )
+}
+
 /// Defines functions that always call their hook first.
 macro_rules! asks_first {
     ($hook:path; $($name:ident = $detail:expr),+ $(,)?) => {$(
@@ -119,11 +167,23 @@ macro_rules! asks_first {
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {
+                #[cfg(target_arch = "x86_64")]
                 core::arch::naked_asm!(
                     "lea r11, [rip + {hook}]",
                     "push r11",
                     "lea r11, [rip + {entry}]",
                     "jmp {ask}",
+                    hook = sym $hook,
+                    entry = sym ENTRY,
+                    ask = sym $crate::trampoline::ask_first,
+                );
+                #[cfg(target_arch = "aarch64")]
+                core::arch::naked_asm!(
+                    "adrp x9, {entry}",
+                    "add x9, x9, :lo12:{entry}",
+                    "adrp x10, {hook}",
+                    "add x10, x10, :lo12:{hook}",
+                    "b {ask}",
                     hook = sym $hook,
                     entry = sym ENTRY,
                     ask = sym $crate::trampoline::ask_first,

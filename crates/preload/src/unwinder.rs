@@ -9,6 +9,7 @@
 use crate::objects::{self, Segment};
 #[cfg(not(test))]
 use core::arch::global_asm;
+#[cfg(target_arch = "x86_64")]
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 
@@ -77,6 +78,7 @@ global_asm!(
 /// In every thread the loader has placed the block at the start, as `tls` demands by its
 /// initial-exec access. So the address needs no allocation and no lock.
 #[unsafe(naked)]
+#[cfg(target_arch = "x86_64")]
 unsafe extern "C" fn thread_variable() {
     naked_asm!(
         "mov rax, qword ptr fs:[0]",
@@ -87,4 +89,6 @@ unsafe extern "C" fn thread_variable() {
     )
 }
 
+// On AArch64 compilers use TLS descriptors instead, which the loader resolves at the start.
+#[cfg(target_arch = "x86_64")]
 crate::inside::hidden!(__tls_get_addr = thread_variable);

@@ -96,7 +96,8 @@ pub(super) fn offloads_off(interface: &str) -> Result<()> {
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let (name, end) = (interface.as_bytes(), request.ifr_name.len() - 1);
     for (place, byte) in request.ifr_name[..end].iter_mut().zip(name) {
-        *place = byte.cast_signed();
+        // Signed or not, by the architecture.
+        *place = *byte as libc::c_char;
     }
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
     // SAFETY: the request and the value that it points to have the kernel's types and live through

@@ -311,5 +311,7 @@ impl Engine {
 /// Counts the threads of this process: each is a folder in /proc/self/task (proc(5)), and a folder
 /// has two links beside those of its folders.
 fn threads_here() -> Option<u64> {
-    rustix::fs::stat("/proc/self/task").ok()?.st_nlink.checked_sub(2)
+    let links = rustix::fs::stat("/proc/self/task").ok()?.st_nlink;
+    // How wide the number is depends on the architecture.
+    u64::from(u32::try_from(links).ok()?).checked_sub(2)
 }

@@ -12,7 +12,11 @@ int main(void) {
     SAY(syscall(SYS_sendto, s[0], "abc", 3L, MSG_NOSIGNAL, 0L, 0L));
     SAY(syscall(SYS_recvfrom, s[1], b, 64L, MSG_DONTWAIT, 0L, 0L));
     SAY(syscall(SYS_recvfrom, s[1], b, 64L, MSG_DONTWAIT, 0L, 0L));
+#ifdef SYS_poll
     SAY(syscall(SYS_poll, &(struct pollfd){p[0], POLLIN, 0}, 1L, 1));
+#else
+    SAY(syscall(SYS_ppoll, &(struct pollfd){p[0], POLLIN, 0}, 1L, &(struct timespec){0, 1000000}, 0L, 8L));
+#endif
     SAY(syscall(SYS_fcntl, s[0], F_GETFD));
     SAY(syscall(SYS_dup3, s[0], 33, O_CLOEXEC));
     SAY(syscall(SYS_close, 33));

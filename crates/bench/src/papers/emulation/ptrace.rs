@@ -6,7 +6,6 @@ use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::ptr;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -51,26 +50,81 @@ fn next_stop(id: libc::pid_t) -> Result<Option<i32>> {
     Ok(None)
 }
 
-/// Makes a request of ptrace(2) whose data is a number, or a pointer that the caller keeps valid.
-fn request(what: libc::c_uint, id: libc::pid_t, data: usize) -> Result<()> {
-    // SAFETY: `data` is a number, or points to registers that live through the call.
-    let done = unsafe { libc::ptrace(what, id, ptr::null_mut::<libc::c_void>(), data) };
+/// Makes a request of ptrace(2) whose address and data are numbers, or pointers that the caller
+/// keeps valid.
+fn request(what: libc::c_uint, id: libc::pid_t, address: usize, data: usize) -> Result<()> {
+    // SAFETY: numbers, or pointers to registers that live through the call.
+    let done = unsafe { libc::ptrace(what, id, address as *mut libc::c_void, data) };
     if done < 0 {
         bail!("ptrace {what}: {}", std::io::Error::last_os_error());
     }
     Ok(())
 }
 
+/// The registers of a program that stands at a system call.
+struct Registers(libc::user_regs_struct);
+
+#[cfg(target_arch = "x86_64")]
+impl Registers {
+    /// Reads them at the entry; the call's number.
+    fn enter(&mut self, id: libc::pid_t) -> Result<libc::c_long> {
+        request(libc::PTRACE_GETREGS, id, 0, (&raw mut self.0) as usize)?;
+        Ok(self.0.orig_rax.cast_signed())
+    }
+
+    /// Makes it no call: the kernel does nothing between the two stops.
+    fn skip(&mut self, id: libc::pid_t) -> Result<()> {
+        self.0.orig_rax = u64::MAX;
+        request(libc::PTRACE_SETREGS, id, 0, (&raw mut self.0) as usize)
+    }
+
+    /// Writes the answer at the way out.
+    fn answer(&mut self, id: libc::pid_t, answer: i64) -> Result<()> {
+        self.0.rax = answer.cast_unsigned();
+        request(libc::PTRACE_SETREGS, id, 0, (&raw mut self.0) as usize)
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+impl Registers {
+    /// Reads them at the entry; the call's number.
+    fn enter(&mut self, id: libc::pid_t) -> Result<libc::c_long> {
+        self.general(libc::PTRACE_GETREGSET, id)?;
+        Ok(self.0.regs[8].cast_signed())
+    }
+
+    /// Makes it no call: the kernel does nothing between the two stops.
+    fn skip(&mut self, id: libc::pid_t) -> Result<()> {
+        /// `NT_ARM_SYSTEM_CALL`: the number of the call as a set of registers.
+        const NUMBER: usize = 0x404;
+        let mut none = -1i32;
+        let mut place =
+            libc::iovec { iov_base: (&raw mut none).cast(), iov_len: size_of_val(&none) };
+        request(libc::PTRACE_SETREGSET, id, NUMBER, (&raw mut place) as usize)
+    }
+
+    /// Writes the answer at the way out.
+    fn answer(&mut self, id: libc::pid_t, answer: i64) -> Result<()> {
+        self.0.regs[0] = answer.cast_unsigned();
+        self.general(libc::PTRACE_SETREGSET, id)
+    }
+
+    fn general(&mut self, what: libc::c_uint, id: libc::pid_t) -> Result<()> {
+        let iov_base = (&raw mut self.0).cast();
+        let mut place = libc::iovec { iov_base, iov_len: size_of_val(&self.0) };
+        request(what, id, libc::NT_PRSTATUS as usize, (&raw mut place) as usize)
+    }
+}
+
 fn trace(id: libc::pid_t, pid: i64) -> Result<()> {
     ensure!(next_stop(id)? == Some(libc::SIGTRAP), "no stop at the beginning");
     let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
-    request(libc::PTRACE_SETOPTIONS, id, options as usize)?;
+    request(libc::PTRACE_SETOPTIONS, id, 0, options as usize)?;
     // SAFETY: plain numbers.
-    let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-    let place = (&raw mut registers) as usize;
+    let mut registers = Registers(unsafe { std::mem::zeroed() });
     let (mut is_inside, mut is_emulated) = (false, false);
     loop {
-        request(libc::PTRACE_SYSCALL, id, 0)?;
+        request(libc::PTRACE_SYSCALL, id, 0, 0)?;
         match next_stop(id)? {
             None => return Ok(()),
             Some(SYSCALL_STOP) => {}
@@ -78,16 +132,12 @@ fn trace(id: libc::pid_t, pid: i64) -> Result<()> {
         }
         is_inside = !is_inside;
         if is_inside {
-            request(libc::PTRACE_GETREGS, id, place)?;
-            is_emulated = registers.orig_rax == libc::SYS_getpid as u64;
+            is_emulated = registers.enter(id)? == libc::SYS_getpid;
             if is_emulated {
-                // The call number -1 makes the kernel skip the call between the two stops.
-                registers.orig_rax = u64::MAX;
-                request(libc::PTRACE_SETREGS, id, place)?;
+                registers.skip(id)?;
             }
         } else if is_emulated {
-            registers.rax = pid as u64;
-            request(libc::PTRACE_SETREGS, id, place)?;
+            registers.answer(id, pid)?;
         }
     }
 }

@@ -1,0 +1,89 @@
+//! The loader's own arguments, and the program run as without Sojourn.
+//!
+//! This is all that the loader does where it loads no programs (`main`). Not here: the program
+//! loaded (`begin`).
+
+use crate::raw;
+use core::ffi::{CStr, c_char, c_int};
+use std::fmt::Display;
+
+/// The variable with the path of the file to load.
+pub(crate) const FILE: &[u8] = b"SOJOURN_ABI_FILE=";
+/// The exit status of `sojourn run` if Sojourn itself has failed.
+pub(crate) const NOT_RUN: c_int = 125;
+
+/// The variable that suppresses the message about a program that cannot be loaded.
+const QUIET: &[u8] = b"SOJOURN_ABI_QUIET=";
+
+/// The arguments, environment and auxiliary vector of the loader's own start.
+pub(crate) struct Given {
+    pub(crate) words: Vec<*const c_char>,
+    /// The environment without the loader's own variables.
+    pub(crate) environment: Vec<*const c_char>,
+    pub(crate) auxiliary: Vec<(u64, u64)>,
+    pub(crate) path: &'static CStr,
+}
+
+/// Collects the arguments of the loader's start; `None` if it was not started by `sojourn run`.
+///
+/// # Safety
+/// The arguments must be those of `main`.
+pub(crate) unsafe fn given(
+    count: usize,
+    words: *const *const c_char,
+    environment: *const *const c_char,
+) -> Option<Given> {
+    // SAFETY: there are `count` words. The environment ends with a null pointer. The auxiliary
+    // vector lies behind that and ends with a zero (System V ABI, AMD64 supplement, "Process
+    // Initialization").
+    let (words, all, auxiliary) = unsafe {
+        let words = core::slice::from_raw_parts(words, count).to_vec();
+        let len = (0..).take_while(|at| !(*environment.add(*at)).is_null()).count();
+        let mut auxiliary = Vec::new();
+        let mut at = environment.add(len + 1).cast::<(u64, u64)>();
+        while (*at).0 != 0 {
+            auxiliary.push(*at);
+            at = at.add(1);
+        }
+        (words, core::slice::from_raw_parts(environment, len), auxiliary)
+    };
+    let path = all.iter().find(|one| starts_with(**one, FILE))?;
+    // SAFETY: a string of the environment, which begins with `FILE`.
+    let path = unsafe { CStr::from_ptr(path.add(FILE.len())) };
+    let is_own = |one: &*const c_char| starts_with(*one, FILE) || starts_with(*one, QUIET);
+    let environment = all.iter().copied().filter(|one| !is_own(one)).collect();
+    Some(Given { words, environment, auxiliary, path })
+}
+
+/// Runs the program without Sojourn, or refuses to if `strict` is set.
+pub(crate) fn plainly(given: &Given, refusal: impl Display) -> c_int {
+    let is_strict = std::env::var_os("SOJOURN_STRICT")
+        .is_some_and(|value| ["true", "on", "yes", "1"].iter().any(|word| value == *word));
+    let name = given.path.to_string_lossy();
+    if is_strict {
+        eprintln!("sojourn: {name} cannot be accelerated (strict is set): {refusal}");
+        return NOT_RUN;
+    }
+    if std::env::var_os("SOJOURN_ABI_QUIET").is_none() {
+        eprintln!("sojourn: {name} runs without acceleration: {refusal}");
+    }
+    let ended = |list: &[*const c_char]| {
+        list.iter().copied().chain([core::ptr::null()]).collect::<Vec<_>>()
+    };
+    let (words, environment) = (ended(&given.words), ended(&given.environment));
+    let [file, words, environment] =
+        [given.path.as_ptr() as usize, words.as_ptr() as usize, environment.as_ptr() as usize];
+    // The C library's function is not used, because the preload library would let the loader start
+    // the program again.
+    // SAFETY: both lists end with a null pointer.
+    let refused = unsafe { raw::call(libc::SYS_execve, [file, words, environment, 0, 0, 0]) };
+    let error = std::io::Error::from_raw_os_error(-refused as i32);
+    eprintln!("sojourn: {name}: cannot be run: {error}");
+    NOT_RUN
+}
+
+/// Returns true if `string` begins with `with`.
+pub(crate) fn starts_with(string: *const c_char, with: &[u8]) -> bool {
+    // SAFETY: a string that ends with a zero, behind which no byte is compared.
+    with.iter().enumerate().all(|(at, byte)| unsafe { *string.add(at) as u8 == *byte })
+}
