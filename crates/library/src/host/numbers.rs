@@ -129,15 +129,16 @@ impl Drop for Hold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::sync::atomic::AtomicU32 as Count;
+    use core::sync::atomic::{AtomicBool, AtomicU32 as Count};
 
     /// One test: there is one state for a process.
     #[test]
     fn calls_and_those_who_keep_them_away_never_meet() {
         static INSIDE: Count = Count::new(0);
-        let others = (0..3).map(|_| {
+        static IS_OVER: AtomicBool = AtomicBool::new(false);
+        let others = [(); 3].map(|()| {
             std::thread::spawn(|| {
-                for _ in 0..20_000 {
+                while !IS_OVER.load(Ordering::SeqCst) {
                     begin();
                     INSIDE.fetch_add(1, Ordering::SeqCst);
                     INSIDE.fetch_sub(1, Ordering::SeqCst);
@@ -145,14 +146,14 @@ mod tests {
                 }
             })
         });
-        let others: Vec<_> = others.collect();
-        let mut held = 0;
-        while !others.iter().all(|other| other.is_finished()) {
+        let (mut held, until) = (0, Deadline::after(Duration::from_secs(20)));
+        while held < 100 && !until.is_over() {
             if let Some(_hold) = hold(Duration::from_millis(1)) {
                 held += 1;
                 assert_eq!(INSIDE.load(Ordering::SeqCst), 0);
             }
         }
+        IS_OVER.store(true, Ordering::SeqCst);
         others.into_iter().for_each(|other| other.join().unwrap());
         assert!(held > 0);
         begin();

@@ -61,6 +61,12 @@ impl Patience {
         if left.is_zero() { Deadline::NOW } else { Deadline::after(left.min(limit)) }
     }
 
+    /// Makes the budget whole, of which other tests of this process have taken.
+    #[cfg(test)]
+    pub(crate) fn restore(&self) {
+        self.whole_ns.store(0, Ordering::Relaxed);
+    }
+
     /// Takes a wait that began at `begun_ns` off the budget.
     pub(crate) fn waited_since(&self, begun_ns: u64) {
         let now = now_ns();
