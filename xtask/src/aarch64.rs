@@ -29,8 +29,10 @@ const WHOLE: [(&str, &[&str]); 2] = [
     ("wire", &["damaged", "golden", "oracle", "properties"]),
 ];
 
-/// Unit tests that the emulator fails: it does not pass `sock_diag` on.
-const LEFT_OUT: [&str; 1] = ["the_group_of_a_socket_has_a_folder"];
+/// Unit tests that the emulator fails: it does not pass `sock_diag` on, and is too slow to take
+/// turns in time.
+const LEFT_OUT: [&str; 2] =
+    ["the_group_of_a_socket_has_a_folder", "parking_never_spins_and_spinning_sees_what_is_ready"];
 /// C programs of the preload library's own tests, which must do the same with the library as
 /// without. Left out are those that the emulator fails without it, and those that pass addresses
 /// without memory: the emulator does not pass on the question by which the library finds out.
@@ -40,14 +42,15 @@ const PROGRAMS: [&str; 5] = ["io", "signals", "streams", "descriptors", "numbers
 /// Builds all libraries and programs for AArch64, and runs the tests.
 pub(crate) fn check() -> Result<()> {
     prepare()?;
-    check_prepared()
+    build()?;
+    emulate()
 }
 
-/// Does the same where the compilers can be had: a machine without a network has had all other
-/// checks by now.
-pub(crate) fn check_if_possible() -> Result<()> {
+/// Builds them where the compilers can be had: a machine without a network has had all other checks
+/// by now. The emulator's tests are not part of it, because some of them depend on time.
+pub(crate) fn build_if_possible() -> Result<()> {
     match prepare() {
-        Ok(()) => check_prepared(),
+        Ok(()) => build(),
         Err(error) => {
             eprintln!("── AArch64: skipped: {error:#}");
             Ok(())
@@ -64,12 +67,19 @@ fn prepare() -> Result<()> {
     ensure_target(TARGET)
 }
 
-fn check_prepared() -> Result<()> {
+fn build() -> Result<()> {
     if IS_NATIVE {
         eprintln!("── AArch64: this machine is one");
         return Ok(());
     }
-    run("build for AArch64", &mut cross(&["build", "--workspace"]))?;
+    run("build for AArch64", &mut cross(&["build", "--workspace"]))
+}
+
+/// Runs the tests that the emulator can run.
+fn emulate() -> Result<()> {
+    if IS_NATIVE {
+        return Ok(());
+    }
     if !has_emulator() {
         eprintln!("── tests for AArch64: skipped, for there is no qemu-aarch64 (qemu-user)");
         return Ok(());

@@ -37,8 +37,8 @@ cargo xtask COMMAND
   test              every check there is: format, lints, tests, models, documentation,
                     layers, columns, pages, licences
   test --quick      the same without models, AArch64 and benchmarks' smoke test
-  aarch64           build everything for AArch64, and run the tests that an emulator can run (a
-                    part of test)
+  aarch64           build everything for AArch64 (a part of test), and run the tests that an
+                    emulator can run
   lint              the checks that run nothing: format, layers, columns, pages, licences,
                     lints, documentation
   pages             the check of the pages alone: links, a section for every reason, a row for every
