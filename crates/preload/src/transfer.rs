@@ -327,6 +327,11 @@ fn send_noted(
             }
             Rounds::Left(done) => return done as isize,
             Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
+            // The kernel decides how much it sends of a buffer with a bad end.
+            Rounds::Done(Err(Errno::FAULT)) => {
+                home(fd, false);
+                return kernel();
+            }
             Rounds::Done(result) => return errno::count(result),
         }
         if call.number_is_another() {

@@ -92,7 +92,10 @@ fn rounds(
     let mut total = 0;
     loop {
         let mut window = Window::new(buffers, at, access, limit);
-        if window.count == 0 {
+        // The kernel sends nothing of a piece that it cannot read whole, and its pieces are its own:
+        // it serves a send from there on.
+        let is_the_kernels = access == Access::Read && window.ends_badly;
+        if window.count == 0 || is_the_kernels {
             let is_bad = window.ends_badly && total == 0;
             return Rounds::Done(if is_bad { Err(Errno::FAULT) } else { Ok(total) });
         }
@@ -134,7 +137,7 @@ pub(crate) fn receive(
     })
 }
 
-/// Sends from `buffers`.
+/// Sends from `buffers`, up to the first round with inaccessible memory.
 #[inline]
 pub(crate) fn send(
     buffers: &[iovec],

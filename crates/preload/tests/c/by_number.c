@@ -5,7 +5,7 @@
 #include "check.h"
 #include <linux/openat2.h>
 
-#define SESSIONS 180
+#define SESSIONS 190
 enum { ROOM = 1 << 16, CLOSED = 900 };
 
 static int pairs[SESSIONS], used, s, set, empty[2], full[2], file, door;
@@ -263,6 +263,17 @@ static void limits(void) {
     }
 }
 
+/* Sends from a buffer of which only the first byte is accessible, on sessions that are away at that
+   moment. */
+static void bad_ends(int is_away) {
+    struct iovec list[2] = {{good_page, 4}, {bad_page - 1, 5}};
+    struct msghdr header = {.msg_iov = list, .msg_iovlen = 2};
+    next_session(is_away), SAY(syscall(SYS_write, s, bad_page - 1, 5));
+    next_session(is_away), SAY(syscall(SYS_sendto, s, bad_page - 1, 5, MSG_NOSIGNAL, 0, 0));
+    next_session(is_away), SAY(syscall(SYS_writev, s, list, 2));
+    next_session(is_away), SAY(syscall(SYS_sendmsg, s, &header, MSG_NOSIGNAL));
+}
+
 int main(int argc, char **argv) {
     int is_away = argv[1][0] == 'a' && getenv("LD_PRELOAD"), tcp = argv[2][0] == 't', others[SESSIONS];
     alarm(110);
@@ -311,6 +322,7 @@ int main(int argc, char **argv) {
         }
     }
     next_session(is_away), limits();
+    bad_ends(is_away);
     for (int i = used - 1; i < SESSIONS; i++) close(pairs[i]);
     int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
