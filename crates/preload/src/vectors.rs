@@ -92,8 +92,8 @@ fn rounds(
     let mut total = 0;
     loop {
         let mut window = Window::new(buffers, at, access, limit);
-        // The kernel sends nothing of a piece that it cannot read whole, and its pieces are its own:
-        // it serves a send from there on.
+        // The kernel sends nothing of a piece that it cannot read whole, and chooses the pieces: it
+        // serves a send from there on.
         let is_the_kernels = access == Access::Read && window.ends_badly;
         if window.count == 0 || is_the_kernels {
             let is_bad = window.ends_badly && total == 0;
