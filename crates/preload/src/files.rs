@@ -54,7 +54,9 @@ pub(crate) fn sendfile_by(
             Route::Kernel(usage) => return counted(usage, kernel),
             Route::Session(call) if call.is_datagram() => return kernel(),
             Route::Session(call) => {
-                if file < 0 || (!offset.is_null() && !buffers::is_writable(offset)) {
+                // The kernel refuses these, also a count that is negative as `ssize_t`.
+                let is_refused = file < 0 || isize::try_from(count).is_err();
+                if is_refused || (!offset.is_null() && !buffers::is_writable(offset)) {
                     return kernel();
                 }
                 // SAFETY: null, or writable, as checked above, and so readable.
