@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use sojourn_ipc::ancillary;
 use std::collections::HashMap;
-use std::io::{self};
+use std::io;
 
 /// The most pins: more than there can be ends (`service::start`).
 const PINS_MAX: usize = 1 << 20;
