@@ -301,7 +301,7 @@ impl Carrier {
             self.links.give_back(label.interface, label.link, key);
         }
         let_go(&delegated.stream);
-        let counts = Counts::told(&delegated.stream.ledger().told());
+        let counts = Counts::from_words(&delegated.stream.ledger().published());
         (counts.sent_bytes, counts.received_bytes)
     }
 

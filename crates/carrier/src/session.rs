@@ -221,7 +221,7 @@ impl UdpDelegated {
 }
 
 fn call_home(stream: &Stream, reason: ReasonT) {
-    stream.ledger().tell_reason(reason as u32);
+    stream.ledger().publish_reason(reason as u32);
     stream.freeze();
     stream.attention();
     stream.notify_peer();

@@ -150,8 +150,8 @@ impl Sandbox {
         let deadline = Instant::now() + Duration::from_secs(5);
         while !self.answers() {
             if !server.is_running() || Instant::now() > deadline {
-                let said = server.finish(Duration::ZERO);
-                bail!("the session server did not come up: {said:?}");
+                let output = server.finish(Duration::ZERO);
+                bail!("the session server did not come up: {output:?}");
             }
             std::thread::sleep(Duration::from_millis(5));
         }

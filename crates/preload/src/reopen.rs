@@ -23,12 +23,12 @@ type CreateFn = unsafe extern "C-unwind" fn(*const c_char, u32) -> c_int;
 /// other numbers, too. These numbers count as duplicates from now on.
 #[inline]
 pub(crate) fn is_known_pipe(fd: c_int) -> bool {
-    fd >= 0 && is_open() && library().has_pipes() && look(fd)
+    fd >= 0 && is_open() && library().has_pipes() && is_opened_by_name(fd)
 }
 
 #[cold]
 #[inline(never)]
-fn look(fd: c_int) -> bool {
+fn is_opened_by_name(fd: c_int) -> bool {
     within(|library| library.opened_by_name(fd)) == Some(true)
 }
 

@@ -92,7 +92,7 @@ impl Carried {
         let (handed, identification, has_ended) = (0, 0, false);
         let hop = *hop;
         let (beat, is_postponed) = (Beat::default(), false);
-        stream.ledger().tell_figures(&Figures::of(&connection, now).words());
+        stream.ledger().publish_figures(&Figures::of(&connection, now).words());
         Some(Self {
             stream,
             connection,
@@ -133,7 +133,7 @@ impl Carried {
     /// Writes the figures to the ledger, and takes a sample for the judge; a while has passed.
     fn on_beat(&mut self, now: Instant) {
         let figures = Figures::of(&self.connection, now);
-        self.stream.ledger().tell_figures(&figures.words());
+        self.stream.ledger().publish_figures(&figures.words());
         self.stream.ledger().expire_times(now.as_micros() / 1_000_000);
         // The peer's window or the program, not the congestion window, may be the limit: such a
         // slice says nothing about this home.
@@ -236,7 +236,7 @@ impl Carried {
     /// Writes the connection's state to the ledger, for the server if this process dies.
     fn tell(&self, now: Instant) {
         let words = position::words(&self.connection.position(now));
-        self.stream.ledger().tell(&words);
+        self.stream.ledger().publish(&words);
     }
 
     /// Moves received bytes from the connection to the stream.

@@ -129,7 +129,7 @@ impl Datagrams {
     }
 
     fn tell(&self) {
-        self.stream.ledger().tell(&self.counts().words());
+        self.stream.ledger().publish(&self.counts().words());
     }
 
     /// Returns true if datagrams from `from` to this host's address `to` are this socket's.

@@ -45,7 +45,7 @@ pub use home::{LEFTOVER_PARTS, Leftover};
 pub use inbox::Inbox;
 #[cfg(not(loom))]
 pub use layout::{
-    CONTROL_BYTES, Layout, TIMES_WISH_AT, figures_in_header, times_in_header, told_in_header,
+    CONTROL_BYTES, Layout, TIMES_WISH_AT, figures_in_header, ledger_in_header, times_in_header,
     totals_in_header,
 };
 #[cfg(not(loom))]

@@ -347,7 +347,7 @@ impl Stream {
     #[inline]
     fn publish(&self, tail: u64, len: usize) -> Result<(), Stop> {
         let ring = self.out_ring();
-        self.tell_cpu(&self.writing, &ring.tail.cpu);
+        self.publish_cpu(&self.writing, &ring.tail.cpu);
         fault::point("stream.copied");
         ring.publish(tail, tail + len as u64)?;
         fault::point("stream.published");

@@ -167,11 +167,11 @@ fn sleepers_are_told_apart() {
     let [a, b] = pair([4096, 4096]);
     a.use_ring();
     b.announce_reader(Bell::OnInbox);
-    let said = b.announce_reader(Bell::OnFutex);
+    let expected = b.announce_reader(Bell::OnFutex);
     b.withdraw_reader();
     assert!(b.wake_reader(), "the inbox stays announced");
     assert!(!b.wake_reader());
-    assert_ne!(b.reader_bell().load(std::sync::atomic::Ordering::Relaxed), said);
+    assert_ne!(b.reader_bell().load(std::sync::atomic::Ordering::Relaxed), expected);
 }
 
 /// Found by `model`: the words beside the tail of a fresh region passed for a message at

@@ -156,7 +156,7 @@ fn play(has_ports: bool) {
 
     let (running, file) = tcpdump(&stage, &link, End::A);
     let asked = next..next + QUESTIONS;
-    let said = |is_out: bool| {
+    let output = |is_out: bool| {
         let is_it = |frame: &Frame<'_>| (frame.key.source.port() == stage.port) == is_out;
         bytes_of(&packets(&file), is_it)
     };

@@ -82,7 +82,7 @@ impl SessionServer for Sojournd {
         };
         point("sojournd.offer");
         let caller = *caller;
-        self.look(end, move |server, inspected| {
+        self.inspect(end, move |server, inspected| {
             // A look without an answer was held up by the program itself, which holds the lock of
             // its object (`proxy`).
             let Some(inspected) = inspected else {
@@ -152,7 +152,7 @@ impl SessionServer for Sojournd {
             return;
         };
         let caller = *caller;
-        self.look(end, move |server, inspected| {
+        self.inspect(end, move |server, inspected| {
             let inspected = inspected.unwrap_or_else(|| Inspected::refused(ReasonT::Resources));
             let _ = match server.adopted(&caller, inspected, &what, (stream, side)) {
                 Ok(is_adopted) => reply.send(is_adopted),
@@ -177,7 +177,7 @@ impl SessionServer for Sojournd {
             return;
         };
         let client = caller.client;
-        self.look(packets, move |server, inspected| {
+        self.inspect(packets, move |server, inspected| {
             let is_shown = inspected.is_some_and(|inspected| inspected.is_packets);
             if is_shown {
                 server.lock().registry.show_packets(client);
