@@ -170,7 +170,8 @@ impl Stream {
     /// Tells the peer that the first `bytes` of the own leftover are in the kernel, and that no
     /// more follow. The state must be published for an empty leftover, too.
     pub fn set_flushed(&self, bytes: usize) {
-        // SYNC: release, so that who sees it finds the bytes in the kernel; pairs with `peer_flush`.
+        // SYNC: release, so that a reader of the state finds the bytes in the kernel; pairs with
+        // `peer_flush`.
         self.out_ring().writer.flushed.store(bytes as u64 | FLUSHED, Ordering::Release);
         fault::point("stream.flushed");
     }
@@ -209,16 +210,16 @@ impl Stream {
         usize::try_from(state & !FLUSH_BITS).unwrap_or(usize::MAX).min(most)
     }
 
-    /// Returns how much of its leftover the peer has put into the kernel so far, if it has published
-    /// that the rest follows.
+    /// Returns how much of its leftover the peer has put into the kernel so far, if it has
+    /// published that the rest follows.
     pub fn peer_flushing(&self) -> Option<usize> {
         let state = self.peer_flush();
         let follows = self.is_frozen() && state & (FLUSHED | FLUSHING) == FLUSHING;
         follows.then(|| self.flushed_bytes(state))
     }
 
-    /// Returns how much of its leftover the peer claims to have put into the kernel; `None` if it has
-    /// published nothing, and 0 if it has broken the rules.
+    /// Returns how much of its leftover the peer claims to have put into the kernel; `None` if
+    /// it has published nothing, and 0 if it has broken the rules.
     pub fn peer_flushed(&self) -> Option<usize> {
         if self.reading.left.get().is_some_and(|left| left.is_ok_and(|left| left.is_broken)) {
             return Some(0);

@@ -162,8 +162,8 @@ impl Ledger {
         core::array::from_fn(|at| self.copies[(version & 1) as usize][at].load(Ordering::Relaxed))
     }
 
-    /// Reads the words, like [`Ledger::published`], from a copy of the ledger's bytes. Returns `None` if
-    /// the copy is too short.
+    /// Reads the words, like [`Ledger::published`], from a copy of the ledger's bytes. Returns
+    /// `None` if the copy is too short.
     pub(crate) fn published_in(bytes: &[u8]) -> Option<[u32; LEDGER_WORDS]> {
         let word = |at: usize| {
             let bytes = bytes.get(at..at + size_of::<u32>())?;

@@ -243,8 +243,8 @@ impl Stream {
         self.in_ring().reader.bell.word()
     }
 
-    /// Sleeps as reader, after [`Stream::announce_reader`] has returned `expected` and a further look
-    /// has found nothing. Returns for any reason, like [`futex::wait`].
+    /// Sleeps as reader, after [`Stream::announce_reader`] has returned `expected` and a further
+    /// look has found nothing. Returns for any reason, like [`futex::wait`].
     pub fn sleep_reader(&self, expected: u32, timeout: Option<Duration>) -> Woken {
         fault::point("stream.sleeps");
         futex::wait(self.reader_bell(), expected, timeout)

@@ -49,7 +49,7 @@ pub(super) fn list() -> Result<Vec<Attached>, Failed> {
 
 /// Lists the objects again and again until none is left over, or the time is over.
 fn settled(
-    mut look: impl FnMut() -> Result<Vec<Attached>, Failed>,
+    mut list: impl FnMut() -> Result<Vec<Attached>, Failed>,
     mut is_over: impl FnMut() -> bool,
 ) -> Result<Vec<Attached>, Failed> {
     loop {
@@ -194,7 +194,7 @@ mod tests {
         };
         let found = |looks: usize| (0..looks).map(|_| described(&one, &HashMap::new())).collect();
         let mut left = 2;
-        let look = || {
+        let list = || {
             left -= 1;
             Ok(found(left))
         };

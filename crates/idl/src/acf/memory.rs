@@ -48,7 +48,13 @@ pub(super) fn check(tree: &Tree, module: &Module, for_rust: bool, sink: &mut Sin
     }
 }
 
-fn check_allocate(keys: &[Key], place: &Target<'_>, module: &Module, for_rust: bool, sink: &mut Sink) {
+fn check_allocate(
+    keys: &[Key],
+    place: &Target<'_>,
+    module: &Module,
+    for_rust: bool,
+    sink: &mut Sink,
+) {
     let Some(key) = keys.iter().find(|key| key.name.text == "allocate") else { return };
     let Some(argument) = key.args.first() else { return };
     if let Target::One(name, ty) = place

@@ -20,7 +20,11 @@ use std::net::SocketAddr;
 /// `TCP_ESTABLISHED` (`net/tcp_states.h`).
 const ESTABLISHED: u8 = 1;
 
-pub(super) fn identify(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Identity, ReasonT> {
+pub(super) fn identify(
+    end: BorrowedFd<'_>,
+    inode: u64,
+    diag: &mut Diag,
+) -> Result<Identity, ReasonT> {
     if sockopt::socket_type(end) == Ok(SocketType::DGRAM) {
         return super::datagram::identify(end, inode, diag);
     }
