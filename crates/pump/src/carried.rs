@@ -205,7 +205,7 @@ impl Carried {
         self.deliver()?;
         self.collect(may_wait)?;
         if !self.transmit(out, may_wait, now)? {
-            self.tell(now);
+            self.publish(now);
         }
         if self.beat.is_due(now) {
             self.on_beat(now);
@@ -234,7 +234,7 @@ impl Carried {
     }
 
     /// Writes the connection's state to the ledger, for the server if this process dies.
-    fn tell(&self, now: Instant) {
+    fn publish(&self, now: Instant) {
         let words = position::words(&self.connection.position(now));
         self.stream.ledger().publish(&words);
     }
@@ -335,7 +335,7 @@ impl Carried {
                 Outgoing { vnet: emitted.vnet, parts: [&bytes[..emitted.len], first, second] };
             // The ledger is written before the peer can know: a process that is killed in between
             // has sent nothing that the ledger does not show.
-            self.tell(now);
+            self.publish(now);
             is_told = true;
             // A frame that finds no room is lost like one on the way, and is sent again.
             if out.send(&frame) == Err(SendError::Full) {

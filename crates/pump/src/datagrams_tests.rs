@@ -67,7 +67,7 @@ fn at(us: u64) -> Instant {
     Instant::from_micros(us)
 }
 
-/// Two ends; the first knows the way to the second.
+/// Two ends; the first knows the route to the second.
 fn ends() -> [End; 2] {
     let options =
         sim::Options { link: sojourn_wire::frame::LinkType::Raw, ..sim::Options::default() };
@@ -77,7 +77,7 @@ fn ends() -> [End; 2] {
     let other = End::new(other, addresses[1], addresses[0]);
     assert_eq!(one.send(b"lost", None, 0), Sent::Ask(other.local.ip()));
     let hop = LinkHop { link: None, mtu: 1500, is_cut: false };
-    one.pump.set_way(NUMBER, other.local.ip(), Some(Source { from: one.local.ip(), hop }));
+    one.pump.set_route(NUMBER, other.local.ip(), Some(Source { from: one.local.ip(), hop }));
     [one, other]
 }
 

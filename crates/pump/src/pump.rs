@@ -305,7 +305,7 @@ impl Pump {
     }
 
     fn expire(&mut self, at: Instant) {
-        self.sockets.tell_due(at);
+        self.sockets.publish_due(at);
         while let Some(&(first, number)) = self.timers.first().filter(|(first, _)| *first <= at) {
             self.timers.remove(&(first, number));
             let Some(entry) = self.entries.get_mut(&number) else { continue };

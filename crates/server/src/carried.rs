@@ -18,7 +18,7 @@ use sojourn_carrier::{
 };
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
-use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, SessionServer, WayT};
+use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, RouteT, SessionServer};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -184,8 +184,8 @@ impl Sessions for ServerSide {
         self.tell(local, CarrierMessage::Reroute(RerouteT { local, hop }));
     }
 
-    fn tell_way(&self, local: u64, way: WayT) {
-        self.tell(local, CarrierMessage::Way(way));
+    fn tell_route(&self, local: u64, route: RouteT) {
+        self.tell(local, CarrierMessage::Route(route));
     }
 
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64) {

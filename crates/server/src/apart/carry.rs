@@ -23,7 +23,7 @@ use sojourn_carrier::{Adopted, Carrier, Command, Commands, KeeperLocation, Sessi
 use sojourn_ipc::rt::{CallError, Descriptor};
 use sojourn_ipc::{Address, Connection, Deadline};
 use sojourn_session::{
-    CarrierClient, EventT, HopT, LendT, OfferT, ReasonT, WayT, carrier_connect_options,
+    CarrierClient, EventT, HopT, LendT, OfferT, ReasonT, RouteT, carrier_connect_options,
 };
 use std::collections::HashMap;
 use std::io;
@@ -300,8 +300,8 @@ impl Sessions for Apart {
         self.front().tell(|client| client.reroute(local, &hop));
     }
 
-    fn tell_way(&self, local: u64, way: WayT) {
-        self.front().tell(|client| client.tell_way(local, &way));
+    fn tell_route(&self, local: u64, route: RouteT) {
+        self.front().tell(|client| client.tell_route(local, &route));
     }
 
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64) {

@@ -117,7 +117,7 @@ impl SessionServer for Sojournd {
             Some(Delivery::CarrierMessage(what)) => match *what {
                 CarrierMessage::Delegate(terms) => EventT::Lend(terms),
                 CarrierMessage::Reroute(rerouted) => EventT::Rerouted(rerouted),
-                CarrierMessage::Way(way) => EventT::Way(way),
+                CarrierMessage::Route(route) => EventT::Route(route),
             },
         })
     }
@@ -130,11 +130,11 @@ impl SessionServer for Sojournd {
         Self::ring(registry, notifier);
     }
 
-    fn ask_way(&self, caller: &Caller, place: &WhereT) {
+    fn ask_route(&self, caller: &Caller, place: &WhereT) {
         let local = self.lock().registry.of_carrier(caller.client, place.local);
         if let Some(local) = local {
             let to = std::net::Ipv6Addr::from(place.to).to_canonical();
-            self.command(Command::AskWay { local, to });
+            self.command(Command::AskRoute { local, to });
         }
     }
 
