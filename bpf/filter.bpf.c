@@ -107,8 +107,12 @@ int sojourn_ingress(struct __sk_buff *skb)
 		count(TAKEN_DIRECT);
 		return TC_DROP;
 	}
-	if (!flow)
+	if (!flow) {
+		/* The session has gone home since the frame went astray. */
+		if ((skb->mark ^ AGAIN) <= AGAIN_MAX)
+			skb->mark = 0;
 		return TC_NEXT;
+	}
 	if (packet.first_fragment) {
 		/*
 		 * The kernel would reassemble the segment and answer it with a reset. The server

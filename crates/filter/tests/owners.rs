@@ -259,6 +259,13 @@ fn no_frame_is_lost_when_many_have_left_unnoticed() {
         }
         assert!(misdirected(&filter) > 0, "the order was known: this has shown nothing");
         assert!(programs.iter().all(|program| program.is_known(&filter, &sender)));
+        // A frame for an owner whose socket is gone is given up after 256 tries.
+        let before = misdirected(&filter);
+        sender.send_to(b"nobody's", "10.0.0.1:1").unwrap();
+        common::wait_for("end of the tries", || {
+            (misdirected(&filter) == before + 256).then_some(())
+        });
+        assert!(programs.iter().all(|program| program.is_known(&filter, &sender)));
     });
 }
 
