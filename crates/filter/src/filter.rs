@@ -86,15 +86,19 @@ impl Filter {
     pub fn attach(interface: &str, options: Options) -> Result<Self, AttachError> {
         let interface = netlink::by_name(interface).map_err(Failed::at("finding the interface"))?;
         let loaded = Loaded::new(options.sessions_max)?;
-        Ok(Self::new(interface, options, loaded)?)
+        Ok(Self::new(interface, options, loaded, 1)?)
     }
 
+    /// Makes a filter of programs whose fanout group has that many `members`. The number is right
+    /// in the map at any time: a server that is killed in the middle of an adoption leaves it to
+    /// the next one, and members beyond it are never found.
     pub(crate) fn new(
         interface: Interface,
         options: Options,
         mut loaded: Loaded,
+        members: u32,
     ) -> Result<Self, Failed> {
-        let config = Config { members: 1, ..config_of(&interface) };
+        let config = Config { members, ..config_of(&interface) };
         loaded.set_config(&config)?;
         Ok(Self {
             template: Template::new(&loaded)?,
