@@ -348,8 +348,8 @@ impl Carried {
         Ok(is_told)
     }
 
-    /// Sends an acknowledgement that is owed. Until the session has been put back nobody else would,
-    /// and the peer repeats after a time-out what nobody has acknowledged.
+    /// Sends an acknowledgement that is owed. Until the session has been put back nobody else
+    /// would, and the peer repeats after a time-out what nobody has acknowledged.
     pub(crate) fn acknowledge(&mut self, out: &mut dyn Interface, now: Instant) {
         let offloads = out.properties().checksum_offload;
         let Some(transmit) = self.connection.poll_transmit_ack(now).filter(|_| !self.hop.is_cut)

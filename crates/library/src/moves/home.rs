@@ -325,9 +325,9 @@ impl Session {
     }
 }
 
-/// Gives the kernel a moment to hear of the end of a peer on processor `peer_cpu` that has gone home
-/// for it. The caller has been woken for that end: if it went to sleep in the kernel now, it would
-/// have to be woken once more, which takes longer than the peer's system call.
+/// Gives the kernel a moment to hear of the end of a peer on processor `peer_cpu` that has gone
+/// home for it. The caller has been woken for that end: if it went to sleep in the kernel now, it
+/// would have to be woken once more, which takes longer than the peer's system call.
 fn await_end(fd: i32, kind: KindT, peer_cpu: u16) {
     // The peer makes its call when this thread sleeps.
     if peer_cpu == sojourn_shm::wait::cpu() {

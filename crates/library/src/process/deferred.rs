@@ -9,16 +9,16 @@
 //! close: the stream is frozen, and bytes that the peer has not read are put into the kernel.
 //!
 //! The second comes right after that, and before the kernel's close: the peer's calls that sleep
-//! for the stream are woken. They find the freeze, go home and sleep in the kernel, which wakes them
-//! itself. If the kernel's close came first, it would wake the peer's protocol thread, which watches
-//! the descriptor of a stream; that thread would take this one's processor inside the close, and
-//! the peer's call would be the last of three threads to wake up.
+//! for the stream are woken. They find the freeze, go home and sleep in the kernel, which wakes
+//! them itself. If the kernel's close came first, it would wake the peer's protocol thread, which
+//! watches the descriptor of a stream; that thread would take this one's processor inside the
+//! close, and the peer's call would be the last of three threads to wake up.
 //!
 //! The third is the notification of threads that only tidy up: the peer's protocol thread, and the
-//! own one, which tells the server. Each is a wake-up that may take this thread's processor, so they
-//! are left here, and the shell calls [`Library::ended`] after the kernel's call. A thread that
-//! never does (it is cancelled in that call) leaves them to the next one that ends something, or
-//! pushes a job; nothing depends on them, as the kernel tells every peer.
+//! own one, which tells the server. Each is a wake-up that may take this thread's processor, so
+//! they are left here, and the shell calls [`Library::ended`] after the kernel's call. A thread
+//! that never does (it is cancelled in that call) leaves them to the next one that ends something,
+//! or pushes a job; nothing depends on them, as the kernel tells every peer.
 
 use crate::process::engine::ENDED_MAX;
 use crate::process::engine::{Engine, Job};
