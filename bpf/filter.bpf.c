@@ -83,6 +83,17 @@ INLINE int arrive_again(struct __sk_buff *skb)
 }
 
 /*
+ * Returns true if no packet socket was to have the frame at hand, as far as the fanout selection
+ * knew: it runs before this program, for every frame.
+ */
+INLINE int is_unwanted(void)
+{
+	__u64 *wanted = wanted_here();
+
+	return wanted && !*wanted;
+}
+
+/*
  * On the interface, before the stack: packets of moved sessions are dropped here, so that the
  * kernel does not answer them. The owner's packet socket has seen them before. For a datagram the
  * packet socket's decision is kept even if the rule has changed since, so that exactly one side
@@ -118,11 +129,17 @@ int sojourn_ingress(struct __sk_buff *skb)
 		 * The kernel would reassemble the segment and answer it with a reset. The server
 		 * reads the note and recalls the session.
 		 */
-		flow->notes = NOTE_FRAGMENT;
+		flow->notes |= NOTE_FRAGMENT;
 		count(FRAGMENTED);
 		return TC_DROP;
 	}
 	if (flow->mode != PORT) {
+		/*
+		 * The rule was added between the packet sockets and here. A segment that neither
+		 * side sees would be repeated only after a time-out.
+		 */
+		if (flow->notes & NOTE_NEW && is_unwanted())
+			return TC_NEXT;
 		count(TAKEN_DIRECT);
 		return TC_DROP;
 	}

@@ -155,7 +155,20 @@ impl Filter {
         owner: OwnerId,
         target: Target,
     ) -> Result<(), Failed> {
-        let rule = Rule { owner, target, fragment_seen: false };
+        self.write(key, &Rule { owner, target, fragment_seen: false, is_new: true })
+    }
+
+    /// Notes that every frame which the packet sockets had seen before the session's rule was there
+    /// has reached the kernel by now: the others are the owner's.
+    ///
+    /// # Errors
+    /// [`FlowError::Absent`], or the kernel's error.
+    pub fn settle_flow(&mut self, key: &Key) -> Result<(), FlowError> {
+        let rule = self.rule(key)?;
+        Ok(self.write(key, &Rule { is_new: false, ..rule })?)
+    }
+
+    fn write(&mut self, key: &Key, rule: &Rule) -> Result<(), Failed> {
         let written = self.loaded.flows.insert(key.encode(), rule.encode(), 0);
         written.map_err(|error| Failed::other("adding a session", error))
     }

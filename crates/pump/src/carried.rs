@@ -348,6 +348,27 @@ impl Carried {
         Ok(is_told)
     }
 
+    /// Sends an acknowledgement that is owed. Until the session has been put back nobody else
+    /// would, and the peer repeats after a time-out what nobody has acknowledged.
+    pub(crate) fn acknowledge(&mut self, out: &mut dyn Interface, now: Instant) {
+        let offloads = out.properties().checksum_offload;
+        let Some(transmit) = self.connection.poll_transmit_ack(now).filter(|_| !self.hop.is_cut)
+        else {
+            return;
+        };
+        let mut bytes = [0; HEADERS_BYTES_MAX];
+        self.identification = self.identification.wrapping_add(1);
+        let (offload, number) = (offload_of(&transmit, offloads), self.identification);
+        let (header, empty) = (&transmit.header, [&[][..]; 2]);
+        let emitted =
+            self.header.emit_tcp(header, &empty, Ecn::NotCapable, number, offload, &mut bytes);
+        let Ok(emitted) = emitted else { return };
+        let parts = [&bytes[..emitted.len], &[], &[]];
+        self.tell(now);
+        let _ = out.send(&Outgoing { vnet: emitted.vnet, parts });
+        let _ = out.flush();
+    }
+
     /// Returns true if a message is timed whose segment the packet interface has.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {

@@ -81,6 +81,32 @@ fn what_comes_after_its_session_has_left_is_kept_for_the_kernel() {
     assert!(pump.take_in_transit(&flow(1), AT).is_none());
 }
 
+/// The peer would repeat its segment after a time-out if the way home took long.
+#[test]
+fn a_session_that_leaves_owes_no_acknowledgement() {
+    let mut wire = Wire::new();
+    let arriving = Arc::clone(&wire.arriving);
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&sent);
+    wire.sent = Box::new(move |bytes| {
+        let header = frame::parse(bytes, LinkType::Raw).unwrap().segment().unwrap().header();
+        seen.lock().unwrap().push((header.flags, header.ack.0));
+    });
+    let mut pump = Pump::default();
+    pump.add_link(LINK, Box::new(wire), AT);
+    let (_program, carried) = session(1);
+    pump.insert(7, LINK, carried, AT);
+    arrive(&arriving, 1, 0, b"question");
+    // Another turn follows, so the acknowledgement waits for an answer that could carry it.
+    pump.turn(true, AT);
+    assert!(sent.lock().unwrap().is_empty());
+    let mut carried = pump.remove(7, AT).unwrap();
+    assert_eq!(*sent.lock().unwrap(), [(Flags::ACK, 8)]);
+    let record = carried.leave(AT).unwrap();
+    let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
+    assert!(!tcp.ack_pending);
+}
+
 fn arrive_flagged(at: &Mutex<VecDeque<Vec<u8>>>, flags: Flags, seq: u32, payload: &[u8]) {
     let packet = flagged(flow(1).reversed(), (flags, 0), seq, payload, Offload::Nothing);
     at.lock().unwrap().push_back(packet);

@@ -10,7 +10,7 @@
 //! is impossible, its leftover is the bytes that were seen before, of which the program may have
 //! been told, and nothing is owed to it.
 
-use crate::ring::{BEGUN, FLUSH_BITS, FLUSHED, FLUSHING, Stop, used};
+use crate::ring::{BEGUN, ENDS, FLUSH_BITS, FLUSHED, FLUSHING, Stop, used};
 use crate::stream::{DONE, LIVES, LeftoverRange, SEEN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
@@ -172,8 +172,20 @@ impl Stream {
     pub fn set_flushed(&self, bytes: usize) {
         // SYNC: release, so that a reader of the state finds the bytes in the kernel; pairs with
         // `peer_flush`.
-        self.out_ring().writer.flushed.store(bytes as u64 | FLUSHED, Ordering::Release);
+        let ends = if self.ends.load(Ordering::Relaxed) != 0 { ENDS } else { 0 };
+        self.out_ring().writer.flushed.store(bytes as u64 | FLUSHED | ends, Ordering::Release);
         fault::point("stream.flushed");
+    }
+
+    /// Notes that this side ends in the kernel right after it has gone home: the peer learns that
+    /// with [`Stream::set_flushed`].
+    pub fn will_end(&self) {
+        self.ends.store(1, Ordering::Relaxed);
+    }
+
+    /// Returns true if the peer is about to end its side in the kernel, or has done so.
+    pub fn peer_ends(&self) -> bool {
+        self.is_frozen() && self.peer_flush() & ENDS != 0
     }
 
     /// Returns true if this side has published the end of its flush, through any view of it.

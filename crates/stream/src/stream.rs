@@ -86,6 +86,8 @@ pub struct Stream {
     pub(crate) end: AtomicU32,
     /// The furthest state of its flush that the peer has written.
     pub(crate) peer_flush: AtomicU64,
+    /// Not zero: this side ends in the kernel when it has gone home.
+    pub(crate) ends: AtomicU32,
     /// Another process reads and writes on this side: the positions are those in the rings.
     pub(crate) is_observer: bool,
     /// Wake-ups of the peer since [`Stream::has_rung`] last returned true.
@@ -160,6 +162,7 @@ impl Stream {
             cpu: AtomicU32::new(0),
             end: AtomicU32::new(LIVES),
             peer_flush: AtomicU64::new(0),
+            ends: AtomicU32::new(0),
             is_observer: false,
             rung: AtomicU32::new(0),
             peer_inbox,

@@ -103,6 +103,20 @@ pub fn received_datagrams(host: &Host) -> Result<u64> {
     Ok(v4.parse::<u64>()? + v6.context("no counter")?.trim().parse::<u64>()?)
 }
 
+/// Returns how often a retransmission time-out of a TCP session has run out in the host's kernel
+/// (`TCPTimeouts`).
+///
+/// # Errors
+/// If the counters cannot be read.
+pub fn retransmission_timeouts(host: &Host) -> Result<u64> {
+    let text = host.enter(|| std::fs::read_to_string("/proc/thread-self/net/netstat"))??;
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let names = lines.next().context("no counters")?.split_whitespace();
+    let mut found = names.zip(lines.next().context("no counters")?.split_whitespace());
+    let (_, value) = found.find(|(name, _)| *name == "TCPTimeouts").context("no counter")?;
+    Ok(value.parse()?)
+}
+
 /// Counts the ports of the packet filter on the host: one for each program that has one.
 ///
 /// # Errors
