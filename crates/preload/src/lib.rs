@@ -58,6 +58,7 @@ mod plugins;
 mod process;
 mod raw;
 mod readiness;
+mod relocation;
 mod reopen;
 mod rings;
 mod sanitizer;

@@ -48,6 +48,9 @@ pub(crate) fn setsockopt_by(
     len: socklen_t,
     kernel: impl Kernel,
 ) -> isize {
+    if !is_open() {
+        return kernel();
+    }
     let setting = sojourn_options::setting(level, name);
     if let Some(result) = set_on_datagrams(fd, setting, kernel) {
         return result;
@@ -140,8 +143,11 @@ pub(crate) fn getsockopt_by(
     len: *mut socklen_t,
     kernel: impl Kernel,
 ) -> isize {
+    if !is_open() {
+        return kernel();
+    }
     let Some(asked) = sojourn_options::answer(level, name) else { return kernel() };
-    if !is_open() || library().is_kernel_only(fd) {
+    if library().is_kernel_only(fd) {
         return kernel();
     }
     if asked == Answer::Error {

@@ -56,7 +56,7 @@ const STEMS: &str = "read write readv writev pread pwrite preadv pwritev preadv2
     pidfd_getfd eventfd_read eventfd_write fdelt prctl unshare setns exit _exit";
 
 /// The functions that the library does not replace, with the reason.
-const EXPLAINED: [(&str, &str); 8] = [
+const EXPLAINED: [(&str, &str); 7] = [
     (
         "pread pwrite preadv pwritev lseek copy_file_range",
         "refused by the kernel for sockets and pipes (ESPIPE, EINVAL)",
@@ -71,7 +71,6 @@ const EXPLAINED: [(&str, &str); 8] = [
         "the descriptor is the kernel's, and knows",
     ),
     ("eventfd_read eventfd_write", "of no socket and no pipe"),
-    ("fork", "by pthread_atfork"),
     ("exit", "the library's destructor runs in it"),
     (
         "fdelt pidfd_getfd",

@@ -5,7 +5,7 @@
 //! `session` and `process::engine` next.
 
 use crate::fds::table::{FdEntry, Table};
-use crate::host::environment::Kept;
+use crate::host::environment::{Kept, counts};
 use crate::host::{Host, Plain};
 use crate::process::engine::Engine;
 use crate::process::patience::Patience;
@@ -121,6 +121,12 @@ impl Library {
     pub fn keep_environment<'a>(&self, variables: impl Iterator<Item = &'a [u8]>) {
         // A second environment is ignored: the configuration may have been read.
         let _ = self.policy.environment.set(Kept::of(variables));
+    }
+
+    /// Returns true for a variable (`NAME=VALUE`) that [`Library::keep_environment`] keeps.
+    #[inline(always)]
+    pub fn is_configured_by(variable: &[u8]) -> bool {
+        counts(variable)
     }
 
     /// Iterates over the variables kept by [`Library::keep_environment`], `NAME=VALUE` each.
