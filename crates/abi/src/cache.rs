@@ -10,7 +10,7 @@ use crate::sites::{Found, Rewrite, Site, Text};
 /// The first bytes of a cache file; the last one is the format's version.
 const MAGIC: &[u8; 8] = b"SJSITES\x01";
 /// The number of words of a key.
-const KEY: usize = 13;
+const KEY: usize = 14;
 /// The bytes before the sites: the magic bytes, the key, and the address that sets GS.
 const HEAD: usize = 8 + 8 * KEY + 8;
 /// Bytes of a site before the bytes of the text.
@@ -58,14 +58,16 @@ pub struct Key {
     pub offset: u64,
     /// The length of the text in bytes.
     pub len: u64,
+    /// The checksum of some of its bytes ([`sample`]).
+    pub sample: u64,
 }
 
 impl Key {
     fn words(&self) -> [u64; KEY] {
         let mut words = [0; KEY];
-        words[..3].copy_from_slice(&[self.build_id, self.offset, self.len]);
-        words[3..8].copy_from_slice(&self.program.words());
-        words[8..].copy_from_slice(&self.loader.words());
+        words[..4].copy_from_slice(&[self.build_id, self.offset, self.len, self.sample]);
+        words[4..9].copy_from_slice(&self.program.words());
+        words[9..].copy_from_slice(&self.loader.words());
         words
     }
 
@@ -95,6 +97,18 @@ pub fn checksum(bytes: &[u8]) -> u64 {
         sum ^= sum >> 32;
     }
     sum
+}
+
+/// Returns the checksum of parts of a text, all over it. The file's state is read by its descriptor,
+/// whose number another thread may meanwhile have given to another file than the text's: then the
+/// key must not be that file's.
+#[must_use]
+pub fn sample(text: &[u8]) -> u64 {
+    const PARTS: usize = 8;
+    const PART: usize = 64;
+    let parts = text.chunks(text.len().div_ceil(PARTS).max(1));
+    let sums = parts.map(|part| checksum(&part[..part.len().min(PART)]));
+    sums.fold(0, |all, one| all.rotate_left(7) ^ one)
 }
 
 /// Returns the contents of a cache file; `None` if the sites do not fit into one.

@@ -9,7 +9,7 @@
 use crate::raw;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering};
-use sojourn_abi::cache::{FILE_MAX, FileState, Key, decode, encode};
+use sojourn_abi::cache::{FILE_MAX, FileState, Key, decode, encode, sample};
 use sojourn_abi::sites::{Found, Text, find};
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt as _;
@@ -100,7 +100,8 @@ pub(crate) fn sites(place: Place, text: Text<'_>) -> Found {
 fn key(cache: &Cache, place: Place, text: Text<'_>) -> Option<Key> {
     let program = state(&status(place.fd).filter(is_file)?);
     let (build_id, offset) = (place.build_id, place.offset);
-    Some(Key { build_id, program, loader: cache.loader, offset, len: text.bytes.len() as u64 })
+    let (len, sample) = (text.bytes.len() as u64, sample(text.bytes));
+    Some(Key { build_id, program, loader: cache.loader, offset, len, sample })
 }
 
 /// Returns true if a later change of the file will show in its state.

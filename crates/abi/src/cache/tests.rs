@@ -24,7 +24,14 @@ fn at(bytes: &[u8], address: u64) -> Text<'_> {
 fn key(bytes: &[u8]) -> Key {
     let program = FileState { device: 1, inode: 2, size: 3, modified_ns: 4, changed_ns: 5 };
     let loader = FileState { inode: 9, ..program };
-    Key { build_id: 7, program, loader, offset: 4096, len: bytes.len() as u64 }
+    Key {
+        build_id: 7,
+        program,
+        loader,
+        offset: 4096,
+        len: bytes.len() as u64,
+        sample: sample(bytes),
+    }
 }
 
 #[test]
@@ -46,7 +53,8 @@ fn another_key_is_a_miss() {
     let bytes = text();
     let file = encode(&key(&bytes), at(&bytes, ADDRESS), &find(at(&bytes, ADDRESS))).unwrap();
     type ChangeFn = fn(&mut Key);
-    let changes: [ChangeFn; 8] = [
+    let changes: [ChangeFn; 9] = [
+        |key| key.sample += 1,
         |key| key.build_id += 1,
         |key| key.offset += 1,
         |key| key.program.device += 1,
@@ -121,6 +129,18 @@ fn a_changed_text_is_a_miss() {
         changed[place] ^= 1;
         assert_eq!(decode(&file, &key(&bytes), at(&changed, ADDRESS)), None, "{place}");
     }
+}
+
+#[test]
+fn a_sample_is_of_the_whole_text() {
+    let bytes = text();
+    assert_eq!((sample(&bytes), sample(&[])), (sample(&text()), 0));
+    for place in [0, bytes.len() / 2, bytes.len() - 63] {
+        let mut other = bytes.clone();
+        other[place..].fill(0xaa);
+        assert_ne!(sample(&other), sample(&bytes), "from {place} on");
+    }
+    assert_ne!(sample(&bytes[..5]), sample(&bytes[..4]));
 }
 
 #[test]
