@@ -104,7 +104,7 @@ pub(crate) fn run(quick: bool) -> Result<Outcome> {
         machine.processor, machine.load
     );
     let programs = Programs::new()?;
-    let (function, doors) = doors(&programs, &extent);
+    let Doors { function, rows: doors } = doors(&programs, &extent);
     println!("a function call: {} cycles\n{}", number(function), doors_table(&doors));
     let starts: Vec<_> = [Program::Static, Program::Musl, Program::Go]
         .into_iter()
@@ -125,37 +125,55 @@ fn middle(rounds: &[f64]) -> Option<f64> {
     (!rounds.is_empty()).then(|| median(rounds))
 }
 
+/// The figures of a row's rounds, in cycles.
+#[derive(Default)]
+struct Rounds {
+    plain: Vec<f64>,
+    under: Vec<f64>,
+    error: Option<String>,
+}
+
+impl Rounds {
+    fn door(self, row: &Row) -> Door {
+        let both = self.under.iter().zip(&self.plain);
+        let more: Vec<f64> = both.map(|(under, plain)| under - plain).collect();
+        let (plain, sojourn) = (middle(&self.plain), middle(&self.under));
+        Door { row: row.title, plain, sojourn, door: middle(&more), error: self.error }
+    }
+}
+
+/// What all rows have measured.
+struct Doors {
+    /// A call of a function.
+    function: Option<f64>,
+    rows: Vec<Door>,
+}
+
 /// Measures all rows in turns, and a call of a function among them.
-fn doors(programs: &Programs, extent: &Extent) -> (Option<f64>, Vec<Door>) {
+fn doors(programs: &Programs, extent: &Extent) -> Doors {
     let cycles = os::cycles_per_ns();
     let call = |program, call, is_under| {
         let samples = programs.samples(program, call, is_under, extent.ms)?;
         anyhow::Ok(fast(&samples).context("no samples")? * cycles)
     };
     let mut function = Vec::new();
-    let mut rounds = ROWS.map(|_| (Vec::new(), Vec::new()));
-    let mut errors = ROWS.map(|_| None);
+    let mut all = ROWS.map(|_| Rounds::default());
     for _ in 0..extent.rounds {
         function.extend(call(Program::Dynamic, "function", false).ok());
-        for (at, row) in ROWS.iter().enumerate() {
+        for (row, rounds) in ROWS.iter().zip(&mut all) {
             let both = call(row.program, row.call, false)
                 .and_then(|plain| Ok((plain, call(row.program, row.call, true)?)));
             match both {
                 Ok((plain, under)) => {
-                    rounds[at].0.push(plain);
-                    rounds[at].1.push(under);
+                    rounds.plain.push(plain);
+                    rounds.under.push(under);
                 }
-                Err(error) => errors[at] = Some(format!("{error:#}")),
+                Err(error) => rounds.error = Some(format!("{error:#}")),
             }
         }
     }
-    let door = |((row, (plain, under)), error): ((&Row, (Vec<f64>, Vec<f64>)), _)| {
-        let more: Vec<f64> = under.iter().zip(&plain).map(|(under, plain)| under - plain).collect();
-        let (plain, sojourn) = (middle(&plain), middle(&under));
-        Door { row: row.title, plain, sojourn, door: middle(&more), error }
-    };
-    let doors = ROWS.iter().zip(rounds).zip(errors).map(door).collect();
-    (middle(&function), doors)
+    let rows = ROWS.iter().zip(all).map(|(row, rounds)| rounds.door(row)).collect();
+    Doors { function: middle(&function), rows }
 }
 
 /// Measures starts of a program in turns: plainly, with cached sites, and without a cache.
