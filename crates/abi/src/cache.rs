@@ -99,9 +99,9 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     sum
 }
 
-/// Returns the checksum of parts of a text, all over it. The file's state is read by its descriptor,
-/// whose number another thread may meanwhile have given to another file than the text's: then the
-/// key must not be that file's.
+/// Returns the checksum of parts of a text, all over it. The file's state is read by its
+/// descriptor, whose number another thread may meanwhile have given to another file than the
+/// text's: then the key must not be that file's.
 #[must_use]
 pub fn sample(text: &[u8]) -> u64 {
     const PARTS: usize = 8;

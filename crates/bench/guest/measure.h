@@ -1,5 +1,5 @@
-// What the measured programs share: samples, and a processor of their own. Each program is one file,
-// which includes this one first.
+// What the measured programs share: samples, and a processor of their own. Each program is one
+// file, which includes this one first.
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>

@@ -92,8 +92,8 @@ fn near(text: usize, len: usize) -> Option<usize> {
     None
 }
 
-/// Rewrites code of a file that the guest has just mapped at `at`. Calls that cannot be rewritten go
-/// to the kernel.
+/// Rewrites code of a file that the guest has just mapped at `at`, with these arguments of mmap(2).
+/// Calls that cannot be rewritten go to the kernel.
 pub(crate) fn rewrite_mapped(at: usize, arguments: &[usize; 6]) {
     let [_, len, protection, _, fd, offset] = *arguments;
     if protection & libc::PROT_READ as usize == 0 {
