@@ -3,8 +3,8 @@
 //! `copies` measures copy routines, `ipc` messages between processes, `idl` the marshalling of
 //! generated stubs, `doors` the ways of calls to the preload library, `local` unmodified programs
 //! on one host, `net` sessions between two hosts, `udp` the UDP server, `papers` the tables of the
-//! papers that Sojourn answers. Each prints tables and writes the same figures, with more detail, as
-//! JSON. Method and results: `docs/understand/benchmarks.md`.
+//! papers that Sojourn answers. Each prints tables and writes the same figures, with more detail,
+//! as JSON. Method and results: `docs/understand/benchmarks.md`.
 
 mod copies;
 mod doors;
