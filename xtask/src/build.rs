@@ -73,6 +73,9 @@ pub(crate) fn bench(words: &[&str]) -> Result<()> {
         ensure(BENCH_LOCAL)?;
         everything()?;
     }
+    if words.first() == Some(&"doors") {
+        everything()?;
+    }
     if words.first() == Some(&"net") {
         ensure(BENCH_NET)?;
         everything()?;
@@ -123,7 +126,7 @@ fn netstack() -> Result<()> {
 pub(crate) fn bench_smoke() -> Result<()> {
     // Without `net`, which takes minutes even so; its own test runs its parts
     // (crates/bench/tests/smoke.rs).
-    for which in ["copies", "ipc", "idl", "udp", "local"] {
+    for which in ["copies", "ipc", "idl", "udp", "doors", "local"] {
         let words = ["run", "--release", "-p", "sojourn-bench", "--", which, "--quick"];
         run(
             &format!("benchmark {which}, smoke test"),

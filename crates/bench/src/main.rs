@@ -1,12 +1,13 @@
 //! `sojourn-bench`: the cost of Sojourn, beside the cost of the hardware and of its rivals.
 //!
 //! `copies` measures copy routines, `ipc` messages between processes, `idl` the marshalling of
-//! generated stubs, `local` unmodified programs on one host, `net` sessions between two hosts,
-//! `udp` the UDP server, `papers` the tables of the papers that Sojourn answers. Each prints tables
-//! and writes the same figures, with more detail, as JSON. Method and results:
-//! `docs/understand/benchmarks.md`.
+//! generated stubs, `doors` the ways of calls to the preload library, `local` unmodified programs
+//! on one host, `net` sessions between two hosts, `udp` the UDP server, `papers` the tables of the
+//! papers that Sojourn answers. Each prints tables and writes the same figures, with more detail,
+//! as JSON. Method and results: `docs/understand/benchmarks.md`.
 
 mod copies;
+mod doors;
 mod idl;
 mod ipc;
 mod local;
@@ -50,6 +51,8 @@ enum What {
     },
     /// Stubs: marshalling of several interfaces, and whole calls by argument size.
     Idl(Options),
+    /// The ways of a program's calls to the preload library, and the loader's start.
+    Doors(Options),
     /// Unmodified programs of one host: plain, with sockmap (eBPF), and under Sojourn.
     Local {
         #[command(flatten)]
@@ -131,6 +134,10 @@ fn main() -> Result<()> {
         What::Idl(options) => {
             let outcome = idl::run(options.quick)?;
             write(&options, "idl", &outcome)
+        }
+        What::Doors(options) => {
+            let outcome = doors::run(options.quick)?;
+            write(&options, "doors", &outcome)
         }
         What::Local { options, choice } => {
             let outcome = local::run(options.quick, &choice)?;

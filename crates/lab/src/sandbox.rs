@@ -297,6 +297,8 @@ impl Sandbox {
 
     fn surround(&self, command: &mut Command) {
         command.current_dir(&self.folder).env("SOJOURN_SERVER", self.address());
+        // What the loader keeps is not the developer's.
+        command.env("XDG_CACHE_HOME", self.folder.join("caches"));
         command.envs(self.settings.iter().map(|(name, value)| (name, value)));
         if let Some(host) = &self.host {
             host.place(command);
