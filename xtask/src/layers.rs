@@ -23,6 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-ipc-c", &["sojourn-ipc", "sojourn-shm"]),
     ("sojourn-stream", &["sojourn-shm"]),
     ("sojourn-session", &["sojourn-idl", "sojourn-ipc"]),
+    ("sojourn-buffers", &["sojourn-shm"]),
     ("sojourn-wire", &[]),
     ("sojourn-options", &[]),
     ("sojourn-proto", &["sojourn-wire"]),
@@ -85,7 +86,16 @@ const LAYERS: &[(&str, &[&str])] = &[
         "sojourn-protocol",
         &["sojourn-idl", "sojourn-ipc", "sojourn-library", "sojourn-options", "sojourn-session"],
     ),
-    ("sojourn-preload", &["sojourn-abi", "sojourn-library", "sojourn-options", "sojourn-session"]),
+    (
+        "sojourn-preload",
+        &[
+            "sojourn-abi",
+            "sojourn-buffers",
+            "sojourn-library",
+            "sojourn-options",
+            "sojourn-session",
+        ],
+    ),
     ("sojourn-loader", &["sojourn-abi"]),
     (
         "sojourn-cli",
@@ -104,6 +114,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "sojourn-bench",
         &[
+            "sojourn-buffers",
             "sojourn-idl",
             "sojourn-ipc",
             "sojourn-lab",
