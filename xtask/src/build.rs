@@ -77,7 +77,7 @@ pub(crate) fn libraries() -> Result<()> {
 /// Builds and starts a benchmark, with every rival.
 pub(crate) fn bench(words: &[&str]) -> Result<()> {
     ensure(BENCH)?;
-    if words.first() == Some(&"local") {
+    if matches!(words.first(), Some(&"local" | &"buffers")) {
         ensure(BENCH_LOCAL)?;
         everything()?;
     }

@@ -126,6 +126,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("sojourn-demo", &["sojourn-idl", "sojourn-ipc"]),
+    ("sojourn-redis", &["sojourn-buffers"]),
     ("sojourn-stubs-rust", &["sojourn-idl", "sojourn-ipc"]),
     ("sojourn-interop", &["sojourn-idl", "sojourn-ipc", "sojourn-stubs-rust"]),
     (

@@ -58,8 +58,10 @@ fn c_programs_talk_in_place() {
         .arg(format!("{CRATE}/tests/c/talk.c"))
         .args(flags.split_whitespace()));
     for kind in ["tcp", "unix", "pipe"] {
-        let mut talk = Command::new(&program);
-        talk.env("LD_LIBRARY_PATH", prefix.join("lib")).arg(kind);
-        assert_eq!(run(&mut talk), "passed\n", "{kind}");
+        for dies in [None, Some("sender"), Some("receiver")] {
+            let mut talk = Command::new(&program);
+            talk.env("LD_LIBRARY_PATH", prefix.join("lib")).arg(kind).args(dies);
+            assert_eq!(run(&mut talk), "passed 0\n", "{kind} {dies:?}");
+        }
     }
 }

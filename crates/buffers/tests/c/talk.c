@@ -1,9 +1,12 @@
 /* Two processes talk in place: `talk tcp`, `talk unix` or `talk pipe`. One sends numbered blocks
- * and the other checks and sums them; over a socket the sum goes back. Runs with and without
- * Sojourn. */
+ * and the other checks each byte; over a socket a sum goes back. With a second word one of them
+ * kills itself in the middle of the last block: `sender` with space that is filled and not
+ * committed, `receiver` with bytes that are lent. Prints of how many blocks the space was shared
+ * memory. Runs with and without Sojourn. */
 #include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,15 +28,36 @@ static void put(struct iovec pieces[2], size_t at, const void *from, size_t len)
     }
 }
 
-static uint64_t sum_of(const struct iovec *piece)
+/* Checks the bytes of the stream from `at` on, and returns their sum. */
+static uint64_t check(const struct iovec *piece, uint64_t at)
 {
     uint64_t sum = 0;
-    for (size_t at = 0; at < piece->iov_len; at++)
-        sum += ((const unsigned char *)piece->iov_base)[at];
+    for (size_t done = 0; done < piece->iov_len; done++) {
+        unsigned char byte = ((const unsigned char *)piece->iov_base)[done];
+        assert(byte == (at + done) / BLOCK % 251);
+        sum += byte;
+    }
     return sum;
 }
 
-static int send_blocks(int fd, int has_answer)
+/* Returns 1 if the address is in memory that may be shared. */
+static int is_shared(const void *address)
+{
+    unsigned long from, to;
+    char line[512];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert(maps != NULL);
+    while (!found && fgets(line, sizeof line, maps) != NULL)
+        found = sscanf(line, "%lx-%lx", &from, &to) == 2 && strstr(line, "memfd:") != NULL
+                && (unsigned long)address >= from && (unsigned long)address < to;
+    fclose(maps);
+    return found;
+}
+
+static unsigned shared_blocks;
+
+static int send_blocks(int fd, int has_answer, const char *dies)
 {
     sj_sender *sender = sj_sender_open(fd);
     assert(sender != NULL);
@@ -46,11 +70,19 @@ static int send_blocks(int fd, int has_answer)
         ssize_t room = sj_sender_reserve(sender, BLOCK, BLOCK, 10 * SECOND, pieces);
         assert(room == BLOCK && pieces[0].iov_len + pieces[1].iov_len == BLOCK);
         put(pieces, 0, bytes, BLOCK);
-        assert(sj_sender_commit(sender, BLOCK, 10 * SECOND) == 0);
+        if (block % 100 == 99)
+            shared_blocks += 100 * (unsigned)is_shared(pieces[0].iov_base);
+        if (block == BLOCKS - 1 && strcmp(dies, "sender") == 0)
+            raise(SIGKILL);
+        if (sj_sender_commit(sender, BLOCK, 10 * SECOND) != 0) {
+            assert(strcmp(dies, "receiver") == 0 && (errno == EPIPE || errno == ECONNRESET));
+            sj_sender_close(sender);
+            return close(fd);
+        }
         assert(sj_sender_pending(sender) == 0);
     }
     sj_sender_close(sender);
-    if (!has_answer)
+    if (!has_answer || *dies != '\0')
         return close(fd);
     sj_receiver *receiver = sj_receiver_open(fd);
     const void *answer;
@@ -61,19 +93,29 @@ static int send_blocks(int fd, int has_answer)
     return close(fd);
 }
 
-static void receive_blocks(int fd, int has_answer)
+static void receive_blocks(int fd, int has_answer, const char *dies)
 {
     sj_receiver *receiver = sj_receiver_open(fd);
     assert(receiver != NULL);
-    uint64_t sum = 0, left = (uint64_t)BLOCKS * BLOCK;
-    while (left > 0) {
+    uint64_t sum = 0, at = 0, all = (uint64_t)BLOCKS * BLOCK;
+    if (strcmp(dies, "sender") == 0)
+        all -= BLOCK;
+    for (unsigned loans = 1; at < all; loans++) {
         struct iovec pieces[2];
-        ssize_t got = sj_receiver_loan(receiver, 1, 16384, 10 * SECOND, pieces);
+        ssize_t got = sj_receiver_loan(receiver, loans % 7, 16384, 10 * SECOND, pieces);
         assert(got > 0 && pieces[0].iov_len + pieces[1].iov_len == (size_t)got);
-        sum += sum_of(&pieces[0]) + sum_of(&pieces[1]);
-        left -= (uint64_t)got;
-        sj_receiver_give_back(receiver, (size_t)got);
+        if (at > all / 2 && strcmp(dies, "receiver") == 0)
+            raise(SIGKILL);
+        /* Now and then some bytes are given back unused. */
+        size_t used = loans % 5 == 0 && got > 3 ? (size_t)got - 3 : (size_t)got;
+        (void)check(&pieces[1], at + pieces[0].iov_len);
+        pieces[1].iov_len = used > pieces[0].iov_len ? used - pieces[0].iov_len : 0;
+        pieces[0].iov_len = used - pieces[1].iov_len;
+        sum += check(&pieces[0], at) + check(&pieces[1], at + pieces[0].iov_len);
+        at += used;
+        sj_receiver_give_back(receiver, used);
     }
+    has_answer &= *dies == '\0';
     struct iovec pieces[2];
     if (has_answer) {
         errno = 0;
@@ -84,7 +126,8 @@ static void receive_blocks(int fd, int has_answer)
         assert(sj_sender_commit(sender, sizeof sum, SECOND) == 0);
         sj_sender_close(sender);
     }
-    assert(sj_receiver_loan(receiver, 1, 1, 10 * SECOND, pieces) == 0);
+    ssize_t end = sj_receiver_loan(receiver, 1, 1, 10 * SECOND, pieces);
+    assert(end == 0 || (*dies != '\0' && errno == ECONNRESET));
     sj_receiver_close(receiver);
 }
 
@@ -105,7 +148,9 @@ static void tcp(int ends[2])
 int main(int count, char **words)
 {
     int ends[2], status = 0, is_pipe;
-    assert(count == 2);
+    assert(count == 2 || count == 3);
+    const char *dies = count == 3 ? words[2] : "";
+    signal(SIGPIPE, SIG_IGN);
     is_pipe = strcmp(words[1], "pipe") == 0;
     if (is_pipe) {
         int pipes[2];
@@ -117,15 +162,24 @@ int main(int count, char **words)
     } else {
         tcp(ends);
     }
+    /* The one that dies is the child. */
+    int own = strcmp(dies, "sender") == 0;
     pid_t child = fork();
     if (child == 0) {
-        close(ends[0]);
-        receive_blocks(ends[1], !is_pipe);
+        close(ends[own]);
+        if (own)
+            send_blocks(ends[0], !is_pipe, dies);
+        else
+            receive_blocks(ends[1], !is_pipe, dies);
         _exit(0);
     }
-    close(ends[1]);
-    assert(send_blocks(ends[0], !is_pipe) == 0);
-    assert(waitpid(child, &status, 0) == child && status == 0);
-    puts("passed");
+    close(ends[1 - own]);
+    if (own)
+        receive_blocks(ends[1], !is_pipe, dies);
+    else
+        assert(send_blocks(ends[0], !is_pipe, dies) == 0);
+    assert(waitpid(child, &status, 0) == child);
+    assert(*dies == '\0' ? status == 0 : WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    printf("passed %u\n", shared_blocks);
     return 0;
 }
