@@ -23,7 +23,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-ipc-c", &["sojourn-ipc", "sojourn-shm"]),
     ("sojourn-stream", &["sojourn-shm"]),
     ("sojourn-session", &["sojourn-idl", "sojourn-ipc"]),
-    ("sojourn-buffers", &["sojourn-shm"]),
+    ("sojourn-lending", &["sojourn-shm"]),
+    ("sojourn-buffers", &["sojourn-lending", "sojourn-shm"]),
     ("sojourn-wire", &[]),
     ("sojourn-options", &[]),
     ("sojourn-proto", &["sojourn-wire"]),
@@ -90,7 +91,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "sojourn-preload",
         &[
             "sojourn-abi",
-            "sojourn-buffers",
+            "sojourn-lending",
             "sojourn-library",
             "sojourn-options",
             "sojourn-session",

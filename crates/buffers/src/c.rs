@@ -6,10 +6,10 @@
 use crate::error::Error;
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
-use crate::table::RawPiece;
 use core::ffi::{c_int, c_void};
 use core::time::Duration;
 use libc::ssize_t;
+use sojourn_lending::RawPiece;
 use sojourn_shm::Deadline;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -4,9 +4,9 @@
 //! here: the buffers.
 
 use crate::error::Error;
-use crate::table::RawPiece;
 use core::ffi::{c_int, c_void};
 use core::time::Duration;
+use sojourn_lending::RawPiece;
 use sojourn_shm::Deadline;
 
 /// The bytes of which a write to a pipe that has any room does not wait (`PIPE_BUF`).

@@ -6,9 +6,10 @@
 
 use crate::descriptor::Kind;
 use crate::error::Error;
+use crate::lender;
 use crate::piece::{self, Piece};
-use crate::table::{self, Lent, RawPiece, Table};
 use core::ffi::c_int;
+use sojourn_lending::{self as table, Lent, RawPiece, Table};
 use sojourn_shm::Deadline;
 
 /// Bytes of the private buffer, unless one loan wants more.
@@ -45,7 +46,7 @@ unsafe impl Send for Incoming {}
 
 impl Incoming {
     pub(crate) fn new(fd: c_int) -> Result<Self, Error> {
-        let (kind, table) = (Kind::of(fd)?, table::find());
+        let (kind, table) = (Kind::of(fd)?, lender::find());
         let (store, copy) = (Vec::new(), Vec::new());
         Ok(Self { kind, table, store, from: 0, to: 0, again: 0, out: Out::Nothing, copy })
     }

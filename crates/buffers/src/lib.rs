@@ -4,7 +4,7 @@
 //! bytes that have arrived, and takes them back. Both work on any stream: a TCP or Unix socket, or
 //! a pipe. If the preload library is in the process, and the session is away from the kernel with
 //! its peer on this host, space and bytes lie in the session's ring and nothing is copied
-//! ([`table`]). Else the same calls copy through a private buffer.
+//! (`sojourn-lending`). Else the same calls copy through a private buffer.
 //!
 //! Not here: the rings, and what happens when a session moves (`sojourn-library`, `io::lend`).
 //! Datagrams are not supported. Read `docs/understand/buffers.md` first.
@@ -33,11 +33,11 @@ mod c;
 mod descriptor;
 mod error;
 mod incoming;
+mod lender;
 mod outgoing;
 mod piece;
 mod receiver;
 mod sender;
-pub mod table;
 
 pub use error::Error;
 pub use piece::Piece;

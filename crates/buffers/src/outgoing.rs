@@ -5,8 +5,9 @@
 use crate::descriptor::Kind;
 use crate::error::Error;
 use crate::incoming::until_ns;
-use crate::table::{self, Lent, RawPiece, Table};
+use crate::lender;
 use core::ffi::c_int;
+use sojourn_lending::{self as table, Lent, RawPiece, Table};
 use sojourn_shm::Deadline;
 
 /// The most bytes of the private buffer, unless one reservation wants more at least.
@@ -40,7 +41,7 @@ unsafe impl Send for Outgoing {}
 
 impl Outgoing {
     pub(crate) fn new(fd: c_int) -> Result<Self, Error> {
-        let (kind, table) = (Kind::of(fd)?, table::find());
+        let (kind, table) = (Kind::of(fd)?, lender::find());
         Ok(Self { kind, table, store: Vec::new(), out: Out::Nothing, committed: 0, sent: 0 })
     }
 

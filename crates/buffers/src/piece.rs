@@ -2,8 +2,8 @@
 //!
 //! Not here: which memory that is (`incoming`, `outgoing`).
 
-use crate::table::RawPiece;
 use core::marker::PhantomData;
+use sojourn_lending::RawPiece;
 use sojourn_shm::copy;
 
 /// Bytes that are looked at in one go by [`find`].

@@ -8,8 +8,9 @@ use crate::library::{Amount, Lending, Lent, LentPiece, Route};
 use crate::process::was_cancelled;
 use crate::transfer::{receive_route, send_route};
 use core::ffi::c_int;
-use sojourn_buffers::Deadline;
-use sojourn_buffers::table::{self, ELSEWHERE, INTERRUPTED, LENT, RawPiece, TIMED_OUT, Table};
+use sojourn_lending::{
+    self as table, Deadline, ELSEWHERE, INTERRUPTED, LENT, RawPiece, TIMED_OUT, Table,
+};
 
 // The lender's words hold what the library needs.
 const _: () = assert!(size_of::<Lent>() <= 32 && align_of::<Lent>() <= 8);

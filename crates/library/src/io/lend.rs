@@ -103,7 +103,6 @@ impl Session {
         // What the program has peeked at, and what comes in packets, is not lent.
         let is_elsewhere = self.generation.load(Ordering::Relaxed) != generation
             || rx.phase != RxPhase::Ring
-            || rx.is_promised
             || self.is_carried()
             || self.is_lent.load(Ordering::Relaxed)
             || !rx.peeked.is_empty();
@@ -151,10 +150,6 @@ impl Session {
         let Some(stream) = tx.stream.as_ref().filter(|_| !is_elsewhere) else {
             return Step::Elsewhere;
         };
-        // A longer message goes in pieces, by an ordinary call.
-        if amount.at_least > stream.near_bytes() as usize {
-            return Step::Elsewhere;
-        }
         self.note_writers_cpu(stream);
         if self.acknowledges.load(Ordering::Relaxed) {
             self.acknowledge();
@@ -167,6 +162,7 @@ impl Session {
                 step
             }
             Err(Stop::Full) => Step::Wait,
+            // A message that is longer than the ring goes in pieces, by an ordinary call.
             Err(_) => Step::Elsewhere,
         }
     }

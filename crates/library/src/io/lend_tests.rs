@@ -3,6 +3,8 @@
 //!
 //! Not here: the program's view (`sojourn-buffers`, and `tests/system`).
 
+#![allow(unsafe_code, reason = "lent memory is reached by pointers, as programs reach it")]
+
 use crate::io::calls::Route;
 use crate::io::lend::{Amount, Lending, Lent, LentPiece};
 use crate::process::library::library;
@@ -119,7 +121,7 @@ fn memory_goes_on_at_the_beginning_of_the_ring() {
         let bytes: Vec<u8> = (0..9000).map(|at| next.wrapping_add(at as u8)).collect();
         let [first, second] = space.pieces;
         assert_eq!(first.len + second.len, 9000);
-        // SAFETY: lent, and as long.
+        // SAFETY: lent, and together as long.
         unsafe {
             first.at.copy_from(bytes.as_ptr(), first.len);
             if second.len > 0 {

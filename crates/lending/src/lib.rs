@@ -3,10 +3,12 @@
 //! The preload library exports one such table under the name [`NAME`]; its layout never changes,
 //! and another layout gets another name. Its user may be built at another time than the preload
 //! library: only the C types here are between them. Not here: what the functions do
-//! (`crates/preload/src/lend.rs`).
+//! (`crates/preload/src/lend.rs`). A crate of its own, because the build script of `sojourn-buffers`
+//! names a shared library, and such names come to every library that depends on the crate.
 
 use core::ffi::{CStr, c_int};
-use std::sync::OnceLock;
+
+pub use sojourn_shm::Deadline;
 
 /// The symbol of the table.
 pub const NAME: &CStr = c"sojourn_buffers_v1";
@@ -71,14 +73,4 @@ pub struct Table {
     pub commit: unsafe extern "C" fn(*mut Lent, usize) -> c_int,
     /// Ends the lending of room, of which nothing is sent.
     pub forget: unsafe extern "C" fn(*mut Lent),
-}
-
-/// Returns the table, if the preload library is in this process.
-pub(crate) fn find() -> Option<&'static Table> {
-    static FOUND: OnceLock<Option<&'static Table>> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        // SAFETY: a terminated string; the symbol, if it is there, is a table that is never
-        // unloaded (`-z nodelete`).
-        unsafe { libc::dlsym(libc::RTLD_DEFAULT, NAME.as_ptr()).cast::<Table>().as_ref() }
-    })
 }
