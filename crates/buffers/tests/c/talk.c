@@ -1,8 +1,8 @@
 /* Two processes talk in place: `talk tcp`, `talk unix` or `talk pipe`. One sends numbered blocks
  * and the other checks each byte; over a socket a sum goes back. With a second word one of them
- * kills itself in the middle of the last block: `sender` with space that is filled and not
- * committed, `receiver` with bytes that are lent. Prints of how many blocks the space was shared
- * memory. Runs with and without Sojourn. */
+ * kills itself: `sender` with the last block filled and not committed, `receiver` with bytes that
+ * are lent. Prints how many blocks were made in shared memory, about; goes on until these are
+ * $TALK_SHARED. Runs with and without Sojourn. */
 #include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -16,7 +16,9 @@
 #include <unistd.h>
 
 #define BLOCKS 4000u
+#define BLOCKS_MAX 2000000u
 #define BLOCK 1460u
+#define LAST 255 /* the byte of the last block */
 #define SECOND 1000000000ll
 
 static void put(struct iovec pieces[2], size_t at, const void *from, size_t len)
@@ -28,13 +30,19 @@ static void put(struct iovec pieces[2], size_t at, const void *from, size_t len)
     }
 }
 
+/* The end of the stream, once the last block has been seen. */
+static uint64_t all = UINT64_MAX;
+
 /* Checks the bytes of the stream from `at` on, and returns their sum. */
 static uint64_t check(const struct iovec *piece, uint64_t at)
 {
     uint64_t sum = 0;
     for (size_t done = 0; done < piece->iov_len; done++) {
         unsigned char byte = ((const unsigned char *)piece->iov_base)[done];
-        assert(byte == (at + done) / BLOCK % 251);
+        uint64_t block = (at + done) / BLOCK;
+        if (byte == LAST)
+            all = (block + 1) * BLOCK;
+        assert(byte == block % 251 || (byte == LAST && at + done < all));
         sum += byte;
     }
     return sum;
@@ -62,17 +70,22 @@ static int send_blocks(int fd, int has_answer, const char *dies)
     sj_sender *sender = sj_sender_open(fd);
     assert(sender != NULL);
     uint64_t sum = 0;
-    for (unsigned block = 0; block < BLOCKS; block++) {
+    const char *wanted = getenv("TALK_SHARED");
+    unsigned shared = wanted == NULL ? 0 : (unsigned)atoi(wanted);
+    int is_last = 0;
+    for (unsigned block = 0; !is_last; block++) {
         struct iovec pieces[2];
         unsigned char bytes[BLOCK];
-        memset(bytes, (int)(block % 251), sizeof bytes);
-        sum += (uint64_t)BLOCK * (block % 251);
+        is_last = block >= BLOCKS && (shared_blocks >= shared || block >= BLOCKS_MAX);
+        int byte = is_last ? LAST : (int)(block % 251);
+        memset(bytes, byte, sizeof bytes);
+        sum += (uint64_t)BLOCK * (unsigned)byte;
         ssize_t room = sj_sender_reserve(sender, BLOCK, BLOCK, 10 * SECOND, pieces);
         assert(room == BLOCK && pieces[0].iov_len + pieces[1].iov_len == BLOCK);
         put(pieces, 0, bytes, BLOCK);
         if (block % 100 == 99)
             shared_blocks += 100 * (unsigned)is_shared(pieces[0].iov_base);
-        if (block == BLOCKS - 1 && strcmp(dies, "sender") == 0)
+        if (is_last && strcmp(dies, "sender") == 0)
             raise(SIGKILL);
         if (sj_sender_commit(sender, BLOCK, 10 * SECOND) != 0) {
             assert(strcmp(dies, "receiver") == 0 && (errno == EPIPE || errno == ECONNRESET));
@@ -97,14 +110,19 @@ static void receive_blocks(int fd, int has_answer, const char *dies)
 {
     sj_receiver *receiver = sj_receiver_open(fd);
     assert(receiver != NULL);
-    uint64_t sum = 0, at = 0, all = (uint64_t)BLOCKS * BLOCK;
-    if (strcmp(dies, "sender") == 0)
-        all -= BLOCK;
-    for (unsigned loans = 1; at < all; loans++) {
+    uint64_t sum = 0, at = 0;
+    for (size_t loans = 1; at < all; loans++) {
         struct iovec pieces[2];
-        ssize_t got = sj_receiver_loan(receiver, loans % 7, 16384, 10 * SECOND, pieces);
+        size_t in_block = BLOCK - at % BLOCK, wanted = loans % 7 < in_block ? loans % 7 : in_block;
+        ssize_t got = sj_receiver_loan(receiver, wanted, 16384, 10 * SECOND, pieces);
+        if (strcmp(dies, "sender") == 0 && (got == 0 || (got < 0 && errno == ECONNRESET))) {
+            assert(at > 0 && at % BLOCK == 0);
+            sj_receiver_close(receiver);
+            return;
+        }
         assert(got > 0 && pieces[0].iov_len + pieces[1].iov_len == (size_t)got);
-        if (at > all / 2 && strcmp(dies, "receiver") == 0)
+        if (loans % 5 == 0 && at > BLOCKS / 2 * BLOCK && strcmp(dies, "receiver") == 0
+            && (getenv("TALK_SHARED") == NULL || is_shared(pieces[0].iov_base)))
             raise(SIGKILL);
         /* Now and then some bytes are given back unused. */
         size_t used = loans % 5 == 0 && got > 3 ? (size_t)got - 3 : (size_t)got;
