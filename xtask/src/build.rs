@@ -57,9 +57,8 @@ pub(crate) fn build() -> Result<()> {
 /// for all: with other sets of packages cargo would choose other features and rebuild some of them
 /// each time.
 pub(crate) fn everything() -> Result<()> {
-    let packages = [
-        "ipc-c", "idl", "preload", "loader", "cli", "server", "protocol", "udp", "buffers", "lab",
-    ];
+    let packages =
+        ["ipc-c", "idl", "preload", "loader", "cli", "server", "protocol", "udp", "buffers", "lab"];
     let names = packages.map(|package| format!("sojourn-{package}"));
     let mut words = vec!["build", "--release"];
     words.extend(names.iter().flat_map(|name| ["-p", name]));
