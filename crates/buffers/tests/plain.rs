@@ -35,7 +35,7 @@ fn what_is_committed_is_lent_until_it_is_used_up() {
         // A reservation that is dropped sends nothing.
         sender.reserve(3, 3, soon()).unwrap().put(0, b"xyz");
         let mut space = sender.reserve(4, 100, Deadline::NEVER).unwrap();
-        write!(space, "{}{}", 12, "z").unwrap();
+        write!(space, "{}z", 12).unwrap();
         assert_eq!(space.filled(), 3);
         space.commit_filled(Deadline::NEVER).unwrap();
 
