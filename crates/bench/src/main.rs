@@ -2,10 +2,12 @@
 //!
 //! `copies` measures copy routines, `ipc` messages between processes, `idl` the marshalling of
 //! generated stubs, `doors` the ways of calls to the preload library, `local` unmodified programs
-//! on one host, `net` sessions between two hosts, `udp` the UDP server, `papers` the tables of the
-//! papers that Sojourn answers. Each prints tables and writes the same figures, with more detail,
-//! as JSON. Method and results: `docs/understand/benchmarks.md`.
+//! on one host, `net` sessions between two hosts, `udp` the UDP server, `buffers` sending and
+//! receiving in place, `papers` the tables of the papers that Sojourn answers. Each prints tables
+//! and writes the same figures, with more detail, as JSON. Method and results:
+//! `docs/understand/benchmarks.md`.
 
+mod buffers;
 mod copies;
 mod doors;
 mod idl;
@@ -75,12 +77,20 @@ enum What {
         #[command(flatten)]
         choice: udp::Choice,
     },
+    /// Sending and receiving in place, beside `read` and `write` on the same stream.
+    Buffers(Options),
     /// The papers' tables, published and measured today, as a page.
     Papers {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         choice: papers::Choice,
+    },
+    /// One end of the stream that `buffers` measures.
+    #[command(hide = true)]
+    BuffersEnd {
+        /// `quick`, and the other end's address.
+        words: Vec<String>,
     },
     /// A measuring client of the protocol server, which `net` starts.
     #[command(hide = true)]
@@ -152,6 +162,11 @@ fn main() -> Result<()> {
             let outcome = udp::run(options.quick, &choice)?;
             write(&options, "udp", &outcome)
         }
+        What::Buffers(options) => {
+            let outcome = buffers::run(options.quick)?;
+            write(&options, "buffers", &outcome)
+        }
+        What::BuffersEnd { words } => buffers::end(&words),
         What::Papers { mut options, choice } => {
             let outcome = papers::run(options.quick, &choice)?;
             let beside = || choice.page().with_extension("json");

@@ -44,6 +44,7 @@ mod heap;
 mod host;
 mod inside;
 mod io;
+mod lend;
 mod libio;
 mod library;
 mod loaded;

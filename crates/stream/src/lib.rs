@@ -30,6 +30,8 @@ mod layout;
 #[cfg(not(loom))]
 mod ledger;
 #[cfg(not(loom))]
+mod lend;
+#[cfg(not(loom))]
 mod read;
 #[cfg(not(loom))]
 mod stream;
@@ -50,6 +52,8 @@ pub use layout::{
 };
 #[cfg(not(loom))]
 pub use ledger::{FIGURES_WORDS, LEDGER_WORDS, Ledger};
+#[cfg(not(loom))]
+pub use lend::InPlace;
 pub use ring::Stop;
 #[cfg(not(loom))]
 pub use stream::Stream;

@@ -219,7 +219,7 @@ impl Stream {
     }
 
     #[inline]
-    fn consume(&self, head: u64, len: usize) -> Result<(), Stop> {
+    pub(crate) fn consume(&self, head: u64, len: usize) -> Result<(), Stop> {
         let ring = self.in_ring();
         self.publish_cpu(&self.reading, &ring.reader.cpu);
         let to = head + len as u64;

@@ -22,7 +22,7 @@ const FAR_KEPT: usize = 1 << 20;
 /// A writer of fewer bytes than this looks now and then whether the ring is empty, and then begins
 /// at the ring's beginning again. Longer messages walk through the whole ring, so that they are
 /// written where the reader, on another processor, has read a while ago.
-const REWIND_BYTES: usize = 4096;
+pub(crate) const REWIND_BYTES: usize = 4096;
 
 impl Stream {
     /// Returns true if the peer's reader has consented, and looks at the ring.
@@ -65,7 +65,7 @@ impl Stream {
         self.writing.near.load(Ordering::Relaxed)
     }
 
-    fn has_turned(&self) -> bool {
+    pub(crate) fn has_turned(&self) -> bool {
         self.writing.turn.load(Ordering::Relaxed) != NO_TURN
     }
 
@@ -165,7 +165,7 @@ impl Stream {
     /// Returns the known room for `wanted` bytes; looks at the peer's position only if that is not
     /// enough.
     #[inline]
-    fn room_for(&self, tail: u64, wanted: usize) -> Result<usize, Stop> {
+    pub(crate) fn room_for(&self, tail: u64, wanted: usize) -> Result<usize, Stop> {
         let room = self.room_behind(tail, self.writing.peer.load(Ordering::Relaxed));
         if room >= wanted { Ok(room) } else { self.look_for_room(tail) }
     }
@@ -218,7 +218,7 @@ impl Stream {
     /// Lets the next bytes lie at the ring's beginning again, if the ring is empty. In any case the
     /// next look comes after a while.
     #[inline(never)]
-    fn rewind(&self, tail: u64) {
+    pub(crate) fn rewind(&self, tail: u64) {
         self.writing.rewinds_at.store(tail + REWIND_BYTES as u64, Ordering::Relaxed);
         // All bytes have been copied out: the reader looks at the ring's memory only when there are
         // more.
@@ -370,7 +370,7 @@ impl Stream {
     }
 
     /// Returns the memory of the own ring's bytes from `position` on.
-    fn own_span(&self, position: u64, len: usize) -> Option<Span<'_>> {
+    pub(crate) fn own_span(&self, position: u64, len: usize) -> Option<Span<'_>> {
         self.span(self.side, position, self.own_place(), len)
     }
 

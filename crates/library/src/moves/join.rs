@@ -100,6 +100,8 @@ impl Library {
         session.rx_kernel_event.store(false, Ordering::SeqCst);
         session.tx_kernel_event.store(false, Ordering::SeqCst);
         session.is_over.store(false, Ordering::SeqCst);
+        session.is_lent.store(false, Ordering::SeqCst);
+        session.is_reserved.store(false, Ordering::SeqCst);
         session.is_flushing.store(false, Ordering::SeqCst);
         session.is_carried.store(join.is_carried, Ordering::SeqCst);
         let acknowledges = offer.kind == KindT::Tcp && !join.is_carried;

@@ -225,6 +225,11 @@ impl Library {
         self.engines.first(count).map(|engine| &**engine)
     }
 
+    /// Returns a number that differs between this process and those that it has made by `fork`.
+    pub(crate) fn process_generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn next_generation(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
