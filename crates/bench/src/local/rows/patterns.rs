@@ -125,6 +125,8 @@ impl Turn for Client {
             let measured = world.lab_result(self.way, &words)?;
             Ok(of_lab(format!("{} {}", self.row, case.name), &measured, case.unit))
         };
-        self.cases.iter().map(measure).collect()
+        // The quick run tries one case of each row.
+        let most = if length < QUICK { 1 } else { self.cases.len() };
+        self.cases.iter().take(most).map(measure).collect()
     }
 }
