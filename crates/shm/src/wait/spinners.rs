@@ -50,7 +50,8 @@ impl Spinners {
                 && place
                     .compare_exchange(before, until_ns, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok();
-            is_mine.then_some(SpinnerPermit { place, until_ns })
+            // Made only if the place is this thread's: what is dropped gives it back.
+            is_mine.then(|| SpinnerPermit { place, until_ns })
         })
     }
 }
