@@ -1,11 +1,11 @@
 //! gRPC's way over one connection: several calls at once in frames of 16 KiB (RFC 9113, section 4),
 //! three kinds of threads, and edge-triggered epoll(7).
 //!
-//! A thread that has a message sends it itself, by `sendmsg` with one vector for each frame's header
-//! and content; what finds no room goes out when the connection is writable. A *poller* waits for the
-//! connection and hands what is to do to a *worker*, which receives until there is nothing more and
-//! hands finished messages to the program: to the threads of a server, or to a client by an event
-//! counter. Not here: HTTP/2's formats, settings, flow control.
+//! A thread that has a message sends it itself, by `sendmsg` with one vector for each frame's
+//! header and content; what finds no room goes out when the connection is writable. A *poller*
+//! waits for the connection and hands what is to do to a *worker*, which receives until there is
+//! nothing more and hands finished messages to the program: to the threads of a server, or to a
+//! client by an event counter. Not here: HTTP/2's formats, settings, flow control.
 
 use super::{Queue, lock};
 use crate::ends::retry;

@@ -1,10 +1,10 @@
-//! A web server of the Ruby kind (Puma 5.6 with nio4r): a few threads that answer, of which one at a
-//! time computes, and a reactor thread that waits for all other connections.
+//! A web server of the Ruby kind (Puma 5.6 with nio4r): a few threads that answer, of which one at
+//! a time computes, and a reactor thread that waits for all other connections.
 //!
 //! What its clients meet: an answer comes in two writes with some computing between them, held
-//! together by TCP_CORK (tcp(7)); the thread that has answered waits for the next question itself, by
-//! `poll`, and hands the connection to the reactor if others wait for a thread. Requests and answers
-//! are those of `many`.
+//! together by TCP_CORK (tcp(7)); the thread that has answered waits for the next question itself,
+//! by `poll`, and hands the connection to the reactor if others wait for a thread. Requests and
+//! answers are those of `many`.
 
 use super::{Queue, lock};
 use crate::events::{Counter, Set, check, is_readable_within, no_events};

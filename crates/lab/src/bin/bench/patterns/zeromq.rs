@@ -1,5 +1,6 @@
-//! ZeroMQ's way with long messages: the program's thread hands a message to an I/O thread and waits,
-//! and both wake each other by event counters; the I/O thread sends and receives with epoll(7).
+//! ZeroMQ's way with long messages: the program's thread hands a message to an I/O thread and
+//! waits, and both wake each other by event counters; the I/O thread sends and receives with
+//! epoll(7).
 //!
 //! A message goes out as one batch of 8 KiB that begins with its length, then straight from its own
 //! memory with as many bytes a call as there is room for, each call after a wait; it comes in the
