@@ -87,7 +87,7 @@ impl Polling<'_> {
         let places = self.places();
         if !places.elsewhere.is_empty() {
             for fd in places.elsewhere {
-                self.library.go_home(fd, ReasonT::Set, false);
+                self.library.go_home_for_set(fd);
             }
             return Ok(Slept::Look);
         }
