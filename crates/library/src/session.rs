@@ -179,8 +179,8 @@ impl Session {
 
     /// Sets how threads wait for this session's bytes and room.
     pub(crate) fn set_wait(&self, wait: Wait) {
-        *lock(&self.rx_policy) = Policy::new(wait);
-        *lock(&self.tx_policy) = Policy::new(wait);
+        *lock(&self.rx_policy) = Policy::for_other_processes(wait);
+        *lock(&self.tx_policy) = Policy::for_other_processes(wait);
     }
 
     pub(crate) fn rx_policy(&self) -> MutexGuard<'_, Policy> {

@@ -55,7 +55,8 @@ pub(crate) fn setsockopt_by(
     if let Some(result) = set_on_datagrams(fd, setting, kernel) {
         return result;
     }
-    if !is_told_otherwise(setting) {
+    // A UDP socket refuses options of TCP, so there is nothing to tell.
+    if !is_told_otherwise(setting) && level != libc::IPPROTO_TCP {
         tell(|library| library.option_changed(fd, SocketOption::Other));
     }
     let set = match setting {

@@ -16,6 +16,10 @@ pub(crate) fn chunk(ring_bytes: u32, is_near: bool) -> usize {
     if is_near { usize::MAX } else { (ring_bytes as usize / 4).clamp(4096, 16 << 10) }
 }
 
+/// Bytes after which a long write wakes a reader that sleeps again: a reader that has outrun the
+/// writer sleeps and wakes for longer than the next piece takes to copy.
+const RING_BYTES: usize = 128 << 10;
+
 /// Memory of a far part that is kept once it has been used (bytes).
 const FAR_KEPT: usize = 1 << 20;
 
@@ -172,8 +176,8 @@ impl Stream {
 
     /// Copies as much of `bufs` as there is room for, but nothing unless `at_least` bytes fit (or
     /// all, if they are fewer), and rings the reader. Up to 4096 bytes of `at_least` always fit an
-    /// empty ring. They are published at once, further bytes in pieces. Returns the number of bytes
-    /// written. Writer lock.
+    /// empty ring. They are published at once, further bytes in pieces, of which not each rings
+    /// ([`RING_BYTES`]). Returns the number of bytes written. Writer lock.
     ///
     /// # Errors
     /// [`Stop::Full`], [`Stop::NotOnRing`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was
@@ -201,17 +205,23 @@ impl Stream {
         let chunk = chunk(self.out_bytes(), self.reader_is_near());
         // The first piece has all bytes of `at_least`, which are published at once.
         let (mut written, mut piece) = (0, chunk.max(at_least));
+        let mut rings_at = 0;
         while written < len {
             let part = piece.min(len - written);
             source.copy(self, tail, part);
-            match self.publish(tail, part) {
+            match self.publish_quietly(tail, part) {
                 Ok(()) => {}
                 // The pieces before count; the next call reports the reason.
                 Err(_) if written > 0 => break,
                 Err(stop) => return Err(stop),
             }
             (tail, written, piece) = (tail + part as u64, written + part, chunk);
+            if written > rings_at {
+                self.ring_reader();
+                rings_at = written + RING_BYTES;
+            }
         }
+        self.ring_reader();
         Ok(written)
     }
 
@@ -346,16 +356,30 @@ impl Stream {
 
     #[inline]
     fn publish(&self, tail: u64, len: usize) -> Result<(), Stop> {
+        self.publish_quietly(tail, len)?;
+        self.ring_reader();
+        Ok(())
+    }
+
+    /// Publishes; [`Stream::ring_reader`] has to follow, however the call ends.
+    #[inline]
+    fn publish_quietly(&self, tail: u64, len: usize) -> Result<(), Stop> {
         let ring = self.out_ring();
         self.publish_cpu(&self.writing, &ring.tail.cpu);
         fault::point("stream.copied");
         ring.publish(tail, tail + len as u64)?;
         fault::point("stream.published");
         self.writing.own.store(tail + len as u64, Ordering::Relaxed);
-        if ring.reader.bell.has_sleepers() {
-            self.wake_peer(&ring.reader.bell);
-        }
         Ok(())
+    }
+
+    /// Wakes the peer's readers if they sleep; after a publication.
+    #[inline]
+    fn ring_reader(&self) {
+        let bell = &self.out_ring().reader.bell;
+        if bell.has_sleepers() {
+            self.wake_peer(bell);
+        }
     }
 
     /// Returns where the own ring's bytes lie.

@@ -26,6 +26,9 @@ use sojourn_stream::{Stop, Stream};
 /// keep up: the far part costs both sides the processor's cache.
 const PATIENCE: Duration = Duration::from_millis(1);
 
+/// Buffers of a continued call that go into one write, as many as the shell passes at once.
+const PARTS: usize = 16;
+
 /// The state of one call's waits for room.
 pub(in crate::io) struct ForRoom {
     may_wait: bool,
@@ -186,14 +189,17 @@ impl Session {
         if skip == 0 {
             return self.put(&mut tx, bufs, at_least);
         }
-        let mut before = 0;
+        // The rest of the buffers goes in few writes: each would wake the peer.
+        let (mut rest, mut count, mut before) = ([IoSlice::new(&[]); PARTS], 0, 0);
         for buf in bufs {
-            if skip < before + buf.len() {
-                return self.put(&mut tx, &[IoSlice::new(&buf[skip - before..])], 0);
-            }
+            let done = skip.saturating_sub(before).min(buf.len());
             before += buf.len();
+            if done < buf.len() && count < PARTS {
+                rest[count] = IoSlice::new(&buf[done..]);
+                count += 1;
+            }
         }
-        Sent::Done(Ok(0))
+        if count == 0 { Sent::Done(Ok(0)) } else { self.put(&mut tx, &rest[..count], 0) }
     }
 
     #[inline]

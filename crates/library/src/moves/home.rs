@@ -365,6 +365,19 @@ impl Library {
         }
     }
 
+    /// Sends the session of `fd` home because its epoll set or a poll has changed. A program may wait
+    /// for its connections in a set and by polls in turn (a reactor and its threads): a session that
+    /// goes home for this again and again moves less and less often.
+    pub(crate) fn go_home_for_set(&self, fd: i32) {
+        if let Some(entry) = self.table.known(fd)
+            && let Some((session, _)) = self.own_session(entry)
+            && session.stream().is_some_and(|stream| !stream.is_frozen())
+        {
+            entry.postpone_offer();
+        }
+        self.go_home(fd, ReasonT::Set, false);
+    }
+
     /// Sends the session of `fd` home for a message with ancillary data. Bytes for which the kernel
     /// has no room follow, and the next sender waits for them. A session that goes home for this
     /// again and again moves less and less often.
