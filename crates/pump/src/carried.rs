@@ -364,7 +364,7 @@ impl Carried {
             self.header.emit_tcp(header, &empty, Ecn::NotCapable, number, offload, &mut bytes);
         let Ok(emitted) = emitted else { return };
         let parts = [&bytes[..emitted.len], &[], &[]];
-        self.tell(now);
+        self.publish(now);
         let _ = out.send(&Outgoing { vnet: emitted.vnet, parts });
         let _ = out.flush();
     }
