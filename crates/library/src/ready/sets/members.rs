@@ -49,7 +49,13 @@ impl Library {
     /// false if the set cannot take it, now or ever.
     pub(crate) fn set_joined(&self, fd: i32, session: &Session) -> bool {
         let Some(entry) = self.table.known(fd) else { return true };
-        let Some((_, slot)) = self.own_set(entry.set.load(Ordering::SeqCst)) else { return true };
+        let set = self.own_set(entry.set.load(Ordering::SeqCst));
+        let Some((index, slot)) = set else { return true };
+        // The program has put the descriptor into this set since the offer, and the peers post to
+        // an inbox that this set does not have to itself.
+        if session.set() != index + 1 {
+            return false;
+        }
         let generation = session.generation.load(Ordering::SeqCst);
         Joining::of(session, generation).is_some_and(|joining| joining.join(&slot.set, fd))
     }
@@ -217,5 +223,20 @@ mod tests {
         write(pair.fd(1), b"x").unwrap();
         assert_eq!(set.wait(Some(LONG)), [(bit::IN, fd)]);
         assert_eq!(read(fd, &mut [0; 9]), Ok(1));
+    }
+
+    /// The program puts the descriptor into its first set after the join's look at the sets, and
+    /// before it can see the session.
+    #[test]
+    fn a_session_that_was_offered_without_a_set_does_not_join_one() {
+        let (set, pair) = (Epoll::new(), Pair::joined());
+        let fd = pair.fd(0);
+        let entry = library().table.known(fd).unwrap();
+        let word = library().table.known(set.fd()).unwrap().epoll.load(Ordering::SeqCst);
+        let (_, slot) = library().own_set(word).unwrap();
+        slot.set.change(library(), set.fd(), op::ADD, fd, (bit::IN, fd as u64)).unwrap();
+        entry.set.store(word, Ordering::SeqCst);
+        let (session, _) = library().own_session(entry).unwrap();
+        assert!(!library().set_joined(fd, session));
     }
 }
