@@ -109,8 +109,7 @@ int sojourn_ingress(struct __sk_buff *skb)
 	if (!config)
 		return TC_NEXT;
 	flow = received(skb, config->raw ? 0 : sizeof(struct ethernet), &packet);
-	/* A datagram that went astray is the kernel's: its program asks the kernel, too. */
-	if (is_astray() && flow && is_tapped(flow) && packet.key.protocol != UDP)
+	if (is_astray() && flow && is_tapped(flow))
 		return arrive_again(skb);
 	/* The packet socket's decision is kept, whatever the rules are by now. */
 	if (packet.key.protocol == UDP && !(flow && flow->mode == PORT)) {
