@@ -81,10 +81,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sojourn-stream",
         ],
     ),
-    (
-        "sojourn-protocol",
-        &["sojourn-idl", "sojourn-ipc", "sojourn-library", "sojourn-options", "sojourn-session"],
-    ),
+    ("sojourn-protocol", &["sojourn-ipc", "sojourn-library", "sojourn-options", "sojourn-session"]),
     ("sojourn-preload", &["sojourn-abi", "sojourn-library", "sojourn-options", "sojourn-session"]),
     ("sojourn-loader", &["sojourn-abi"]),
     (

@@ -4,6 +4,7 @@
 
 use super::living::ThreadWatch;
 use super::outside::{Outside, ServerMessage};
+use super::serving::Serving;
 use crate::control::search::Search;
 use crate::fds::own::ProtocolDescriptors;
 use crate::moves::offer::Offer;
@@ -50,6 +51,7 @@ pub(super) struct Thread {
     pub(super) joined: HashMap<u64, Joined>,
     pub(super) own_inboxes: HashMap<u64, OwnInbox>,
     pub(super) peer_inboxes: HashMap<u64, (Arc<Inbox>, usize)>,
+    pub(super) serving: Serving,
     /// For each peer's process the number of sessions with it.
     pub(super) peers: HashMap<u32, usize>,
 }
