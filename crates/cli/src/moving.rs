@@ -144,7 +144,8 @@ fn outcome(client: &mut Client, ends: &[Row], (name, home): (&str, Home)) -> Res
         let known = client.rows()?;
         let of_ours: Vec<&Row> =
             known.iter().filter(|row| is_one(row.pid, &row.from, &row.to)).collect();
-        if let Some(stream) = of_ours.iter().find_map(|row| row.stream) {
+        let there = of_ours.iter().find(|row| row.home == home.word());
+        if let Some(stream) = there.and_then(|row| row.stream) {
             return print(&format!("session {name} is away from the kernel, as {stream}\n"));
         }
         let refused = client.refused();

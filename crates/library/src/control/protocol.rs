@@ -188,22 +188,6 @@ impl Thread {
         [rings, search, placed, life, lost].into_iter().flatten().min()
     }
 
-    /// Returns true if sessions of this process are away from the kernel.
-    fn has_sessions(&self) -> bool {
-        !self.joined.is_empty() || !self.serving.slots.is_empty()
-    }
-
-    /// Sends all sessions home because of a ring that the shell cannot see into. Peers are not
-    /// waited for: the bytes that the ring's submissions wait for come when the peers have left.
-    fn leave_for_rings(&self) {
-        let joined = self.joined.values().map(|joined| joined.slot);
-        for slot in joined.chain(self.serving.slots.iter().copied()) {
-            if let Some(session) = self.engine.pool.session(slot) {
-                session.leave(ReasonT::Ring, false);
-            }
-        }
-    }
-
     fn handle(&mut self, data: u64) {
         let rest = data & !WHAT;
         match data & WHAT {
@@ -385,6 +369,8 @@ impl Thread {
         match self.library.wanted(inode, home, descriptors) {
             Wanted::Offer(offers) => offers.into_iter().for_each(|offer| self.offer(offer)),
             Wanted::Done => {}
+            // The return is told by a job that has been left before this one.
+            Wanted::Later => self.engine.push(self.library, Job::Wanted { inode, home }),
             Wanted::Not(reason) => {
                 self.decline_inode(inode, reason, TrialRates::default());
             }

@@ -20,6 +20,8 @@ pub(crate) enum Wanted {
     Offer(Vec<Offer>),
     /// The session is there, or offered, already, or has gone home.
     Done,
+    /// The session has gone home from another home, and is to be offered when the server knows that.
+    Later,
     /// The session stays in the kernel.
     Not(ReasonT),
 }
@@ -43,12 +45,11 @@ impl Library {
                 continue;
             }
             let is_served = self.session_of(fd).map(|session| session.service.is_any());
-            if is_served.is_some_and(|is_served| is_served != (home == HomeT::Server)) {
+            let is_elsewhere =
+                is_served.is_some_and(|is_served| is_served != (home == HomeT::Server));
+            if is_elsewhere || home == HomeT::Kernel {
                 self.go_home(fd, ReasonT::User, false);
-            }
-            if home == HomeT::Kernel {
-                self.go_home(fd, ReasonT::User, false);
-                return Wanted::Done;
+                return if home == HomeT::Kernel { Wanted::Done } else { Wanted::Later };
             }
             match self.offer_wanted(fd, descriptors) {
                 Ok(Some(mut offer)) => {
