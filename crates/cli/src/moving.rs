@@ -152,7 +152,11 @@ fn outcome(client: &mut Client, ends: &[Row], (name, home): (&str, Home)) -> Res
         let is_ours =
             |pid, inode| ends.iter().any(|end| end.pid == pid && end.inode == Some(inode));
         // The program hands it over with its next call.
-        let is_final = |reason| home != Home::Server || reason != ReasonT::ProtocolServer;
+        let is_final = |reason: ReasonT| {
+            // It has gone home from another home on the way.
+            let is_on_its_way = reason == ReasonT::User;
+            !is_on_its_way && (home != Home::Server || reason != ReasonT::ProtocolServer)
+        };
         let refusal = refused
             .iter()
             .find(|refused| is_ours(refused.pid, refused.inode) && is_final(refused.reason));
