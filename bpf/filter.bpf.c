@@ -54,6 +54,45 @@ INLINE int is_taken(void)
 	return 1;
 }
 
+/* Returns true if the frame at hand went to another member than its owner. Resets the note. */
+INLINE int is_astray(void)
+{
+	__u64 *wanted = wanted_here();
+
+	if (!wanted || *wanted != ASTRAY)
+		return 0;
+	*wanted = 0;
+	return 1;
+}
+
+/*
+ * Has a frame that went astray arrive once more, so that it is not lost: what was learnt from it
+ * leads it to the right member, or at least to the next one. For a peer a lost frame is a time-out,
+ * and those double each time.
+ */
+INLINE int arrive_again(struct __sk_buff *skb)
+{
+	__u32 times = skb->mark ^ AGAIN;
+
+	if (times > AGAIN_MAX)
+		times = 0;
+	if (times == AGAIN_MAX)
+		return TC_DROP;
+	skb->mark = AGAIN ^ (times + 1);
+	return redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+/*
+ * Returns true if no packet socket was to have the frame at hand, as far as the fanout selection
+ * knew: it runs before this program, for every frame.
+ */
+INLINE int is_unwanted(void)
+{
+	__u64 *wanted = wanted_here();
+
+	return wanted && !*wanted;
+}
+
 /*
  * On the interface, before the stack: packets of moved sessions are dropped here, so that the
  * kernel does not answer them. The owner's packet socket has seen them before. For a datagram the
@@ -70,6 +109,8 @@ int sojourn_ingress(struct __sk_buff *skb)
 	if (!config)
 		return TC_NEXT;
 	flow = received(skb, config->raw ? 0 : sizeof(struct ethernet), &packet);
+	if (is_astray() && flow && is_tapped(flow))
+		return arrive_again(skb);
 	/* The packet socket's decision is kept, whatever the rules are by now. */
 	if (packet.key.protocol == UDP && !(flow && flow->mode == PORT)) {
 		if (!is_taken())
@@ -77,18 +118,28 @@ int sojourn_ingress(struct __sk_buff *skb)
 		count(TAKEN_DIRECT);
 		return TC_DROP;
 	}
-	if (!flow)
+	if (!flow) {
+		/* The session has gone home since the frame went astray. */
+		if ((skb->mark ^ AGAIN) <= AGAIN_MAX)
+			skb->mark = 0;
 		return TC_NEXT;
+	}
 	if (packet.first_fragment) {
 		/*
 		 * The kernel would reassemble the segment and answer it with a reset. The server
 		 * reads the note and recalls the session.
 		 */
-		flow->notes = NOTE_FRAGMENT;
+		flow->notes |= NOTE_FRAGMENT;
 		count(FRAGMENTED);
 		return TC_DROP;
 	}
 	if (flow->mode != PORT) {
+		/*
+		 * The rule was added between the packet sockets and here. A segment that neither
+		 * side sees would be repeated only after a time-out.
+		 */
+		if (flow->notes & NOTE_NEW && is_unwanted())
+			return TC_NEXT;
 		count(TAKEN_DIRECT);
 		return TC_DROP;
 	}
@@ -120,27 +171,26 @@ int sojourn_select(struct __sk_buff *skb)
 /*
  * Corrects the recorded indexes of members after a frame of `other` has arrived at `me`. The kernel
  * reorders the members of a fanout group when one leaves, stops, or changes its ring. The arrival
- * shows that `me` has the index that was recorded for `other`. If another index was recorded for
- * `me`, the two records are exchanged, and that of `me` is right from now on. If not, `other` gets
- * the next index as a guess. So every order is found again after a few lost frames.
+ * shows that `me` has the index that was recorded for `other`; `other` gets the next index as a
+ * guess. So every order is found again, index after index, and the frame is tried again
+ * (`arrive_again`). The two records must not be exchanged: the kernel takes indexes modulo the
+ * number of members, which may be smaller than the one recorded, and two members with different
+ * records for one index would exchange them for ever.
  */
 INLINE void heal(__u32 me, __u32 other)
 {
 	struct owner *mine = map_lookup(&sojourn_owners, &me);
 	struct owner *theirs = map_lookup(&sojourn_owners, &other);
 	struct config *config = configuration();
-	__u32 place, next;
+	__u32 place;
 
 	if (!theirs || !config)
 		return;
 	place = theirs->index;
-	next = place + 1 < config->members ? place + 1 : 1;
-	if (mine && mine->index != place && place < config->members) {
-		if (mine->index && mine->index < config->members)
-			next = mine->index;
+	if (mine && place < config->members)
 		mine->index = place;
-	}
-	theirs->index = next;
+	theirs->index = place + 1 < config->members ? place + 1 : 1;
+	want(ASTRAY);
 }
 
 /*
@@ -190,8 +240,10 @@ int sojourn_sink(struct __sk_buff *skb)
 	config = configuration();
 	theirs = map_lookup(&sojourn_owners, &other);
 	count(MISDIRECTED);
-	if (theirs && config)
+	if (theirs && config) {
 		theirs->index = theirs->index + 1 < config->members ? theirs->index + 1 : 1;
+		want(ASTRAY);
+	}
 	return 0;
 }
 

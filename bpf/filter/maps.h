@@ -41,12 +41,20 @@ static long (*redirect_map)(void *, __u64, __u64) = (void *)BPF_FUNC_redirect_ma
 #define DESTINATION 60
 #define EXTENSIONS_MAX 8
 #define WHOLE 0x7fffffff /* a socket filter's answer: all of the frame */
-#define TAKEN (1ULL << 32) /* beside an owner's number: its socket has the frame (`wanted_here`) */
+/* Beside an owner's number, or in its place (`wanted_here`): */
+#define TAKEN (1ULL << 32)  /* the owner's socket has the frame */
+#define ASTRAY (1ULL << 33) /* another member got it, and the owner's index has been corrected */
+/*
+ * The mark of a frame that arrives once more because it went astray, with the number of times in
+ * the low bits. The mark of a frame that has just come from a device is 0.
+ */
+#define AGAIN 0x536f4a00
+#define AGAIN_MAX 0xff
 #define PULLED 128	 /* headers that a port's frame may have */
 
 /* Keep these as in crates/filter/src/rule.rs. */
 enum mode { DIRECT = 1, PORT = 2, XSK = 3 };
-enum { NOTE_FRAGMENT = 1 };
+enum { NOTE_FRAGMENT = 1, NOTE_NEW = 2 };
 
 /* Keep these as in crates/filter/src/reason.rs. */
 enum reason {

@@ -49,15 +49,22 @@ fn own_stubs(out: &Path) {
     build.compile("bench_c");
 }
 
-/// Compiles the program that `papers` measures, linked dynamically and statically. The benchmark
-/// contains both. Without a static C library the second is an empty file.
+/// Compiles the programs that `papers` and `doors` measure, linked dynamically and statically. The
+/// benchmark contains all. Without a static C library the static ones are empty files.
 fn guests(out: &Path) -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed=guest/guest.c");
+    println!("cargo::rerun-if-changed=guest");
     let compiler = c_build().try_get_compiler()?;
-    for (name, more) in [("guest", "-O2"), ("guest-static", "-static")] {
+    let programs: [(&str, &str, &[&str]); 5] = [
+        ("guest", "guest.c", &["-O2"]),
+        ("guest-static", "guest.c", &["-static"]),
+        ("doors", "doors.c", &["-O2"]),
+        ("doors-static", "doors.c", &["-static"]),
+        ("doors-trapped", "doors.c", &["-static", "-DTRAPPED"]),
+    ];
+    for (name, source, more) in programs {
         let path = out.join(name);
         let mut command = compiler.to_command();
-        command.args(["guest/guest.c", more, "-s", "-o"]).arg(&path);
+        command.arg(Path::new("guest").join(source)).args(more).args(["-s", "-o"]).arg(&path);
         if !command.status().is_ok_and(|status| status.success()) {
             println!("cargo::warning={name} was not built: install libc6-dev");
             std::fs::write(&path, "")?;

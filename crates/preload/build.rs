@@ -28,5 +28,30 @@ fn main() {
         // linker script that names the static libraries instead.
         fs::write(out.join("libgcc_s.so"), "INPUT(-lgcc_eh -lgcc)\n").expect("OUT_DIR is writable");
         println!("cargo:rustc-link-search=native={}", out.display());
+        if is_linked_by_lld() {
+            start_small();
+        }
     }
+}
+
+/// Returns true if the linker is LLVM's, which it is by default on x86-64.
+fn is_linked_by_lld() -> bool {
+    let is_usual = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|name| name == "x86_64");
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    is_usual && !flags.contains("-linker") && !flags.contains("-lld")
+}
+
+/// Lays the library out so that a program which stays small touches few of its pages.
+fn start_small() {
+    let script = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let script = script.join("start.ld");
+    println!("cargo:rerun-if-changed={}", script.display());
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--script={}", script.display());
+    // The library relocates itself, when it is first needed (`relocation`). Loaders of other C
+    // libraries than Android's do not know these tags; `DT_RELR` itself would demand glibc 2.36.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--pack-dyn-relocs=relr");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--use-android-relr-tags");
+    // One mapping for constants and code, so that the first page fault maps what the loader reads
+    // and what the constructor runs.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--no-rosegment");
 }

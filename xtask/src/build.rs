@@ -21,7 +21,7 @@ struct CLibrary {
     package: &'static str,
 }
 
-const C_LIBRARIES: [CLibrary; 2] = [
+const C_LIBRARIES: [CLibrary; 3] = [
     CLibrary {
         folder: "ipc-c",
         built: "libsojourn_ipc_c",
@@ -34,6 +34,12 @@ const C_LIBRARIES: [CLibrary; 2] = [
         library: "libsojourn_udp",
         package: "sojourn-udp",
     },
+    CLibrary {
+        folder: "buffers",
+        built: "libsojourn_buffers",
+        library: "libsojourn_buffers",
+        package: "sojourn-buffers",
+    },
 ];
 
 /// Builds every shipped program and library, in `target/release`.
@@ -42,7 +48,7 @@ pub(crate) fn build() -> Result<()> {
     ensure(FILTER)?;
     everything()?;
     eprintln!(
-        "   target/release: sojourn, sojournd, libsojourn_preload.so, sojourn-abi; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl; sojourn-protocol; sojourn-udpd, libsojourn_udp.so"
+        "   target/release: sojourn, sojournd, libsojourn_preload.so, sojourn-abi; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl; sojourn-protocol; sojourn-udpd, libsojourn_udp.so; libsojourn_buffers.so"
     );
     Ok(())
 }
@@ -51,7 +57,8 @@ pub(crate) fn build() -> Result<()> {
 /// for all: with other sets of packages cargo would choose other features and rebuild some of them
 /// each time.
 pub(crate) fn everything() -> Result<()> {
-    let packages = ["ipc-c", "idl", "preload", "loader", "cli", "server", "protocol", "udp", "lab"];
+    let packages =
+        ["ipc-c", "idl", "preload", "loader", "cli", "server", "protocol", "udp", "buffers", "lab"];
     let names = packages.map(|package| format!("sojourn-{package}"));
     let mut words = vec!["build", "--release"];
     words.extend(names.iter().flat_map(|name| ["-p", name]));
@@ -69,8 +76,11 @@ pub(crate) fn libraries() -> Result<()> {
 /// Builds and starts a benchmark, with every rival.
 pub(crate) fn bench(words: &[&str]) -> Result<()> {
     ensure(BENCH)?;
-    if words.first() == Some(&"local") {
+    if matches!(words.first(), Some(&"local" | &"buffers")) {
         ensure(BENCH_LOCAL)?;
+        everything()?;
+    }
+    if words.first() == Some(&"doors") {
         everything()?;
     }
     if words.first() == Some(&"net") {
@@ -123,7 +133,7 @@ fn netstack() -> Result<()> {
 pub(crate) fn bench_smoke() -> Result<()> {
     // Without `net`, which takes minutes even so; its own test runs its parts
     // (crates/bench/tests/smoke.rs).
-    for which in ["copies", "ipc", "idl", "udp", "local"] {
+    for which in ["copies", "ipc", "idl", "udp", "doors", "local"] {
         let words = ["run", "--release", "-p", "sojourn-bench", "--", which, "--quick"];
         run(
             &format!("benchmark {which}, smoke test"),

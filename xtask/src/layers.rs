@@ -23,6 +23,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-ipc-c", &["sojourn-ipc", "sojourn-shm"]),
     ("sojourn-stream", &["sojourn-shm"]),
     ("sojourn-session", &["sojourn-idl", "sojourn-ipc"]),
+    ("sojourn-lending", &["sojourn-shm"]),
+    ("sojourn-buffers", &["sojourn-lending", "sojourn-shm"]),
     ("sojourn-wire", &[]),
     ("sojourn-options", &[]),
     ("sojourn-proto", &["sojourn-wire"]),
@@ -82,7 +84,16 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("sojourn-protocol", &["sojourn-ipc", "sojourn-library", "sojourn-options", "sojourn-session"]),
-    ("sojourn-preload", &["sojourn-abi", "sojourn-library", "sojourn-options", "sojourn-session"]),
+    (
+        "sojourn-preload",
+        &[
+            "sojourn-abi",
+            "sojourn-lending",
+            "sojourn-library",
+            "sojourn-options",
+            "sojourn-session",
+        ],
+    ),
     ("sojourn-loader", &["sojourn-abi"]),
     (
         "sojourn-cli",
@@ -101,6 +112,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "sojourn-bench",
         &[
+            "sojourn-buffers",
             "sojourn-idl",
             "sojourn-ipc",
             "sojourn-lab",
@@ -112,6 +124,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("sojourn-demo", &["sojourn-idl", "sojourn-ipc"]),
+    ("sojourn-redis", &["sojourn-buffers"]),
     ("sojourn-stubs-rust", &["sojourn-idl", "sojourn-ipc"]),
     ("sojourn-interop", &["sojourn-idl", "sojourn-ipc", "sojourn-stubs-rust"]),
     (

@@ -59,6 +59,8 @@ pub struct Image {
     pub is_go: bool,
     /// True if the program asks for an executable stack (`PT_GNU_STACK`).
     pub wants_executable_stack: bool,
+    /// The build-id that a linker has stored in a note, GNU's or Go's; empty if there is none.
+    pub build_id: Vec<u8>,
 }
 
 const HEADER: usize = 64;
@@ -121,6 +123,7 @@ impl Image {
             headers,
             is_go: false,
             wants_executable_stack: false,
+            build_id: Vec::new(),
         };
         for header in table.chunks_exact(PROGRAM_HEADER) {
             image.take(header, file)?;
@@ -158,12 +161,32 @@ impl Image {
             NOTE => {
                 let end = offset.saturating_add(file_len).min(file.len() as u64) as usize;
                 let notes = file.get(offset.min(end as u64) as usize..end).unwrap_or_default();
-                self.is_go |= has_go_note(notes);
+                self.take_notes(notes);
             }
             STACK => self.wants_executable_stack = flags & 1 != 0,
             _ => {}
         }
         Ok(())
+    }
+
+    /// Reads notes. Go's linker stores its build identifier in a note named `Go`.
+    fn take_notes(&mut self, mut notes: &[u8]) {
+        const NOTE: usize = 12;
+        /// `NT_GNU_BUILD_ID`.
+        const BUILD_ID: u32 = 3;
+        let padded = |len: u32| (len as usize).next_multiple_of(4);
+        while notes.len() >= NOTE {
+            let (name, len, kind) = (u32_at(notes, 0), u32_at(notes, 4), u32_at(notes, 8));
+            let start = NOTE.saturating_add(padded(name));
+            let is_go = name == 4 && notes[NOTE..].starts_with(b"Go\0\0");
+            let is_gnu = name == 4 && notes[NOTE..].starts_with(b"GNU\0") && kind == BUILD_ID;
+            let content = notes.get(start..start.saturating_add(len as usize));
+            if let Some(content) = content.filter(|_| is_go || is_gnu) {
+                self.build_id.extend_from_slice(content);
+            }
+            self.is_go |= is_go;
+            notes = notes.get(start.saturating_add(padded(len))..).unwrap_or_default();
+        }
     }
 
     /// Checks that segments are in order and within bounds, and that their offsets can be mapped.
@@ -202,20 +225,6 @@ impl Image {
     }
 }
 
-/// Returns true if a note is named `Go`: Go's linker stores its build identifier in such a note.
-fn has_go_note(mut notes: &[u8]) -> bool {
-    const NOTE: usize = 12;
-    let padded = |len: u32| (len as usize).next_multiple_of(4);
-    while notes.len() >= NOTE {
-        if u32_at(notes, 0) == 4 && notes[NOTE..].starts_with(b"Go\0\0") {
-            return true;
-        }
-        let (name, content) = (padded(u32_at(notes, 0)), padded(u32_at(notes, 4)));
-        notes = notes.get(NOTE.saturating_add(name).saturating_add(content)..).unwrap_or_default();
-    }
-    false
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -238,6 +247,22 @@ mod tests {
         assert!(
             lowest % PAGE == 0 && highest % PAGE == 0 && (lowest..highest).contains(&image.entry)
         );
+    }
+
+    #[test]
+    fn build_ids_are_read_from_notes() {
+        let mut image = Image::read(&own()).unwrap();
+        image.build_id.clear();
+        // A note of GNU's that is no build-id, a build-id of six bytes, and Go's note.
+        image.take_notes(
+            b"\x04\0\0\0\x04\0\0\0\x05\0\0\0GNU\0none\x04\0\0\0\x06\0\0\0\x03\0\0\0GNU\0sixsix\0\0",
+        );
+        assert_eq!((image.build_id.as_slice(), image.is_go), (&b"sixsix"[..], false));
+        image.take_notes(b"\x04\0\0\0\x02\0\0\0\x04\0\0\0Go\0\0id\0\0");
+        assert_eq!((image.build_id.as_slice(), image.is_go), (&b"sixsixid"[..], true));
+        // A note that is longer than its segment.
+        image.take_notes(b"\x04\0\0\0\xff\xff\xff\xff\x03\0\0\0GNU\0");
+        assert_eq!(image.build_id, b"sixsixid");
     }
 
     #[test]

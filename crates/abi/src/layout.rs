@@ -131,6 +131,7 @@ mod tests {
             headers: 1,
             is_go: false,
             wants_executable_stack: false,
+            build_id: Vec::new(),
         }
     }
 

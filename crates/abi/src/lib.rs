@@ -8,6 +8,7 @@
 //! Only x86-64 is supported. The instruction set is that of the Intel and AMD manuals. ELF is that
 //! of elf(5) and of the System V ABI's AMD64 supplement.
 
+pub mod cache;
 pub mod class;
 pub mod door;
 pub mod elf;

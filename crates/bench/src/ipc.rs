@@ -4,6 +4,7 @@
 //! Read `row.rs` (the interface of a mechanism), `worker.rs` (the processes of a row) and
 //! `measure.rs` (the alternation of rows), then any file of `rivals/`.
 
+mod buffers;
 mod floor;
 mod many;
 pub(crate) mod measure;
@@ -19,6 +20,7 @@ pub(crate) mod worker;
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
+use self::buffers::BufferCells;
 use self::many::ManyCell;
 use self::measure::{Cell, ITEM, Settings};
 use self::row::{Kind, Mode, Row};
@@ -34,6 +36,7 @@ pub(crate) struct Outcome {
     settings: Settings,
     round_trips: Vec<Cell>,
     bandwidth: Vec<Cell>,
+    buffers: Vec<BufferCells>,
     many_clients: Vec<ManyCell>,
     #[serde(rename = "reach")]
     targets: Vec<TargetResult>,
@@ -46,6 +49,8 @@ pub(crate) enum Part {
     RoundTrips,
     /// Items of 64 KiB, one way and as calls.
     Bandwidth,
+    /// Calls whose messages lie badly.
+    Buffers,
     /// Many clients on one server.
     ManyClients,
 }
@@ -145,6 +150,11 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
         true => bandwidth(&settings, choice),
         false => Vec::new(),
     };
+    // The quick run checks the other tables, whose rows these are.
+    let buffers = match choice.has(Part::Buffers) && !quick {
+        true => buffers::measure(&settings, &choice.modes(&settings), || choice.rows(rows())),
+        false => Vec::new(),
+    };
     let many_clients = match choice.has(Part::ManyClients) {
         true => many::measure(&settings),
         false => Vec::new(),
@@ -154,7 +164,7 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     }
     let targets = targets::judge(&round_trips, &bandwidth);
     println!("{}", crate::targets::render(&targets));
-    Ok(Outcome { machine, settings, round_trips, bandwidth, many_clients, targets })
+    Ok(Outcome { machine, settings, round_trips, bandwidth, buffers, many_clients, targets })
 }
 
 /// Measures the short call alone, of the rows with these names, in all modes.

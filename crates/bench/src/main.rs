@@ -1,12 +1,15 @@
 //! `sojourn-bench`: the cost of Sojourn, beside the cost of the hardware and of its rivals.
 //!
 //! `copies` measures copy routines, `ipc` messages between processes, `idl` the marshalling of
-//! generated stubs, `local` unmodified programs on one host, `net` sessions between two hosts,
-//! `udp` the UDP server, `papers` the tables of the papers that Sojourn answers. Each prints tables
+//! generated stubs, `doors` the ways of calls to the preload library, `local` unmodified programs
+//! on one host, `net` sessions between two hosts, `udp` the UDP server, `buffers` sending and
+//! receiving in place, `papers` the tables of the papers that Sojourn answers. Each prints tables
 //! and writes the same figures, with more detail, as JSON. Method and results:
 //! `docs/understand/benchmarks.md`.
 
+mod buffers;
 mod copies;
+mod doors;
 mod idl;
 mod ipc;
 mod local;
@@ -50,6 +53,8 @@ enum What {
     },
     /// Stubs: marshalling of several interfaces, and whole calls by argument size.
     Idl(Options),
+    /// The ways of a program's calls to the preload library, and the loader's start.
+    Doors(Options),
     /// Unmodified programs of one host: plain, with sockmap (eBPF), and under Sojourn.
     Local {
         #[command(flatten)]
@@ -72,12 +77,20 @@ enum What {
         #[command(flatten)]
         choice: udp::Choice,
     },
+    /// Sending and receiving in place, beside `read` and `write` on the same stream.
+    Buffers(Options),
     /// The papers' tables, published and measured today, as a page.
     Papers {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         choice: papers::Choice,
+    },
+    /// One end of the stream that `buffers` measures.
+    #[command(hide = true)]
+    BuffersEnd {
+        /// `quick`, and the other end's address.
+        words: Vec<String>,
     },
     /// A measuring client of the protocol server, which `net` starts.
     #[command(hide = true)]
@@ -132,6 +145,10 @@ fn main() -> Result<()> {
             let outcome = idl::run(options.quick)?;
             write(&options, "idl", &outcome)
         }
+        What::Doors(options) => {
+            let outcome = doors::run(options.quick)?;
+            write(&options, "doors", &outcome)
+        }
         What::Local { options, choice } => {
             let outcome = local::run(options.quick, &choice)?;
             write(&options, "local", &outcome)?;
@@ -145,6 +162,11 @@ fn main() -> Result<()> {
             let outcome = udp::run(options.quick, &choice)?;
             write(&options, "udp", &outcome)
         }
+        What::Buffers(options) => {
+            let outcome = buffers::run(options.quick)?;
+            write(&options, "buffers", &outcome)
+        }
+        What::BuffersEnd { words } => buffers::end(&words),
         What::Papers { mut options, choice } => {
             let outcome = papers::run(options.quick, &choice)?;
             let beside = || choice.page().with_extension("json");

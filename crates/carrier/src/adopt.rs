@@ -392,5 +392,5 @@ fn stream_of(
     let layout = Layout::new(label.ring_bytes)?;
     let region = rustix::io::fcntl_dupfd_cloexec(region.as_fd()?, 0).ok()?;
     let mapping = Segment::accept(region, layout.len()).ok()?.map(Access::ReadWrite).ok()?;
-    Stream::told(mapping, layout, usize::from(label.side), peer, label.peer_slot)
+    Stream::observer(mapping, layout, usize::from(label.side), peer, label.peer_slot)
 }

@@ -93,7 +93,8 @@ impl Carrier {
         let layout = Layout::new(join.ring_bytes)?;
         let region = rustix::io::fcntl_dupfd_cloexec(join.region.as_fd()?, 0).ok()?;
         let mapping = Segment::accept(region, layout.len()).ok()?.map(Access::ReadWrite).ok()?;
-        let stream = Stream::told(mapping, layout, usize::from(join.side), peer, join.peer.slot)?;
+        let stream =
+            Stream::observer(mapping, layout, usize::from(join.side), peer, join.peer.slot)?;
         let ends = JoinedEnds {
             own_inbox: join.own.id,
             own_slot: join.own.slot,

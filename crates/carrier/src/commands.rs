@@ -42,9 +42,9 @@ pub enum Command {
         /// A file with packets (`sojourn_pump::in_transit`).
         packets: OwnedFd,
     },
-    /// The library of a UDP socket's session wants to send to an address: `session::ask_way` of the
+    /// The library of a UDP socket's session wants to send to an address: `session::ask_route` of the
     /// interface.
-    AskWay {
+    AskRoute {
         /// The carrier's number of the session.
         local: u64,
         /// The address.

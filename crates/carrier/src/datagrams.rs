@@ -26,7 +26,7 @@ use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, UdpRecord};
 use sojourn_proto::time::Instant;
 use sojourn_pump::{Counts, now};
-use sojourn_session::{HomeT, HopT, LendT, OfferT, ReasonT, WayT};
+use sojourn_session::{HomeT, HopT, LendT, OfferT, ReasonT, RouteT};
 use sojourn_stream::Stream;
 use sojourn_wire::{FlowKey, Protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -43,7 +43,7 @@ fn canonical(any: SocketAddrAny) -> Option<SocketAddr> {
 }
 
 /// Returns an address in the interface's form.
-fn told(ip: IpAddr) -> [u8; 16] {
+fn mapped_into_ipv6(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
@@ -302,12 +302,12 @@ impl Carrier {
             self.links.give_back(label.interface, label.link, key);
         }
         let_go(&delegated.stream);
-        let counts = Counts::told(&delegated.stream.ledger().told());
+        let counts = Counts::from_words(&delegated.stream.ledger().published());
         (counts.sent_bytes, counts.received_bytes)
     }
 
     /// Tells a library how its session may send to an address.
-    pub(crate) fn tell_way(&mut self, local: u64, to: IpAddr) {
+    pub(crate) fn tell_route(&mut self, local: u64, to: IpAddr) {
         let Self { table, metastate, sessions, .. } = self;
         let Some(Session { phase: Phase::UdpDelegated(delegated), .. }) = table.get(&local) else {
             return;
@@ -326,20 +326,21 @@ impl Carrier {
                 Some((from, metastate.next_hop(&flow).ok()?))
             })
             .filter(|(_, next_hop)| next_hop.interface == delegated.next_hop.interface);
-        let told = match next_hop {
+        let route = match next_hop {
             Some((from, next_hop)) => {
-                let (from, hop) = (told(from), hop_of(&next_hop, delegated.kept.label.port));
-                WayT { local: 0, to: told(to), is_there: true, from, hop }
+                let (from, hop) =
+                    (mapped_into_ipv6(from), hop_of(&next_hop, delegated.kept.label.port));
+                RouteT { local: 0, to: mapped_into_ipv6(to), is_there: true, from, hop }
             }
-            None => WayT {
+            None => RouteT {
                 local: 0,
-                to: told(to),
+                to: mapped_into_ipv6(to),
                 is_there: false,
                 from: [0; 16],
                 hop: HopT { is_cut: true, has_addresses: false, own: [0; 6], next: [0; 6], mtu: 0 },
             },
         };
-        sessions.tell_way(local, told);
+        sessions.tell_route(local, route);
     }
 }
 

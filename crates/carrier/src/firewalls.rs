@@ -110,7 +110,7 @@ impl Carrier {
             Phase::UdpDelegated(delegated) => delegated.call_home(reason),
             Phase::Waiting(_) | Phase::UdpWaiting(_) => {
                 if let Some(stream) = session.stream() {
-                    stream.ledger().tell_reason(reason as u32);
+                    stream.ledger().publish_reason(reason as u32);
                 }
                 return self.end(local);
             }

@@ -106,9 +106,11 @@ fn put(
         let _ = raw::disconnect(socket);
         return Err(ImportError::OtherSession);
     }
-    // Data or a window probe makes the peer tell its state: it may be waiting for a window, or may
-    // have closed meanwhile.
-    repair.end(unsent.is_empty()).map_err(step("TCP_REPAIR"))?;
+    // A window probe acknowledges what the peer has sent, and makes the peer tell its state: it may
+    // be waiting for a window, or may have closed meanwhile. Data would do the same, but Nagle's
+    // algorithm or a closed window may keep it back, and the kernel has no timer for an
+    // acknowledgement that the engine has left to it: the peer would repeat its segment.
+    repair.end(true).map_err(step("TCP_REPAIR"))?;
     if tcp.options.keepalive {
         raw::set_number(socket, KEEPALIVE, 1).map_err(step("SO_KEEPALIVE"))?;
     }

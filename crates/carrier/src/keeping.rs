@@ -143,19 +143,19 @@ impl Keeping {
     pub(crate) fn link(&mut self, index: u32, filter: &Filter) {
         let Some(keeper) = &self.keeper else { return };
         let held = self.links.entry(index).or_default();
-        let mut told = Ok(());
+        let mut result = Ok(());
         let mut now = BTreeSet::new();
         for (name, fd) in filter.holdings() {
-            if !held.contains(&name) && told.is_ok() {
-                told = keeper.hold(&format!("{LINK} {index} {name}"), &[fd]);
+            if !held.contains(&name) && result.is_ok() {
+                result = keeper.hold(&format!("{LINK} {index} {name}"), &[fd]);
             }
             now.insert(name);
         }
         for name in held.difference(&now) {
-            told = told.and_then(|()| keeper.release(&format!("{LINK} {index} {name}")));
+            result = result.and_then(|()| keeper.release(&format!("{LINK} {index} {name}")));
         }
         *held = now;
-        self.check(told);
+        self.check(result);
     }
 
     /// Releases an owner that is about to be removed.
@@ -163,8 +163,8 @@ impl Keeping {
         let name = holding_of(owner);
         let is_held = self.links.get_mut(&index).is_some_and(|held| held.remove(&name));
         if let Some(keeper) = self.keeper.as_ref().filter(|_| is_held) {
-            let told = keeper.release(&format!("{LINK} {index} {name}"));
-            self.check(told);
+            let result = keeper.release(&format!("{LINK} {index} {name}"));
+            self.check(result);
         }
     }
 
@@ -173,8 +173,8 @@ impl Keeping {
         let names = self.links.remove(&index).unwrap_or_default();
         let Some(keeper) = &self.keeper else { return };
         let mut names = names.iter().map(|name| format!("{LINK} {index} {name}"));
-        let told = names.try_for_each(|name| keeper.release(&name));
-        self.check(told);
+        let result = names.try_for_each(|name| keeper.release(&name));
+        self.check(result);
     }
 
     /// Has the session kept from now on. `process`: its program, as a join names it.
@@ -193,17 +193,17 @@ impl Keeping {
         }
         let sessions = self.programs.entry(pid).or_default();
         *sessions += 1;
-        let mut told = Ok(());
+        let mut result = Ok(());
         if *sessions == 1 {
             // The program is watched by its descriptor: another process may have its number by now.
             if let Some(program) = process {
-                told = keeper.watch(&program_name(pid), program);
+                result = keeper.watch(&program_name(pid), program);
             }
         }
         if let Some(fds) = kept.fds(socket, record) {
-            told = told.and_then(|()| keeper.hold(&kept.label.to_string(), &fds));
+            result = result.and_then(|()| keeper.hold(&kept.label.to_string(), &fds));
         }
-        self.check(told);
+        self.check(result);
     }
 
     /// Releases a session.
@@ -212,15 +212,15 @@ impl Keeping {
         if self.sessions.remove(&label.token).is_none() {
             return;
         }
-        let mut told = keeper.release(&label.to_string());
+        let mut result = keeper.release(&label.to_string());
         if let Some(sessions) = self.programs.get_mut(&label.pid) {
             *sessions -= 1;
             if *sessions == 0 {
                 self.programs.remove(&label.pid);
-                told = told.and_then(|()| keeper.release(&program_name(label.pid)));
+                result = result.and_then(|()| keeper.release(&program_name(label.pid)));
             }
         }
-        self.check(told);
+        self.check(result);
     }
 
     /// Returns true if the keeper has gone by itself since the last call.
@@ -245,8 +245,8 @@ impl Keeping {
         self.started.len() > usize::from(self.keeper.is_some())
     }
 
-    fn check(&mut self, told: io::Result<()>) {
-        if told.is_err() {
+    fn check(&mut self, result: io::Result<()>) {
+        if result.is_err() {
             self.keeper = None;
             self.sessions.clear();
             self.programs.clear();

@@ -22,6 +22,7 @@ mod fragments;
 #[cfg(any(debug_assertions, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+mod hasten;
 mod import;
 mod inboxes;
 mod keeping;

@@ -318,6 +318,14 @@ impl Links {
         Ok(Ticket { number, owner: owner.id, socket, port: owner.port })
     }
 
+    /// Notes that no packet which came before [`Links::take`] is on its way to the kernel any more.
+    pub(crate) fn settle(&mut self, interface: u32, key: &Key) {
+        if let Some(link) = self.links.get_mut(&interface) {
+            // If this fails the filter goes on as for a new session, which is nearly the same.
+            let _ = link.filter.settle_flow(key);
+        }
+    }
+
     /// Gives the session's packets back to the kernel. `number`: that of the ticket.
     pub(crate) fn give_back(&mut self, interface: u32, number: u64, key: &Key) {
         let Some(link) = self.links.get_mut(&interface) else { return };

@@ -33,7 +33,7 @@ impl Carrier {
                     self.given_back(token, has_ended, &record);
                 }
                 Command::InTransit { token, packets } => self.say_in_transit(token, &packets),
-                Command::AskWay { local, to } => self.tell_way(local, to),
+                Command::AskRoute { local, to } => self.tell_route(local, to),
             }
         }
         self.take_events();
@@ -49,7 +49,7 @@ impl Carrier {
                     self.table.remove(&refusal.local);
                 }
                 // The server sends these to libraries only.
-                EventT::Lend(_) | EventT::Rerouted(_) | EventT::Wanted(_) | EventT::Way(_) => {}
+                EventT::Lend(_) | EventT::Rerouted(_) | EventT::Wanted(_) | EventT::Route(_) => {}
             }
         }
     }

@@ -11,6 +11,8 @@ use rustix::io::Errno;
 pub(crate) const SIOCINQ: libc::c_ulong = 0x541B;
 /// Request for the bytes that are not acknowledged, sent or not.
 pub(crate) const SIOCOUTQ: libc::c_ulong = 0x5411;
+/// Request for the bytes that are not sent yet.
+pub(crate) const SIOCOUTQNSD: libc::c_ulong = 0x894B;
 
 fn answer(status: libc::c_int) -> Result<libc::c_int, Errno> {
     if status >= 0 {
@@ -73,7 +75,7 @@ pub(crate) fn set_number(fd: impl AsFd, option: (i32, i32), value: i32) -> Resul
     setsockopt(fd, option, &value.to_ne_bytes())
 }
 
-/// Returns the length of a queue: [`SIOCINQ`] or [`SIOCOUTQ`].
+/// Returns the length of a queue: [`SIOCINQ`], [`SIOCOUTQ`] or [`SIOCOUTQNSD`].
 ///
 /// # Errors
 /// Those of ioctl(2).

@@ -97,6 +97,18 @@ impl Drop for Repair<'_> {
     }
 }
 
+/// Sends a window probe on a socket that is not in repair mode: a segment without data from before
+/// the peer's window, which makes the peer acknowledge all that it has at once.
+///
+/// # Errors
+/// The kernel's: `EPERM` without `CAP_NET_ADMIN`.
+pub(crate) fn probe(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    let reuse = raw::number(socket, SO_REUSEADDR)?;
+    // Leaving the mode sends the probe, also where the mode was not entered (`do_tcp_setsockopt`).
+    raw::set_number(socket, TCP_REPAIR, 0)?;
+    raw::set_number(socket, SO_REUSEADDR, reuse)
+}
+
 /// `struct tcp_repair_window`: the windows, and where they were told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Windows {

@@ -61,7 +61,7 @@ impl Carrier {
             Session { phase: Phase::UdpDelegated(_), .. } => return self.look_at_next_hop(local),
             _ => return,
         };
-        let Some(under_way) = position::under_way(&delegated.stream.ledger().told()) else {
+        let Some(under_way) = position::under_way(&delegated.stream.ledger().published()) else {
             return;
         };
         // An adopted session that has not registered cannot be told. Routers repeat their messages.

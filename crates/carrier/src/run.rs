@@ -124,7 +124,7 @@ impl Carrier {
         let (fragmented, next) = self.links.take_fragmented(at);
         for session in self.table.values().filter(|one| fragmented.contains(&one.key)) {
             if let Phase::Delegated(delegated) = &session.phase {
-                let next = position::received_up_to(&delegated.stream.ledger().told());
+                let next = position::received_up_to(&delegated.stream.ledger().published());
                 if self.fragments.are_real(&session.key, next, at) {
                     delegated.call_home(ReasonT::Route);
                 }

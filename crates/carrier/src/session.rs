@@ -4,6 +4,7 @@
 //! table, works on it by value, and returns what becomes of it ([`Outcome`]). Not here: the steps
 //! (`moves`, `datagrams`).
 
+use crate::hasten::Hastening;
 use crate::label::Kept;
 use crate::links::Ticket;
 use crate::metastate::{Mac, NextHop};
@@ -141,8 +142,13 @@ pub(crate) struct Waiting {
     pub(crate) since: Instant,
     /// Settings that will be in the record.
     pub(crate) tuning: TcpTuning,
+    /// The time at which the program was asked to give up the kernel.
+    pub(crate) asked_at: Option<Instant>,
     /// The turning of the session's packets away from the kernel, if that has happened.
     pub(crate) turned: Option<Redirection>,
+    /// The packets were given back because the program did not give up the kernel.
+    pub(crate) was_deaf: bool,
+    pub(crate) hastening: Hastening,
 }
 
 /// The turning of a session's packets away from the kernel: to which program, and when.
@@ -221,7 +227,7 @@ impl UdpDelegated {
 }
 
 fn call_home(stream: &Stream, reason: ReasonT) {
-    stream.ledger().tell_reason(reason as u32);
+    stream.ledger().publish_reason(reason as u32);
     stream.freeze();
     stream.attention();
     stream.notify_peer();

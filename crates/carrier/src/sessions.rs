@@ -6,7 +6,7 @@
 
 use rustix::fd::BorrowedFd;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, WayT};
+use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RouteT};
 use std::net::SocketAddr;
 
 /// The identity of a session of an earlier server.
@@ -62,7 +62,7 @@ pub trait Sessions: Send {
     fn adopt(&self, local: u64, what: Adopted<'_>, stream: u64, side: u8, region: Descriptor);
     /// Tells that library how a UDP socket's session may send to an address. The server fills in
     /// `local` of the answer.
-    fn tell_way(&self, local: u64, next_hop: WayT);
+    fn tell_route(&self, local: u64, next_hop: RouteT);
     /// Reports that a session has left, as `session::left` of the interface does.
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64);
 }

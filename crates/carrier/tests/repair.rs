@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
 use sojourn_carrier::{ExportError, ImportError, export, import, release};
+use sojourn_lab::net::{Host, is_possible};
 use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -118,6 +119,40 @@ fn what_is_queued_to_be_sent_is_sent_after_the_move() {
     let mut heard = vec![0; wanted.len()];
     other.read_exact(&mut heard).unwrap();
     assert_eq!(heard, wanted);
+}
+
+/// Returns how many window probes this thread's network namespace has sent.
+fn window_probes() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let names = lines.next().unwrap().split_whitespace();
+    let mut pairs = names.zip(lines.next().unwrap().split_whitespace());
+    pairs.find(|(name, _)| *name == "TCPWinProbe").unwrap().1.parse().unwrap()
+}
+
+/// A peer that waits for the acknowledgement of its last segment would repeat it after a time-out.
+#[test]
+fn a_socket_speaks_after_the_move_whatever_keeps_its_bytes_back() {
+    if !may_repair() || !is_possible() {
+        return;
+    }
+    let host = Host::new().unwrap();
+    host.enter(|| {
+        let (one, mut other) = pair("127.0.0.1:0");
+        one.set_nodelay(false).unwrap();
+        let mut record = out(&one);
+        let Kind::Tcp(tcp) = &mut record.kind else { panic!("{record:?}") };
+        // Nagle's algorithm keeps the last three back until the first five are acknowledged.
+        tcp.send_queue = b"sent_not".to_vec();
+        tcp.snd_nxt = tcp.snd_una.wrapping_add(5);
+        let before = window_probes();
+        import(&record, one.as_fd(), || {}).unwrap();
+        assert_eq!(window_probes(), before + 1);
+        let mut heard = [0; 8];
+        other.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"sent_not");
+    })
+    .unwrap();
 }
 
 /// A session is put down again if there is no file for its record.

@@ -108,7 +108,7 @@ struct Capture {
 impl Capture {
     fn round(&mut self) -> Result<()> {
         let looked_ns = now_ns();
-        self.sessions.look()?;
+        self.sessions.refresh()?;
         if self.opens {
             for name in self.sessions.interfaces() {
                 self.taps.open_new(&name, &mut self.out)?;

@@ -143,8 +143,8 @@ impl Client {
     /// Lists the sessions that stay in the kernel for rules of the host, with the rules' names;
     /// empty with an older server.
     pub(crate) fn concerned(&mut self) -> Vec<ConcernedInfoT> {
-        let told = self.ask().concerned().ok();
-        told.and_then(|told| told.sessions).unwrap_or_default()
+        let concerned = self.ask().concerned().ok();
+        concerned.and_then(|concerned| concerned.sessions).unwrap_or_default()
     }
 
     /// Lists the TCP state of sessions with other hosts; empty with an older server.
@@ -171,9 +171,9 @@ impl Client {
     /// Has a session that is away timed for `seconds`, and returns the times of its layers so far.
     /// `None`: there is no such session, or it belongs to another user.
     pub(crate) fn times(&mut self, stream: u64, seconds: u32) -> Result<Option<TimesInfoT>> {
-        let told = self.ask().stream_times(stream, seconds);
-        let told = told.with_context(|| format!("{}: times", self.address))?;
-        Ok(told.ret.then_some(told.times))
+        let reply = self.ask().stream_times(stream, seconds);
+        let reply = reply.with_context(|| format!("{}: times", self.address))?;
+        Ok(reply.ret.then_some(reply.times))
     }
 
     /// Asks the server to end, and waits for its end for at most `within`. Returns true if the

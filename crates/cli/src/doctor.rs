@@ -53,7 +53,7 @@ pub(crate) fn doctor(options: &Report) -> Result<u8> {
     ];
     items.extend(parts::library());
     items.extend(parts::server(&options.server_args));
-    let (network, attached) = network::look(&options.server_args);
+    let (network, attached) = network::items(&options.server_args);
     items.extend(network);
     let names = std::env::vars_os().map(|(name, _)| name);
     items.extend(config::misspelt(names).map(|error| {

@@ -114,13 +114,13 @@ fn explain(found: &mut [Row], refused: &[RefusedInfoT], is_elsewhere: bool) {
     let vague = vague.map(ReasonT::word);
     for row in found.iter_mut().filter(|row| vague.contains(&row.reason)) {
         let Some(inode) = row.inode else { continue };
-        let told = refused.get(&(pid_of(row.pid), inode)).or_else(|| refused.get(&(0, inode)));
-        let Some(told) = told else { continue };
+        let refusal = refused.get(&(pid_of(row.pid), inode)).or_else(|| refused.get(&(0, inode)));
+        let Some(refusal) = refusal else { continue };
         // The server's reason "no peer" is vaguer than any reason that was found here, except for
         // "not hot".
-        if told.reason != ReasonT::NoPeer || row.reason == ReasonT::NotHot.word() {
-            row.reason = told.reason.word();
-            row.rates = Rates::of(told);
+        if refusal.reason != ReasonT::NoPeer || row.reason == ReasonT::NotHot.word() {
+            row.reason = refusal.reason.word();
+            row.rates = Rates::of(refusal);
         }
     }
 }
@@ -153,17 +153,17 @@ fn name_rules(rows: &mut [Row], concerned: impl FnOnce() -> Vec<ConcernedInfoT>)
         return;
     }
     let text = |text: Option<CString>| text.and_then(|text| text.into_string().ok());
-    let told: Vec<_> = concerned()
+    let concerned: Vec<_> = concerned()
         .into_iter()
         .filter_map(|one| Some((address(&text(one.from)?)?, text(one.to)?, text(one.hook)?)))
         .collect();
     for row in rows {
         let from = address(&row.from);
         let to = address(&row.to);
-        let is_its = |(told, remote, _): &&(SocketAddr, String, String)| {
-            from == Some(*told) && (remote.is_empty() || to == address(remote))
+        let is_its = |(local, remote, _): &&(SocketAddr, String, String)| {
+            from == Some(*local) && (remote.is_empty() || to == address(remote))
         };
-        row.rule = told.iter().find(is_its).map(|(.., hook)| hook.clone());
+        row.rule = concerned.iter().find(is_its).map(|(.., hook)| hook.clone());
     }
 }
 
@@ -185,10 +185,10 @@ fn name_peers(rows: &mut [Row]) {
 }
 
 /// Adds the TCP state of each connection to its session's row.
-fn add_connections(rows: &mut [Row], told: &[ConnectionInfoT]) {
-    let told: HashMap<(Option<u64>, u32), &ConnectionInfoT> =
-        told.iter().map(|told| ((Some(told.stream), told.pid), told)).collect();
+fn add_connections(rows: &mut [Row], connections: &[ConnectionInfoT]) {
+    let by_stream: HashMap<(Option<u64>, u32), &ConnectionInfoT> =
+        connections.iter().map(|one| ((Some(one.stream), one.pid), one)).collect();
     for row in rows {
-        row.connection = told.get(&(row.stream, row.pid)).map(|told| Connection::of(told));
+        row.connection = by_stream.get(&(row.stream, row.pid)).map(|one| Connection::of(one));
     }
 }

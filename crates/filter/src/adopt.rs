@@ -76,8 +76,7 @@ impl Filter {
         let config = loaded.config()?;
         let interface = netlink::by_index(config.interface);
         let interface = interface.map_err(Failed::at("finding the interface"))?;
-        let mut filter = Self::new(interface, options, loaded)?;
-        filter.config.members = config.members;
+        let mut filter = Self::new(interface, options, loaded, config.members)?;
         filter.xdp = xdp;
         filter.adopt_owners(sockets)?;
         filter.take_over_sessions();

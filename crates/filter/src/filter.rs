@@ -86,15 +86,19 @@ impl Filter {
     pub fn attach(interface: &str, options: Options) -> Result<Self, AttachError> {
         let interface = netlink::by_name(interface).map_err(Failed::at("finding the interface"))?;
         let loaded = Loaded::new(options.sessions_max)?;
-        Ok(Self::new(interface, options, loaded)?)
+        Ok(Self::new(interface, options, loaded, 1)?)
     }
 
+    /// Makes a filter of programs whose fanout group has that many `members`. The number is right
+    /// in the map at any time: a server that is killed in the middle of an adoption leaves it to
+    /// the next one, and members beyond it are never found.
     pub(crate) fn new(
         interface: Interface,
         options: Options,
         mut loaded: Loaded,
+        members: u32,
     ) -> Result<Self, Failed> {
-        let config = Config { members: 1, ..config_of(&interface) };
+        let config = Config { members, ..config_of(&interface) };
         loaded.set_config(&config)?;
         Ok(Self {
             template: Template::new(&loaded)?,
@@ -151,7 +155,20 @@ impl Filter {
         owner: OwnerId,
         target: Target,
     ) -> Result<(), Failed> {
-        let rule = Rule { owner, target, fragment_seen: false };
+        self.write(key, &Rule { owner, target, fragment_seen: false, is_new: true })
+    }
+
+    /// Notes that every frame which the packet sockets had seen before the session's rule was there
+    /// has reached the kernel by now: the others are the owner's.
+    ///
+    /// # Errors
+    /// [`FlowError::Absent`], or the kernel's error.
+    pub fn settle_flow(&mut self, key: &Key) -> Result<(), FlowError> {
+        let rule = self.rule(key)?;
+        Ok(self.write(key, &Rule { is_new: false, ..rule })?)
+    }
+
+    fn write(&mut self, key: &Key, rule: &Rule) -> Result<(), Failed> {
         let written = self.loaded.flows.insert(key.encode(), rule.encode(), 0);
         written.map_err(|error| Failed::other("adding a session", error))
     }

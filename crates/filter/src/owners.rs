@@ -7,8 +7,8 @@
 //! interface was down the members are in the order in which they were made. The map of owners has
 //! each member's place. This file writes the map when the server itself changes the group, for
 //! which the server keeps a copy of each socket. The programs write it when a frame shows that a
-//! member has another place (`heal` and `sojourn_sink` in `bpf/filter.bpf.c`). Until then a frame
-//! may be lost, but no other owner ever gets it. To lose no frames in normal operation, the server
+//! member has another place (`heal` and `sojourn_sink` in `bpf/filter.bpf.c`). No other owner ever
+//! gets the frame; it arrives anew until it has found its own. So that this is rare, the server
 //! closes its copies only from the last place on, because then no member moves. A removed member
 //! with later members behind it keeps its place until they have gone.
 
@@ -209,7 +209,7 @@ impl Filter {
         self.close_group_if_empty();
     }
 
-    /// Frees all places of removed owners, at the cost of lost frames of the members that move.
+    /// Frees all places of removed owners; the members that move have to be found again.
     fn vacate(&mut self) {
         let is_vacant = |kind: &Owner| matches!(kind, Owner::Vacant { .. });
         let vacant = self.owners.iter().filter(|(_, kind)| is_vacant(kind));

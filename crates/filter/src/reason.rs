@@ -15,7 +15,7 @@ pub enum Reason {
     TakenXsk,
     /// Received and dropped: a fragment of a TCP segment of a moved session.
     Fragmented,
-    /// Received and dropped: came to another owner's packet socket. A few such packets come after
+    /// Received: came to another owner's packet socket, and arrives anew. A few packets do after
     /// members of the group changed places.
     Misdirected,
     /// Sent through a port.

@@ -201,7 +201,14 @@ pub struct Rule {
     /// A fragmented segment arrived, and was dropped: the session should go home, because only the
     /// kernel reassembles fragments.
     pub fragment_seen: bool,
+    /// The rule was added a moment ago: a frame of TCP that the packet sockets have seen before it
+    /// was there may be on its way to the kernel, and still reaches it.
+    pub is_new: bool,
 }
+
+/// Bits of a rule's notes.
+const NOTE_FRAGMENT: u32 = 1;
+const NOTE_NEW: u32 = 2;
 
 impl Rule {
     /// Returns the rule in the form of the map: owner, mode, target, notes; numbers of 4 bytes in
@@ -213,7 +220,9 @@ impl Rule {
             Target::Xsk => (3, 0),
         };
         let mut bytes = [0; RULE_LEN];
-        let words = [self.owner.0, mode, target, u32::from(self.fragment_seen)];
+        let note = |is_set, bit| if is_set { bit } else { 0 };
+        let notes = note(self.fragment_seen, NOTE_FRAGMENT) | note(self.is_new, NOTE_NEW);
+        let words = [self.owner.0, mode, target, notes];
         for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());
         }
@@ -231,7 +240,13 @@ impl Rule {
             3 => Target::Xsk,
             _ => return None,
         };
-        Some(Self { owner: OwnerId(word(0)), target, fragment_seen: word(12) != 0 })
+        let has = |bit| word(12) & bit != 0;
+        Some(Self {
+            owner: OwnerId(word(0)),
+            target,
+            fragment_seen: has(NOTE_FRAGMENT),
+            is_new: has(NOTE_NEW),
+        })
     }
 }
 

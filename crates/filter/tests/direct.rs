@@ -143,15 +143,15 @@ fn a_fragment_is_noted() {
         let again = fragment.clone();
         two.run(move || common::send_frame("eth0", &fragment));
         wait_for("note", || filter.rule(&key).unwrap().fragment_seen.then_some(()));
-        let told = |filter: &mut sojourn_filter::Filter| {
+        let noted = |filter: &mut sojourn_filter::Filter| {
             let taken = filter.take_fragmented().unwrap();
             (!taken.is_empty()).then_some(taken)
         };
-        assert_eq!(wait_for("session with a note", || told(&mut filter)), [key]);
+        assert_eq!(wait_for("session with a note", || noted(&mut filter)), [key]);
         assert_eq!(filter.counts().unwrap().of(Reason::Fragmented), 1);
-        assert_eq!(told(&mut filter), None, "told once for each fragment");
+        assert_eq!(noted(&mut filter), None, "noted once for each fragment");
         two.run(move || common::send_frame("eth0", &again));
-        assert_eq!(wait_for("session with a note", || told(&mut filter)), [key]);
+        assert_eq!(wait_for("session with a note", || noted(&mut filter)), [key]);
         assert_eq!(receive(&socket), None);
         filter.remove_flow(&key).unwrap();
         assert!(sojourn_filter::away().unwrap().is_empty());

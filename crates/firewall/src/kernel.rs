@@ -176,10 +176,10 @@ fn tables() -> Vec<Table> {
         // A kernel without the file has no such tables.
         let names = std::fs::read_to_string(path).unwrap_or_default();
         for name in names.lines() {
-            let told = table(family, name);
-            let told =
-                told.as_ref().map(|(info, entries)| (&info[..], &entries[tables::ENTRIES..]));
-            all.push(Table::new(family, name, told));
+            let answer = table(family, name);
+            let answer =
+                answer.as_ref().map(|(info, entries)| (&info[..], &entries[tables::ENTRIES..]));
+            all.push(Table::new(family, name, answer));
         }
     }
     all

@@ -38,10 +38,10 @@ fn read(file: &Path) -> Result<Compilation, Box<Failure>> {
 fn count(file: &Path, compilation: &Compilation) -> (usize, usize) {
     let listing = stubs::listing(compilation);
     for entry in listing.iter().filter(|entry| !entry.stubs) {
-        let told = entry.construct.is_some_and(|c| !c.is_empty())
+        let has_construct = entry.construct.is_some_and(|c| !c.is_empty())
             && entry.cause.as_ref().is_some_and(|c| !c.is_empty())
             && entry.place.is_some();
-        assert!(told, "{}: {entry:?}", file.display());
+        assert!(has_construct, "{}: {entry:?}", file.display());
     }
     let operations = listing.iter().filter(|entry| entry.kind == "operation");
     let (all, with) =

@@ -381,8 +381,8 @@ impl Connection {
     /// Notes that the connection is over.
     #[cold]
     fn end(&mut self, reason: Reason) -> CallError {
-        let told = self.parts.region.reason().load(Ordering::Acquire);
-        let reason = if told == 0 { reason } else { Reason::from_code(told) };
+        let published = self.parts.region.reason().load(Ordering::Acquire);
+        let reason = if published == 0 { reason } else { Reason::from_code(published) };
         let _ = rustix::net::shutdown(&self.parts.socket, rustix::net::Shutdown::Both);
         CallError::Disconnected(*self.ended.get_or_insert(reason))
     }

@@ -108,7 +108,7 @@ impl Lane {
     /// # Errors
     /// The [`Reason`] if the client broke the protocol.
     #[inline(always)]
-    pub(crate) fn look(&mut self, incoming: &mut Incoming) -> Result<LaneEvent, Reason> {
+    pub(crate) fn poll(&mut self, incoming: &mut Incoming) -> Result<LaneEvent, Reason> {
         let expected = Expected {
             call: self.call,
             seq: self.seq,

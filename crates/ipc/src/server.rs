@@ -147,7 +147,7 @@ impl Server {
         for _ in 0..self.hot.len() {
             self.turn = if self.turn + 1 < self.hot.len() { self.turn + 1 } else { 0 };
             let index = self.hot[self.turn];
-            if let Some(found) = self.look(index) {
+            if let Some(found) = self.poll(index) {
                 return Some(found);
             }
         }
@@ -156,10 +156,10 @@ impl Server {
 
     /// Looks at one lane as long as it has pieces of a message, up to the first complete message.
     #[inline]
-    fn look(&mut self, index: u32) -> Option<Found> {
+    fn poll(&mut self, index: u32) -> Option<Found> {
         let lane = self.lanes.get_mut(index as usize)?.as_mut()?;
         for _ in 0..PIECES_MAX {
-            match lane.look(&mut self.incoming) {
+            match lane.poll(&mut self.incoming) {
                 Ok(LaneEvent::Message) => {
                     fault::point("server.taken");
                     self.peer_cpu = lane.cpu;
@@ -281,7 +281,7 @@ impl Server {
             // The note comes first in the queue, because a later note may be about another client
             // with the same index.
             self.mailbox.post_first(Note::Ended(id));
-            return self.look(id.index);
+            return self.poll(id.index);
         }
         let lane = self.lanes.get_mut(id.index as usize)?.take()?;
         self.hot.retain(|hot| *hot != id.index);

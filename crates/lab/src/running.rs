@@ -80,8 +80,8 @@ impl Running {
                 let where_ = self.whereabouts();
                 let _ = self.child.kill();
                 let _ = self.child.wait();
-                let said = self.said();
-                bail!("{} did not end within {limit:?}\n{where_}\n{said}", self.name);
+                let output = self.said();
+                bail!("{} did not end within {limit:?}\n{where_}\n{output}", self.name);
             }
             std::thread::sleep(Duration::from_millis(2));
         };

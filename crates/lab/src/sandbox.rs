@@ -150,8 +150,8 @@ impl Sandbox {
         let deadline = Instant::now() + Duration::from_secs(5);
         while !self.answers() {
             if !server.is_running() || Instant::now() > deadline {
-                let said = server.finish(Duration::ZERO);
-                bail!("the session server did not come up: {said:?}");
+                let output = server.finish(Duration::ZERO);
+                bail!("the session server did not come up: {output:?}");
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -297,6 +297,8 @@ impl Sandbox {
 
     fn surround(&self, command: &mut Command) {
         command.current_dir(&self.folder).env("SOJOURN_SERVER", self.address());
+        // What the loader keeps is not the developer's.
+        command.env("XDG_CACHE_HOME", self.folder.join("caches"));
         command.envs(self.settings.iter().map(|(name, value)| (name, value)));
         if let Some(host) = &self.host {
             host.place(command);

@@ -279,10 +279,10 @@ fn programs_run_on_their_host() {
     }
     let (a, b) = pair();
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let said = a.run("ip", &["-o", "address"], LIMIT).unwrap().success("ip address").unwrap();
-    assert!(said.contains(&link.v4(End::A).to_string()), "{said}");
-    assert!(!said.contains(&link.v4(End::B).to_string()), "{said}");
-    assert!(said.contains(link.interface()));
+    let output = a.run("ip", &["-o", "address"], LIMIT).unwrap().success("ip address").unwrap();
+    assert!(output.contains(&link.v4(End::A).to_string()), "{output}");
+    assert!(!output.contains(&link.v4(End::B).to_string()), "{output}");
+    assert!(output.contains(link.interface()));
     // The loopback interface is up.
     let (from, to) = (udp(&a, [127, 0, 0, 1]), udp(&a, [127, 0, 0, 1]));
     ping(&from, &to, b"to itself");

@@ -8,6 +8,9 @@ pub(crate) mod datagrams;
 pub(crate) mod from_kernel;
 #[cfg(test)]
 mod from_kernel_tests;
+pub(crate) mod lend;
+#[cfg(test)]
+mod lend_tests;
 pub(crate) mod placement;
 pub(crate) mod receive;
 pub(crate) mod send;

@@ -27,6 +27,7 @@ pub use io::call_flags::{Recv, Send};
 pub use io::calls::{Call, Route, Use};
 pub use io::datagrams::{Attempt, Datagram, PARTS_MAX, ReceiveOutcome};
 pub use io::from_kernel::{BytesOnly, FromKernel};
+pub use io::lend::{Amount, Lending, Lent, LentPiece};
 pub use moves::descriptors::{Origin, SocketOption};
 pub use process::library::{Library, library};
 pub use remote::options::{EngineAnswers, OptionChange, Queue};

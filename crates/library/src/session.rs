@@ -102,6 +102,10 @@ pub struct Session {
     pub(crate) has_new_options: AtomicBool,
     /// The session has ended, and its slot is not free yet: see `settle`.
     pub(crate) is_over: AtomicBool,
+    /// Bytes or room of the ring are with the program: see `io::lend`. Written under the lock of
+    /// the direction.
+    pub(crate) is_lent: AtomicBool,
+    pub(crate) is_reserved: AtomicBool,
     /// Counts the uses of the slot.
     pub(crate) generation: AtomicU32,
     /// The state of `tx`, readable without its lock: a constant of `switch`.
@@ -148,6 +152,8 @@ impl Session {
             keepalive: AtomicBool::new(false),
             has_new_options: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            is_lent: AtomicBool::new(false),
+            is_reserved: AtomicBool::new(false),
             generation: AtomicU32::new(0),
             tx_state: AtomicU32::new(switch::KERNEL),
             tx: Mutex::default(),
@@ -182,8 +188,8 @@ impl Session {
 
     /// Sets how threads wait for this session's bytes and room.
     pub(crate) fn set_wait(&self, wait: Wait) {
-        *lock(&self.rx_policy) = Policy::new(wait);
-        *lock(&self.tx_policy) = Policy::new(wait);
+        *lock(&self.rx_policy) = Policy::for_other_processes(wait);
+        *lock(&self.tx_policy) = Policy::for_other_processes(wait);
     }
 
     pub(crate) fn rx_policy(&self) -> MutexGuard<'_, Policy> {

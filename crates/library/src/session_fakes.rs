@@ -13,13 +13,14 @@ use crate::moves::join::Parts;
 use crate::moves::offer::Offer;
 use crate::process::library::library;
 use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::RecvFlags;
 use sojourn_session::{HomeT, InboxT, JoinT, KindT, OfferT};
 use sojourn_shm::{Access, Mapping, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 
@@ -47,6 +48,18 @@ impl Pair {
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (two, _) = listener.accept().unwrap();
         Self::of(KindT::Tcp, [one.into(), two.into()])
+    }
+
+    /// UDP sockets that are connected to each other. Calls on the first wait, `limit` at most.
+    pub(crate) fn datagrams(limit: Duration) -> Self {
+        let ends = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        for end in 0..2 {
+            ends[end].connect(ends[1 - end].local_addr().unwrap()).unwrap();
+        }
+        ends[0].set_read_timeout(Some(limit)).unwrap();
+        let pair = Self::of(KindT::Udp, ends.map(OwnedFd::from));
+        rustix::io::ioctl_fionbio(pair.ends[0].as_ref().unwrap(), false).unwrap();
+        pair
     }
 
     fn of(kind: KindT, ends: [OwnedFd; 2]) -> Self {
@@ -80,7 +93,7 @@ impl Pair {
         let stream = Arc::new(view(0));
         let parts = Parts { stream, own_inbox: common_inbox(), own_slot: 1 };
         assert!(self.join_end(0, 0, &parts));
-        Hostile { memory, side: view(1) }
+        Hostile { memory, side: Arc::new(view(1)) }
     }
 
     /// Moves both ends; `inboxes` are the inboxes of their sets. Returns true if both are on the
@@ -130,7 +143,7 @@ impl Pair {
             stream: 0,
             side: side as u8,
             kind,
-            is_carried: false,
+            is_carried: kind == KindT::Udp,
             ring_bytes: [RING_BYTES; 2],
             region: None.into(),
             own: none(),
@@ -179,10 +192,15 @@ pub(crate) struct Hostile {
     /// The region.
     pub(crate) memory: Mapping,
     /// Its side of the stream, to begin with.
-    pub(crate) side: Stream,
+    pub(crate) side: Arc<Stream>,
 }
 
 impl Hostile {
+    /// Its side of the stream once more.
+    pub(crate) fn view(&self) -> Arc<Stream> {
+        Arc::clone(&self.side)
+    }
+
     /// It has consented, writes to its ring, and `bytes` are there.
     pub(crate) fn sends(&self, bytes: &[u8]) {
         self.side.consent();

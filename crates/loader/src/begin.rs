@@ -10,7 +10,7 @@ use crate::load::{File, Loaded, Part, load};
 use crate::plain::{Given, NOT_RUN, plainly, starts_with};
 use crate::refusal::Refusal;
 use crate::threads::STACK;
-use crate::{enter, raw, trap};
+use crate::{cache, enter, raw, trap};
 use core::ffi::{CStr, c_char, c_int};
 use sojourn_abi::door::{self, Door};
 use sojourn_abi::stack::{Facts, auxiliary, words};
@@ -42,6 +42,7 @@ fn door() -> Option<&'static Door> {
 fn prepare(given: &Given) -> Result<Ready, Refusal> {
     possible()?;
     let door = door().ok_or(Refusal::NoLibrary)?;
+    cache::open();
     let file = File::open(given.path)?;
     if file.image.wants_executable_stack {
         return Err(Refusal::ExecutableStack);

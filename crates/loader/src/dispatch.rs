@@ -7,7 +7,7 @@
 use crate::block::{Block, Frame, here};
 use crate::children::{self, Asked};
 use crate::guest::call;
-use crate::{exec, files, memory, raw, signals, threads};
+use crate::{cache, exec, files, memory, raw, signals, threads};
 
 /// The operations of arch_prctl(2).
 const SET_GS: usize = 0x1001;
@@ -65,9 +65,20 @@ fn answer(frame: &mut Frame, block: &mut Block) -> isize {
         libc::SYS_open => files::open(0, libc::SYS_open, &arguments),
         libc::SYS_openat => files::open(1, libc::SYS_openat, &arguments),
         libc::SYS_openat2 => files::open(1, libc::SYS_openat2, &arguments),
+        // Once the guest has confined itself, the cache's calls might be forbidden to it.
+        libc::SYS_seccomp | libc::SYS_prctl if confines(&arguments, frame.rax as i64) => {
+            cache::close();
+            // SAFETY: the guest's own call, which library and kernel check.
+            unsafe { call(frame.rax as i64, &arguments) }
+        }
         // SAFETY: the guest's own call, which library and kernel check.
         number => unsafe { call(number, &arguments) },
     }
+}
+
+/// Returns true for seccomp(2), and for the operation of prctl(2) that does the same.
+fn confines(arguments: &[usize; 6], number: i64) -> bool {
+    number == libc::SYS_seccomp || arguments[0] == libc::PR_SET_SECCOMP as usize
 }
 
 fn arch_prctl(frame: &mut Frame) -> isize {

@@ -3,14 +3,16 @@
 //! Not here: the format of the file (`sojourn_abi::elf`), the layout in memory
 //! (`sojourn_abi::layout`), the writing of patches (`rewriting`).
 
+use crate::cache::{self, Place};
 use crate::raw;
 use crate::refusal::Refusal;
 use crate::rewriting::{self, Refused};
 use core::ffi::CStr;
+use sojourn_abi::cache::checksum;
 use sojourn_abi::elf::Image;
 use sojourn_abi::layout::{Mapping, Plan, Room, Source, plan};
 use sojourn_abi::patch::region_len;
-use sojourn_abi::sites::{Found, Rewrite, Site, Text, find};
+use sojourn_abi::sites::{Found, Rewrite, Site, Text};
 
 /// A program's file, mapped unchanged.
 pub(crate) struct File {
@@ -54,6 +56,7 @@ impl File {
     /// Returns the system calls of each executable segment, at the addresses in the headers.
     fn sites(&self) -> Result<Vec<(Text<'static>, Vec<Site>)>, Refusal> {
         let executable = self.image.segments.iter().filter(|one| one.is_executable);
+        let build_id = checksum(&self.image.build_id);
         executable
             .filter(|one| one.file_len > 0)
             .map(|one| {
@@ -63,7 +66,8 @@ impl File {
                     .and_then(|end| self.bytes.get(start..end))
                     .ok_or(Refusal::File(sojourn_abi::elf::ElfError::Headers))?;
                 let text = Text { address: one.address, bytes };
-                let Found { sites, sets_gs } = find(text);
+                let place = Place { fd: self.fd, build_id, offset: one.offset };
+                let Found { sites, sets_gs } = cache::sites(place, text);
                 match sets_gs {
                     None => Ok((text, sites)),
                     Some(_) => Err(Refusal::Gs),

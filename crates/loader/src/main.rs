@@ -24,6 +24,8 @@ mod begin;
 #[cfg(target_arch = "x86_64")]
 mod block;
 #[cfg(target_arch = "x86_64")]
+mod cache;
+#[cfg(target_arch = "x86_64")]
 mod children;
 #[cfg(target_arch = "x86_64")]
 mod class;

@@ -57,10 +57,10 @@ const WRITABLE: usize = libc::PROT_WRITE as usize;
 pub(crate) fn map(arguments: &[usize; 6]) -> isize {
     // SAFETY: the guest's own call.
     let at = unsafe { call(libc::SYS_mmap, arguments) };
-    let [_, len, protection, flags, ..] = *arguments;
+    let [_, _, protection, flags, ..] = *arguments;
     let is_file = flags & libc::MAP_ANONYMOUS as usize == 0;
     if at > 0 && is_file && protection & (CODE | WRITABLE) == CODE {
-        rewriting::rewrite_mapped(at as usize, len, protection);
+        rewriting::rewrite_mapped(at as usize, arguments);
     }
     at
 }

@@ -1,10 +1,11 @@
 //! Writes patches over a text's system calls, and trampolines near the text. Not here: the bytes
 //! that are written (`sojourn_abi::patch`).
 
+use crate::cache::{self, Place};
 use crate::guest::guest;
 use crate::raw;
 use sojourn_abi::patch::{self, Rewritten, region_len};
-use sojourn_abi::sites::{Rewrite, Site, Text, find};
+use sojourn_abi::sites::{Rewrite, Site, Text};
 
 const PAGE: usize = 4096;
 const READ_WRITE: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
@@ -91,9 +92,10 @@ fn near(text: usize, len: usize) -> Option<usize> {
     None
 }
 
-/// Rewrites code of a file that the guest has just mapped. Calls that cannot be rewritten go to the
-/// kernel.
-pub(crate) fn rewrite_mapped(at: usize, len: usize, protection: usize) {
+/// Rewrites code of a file that the guest has just mapped at `at`, with these arguments of mmap(2).
+/// Calls that cannot be rewritten go to the kernel.
+pub(crate) fn rewrite_mapped(at: usize, arguments: &[usize; 6]) {
+    let [_, len, protection, _, fd, offset] = *arguments;
     if protection & libc::PROT_READ as usize == 0 {
         return;
     }
@@ -102,7 +104,9 @@ pub(crate) fn rewrite_mapped(at: usize, len: usize, protection: usize) {
     // SAFETY: mapped and readable; the guest's own code, which no thread changes.
     let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
     let text = Text { address: at as u64, bytes };
-    let sites = find(text).sites;
+    // The build-id is elsewhere in the file, which the rest of the key identifies.
+    let place = Place { fd, build_id: 0, offset: offset as u64 };
+    let sites = cache::sites(place, text).sites;
     if sites.iter().all(|site| site.rewrite == Rewrite::Unchanged) {
         return;
     }

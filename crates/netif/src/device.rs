@@ -61,7 +61,7 @@ impl Device {
     pub fn by_name(socket: BorrowedFd<'_>, name: &str) -> core::result::Result<Self, DeviceError> {
         let mut request = Request::about(name.as_bytes()).ok_or(DeviceError::None)?;
         request.ask::<SIOCGIFINDEX>(socket)?;
-        Self::look(socket, request.number(), request)
+        Self::complete(socket, request.number(), request)
     }
 
     /// Queries the interface with `index` in the network namespace of `socket`, which may be any
@@ -74,11 +74,11 @@ impl Device {
         let mut request = Request { name: [0; libc::IFNAMSIZ], body: [0; 24] };
         request.body[..4].copy_from_slice(&index.to_ne_bytes());
         request.ask::<SIOCGIFNAME>(socket)?;
-        Self::look(socket, index, request)
+        Self::complete(socket, index, request)
     }
 
     /// Completes a query; `request` has the interface's name.
-    fn look(
+    fn complete(
         socket: BorrowedFd<'_>,
         index: u32,
         mut request: Request,

@@ -29,7 +29,7 @@ pub fn slots(bytes: &[u8]) {
     let mut slots = Slots::new(map, SLOT_BYTES, SLOTS);
     for turn in 0..2 * SLOTS {
         let slot = base + turn % SLOTS * SLOT_BYTES;
-        if let Filled::Frame(received) = slots.look(choice & 1 == 0) {
+        if let Filled::Frame(received) = slots.peek(choice & 1 == 0) {
             let range = received.frame.as_ptr_range();
             assert!(range.start as usize >= slot && range.end as usize <= slot + SLOT_BYTES);
             assert!(turn < SLOTS, "a slot that was given back is empty");

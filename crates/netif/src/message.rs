@@ -169,11 +169,12 @@ impl Inbox {
         let Some(len) = len.checked_sub(header_len) else { return Taken::Damaged };
         let Some(frame) = self.frame.get(..len) else { return Taken::Truncated };
         let mut vnet = vnet::Header::parse(&header).unwrap_or_default();
-        let told = auxiliary(self.control.0.get(..message.msg_controllen as _).unwrap_or_default());
-        if !has_vnet && told.needs_no_look {
+        let metadata =
+            auxiliary(self.control.0.get(..message.msg_controllen as _).unwrap_or_default());
+        if !has_vnet && metadata.needs_no_look {
             vnet.checksum = vnet::Checksum::Valid;
         }
-        Taken::Frame(Received { vnet, frame, tag: told.tag, time_ns: told.time_ns })
+        Taken::Frame(Received { vnet, frame, tag: metadata.tag, time_ns: metadata.time_ns })
     }
 
     /// Receives the next frame, which is known to be `len` bytes long and to begin like `start`,
@@ -239,7 +240,7 @@ const CONTROL_HEADER: usize = size_of::<libc::cmsghdr>();
 
 /// Reads control messages; unknown or incomplete ones are ignored.
 pub(crate) fn auxiliary(mut control: &[u8]) -> FrameMetadata {
-    let mut told = FrameMetadata::default();
+    let mut metadata = FrameMetadata::default();
     while let Some((header, _)) = control.split_at_checked(CONTROL_HEADER) {
         let len = usize::from_ne_bytes(core::array::from_fn(|at| header[at]));
         let word = |bytes: &[u8], at: usize| {
@@ -253,19 +254,20 @@ pub(crate) fn auxiliary(mut control: &[u8]) -> FrameMetadata {
                 // struct tpacket_auxdata: status, two lengths, two offsets, tag control, tag
                 // protocol.
                 let (status, tag) = (word(content, 0), word(content, 16));
-                told.aux(status.unwrap_or_default(), tag.unwrap_or_default());
+                metadata.aux(status.unwrap_or_default(), tag.unwrap_or_default());
             }
             (Some(libc::SOL_SOCKET), Some(libc::SCM_TIMESTAMPNS)) if content.len() >= 16 => {
                 let eight =
                     |at: usize| u64::from_ne_bytes(core::array::from_fn(|n| content[at + n]));
-                told.time_ns = Some(eight(0).wrapping_mul(1_000_000_000).wrapping_add(eight(8)));
+                metadata.time_ns =
+                    Some(eight(0).wrapping_mul(1_000_000_000).wrapping_add(eight(8)));
             }
             _ => {}
         }
         let step = len.next_multiple_of(size_of::<usize>());
         control = control.get(step..).unwrap_or_default();
     }
-    told
+    metadata
 }
 
 impl FrameMetadata {

@@ -207,7 +207,7 @@ impl Interface for Ring {
             if count == budget || accept.has_enough() {
                 break;
             }
-            match self.slots.look(self.socket.has_vnet) {
+            match self.slots.peek(self.socket.has_vnet) {
                 Filled::Nothing => break,
                 Filled::Frame(received) => {
                     accept.accept(received);

@@ -64,7 +64,7 @@ impl Slots {
 
     /// Returns the contents of the next slot, which stays the next one until [`Slots::release`].
     #[inline]
-    pub(crate) fn look(&self, has_vnet: bool) -> Filled<'_> {
+    pub(crate) fn peek(&self, has_vnet: bool) -> Filled<'_> {
         let slot = self.next * self.slot_len;
         let Some(word) = self.map.word(slot + STATUS_AT) else { return Filled::Damaged };
         // SYNC: acquire; the kernel stores the status last, after a barrier (tpacket_rcv).
@@ -176,26 +176,26 @@ mod tests {
     fn a_frame_is_lent_and_its_slot_given_back() {
         let tagged = USER | libc::TP_STATUS_VLAN_VALID | libc::TP_STATUS_VLAN_TPID_VALID;
         let mut slots = slots(&with_frame(tagged, 4, 4, 80));
-        let Filled::Frame(received) = slots.look(true) else { panic!("no frame") };
+        let Filled::Frame(received) = slots.peek(true) else { panic!("no frame") };
         assert_eq!(received.frame, b"abcd");
         assert_eq!(received.vnet.header_len, 66);
         assert_eq!(received.time_ns, Some(5_000_000_006));
         assert_eq!(received.tag.map(|tag| tag.id()), Some(3));
         assert!(slots.is_filled());
         slots.release();
-        assert!(matches!(slots.look(true), Filled::Nothing), "the second slot is empty");
+        assert!(matches!(slots.peek(true), Filled::Nothing), "the second slot is empty");
         assert!(!slots.is_filled());
         for _ in 1..COUNT {
             slots.release();
         }
-        assert!(matches!(slots.look(true), Filled::Nothing), "the first was given back");
+        assert!(matches!(slots.peek(true), Filled::Nothing), "the first was given back");
     }
 
     #[test]
     fn what_does_not_fit_is_told_apart() {
         let look = |status, len, held, at, has_vnet| {
             let slots = slots(&with_frame(status, len, held, at));
-            match slots.look(has_vnet) {
+            match slots.peek(has_vnet) {
                 Filled::Nothing => "nothing",
                 Filled::Frame(_) => "frame",
                 Filled::Queued(Some((start, 9000))) if start.frame.len() == 432 => "queued",
@@ -222,7 +222,7 @@ mod tests {
     fn without_an_offload_header_the_status_tells() {
         let look = |status| {
             let slots = slots(&with_frame(status, 4, 4, 80));
-            let Filled::Frame(received) = slots.look(false) else { panic!("no frame") };
+            let Filled::Frame(received) = slots.peek(false) else { panic!("no frame") };
             received.vnet.must_verify()
         };
         assert!(look(USER));
@@ -255,7 +255,7 @@ mod tests {
             for turn in 0..2 * COUNT {
                 let slot = slots.map.address() as usize + (turn % COUNT) * LEN;
                 if let Filled::Frame(received) | Filled::Queued(Some((received, _))) =
-                    slots.look(has_vnet)
+                    slots.peek(has_vnet)
                 {
                     let range = received.frame.as_ptr_range();
                     prop_assert!(range.start as usize >= slot);

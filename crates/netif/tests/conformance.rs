@@ -227,11 +227,11 @@ fn the_budget_is_kept(near: &mut dyn Interface, far: &mut dyn Interface) {
     let deadline = Instant::now() + LIMIT;
     while count < 10 {
         let mut called = 0;
-        let told = near.receive(3, &mut |_| called += 1).unwrap();
-        assert_eq!(told, called);
-        assert!(told <= 3);
-        count += told;
-        assert!(told > 0 || wait(near, deadline), "ten frames");
+        let received = near.receive(3, &mut |_| called += 1).unwrap();
+        assert_eq!(received, called);
+        assert!(received <= 3);
+        count += received;
+        assert!(received > 0 || wait(near, deadline), "ten frames");
     }
     assert_eq!((count, near.receive(3, &mut |_| ())), (10, Ok(0)));
 }

@@ -7,6 +7,7 @@ use crate::guard::kernel;
 use crate::guard::{home, tell};
 use crate::library::{Library, Origin};
 use crate::raw::Kernel;
+use crate::trampoline::alias;
 use core::ffi::c_int;
 use libc::{sockaddr, socklen_t};
 
@@ -29,11 +30,7 @@ pub(crate) fn socket_by(kernel: impl Kernel) -> isize {
     opened(numbering(kernel) as c_int, Origin::Fresh) as isize
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    // SAFETY: another name of the same function.
-    unsafe { socket(domain, kind, protocol) }
-}
+alias!(__socket = socket);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn socketpair(
@@ -97,11 +94,7 @@ pub(crate) fn connect_by(fd: c_int, kernel: impl Kernel) -> isize {
     kernel()
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
-    // SAFETY: another name of the same function.
-    unsafe { connect(fd, to, len) }
-}
+alias!(__connect = connect);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {

@@ -9,6 +9,7 @@ use crate::guard::kernel;
 use crate::guard::{is_open, tell, within};
 use crate::library::Queue;
 use crate::raw::Kernel;
+use crate::trampoline::alias;
 use crate::{buffers, errno, raw};
 use core::ffi::{c_int, c_ulong};
 
@@ -62,17 +63,7 @@ pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl 
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: on 64-bit systems this is the same function as `fcntl`.
-    unsafe { fcntl(fd, command, argument) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: another name of the same function.
-    unsafe { fcntl(fd, command, argument) }
-}
+alias!(fcntl64 = fcntl, __fcntl = fcntl);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {

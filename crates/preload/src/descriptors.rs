@@ -5,10 +5,11 @@
 
 use crate::errno;
 use crate::guard::kernel;
-use crate::guard::{is_open, tell, within};
+use crate::guard::{is_initialized, is_open, tell, tell_if_initialized, within};
 use crate::library::{Library, Origin, numbers};
 use crate::next::next;
 use crate::raw::{self, Kernel};
+use crate::trampoline::alias;
 use core::ffi::{c_int, c_uint};
 use rustix::io::Errno;
 
@@ -22,7 +23,8 @@ type Pipe2Fn = unsafe extern "C-unwind" fn(*mut c_int, c_int) -> c_int;
 /// Tells the library about a descriptor that was just made. Returns `fd`.
 #[inline]
 pub(crate) fn opened(fd: c_int, origin: Origin) -> c_int {
-    if fd >= 0 {
+    // A library that is not initialized knows no number, and takes all for such.
+    if fd >= 0 && (origin != Origin::Unknown || is_initialized()) {
         tell(|library| library.opened(fd, origin));
     }
     fd
@@ -30,12 +32,13 @@ pub(crate) fn opened(fd: c_int, origin: Origin) -> c_int {
 
 /// Makes a call that makes or names numbers and does not wait in the kernel.
 ///
+/// A library that is not initialized has no descriptor of its own.
 /// During the call, no other thread makes a descriptor of the library's own where the call could
 /// meet it. There is no guard value to drop, because a thread that is cancelled inside the call
 /// must have nothing to clean up.
 #[inline]
 pub(crate) fn numbering(kernel: impl Kernel) -> isize {
-    if !is_open() {
+    if !is_initialized() || !is_open() {
         return kernel();
     }
     numbers::begin();
@@ -55,7 +58,7 @@ fn gives_back() -> bool {
 /// the kernel.
 #[inline]
 pub(crate) fn numbering_first(kernel: impl Kernel) -> isize {
-    if !is_open() {
+    if !is_initialized() || !is_open() {
         return kernel();
     }
     numbers::pass();
@@ -66,7 +69,7 @@ pub(crate) fn numbering_first(kernel: impl Kernel) -> isize {
 /// Makes a call as [`numbering_first`] does, for calls that return a stream or null.
 #[inline]
 pub(crate) fn numbering_stream<T>(kernel: impl Fn() -> *mut T) -> *mut T {
-    if !is_open() {
+    if !is_initialized() || !is_open() {
         return kernel();
     }
     numbers::pass();
@@ -94,7 +97,8 @@ unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 
 /// Serves [`close`]; `kernel` makes the kernel's call.
 pub(crate) fn close_by(fd: c_int, kernel: impl Kernel) -> isize {
-    if is_open()
+    if is_initialized()
+        && is_open()
         && within(|library| {
             !library.is_own(fd) && {
                 library.closing(fd);
@@ -105,15 +109,11 @@ pub(crate) fn close_by(fd: c_int, kernel: impl Kernel) -> isize {
         return not_open() as isize;
     }
     let result = numbering(kernel);
-    tell(Library::ended);
+    tell_if_initialized(Library::ended);
     result
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
-    // SAFETY: another name of the same function.
-    unsafe { close(fd) }
-}
+alias!(__close = close);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
@@ -230,11 +230,7 @@ unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
     replace(old, new, unsafe { kernel!(older SYS_dup2, c"dup2" as TwoFn; old, new) }) as c_int
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __dup2(old: c_int, new: c_int) -> c_int {
-    // SAFETY: another name of the same function.
-    unsafe { dup2(old, new) }
-}
+alias!(__dup2 = dup2);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
@@ -257,11 +253,7 @@ unsafe extern "C-unwind" fn pipe(ends: *mut c_int) -> c_int {
     pipe_by(ends, unsafe { kernel!(older SYS_pipe, c"pipe" as PipeFn; ends) }) as c_int
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __pipe(ends: *mut c_int) -> c_int {
-    // SAFETY: another name of the same function.
-    unsafe { pipe(ends) }
-}
+alias!(__pipe = pipe);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pipe2(ends: *mut c_int, flags: c_int) -> c_int {

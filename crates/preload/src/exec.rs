@@ -6,7 +6,7 @@
 //! its loader (`loaded`).
 
 use crate::follow;
-use crate::guard::tell;
+use crate::guard::{is_open, tell, tell_if_initialized};
 use crate::library::ReasonT;
 use crate::loaded;
 use crate::next::next;
@@ -19,6 +19,13 @@ unsafe extern "C" fn before_exec(entry: &Interposer, _: &[usize; 6]) -> usize {
     entry.next()
 }
 
+/// Hooks `fork`, so that the handlers for it (`process`) are registered before the first one.
+unsafe extern "C" fn before_fork(entry: &Interposer, _: &[usize; 6]) -> usize {
+    is_open();
+    entry.next()
+}
+
+asks_first!(before_fork; fork = 0, __fork = 0);
 asks_first!(before_exec;
     execl = 0, execle = 0, execlp = 0, execveat = 0, fexecve = 0, system = 0, wordexp = 0,
 );
@@ -131,12 +138,16 @@ unsafe extern "C-unwind" fn posix_spawnp(
     })
 }
 
-/// Runs [`end`] as a destructor. exit(3) calls the C library's internal `_exit`, which the
-/// functions below do not replace, so a destructor covers that way out and `_exit` and `_Exit`
-/// cover the others. A process that is killed runs neither.
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static END: extern "C" fn() = end;
+// `end` is a destructor, too. exit(3) calls the C library's internal `_exit`, which the
+// functions below do not replace, so a destructor covers that way out and `_exit` and `_Exit`
+// cover the others. A process that is killed runs neither.
+// As the constructor (`start`): an address that the loader itself relocates.
+core::arch::global_asm!(
+    ".pushsection .fini_array, \"aw\", @fini_array",
+    ".quad {end}",
+    ".popsection",
+    end = sym end,
+);
 
 extern "C" fn end() {
     ends();
@@ -144,7 +155,7 @@ extern "C" fn end() {
 
 /// Tells the library that the process is about to end.
 pub(crate) fn ends() {
-    tell(|library| library.before_exit());
+    tell_if_initialized(|library| library.before_exit());
 }
 
 unsafe extern "C" fn before_end(entry: &Interposer, _: &[usize; 6]) -> usize {

@@ -10,6 +10,7 @@ use crate::guard::kernel;
 use crate::guard::within;
 use crate::library::{Call, Route};
 use crate::raw::Kernel;
+use crate::trampoline::alias;
 use crate::transfer::{counted, receive_route, send_route};
 use crate::vectors::TRANSFER_MAX;
 use core::ffi::{c_int, c_uint};
@@ -96,16 +97,7 @@ fn send_file_on(
     Some((result, at.map(|at| at as off64_t)))
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sendfile64(
-    out: c_int,
-    file: c_int,
-    offset: *mut off64_t,
-    count: usize,
-) -> isize {
-    // SAFETY: on 64-bit systems this is the same function as `sendfile`.
-    unsafe { sendfile(out, file, offset, count) }
-}
+alias!(sendfile64 = sendfile);
 
 /// Serves a call on a descriptor that stays in the kernel from now on.
 pub(crate) fn home_by(fd: c_int, kernel: impl Kernel) -> isize {

@@ -37,18 +37,17 @@ struct InheritedVariables {
 
 static GIVEN: OnceLock<InheritedVariables> = OnceLock::new();
 
-/// Copies the library's path from the process's environment, if `follow` is set. The settings are
-/// those that the library keeps.
-pub(crate) fn start(environment: List) {
+/// Copies the library's path from `preloaded`, the value of [`PRELOAD`] at the process's start, if
+/// `follow` is set. The settings are those that the library keeps.
+pub(crate) fn start(preloaded: &[u8]) {
     let users = match settings().find_map(|one| one.to_bytes().strip_prefix(FOLLOW)) {
         Some(b"same-user") => Some(users()),
         Some(b"on") => None,
         _ => return,
     };
-    let paths = value_of(environment, PRELOAD).unwrap_or_default();
-    let Some(path) = libraries(paths).find(|one| one.ends_with(LIBRARY)) else { return };
+    let Some(path) = libraries(preloaded).find(|one| one.ends_with(LIBRARY)) else { return };
     if let Ok(library) = CString::new([PRELOAD, path].concat()) {
-        // `GIVEN` is set once: this function runs once, in the constructor.
+        // `GIVEN` is set once: this function runs once.
         let _ = GIVEN.set(InheritedVariables { library, users });
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::library::{Library, ReasonT, library};
 use crate::tls::{Thread, here};
-use crate::{deferred, errno, older, raw, stack};
+use crate::{deferred, errno, older, raw, relocation, stack};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,16 +14,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const NOT_STARTED: u32 = 1;
 /// The library has failed, or has stood down.
 const OFF: u32 = 2;
+/// The library has done nothing yet. The first call that asks whether the guard is open initializes
+/// it (`start::initialize`), so that a program that stays small does not pay for that.
+const UNINITIALIZED: u32 = 4;
+/// A thread is initializing the library.
+const INITIALIZING: u32 = 8;
 /// Added for each child of vfork(2) that shares this memory now: the process numbers must be
 /// compared.
-const VFORK: u32 = 4;
+const VFORK: u32 = 16;
 
 /// The state of the guard; 0 means open.
-static GUARD: AtomicU32 = AtomicU32::new(NOT_STARTED);
-/// The number of the process that this memory belongs to.
+#[unsafe(link_section = ".data.start")]
+static GUARD: AtomicU32 = AtomicU32::new(NOT_STARTED | UNINITIALIZED);
+/// The number of the process that this memory belongs to; while a thread initializes the library,
+/// the number of that thread's process; 0 before.
+#[unsafe(link_section = ".data.start")]
 static PROCESS: AtomicI32 = AtomicI32::new(0);
+/// How often a thread yields to one that initializes the library. That takes some ten microseconds,
+/// unless its thread was cancelled in the middle.
+const PATIENCE: u32 = 10_000;
 
-/// Returns true if this call may enter the library.
+/// Returns true if this call may enter the library. Initializes the library if need be.
 #[inline(always)]
 pub(crate) fn is_open() -> bool {
     if GUARD.load(Ordering::Relaxed) == 0 {
@@ -43,15 +54,12 @@ pub(crate) fn is_wide_open() -> bool {
 /// cancellation point, and a thread must not end inside the library.
 #[inline(always)]
 pub(crate) fn from_inside(number: i64, arguments: &[usize]) -> Option<isize> {
-    if is_open() { None } else { call_from_inside(number, arguments) }
+    if is_inside() { call_from_inside(number, arguments) } else { None }
 }
 
 #[cold]
 #[inline(never)]
 fn call_from_inside(number: i64, arguments: &[usize]) -> Option<isize> {
-    if !is_inside() {
-        return None;
-    }
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
     // SAFETY: the library's own call, with valid arguments.
@@ -59,6 +67,7 @@ fn call_from_inside(number: i64, arguments: &[usize]) -> Option<isize> {
 }
 
 /// Returns true if the calling thread is inside the library.
+#[inline(always)]
 pub(crate) fn is_inside() -> bool {
     here().depth.load(Ordering::Relaxed) != 0
 }
@@ -67,7 +76,16 @@ pub(crate) fn is_inside() -> bool {
 #[inline(never)]
 fn look_closer() -> bool {
     let guard = GUARD.load(Ordering::Relaxed);
-    if guard & (NOT_STARTED | OFF) != 0 || here().depth.load(Ordering::Relaxed) != 0 {
+    if guard & NOT_STARTED != 0 {
+        // Another library's constructor calls, before this library's own. What such calls lead to
+        // may need any relocated word.
+        relocation::all();
+        return false;
+    }
+    if guard & OFF != 0 || here().depth.load(Ordering::Relaxed) != 0 {
+        return false;
+    }
+    if guard & UNINITIALIZED != 0 && !initialize() {
         return false;
     }
     raw::process_number() == PROCESS.load(Ordering::Relaxed)
@@ -79,10 +97,68 @@ pub(crate) fn has_started() -> bool {
     GUARD.load(Ordering::Relaxed) & NOT_STARTED == 0
 }
 
+/// Returns true if the library has been initialized. Before that it knows of no descriptor, so that
+/// there is no need to tell it that one ends.
+#[inline(always)]
+pub(crate) fn is_initialized() -> bool {
+    GUARD.load(Ordering::Relaxed) & UNINITIALIZED == 0
+}
+
+/// As [`is_open`], but true as well if the guard would open once the library is initialized.
+#[inline(always)]
+pub(crate) fn can_open() -> bool {
+    match GUARD.load(Ordering::Relaxed) {
+        UNINITIALIZED => here().depth.load(Ordering::Relaxed) == 0,
+        _ => is_open(),
+    }
+}
+
 /// Opens the guard at the end of the constructor.
 pub(crate) fn start() {
-    PROCESS.store(raw::process_number(), Ordering::Relaxed);
     GUARD.fetch_and(!NOT_STARTED, Ordering::SeqCst);
+}
+
+/// Initializes the library, or waits until another thread has done so. Returns true if the library
+/// may be entered then.
+///
+/// Handlers of signals do not come here in the middle of it: installing a handler initializes the
+/// library (`signals`).
+#[cold]
+#[inline(never)]
+fn initialize() -> bool {
+    for _ in 0..PATIENCE {
+        let [from, to] = [UNINITIALIZED, UNINITIALIZED | INITIALIZING];
+        match GUARD.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => return initialize_alone(),
+            Err(guard) if guard & UNINITIALIZED == 0 => return guard & OFF == 0,
+            Err(_) => {}
+        }
+        let process = PROCESS.load(Ordering::SeqCst);
+        if process != 0 && process != raw::process_number() {
+            // The child of a `fork` in another thread: the thread that initialized does not exist
+            // here.
+            GUARD.fetch_and(!INITIALIZING, Ordering::SeqCst);
+        } else {
+            // SAFETY: no arguments; lets other threads run.
+            unsafe { raw::call(libc::SYS_sched_yield, [0; 6]) };
+        }
+    }
+    false
+}
+
+fn initialize_alone() -> bool {
+    let thread = here();
+    let kept = errno::value();
+    enter(thread);
+    PROCESS.store(raw::process_number(), Ordering::SeqCst);
+    let is_usable = crate::start::initialize();
+    if !is_usable {
+        GUARD.fetch_or(OFF, Ordering::SeqCst);
+    }
+    GUARD.fetch_and(!(UNINITIALIZED | INITIALIZING), Ordering::SeqCst);
+    leave(thread);
+    errno::set_raw(kept);
+    is_usable
 }
 
 /// Takes note that this process is the child of a `fork`.
@@ -90,7 +166,7 @@ pub(crate) fn became_child() {
     PROCESS.store(raw::process_number(), Ordering::Relaxed);
     stack::became_child();
     // Children of `vfork` share the memory of the parent process, not of this one.
-    GUARD.fetch_and(NOT_STARTED | OFF, Ordering::SeqCst);
+    GUARD.fetch_and(NOT_STARTED | UNINITIALIZED | OFF, Ordering::SeqCst);
 }
 
 /// Notes that a child of `vfork` is about to run in this memory, while its parent's thread waits.
@@ -139,6 +215,10 @@ pub(crate) fn leave(thread: &Thread) {
 #[inline(never)]
 pub(crate) fn within<R>(ask: impl FnOnce(&'static Library) -> R) -> Option<R> {
     let thread = here();
+    if !is_initialized() {
+        // One of the few callers that do not ask for the guard.
+        relocation::all();
+    }
     let kept = errno::value();
     enter(thread);
     let answer = catch_unwind(AssertUnwindSafe(|| ask(library())));
@@ -160,6 +240,14 @@ pub(crate) fn within<R>(ask: impl FnOnce(&'static Library) -> R) -> Option<R> {
 pub(crate) fn tell(what: impl FnOnce(&'static Library)) {
     if is_open() {
         within(what);
+    }
+}
+
+/// Tells the library something that is only of interest if it knows of a descriptor.
+#[inline]
+pub(crate) fn tell_if_initialized(what: impl FnOnce(&'static Library)) {
+    if is_initialized() {
+        tell(what);
     }
 }
 

@@ -6,8 +6,9 @@ use crate::buffers::overflow;
 use crate::guard::kernel;
 use crate::guard::{home, is_wide_open};
 use crate::library::{Recv, Send, library};
-use crate::next::next;
+use crate::next::{next, own};
 use crate::raw::Kernel;
+use crate::trampoline::alias;
 use crate::transfer::{Buffers, receive, send};
 use core::ffi::{c_int, c_void};
 use libc::iovec;
@@ -46,11 +47,7 @@ pub(crate) fn read_by(fd: c_int, at: *mut c_void, len: usize, kernel: impl Kerne
     receive(fd, Recv::default(), None, Buffers::one(at, len), kernel)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __read(fd: c_int, at: *mut c_void, len: usize) -> isize {
-    // SAFETY: another name of the same function.
-    unsafe { read(fd, at, len) }
-}
+alias!(__read = read);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __read_chk(
@@ -62,8 +59,9 @@ unsafe extern "C-unwind" fn __read_chk(
     if len > room {
         overflow();
     }
+    let same = own!(read);
     // SAFETY: the same function, after the check of the buffer's length.
-    unsafe { read(fd, at, len) }
+    unsafe { core::mem::transmute::<usize, ReadFn>(same)(fd, at, len) }
 }
 
 #[unsafe(no_mangle)]
@@ -87,11 +85,7 @@ pub(crate) fn write_by(fd: c_int, at: *const c_void, len: usize, kernel: impl Ke
     send(fd, Send::default(), None, Buffers::one(at, len), kernel)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __write(fd: c_int, at: *const c_void, len: usize) -> isize {
-    // SAFETY: another name of the same function.
-    unsafe { write(fd, at, len) }
-}
+alias!(__write = write);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn readv(fd: c_int, at: *const iovec, count: c_int) -> isize {
@@ -151,17 +145,7 @@ pub(crate) fn preadv2_by(
     receive(fd, how, None, Buffers::Many(at, count), kernel)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn preadv64v2(
-    fd: c_int,
-    at: *const iovec,
-    count: c_int,
-    offset: i64,
-    flags: c_int,
-) -> isize {
-    // SAFETY: on 64-bit systems this is the same function as `preadv2`.
-    unsafe { preadv2(fd, at, count, offset, flags) }
-}
+alias!(preadv64v2 = preadv2);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pwritev2(
@@ -197,14 +181,4 @@ pub(crate) fn pwritev2_by(
     send(fd, how, None, Buffers::Many(at, count), kernel)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pwritev64v2(
-    fd: c_int,
-    at: *const iovec,
-    count: c_int,
-    offset: i64,
-    flags: c_int,
-) -> isize {
-    // SAFETY: on 64-bit systems this is the same function as `pwritev2`.
-    unsafe { pwritev2(fd, at, count, offset, flags) }
-}
+alias!(pwritev64v2 = pwritev2);

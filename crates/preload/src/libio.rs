@@ -13,13 +13,14 @@
 //! to the library; see [`Hooked`]. Not here: the functions that make and close streams (`stdio`).
 //! Read `io` first.
 
-use crate::guard::{home, is_open, tell};
+use crate::guard::{home, tell_if_initialized};
 use crate::handlers;
 use crate::io::{is_surely_kernel_only, read_by, write_by};
 use crate::library::Library;
 use crate::next::{c_library, next};
 use crate::objects;
 use core::ffi::{c_char, c_int, c_void};
+use core::hint::black_box;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use libc::FILE;
 
@@ -65,12 +66,21 @@ type CloseFn = unsafe extern "C-unwind" fn(*mut FILE) -> c_int;
 type PlainWriteFn = unsafe extern "C-unwind" fn(c_int, *const c_void, usize) -> isize;
 
 /// The C library's own functions; 0 until the tables are hooked.
+#[unsafe(link_section = ".data.start")]
 static OWN_READ: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data.start")]
 static OWN_WRITE: AtomicUsize = AtomicUsize::new(0);
 /// The C library's closing functions, which differ between tables: for files, files in memory, and
 /// pipes to processes (`popen`).
-static OWN_CLOSE: [AtomicUsize; CLOSERS.len()] = [const { AtomicUsize::new(0) }; CLOSERS.len()];
-const CLOSERS: [CloseFn; 4] = [close::<0>, close::<1>, close::<2>, close::<3>];
+#[unsafe(link_section = ".data.start")]
+static OWN_CLOSE: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+
+/// Returns this library's closing functions, in the order of [`OWN_CLOSE`]. Not a constant array:
+/// its addresses would have to be relocated, but the constructor hooks the tables (`relocation`).
+fn closers() -> [usize; 4] {
+    let address = |one: CloseFn| black_box(one as usize);
+    [address(close::<0>), address(close::<1>), address(close::<2>), address(close::<3>)]
+}
 
 /// The state of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +102,7 @@ pub(crate) enum Hooked {
 /// not exist.
 const BUSY: u8 = 4;
 
+#[unsafe(link_section = ".data.start")]
 static HOOKED: AtomicU8 = AtomicU8::new(Hooked::No as u8);
 
 /// Returns the state of the tables.
@@ -155,7 +166,8 @@ fn put_ours() -> Option<()> {
         // SAFETY: a word of the C library's data, which its relocations have filled in.
         around.contains(&at).then(|| unsafe { (at as *const usize).read_volatile() })
     };
-    let own = [READ, WRITE, CLOSE].map(|index| entry(table, index).unwrap_or(0));
+    let own_entry = |index| entry(table, index).unwrap_or(0);
+    let own = [own_entry(READ), own_entry(WRITE), own_entry(CLOSE)];
     if own.iter().any(|at| !library.has(*at)) || entry(table, 0)? != 0 || entry(table, 1)? != 0 {
         return None;
     }
@@ -163,8 +175,11 @@ fn put_ours() -> Option<()> {
     OWN_WRITE.store(own[1], Ordering::Relaxed);
     let is_table = |at: usize| {
         let [read, write, _] = own;
-        let begins = entry(at, 0) == Some(0) && entry(at, 1) == Some(0);
-        begins && entry(at, READ) == Some(read) && entry(at, WRITE) == Some(write)
+        // Rules out nearly every word by itself.
+        entry(at, READ) == Some(read)
+            && entry(at, WRITE) == Some(write)
+            && entry(at, 0) == Some(0)
+            && entry(at, 1) == Some(0)
     };
     library.write_closed(around.clone(), || {
         for at in around.clone().step_by(WORD).filter(|at| is_table(*at)) {
@@ -182,14 +197,14 @@ fn put(table: usize, closes: usize) {
     };
     store(READ, read as ReadFn as usize);
     store(WRITE, write as WriteFn as usize);
-    let known = OWN_CLOSE.iter().zip(CLOSERS).find(|(own, _)| {
+    let known = OWN_CLOSE.iter().zip(closers()).find(|(own, _)| {
         let seen = own.compare_exchange(0, closes, Ordering::Relaxed, Ordering::Relaxed);
         seen.is_ok() || seen == Err(closes)
     });
     // If there are more closing functions than places, the rest stays. The library then finds out
     // about a closed number when the number is used again.
     if let Some((_, ours)) = known {
-        store(CLOSE, ours as usize);
+        store(CLOSE, ours);
     }
 }
 
@@ -259,15 +274,13 @@ unsafe extern "C-unwind" fn write(file: *mut FILE, at: *const c_void, len: isize
 unsafe extern "C-unwind" fn close<const KIND: usize>(file: *mut FILE) -> c_int {
     // SAFETY: the C library calls this function with a locked stream.
     let fd = unsafe { (*file.cast::<Stream>()).number };
-    if is_open() {
-        tell(|library| library.closing(fd));
-    }
+    tell_if_initialized(|library| library.closing(fd));
     // SAFETY: the C library's own function for this table, with the argument of its caller.
     let result = unsafe {
         let own = OWN_CLOSE[KIND].load(Ordering::Relaxed);
         core::mem::transmute::<usize, CloseFn>(own)(file)
     };
-    tell(Library::ended);
+    tell_if_initialized(Library::ended);
     result
 }
 

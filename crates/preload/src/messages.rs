@@ -12,6 +12,7 @@ use crate::guard::{is_open, tell};
 use crate::library::{Recv, Route, Send};
 use crate::raw::Kernel;
 use crate::sockets::{addressed, peer_name, receive_message, recv_flags, send_flags, send_message};
+use crate::trampoline::alias;
 use crate::transfer::{self, Buffers, counted};
 use crate::{datagrams, raw};
 use core::cell::Cell;
@@ -304,16 +305,7 @@ fn send_datagrams(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int
     Some(count as isize)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __sendmmsg(
-    fd: c_int,
-    messages: *mut mmsghdr,
-    count: c_uint,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: another name of the same function.
-    unsafe { sendmmsg(fd, messages, count, flags) }
-}
+alias!(__sendmmsg = sendmmsg);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn recvmmsg(

@@ -3,9 +3,10 @@
 //! needs.
 //!
 //! Functions are looked up at first use, not at start: a look-up costs some hundred nanoseconds,
-//! and a short program needs few functions. Not here: how symbols are found (`objects`).
+//! and a short program needs few functions. The addresses lie together, in the section for what
+//! programs that stay small write (`start.ld`). Not here: how symbols are found (`objects`).
 
-use crate::objects;
+use crate::{guard, objects, relocation};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,6 +14,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 /// function of this name must have this type.
 macro_rules! next {
     ($name:literal as $type:ty) => {{
+        #[unsafe(link_section = ".data.start")]
         static SLOT: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
         core::mem::transmute::<usize, $type>($crate::next::address(&SLOT, $name))
     }};
@@ -23,11 +25,21 @@ pub(crate) use next;
 /// Unsafe as [`next!`].
 macro_rules! c_library {
     ($name:literal as $type:ty) => {{
+        #[unsafe(link_section = ".data.start")]
         static SLOT: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
         core::mem::transmute::<usize, $type>($crate::next::of_c_library(&SLOT, $name))
     }};
 }
 pub(crate) use c_library;
+
+/// Returns the address of this library's own exported function `$name`, without the global offset
+/// table (`relocation`).
+macro_rules! own {
+    ($name:ident) => {
+        $crate::relocation::address_of!(sym $name)
+    };
+}
+pub(crate) use own;
 
 /// Returns the address of the next function named `name`, and keeps it in `slot`. Never returns 0.
 #[inline(always)]
@@ -55,6 +67,10 @@ fn kept(slot: &AtomicUsize, name: &CStr, find: fn(&CStr) -> Option<usize>) -> us
 #[cold]
 #[inline(never)]
 fn look_up(slot: &AtomicUsize, name: &CStr, find: fn(&CStr) -> Option<usize>) -> usize {
+    if !guard::has_started() {
+        // The search may call functions of other crates.
+        relocation::all();
+    }
     match find(name) {
         Some(address) => {
             slot.store(address, Ordering::Relaxed);

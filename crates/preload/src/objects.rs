@@ -6,7 +6,7 @@
 //! Symbols are found only in objects that stay loaded as long as the program. Read elf(5) and
 //! `link.h` first.
 
-use crate::raw;
+use crate::{raw, relocation};
 use core::ffi::{CStr, c_char, c_int};
 use core::ops::Range;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -77,18 +77,12 @@ pub(crate) unsafe fn segments_of_file(base: usize) -> &'static [Segment] {
     }
 }
 
-unsafe extern "C" {
-    /// This library's own dynamic section; the linker defines the symbol.
-    #[link_name = "_DYNAMIC"]
-    static OWN: Dyn;
-}
-
 /// Segment types: loaded memory, the dynamic section, the program header table, memory that becomes
 /// read-only after relocation.
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_PHDR: u32 = 6;
-const PT_GNU_RELRO: u32 = 0x6474_e552;
+pub(crate) const PT_GNU_RELRO: u32 = 0x6474_e552;
 
 /// Tags of the dynamic section.
 const DEBUG: usize = 21;
@@ -128,6 +122,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Object> {
 }
 
 /// The program's object; null until the first look-up.
+#[unsafe(link_section = ".data.start")]
 static FIRST: AtomicPtr<Object> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Finds the beginning of the loader's list. The loader stores its address for debuggers in the
@@ -184,10 +179,17 @@ pub(crate) fn first(name: &CStr) -> Option<usize> {
 
 /// Returns the C library's own symbol `name`, even if another object defines the same name.
 pub(crate) fn of_c_library(name: &CStr) -> Option<usize> {
-    /// The objects that made up glibc before 2.34.
-    const PARTS: [&CStr; 5] =
-        [c"libc.so.6", c"libpthread.so.0", c"libdl.so.2", c"libutil.so.1", c"librt.so.1"];
-    let is_part = |object: &&Object| object.soname().is_some_and(|name| PARTS.contains(&name));
+    // The objects that made up glibc before 2.34. An array of names would need relocation.
+    let is_part = |object: &&Object| {
+        let name = object.soname().map(CStr::to_bytes);
+        name.is_some_and(|name| {
+            name == b"libc.so.6"
+                || name == b"libpthread.so.0"
+                || name == b"libdl.so.2"
+                || name == b"libutil.so.1"
+                || name == b"librt.so.1"
+        })
+    };
     all().filter(is_part).find_map(|object| object.find(name))
 }
 
@@ -276,15 +278,13 @@ impl Object {
         work: impl FnOnce() -> R,
     ) -> Option<R> {
         const PAGE: usize = 4096;
-        let is_closed = |page: &usize| {
-            let pages = |one: Range<usize>| one.start & !(PAGE - 1)..one.end & !(PAGE - 1);
-            self.closed().any(|one| pages(one).contains(page))
-        };
+        // Whole parts, so that the kernel need not split and join mappings.
+        let is_met = |one: &Range<usize>| one.start < range.end && range.start < one.end;
         let protect = |protection: c_int| {
-            let pages = (range.start & !(PAGE - 1)..range.end).step_by(PAGE).filter(is_closed);
-            pages.fold(true, |is_done, page| {
-                let arguments = [page, PAGE, protection as usize, 0, 0, 0];
-                // SAFETY: a page of the object's data, which was writable until the relocation was
+            self.closed().filter(is_met).fold(true, |is_done, one| {
+                let (start, end) = (one.start & !(PAGE - 1), one.end & !(PAGE - 1));
+                let arguments = [start, end - start, protection as usize, 0, 0, 0];
+                // SAFETY: pages of the object's data, which were writable until the relocation was
                 // complete.
                 is_done & unsafe { raw::call(libc::SYS_mprotect, arguments) == 0 }
             })
@@ -295,7 +295,7 @@ impl Object {
     }
 
     fn is_own(&self) -> bool {
-        core::ptr::eq(self.dynamic, &raw const OWN)
+        self.dynamic as usize == relocation::own_dynamic()
     }
 
     /// Iterates over the dynamic section.
@@ -395,7 +395,7 @@ impl Table {
         unsafe {
             let (buckets, first, words, shift) = (*at, *at.add(1), *at.add(2), *at.add(3));
             let filter = at.add(4).cast::<u64>();
-            let word = *filter.add((hash / 64 % words) as usize);
+            let word = *filter.add((hash / 64).checked_rem(words)? as usize);
             let bits = 1 << (hash % 64) | 1 << ((hash >> shift) % 64);
             // | The Bloom filter rules the name out.
             if word & bits != bits || buckets == 0 {

@@ -48,11 +48,15 @@ pub(crate) fn setsockopt_by(
     len: socklen_t,
     kernel: impl Kernel,
 ) -> isize {
+    if !is_open() {
+        return kernel();
+    }
     let setting = sojourn_options::setting(level, name);
     if let Some(result) = set_on_datagrams(fd, setting, kernel) {
         return result;
     }
-    if !is_told_otherwise(setting) {
+    // A UDP socket refuses options of TCP, so there is nothing to tell.
+    if !is_told_otherwise(setting) && level != libc::IPPROTO_TCP {
         tell(|library| library.option_changed(fd, SocketOption::Other));
     }
     let set = match setting {
@@ -140,8 +144,11 @@ pub(crate) fn getsockopt_by(
     len: *mut socklen_t,
     kernel: impl Kernel,
 ) -> isize {
+    if !is_open() {
+        return kernel();
+    }
     let Some(asked) = sojourn_options::answer(level, name) else { return kernel() };
-    if !is_open() || library().is_kernel_only(fd) {
+    if library().is_kernel_only(fd) {
         return kernel();
     }
     if asked == Answer::Error {

@@ -210,7 +210,7 @@ pub(crate) extern "C" fn before_shared_child() {
     guard::vfork_begins();
 }
 
-/// Notes in the parent that the child runs its own program or has ended.
+/// The parent goes on: the child runs its own program or has ended.
 extern "C" fn after_vfork(result: isize) -> c_int {
     guard::vfork_ends();
     errno::kernel(result) as c_int
@@ -286,7 +286,7 @@ pub(crate) fn end_without_threads() -> ! {
     let thread = tls::here();
     thread.depth.store(0, Ordering::SeqCst);
     crate::threads::take_signals();
-    // SAFETY: ends the process; this thread holds no lock of the library's.
+    // SAFETY: this thread holds no lock of the library's.
     unsafe { libc::exit(0) }
 }
 
@@ -304,6 +304,7 @@ pub(crate) fn ends_by_call(status: usize) {
 }
 
 asks_first!(before_thread_exit; pthread_exit = 0, thrd_exit = 0);
+
 /// Hooks mq_notify(3). The kernel removes a message queue's notification when the process closes
 /// any descriptor of the queue, even in a copy of the descriptor table. So the library must not
 /// begin to need such a copy (`sojourn_shm::aside`): if it has none yet, all sessions go home for
@@ -397,6 +398,7 @@ fn standard_replaced() {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn daemon(keep_directory: c_int, keep_open: c_int) -> c_int {
+    is_open(); // Registers the handlers of `fork`, at the latest.
     if keep_open == 0 {
         (0..3).for_each(|fd| tell(|library| library.replacing(fd)));
     }
@@ -435,6 +437,7 @@ unsafe extern "C-unwind" fn forkpty(
         *const c_void,
         *const c_void,
     ) -> c_int;
+    is_open(); // Registers the handlers of `fork`, at the latest.
     // SAFETY: the program's arguments, passed on unchanged.
     let child = unsafe { next!(c"forkpty" as ForkPtyFn)(main, name, modes, size) };
     if child == 0 {

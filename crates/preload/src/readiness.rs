@@ -11,10 +11,11 @@ use crate::guard::home;
 use crate::guard::kernel;
 use crate::guard::{is_open, tell, within};
 use crate::library::{EpollEvent, Origin, PollFd};
-use crate::next::next;
+use crate::next::{next, own};
 use crate::process::was_cancelled;
 use crate::raw::{self, Kernel};
 use crate::rings;
+use crate::trampoline::alias;
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::time::Duration;
@@ -164,11 +165,7 @@ unsafe extern "C-unwind" fn poll(fds: *mut PollFd, count: nfds_t, limit: c_int) 
     poll_by(fds, count, || Some(WaitTerms::of_ms(limit)), kernel) as c_int
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __poll(fds: *mut PollFd, count: nfds_t, limit: c_int) -> c_int {
-    // SAFETY: another name of the same function.
-    unsafe { poll(fds, count, limit) }
-}
+alias!(__poll = poll);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __poll_chk(
@@ -180,8 +177,9 @@ unsafe extern "C-unwind" fn __poll_chk(
     if room / size_of::<PollFd>() < count as usize {
         overflow();
     }
+    let same = own!(poll);
     // SAFETY: the same function, after the check of the buffer's length.
-    unsafe { poll(fds, count, limit) }
+    unsafe { core::mem::transmute::<usize, PollFn>(same)(fds, count, limit) }
 }
 
 #[unsafe(no_mangle)]
@@ -207,8 +205,9 @@ unsafe extern "C-unwind" fn __ppoll_chk(
     if room / size_of::<PollFd>() < count as usize {
         overflow();
     }
+    let same = own!(ppoll);
     // SAFETY: the same function, after the check of the buffer's length.
-    unsafe { ppoll(fds, count, limit, mask) }
+    unsafe { core::mem::transmute::<usize, PPollFn>(same)(fds, count, limit, mask) }
 }
 
 /// Serves the calls that make an epoll set; `kernel` makes the kernel's call.

@@ -7,10 +7,11 @@
 
 use crate::descriptors::numbering_first;
 use crate::guard::kernel;
-use crate::guard::{is_open, within};
+use crate::guard::{is_initialized, is_open, within};
 use crate::library::library;
 use crate::next::next;
 use crate::raw::Kernel;
+use crate::trampoline::alias;
 use core::ffi::{c_char, c_int};
 
 type OpenFn = unsafe extern "C-unwind" fn(*const c_char, c_int, u32) -> c_int;
@@ -23,12 +24,12 @@ type CreateFn = unsafe extern "C-unwind" fn(*const c_char, u32) -> c_int;
 /// other numbers, too. These numbers count as duplicates from now on.
 #[inline]
 pub(crate) fn is_known_pipe(fd: c_int) -> bool {
-    fd >= 0 && is_open() && library().has_pipes() && look(fd)
+    fd >= 0 && is_initialized() && is_open() && library().has_pipes() && is_opened_by_name(fd)
 }
 
 #[cold]
 #[inline(never)]
-fn look(fd: c_int) -> bool {
+fn is_opened_by_name(fd: c_int) -> bool {
     within(|library| library.opened_by_name(fd)) == Some(true)
 }
 
@@ -41,17 +42,6 @@ fn opened(fd: c_int) -> c_int {
 /// Serves the calls that open a file; `kernel` makes the kernel's call.
 pub(crate) fn open_by(kernel: impl Kernel) -> isize {
     opened(numbering_first(kernel) as c_int) as isize
-}
-
-/// Defines functions that do the same as another function of this file.
-macro_rules! same {
-    ($($name:ident = $of:ident($($argument:ident: $type:ty),+);)+) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C-unwind" fn $name($($argument: $type),+) -> c_int {
-            // SAFETY: the same function.
-            unsafe { $of($($argument),+) }
-        }
-    )+};
 }
 
 // In C the mode is a variable argument. If the program does not pass one, the kernel ignores the
@@ -92,12 +82,12 @@ unsafe extern "C-unwind" fn creat(path: *const c_char, mode: u32) -> c_int {
     open_by(|| unsafe { next!(c"creat" as CreateFn)(path, mode) } as isize) as c_int
 }
 
-same! {
-    open64 = open(path: *const c_char, flags: c_int, mode: u32);
-    __open = open(path: *const c_char, flags: c_int, mode: u32);
-    __open64 = open(path: *const c_char, flags: c_int, mode: u32);
-    openat64 = openat(folder: c_int, path: *const c_char, flags: c_int, mode: u32);
-    __open64_2 = __open_2(path: *const c_char, flags: c_int);
-    __openat64_2 = __openat_2(folder: c_int, path: *const c_char, flags: c_int);
-    creat64 = creat(path: *const c_char, mode: u32);
-}
+alias!(
+    open64 = open,
+    __open = open,
+    __open64 = open,
+    openat64 = openat,
+    __open64_2 = __open_2,
+    __openat64_2 = __openat_2,
+    creat64 = creat,
+);

@@ -10,6 +10,7 @@ use crate::library::PollFd;
 use crate::next::next;
 use crate::raw::Kernel;
 use crate::readiness::{Countdown, WaitTerms, poll_in_library, terms};
+use crate::trampoline::alias;
 use core::ffi::c_int;
 use core::time::Duration;
 use libc::{fd_set, sigset_t, timespec, timeval};
@@ -250,17 +251,7 @@ fn to_span(limit: timeval) -> Option<Duration> {
     Some(seconds.saturating_add(Duration::from_micros(microseconds)))
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __select(
-    count: c_int,
-    input: *mut fd_set,
-    output: *mut fd_set,
-    except: *mut fd_set,
-    limit: *mut timeval,
-) -> c_int {
-    // SAFETY: another name of the same function.
-    unsafe { select(count, input, output, except, limit) }
-}
+alias!(__select = select);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pselect(

@@ -17,6 +17,7 @@ use crate::guard::is_open;
 use crate::handlers::run;
 use crate::next::next;
 use crate::tls::{Thread, here};
+use crate::trampoline::alias;
 use core::arch::global_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -124,6 +125,15 @@ unsafe extern "C-unwind" fn sigaction(
     new: *const Action,
     old: *mut Action,
 ) -> c_int {
+    // SAFETY: the program's arguments, passed on unchanged.
+    unsafe { set_action(signal, new, old) }
+}
+
+/// Serves [`sigaction`], also for this library's functions, which must not call exported ones.
+///
+/// # Safety
+/// As for [`sigaction`].
+unsafe fn set_action(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     // SAFETY: the program's arguments, or an action made here.
     let install = |new| unsafe { next!(c"sigaction" as SigActionFn)(signal, new, old) };
     // SAFETY: null, or an action that the C library reads as well.
@@ -149,15 +159,7 @@ fn entered(new: &Action) -> Option<Action> {
     Some(Action { sa_sigaction: entry, sa_flags: new.sa_flags | libc::SA_SIGINFO, ..*new })
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __sigaction(
-    signal: c_int,
-    new: *const Action,
-    old: *mut Action,
-) -> c_int {
-    // SAFETY: another name of the same function.
-    unsafe { sigaction(signal, new, old) }
-}
+alias!(__sigaction = sigaction);
 
 /// Receives every signal of the program that has an entry point; `index` is the entry point's
 /// number.
@@ -278,7 +280,7 @@ fn install(signal: c_int, handler: sighandler_t, flags: c_int, mask: sigset_t) -
     // SAFETY: zeroes are an action.
     let mut old: Action = unsafe { core::mem::zeroed() };
     // SAFETY: both actions are local.
-    if unsafe { sigaction(signal, &raw const new, &raw mut old) } < 0 {
+    if unsafe { set_action(signal, &raw const new, &raw mut old) } < 0 {
         libc::SIG_ERR
     } else {
         old.sa_sigaction
@@ -292,8 +294,9 @@ fn no_signals() -> sigset_t {
 
 fn only(signal: c_int) -> sigset_t {
     let mut set = no_signals();
-    // SAFETY: the set is local.
-    unsafe { libc::sigaddset(&raw mut set, signal) };
+    // SAFETY: the set is local. Its first word has the bits of all signals. Not by sigaddset(3),
+    // which would be called by the global offset table (`relocation`).
+    unsafe { (&raw mut set).cast::<u64>().write(bit(signal)) };
     set
 }
 
@@ -303,28 +306,14 @@ unsafe extern "C-unwind" fn signal(signal: c_int, handler: sighandler_t) -> sigh
     install(signal, handler, if restarts { libc::SA_RESTART } else { 0 }, only(signal))
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn bsd_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: another name of the same function.
-    unsafe { signal(number, handler) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn ssignal(number: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: another name of the same function.
-    unsafe { signal(number, handler) }
-}
+alias!(bsd_signal = signal, ssignal = signal);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     install(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER, no_signals())
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __sysv_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: another name of the same function.
-    unsafe { sysv_signal(number, handler) }
-}
+alias!(__sysv_signal = sysv_signal);
 
 /// Implements sigset(3): installs a handler without flags and unblocks the signal, or blocks it
 /// (`SIG_HOLD`). Returns `SIG_HOLD` if the signal was blocked before, else the previous handler.
@@ -336,6 +325,8 @@ unsafe extern "C-unwind" fn sigset(signal: c_int, handler: sighandler_t) -> sigh
         crate::errno::set_raw(libc::EINVAL);
         return libc::SIG_ERR;
     }
+    // What follows calls functions of other crates (`relocation`).
+    is_open();
     let mut before = no_signals();
     let set = only(signal);
     if handler == HOLD {
@@ -343,7 +334,7 @@ unsafe extern "C-unwind" fn sigset(signal: c_int, handler: sighandler_t) -> sigh
         unsafe {
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
             let mut now: Action = core::mem::zeroed();
-            let failed = sigaction(signal, core::ptr::null(), &raw mut now) < 0;
+            let failed = set_action(signal, core::ptr::null(), &raw mut now) < 0;
             let held = libc::sigismember(&raw const before, signal) == 1;
             return if failed {
                 libc::SIG_ERR
@@ -370,7 +361,7 @@ unsafe extern "C-unwind" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_
     // SAFETY: zeroes are an action; both calls get a local one.
     unsafe {
         let mut action: Action = core::mem::zeroed();
-        if sigaction(signal, core::ptr::null(), &raw mut action) < 0 {
+        if set_action(signal, core::ptr::null(), &raw mut action) < 0 {
             return -1;
         }
         if interrupts != 0 {
@@ -380,6 +371,6 @@ unsafe extern "C-unwind" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_
             INTERRUPTING.fetch_and(!bit(signal), Ordering::Relaxed);
             action.sa_flags |= libc::SA_RESTART;
         }
-        if sigaction(signal, &raw const action, core::ptr::null_mut()) < 0 { -1 } else { 0 }
+        if set_action(signal, &raw const action, core::ptr::null_mut()) < 0 { -1 } else { 0 }
     }
 }

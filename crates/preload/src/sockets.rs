@@ -8,8 +8,9 @@ use crate::flags::RECV_SERVED;
 use crate::guard::kernel;
 use crate::guard::{home, within};
 use crate::library::{Attempt, Recv, Route, Send, Use};
-use crate::next::next;
+use crate::next::{next, own};
 use crate::raw::Kernel;
+use crate::trampoline::alias;
 use crate::transfer::{self, Buffers, counted};
 use crate::{buffers, datagrams, raw};
 use core::ffi::{c_int, c_void};
@@ -99,8 +100,9 @@ unsafe extern "C-unwind" fn __recv_chk(
     if len > room {
         overflow();
     }
+    let same = own!(recv);
     // SAFETY: the same function, after the check of the buffer's length.
-    unsafe { recv(fd, at, len, flags) }
+    unsafe { core::mem::transmute::<usize, RecvFn>(same)(fd, at, len, flags) }
 }
 
 #[unsafe(no_mangle)]
@@ -245,8 +247,9 @@ unsafe extern "C-unwind" fn __recvfrom_chk(
     if len > room {
         overflow();
     }
+    let same = own!(recvfrom);
     // SAFETY: the same function, after the check of the buffer's length.
-    unsafe { recvfrom(fd, at, len, flags, from, from_len) }
+    unsafe { core::mem::transmute::<usize, RecvFromFn>(same)(fd, at, len, flags, from, from_len) }
 }
 
 #[unsafe(no_mangle)]
@@ -258,16 +261,7 @@ unsafe extern "C-unwind" fn send(fd: c_int, at: *const c_void, len: usize, flags
     transfer::send(fd, how, Some(flags), buffers, kernel)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __send(
-    fd: c_int,
-    at: *const c_void,
-    len: usize,
-    flags: c_int,
-) -> isize {
-    // SAFETY: another name of the same function.
-    unsafe { send(fd, at, len, flags) }
-}
+alias!(__send = send);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn sendto(

@@ -8,15 +8,15 @@
 //! its stream, for instance when it finds its heap damaged. Read `libio` first.
 
 use crate::descriptors::{numbering_stream, opened};
-use crate::guard::{is_open, tell};
+use crate::guard::{can_open, is_initialized, is_open, tell, tell_if_initialized};
 use crate::libio::{self, Hooked};
 use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::{c_library, next};
 use crate::raw;
 use crate::reopen::is_known_pipe;
-use crate::trampoline::{Interposer, asks_first};
+use crate::trampoline::{Interposer, alias, asks_first};
 use core::ffi::{c_char, c_int};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use libc::FILE;
 
 type FileFn = unsafe extern "C-unwind" fn(*mut FILE) -> c_int;
@@ -27,6 +27,9 @@ const KNOWN: usize = 1 << 16;
 static FILES: [AtomicU64; KNOWN / WORD] = [const { AtomicU64::new(0) }; KNOWN / WORD];
 /// The number of such descriptors from `KNOWN` on.
 static FILES_BEYOND: AtomicU32 = AtomicU32::new(0);
+/// True once there has been such a descriptor.
+#[unsafe(link_section = ".data.start")]
+static HAS_FILES: AtomicBool = AtomicBool::new(false);
 
 fn number_of(file: *mut FILE) -> c_int {
     if file.is_null() {
@@ -101,7 +104,7 @@ fn is_seen() -> bool {
 /// stream yet.
 fn made(file: *mut FILE, is_new_number: bool) -> *mut FILE {
     let fd = number_of(file);
-    if fd < 0 || !is_open() {
+    if fd < 0 || !can_open() {
         return file;
     }
     if is_new_number {
@@ -124,6 +127,7 @@ fn made(file: *mut FILE, is_new_number: bool) -> *mut FILE {
 
 /// Notes that `fd` has a stream with unseen calls.
 fn note(fd: c_int) {
+    HAS_FILES.store(true, Ordering::Relaxed);
     match usize::try_from(fd) {
         Ok(at) if at < KNOWN => {
             FILES[at / WORD].fetch_or(1 << (at % WORD), Ordering::Relaxed);
@@ -138,7 +142,8 @@ fn note(fd: c_int) {
 /// own entry in the table tells the library, after the stream has written its buffer. Otherwise
 /// this function tells the library now.
 fn closing(file: *mut FILE, by_table: bool) {
-    if file.is_null() || !is_open() {
+    let is_of_interest = is_initialized() || HAS_FILES.load(Ordering::Relaxed);
+    if file.is_null() || !is_of_interest || !can_open() {
         return;
     }
     let fd = number_of(file);
@@ -147,7 +152,7 @@ fn closing(file: *mut FILE, by_table: bool) {
             FILES[at / WORD].fetch_and(!(1 << (at % WORD)), Ordering::Relaxed);
         }
         if !(by_table && is_seen()) {
-            tell(|library| library.closing(fd));
+            tell_if_initialized(|library| library.closing(fd));
         }
     }
 }
@@ -155,7 +160,7 @@ fn closing(file: *mut FILE, by_table: bool) {
 /// Prepares for `file` to get another file under its number, which the C library does without the
 /// tables.
 fn reopening(file: *mut FILE) {
-    if is_seen() && !file.is_null() && is_open() {
+    if is_seen() && !file.is_null() && can_open() {
         libio::flush(file);
     }
     closing(file, false);
@@ -178,11 +183,7 @@ unsafe extern "C-unwind" fn fopen(path: *const c_char, mode: *const c_char) -> *
     made(numbering_stream(|| unsafe { next!(c"fopen" as OpenFn)(path, mode) }), true)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
-    // SAFETY: on 64-bit systems this is the same function as `fopen`.
-    unsafe { fopen(path, mode) }
-}
+alias!(fopen64 = fopen);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
@@ -205,26 +206,18 @@ unsafe extern "C-unwind" fn freopen(
     numbers::pass();
     // SAFETY: the program's arguments, passed on unchanged.
     let file = made(unsafe { next!(c"freopen" as ReopenFn)(path, mode, file) }, true);
-    tell(Library::ended);
+    tell_if_initialized(Library::ended);
     file
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn freopen64(
-    path: *const c_char,
-    mode: *const c_char,
-    file: *mut FILE,
-) -> *mut FILE {
-    // SAFETY: on 64-bit systems this is the same function as `freopen`.
-    unsafe { freopen(path, mode, file) }
-}
+alias!(freopen64 = freopen);
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
     closing(file, true);
     // SAFETY: the program's arguments, passed on unchanged.
     let result = unsafe { next!(c"fclose" as CloseFn)(file) };
-    tell(Library::ended);
+    tell_if_initialized(Library::ended);
     result
 }
 
@@ -233,7 +226,7 @@ unsafe extern "C-unwind" fn pclose(file: *mut FILE) -> c_int {
     closing(file, true);
     // SAFETY: the program's arguments, passed on unchanged.
     let result = unsafe { next!(c"pclose" as CloseFn)(file) };
-    tell(Library::ended);
+    tell_if_initialized(Library::ended);
     result
 }
 

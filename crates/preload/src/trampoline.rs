@@ -39,7 +39,9 @@ impl Interposer {
     }
 
     fn name(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.name).unwrap_or_default()
+        // SAFETY: `new` has checked that a zero ends the name. A function of `CStr` that searches for
+        // it would be another crate's (`relocation`).
+        unsafe { CStr::from_ptr(self.name.as_ptr().cast()) }
     }
 
     /// Returns the address of the next function of this name.
@@ -193,3 +195,22 @@ macro_rules! asks_first {
     )+};
 }
 pub(crate) use asks_first;
+
+/// Defines other names of functions of this library. They jump there: a call from Rust to an
+/// exported function would go by the global offset table, which is not relocated yet when a program
+/// makes its first call (`relocation`).
+macro_rules! alias {
+    ($($name:ident = $function:path),+ $(,)?) => {$(
+        const _: () = {
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name() {
+                core::arch::naked_asm!(
+                    concat!($crate::inside::jump!(), " {to}"),
+                    to = sym $function,
+                )
+            }
+        };
+    )+};
+}
+pub(crate) use alias;

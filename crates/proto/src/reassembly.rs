@@ -140,7 +140,7 @@ impl Assembler {
                 written = 2;
             }
         }
-        let told = written;
+        let first = written;
         let mut before = u64::MAX;
         while written < blocks.len() {
             let latest = self
@@ -150,7 +150,7 @@ impl Assembler {
                 .max_by_key(|range| range.touched);
             let Some(range) = latest else { break };
             before = range.touched;
-            if !blocks[..told].contains(&range.span) {
+            if !blocks[..first].contains(&range.span) {
                 blocks[written] = range.span;
                 written += 1;
             }

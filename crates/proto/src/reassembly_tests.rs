@@ -133,14 +133,14 @@ proptest! {
                 Inserted::Full => {}
             }
             prop_assert_eq!(assembler.duplicate_is_owed(), any_known);
-            let mut told = [Span::default(); SACK_BLOCKS_MAX];
-            let count = assembler.sack_blocks(next, &mut told);
+            let mut blocks = [Span::default(); SACK_BLOCKS_MAX];
+            let count = assembler.sack_blocks(next, &mut blocks);
             let first = usize::from(any_known);
-            for block in &told[..count] {
+            for block in &blocks[..count] {
                 prop_assert!(bitmap[block.start as usize..block.end as usize].iter().all(|bit| *bit));
             }
             if inserted == Inserted::Kept {
-                prop_assert!(told[first..count].iter().any(|block| block.covers(segment)));
+                prop_assert!(blocks[first..count].iter().any(|block| block.covers(segment)));
             }
             // The waiting ranges are the bytes set beyond the next expected one, with a gap on
             // either side of each.

@@ -48,11 +48,11 @@ fn sack_splits_and_joins() {
 #[test]
 fn a_delivery_is_told_once() {
     let mut board = ten();
-    let mut told = 0;
-    board.sack(segment(3), BASE, |delivery| told += delivery.entry.span.len());
-    board.sack(segment(3), BASE, |delivery| told += delivery.entry.span.len());
-    board.acknowledge(segment(4).end, |delivery| told += delivery.entry.span.len());
-    assert_eq!((told, board.sacked(), board.una()), (500, 0, segment(4).end));
+    let mut delivered = 0;
+    board.sack(segment(3), BASE, |delivery| delivered += delivery.entry.span.len());
+    board.sack(segment(3), BASE, |delivery| delivered += delivery.entry.span.len());
+    board.acknowledge(segment(4).end, |delivery| delivered += delivery.entry.span.len());
+    assert_eq!((delivered, board.sacked(), board.una()), (500, 0, segment(4).end));
 }
 
 #[test]
@@ -261,19 +261,19 @@ fn apply(
                 .range(Span::new(una, una + length))
                 .filter(|byte| byte.0 != Mark::Sacked)
                 .count();
-            let mut told = 0;
-            board.acknowledge(una + length, |delivery| told += delivery.entry.span.len());
-            prop_assert_eq!(told, fresh as u64);
+            let mut delivered = 0;
+            board.acknowledge(una + length, |delivery| delivered += delivery.entry.span.len());
+            prop_assert_eq!(delivered, fresh as u64);
             model.marks.drain(..length as usize);
             model.una += length;
         }
         Action::Sack(from, length) => {
             let block = Span::new(una + from, una + from + length);
             let fresh = model.range(block).filter(|byte| byte.0 != Mark::Sacked).count();
-            let mut told = 0;
+            let mut delivered = 0;
             let fack = board.fack();
-            board.sack(block, fack, |delivery| told += delivery.entry.span.len());
-            prop_assert_eq!(told, fresh as u64);
+            board.sack(block, fack, |delivery| delivered += delivery.entry.span.len());
+            prop_assert_eq!(delivered, fresh as u64);
             model.range(block).for_each(|byte| byte.0 = Mark::Sacked);
         }
         Action::Lose(ago) => {

@@ -354,8 +354,8 @@ impl ProtocolServer for Protocol {
             Err(error) => ignore(reply.send(refused(error))),
             Ok((session, _)) => self.slow.leave(move || {
                 let value = session.session.socket.get_option((level, name), size as usize);
-                let told = |value| ProtocolGetOptionOut { ret: 0, value };
-                ignore(reply.send(value.map_or_else(refused, told)));
+                let answer = |value| ProtocolGetOptionOut { ret: 0, value };
+                ignore(reply.send(value.map_or_else(refused, answer)));
             }),
         }
     }

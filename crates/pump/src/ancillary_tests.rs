@@ -26,9 +26,9 @@ fn of_kernel(socket: &UdpSocket, room: usize) -> (Vec<u8>, usize, bool) {
     (control.to_vec(), header.msg_controllen, is_cut)
 }
 
-fn of_ours(told: &DatagramAncillary, room: usize) -> (Vec<u8>, usize, bool) {
+fn of_ours(ancillary: &DatagramAncillary, room: usize) -> (Vec<u8>, usize, bool) {
     let mut control = [FILL; DatagramAncillary::LEN_MAX];
-    let written = told.write(room, |at, part| {
+    let written = ancillary.write(room, |at, part| {
         assert!(at + part.len() <= room, "beyond the room");
         control[at..at + part.len()].copy_from_slice(part);
     });
@@ -62,7 +62,7 @@ fn received(local: &str, to: &str, options: &[(i32, i32)]) -> Option<UdpSocket> 
 
 /// Returns the library's data for the same datagram. The time is the kernel's, of the message that
 /// begins there.
-fn told(socket: &UdpSocket, to: &str, time_at: Option<usize>) -> DatagramAncillary {
+fn received_from(socket: &UdpSocket, to: &str, time_at: Option<usize>) -> DatagramAncillary {
     let (control, ..) = of_kernel(socket, DatagramAncillary::LEN_MAX);
     let word = |at: usize| u64::from_ne_bytes(control[at..at + 8].try_into().unwrap());
     let bits = wanted(socket.as_fd());
@@ -109,10 +109,10 @@ fn messages_are_the_kernels_for_every_length_of_room() {
             let time = time.map(|name| (libc::SOL_SOCKET, name));
             let options: Vec<_> = options.iter().copied().chain(time).collect();
             let Some(socket) = received(local, to, &options) else { continue };
-            let told = told(&socket, to, time.map(|_| 16));
+            let ancillary = received_from(&socket, to, time.map(|_| 16));
             for room in 0..DatagramAncillary::LEN_MAX {
                 let name = format!("{local} {to} {options:?} {room}");
-                assert_eq!(of_ours(&told, room), of_kernel(&socket, room), "{name}");
+                assert_eq!(of_ours(&ancillary, room), of_kernel(&socket, room), "{name}");
             }
         }
     }
@@ -127,8 +127,8 @@ fn merged_ones_are_told_after_the_time_and_before_the_rest() {
         time_ns: 3_000_004_000,
     };
     let wants = wants::TIME | wants::TTL;
-    let told = DatagramAncillary { wants, envelope, interface: 5, segment_size: 1200 };
-    let (control, len, is_cut) = of_ours(&told, DatagramAncillary::LEN_MAX);
+    let ancillary = DatagramAncillary { wants, envelope, interface: 5, segment_size: 1200 };
+    let (control, len, is_cut) = of_ours(&ancillary, DatagramAncillary::LEN_MAX);
     let word = |at: usize| u64::from_ne_bytes(control[at..at + 8].try_into().unwrap());
     let number = |at: usize| i32::from_ne_bytes(control[at..at + 4].try_into().unwrap());
     assert_eq!((word(0), word(16), word(24)), (32, 3, 4));
@@ -136,7 +136,7 @@ fn merged_ones_are_told_after_the_time_and_before_the_rest() {
     assert_eq!([56 + 8, 56 + 12, 56 + 16].map(number), [libc::IPPROTO_IP, libc::IP_TTL, 2]);
     assert_eq!((len, is_cut), (80, false));
     assert!(
-        DatagramAncillary { wants: 0, segment_size: 0, ..told }.write(0, |_, _| {})
+        DatagramAncillary { wants: 0, segment_size: 0, ..ancillary }.write(0, |_, _| {})
             == Written::default()
     );
 }

@@ -92,7 +92,7 @@ impl Carried {
         let (handed, identification, has_ended) = (0, 0, false);
         let hop = *hop;
         let (beat, is_postponed) = (Beat::default(), false);
-        stream.ledger().tell_figures(&Figures::of(&connection, now).words());
+        stream.ledger().publish_figures(&Figures::of(&connection, now).words());
         Some(Self {
             stream,
             connection,
@@ -133,7 +133,7 @@ impl Carried {
     /// Writes the figures to the ledger, and takes a sample for the judge; a while has passed.
     fn on_beat(&mut self, now: Instant) {
         let figures = Figures::of(&self.connection, now);
-        self.stream.ledger().tell_figures(&figures.words());
+        self.stream.ledger().publish_figures(&figures.words());
         self.stream.ledger().expire_times(now.as_micros() / 1_000_000);
         // The peer's window or the program, not the congestion window, may be the limit: such a
         // slice says nothing about this home.
@@ -205,7 +205,7 @@ impl Carried {
         self.deliver()?;
         self.collect(may_wait)?;
         if !self.transmit(out, may_wait, now)? {
-            self.tell(now);
+            self.publish(now);
         }
         if self.beat.is_due(now) {
             self.on_beat(now);
@@ -234,9 +234,9 @@ impl Carried {
     }
 
     /// Writes the connection's state to the ledger, for the server if this process dies.
-    fn tell(&self, now: Instant) {
+    fn publish(&self, now: Instant) {
         let words = position::words(&self.connection.position(now));
-        self.stream.ledger().tell(&words);
+        self.stream.ledger().publish(&words);
     }
 
     /// Moves received bytes from the connection to the stream.
@@ -335,7 +335,7 @@ impl Carried {
                 Outgoing { vnet: emitted.vnet, parts: [&bytes[..emitted.len], first, second] };
             // The ledger is written before the peer can know: a process that is killed in between
             // has sent nothing that the ledger does not show.
-            self.tell(now);
+            self.publish(now);
             is_told = true;
             // A frame that finds no room is lost like one on the way, and is sent again.
             if out.send(&frame) == Err(SendError::Full) {
@@ -346,6 +346,27 @@ impl Carried {
         self.is_postponed |= may_wait && self.connection.is_ack_due();
         self.leaving = leaving.filter(OutgoingMessage::is_sent);
         Ok(is_told)
+    }
+
+    /// Sends an acknowledgement that is owed. Until the session has been put back nobody else
+    /// would, and the peer repeats after a time-out what nobody has acknowledged.
+    pub(crate) fn acknowledge(&mut self, out: &mut dyn Interface, now: Instant) {
+        let offloads = out.properties().checksum_offload;
+        let Some(transmit) = self.connection.poll_transmit_ack(now).filter(|_| !self.hop.is_cut)
+        else {
+            return;
+        };
+        let mut bytes = [0; HEADERS_BYTES_MAX];
+        self.identification = self.identification.wrapping_add(1);
+        let (offload, number) = (offload_of(&transmit, offloads), self.identification);
+        let (header, empty) = (&transmit.header, [&[][..]; 2]);
+        let emitted =
+            self.header.emit_tcp(header, &empty, Ecn::NotCapable, number, offload, &mut bytes);
+        let Ok(emitted) = emitted else { return };
+        let parts = [&bytes[..emitted.len], &[], &[]];
+        self.publish(now);
+        let _ = out.send(&Outgoing { vnet: emitted.vnet, parts });
+        let _ = out.flush();
     }
 
     /// Returns true if a message is timed whose segment the packet interface has.

@@ -34,7 +34,7 @@ impl Counts {
     }
 
     /// Decodes the counts from words of a ledger.
-    pub fn told(words: &[u32; LEDGER_WORDS]) -> Self {
+    pub fn from_words(words: &[u32; LEDGER_WORDS]) -> Self {
         let count = |at: usize| u64::from(words[at]) | u64::from(words[at + 1]) << 32;
         let [sent_bytes, sent, received_bytes, received, dropped] = [0, 2, 4, 6, 8].map(count);
         Self { sent_bytes, sent, received_bytes, received, dropped }
@@ -54,7 +54,7 @@ mod tests {
             received: u32::MAX.into(),
             dropped: 5,
         };
-        assert_eq!(Counts::told(&counts.words()), counts);
-        assert_eq!(Counts::told(&[0; LEDGER_WORDS]), Counts::default());
+        assert_eq!(Counts::from_words(&counts.words()), counts);
+        assert_eq!(Counts::from_words(&[0; LEDGER_WORDS]), Counts::default());
     }
 }

@@ -1,8 +1,8 @@
 //! UDP sockets whose datagrams to and from other hosts this process carries.
 //!
 //! A datagram needs no state: an arriving one waits in the socket's queue, an outgoing one is sent
-//! at once. A destination needs a *way*, which the caller finds out ([`Sent::Ask`]). Until a way is
-//! known, and for every datagram that is not plain, the answer is that the kernel's socket has to
+//! at once. A destination needs a *route*, which the caller finds out ([`Sent::Ask`]). Until a route
+//! is known, and for every datagram that is not plain, the answer is that the kernel's socket has to
 //! send. Receiving does not come here: the queue has a lock of its own, which no thread holds
 //! longer than a copy takes. Not here: building the frames (`outgoing`). Read
 //! `docs/understand/moves.md`, "UDP", then `sojourn_proto::udp`.
@@ -22,17 +22,17 @@ use std::hash::BuildHasherDefault;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Destinations of a socket whose ways are remembered. With one more, all are forgotten and asked
+/// Destinations of a socket whose routes are remembered. With one more, all are forgotten and asked
 /// for again.
-const WAYS_MAX: usize = 256;
-/// The age at which a way in use is asked for again (microseconds): the kernel may have learned of
+const ROUTES_MAX: usize = 256;
+/// The age at which a route in use is asked for again (microseconds): the kernel may have learned of
 /// a smaller packet size.
-const WAY_LASTS_US: u64 = 2_000_000;
+const ROUTE_AGE_US_MAX: u64 = 2_000_000;
 
 /// A socket's queue, which its calls read and the pump fills.
 pub type Waiting = Arc<Mutex<Socket>>;
 
-/// The way of datagrams to a destination.
+/// The route of datagrams to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The address of this host from which they come.
@@ -47,18 +47,18 @@ pub(crate) struct Known {
     /// The time of the last question.
     asked: Instant,
     /// `None` means that the kernel sends there.
-    pub(crate) way: Option<Source>,
+    pub(crate) route: Option<Source>,
 }
 
 /// The outcome of sending a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The datagram is on its way, or lost as on any way. If an address is named, the caller asks
-    /// for the way to it again.
+    /// The datagram is under way, or lost as on any link. If an address is named, the caller asks
+    /// for the route to it again.
     Done(Option<IpAddr>),
     /// The kernel's socket has to send it, and returns the error if there is one.
     Kernel,
-    /// The kernel's socket has to send it, and the caller asks for the way to that address.
+    /// The kernel's socket has to send it, and the caller asks for the route to that address.
     Ask(IpAddr),
 }
 
@@ -71,7 +71,7 @@ pub struct Datagrams {
     local: SocketAddr,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) link: LinkId,
-    pub(crate) ways: HashMap<IpAddr, Known>,
+    pub(crate) routes: HashMap<IpAddr, Known>,
     /// The target and the headers of the last datagram that was sent.
     pub(crate) last: Option<(SocketAddr, Header)>,
     pub(crate) identification: u16,
@@ -92,14 +92,14 @@ impl Datagrams {
             let socket = lock(&socket);
             (socket.local(), socket.peer())
         };
-        let ways = HashMap::with_capacity(WAYS_MAX);
+        let routes = HashMap::with_capacity(ROUTES_MAX);
         Self {
             socket,
             stream,
             local,
             peer,
             link,
-            ways,
+            routes,
             last: None,
             identification: 0,
             is_rung: false,
@@ -112,7 +112,7 @@ impl Datagrams {
     /// Returns the datagrams that the program has not read; `None` if they were taken before.
     /// Writes the last counts.
     pub fn leave(&self) -> Option<SessionRecord> {
-        self.tell();
+        self.publish();
         lock(&self.socket).export()
     }
 
@@ -128,8 +128,8 @@ impl Datagrams {
         }
     }
 
-    fn tell(&self) {
-        self.stream.ledger().tell(&self.counts().words());
+    fn publish(&self) {
+        self.stream.ledger().publish(&self.counts().words());
     }
 
     /// Returns true if datagrams from `from` to this host's address `to` are this socket's.
@@ -142,28 +142,28 @@ impl Datagrams {
             && self.peer.is_none_or(|peer| peer == from)
     }
 
-    /// Returns the known way to an address, and whether the caller has to ask for it.
-    pub(crate) fn way(&mut self, to: IpAddr, at: Instant) -> (Option<Source>, bool) {
-        if let Some(known) = self.ways.get_mut(&to) {
-            let is_old = at.since(known.asked).as_micros() >= WAY_LASTS_US;
+    /// Returns the known route to an address, and whether the caller has to ask for it.
+    pub(crate) fn route(&mut self, to: IpAddr, at: Instant) -> (Option<Source>, bool) {
+        if let Some(known) = self.routes.get_mut(&to) {
+            let is_old = at.since(known.asked).as_micros() >= ROUTE_AGE_US_MAX;
             if is_old {
                 known.asked = at;
             }
-            return (known.way, is_old);
+            return (known.route, is_old);
         }
-        if self.ways.len() >= WAYS_MAX {
-            self.ways.clear();
+        if self.routes.len() >= ROUTES_MAX {
+            self.routes.clear();
         }
         // The question counts as asked: until the answer comes the kernel sends, and nobody asks
         // again.
-        self.ways.insert(to, Known { asked: at, way: None });
+        self.routes.insert(to, Known { asked: at, route: None });
         (None, true)
     }
 
     pub(crate) fn header(
         &mut self,
         target: SocketAddr,
-        way: &Source,
+        route: &Source,
         ip: IpOptions,
     ) -> Option<Header> {
         if let Some((to, header)) = &self.last
@@ -171,9 +171,9 @@ impl Datagrams {
         {
             return Some(*header);
         }
-        let source = SocketAddr::new(way.from, self.local.port());
+        let source = SocketAddr::new(route.from, self.local.port());
         let flow = FlowKey { protocol: Protocol::Udp, source, target };
-        let header = header_for(flow, ip, &way.hop)?;
+        let header = header_for(flow, ip, &route.hop)?;
         self.last = Some((target, header));
         Some(header)
     }
@@ -288,12 +288,12 @@ impl Sockets {
     }
 
     /// Writes the counts that are due.
-    pub(crate) fn tell_due(&mut self, at: Instant) {
+    pub(crate) fn publish_due(&mut self, at: Instant) {
         while let Some(&(_, number)) = self.beats.front().filter(|(due, _)| *due <= at) {
             self.beats.pop_front();
             if let Some(one) = self.all.get_mut(&number) {
                 one.has_beat = false;
-                one.tell();
+                one.publish();
             }
         }
     }

@@ -57,9 +57,9 @@ impl End {
         self.pump.send_datagram(NUMBER, None, &[IoSlice::new(bytes)], segment, at(us))
     }
 
-    fn told(&mut self) -> Counts {
+    fn published(&mut self) -> Counts {
         let one = self.pump.sockets.all.get(&NUMBER).unwrap();
-        Counts::told(&one.stream.ledger().told())
+        Counts::from_words(&one.stream.ledger().published())
     }
 }
 
@@ -67,7 +67,7 @@ fn at(us: u64) -> Instant {
     Instant::from_micros(us)
 }
 
-/// Two ends; the first knows the way to the second.
+/// Two ends; the first knows the route to the second.
 fn ends() -> [End; 2] {
     let options =
         sim::Options { link: sojourn_wire::frame::LinkType::Raw, ..sim::Options::default() };
@@ -77,7 +77,7 @@ fn ends() -> [End; 2] {
     let other = End::new(other, addresses[1], addresses[0]);
     assert_eq!(one.send(b"lost", None, 0), Sent::Ask(other.local.ip()));
     let hop = LinkHop { link: None, mtu: 1500, is_cut: false };
-    one.pump.set_way(NUMBER, other.local.ip(), Some(Source { from: one.local.ip(), hop }));
+    one.pump.set_route(NUMBER, other.local.ip(), Some(Source { from: one.local.ip(), hop }));
     [one, other]
 }
 
@@ -118,13 +118,13 @@ fn counts_are_told_a_while_after_something_has_happened() {
     other.pump.turn(false, at(1000));
     for end in [&mut one, &mut other] {
         end.pump.turn(false, at(beat - 1));
-        assert_eq!(end.told(), Counts::default(), "too early");
+        assert_eq!(end.published(), Counts::default(), "too early");
     }
     assert_eq!(one.pump.next_timeout(), Some(at(10 + beat)));
     one.pump.turn(false, at(10 + beat));
     other.pump.turn(false, at(1000 + beat));
-    assert_eq!(one.told(), Counts { sent: 4, sent_bytes: 9, ..Counts::default() });
-    assert_eq!(other.told(), Counts { received: 4, received_bytes: 9, ..Counts::default() });
+    assert_eq!(one.published(), Counts { sent: 4, sent_bytes: 9, ..Counts::default() });
+    assert_eq!(other.published(), Counts { received: 4, received_bytes: 9, ..Counts::default() });
     // Idle ones cost nothing.
     assert_eq!([one.pump.next_timeout(), other.pump.next_timeout()], [None; 2]);
 }
@@ -140,7 +140,7 @@ fn the_last_counts_are_told_when_it_goes() {
     ] {
         let gone = end.pump.remove_datagrams(NUMBER, at(30)).unwrap();
         gone.leave().unwrap();
-        assert_eq!(Counts::told(&gone.stream.ledger().told()), expected);
+        assert_eq!(Counts::from_words(&gone.stream.ledger().published()), expected);
         assert_eq!(end.pump.next_timeout(), None);
     }
 }

@@ -62,7 +62,7 @@ impl Figures {
 
     /// Encodes the figures as words of the ledger.
     pub fn words(&self) -> [u32; FIGURES_WORDS] {
-        let told = [
+        let fields = [
             1,
             u32::from(self.state),
             self.mss,
@@ -77,12 +77,12 @@ impl Figures {
             self.loss_events,
         ];
         let mut words = [0; FIGURES_WORDS];
-        words[..told.len()].copy_from_slice(&told);
+        words[..fields.len()].copy_from_slice(&fields);
         words
     }
 
     /// Decodes the figures from words of a ledger; `None` if none were written yet.
-    pub fn told(words: &[u32; FIGURES_WORDS]) -> Option<Self> {
+    pub fn from_words(words: &[u32; FIGURES_WORDS]) -> Option<Self> {
         (words[0] != 0).then(|| Self {
             state: u8::try_from(words[1]).unwrap_or(0),
             mss: words[2],
@@ -149,18 +149,18 @@ mod tests {
             retransmissions: 10,
             loss_events: 11,
         };
-        assert_eq!(Figures::told(&figures.words()), Some(figures));
-        assert_eq!(Figures::told(&[0; FIGURES_WORDS]), None);
+        assert_eq!(Figures::from_words(&figures.words()), Some(figures));
+        assert_eq!(Figures::from_words(&[0; FIGURES_WORDS]), None);
         // Whatever is written there.
-        assert!(Figures::told(&[u32::MAX; FIGURES_WORDS]).is_some());
+        assert!(Figures::from_words(&[u32::MAX; FIGURES_WORDS]).is_some());
     }
 
     #[test]
     fn a_busy_session_is_told_of_ten_times_a_second_and_an_idle_one_not_at_all() {
         let mut beat = Beat::default();
         let at = |us| Instant::from_micros(us);
-        let told = (0..1_000_000).step_by(500).filter(|us| beat.is_due(at(*us))).count();
-        assert!((9..=10).contains(&told), "{told}");
+        let beats = (0..1_000_000).step_by(500).filter(|us| beat.is_due(at(*us))).count();
+        assert!((9..=10).contains(&beats), "{beats}");
         // It comes to rest: once more, and then never.
         let last = beat.next().unwrap();
         assert!(beat.is_due(last));

@@ -13,7 +13,7 @@ pub fn words(tcp: &TcpRecord) -> [u32; LEDGER_WORDS] {
         .timestamps
         .map_or([0; 3], |stamps| [stamps.value, stamps.recent, u32::from(stamps.recent_valid)]);
     let mut words = [0; LEDGER_WORDS];
-    let told = [
+    let fields = [
         1,
         tcp.snd_una,
         tcp.snd_nxt,
@@ -28,7 +28,7 @@ pub fn words(tcp: &TcpRecord) -> [u32; LEDGER_WORDS] {
         stamps[1],
         stamps[2],
     ];
-    words[..told.len()].copy_from_slice(&told);
+    words[..fields.len()].copy_from_slice(&fields);
     words
 }
 
@@ -78,7 +78,7 @@ mod tests {
             recent_age: Duration::ZERO,
             recent_valid: true,
         };
-        let told = TcpRecord {
+        let record = TcpRecord {
             snd_una: 1,
             snd_nxt: 2,
             snd_wnd: 3,
@@ -91,11 +91,11 @@ mod tests {
             timestamps: Some(stamps),
             ..TcpRecord::default()
         };
-        let words = words(&told);
+        let words = words(&record);
         let empty = TimestampsRecord { value: 0, recent: 0, recent_valid: false, ..stamps };
         let mut back = TcpRecord { timestamps: Some(empty), ..TcpRecord::default() };
         assert!(apply(&words, &mut back));
-        assert_eq!(back, told);
+        assert_eq!(back, record);
         assert_eq!(under_way(&words), Some((SeqNum(1), SeqNum(2))));
         assert_eq!(under_way(&[0; LEDGER_WORDS]), None);
         assert!(!apply(&[0; LEDGER_WORDS], &mut back));

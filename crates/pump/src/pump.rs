@@ -192,9 +192,13 @@ impl Pump {
         self.serve(false, at);
     }
 
-    /// Removes a session. Segments that still come for it are kept for [`Pump::take_in_transit`].
+    /// Removes a session, after acknowledging what has come. Segments that still come for it are
+    /// kept for [`Pump::take_in_transit`].
     pub fn remove(&mut self, number: u32, at: Instant) -> Option<Carried> {
-        let entry = self.entries.remove(&number)?;
+        let mut entry = self.entries.remove(&number)?;
+        if let Some(link) = self.links.iter_mut().find(|link| link.id == entry.link) {
+            entry.carried.acknowledge(&mut *link.packets, at);
+        }
         if let Some(when) = entry.timer {
             self.timers.remove(&(when, number));
         }
@@ -305,7 +309,7 @@ impl Pump {
     }
 
     fn expire(&mut self, at: Instant) {
-        self.sockets.tell_due(at);
+        self.sockets.publish_due(at);
         while let Some(&(first, number)) = self.timers.first().filter(|(first, _)| *first <= at) {
             self.timers.remove(&(first, number));
             let Some(entry) = self.entries.get_mut(&number) else { continue };

@@ -81,6 +81,32 @@ fn what_comes_after_its_session_has_left_is_kept_for_the_kernel() {
     assert!(pump.take_in_transit(&flow(1), AT).is_none());
 }
 
+/// The peer would repeat its segment after a time-out if the way home took long.
+#[test]
+fn a_session_that_leaves_owes_no_acknowledgement() {
+    let mut wire = Wire::new();
+    let arriving = Arc::clone(&wire.arriving);
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&sent);
+    wire.sent = Box::new(move |bytes| {
+        let header = frame::parse(bytes, LinkType::Raw).unwrap().segment().unwrap().header();
+        seen.lock().unwrap().push((header.flags, header.ack.0));
+    });
+    let mut pump = Pump::default();
+    pump.add_link(LINK, Box::new(wire), AT);
+    let (_program, carried) = session(1);
+    pump.insert(7, LINK, carried, AT);
+    arrive(&arriving, 1, 0, b"question");
+    // Another turn follows, so the acknowledgement waits for an answer that could carry it.
+    pump.turn(true, AT);
+    assert!(sent.lock().unwrap().is_empty());
+    let mut carried = pump.remove(7, AT).unwrap();
+    assert_eq!(*sent.lock().unwrap(), [(Flags::ACK, 8)]);
+    let record = carried.leave(AT).unwrap();
+    let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
+    assert!(!tcp.ack_pending);
+}
+
 fn arrive_flagged(at: &Mutex<VecDeque<Vec<u8>>>, flags: Flags, seq: u32, payload: &[u8]) {
     let packet = flagged(flow(1).reversed(), (flags, 0), seq, payload, Offload::Nothing);
     at.lock().unwrap().push_back(packet);
@@ -140,7 +166,7 @@ fn the_ledger_is_told_before_a_frame_is_sent() {
     let (program, carried) = session(1);
     // The same ledger, as another process sees it that finds the program dead.
     let program = Arc::new(program);
-    let told = Arc::clone(&program);
+    let observed = Arc::clone(&program);
     let ends = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&ends);
     let mut wire = Wire::new();
@@ -148,10 +174,10 @@ fn the_ledger_is_told_before_a_frame_is_sent() {
         let frame = frame::parse(bytes, LinkType::Raw).unwrap();
         let segment = frame.segment().unwrap();
         let end = segment.header().seq.0 + segment.payload().len() as u32;
-        let [_, snd_una, snd_nxt, ..] = told.ledger().told();
-        assert_eq!((snd_una, snd_nxt), (0, end), "sent and not told");
-        let [_, _, _, _, _, _, _, rcv_nxt, ..] = told.ledger().told();
-        assert_eq!(rcv_nxt, segment.header().ack.0, "acknowledged and not told");
+        let [_, snd_una, snd_nxt, ..] = observed.ledger().published();
+        assert_eq!((snd_una, snd_nxt), (0, end), "sent and not published");
+        let [_, _, _, _, _, _, _, rcv_nxt, ..] = observed.ledger().published();
+        assert_eq!(rcv_nxt, segment.header().ack.0, "acknowledged and not published");
         seen.lock().unwrap().push(end);
     });
     wire.arriving.lock().unwrap().push_back(packet(
@@ -207,13 +233,13 @@ fn a_timer_that_was_put_off_is_neither_late_nor_does_it_anything_early() {
     let (program, carried) = session(1);
     pump.insert(7, LINK, carried, AT);
     let (mut put_off, mut sent_again) = (0, 0);
-    let mut step = |pump: &mut Pump, told: Instant| {
+    let mut step = |pump: &mut Pump, timeout: Instant| {
         let due = pump.session(7).unwrap().next_timeout().unwrap();
-        assert!(told <= due, "late by {:?}", told.since(due));
+        assert!(timeout <= due, "late by {:?}", timeout.since(due));
         let before = *count.lock().unwrap();
-        pump.turn(false, told);
+        pump.turn(false, timeout);
         let sent = *count.lock().unwrap() - before;
-        if told < due {
+        if timeout < due {
             put_off += 1;
             assert_eq!(sent, 0, "nothing was due");
         } else {
@@ -232,13 +258,13 @@ fn a_timer_that_was_put_off_is_neither_late_nor_does_it_anything_early() {
         pump.mark(7);
         pump.turn(false, at);
         let next = Instant::from_micros(at.as_micros() + 15_000);
-        while let Some(told) = pump.next_timeout().filter(|told| *told < next) {
-            step(&mut pump, told);
+        while let Some(timeout) = pump.next_timeout().filter(|timeout| *timeout < next) {
+            step(&mut pump, timeout);
         }
     }
     for _ in 0..10 {
-        let told = pump.next_timeout().unwrap();
-        step(&mut pump, told);
+        let timeout = pump.next_timeout().unwrap();
+        step(&mut pump, timeout);
     }
     assert!(put_off > 0 && sent_again > 1, "{put_off} {sent_again}");
 }

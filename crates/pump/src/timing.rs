@@ -110,7 +110,7 @@ impl IncomingPacket {
     pub(crate) fn finish(self, stream: &Stream) {
         let Some(times) = stream.ledger().times() else { return };
         let done = now_ns();
-        times.told(done, [self.queued, self.parsed - self.begun, done - self.parsed]);
+        times.delivered(done, [self.queued, self.parsed - self.begun, done - self.parsed]);
     }
 }
 

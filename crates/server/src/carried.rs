@@ -18,7 +18,7 @@ use sojourn_carrier::{
 };
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
-use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, SessionServer, WayT};
+use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, RouteT, SessionServer};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -104,7 +104,7 @@ pub(crate) fn start(
 }
 
 impl ServerSide {
-    fn look(&self, end: BorrowedFd<'_>) -> Inspected {
+    fn inspect(&self, end: BorrowedFd<'_>) -> Inspected {
         Inspected::beside(end, &mut self.diag.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -118,13 +118,13 @@ impl ServerSide {
 impl Sessions for ServerSide {
     fn offer(&self, end: BorrowedFd<'_>, what: &OfferT) {
         if let Some(server) = self.server.upgrade() {
-            server.offer_carried(self.look(end), what);
+            server.offer_carried(self.inspect(end), what);
         }
     }
 
     fn decline(&self, end: BorrowedFd<'_>, reason: ReasonT) {
         if let Some(server) = self.server.upgrade() {
-            server.decline_carried(self.look(end), reason);
+            server.decline_carried(self.inspect(end), reason);
         }
     }
 
@@ -167,7 +167,7 @@ impl Sessions for ServerSide {
     fn adopt(&self, local: u64, what: Adopted<'_>, stream: u64, side: u8, region: Descriptor) {
         if let Some(server) = self.server.upgrade() {
             let inspected = match what {
-                Adopted::Socket(socket) => self.look(socket),
+                Adopted::Socket(socket) => self.inspect(socket),
                 Adopted::Datagrams { cookie, local, remote } => {
                     Inspected::known(Ok(identity::of_datagrams(cookie, local, remote)))
                 }
@@ -184,8 +184,8 @@ impl Sessions for ServerSide {
         self.tell(local, CarrierMessage::Reroute(RerouteT { local, hop }));
     }
 
-    fn tell_way(&self, local: u64, way: WayT) {
-        self.tell(local, CarrierMessage::Way(way));
+    fn tell_route(&self, local: u64, route: RouteT) {
+        self.tell(local, CarrierMessage::Route(route));
     }
 
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64) {

@@ -50,13 +50,13 @@ impl Concerned {
     }
 
     /// Returns all of them.
-    pub(crate) fn told(&self) -> Vec<ConcernedInfoT> {
-        let told = |[from, to, hook]: &Texts| ConcernedInfoT {
+    pub(crate) fn list(&self) -> Vec<ConcernedInfoT> {
+        let info = |[from, to, hook]: &Texts| ConcernedInfoT {
             from: Some(from.clone()),
             to: Some(to.clone()),
             hook: Some(hook.clone()),
         };
-        self.0.iter().map(told).collect()
+        self.0.iter().map(info).collect()
     }
 }
 
@@ -75,9 +75,9 @@ mod tests {
             concerned.note(of(port, "one"));
         }
         concerned.note(of(99, "other"));
-        let told = concerned.told();
-        assert_eq!(told.len(), SESSIONS_MAX);
-        let last = told.last().and_then(|last| last.hook.clone());
+        let list = concerned.list();
+        assert_eq!(list.len(), SESSIONS_MAX);
+        let last = list.last().and_then(|last| last.hook.clone());
         assert_eq!(last.as_deref(), Some(c"other"));
     }
 
@@ -89,6 +89,6 @@ mod tests {
         let mut concerned = Concerned::default();
         let long = CString::new("x".repeat(NAME_MAX + 1)).unwrap();
         concerned.note([long, to, hook]);
-        assert!(concerned.told().is_empty());
+        assert!(concerned.list().is_empty());
     }
 }

@@ -235,8 +235,8 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             let mut to = [0; 16];
             to[15] = which;
             let place = WhereT { local: what.local, to };
-            let size = session_wire::ask_way_request_size(Forms::BODY, &place).ok()?;
-            build(size, |writer| session_wire::put_ask_way_request(writer, &place)).ok()
+            let size = session_wire::ask_route_request_size(Forms::BODY, &place).ok()?;
+            build(size, |writer| session_wire::put_ask_route_request(writer, &place)).ok()
         }
         5 => {
             let (stream, side) = (world.stream(program.number()), program.number() as u8);

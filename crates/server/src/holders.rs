@@ -97,7 +97,7 @@ const FIRST_SPACE: &str = "pid:[4026531836]";
 /// the end cannot be joined. `servers`: processes of the server's beside this one, which hold what
 /// programs have sent.
 #[must_use]
-pub fn look(
+pub fn find_holders(
     questions: &[Question],
     servers: &[u32],
     fifos: FifoHolders,

@@ -48,7 +48,7 @@ use sojourn_session::{KindT, ReasonT};
 /// (listening, not connected, closing, not yet accepted), [`ReasonT::Option`], [`ReasonT::NoPeer`]
 /// (the other end of a TCP connection is not in this network name space), [`ReasonT::Namespace`]
 /// (an end in one that cannot be looked into), [`ReasonT::Resources`].
-pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
+pub fn identify(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
     // No call here makes a file system answer: one in user space may never do so.
     let flags = rustix::fs::fcntl_getfl(end).map_err(|_| ReasonT::Closed)?;
     if flags.contains(OFlags::PATH) {
@@ -56,7 +56,7 @@ pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
     }
     if rustix::net::sockopt::socket_domain(end).is_ok() {
         let found = rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?;
-        return socket::look(end, found.st_ino, diag);
+        return socket::identify(end, found.st_ino, diag);
     }
     match notifier::name_of(end) {
         Some(name) if name.starts_with(b"pipe:[") => {

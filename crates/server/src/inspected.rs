@@ -35,7 +35,7 @@ const NAME_MAX: usize = 400;
 impl Inspected {
     /// Looks at an end, and closes it except for the part that is kept.
     pub(crate) fn at(end: OwnedFd, diag: &mut Diag) -> Self {
-        let seen = identity::look(end.as_fd(), diag);
+        let seen = identity::identify(end.as_fd(), diag);
         let inode = identity::inode(end.as_fd());
         let is_packets = identity::is_packets(end.as_fd(), diag);
         let is_carried = seen.as_ref().is_ok_and(|seen| seen.key.is_carried());
@@ -51,7 +51,7 @@ impl Inspected {
 
     /// Looks at an end that the caller keeps.
     pub(crate) fn beside(end: BorrowedFd<'_>, diag: &mut Diag) -> Self {
-        let seen = identity::look(end, diag);
+        let seen = identity::identify(end, diag);
         Self { inode: identity::inode(end), ..Self::known(seen) }
     }
 

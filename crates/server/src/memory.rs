@@ -10,8 +10,8 @@ use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
 use sojourn_shm::{Access, Segment, fault};
 use sojourn_stream::{
-    CONTROL_BYTES, Inbox, LayerTimes, Layout, TIMES_WISH_AT, figures_in_header, times_in_header,
-    told_in_header, totals_in_header,
+    CONTROL_BYTES, Inbox, LayerTimes, Layout, TIMES_WISH_AT, figures_in_header, ledger_in_header,
+    times_in_header, totals_in_header,
 };
 use std::os::fd::AsRawFd;
 
@@ -41,12 +41,12 @@ impl SharedMemory for Memory {
     }
 
     fn counts(&self, region: &Descriptor) -> Counts {
-        let told = header(region).and_then(|header| told_in_header(&header));
-        told.map(|words| Counts::told(&words)).unwrap_or_default()
+        let words = header(region).and_then(|header| ledger_in_header(&header));
+        words.map(|words| Counts::from_words(&words)).unwrap_or_default()
     }
 
     fn figures(&self, region: &Descriptor) -> Option<Figures> {
-        Figures::told(&figures_in_header(&header(region)?)?)
+        Figures::from_words(&figures_in_header(&header(region)?)?)
     }
 
     fn times(&self, region: &Descriptor, until_s: u32) -> Option<LayerTimes> {

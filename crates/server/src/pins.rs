@@ -243,8 +243,8 @@ mod tests {
         assert_eq!(pins.take_opens(), Opens::default(), "a name is no end");
         let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
         let again = std::fs::File::open(path).unwrap();
-        let told = pins.await_opens(life.as_fd()).unwrap();
-        assert_eq!(told, Opens { watches: vec![pin.watch().unsigned_abs()], may_be_any: false });
+        let opens = pins.await_opens(life.as_fd()).unwrap();
+        assert_eq!(opens, Opens { watches: vec![pin.watch().unsigned_abs()], may_be_any: false });
         drop((again, end));
         assert_eq!(pins.await_opens(life.as_fd()), None, "the end");
     }

@@ -100,15 +100,15 @@ impl Prober {
         }
     }
 
-    /// Answers questions about holders: see [`holders::look`].
-    pub(crate) fn look(&self, questions: &[Question]) -> Vec<Verdict> {
+    /// Answers questions about holders: see [`holders::find_holders`].
+    pub(crate) fn find_holders(&self, questions: &[Question]) -> Vec<Verdict> {
         let asking = match self {
-            Self::Here(_, fifos) => return holders::look(questions, &[], *fifos),
+            Self::Here(_, fifos) => return holders::find_holders(questions, &[], *fifos),
             Self::Apart(asking) => asking,
         };
         let unknown = |some: &[Question]| vec![Err(ReasonT::HoldersUnknown); some.len()];
         let some = questions.chunks(QUESTIONS_MAX);
-        some.flat_map(|some| asking.look(some).unwrap_or_else(|| unknown(some))).collect()
+        some.flat_map(|some| asking.find_holders(some).unwrap_or_else(|| unknown(some))).collect()
     }
 }
 
@@ -149,7 +149,7 @@ impl ProberClient {
         }
     }
 
-    fn look(&self, questions: &[Question]) -> Option<Vec<Verdict>> {
+    fn find_holders(&self, questions: &[Question]) -> Option<Vec<Verdict>> {
         let mut looks = lock(&self.looks);
         looks.1 += 1;
         let (line, number) = (&looks.0, looks.1);

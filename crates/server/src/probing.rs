@@ -32,7 +32,7 @@ pub(crate) enum ProbeRequest {
     User(u32),
 }
 
-/// A verdict about an end: see [`crate::holders::look`].
+/// A verdict about an end: see [`crate::holders::find_holders`].
 pub(crate) type Verdict = Result<(), ReasonT>;
 
 impl ProbeRequest {

@@ -122,7 +122,7 @@ impl Proxy {
             let _ = epoll::wait(&self.set, spare, limit);
             for event in &events {
                 match event.data.u64() {
-                    CONTROL => self.told(),
+                    CONTROL => self.receive_control(),
                     key => self.serve_readable(key),
                 }
             }
@@ -167,7 +167,7 @@ impl Proxy {
     }
 
     /// Receives a message of the server, or notices that it has gone.
-    fn told(&mut self) {
+    fn receive_control(&mut self) {
         let Some(control) = &self.control else { return };
         match receive(control.as_fd()) {
             Ok(Some((CLIENT, fds))) => {

@@ -24,7 +24,7 @@ pub(crate) fn work(jobs: &Receiver<Job>, server: &Weak<Sojournd>, prober: &Probe
         let question = |job: &Job| Question { pid: job.pid, object: job.object };
         let questions: Vec<Question> = jobs.iter().map(question).collect();
         let begun = Instant::now();
-        let verdicts = prober.look(&questions);
+        let verdicts = prober.find_holders(&questions);
         let took = begun.elapsed();
         let Some(server) = server.upgrade() else { return };
         server.counted(&jobs, &verdicts);

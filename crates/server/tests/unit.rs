@@ -26,8 +26,8 @@ fn fake() {
 }
 
 fn systemd_analyze(words: &[&str]) -> Option<String> {
-    let said = Command::new("systemd-analyze").args(words).arg("--no-pager").output().ok()?;
-    Some(String::from_utf8_lossy(&said.stdout).into_owned())
+    let output = Command::new("systemd-analyze").args(words).arg("--no-pager").output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[test]
@@ -36,12 +36,13 @@ fn the_unit_is_exposed_little() {
     let copy = folder.0.join("sojournd.service");
     std::fs::write(&copy, UNIT.replace("/usr/bin/sojournd", "/bin/true")).unwrap();
     let words = ["security", "--offline=true", copy.to_str().unwrap()];
-    let Some(said) = systemd_analyze(&words).filter(|said| said.contains("exposure level")) else {
+    let Some(output) = systemd_analyze(&words).filter(|output| output.contains("exposure level"))
+    else {
         return eprintln!("skipped: no systemd-analyze that looks at files");
     };
-    let level = said.split("exposure level for sojournd.service: ").nth(1).unwrap();
+    let level = output.split("exposure level for sojournd.service: ").nth(1).unwrap();
     let level: f32 = level.split_whitespace().next().unwrap().parse().unwrap();
-    assert!(level <= EXPOSED_MAX, "{said}");
+    assert!(level <= EXPOSED_MAX, "{output}");
 }
 
 /// The server as the unit starts it, at the folder's address.

@@ -194,7 +194,7 @@ impl Surroundings {
         let directory = self.system.parent().unwrap_or(Path::new("/"));
         let everybody = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
         make(directory, everybody)?;
-        let found = look(directory)?;
+        let found = stat_directory(directory)?;
         if found.st_uid != self.user {
             return Err(foreign(directory, &found, self.user));
         }
@@ -216,7 +216,7 @@ fn make(directory: &Path, mode: Mode) -> Result<(), PlaceError> {
 }
 
 /// Returns the metadata of the directory itself; a symbolic link is not followed.
-fn look(directory: &Path) -> Result<rustix::fs::Stat, PlaceError> {
+fn stat_directory(directory: &Path) -> Result<rustix::fs::Stat, PlaceError> {
     let system = |error| PlaceError::System(directory.into(), error);
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(CWD, directory, flags, Mode::empty()).map_err(system)?;
@@ -228,7 +228,7 @@ fn look(directory: &Path) -> Result<rustix::fs::Stat, PlaceError> {
 }
 
 fn check(directory: &Path, user: u32) -> Result<(), PlaceError> {
-    let found = look(directory)?;
+    let found = stat_directory(directory)?;
     if found.st_uid != user {
         return Err(foreign(directory, &found, user));
     }
@@ -253,7 +253,7 @@ fn is_kept(socket: &Path, user: u32) -> bool {
     let is_socket = |found: rustix::fs::Stat| {
         is_ours(&found) && FileType::from_raw_mode(found.st_mode) == FileType::Socket
     };
-    socket.parent().is_some_and(|directory| look(directory).is_ok_and(holds))
+    socket.parent().is_some_and(|directory| stat_directory(directory).is_ok_and(holds))
         && rustix::fs::lstat(socket).is_ok_and(is_socket)
 }
 

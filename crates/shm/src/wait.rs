@@ -4,11 +4,13 @@
 //! than the sleep and the wake-up that it saves (`cost`), and while the awaited event mostly comes
 //! within that time (`pace`). Spinning never pays if the peer last ran on this processor, because
 //! the peer cannot run while this thread spins, nor if more threads want to run than there are
-//! processors (`load`). Not here: the sleeping, which each caller does in its own way.
+//! processors (`load`), nor in too many threads at once (`spinners`). Not here: the sleeping, which
+//! each caller does in its own way.
 
 mod cost;
 mod load;
 mod pace;
+mod spinners;
 
 pub use cost::sleep_cost_ns;
 pub use load::{learn_machine, read_load_from};
@@ -18,6 +20,7 @@ use core::time::Duration;
 use cost::GivenUp;
 use load::{is_known_crowd, is_oversubscribed};
 use pace::{Pace, Spin};
+use spinners::Spinners;
 
 /// How a side waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +67,8 @@ pub struct Policy {
     cpu: u16,
     cpu_uses: u32,
     quiet: Quiet,
+    /// Among whom an adaptive spin needs a permission.
+    spinners: Option<&'static Spinners>,
 }
 
 /// The result of a spin.
@@ -132,7 +137,13 @@ impl Policy {
             sleep_cost_ns();
         }
         let (pace, given_up, quiet) = (Pace::default(), GivenUp::default(), Quiet::default());
-        Self { wait, pace, given_up, cpu: 0, cpu_uses: 0, quiet }
+        Self { wait, pace, given_up, cpu: 0, cpu_uses: 0, quiet, spinners: None }
+    }
+
+    /// Creates a policy like [`Policy::new`] for waits that are all for other processes: adaptive
+    /// ones of this kind spin only while few others of this process do.
+    pub fn for_other_processes(wait: Wait) -> Self {
+        Self { spinners: Some(&spinners::HERE), ..Self::new(wait) }
     }
 
     /// Changes the way of waiting, keeps the learnt state, and returns the old way.
@@ -214,7 +225,10 @@ impl Policy {
     fn spin_adaptively(&mut self, deadline: Deadline, ready: &mut dyn FnMut() -> bool) -> Spun {
         let cost_ns = sleep_cost_ns();
         let budget = self.adaptive_budget(cost_ns);
-        if budget > 0 {
+        let spinners = self.spinners.filter(|_| budget > 0);
+        let permit = spinners.map(|spinners| spinners.permit(now_ns(), budget));
+        let may_spin = budget > 0 && !matches!(permit, Some(None));
+        if may_spin {
             let (spun, spun_ns) = self.spin_for(budget, deadline, ready);
             match spun {
                 Spun::Ready if spun_ns <= pace::SHORT * cost_ns => self.pace.met(),
@@ -353,11 +367,13 @@ mod tests {
         assert_eq!(park.spin(0, Deadline::NEVER, || true), Spun::GaveUp);
         let mut by_turns = Policy::new(Wait::Yield);
         let mut looks = 0;
-        let third_turn = || {
+        let mut third_turn = || {
             looks += 1;
             looks > 2 * TURN_LOOKS
         };
-        assert_eq!(by_turns.spin(cpu(), Deadline::NEVER, third_turn), Spun::Ready);
+        // Where others have the processor for long, a call has only one turn.
+        let mut calls = (0..3).map(|_| by_turns.spin(cpu(), Deadline::NEVER, &mut third_turn));
+        assert!(calls.any(|spun| spun == Spun::Ready));
         assert_eq!(by_turns.spin(0, Deadline::NEVER, || false), Spun::GaveUp, "for air");
         assert!(!by_turns.parks());
         let mut spin = Policy::new(Wait::Spin(Some(Duration::from_micros(10))));

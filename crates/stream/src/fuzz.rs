@@ -176,15 +176,15 @@ fn rest(stream: &Stream, peer: &Peer, program: &mut Program<'_>, step: u8, buf: 
         23 => assert!(stream.copy_own_leftover(program.word() as usize, buf) <= len),
         24 => assert!(stream.copy_unflushed(program.word() as usize, buf) <= len),
         25 => {
-            let said = stream.announce_reader(Bell::OnFutex);
+            let expected = stream.announce_reader(Bell::OnFutex);
             peer.scribble(program);
-            stream.sleep_reader(said, Some(Duration::ZERO));
+            stream.sleep_reader(expected, Some(Duration::ZERO));
             stream.withdraw_reader();
         }
         26 => {
-            let said = stream.announce_writer(Bell::OnFutex, len);
+            let expected = stream.announce_writer(Bell::OnFutex, len);
             peer.scribble(program);
-            stream.sleep_writer(said, Some(Duration::ZERO));
+            stream.sleep_writer(expected, Some(Duration::ZERO));
             stream.withdraw_writer();
         }
         27 => {
@@ -307,9 +307,11 @@ fn take_all(stream: &Stream, peer: &Peer, program: &mut Program<'_>, known: usiz
         news = stream.flush_news();
     }
     peer.scribble_control(program);
-    let said = stream.peer_flushed();
+    let flushed = stream.peer_flushed();
     peer.scribble_control(program);
-    assert!(said.is_none_or(|said| said <= owed && stream.peer_flushed() >= Some(said)));
+    assert!(
+        flushed.is_none_or(|flushed| flushed <= owed && stream.peer_flushed() >= Some(flushed))
+    );
     assert_eq!(stream.peer_leftover().unwrap_or(0), owed);
 }
 

@@ -10,7 +10,7 @@
 //! is impossible, its leftover is the bytes that were seen before, of which the program may have
 //! been told, and nothing is owed to it.
 
-use crate::ring::{BEGUN, FLUSH_BITS, FLUSHED, FLUSHING, Stop, used};
+use crate::ring::{BEGUN, ENDS, FLUSH_BITS, FLUSHED, FLUSHING, Stop, used};
 use crate::stream::{DONE, LIVES, LeftoverRange, SEEN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
@@ -80,7 +80,7 @@ impl Stream {
             ring.positions()?;
         }
         let head = ring.last_head();
-        let (tail, least, place) = match self.is_told {
+        let (tail, least, place) = match self.is_observer {
             true => (ring.last_tail(), 0, ring.place(bytes)),
             false => {
                 let own = seen.own.load(Ordering::Relaxed);
@@ -108,14 +108,14 @@ impl Stream {
             ring.positions()?;
         }
         let tail = ring.last_tail();
-        let (from, known) = match self.is_told {
+        let (from, known) = match self.is_observer {
             true => (ring.last_head(), 0),
             false => (seen.own.load(Ordering::Relaxed), seen.peer.load(Ordering::Relaxed)),
         };
         let place = ring.place(bytes);
         let left = match used(tail, from, bytes) {
             Ok(len) if tail >= known => Ok(LeftoverRange { from, len, place, is_broken: false }),
-            _ if self.is_told => Err(Stop::Violation),
+            _ if self.is_observer => Err(Stop::Violation),
             // These are the bytes seen by the last look, of which the program may have been told.
             _ => {
                 let len = known.saturating_sub(from) as usize;
@@ -168,16 +168,29 @@ impl Stream {
     }
 
     /// Tells the peer that the first `bytes` of the own leftover are in the kernel, and that no
-    /// more follow. An empty leftover must be told, too.
+    /// more follow. The state must be published for an empty leftover, too.
     pub fn set_flushed(&self, bytes: usize) {
-        // SYNC: release, so that who sees it finds the bytes in the kernel; pairs with `said`.
-        self.out_ring().writer.flushed.store(bytes as u64 | FLUSHED, Ordering::Release);
+        // SYNC: release, so that a reader of the state finds the bytes in the kernel; pairs with
+        // `peer_flush`.
+        let ends = if self.ends.load(Ordering::Relaxed) != 0 { ENDS } else { 0 };
+        self.out_ring().writer.flushed.store(bytes as u64 | FLUSHED | ends, Ordering::Release);
         fault::point("stream.flushed");
     }
 
-    /// Returns true if this side has told so, through whichever view of it.
+    /// Notes that this side ends in the kernel right after it has gone home: the peer learns that
+    /// with [`Stream::set_flushed`].
+    pub fn will_end(&self) {
+        self.ends.store(1, Ordering::Relaxed);
+    }
+
+    /// Returns true if the peer is about to end its side in the kernel, or has done so.
+    pub fn peer_ends(&self) -> bool {
+        self.is_frozen() && self.peer_flush() & ENDS != 0
+    }
+
+    /// Returns true if this side has published the end of its flush, through any view of it.
     pub fn has_flushed(&self) -> bool {
-        // SYNC: acquire, as in `said`.
+        // SYNC: acquire, as in `peer_flush`.
         self.out_ring().writer.flushed.load(Ordering::Acquire) & FLUSHED != 0
     }
 
@@ -185,57 +198,57 @@ impl Stream {
     /// rest follows as there is room: nothing else is written there before. The caller rings the
     /// peer next.
     pub fn set_flushing(&self, bytes: usize) {
-        // SYNC: release, as in `set_flushed`; pairs with `said`.
+        // SYNC: release, as in `set_flushed`; pairs with `peer_flush`.
         self.out_ring().writer.flushed.store(bytes as u64 | FLUSHING, Ordering::Release);
     }
 
     /// Returns the peer's state of its flush: the furthest that it has ever written. So a wait for
     /// news ends at last, whatever the peer writes.
-    fn said(&self) -> u64 {
+    fn peer_flush(&self) -> u64 {
         // SYNC: acquire; pairs with the releases in `set_flushed` and `set_flushing`.
-        let says = self.in_ring().writer.flushed.load(Ordering::Acquire);
-        if says == self.said.load(Ordering::Relaxed) {
-            return says;
+        let published = self.in_ring().writer.flushed.load(Ordering::Acquire);
+        if published == self.peer_flush.load(Ordering::Relaxed) {
+            return published;
         }
-        self.said.fetch_max(says, Ordering::Relaxed).max(says)
+        self.peer_flush.fetch_max(published, Ordering::Relaxed).max(published)
     }
 
     /// Decodes the number of bytes in a state of the peer's flush.
-    fn count_said(&self, said: u64) -> usize {
+    fn flushed_bytes(&self, state: u64) -> usize {
         let most = match self.reading.left.get() {
             Some(left) => left.map_or(0, |left| left.len),
             None => self.in_bytes() as usize,
         };
-        usize::try_from(said & !FLUSH_BITS).unwrap_or(usize::MAX).min(most)
+        usize::try_from(state & !FLUSH_BITS).unwrap_or(usize::MAX).min(most)
     }
 
-    /// Returns how much of its leftover the peer has put into the kernel so far, if it has said
-    /// that the rest follows.
+    /// Returns how much of its leftover the peer has put into the kernel so far, if it has
+    /// published that the rest follows.
     pub fn peer_flushing(&self) -> Option<usize> {
-        let said = self.said();
-        let follows = self.is_frozen() && said & (FLUSHED | FLUSHING) == FLUSHING;
-        follows.then(|| self.count_said(said))
+        let state = self.peer_flush();
+        let follows = self.is_frozen() && state & (FLUSHED | FLUSHING) == FLUSHING;
+        follows.then(|| self.flushed_bytes(state))
     }
 
-    /// Returns how much of its leftover the peer says it has put into the kernel; `None` if it has
-    /// not said anything, and 0 if it has broken the rules.
+    /// Returns how much of its leftover the peer claims to have put into the kernel; `None` if
+    /// it has published nothing, and 0 if it has broken the rules.
     pub fn peer_flushed(&self) -> Option<usize> {
         if self.reading.left.get().is_some_and(|left| left.is_ok_and(|left| left.is_broken)) {
             return Some(0);
         }
-        let said = self.said();
-        (self.is_frozen() && said & FLUSHED != 0).then(|| self.count_said(said))
+        let state = self.peer_flush();
+        (self.is_frozen() && state & FLUSHED != 0).then(|| self.flushed_bytes(state))
     }
 
     /// Returns true if the peer has begun to flush, or has written another state in which this side
     /// can take nothing from the ring any more.
     pub fn peer_flushes(&self) -> bool {
-        self.said() & (FLUSHED | FLUSHING | BEGUN) != 0
+        self.peer_flush() & (FLUSHED | FLUSHING | BEGUN) != 0
     }
 
     /// Returns a number that changes whenever the peer writes a new state of its flush.
     pub fn flush_news(&self) -> u64 {
-        self.said()
+        self.peer_flush()
     }
 
     /// Returns the number of bytes of the frozen other ring that this side had not read: they come

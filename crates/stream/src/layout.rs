@@ -80,8 +80,8 @@ pub fn totals_in_header(header: &[u8]) -> Option<[u64; 2]> {
 /// Returns the words of a stream's ledger, from a copy like that of [`totals_in_header`].
 ///
 /// Returns `None` if the copy is too short.
-pub fn told_in_header(header: &[u8]) -> Option<[u32; LEDGER_WORDS]> {
-    Ledger::told_in(header.get(core::mem::offset_of!(Control, ledger)..)?)
+pub fn ledger_in_header(header: &[u8]) -> Option<[u32; LEDGER_WORDS]> {
+    Ledger::published_in(header.get(core::mem::offset_of!(Control, ledger)..)?)
 }
 
 /// Returns the figures of a stream's ledger, from a copy like that of [`totals_in_header`].
@@ -107,5 +107,5 @@ pub const TIMES_WISH_AT: u64 =
 /// Returns `None` if the copy is too short.
 pub fn times_in_header(header: &[u8]) -> Option<LayerTimes> {
     let at = core::mem::offset_of!(Control, ledger) + Ledger::TIMES_OFFSETS[1];
-    LayerTimes::told_in(header.get(at..)?)
+    LayerTimes::from_bytes(header.get(at..)?)
 }

@@ -41,7 +41,7 @@ pub struct Ledger {
     figures: [AtomicU32; FIGURES_WORDS],
     /// Not 0: the program reads from the kernel no more.
     has_given_up: AtomicU32,
-    /// The carrier's reason for calling the session home; 0 if it has not told one.
+    /// The reason for which the carrier calls the session home; 0: none yet.
     reason: AtomicU32,
     times: Times,
 }
@@ -63,12 +63,12 @@ impl Ledger {
     }
 
     /// Tells the program the reason for which the carrier calls the session home, before it freezes
-    /// the stream. People are told of it; nothing is decided by it.
-    pub fn tell_reason(&self, reason: u32) {
+    /// the stream. People are shown it; nothing is decided by it.
+    pub fn publish_reason(&self, reason: u32) {
         self.reason.store(reason, Ordering::Relaxed);
     }
 
-    /// Returns the reason that the carrier has told; 0 if it has not.
+    /// Returns the reason that the carrier has published; 0 if it has not.
     pub fn reason(&self) -> u32 {
         self.reason.load(Ordering::Relaxed)
     }
@@ -145,26 +145,26 @@ impl Ledger {
     }
 
     /// Writes the words. One thread at a time.
-    pub fn tell(&self, words: &[u32; LEDGER_WORDS]) {
+    pub fn publish(&self, words: &[u32; LEDGER_WORDS]) {
         let version = self.version.load(Ordering::Relaxed).wrapping_add(1);
         for (place, word) in self.copies[(version & 1) as usize].iter().zip(words) {
             place.store(*word, Ordering::Relaxed);
         }
-        // SYNC: release; pairs with the acquire in `told`.
+        // SYNC: release; pairs with the acquire in `published`.
         self.version.store(version, Ordering::Release);
     }
 
     /// Reads the words as they were last written: exactly, if the writer is dead, and else perhaps
     /// a mixture of two.
-    pub fn told(&self) -> [u32; LEDGER_WORDS] {
-        // SYNC: acquire; pairs with the release in `tell`.
+    pub fn published(&self) -> [u32; LEDGER_WORDS] {
+        // SYNC: acquire; pairs with the release in `publish`.
         let version = self.version.load(Ordering::Acquire);
         core::array::from_fn(|at| self.copies[(version & 1) as usize][at].load(Ordering::Relaxed))
     }
 
-    /// Reads the words, like [`Ledger::told`], from a copy of the ledger's bytes. Returns `None` if
-    /// the copy is too short.
-    pub(crate) fn told_in(bytes: &[u8]) -> Option<[u32; LEDGER_WORDS]> {
+    /// Reads the words, like [`Ledger::published`], from a copy of the ledger's bytes. Returns
+    /// `None` if the copy is too short.
+    pub(crate) fn published_in(bytes: &[u8]) -> Option<[u32; LEDGER_WORDS]> {
         let word = |at: usize| {
             let bytes = bytes.get(at..at + size_of::<u32>())?;
             Some(u32::from_ne_bytes(bytes.try_into().ok()?))
@@ -172,8 +172,8 @@ impl Ledger {
         let copy = (word(core::mem::offset_of!(Self, version))? & 1) as usize;
         let start = core::mem::offset_of!(Self, copies) + copy * size_of::<[u32; LEDGER_WORDS]>();
         let mut words = [0; LEDGER_WORDS];
-        for (place, told) in words.iter_mut().enumerate() {
-            *told = word(start + place * size_of::<u32>())?;
+        for (place, value) in words.iter_mut().enumerate() {
+            *value = word(start + place * size_of::<u32>())?;
         }
         Some(words)
     }
@@ -182,7 +182,7 @@ impl Ledger {
     pub(crate) const FIGURES_OFFSET: usize = core::mem::offset_of!(Self, figures);
 
     /// Writes the figures.
-    pub fn tell_figures(&self, words: &[u32; FIGURES_WORDS]) {
+    pub fn publish_figures(&self, words: &[u32; FIGURES_WORDS]) {
         for (place, word) in self.figures.iter().zip(words) {
             place.store(*word, Ordering::Relaxed);
         }
@@ -258,10 +258,10 @@ mod tests {
     #[test]
     fn the_last_words_are_told() {
         let ledger = Ledger::new();
-        assert_eq!(ledger.told(), [0; LEDGER_WORDS]);
+        assert_eq!(ledger.published(), [0; LEDGER_WORDS]);
         for word in 1..5 {
-            ledger.tell(&[word; LEDGER_WORDS]);
-            assert_eq!(ledger.told(), [word; LEDGER_WORDS]);
+            ledger.publish(&[word; LEDGER_WORDS]);
+            assert_eq!(ledger.published(), [word; LEDGER_WORDS]);
         }
     }
 
@@ -274,13 +274,13 @@ mod tests {
             let bytes = unsafe {
                 core::slice::from_raw_parts((&raw const ledger).cast::<u8>(), size_of::<Ledger>())
             };
-            Ledger::told_in(bytes)
+            Ledger::published_in(bytes)
         };
         for word in 0..5 {
-            ledger.tell(&core::array::from_fn(|at| word * 100 + at as u32));
-            assert_eq!(copied(), Some(ledger.told()));
+            ledger.publish(&core::array::from_fn(|at| word * 100 + at as u32));
+            assert_eq!(copied(), Some(ledger.published()));
         }
-        assert_eq!(Ledger::told_in(&[0; 64]), None);
+        assert_eq!(Ledger::published_in(&[0; 64]), None);
     }
 
     #[test]

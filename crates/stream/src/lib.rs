@@ -30,6 +30,8 @@ mod layout;
 #[cfg(not(loom))]
 mod ledger;
 #[cfg(not(loom))]
+mod lend;
+#[cfg(not(loom))]
 mod read;
 #[cfg(not(loom))]
 mod stream;
@@ -45,11 +47,13 @@ pub use home::{LEFTOVER_PARTS, Leftover};
 pub use inbox::Inbox;
 #[cfg(not(loom))]
 pub use layout::{
-    CONTROL_BYTES, Layout, TIMES_WISH_AT, figures_in_header, times_in_header, told_in_header,
+    CONTROL_BYTES, Layout, TIMES_WISH_AT, figures_in_header, ledger_in_header, times_in_header,
     totals_in_header,
 };
 #[cfg(not(loom))]
 pub use ledger::{FIGURES_WORDS, LEDGER_WORDS, Ledger};
+#[cfg(not(loom))]
+pub use lend::InPlace;
 pub use ring::Stop;
 #[cfg(not(loom))]
 pub use stream::Stream;

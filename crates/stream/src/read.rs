@@ -219,9 +219,9 @@ impl Stream {
     }
 
     #[inline]
-    fn consume(&self, head: u64, len: usize) -> Result<(), Stop> {
+    pub(crate) fn consume(&self, head: u64, len: usize) -> Result<(), Stop> {
         let ring = self.in_ring();
-        self.tell_cpu(&self.reading, &ring.reader.cpu);
+        self.publish_cpu(&self.reading, &ring.reader.cpu);
         let to = head + len as u64;
         fault::point("stream.read");
         ring.consume(head, to)?;

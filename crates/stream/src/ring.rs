@@ -31,8 +31,10 @@ pub const FLUSHING: u64 = 1 << 62;
 /// The bit of `flushed` that says that the writer has begun to put the leftover into the kernel,
 /// beginning at the byte of the count.
 pub const BEGUN: u64 = 1 << 61;
+/// The bit of `flushed` that says that the writer's next step is to end its side in the kernel.
+pub const ENDS: u64 = 1 << 60;
 /// The bits of `flushed` that are flags; the count is below them.
-pub const FLUSH_BITS: u64 = FLUSHED | FLUSHING | BEGUN;
+pub const FLUSH_BITS: u64 = FLUSHED | FLUSHING | BEGUN | ENDS;
 
 /// The bit of `state` that says that the writer has switched.
 const IN_USE: u32 = 1;

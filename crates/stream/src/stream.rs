@@ -42,8 +42,8 @@ pub(crate) struct RingCache {
     /// [`NO_TURN`] if the bytes lie in the near part.
     pub(crate) turn: AtomicU64,
     pub(crate) rewinds_at: AtomicU64,
-    /// The processor that the peer was last told.
-    pub(crate) told_cpu: AtomicU32,
+    /// The processor that was last published to the peer.
+    pub(crate) published_cpu: AtomicU32,
     /// This side's sleepers.
     pub(crate) sleepers: Sleepers,
     /// The leftover of the frozen ring, decided once.
@@ -85,9 +85,11 @@ pub struct Stream {
     /// The end of the stream, as far as this side knows: it never comes back to life here.
     pub(crate) end: AtomicU32,
     /// The furthest state of its flush that the peer has written.
-    pub(crate) said: AtomicU64,
+    pub(crate) peer_flush: AtomicU64,
+    /// Not zero: this side ends in the kernel when it has gone home.
+    pub(crate) ends: AtomicU32,
     /// Another process reads and writes on this side: the positions are those in the rings.
-    pub(crate) is_told: bool,
+    pub(crate) is_observer: bool,
     /// Wake-ups of the peer since [`Stream::has_rung`] last returned true.
     rung: AtomicU32,
     pub(crate) peer_inbox: Arc<Inbox>,
@@ -120,7 +122,7 @@ impl Stream {
 
     /// Makes the view of the side on which another process reads and writes, of a region that may
     /// be in use. Its positions are those in the rings, which both ends can write.
-    pub fn told(
+    pub fn observer(
         mapping: Mapping,
         layout: Layout,
         side: usize,
@@ -128,7 +130,7 @@ impl Stream {
         peer_slot: u32,
     ) -> Option<Self> {
         let mut stream = Self::new(mapping, layout, side, peer_inbox, peer_slot)?;
-        stream.is_told = true;
+        stream.is_observer = true;
         stream.take_over();
         Some(stream)
     }
@@ -159,8 +161,9 @@ impl Stream {
             reading: RingCache::default(),
             cpu: AtomicU32::new(0),
             end: AtomicU32::new(LIVES),
-            said: AtomicU64::new(0),
-            is_told: false,
+            peer_flush: AtomicU64::new(0),
+            ends: AtomicU32::new(0),
+            is_observer: false,
             rung: AtomicU32::new(0),
             peer_inbox,
             peer_slot,
@@ -243,11 +246,11 @@ impl Stream {
         self.in_ring().reader.bell.word()
     }
 
-    /// Sleeps as reader, after [`Stream::announce_reader`] has returned `said` and a further look
-    /// has found nothing. Returns for any reason, like [`futex::wait`].
-    pub fn sleep_reader(&self, said: u32, timeout: Option<Duration>) -> Woken {
+    /// Sleeps as reader, after [`Stream::announce_reader`] has returned `expected` and a further
+    /// look has found nothing. Returns for any reason, like [`futex::wait`].
+    pub fn sleep_reader(&self, expected: u32, timeout: Option<Duration>) -> Woken {
         fault::point("stream.sleeps");
-        futex::wait(self.reader_bell(), said, timeout)
+        futex::wait(self.reader_bell(), expected, timeout)
     }
 
     /// Announces that a thread which writes is about to sleep in that way, until there are `room`
@@ -273,9 +276,9 @@ impl Stream {
     }
 
     /// Sleeps as writer, like [`Stream::sleep_reader`].
-    pub fn sleep_writer(&self, said: u32, timeout: Option<Duration>) -> Woken {
+    pub fn sleep_writer(&self, expected: u32, timeout: Option<Duration>) -> Woken {
         fault::point("stream.full");
-        futex::wait(self.writer_bell(), said, timeout)
+        futex::wait(self.writer_bell(), expected, timeout)
     }
 
     /// Wakes this side's own readers, for something that happened elsewhere (the kernel's
@@ -370,19 +373,19 @@ impl Stream {
 
     /// Tells the peer this side's processor, if it has changed.
     #[inline]
-    pub(crate) fn tell_cpu(&self, seen: &RingCache, word: &AtomicU32) {
+    pub(crate) fn publish_cpu(&self, seen: &RingCache, word: &AtomicU32) {
         let cpu = self.cpu.load(Ordering::Relaxed);
-        if cpu != seen.told_cpu.load(Ordering::Relaxed) {
-            seen.told_cpu.store(cpu, Ordering::Relaxed);
+        if cpu != seen.published_cpu.load(Ordering::Relaxed) {
+            seen.published_cpu.store(cpu, Ordering::Relaxed);
             word.store(cpu, Ordering::Relaxed);
         }
     }
 
     /// Returns the bytes that both sides have written so far, this one's first, by the words in the
     /// rings: for a process that has not written itself.
-    pub fn totals_told(&self) -> (u64, u64) {
-        let told = |ring: &Ring| ring.tail.tail.load(Ordering::Relaxed) & !crate::ring::FROZEN;
-        (told(self.out_ring()), told(self.in_ring()))
+    pub fn published_totals(&self) -> (u64, u64) {
+        let published = |ring: &Ring| ring.tail.tail.load(Ordering::Relaxed) & !crate::ring::FROZEN;
+        (published(self.out_ring()), published(self.in_ring()))
     }
 
     /// Returns the bytes sent and received so far, through the rings and past them.

@@ -47,7 +47,7 @@ pub struct Times {
     /// The time of a call that sends and has not been followed yet (ns); 0: none.
     called: AtomicU64,
     /// The time at which bytes were put where the reader finds them (ns); 0: it has found them.
-    told: AtomicU64,
+    delivered: AtomicU64,
     arrived: [AtomicU64; 3],
     sums: [AtomicU64; LAYERS],
     /// Chains, out and in.
@@ -69,7 +69,7 @@ impl Times {
     pub(crate) const fn new() -> Self {
         Self {
             called: AtomicU64::new(0),
-            told: AtomicU64::new(0),
+            delivered: AtomicU64::new(0),
             arrived: [const { AtomicU64::new(0) }; 3],
             sums: [const { AtomicU64::new(0) }; LAYERS],
             counts: [const { AtomicU64::new(0) }; 2],
@@ -88,20 +88,20 @@ impl Times {
 
     /// Notes that bytes are where the reader finds them. Of several packets before it looks the
     /// first counts.
-    pub fn told(&self, at_ns: u64, before: Arrived) {
-        if self.told.load(Ordering::Relaxed) == 0 {
+    pub fn delivered(&self, at_ns: u64, before: Arrived) {
+        if self.delivered.load(Ordering::Relaxed) == 0 {
             for (place, ns) in self.arrived.iter().zip(before) {
                 place.store(ns, Ordering::Relaxed);
             }
-            // SYNC: release; pairs with the acquire in `take_told`.
-            self.told.store(at_ns, Ordering::Release);
+            // SYNC: release; pairs with the acquire in `take_delivered`.
+            self.delivered.store(at_ns, Ordering::Release);
         }
     }
 
     /// Takes the note of bytes that have been read now.
-    pub fn take_told(&self) -> Option<(u64, Arrived)> {
-        // SYNC: acquire; pairs with the release in `told`.
-        let at = self.told.swap(0, Ordering::Acquire);
+    pub fn take_delivered(&self) -> Option<(u64, Arrived)> {
+        // SYNC: acquire; pairs with the release in `delivered`.
+        let at = self.delivered.swap(0, Ordering::Acquire);
         let arrived = || core::array::from_fn(|at| self.arrived[at].load(Ordering::Relaxed));
         (at != 0).then(|| (at, arrived()))
     }
@@ -127,17 +127,17 @@ impl Times {
 impl LayerTimes {
     /// Reads sums and counts from a copy of the words' bytes. Returns `None` if the copy is too
     /// short.
-    pub(crate) fn told_in(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let word = |at: usize| {
             Some(u64::from_ne_bytes(bytes.get(at..at + size_of::<u64>())?.try_into().ok()?))
         };
         let counts = core::mem::offset_of!(Times, counts);
         let (sent, received) = (word(counts)?, word(counts + size_of::<u64>())?);
-        let mut told = Self { sent, received, ..Self::default() };
-        for (at, sum) in told.sums.iter_mut().enumerate() {
+        let mut times = Self { sent, received, ..Self::default() };
+        for (at, sum) in times.sums.iter_mut().enumerate() {
             *sum = word(core::mem::offset_of!(Times, sums) + at * size_of::<u64>())?;
         }
-        Some(told)
+        Some(times)
     }
 }
 
@@ -180,21 +180,21 @@ mod tests {
         let bytes = unsafe {
             core::slice::from_raw_parts((&raw const times).cast::<u8>(), size_of::<Times>())
         };
-        let told = LayerTimes::told_in(bytes).unwrap();
-        assert_eq!((told.sent, told.received), (1, 2));
-        assert_eq!(told.sums[Layer::EntryCopyIn as usize], 5);
-        assert_eq!(told.sums[Layer::Queue as usize], 7);
-        assert_eq!(LayerTimes::told_in(&bytes[8..]), None);
+        let read = LayerTimes::from_bytes(bytes).unwrap();
+        assert_eq!((read.sent, read.received), (1, 2));
+        assert_eq!(read.sums[Layer::EntryCopyIn as usize], 5);
+        assert_eq!(read.sums[Layer::Queue as usize], 7);
+        assert_eq!(LayerTimes::from_bytes(&bytes[8..]), None);
     }
 
     #[test]
     fn of_packets_before_a_look_the_first_counts() {
         let times = Times::new();
-        assert_eq!(times.take_told(), None);
-        times.told(10, [1, 2, 3]);
-        times.told(20, [4, 5, 6]);
-        assert_eq!(times.take_told(), Some((10, [1, 2, 3])));
-        assert_eq!(times.take_told(), None);
+        assert_eq!(times.take_delivered(), None);
+        times.delivered(10, [1, 2, 3]);
+        times.delivered(20, [4, 5, 6]);
+        assert_eq!(times.take_delivered(), Some((10, [1, 2, 3])));
+        assert_eq!(times.take_delivered(), None);
         times.called(7);
         assert_eq!((times.take_called(), times.take_called()), (Some(7), None));
     }

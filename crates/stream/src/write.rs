@@ -16,13 +16,17 @@ pub(crate) fn chunk(ring_bytes: u32, is_near: bool) -> usize {
     if is_near { usize::MAX } else { (ring_bytes as usize / 4).clamp(4096, 16 << 10) }
 }
 
+/// Bytes after which a long write wakes a reader that sleeps again: a reader that has outrun the
+/// writer sleeps and wakes for longer than the next piece takes to copy.
+const RING_BYTES: usize = 128 << 10;
+
 /// Memory of a far part that is kept once it has been used (bytes).
 const FAR_KEPT: usize = 1 << 20;
 
 /// A writer of fewer bytes than this looks now and then whether the ring is empty, and then begins
 /// at the ring's beginning again. Longer messages walk through the whole ring, so that they are
 /// written where the reader, on another processor, has read a while ago.
-const REWIND_BYTES: usize = 4096;
+pub(crate) const REWIND_BYTES: usize = 4096;
 
 impl Stream {
     /// Returns true if the peer's reader has consented, and looks at the ring.
@@ -65,7 +69,7 @@ impl Stream {
         self.writing.near.load(Ordering::Relaxed)
     }
 
-    fn has_turned(&self) -> bool {
+    pub(crate) fn has_turned(&self) -> bool {
         self.writing.turn.load(Ordering::Relaxed) != NO_TURN
     }
 
@@ -165,15 +169,15 @@ impl Stream {
     /// Returns the known room for `wanted` bytes; looks at the peer's position only if that is not
     /// enough.
     #[inline]
-    fn room_for(&self, tail: u64, wanted: usize) -> Result<usize, Stop> {
+    pub(crate) fn room_for(&self, tail: u64, wanted: usize) -> Result<usize, Stop> {
         let room = self.room_behind(tail, self.writing.peer.load(Ordering::Relaxed));
         if room >= wanted { Ok(room) } else { self.look_for_room(tail) }
     }
 
     /// Copies as much of `bufs` as there is room for, but nothing unless `at_least` bytes fit (or
     /// all, if they are fewer), and rings the reader. Up to 4096 bytes of `at_least` always fit an
-    /// empty ring. They are published at once, further bytes in pieces. Returns the number of bytes
-    /// written. Writer lock.
+    /// empty ring. They are published at once, further bytes in pieces, of which not each rings
+    /// ([`RING_BYTES`]). Returns the number of bytes written. Writer lock.
     ///
     /// # Errors
     /// [`Stop::Full`], [`Stop::NotOnRing`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was
@@ -201,24 +205,30 @@ impl Stream {
         let chunk = chunk(self.out_bytes(), self.reader_is_near());
         // The first piece has all bytes of `at_least`, which are published at once.
         let (mut written, mut piece) = (0, chunk.max(at_least));
+        let mut rings_at = 0;
         while written < len {
             let part = piece.min(len - written);
             source.copy(self, tail, part);
-            match self.publish(tail, part) {
+            match self.publish_quietly(tail, part) {
                 Ok(()) => {}
                 // The pieces before count; the next call reports the reason.
                 Err(_) if written > 0 => break,
                 Err(stop) => return Err(stop),
             }
             (tail, written, piece) = (tail + part as u64, written + part, chunk);
+            if written > rings_at {
+                self.ring_reader();
+                rings_at = written + RING_BYTES;
+            }
         }
+        self.ring_reader();
         Ok(written)
     }
 
     /// Lets the next bytes lie at the ring's beginning again, if the ring is empty. In any case the
     /// next look comes after a while.
     #[inline(never)]
-    fn rewind(&self, tail: u64) {
+    pub(crate) fn rewind(&self, tail: u64) {
         self.writing.rewinds_at.store(tail + REWIND_BYTES as u64, Ordering::Relaxed);
         // All bytes have been copied out: the reader looks at the ring's memory only when there are
         // more.
@@ -346,16 +356,30 @@ impl Stream {
 
     #[inline]
     fn publish(&self, tail: u64, len: usize) -> Result<(), Stop> {
+        self.publish_quietly(tail, len)?;
+        self.ring_reader();
+        Ok(())
+    }
+
+    /// Publishes; [`Stream::ring_reader`] has to follow, however the call ends.
+    #[inline]
+    fn publish_quietly(&self, tail: u64, len: usize) -> Result<(), Stop> {
         let ring = self.out_ring();
-        self.tell_cpu(&self.writing, &ring.tail.cpu);
+        self.publish_cpu(&self.writing, &ring.tail.cpu);
         fault::point("stream.copied");
         ring.publish(tail, tail + len as u64)?;
         fault::point("stream.published");
         self.writing.own.store(tail + len as u64, Ordering::Relaxed);
-        if ring.reader.bell.has_sleepers() {
-            self.wake_peer(&ring.reader.bell);
-        }
         Ok(())
+    }
+
+    /// Wakes the peer's readers if they sleep; after a publication.
+    #[inline]
+    fn ring_reader(&self) {
+        let bell = &self.out_ring().reader.bell;
+        if bell.has_sleepers() {
+            self.wake_peer(bell);
+        }
     }
 
     /// Returns where the own ring's bytes lie.
@@ -370,7 +394,7 @@ impl Stream {
     }
 
     /// Returns the memory of the own ring's bytes from `position` on.
-    fn own_span(&self, position: u64, len: usize) -> Option<Span<'_>> {
+    pub(crate) fn own_span(&self, position: u64, len: usize) -> Option<Span<'_>> {
         self.span(self.side, position, self.own_place(), len)
     }
 

@@ -167,11 +167,11 @@ fn sleepers_are_told_apart() {
     let [a, b] = pair([4096, 4096]);
     a.use_ring();
     b.announce_reader(Bell::OnInbox);
-    let said = b.announce_reader(Bell::OnFutex);
+    let expected = b.announce_reader(Bell::OnFutex);
     b.withdraw_reader();
     assert!(b.wake_reader(), "the inbox stays announced");
     assert!(!b.wake_reader());
-    assert_ne!(b.reader_bell().load(std::sync::atomic::Ordering::Relaxed), said);
+    assert_ne!(b.reader_bell().load(std::sync::atomic::Ordering::Relaxed), expected);
 }
 
 /// Found by `model`: the words beside the tail of a fresh region passed for a message at
@@ -251,4 +251,45 @@ fn who_is_near_is_known_from_what_both_have_told() {
     a.write(&[IoSlice::new(b"hello")], 1).unwrap();
     b.read(&mut [IoSliceMut::new(&mut [0; 9])], false).unwrap();
     assert_eq!(is_near(), [false; 4]);
+}
+
+#[test]
+fn a_long_write_wakes_a_reader_that_sleeps_again_a_few_times_only() {
+    const LEN: usize = 256 << 10;
+    let [a, b] = pair([512 << 10, 0]);
+    b.consent();
+    a.use_ring();
+    let (message, mut buf) = (vec![1; LEN], vec![0; LEN]);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                b.announce_reader(Bell::OnFutex);
+                b.withdraw_reader();
+            }
+        });
+        for _ in 0..200 {
+            a.has_rung(0);
+            let written = a.write(&[IoSlice::new(&message)], 0);
+            // At the first piece, behind 128 KiB, and at the end.
+            let is_often = a.has_rung(4);
+            let read = b.read(&mut [IoSliceMut::new(&mut buf)], false);
+            if is_often || written != Ok(LEN) || read != Ok(LEN) {
+                is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+                panic!("{is_often} {written:?} {read:?}");
+            }
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_long_write_to_a_reader_that_sleeps_rings() {
+    let [a, b] = pair([512 << 10, 0]);
+    b.consent();
+    a.use_ring();
+    b.announce_reader(Bell::OnFutex);
+    a.has_rung(0);
+    assert_eq!(a.write(&[IoSlice::new(&[1; 200 << 10])], 0), Ok(200 << 10));
+    assert!(a.has_rung(1));
 }

@@ -76,17 +76,17 @@ impl Side {
             self.stream.announce_reader(Bell::OnInbox);
             return self.sleep_on_inbox(ready);
         }
-        let said = self.stream.announce_reader(Bell::OnFutex);
+        let expected = self.stream.announce_reader(Bell::OnFutex);
         if !ready() {
-            self.stream.sleep_reader(said, None);
+            self.stream.sleep_reader(expected, None);
         }
         self.stream.withdraw_reader();
     }
 
     fn await_room(&self, room: usize) {
-        let said = self.stream.announce_writer(Bell::OnFutex, room);
+        let expected = self.stream.announce_writer(Bell::OnFutex, room);
         if self.stream.room().is_ok_and(|now| now < room) {
-            self.stream.sleep_writer(said, None);
+            self.stream.sleep_writer(expected, None);
         }
         self.stream.withdraw_writer();
     }

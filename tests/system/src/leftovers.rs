@@ -51,8 +51,9 @@ impl<'l> Leftovers<'l> {
             found.push(self.path.clone());
         }
         let words = ["doctor", "--json"];
-        let said = self.link.host(self.end).run(&self.sojourn.to_string_lossy(), &words, LIMIT)?;
-        let doctor: serde_json::Value = serde_json::from_str(&said.out)?;
+        let output =
+            self.link.host(self.end).run(&self.sojourn.to_string_lossy(), &words, LIMIT)?;
+        let doctor: serde_json::Value = serde_json::from_str(&output.out)?;
         let attached = doctor["attached"].as_array().context("what is attached may not be seen")?;
         let on_interfaces = attached.iter().filter(|one| one["interface"] != "");
         found.extend(on_interfaces.map(ToString::to_string));

@@ -103,6 +103,20 @@ pub fn received_datagrams(host: &Host) -> Result<u64> {
     Ok(v4.parse::<u64>()? + v6.context("no counter")?.trim().parse::<u64>()?)
 }
 
+/// Returns how often a retransmission time-out of a TCP session has run out in the host's kernel
+/// (`TCPTimeouts`).
+///
+/// # Errors
+/// If the counters cannot be read.
+pub fn retransmission_timeouts(host: &Host) -> Result<u64> {
+    let text = host.enter(|| std::fs::read_to_string("/proc/thread-self/net/netstat"))??;
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let names = lines.next().context("no counters")?.split_whitespace();
+    let mut found = names.zip(lines.next().context("no counters")?.split_whitespace());
+    let (_, value) = found.find(|(name, _)| *name == "TCPTimeouts").context("no counter")?;
+    Ok(value.parse()?)
+}
+
 /// Counts the ports of the packet filter on the host: one for each program that has one.
 ///
 /// # Errors
@@ -347,9 +361,9 @@ impl Stage {
     /// The warnings, or if a server does not end.
     pub fn end(mut self) -> Result<()> {
         for world in &mut self.worlds {
-            let said = world.stop_server()?;
+            let output = world.stop_server()?;
             let is_news = |line: &&str| !line.contains(": info: ");
-            let warnings: Vec<&str> = said.err.lines().filter(is_news).collect();
+            let warnings: Vec<&str> = output.err.lines().filter(is_news).collect();
             ensure!(warnings.is_empty(), "a session server said: {warnings:?}");
         }
         Ok(())
@@ -360,7 +374,7 @@ impl Stage {
 #[derive(Debug)]
 pub struct ScriptResult {
     /// The caller's output.
-    pub said: String,
+    pub output: String,
     /// Number of streams that were made.
     pub moves: u64,
     /// Number of datagrams that UDP sessions which were away when the caller ended had received
@@ -398,11 +412,11 @@ pub fn run(
         Err(error) => bail!("{what}: {error:#}\nserver: {served:?}\n{:?}", stage.end()),
     };
     let folder = stage.worlds[0].folder().to_string_lossy().into_owned();
-    let said = format!("{}{}status {}", caller.out, caller.err, caller.status);
-    let said = said.replace(&folder, "FOLDER");
+    let output = format!("{}{}status {}", caller.out, caller.err, caller.status);
+    let output = output.replace(&folder, "FOLDER");
     println!("{what}: {:.1} s, {moves} streams", started.elapsed().as_secs_f64());
-    ensure!(caller.status == 0, "{what}: {said}\nserver: {served:?}\n{:?}", stage.end());
+    ensure!(caller.status == 0, "{what}: {output}\nserver: {served:?}\n{:?}", stage.end());
     let served = served.context("the server")?;
-    stage.end().with_context(|| format!("{what}: {said}\nserver: {served:?}"))?;
-    Ok(ScriptResult { said, moves, datagrams })
+    stage.end().with_context(|| format!("{what}: {output}\nserver: {served:?}"))?;
+    Ok(ScriptResult { output, moves, datagrams })
 }

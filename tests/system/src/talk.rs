@@ -107,11 +107,11 @@ impl Talk {
         let world = &self.worlds[self.accelerated as usize];
         let deadline = Instant::now() + LIMIT;
         loop {
-            let said = world.sojourn(&["ss", "--json"]).unwrap();
-            if said.contains(&format!("\"{word}\"")) {
+            let output = world.sojourn(&["ss", "--json"]).unwrap();
+            if output.contains(&format!("\"{word}\"")) {
                 return;
             }
-            assert!(Instant::now() < deadline, "{word}: {said}");
+            assert!(Instant::now() < deadline, "{word}: {output}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -30,6 +30,8 @@ use tally::Tally;
 
 /// Longest time of an episode: all its waits end earlier.
 const EPISODE: Duration = Duration::from_secs(600);
+/// Time between two looks of the watchdog.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Time between two lines of progress, if the output is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
@@ -76,13 +78,12 @@ pub fn run(options: &Options) -> Result<bool> {
     while tally.episodes < options.episodes && begun.elapsed() < options.time {
         let seed = options.seed + tally.episodes;
         watched.store((seed << 32) | (begun.elapsed().as_secs() + 1), Ordering::SeqCst);
-        let one = episode::run(seed, &given);
+        STOOD_STILL_MS.store(0, Ordering::SeqCst);
+        let mut one = episode::run(seed, &given);
+        let stood_still = Duration::from_millis(STOOD_STILL_MS.load(Ordering::SeqCst));
+        one.faults.iter_mut().for_each(|fault| fault.stood_still = stood_still);
         for fault in &one.faults {
-            eprintln!(
-                "{}torture: seed {seed}: {}",
-                if is_terminal { "\n" } else { "" },
-                fault.what
-            );
+            eprintln!("{}torture: seed {seed}: {fault}", if is_terminal { "\n" } else { "" },);
         }
         tally.add(one);
         let line = tally.line(begun.elapsed(), options.time);
@@ -108,6 +109,10 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(tally.faults.is_empty())
 }
 
+/// The longest time for which the machine has stood still in this episode: how much later than
+/// asked for the watchdog has woken up.
+static STOOD_STILL_MS: AtomicU64 = AtomicU64::new(0);
+
 /// Starts a watchdog that ends the process if an episode does not end. Returns the word to be set
 /// at the beginning of each: its seed in the high half, the second of its beginning plus one in the
 /// low half.
@@ -116,7 +121,10 @@ fn watch() -> &'static AtomicU64 {
     let start = Instant::now();
     std::thread::spawn(move || {
         loop {
-            std::thread::sleep(Duration::from_secs(1));
+            let asleep = Instant::now();
+            std::thread::sleep(LOOK_EVERY);
+            let late = asleep.elapsed().saturating_sub(LOOK_EVERY);
+            STOOD_STILL_MS.fetch_max(late.as_millis() as u64, Ordering::SeqCst);
             let (seed, begun) =
                 (BEGUN.load(Ordering::SeqCst) >> 32, BEGUN.load(Ordering::SeqCst) & 0xffff_ffff);
             if begun != 0 && start.elapsed().as_secs() > begun + EPISODE.as_secs() {

@@ -47,8 +47,8 @@ fn talk(kind: &str, every: u32, window: u32, after_calls: u32, recalls: bool) {
     }
     std::fs::write(&end, "").unwrap();
     let what = format!("{kind}, every {every}, {window} at once, after {after_calls} calls");
-    let said = running.finish(LIMIT).unwrap().success(&what).unwrap();
-    println!("{what}: {moves} moves, {} descriptors", said.trim());
+    let output = running.finish(LIMIT).unwrap().success(&what).unwrap();
+    println!("{what}: {moves} moves, {} descriptors", output.trim());
     assert!(moves >= MOVES, "{what}: {moves} moves");
 }
 

@@ -72,9 +72,9 @@ impl Root {
             std::thread::sleep(Duration::from_millis(5));
         }
         let client = Running::start(self.echo(mode, &["ask", "/socket", QUESTIONS])).unwrap();
-        let said = client.finish(PATIENCE).unwrap().success("ask").unwrap();
+        let output = client.finish(PATIENCE).unwrap().success("ask").unwrap();
         server.finish(PATIENCE).unwrap().success("serve").unwrap();
-        said
+        output
     }
 }
 

@@ -189,8 +189,8 @@ fn both_directions_from_the_move_on() {
         ask(&mut peer, number);
         number += 1;
     }
-    let said = limited.take().unwrap().finish(LIMIT).unwrap();
-    assert!(said.status == 0 && said.err.contains("10 packets captured"), "{said:?}");
+    let output = limited.take().unwrap().finish(LIMIT).unwrap();
+    assert!(output.status == 0 && output.err.contains("10 packets captured"), "{output:?}");
     assert_eq!(read(&few).len(), 10);
 
     let returns = admin.moves().unwrap().1;
@@ -202,8 +202,8 @@ fn both_directions_from_the_move_on() {
     let last = number;
     (last..last + 3).for_each(|number| ask(&mut peer, number));
 
-    let said = ended(running);
-    assert!(said.contains(" of 1 sessions"), "{said}");
+    let output = ended(running);
+    assert!(output.contains(" of 1 sessions"), "{output}");
     assert!(ended(elsewhere).contains("0 packets captured"));
     assert!(read(&other).is_empty());
     check(&read(&whole), link.interface(), first..last);
@@ -239,8 +239,8 @@ fn check(packets: &[Packet], interface: &str, numbers: std::ops::Range<u32>) {
 fn attached(world: &Sandbox) -> Vec<String> {
     let mut command = world.command(Mode::Plain, world.built().path("sojourn"));
     command.args(["doctor", "--json"]);
-    let said = Running::start(command).unwrap().finish(LIMIT).unwrap();
-    let told: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let output = Running::start(command).unwrap().finish(LIMIT).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&output.out).unwrap();
     let items = told["items"].as_array().unwrap();
     let state =
         |name: &str| items.iter().find(|item| item["name"] == name).unwrap()["state"].clone();

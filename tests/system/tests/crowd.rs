@@ -74,9 +74,9 @@ fn crowd(kind: &str, words: &[&str], goal: Goal) {
         is_reached = goal.is_reached(&mut admin);
     }
     std::fs::write(&end, "").unwrap();
-    let said = running.finish(LIMIT).unwrap().success(kind).unwrap();
+    let output = running.finish(LIMIT).unwrap().success(kind).unwrap();
     let moves = admin.moves().unwrap().0;
-    println!("{kind} {words:?}: {moves} moves, {} bytes", said.trim());
+    println!("{kind} {words:?}: {moves} moves, {} bytes", output.trim());
     assert!(is_reached, "{kind} {words:?}: {goal:?} not reached after {moves} moves");
 }
 

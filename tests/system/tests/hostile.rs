@@ -35,10 +35,14 @@ fn it_ends(peer: &str) {
             command.args([kind, peer, end]);
             let begun = Instant::now();
             let ended = Running::start(command).unwrap().finish(LIMIT).unwrap();
-            let said = ended.success(&format!("{kind} {peer} {end}")).unwrap();
+            let output = ended.success(&format!("{kind} {peer} {end}")).unwrap();
             let took = begun.elapsed();
-            println!("{kind} {peer} {end}: {} in {took:?}", said.trim());
-            assert_eq!(said.trim(), "away 20", "{kind} {peer} {end}: not all sessions have moved");
+            println!("{kind} {peer} {end}: {} in {took:?}", output.trim());
+            assert_eq!(
+                output.trim(),
+                "away 20",
+                "{kind} {peer} {end}: not all sessions have moved"
+            );
             assert!(took < RUN_LIMIT, "{kind} {peer} {end}: {took:?}");
         }
     }

@@ -20,10 +20,10 @@ fn programs_and_servers_are_on_their_sandbox_s_host() {
         for mode in [Mode::Plain, Mode::Sojourn] {
             let mut command = sandbox.command(mode, "ip");
             command.args(["-o", "address"]);
-            let said = Running::start(command).unwrap().finish(LIMIT).unwrap();
-            let said = said.success("ip address").unwrap();
-            assert!(said.contains(&link.v4(end).to_string()), "{mode:?}: {said}");
-            assert!(!said.contains(&link.v4(end.other()).to_string()), "{mode:?}: {said}");
+            let output = Running::start(command).unwrap().finish(LIMIT).unwrap();
+            let output = output.success("ip address").unwrap();
+            assert!(output.contains(&link.v4(end).to_string()), "{mode:?}: {output}");
+            assert!(!output.contains(&link.v4(end.other()).to_string()), "{mode:?}: {output}");
         }
         let network = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap();
         let server = sandbox.server_pid().unwrap().to_string();

@@ -44,8 +44,8 @@ impl TestFolder {
         command.args(before).args(["sh", "-c", line]).current_dir("/");
         command.env("D", &self.0).env("HOME", "/nonexistent").env_remove("XDG_RUNTIME_DIR");
         command.env_remove("SOJOURN_SERVER");
-        let said = Running::start(command).unwrap().finish(PATIENCE).unwrap();
-        format!("{}{}", said.out, said.err)
+        let output = Running::start(command).unwrap().finish(PATIENCE).unwrap();
+        format!("{}{}", output.out, output.err)
     }
 }
 
@@ -55,20 +55,20 @@ impl Drop for TestFolder {
     }
 }
 
-fn has(said: &str, all: &[&str]) {
-    assert!(all.iter().all(|one| said.contains(one)), "not all of {all:?} in: {said}");
+fn has(output: &str, all: &[&str]) {
+    assert!(all.iter().all(|one| output.contains(one)), "not all of {all:?} in: {output}");
 }
 
 #[test]
 fn without_proc() {
     let Some(folder) = TestFolder::new("proc") else { return };
     let before = ["unshare", "-m"];
-    let said = folder.says(&before, "umount -l /proc; $D/sojourn ss");
-    has(&said, &["/proc: No such file", "cannot be seen", "mount /proc"]);
-    let said = folder.says(&before, "umount -l /proc; $D/sojourn run --strict true; echo $?");
-    has(&said, &["/proc/self/exe", "mount /proc", "125"]);
-    let said = folder.says(&before, "umount -l /proc; $D/sojourn doctor");
-    has(&said, &["mount /proc here"]);
+    let output = folder.says(&before, "umount -l /proc; $D/sojourn ss");
+    has(&output, &["/proc: No such file", "cannot be seen", "mount /proc"]);
+    let output = folder.says(&before, "umount -l /proc; $D/sojourn run --strict true; echo $?");
+    has(&output, &["/proc/self/exe", "mount /proc", "125"]);
+    let output = folder.says(&before, "umount -l /proc; $D/sojourn doctor");
+    has(&output, &["mount /proc here"]);
     let served = "umount -l /proc; timeout 1 $D/sojournd --address @said-$$";
     has(&folder.says(&before, served), &["/proc", "stay in the kernel", "mount /proc"]);
 }
@@ -78,38 +78,41 @@ fn root_of_a_user_namespace() {
     let Some(folder) = TestFolder::new("user") else { return };
     let inside: Vec<&str> =
         ["setpriv"].into_iter().chain(NOBODY).chain(["unshare", "-Ur"]).collect();
-    let said = folder.says(&inside, "$D/sojourn server start; echo $?");
-    if said.contains("unshare failed") {
-        eprintln!("skipped: {said}");
+    let output = folder.says(&inside, "$D/sojourn server start; echo $?");
+    if output.contains("unshare failed") {
+        eprintln!("skipped: {output}");
         return;
     }
-    has(&said, &["/run/sojourn", "user namespace", "SOJOURN_SERVER=DIR/server", "1\n"]);
-    let said = folder.says(&inside, "$D/sojourn doctor");
-    assert!(!said.contains("Linux 6.6 attaches"), "rights lack, not a later kernel: {said}");
-    has(&said, &["bpf-links", "user namespaces"]);
+    has(&output, &["/run/sojourn", "user namespace", "SOJOURN_SERVER=DIR/server", "1\n"]);
+    let output = folder.says(&inside, "$D/sojourn doctor");
+    assert!(!output.contains("Linux 6.6 attaches"), "rights lack, not a later kernel: {output}");
+    has(&output, &["bpf-links", "user namespaces"]);
 }
 
 #[test]
 fn the_systems_server_without_rights() {
     let Some(folder) = TestFolder::new("system") else { return };
     let nobody: Vec<&str> = ["setpriv"].into_iter().chain(NOBODY).collect();
-    let said = folder.says(&nobody, "$D/sojournd --system; echo $?");
-    has(&said, &["/run/sojourn", "Only root can serve the whole system", "--user", "1\n"]);
+    let output = folder.says(&nobody, "$D/sojournd --system; echo $?");
+    has(&output, &["/run/sojourn", "Only root can serve the whole system", "--user", "1\n"]);
 }
 
 #[test]
 fn a_root_file_system_that_cannot_be_written() {
     let Some(folder) = TestFolder::new("read") else { return };
     let line = "mount -t tmpfs -o ro none /run && mount -t tmpfs -o ro none /mnt; $D/sojourn server start; echo $?";
-    let said = folder.says(&["unshare", "-m"], line);
-    has(&said, &["/run/sojourn-root: Read-only file system", "SOJOURN_SERVER=DIR/server", "1\n"]);
-    assert!(!said.contains("as root"), "{said}");
+    let output = folder.says(&["unshare", "-m"], line);
+    has(&output, &["/run/sojourn-root: Read-only file system", "SOJOURN_SERVER=DIR/server", "1\n"]);
+    assert!(!output.contains("as root"), "{output}");
 }
 
 #[test]
 fn a_filter_of_system_calls_is_not_an_old_kernel() {
     let Some(folder) = TestFolder::new("filter") else { return };
     compile(&folder.0.join("why"), &["why/why.c"], &[]).unwrap();
-    let said = folder.says(&[], "$D/why forbid $D/sojourn doctor");
-    has(&said, &["descriptor-tables", "Operation not permitted", "seccomp", "CLOSE_RANGE_UNSHARE"]);
+    let output = folder.says(&[], "$D/why forbid $D/sojourn doctor");
+    has(
+        &output,
+        &["descriptor-tables", "Operation not permitted", "seccomp", "CLOSE_RANGE_UNSHARE"],
+    );
 }

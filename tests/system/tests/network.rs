@@ -249,8 +249,8 @@ fn servers_that_know_nothing_of_it() {
     for clients in ["1", "20"] {
         let words =
             ["-h", &address, "-p", "7001", "-c", clients, "-n", "20000", "-t", "set,get", "--csv"];
-        let said = plainly(&b, "redis-benchmark", &words);
-        assert_eq!(said.lines().filter(|line| line.contains("ET\"")).count(), 2, "{said}");
+        let output = plainly(&b, "redis-benchmark", &words);
+        assert_eq!(output.lines().filter(|line| line.contains("ET\"")).count(), 2, "{output}");
     }
     let after_redis = admin.moves().unwrap().0;
     assert!(after_redis >= 2, "only {after_redis} sessions moved");

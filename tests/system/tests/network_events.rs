@@ -70,8 +70,8 @@ impl Transfer {
         wait_for(what, || {
             if let Some(at) = self.peers.iter_mut().position(|peer| !peer.is_running()) {
                 let servers = self.stage.worlds.each_mut().map(|world| world.stop_server());
-                let said = self.peers.remove(at).finish(LIMIT);
-                panic!("{what}: a peer has ended: {said:?} {servers:?}");
+                let output = self.peers.remove(at).finish(LIMIT);
+                panic!("{what}: a peer has ended: {output:?} {servers:?}");
             }
             let now = self.carried();
             let got_on = before.is_some_and(|before| now.is_some_and(|now| now > before + 50_000));
@@ -90,14 +90,14 @@ impl Transfer {
     /// Ends the transfer; all bytes that were sent must have arrived.
     fn finish(self) {
         std::fs::write(self.stage.end_file(), "").unwrap();
-        let said: Vec<_> = self
+        let output: Vec<_> = self
             .peers
             .into_iter()
             .map(|peer| peer.finish(LIMIT).unwrap().success("a peer"))
             .collect();
         let warnings = self.stage.end();
-        let is_well = said.iter().all(Result::is_ok) && warnings.is_ok();
-        assert!(is_well, "{said:?} {warnings:?}");
+        let is_well = output.iter().all(Result::is_ok) && warnings.is_ok();
+        assert!(is_well, "{output:?} {warnings:?}");
     }
 }
 
@@ -423,9 +423,9 @@ fn ending(link: &Link, accelerated: Accelerated, way: &str) -> [String; 2] {
     let mut admins = stage.admins().unwrap();
     wait_for(way, || admins.iter_mut().all(|admin| !admin.away().unwrap().is_empty()));
     std::fs::write(stage.end_file(), "").unwrap();
-    let said = running.map(|one| one.finish(LIMIT).unwrap().success(way).unwrap());
+    let output = running.map(|one| one.finish(LIMIT).unwrap().success(way).unwrap());
     stage.end().unwrap();
-    said
+    output
 }
 
 /// Checks that the outputs are the same under Sojourn, at either end or both, as plainly.
@@ -438,12 +438,15 @@ fn ends(ways: &[&str]) {
             scope.spawn(move || {
                 let plain = ending(link, Accelerated::Neither, way);
                 for accelerated in [Accelerated::Server, Accelerated::Client, Accelerated::Both] {
-                    let said = ending(link, accelerated, way);
-                    if said != plain {
+                    let output = ending(link, accelerated, way);
+                    if output != plain {
                         // A known defect (docs/use/linux-differences.md) is rare, and never occurs
                         // twice. For programs that are killed there is none.
-                        eprintln!("{way} {accelerated:?}: {said:?}");
-                        assert_ne!(*way, "killed", "{accelerated:?}: {said:?}, plainly {plain:?}");
+                        eprintln!("{way} {accelerated:?}: {output:?}");
+                        assert_ne!(
+                            *way, "killed",
+                            "{accelerated:?}: {output:?}, plainly {plain:?}"
+                        );
                         assert_eq!(
                             plain,
                             ending(link, accelerated, way),

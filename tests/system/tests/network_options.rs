@@ -60,14 +60,14 @@ fn asks(link: &Link, accelerated: Accelerated) -> String {
     until("asked at home", || is_told("asked-home"));
     away(&mut admin);
     tell("again");
-    let said = caller.finish(LIMIT).unwrap();
-    assert_eq!(said.status, 0, "{said:?}");
+    let output = caller.finish(LIMIT).unwrap();
+    assert_eq!(output.status, 0, "{output:?}");
     drop(server);
     if let Some(admin) = &mut admin {
         assert!(admin.moves().unwrap().0 >= 2, "it did not move twice");
     }
     stage.end().unwrap();
-    said.out
+    output.out
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn figures_of_a_session_under_loss() {
     let text = stage.worlds[1].sojourn(&["ss", "--details"]).unwrap();
     assert!(text.contains("established  windows "), "{text}");
     std::fs::write(stage.work().join("end"), "").unwrap();
-    let said = caller.finish(LIMIT).unwrap().success("the caller").unwrap();
-    assert_eq!(said, "retransmitted True, round-trip time True\n");
+    let output = caller.finish(LIMIT).unwrap().success("the caller").unwrap();
+    assert_eq!(output, "retransmitted True, round-trip time True\n");
     drop(server);
     stage.end().unwrap();
 }
@@ -155,12 +155,12 @@ fn sessions_are_moved_by_hand_under_load() {
         let to = format!("{}:{}", stage.address, stage.port);
         let name =
             name_in_kernel(&stage.worlds[1], &to).expect("the second connection is in the kernel");
-        let said = stage.worlds[1].sojourn(&["move", &name, "library"]).unwrap();
-        assert!(said.contains("is away from the kernel, as "), "{round}: {said}");
+        let output = stage.worlds[1].sojourn(&["move", &name, "library"]).unwrap();
+        assert!(output.contains("is away from the kernel, as "), "{round}: {output}");
         until("it is carried", || !admin.connections().unwrap().is_empty());
         let stream = admin.connections().unwrap()[0].stream.to_string();
-        let said = stage.worlds[1].sojourn(&["move", &stream, "kernel"]).unwrap();
-        assert!(said.contains("on its way"), "{round}: {said}");
+        let output = stage.worlds[1].sojourn(&["move", &stream, "kernel"]).unwrap();
+        assert!(output.contains("on its way"), "{round}: {output}");
         until("it is home", || admin.connections().unwrap().is_empty());
     }
     assert!(stage.worlds[1].sojourn(&["move", "@1", "library"]).is_err(), "there is none");
@@ -194,8 +194,8 @@ fn a_connection_of_one_host_is_moved_by_hand() {
     until("the first is gone", || admin.away().unwrap().is_empty());
     for round in 0..3 {
         let name = name_in_kernel(&world, &to).expect("the second connection is in the kernel");
-        let said = world.sojourn(&["move", &name, "library"]).unwrap();
-        assert!(said.contains("is away from the kernel, as "), "{round}: {said}");
+        let output = world.sojourn(&["move", &name, "library"]).unwrap();
+        assert!(output.contains("is away from the kernel, as "), "{round}: {output}");
         let stream = admin.away().unwrap()[0].stream.to_string();
         world.sojourn(&["move", &stream, "kernel"]).unwrap();
         until("it is home", || admin.away().unwrap().is_empty());

@@ -83,8 +83,8 @@ struct Traces {
 fn traces(world: &Sandbox, host: &Host) -> Traces {
     let mut command = world.command(Mode::Plain, world.built().path("sojourn"));
     command.args(["doctor", "--json"]);
-    let said = Running::start(command).unwrap().finish(LIMIT).unwrap();
-    let told: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let output = Running::start(command).unwrap().finish(LIMIT).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&output.out).unwrap();
     let name = |one: &serde_json::Value| match one["interface"].as_str() {
         None | Some("") => None,
         Some(_) => Some(format!("{} {}", one["what"], one["name"]).replace('"', "")),
@@ -318,12 +318,12 @@ fn a_hostile_program_gets_nothing_through() {
     // The tap ends with the one allowed frame, which the port receives last.
     let seen = tap.finish(LIMIT).unwrap();
     std::fs::write(world.folder().join("end"), "").unwrap();
-    let said = program.finish(LIMIT).unwrap();
-    assert_eq!(seen.out, "ready\nALLOWED\n", "{seen:?} {said:?}");
-    let told: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let output = program.finish(LIMIT).unwrap();
+    assert_eq!(seen.out, "ready\nALLOWED\n", "{seen:?} {output:?}");
+    let told: serde_json::Value = serde_json::from_str(&output.out).unwrap();
     assert!(told["seen"].as_u64().unwrap() >= 10, "it sees its own session: {told}");
     assert_eq!(told["foreign"].as_array().unwrap().len(), 0, "it sees what is not its own: {told}");
-    assert_eq!(told["sent"].as_array().unwrap().len(), 15, "{told} {}", said.err);
+    assert_eq!(told["sent"].as_array().unwrap().len(), 15, "{told} {}", output.err);
     // Two interfaces at most: the port's far end, and the loopback interface of its namespace.
     assert!(told["reached"].as_array().unwrap().len() <= 2, "{told}");
     assert_eq!(told["entered"], -1, "{told}");

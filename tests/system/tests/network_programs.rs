@@ -58,7 +58,7 @@ fn same_with_datagrams(wanted: &[&str], script: &str, streams: [u64; 2], datagra
     let Some((a, b)) = hosts() else { return };
     need(wanted);
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let plain = run(&link, script, Accelerated::Neither, false).unwrap().said;
+    let plain = run(&link, script, Accelerated::Neither, false).unwrap().output;
     let ways = [
         (Accelerated::Server, false, streams[0]),
         (Accelerated::Client, false, streams[1]),
@@ -66,7 +66,7 @@ fn same_with_datagrams(wanted: &[&str], script: &str, streams: [u64; 2], datagra
     ];
     for (accelerated, recalls, least) in ways {
         let ran = run(&link, script, accelerated, recalls).unwrap();
-        assert_eq!(plain, ran.said, "{script} {accelerated:?}");
+        assert_eq!(plain, ran.output, "{script} {accelerated:?}");
         assert!(ran.moves >= least, "{script} {accelerated:?}: only {} streams", ran.moves);
         if accelerated == Accelerated::Server {
             assert!(ran.datagrams >= datagrams, "{script}: only {} datagrams", ran.datagrams);

@@ -105,14 +105,14 @@ impl Transfer {
     /// Ends the transfer; all bytes that were sent must have arrived.
     fn finish(self) {
         std::fs::write(self.stage.end_file(), "").unwrap();
-        let said: Vec<_> = self
+        let output: Vec<_> = self
             .peers
             .into_iter()
             .map(|peer| peer.finish(LIMIT).unwrap().success("a peer"))
             .collect();
         let warnings = self.stage.end();
-        let is_well = said.iter().all(Result::is_ok) && warnings.is_ok();
-        assert!(is_well, "{said:?} {warnings:?}");
+        let is_well = output.iter().all(Result::is_ok) && warnings.is_ok();
+        assert!(is_well, "{output:?} {warnings:?}");
     }
 }
 

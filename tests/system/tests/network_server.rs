@@ -90,11 +90,13 @@ impl<'l> Transfer<'l> {
                 let ended = self.peers.each_mut().map(|peer| !peer.is_running());
                 std::fs::write(self.stage.end_file(), "").unwrap();
                 let server = self.world().stop_server();
-                let said = self.peers.each_mut().map(|peer| {
+                let output = self.peers.each_mut().map(|peer| {
                     let idle = Running::start(std::process::Command::new("true")).unwrap();
                     std::mem::replace(peer, idle).finish(LIMIT)
                 });
-                panic!("{what}: not in time; programs have ended: {ended:?}; {said:?} {server:?}");
+                panic!(
+                    "{what}: not in time; programs have ended: {ended:?}; {output:?} {server:?}"
+                );
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -144,15 +146,15 @@ impl<'l> Transfer<'l> {
     /// As [`Self::finish`], although a server has said things that are expected.
     fn finish_with(self, is_expected: impl Fn(&str) -> bool) {
         std::fs::write(self.stage.end_file(), "").unwrap();
-        let said = self.peers.map(|peer| peer.finish(LIMIT).unwrap().success("a peer"));
+        let output = self.peers.map(|peer| peer.finish(LIMIT).unwrap().success("a peer"));
         let left = Leftovers::of(self.link, self.end, &self.stage.worlds[self.end as usize]);
         let warnings = self.stage.end();
         let warnings = warnings.or_else(|error| match is_expected(&error.to_string()) {
             true => Ok(()),
             false => Err(error),
         });
-        let is_well = said.iter().all(Result::is_ok) && warnings.is_ok();
-        assert!(is_well, "{said:?} {warnings:?}");
+        let is_well = output.iter().all(Result::is_ok) && warnings.is_ok();
+        assert!(is_well, "{output:?} {warnings:?}");
         left.assert_none();
     }
 }
@@ -251,7 +253,8 @@ fn outlives_part(link: &Link, end: End, part: &str) {
     });
     transfer.await_progress("bytes after the way home");
     let started = "the server's processes are started anew";
-    transfer.finish_with(|said| said.matches(": error: ").count() == 2 && said.contains(started));
+    transfer
+        .finish_with(|output| output.matches(": error: ").count() == 2 && output.contains(started));
 }
 
 #[test]
@@ -292,9 +295,9 @@ fn survivor(transfer: Transfer<'_>) -> Finished {
     let left =
         Leftovers::of(transfer.link, transfer.end, &transfer.stage.worlds[transfer.end as usize]);
     left.assert_none();
-    let said = survivor.finish(LIMIT).unwrap();
-    assert!(!said.err.contains("nothing happened"), "nobody has told it: {said:?}");
-    said
+    let output = survivor.finish(LIMIT).unwrap();
+    assert!(!output.err.contains("nothing happened"), "nobody has told it: {output:?}");
+    output
 }
 
 /// Kills the server at several moments of a move: before, during, and after. Only a session that
@@ -340,11 +343,11 @@ fn a_program_that_dies_without_a_server_is_buried_by_the_next() {
     transfer.peers[0].signal(rustix::process::Signal::KILL);
     wait_for("its end", || (!transfer.peers[0].is_running()).then_some(()));
     transfer.start_server();
-    let said = transfer.world().stop_server().unwrap();
-    assert!(said.err.contains("its program has ended while there was no server"), "{said:?}");
-    assert_eq!(said.status, 0, "{said:?}");
-    let said = survivor(transfer);
-    assert_ne!(said.status, 0, "the end of a program that was killed: {said:?}");
+    let output = transfer.world().stop_server().unwrap();
+    assert!(output.err.contains("its program has ended while there was no server"), "{output:?}");
+    assert_eq!(output.status, 0, "{output:?}");
+    let output = survivor(transfer);
+    assert_ne!(output.status, 0, "the end of a program that was killed: {output:?}");
 }
 
 #[test]
@@ -362,8 +365,8 @@ fn the_keeper_ends_with_the_last_program() {
         (!is_there).then_some(())
     });
     // The kernel now answers the peer's data, and has no such connection, so it resets it.
-    let said = survivor(transfer);
-    assert_ne!(said.status, 0, "the end of a program that was killed: {said:?}");
+    let output = survivor(transfer);
+    assert_ne!(output.status, 0, "the end of a program that was killed: {output:?}");
 }
 
 /// Kills the keeper, and then the server that has started another one.
@@ -384,8 +387,8 @@ fn a_keeper_that_dies_is_replaced() {
     transfer.start_server();
     assert_eq!(transfer.await_away(), stream);
     std::fs::write(transfer.stage.end_file(), "").unwrap();
-    let said = transfer.peers.map(|peer| peer.finish(LIMIT).unwrap().success("a peer"));
-    assert!(said.iter().all(Result::is_ok), "{said:?}");
+    let output = transfer.peers.map(|peer| peer.finish(LIMIT).unwrap().success("a peer"));
+    assert!(output.iter().all(Result::is_ok), "{output:?}");
 }
 
 #[test]
@@ -397,8 +400,8 @@ fn an_orderly_end_sends_everything_home() {
         for _ in 0..3 {
             transfer.await_away();
             transfer.await_progress("bytes with a server");
-            let said = transfer.world().stop_server().unwrap();
-            assert_eq!((said.status, said.err.contains(": warn: ")), (0, false), "{said:?}");
+            let output = transfer.world().stop_server().unwrap();
+            assert_eq!((output.status, output.err.contains(": warn: ")), (0, false), "{output:?}");
             Leftovers::of(&link, end, transfer.world()).assert_none();
             transfer.await_progress("bytes in the kernel");
             transfer.start_server();

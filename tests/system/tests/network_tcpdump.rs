@@ -156,7 +156,7 @@ fn play(has_ports: bool) {
 
     let (running, file) = tcpdump(&stage, &link, End::A);
     let asked = next..next + QUESTIONS;
-    let said = |is_out: bool| {
+    let output = |is_out: bool| {
         let is_it = |frame: &Frame<'_>| (frame.key.source.port() == stage.port) == is_out;
         bytes_of(&packets(&file), is_it)
     };
@@ -167,7 +167,7 @@ fn play(has_ports: bool) {
         // tcpdump's buffer has room for 256 packets, and on a busy machine tcpdump runs late.
         if number % 32 == 0 {
             wait_for("questions in tcpdump's file", || {
-                said(false).filter(|found| found.len() >= expected.len())
+                output(false).filter(|found| found.len() >= expected.len())
             });
         }
     }
@@ -175,9 +175,9 @@ fn play(has_ports: bool) {
     let answers: String = expected.lines().map(thrice).collect();
     for (is_out, expected) in [(false, &expected), (true, &answers)] {
         wait_for(&format!("all in tcpdump's file, sent: {is_out}"), || {
-            said(is_out).filter(|found| found.len() >= expected.len())
+            output(is_out).filter(|found| found.len() >= expected.len())
         });
-        assert!(said(is_out).as_ref() == Some(expected), "sent: {is_out}: {:?}", said(is_out));
+        assert!(output(is_out).as_ref() == Some(expected), "sent: {is_out}: {:?}", output(is_out));
     }
     let after = admin.away().unwrap().pop().unwrap();
     assert_eq!(after.stream, before.stream, "it has moved meanwhile");

@@ -72,10 +72,10 @@ fn play(accelerated: Accelerated, has_ports: bool) {
     let [called, served] = [calls, serves].map(|one| one.finish(LIMIT).unwrap());
     println!("{accelerated:?}, ports: {has_ports}: {}", served.out.trim());
     assert_eq!((called.status, served.status), (0, 0), "{accelerated:?}: {called:#?} {served:#?}");
-    let said: serde_json::Value = serde_json::from_str(served.out.trim()).unwrap();
+    let output: serde_json::Value = serde_json::from_str(served.out.trim()).unwrap();
     let none = serde_json::json!([]);
-    assert!(said["missing"] == none && said["twice"] == none, "{accelerated:?}: {said}");
-    assert!(said["sent"].as_u64().unwrap() > 1000, "{accelerated:?}: {said}");
+    assert!(output["missing"] == none && output["twice"] == none, "{accelerated:?}: {output}");
+    assert!(output["sent"].as_u64().unwrap() > 1000, "{accelerated:?}: {output}");
     stage.end().unwrap();
 }
 

@@ -20,10 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(200);
 /// Time between two recalls: long enough for a session to be delegated and to carry datagrams.
 const STAY: Duration = Duration::from_millis(3);
 
+/// Time (s) after which an answer counts as late. A call that misses its datagram waits for all of
+/// it; a machine on which nobody runs for a while does not come near it.
+const ANSWER: &str = "5";
+
 fn script(stage: &Stage, end: End, name: &str, words: &[&str]) -> Running {
     let mut command = stage.command(end, "python3");
     let path = stage.programs().join("net").join(name);
-    command.arg(path).args(words).env("PYTHONUNBUFFERED", "1");
+    command.arg(path).args(words).env("PYTHONUNBUFFERED", "1").env("ANSWER", ANSWER);
     Running::start(command).unwrap()
 }
 

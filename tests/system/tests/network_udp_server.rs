@@ -117,10 +117,10 @@ fn is_carried(session: &sojourn_session::SessionInfoT) -> bool {
 
 #[track_caller]
 fn assert_nothing_lost(asks: &Finished) {
-    let said: serde_json::Value = serde_json::from_str(asks.out.trim()).unwrap();
-    println!("{said}");
-    assert_eq!(said["lost"], serde_json::json!([]), "{said}");
-    assert_eq!(said["late"], 0, "{said}");
+    let output: serde_json::Value = serde_json::from_str(asks.out.trim()).unwrap();
+    println!("{output}");
+    assert_eq!(output["lost"], serde_json::json!([]), "{output}");
+    assert_eq!(output["late"], 0, "{output}");
 }
 
 /// Kills the server twice. The session goes on past the kernel; the next server has it and can send

@@ -100,12 +100,12 @@ fn told(link: &Link, accelerated: Accelerated, has_ports: bool) -> (String, usiz
         }
         std::fs::write(stage.work().join(format!("{name}.yes")), "").unwrap();
     }
-    let said = caller.finish(LIMIT).unwrap();
-    assert_eq!(said.status, 0, "{accelerated:?}: {said:#?}");
+    let output = caller.finish(LIMIT).unwrap();
+    assert_eq!(output.status, 0, "{accelerated:?}: {output:#?}");
     std::fs::write(stage.end_file(), "").unwrap();
     server.finish(LIMIT).unwrap();
     stage.end().unwrap();
-    (said.out, asked)
+    (output.out, asked)
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn who_shares_a_port_stays_unless_it_has_a_peer_of_its_own() {
     assert!(away.len() == 1 && away[0]["to"] == peer, "{away:?}");
     assert!(away[0]["datagrams"]["received"].as_u64().unwrap() > 0, "{away:?}");
     std::fs::write(stage.work().join("1.shares.yes"), "").unwrap();
-    let said = caller.finish(LIMIT).unwrap();
-    assert_eq!((said.status, said.out.as_str()), (0, "shared\n"), "{said:#?}");
+    let output = caller.finish(LIMIT).unwrap();
+    assert_eq!((output.status, output.out.as_str()), (0, "shared\n"), "{output:#?}");
     // The server's counters include the last numbers that the program has published.
     let total = until("it is over", || {
         let stats = stage.worlds[1].stats().unwrap();

@@ -127,8 +127,8 @@ impl<'l> Exchange<'l> {
         println!("{what}: {sent} sent, {moves} moves; {} {}", served.out, called.out);
         for (ended, expected) in [(served, to_server), (called, to_client)] {
             assert_eq!(ended.status, 0, "{what}: {ended:#?}");
-            let said: serde_json::Value = serde_json::from_str(ended.out.trim()).unwrap();
-            assert_eq!(said["total"], expected, "{what}: of {sent}: {said}");
+            let output: serde_json::Value = serde_json::from_str(ended.out.trim()).unwrap();
+            assert_eq!(output["total"], expected, "{what}: of {sent}: {output}");
         }
         stage.end().unwrap();
     }

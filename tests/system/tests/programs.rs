@@ -116,10 +116,10 @@ fn run(mode: Mode, script: &str) -> (String, u64) {
     let stats = world.sandbox.stats().unwrap();
     println!("{script} {mode:?}: {took:.1} s, {joins} streams: {stats}");
     let folder = world.sandbox.folder().to_string_lossy().into_owned();
-    let said = format!("{}{}status {}", finished.out, finished.err, finished.status);
-    assert_eq!(finished.status, 0, "{script} {mode:?}: {said}");
+    let output = format!("{}{}status {}", finished.out, finished.err, finished.status);
+    assert_eq!(finished.status, 0, "{script} {mode:?}: {output}");
     world.check_clean();
-    (said.replace(&folder, "FOLDER"), joins)
+    (output.replace(&folder, "FOLDER"), joins)
 }
 
 /// Checks that the script's output is the same both ways, and that there were at least `streams`
@@ -216,9 +216,9 @@ fn death(mode: Mode, kind: &str, victim_way: &str, survivor_way: &str) -> String
     // A moment later, so that the kill meets the transfer at no particular place.
     std::thread::sleep(Duration::from_millis(100));
     drop(victim);
-    let said = survivor.finish(Duration::from_secs(10)).unwrap().success("survivor").unwrap();
+    let output = survivor.finish(Duration::from_secs(10)).unwrap().success("survivor").unwrap();
     world.check_clean();
-    said
+    output
 }
 
 #[test]
@@ -264,8 +264,8 @@ fn death_of_the_server() {
         away == 20
     });
     assert!(benchmark.is_running(), "it ended before they were registered again");
-    let said = benchmark.finish(LIMIT).unwrap().success("redis-benchmark").unwrap();
-    assert!(said.contains("requests per second"), "{said}");
+    let output = benchmark.finish(LIMIT).unwrap().success("redis-benchmark").unwrap();
+    assert!(output.contains("requests per second"), "{output}");
 }
 
 /// A server with an epoll set that forks, and its clients from before and after the fork.

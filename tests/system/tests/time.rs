@@ -178,14 +178,14 @@ fn a_socket_in_use_is_timed_by_its_inode_and_others_are_not() {
     assert_eq!(timed.iter().filter(has_many).count(), 2, "{timed:?}");
     let picture = world.folder().join("picture.svg");
     let (pid, file) = (pid.to_string(), picture.to_str().unwrap());
-    let said = sojourn(&world, &["time", "--pid", &pid, "--duration", "0.5", "--svg", file]);
-    assert!(said.status == 0 && said.out.contains("receive"), "{said:?}");
+    let output = sojourn(&world, &["time", "--pid", &pid, "--duration", "0.5", "--svg", file]);
+    assert!(output.status == 0 && output.out.contains("receive"), "{output:?}");
     assert!(std::fs::read_to_string(&picture).unwrap().contains("tcp in the kernel"));
     running.signal(rustix::process::Signal::KILL);
     // It ends with its holders, long before its time.
     let begun = Instant::now();
-    let said = sojourn(&world, &["time", "--pid", &pid, "--duration", "25"]);
-    assert!(said.status == 1 || begun.elapsed() < Duration::from_secs(20), "{said:?}");
+    let output = sojourn(&world, &["time", "--pid", &pid, "--duration", "25"]);
+    assert!(output.status == 1 || begun.elapsed() < Duration::from_secs(20), "{output:?}");
 }
 
 #[test]
@@ -203,17 +203,17 @@ fn a_moved_session_says_where_it_is() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let session = &admin.away().unwrap()[0];
-    let said = sojourn(&world, &["time", &session.stream.to_string()]);
-    assert!(said.status == 1 && said.err.contains("two programs share"), "{said:?}");
+    let output = sojourn(&world, &["time", &session.stream.to_string()]);
+    assert!(output.status == 1 && output.err.contains("two programs share"), "{output:?}");
     let pid = session.pid.to_string();
     // What the kernel had when the session moved is received from the kernel first.
     loop {
-        let said = sojourn(&world, &["time", "--pid", &pid, "--duration", "0.5"]);
-        assert_eq!(said.status, 0, "{said:?}");
-        if !said.out.contains("tcp @") {
+        let output = sojourn(&world, &["time", "--pid", &pid, "--duration", "0.5"]);
+        assert_eq!(output.status, 0, "{output:?}");
+        if !output.out.contains("tcp @") {
             break;
         }
-        assert!(Instant::now() < deadline, "its messages go through the kernel: {said:?}");
+        assert!(Instant::now() < deadline, "its messages go through the kernel: {output:?}");
     }
     std::fs::write(&end, "").unwrap();
     for peer in running {
@@ -224,21 +224,21 @@ fn a_moved_session_says_where_it_is() {
 #[test]
 fn what_is_not_there_and_what_may_not_be_is_said_with_the_next_step() {
     let world = Sandbox::new().unwrap();
-    let said = sojourn(&world, &["time", "--", "no-such-program"]);
-    assert!(said.status == 127 && said.err.contains("no such program"), "{said:?}");
-    let said = sojourn(&world, &["time", "@18446744073709551615"]);
-    assert!(said.status == 1 && said.err.contains("ss -e"), "{said:?}");
-    let said = sojourn(&world, &["time", "--pid", "4294967295"]);
-    assert!(said.status == 1 && said.err.contains("no process"), "{said:?}");
+    let output = sojourn(&world, &["time", "--", "no-such-program"]);
+    assert!(output.status == 127 && output.err.contains("no such program"), "{output:?}");
+    let output = sojourn(&world, &["time", "@18446744073709551615"]);
+    assert!(output.status == 1 && output.err.contains("ss -e"), "{output:?}");
+    let output = sojourn(&world, &["time", "--pid", "4294967295"]);
+    assert!(output.status == 1 && output.err.contains("no process"), "{output:?}");
     let mut command = world.command(Mode::Plain, "setpriv");
     let without = "--bounding-set=-bpf,-perfmon,-sys_admin";
     command.args([without, "--inh-caps=-bpf,-perfmon,-sys_admin", "--"]);
     command.arg(world.built().path("sojourn")).args(["time", "--", "touch"]);
     let touched = world.folder().join("touched");
     command.arg(&touched);
-    let said = Running::start(command).unwrap().finish(LIMIT).unwrap();
-    assert!(said.status == 125 && said.err.contains("CAP_BPF"), "{said:?}");
-    assert!(said.err.contains("sudo") && !touched.exists(), "{said:?}");
+    let output = Running::start(command).unwrap().finish(LIMIT).unwrap();
+    assert!(output.status == 125 && output.err.contains("CAP_BPF"), "{output:?}");
+    assert!(output.err.contains("sudo") && !touched.exists(), "{output:?}");
 }
 
 #[test]

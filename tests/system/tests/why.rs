@@ -189,8 +189,8 @@ fn who_looks_for_a_server_elsewhere_does_not_find_this_one() {
     stage.run(&["call", "place", MANY]);
     stage.expect("unreachable", "peer-stays");
     let name = format!("@{}", inode(&stage.list(), stage.pid("call")));
-    let said = stage.sandbox.sojourn(&["move", &name, "library"]).unwrap_err().to_string();
-    assert!(said.contains("SOJOURN_SERVER"), "`move` gives the same reason: {said}");
+    let output = stage.sandbox.sojourn(&["move", &name, "library"]).unwrap_err().to_string();
+    assert!(output.contains("SOJOURN_SERVER"), "`move` gives the same reason: {output}");
 }
 
 /// Returns the inode of a process's end of the connection.
@@ -312,8 +312,8 @@ fn a_users_server_does_not_look_into_other_networks() {
     }
     let list = || {
         let running = Running::start(command(&["ss", "--json"])).unwrap();
-        let said = running.finish(PATIENCE).unwrap().success("ss").unwrap();
-        serde_json::from_str(&said).unwrap()
+        let output = running.finish(PATIENCE).unwrap().success("ss").unwrap();
+        serde_json::from_str(&output).unwrap()
     };
     stage.expect_in("namespace", "namespace", list);
 }

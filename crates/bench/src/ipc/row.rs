@@ -4,6 +4,8 @@
 //! A row is one mechanism in one style. It opens a *link* in the coordinator; server and client are
 //! then made in two processes that the coordinator forks. `worker.rs` has the order of the calls.
 
+use std::sync::{Mutex, PoisonError};
+
 use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 
@@ -12,6 +14,34 @@ pub(crate) const SIZE_MAX: usize = 1 << 20;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
+const PAGE: usize = 4096;
+/// Bytes of memory for messages that must be in no cache.
+const COLD_BYTES: usize = 64 << 20;
+
+/// Where the sender's messages lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Placement {
+    /// Bytes between the beginning of a page and the message.
+    pub(crate) offset: usize,
+    /// True if each message is in other memory than the one before, out of more than the caches
+    /// hold.
+    pub(crate) is_cold: bool,
+}
+
+/// The placement of this process and of the workers that it forks.
+static PLACEMENT: Mutex<Placement> = Mutex::new(Placement { offset: 0, is_cold: false });
+
+impl Placement {
+    /// Returns the placement of this process.
+    fn here() -> Self {
+        *PLACEMENT.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes this the placement of all workers that are forked from now on.
+    pub(crate) fn set(self) {
+        *PLACEMENT.lock().unwrap_or_else(PoisonError::into_inner) = self;
+    }
+}
 
 /// The way in which both sides wait, and their placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, clap::ValueEnum)]
@@ -137,22 +167,41 @@ pub(crate) trait Client {
 /// all of *this* message arrived.
 pub(crate) struct Source {
     bytes: Vec<u8>,
+    placement: Placement,
+    /// The place of the last message.
+    at: usize,
     number: u64,
 }
 
 impl Source {
-    /// Makes a source of messages of up to [`SIZE_MAX`] bytes.
+    /// Makes a source of messages of up to [`SIZE_MAX`] bytes, which lie as [`Placement::here`]
+    /// says.
     pub(crate) fn new() -> Self {
-        Self { bytes: (0..SIZE_MAX).map(|i| i as u8).collect(), number: 0 }
+        let placement = Placement::here();
+        let len = if placement.is_cold { COLD_BYTES } else { SIZE_MAX + 2 * PAGE };
+        let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+        let at = bytes.as_ptr().align_offset(PAGE) + placement.offset;
+        Self { bytes, placement, at, number: 0 }
     }
 
     /// Returns the next message, of `size` bytes.
     #[inline]
     pub(crate) fn next(&mut self, size: usize) -> &[u8] {
         self.number += 1;
-        let bytes = &mut self.bytes[..size];
+        if self.placement.is_cold {
+            self.go_on(size);
+        }
+        let bytes = &mut self.bytes[self.at..][..size];
         stamp(bytes, self.number);
         bytes
+    }
+
+    /// Goes to the next place, which has left the caches since it was used.
+    fn go_on(&mut self, size: usize) {
+        let next = self.at + (size + PAGE).next_multiple_of(PAGE);
+        let is_there = next + size <= self.bytes.len();
+        let first = self.bytes.as_ptr().align_offset(PAGE) + self.placement.offset;
+        self.at = if is_there { next } else { first };
     }
 
     /// Returns the number of the next message, for rows that write the message in place.
@@ -245,7 +294,7 @@ impl Sink {
 }
 
 /// Returns a receive buffer of [`SIZE_MAX`] bytes, whose pages are touched, so that page faults do
-/// not count.
+/// not count. It lies at any place.
 pub(crate) fn receive_buffer() -> Vec<u8> {
     vec![1; SIZE_MAX]
 }
@@ -264,6 +313,19 @@ pub(super) struct Crowd {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cold_messages_lie_in_memory_that_has_left_the_caches() {
+        let mut source = Source::new();
+        source.placement = Placement { offset: 3, is_cold: true };
+        source.bytes = vec![0; 100 * PAGE];
+        let mut places = std::collections::HashSet::new();
+        for _ in 0..500 {
+            assert_eq!(source.next(9001).len(), 9001);
+            places.insert(source.at);
+        }
+        assert!(places.len() > 25, "{}", places.len());
+    }
 
     #[test]
     fn a_sink_accepts_its_source_and_nothing_else() {

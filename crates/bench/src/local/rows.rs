@@ -9,6 +9,7 @@ mod life;
 mod many;
 mod memory;
 mod moves;
+mod patterns;
 mod rate;
 pub(crate) mod redis;
 mod web;
@@ -16,6 +17,7 @@ mod web;
 use super::row::Row;
 
 pub(crate) use figures::of_lab;
+pub(super) use patterns::PATTERNS;
 
 /// Returns all rows, in the order of the tables.
 pub(super) fn all(quick: bool) -> Vec<Box<dyn Row>> {
@@ -25,6 +27,7 @@ pub(super) fn all(quick: bool) -> Vec<Box<dyn Row>> {
     rows.push(Box::new(web::Web));
     rows.extend(database::all());
     rows.push(Box::new(iperf::Iperf));
+    rows.extend(patterns::all());
     rows.extend(many::all(quick));
     rows.push(Box::new(rate::Connections));
     rows.extend(life::all());

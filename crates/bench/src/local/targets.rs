@@ -56,6 +56,7 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<TargetResult> {
         targets.push(at_least(&format!("{row}-pinned bulk"), limit));
     }
     targets.extend(["tcp", "unix", "pipe"].into_iter().flat_map(|kind| paces(cells, kind)));
+    targets.extend(patterns(cells));
     targets.push(at_least("iperf3", 3.0));
     let real = cases(cells)
         .into_iter()
@@ -93,6 +94,31 @@ fn paces(cells: &[Cell], kind: &str) -> [TargetResult; 2] {
             1.5,
         ),
     ]
+}
+
+/// Judges the ways of real programs: each case at most 3 % slower than plain, waking or asleep.
+fn patterns(cells: &[Cell]) -> Vec<TargetResult> {
+    let is_one = |cell: &&Cell| super::rows::PATTERNS.contains(&cell.row.as_str());
+    let ours = cells.iter().filter(|cell| cell.way.is_ours() && cell.error.is_none());
+    let judge = |cell: &Cell| {
+        let plain = value(cells, &cell.case, RunMode::Plain);
+        let target = format!("{}, {}: ", cell.case, cell.way.title());
+        match cell.unit.is_smaller_better() {
+            true => TargetResult::at_most(
+                target + "at most 1.03 x plain",
+                Some(cell.value),
+                plain,
+                1.03,
+            ),
+            false => TargetResult::at_least(
+                target + "at least 0.97 x plain",
+                Some(cell.value),
+                plain,
+                0.97,
+            ),
+        }
+    };
+    ours.filter(is_one).map(judge).collect()
 }
 
 fn start_up(cells: &[Cell]) -> TargetResult {
@@ -184,6 +210,19 @@ mod tests {
         };
         assert_eq!((of(5.9e6), of(6.1e6)), (Some(true), Some(false)));
         assert_eq!(start_up(&[]).reached, None);
+    }
+
+    #[test]
+    fn the_ways_of_real_programs_are_judged_in_each_way() {
+        let cells = [
+            cell("puma", RunMode::Plain, Unit::PerS, 100.0),
+            cell("puma", RunMode::Sojourn, Unit::PerS, 98.0),
+            cell("puma", RunMode::Asleep, Unit::PerS, 90.0),
+            cell("zeromq", RunMode::Plain, Unit::Ns, 100.0),
+            cell("zeromq", RunMode::Sojourn, Unit::Ns, 104.0),
+        ];
+        let found: Vec<_> = patterns(&cells).into_iter().map(|one| one.reached).collect();
+        assert_eq!(found, [Some(true), Some(false), Some(false)]);
     }
 
     #[test]

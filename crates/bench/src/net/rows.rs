@@ -23,6 +23,9 @@ pub(super) fn all(quick: bool) -> Vec<Box<dyn Row>> {
     let mut rows: Vec<Box<dyn Row>> = Vec::new();
     rows.extend(round_trip::tcp(quick));
     rows.extend(bulk::all());
+    if !quick {
+        rows.extend(bulk::buffers());
+    }
     rows.extend(redis::all());
     rows.extend(many::all(quick));
     rows.extend(moves::all());

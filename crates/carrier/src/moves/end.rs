@@ -126,7 +126,7 @@ impl Carrier {
         }
         stream.attention();
         stream.notify_peer();
-        let (received, sent) = stream.totals_told();
+        let (received, sent) = stream.published_totals();
         (sent, received)
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn last_known(delegated: &Delegated) -> SessionRecord {
     let Delegated { stream, .. } = delegated;
     let first = tcp.snd_una.wrapping_add(stream.read_so_far().unwrap_or(0) as u32);
     let mut skip = 0;
-    let is_told = position::apply(&stream.ledger().told(), tcp);
+    let is_told = position::apply(&stream.ledger().published(), tcp);
     if is_told {
         tcp.receive_queue = unread(stream);
         (tcp.snd_una, skip) = oldest(tcp.snd_una, first);

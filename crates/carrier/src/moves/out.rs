@@ -7,6 +7,7 @@ use crate::carrier::Carrier;
 use crate::clock::later;
 use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_gap, release};
+use crate::hasten::Hastening;
 use crate::label::{Kept, Label};
 use crate::links::{LinkError, Links, Ticket};
 use crate::metastate::NextHop;
@@ -28,6 +29,9 @@ use sojourn_session::{HomeT, JoinT, LendT, OfferT, ReasonT};
 use sojourn_stream::Stream;
 use sojourn_wire::Protocol;
 
+/// How long the program has to give up the kernel while its packets still come there
+/// (microseconds). One that always has unread bytes there cannot, so nothing more comes after that.
+const ASK_LIMIT_US: u64 = 2_000;
 /// How long a session may be deaf because its program does not give up the kernel (microseconds).
 /// After that the kernel gets its packets again, until the program does.
 const DEAF_LIMIT_US: u64 = 20_000;
@@ -122,34 +126,48 @@ impl Carrier {
         let since = now();
         // Reading the settings takes a while, and nothing waits for the session yet.
         let tuning = crate::tuning::read();
-        let waiting = Waiting { socket, stream, joined, ends, since, tuning, turned: None };
+        let waiting = Waiting {
+            socket,
+            stream,
+            joined,
+            ends,
+            since,
+            tuning,
+            asked_at: None,
+            turned: None,
+            was_deaf: false,
+            hastening: Hastening::default(),
+        };
         (since, Phase::Waiting(Box::new(waiting)))
     }
 
     /// Takes a session a step further out of the kernel, if the conditions hold.
     pub(super) fn step_out(&mut self, local: u64, key: &Key, mut waiting: Box<Waiting>) -> Outcome {
         let at = now();
-        let Waiting { stream, turned, .. } = &*waiting;
+        let stream = &waiting.stream;
         if self.is_leaving || stream.is_frozen() || at >= later(waiting.since, TAKE_LIMIT_US) {
             return Outcome::End(Phase::Waiting(waiting));
         }
-        let is_deaf_for_long =
-            turned.as_ref().is_some_and(|turned| at >= later(turned.since, DEAF_LIMIT_US));
-        let may_begin = stream.has_consent() && !stream.uses_ring();
+        if stream.peer_uses_ring() {
+            waiting.hastening.step(&waiting.socket, at);
+        }
         let again = Some(later(at, TAKE_EVERY_US));
-        let step = match stream.ledger().has_given_up() {
-            true if turned.is_some() || is_quiet(&waiting) => Transition::Take,
-            false if is_deaf_for_long => Transition::TurnBack,
-            false if may_begin && is_quiet(&waiting) => Transition::Turn,
-            _ => return Outcome::Look(Phase::Waiting(waiting), again),
+        let Some(step) = transition(&waiting, at) else {
+            return Outcome::Look(Phase::Waiting(waiting), again);
         };
+        if step == Transition::Ask {
+            ask(&mut waiting, at);
+            return Outcome::Look(Phase::Waiting(waiting), again);
+        }
         let Some(next_hop) = next_hop_of(&mut self.metastate, key) else {
             return Outcome::End(Phase::Waiting(waiting));
         };
         let done = match step {
-            Transition::Turn => self.turn_and_ask(key, next_hop, &mut waiting),
+            Transition::Ask => Ok(()),
+            Transition::Turn => self.turn_if_quiet(key, next_hop, &mut waiting),
             Transition::TurnBack => {
                 restore_packets(&mut self.links, key, &mut waiting);
+                waiting.was_deaf = true;
                 Ok(())
             }
             Transition::Take => match self.take(key, next_hop, &mut waiting) {
@@ -174,9 +192,9 @@ impl Carrier {
         }
     }
 
-    /// Turns the packets away from the kernel. As nothing comes there any more, the program's side
-    /// may give up the kernel once it has read what is there.
-    fn turn_and_ask(
+    /// Turns the packets away from the kernel, so that the program's side, which was asked to give
+    /// up the kernel, finds an end to what is there.
+    fn turn_if_quiet(
         &mut self,
         key: &Key,
         next_hop: NextHop,
@@ -187,9 +205,7 @@ impl Carrier {
         // more.
         if !is_quiet(waiting) {
             restore_packets(&mut self.links, key, waiting);
-            return Ok(());
         }
-        waiting.stream.use_ring();
         waiting.stream.attention();
         Ok(())
     }
@@ -206,6 +222,7 @@ impl Carrier {
         let ticket = self.links.take(&next_hop, program, *key)?;
         let turned = Redirection { ticket, next_hop, since: now() };
         wait_for_softirqs();
+        self.links.settle(turned.next_hop.interface, key);
         Ok(turned)
     }
 
@@ -237,9 +254,11 @@ impl Carrier {
         {
             restore_packets(&mut self.links, key, waiting);
         }
-        let turned = match waiting.turned.take() {
-            Some(turned) => turned,
-            None => self.turn(key, next_hop.clone(), waiting)?,
+        if waiting.turned.is_none() {
+            self.turn_if_quiet(key, next_hop.clone(), waiting)?;
+        }
+        let Some(turned) = waiting.turned.take() else {
+            return Err(TakeError::Export(ExportError::Busy("packets are on their way")));
         };
         // If this process dies before this mark, the program goes on with the socket as it is.
         let taken = match waiting.stream.ledger().take() {
@@ -337,11 +356,39 @@ enum TakeError {
 }
 
 /// The next step of a session on its way out.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Transition {
+    Ask,
     Turn,
     TurnBack,
     Take,
+}
+
+/// Chooses the next step; `None` if nothing can be done yet.
+fn transition(waiting: &Waiting, at: Instant) -> Option<Transition> {
+    let Waiting { stream, turned, asked_at, was_deaf, .. } = waiting;
+    if stream.ledger().has_given_up() {
+        return (turned.is_some() || is_quiet(waiting)).then_some(Transition::Take);
+    }
+    if let Some(turned) = turned {
+        let is_deaf_for_long = at >= later(turned.since, DEAF_LIMIT_US);
+        return is_deaf_for_long.then_some(Transition::TurnBack);
+    }
+    let step = match asked_at {
+        None if stream.has_consent() => Transition::Ask,
+        Some(asked) if !was_deaf && at >= later(*asked, ASK_LIMIT_US) => Transition::Turn,
+        _ => return None,
+    };
+    is_quiet(waiting).then_some(step)
+}
+
+/// Has the program's side give up the kernel as soon as it finds nothing there. Bytes that come
+/// after that are exported with the socket's state, so the packets need not be turned away yet:
+/// nobody hears them from then on until the program has answered.
+fn ask(waiting: &mut Waiting, at: Instant) {
+    waiting.asked_at = Some(at);
+    waiting.stream.use_ring();
+    waiting.stream.attention();
 }
 
 /// Gives the session's packets back to the kernel, if they were turned away.

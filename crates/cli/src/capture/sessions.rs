@@ -37,13 +37,13 @@ impl SessionSelection {
         self.session.is_some() || self.pid.is_some()
     }
 
-    fn wants(&self, key: &Key, told: Option<&ServerSession>) -> bool {
+    fn wants(&self, key: &Key, at_server: Option<&ServerSession>) -> bool {
         let ends = [Some(key.local()), key.remote()];
         let is_end = |is: &dyn Fn(SocketAddr) -> bool| ends.into_iter().flatten().any(is);
         self.port.is_none_or(|port| is_end(&|end| end.port() == port))
             && self.host.is_none_or(|host| is_end(&|end| end.ip() == host.to_canonical()))
-            && self.session.is_none_or(|session| told.is_some_and(|told| told.stream == session))
-            && self.pid.is_none_or(|pid| told.is_some_and(|told| told.pid == pid))
+            && self.session.is_none_or(|session| at_server.is_some_and(|it| it.stream == session))
+            && self.pid.is_none_or(|pid| at_server.is_some_and(|it| it.pid == pid))
     }
 }
 
@@ -62,7 +62,8 @@ struct TrackedSession {
     seen: u64,
     /// The session's interfaces; empty if they are not known.
     interfaces: Vec<(u32, String)>,
-    told: Option<ServerSession>,
+    /// The same session in the list of the server, if the server has it.
+    at_server: Option<ServerSession>,
     /// The number of snapshots in which the server did not know the session.
     nameless: u32,
 }
@@ -120,8 +121,9 @@ impl Sessions {
 
     /// Returns the interfaces of the selected sessions.
     pub(super) fn interfaces(&self) -> BTreeSet<String> {
-        let wanted =
-            |(key, known): &(&Key, &TrackedSession)| self.wanted.wants(key, known.told.as_ref());
+        let wanted = |(key, known): &(&Key, &TrackedSession)| {
+            self.wanted.wants(key, known.at_server.as_ref())
+        };
         let known = self.known.iter().filter(wanted);
         known.flat_map(|(_, known)| known.interfaces.iter().map(|(_, name)| name.clone())).collect()
     }
@@ -136,7 +138,7 @@ impl Sessions {
     ///
     /// # Errors
     /// The kernel refuses to have the maps read.
-    pub(super) fn look(&mut self) -> Result<()> {
+    pub(super) fn refresh(&mut self) -> Result<()> {
         self.looks += 1;
         if self.reads_kernel {
             let away = sojourn_filter::away().context("cannot look which sessions are away")?;
@@ -146,7 +148,7 @@ impl Sessions {
             }
         }
         let is_nameless =
-            |known: &TrackedSession| known.told.is_none() && known.nameless < NAMELESS_MAX;
+            |known: &TrackedSession| known.at_server.is_none() && known.nameless < NAMELESS_MAX;
         if !self.reads_kernel || self.known.values().any(is_nameless) {
             self.ask();
         }
@@ -158,7 +160,7 @@ impl Sessions {
     /// Returns the entry of a session that this snapshot has.
     fn find(&mut self, key: Key) -> &mut TrackedSession {
         let looks = self.looks;
-        let new = TrackedSession { seen: 0, interfaces: Vec::new(), told: None, nameless: 0 };
+        let new = TrackedSession { seen: 0, interfaces: Vec::new(), at_server: None, nameless: 0 };
         let known = self.known.entry(key).or_insert(new);
         if known.seen != looks {
             known.seen = looks;
@@ -193,7 +195,7 @@ impl Sessions {
             };
             if let Some(known) = known {
                 known.nameless = 0;
-                known.told = Some(told_of(&info));
+                known.at_server = Some(server_session(&info));
             }
         }
     }
@@ -204,22 +206,22 @@ impl Sessions {
         interface: u32,
         flow: &FlowKey,
     ) -> Option<(Direction, &str)> {
-        let ways =
+        let directions =
             [(Direction::Out, flow.source, flow.target), (Direction::In, flow.target, flow.source)];
-        let (key, direction) = ways.into_iter().find_map(|(direction, local, remote)| {
+        let (key, direction) = directions.into_iter().find_map(|(direction, local, remote)| {
             let unconnected = (flow.protocol == Protocol::Udp).then_some(None);
             [Some(Some(remote)), unconnected].into_iter().flatten().find_map(|remote| {
                 let key = Key::new(flow.protocol, local, remote).ok()?;
                 let known = self.known.get(&key)?;
                 let is_there = known.interfaces.is_empty()
                     || known.interfaces.iter().any(|(index, _)| *index == interface);
-                let is_wanted = self.wanted.wants(&key, known.told.as_ref());
+                let is_wanted = self.wanted.wants(&key, known.at_server.as_ref());
                 (is_there && is_wanted).then_some((key, direction))
             })
         })?;
         self.captured.insert(key);
-        let told = self.known.get(&key)?.told.as_ref();
-        Some((direction, told.map_or("", |told| told.label.as_str())))
+        let session = self.known.get(&key)?.at_server.as_ref();
+        Some((direction, session.map_or("", |session| session.label.as_str())))
     }
 }
 
@@ -232,7 +234,7 @@ fn key_of(info: &SessionInfoT) -> Option<Key> {
     Key::new(Protocol::Tcp, end(&info.from)?, Some(end(&info.to)?)).ok()
 }
 
-fn told_of(info: &SessionInfoT) -> ServerSession {
+fn server_session(info: &SessionInfoT) -> ServerSession {
     let program = info.program.as_ref().map(|name| name.to_string_lossy().into_owned());
     let program = program.unwrap_or_default();
     let program = printable(program.rsplit('/').next().unwrap_or_default());
@@ -282,7 +284,7 @@ mod tests {
 
     #[test]
     fn only_what_is_wanted_counts() {
-        let told = ServerSession { stream: 7, pid: 42, label: String::new() };
+        let session = ServerSession { stream: 7, pid: 42, label: String::new() };
         let cases = [
             (SessionSelection { port: Some(80), ..ALL }, true),
             (SessionSelection { port: Some(999), ..ALL }, true),
@@ -296,7 +298,7 @@ mod tests {
             (SessionSelection { pid: Some(42), port: Some(81), ..ALL }, false),
         ];
         for (wanted, is_wanted) in cases {
-            assert_eq!(wanted.wants(&key(), Some(&told)), is_wanted, "{wanted:?}");
+            assert_eq!(wanted.wants(&key(), Some(&session)), is_wanted, "{wanted:?}");
         }
         assert!(!SessionSelection { pid: Some(42), ..ALL }.wants(&key(), None));
     }
@@ -306,9 +308,9 @@ mod tests {
         let mut sessions = sessions(ALL);
         sessions.reads_kernel = false;
         sessions.find(key());
-        sessions.look().unwrap();
+        sessions.refresh().unwrap();
         assert_eq!(sessions.known.len(), 1);
-        sessions.look().unwrap();
+        sessions.refresh().unwrap();
         assert!(sessions.known.is_empty());
     }
 }

@@ -42,18 +42,18 @@ const KEPT: [&str; 2] = ["sojourn_ingress", "sojourn_xdp"];
 const LETTING_GO: Duration = Duration::from_millis(500);
 
 /// Lists all objects.
-pub(super) fn look() -> Result<Vec<Attached>, Failed> {
+pub(super) fn list() -> Result<Vec<Attached>, Failed> {
     let deadline = Instant::now() + LETTING_GO;
     settled(look_once, || Instant::now() >= deadline)
 }
 
 /// Lists the objects again and again until none is left over, or the time is over.
 fn settled(
-    mut look: impl FnMut() -> Result<Vec<Attached>, Failed>,
+    mut list: impl FnMut() -> Result<Vec<Attached>, Failed>,
     mut is_over: impl FnMut() -> bool,
 ) -> Result<Vec<Attached>, Failed> {
     loop {
-        let found = look()?;
+        let found = list()?;
         if !found.iter().any(|one| one.is_left_over) || is_over() {
             return Ok(found);
         }
@@ -129,8 +129,8 @@ fn programs_of(process: &Path) -> BTreeSet<u32> {
     for fd in fs::read_dir(process.join("fd")).into_iter().flatten().flatten() {
         let target = fs::read_link(fd.path()).unwrap_or_default();
         if target.to_string_lossy().starts_with("anon_inode:bpf") {
-            let told = fs::read_to_string(process.join("fdinfo").join(fd.file_name()));
-            held.extend(program_in(&told.unwrap_or_default()));
+            let fdinfo = fs::read_to_string(process.join("fdinfo").join(fd.file_name()));
+            held.extend(program_in(&fdinfo.unwrap_or_default()));
         }
     }
     held
@@ -194,11 +194,11 @@ mod tests {
         };
         let found = |looks: usize| (0..looks).map(|_| described(&one, &HashMap::new())).collect();
         let mut left = 2;
-        let look = || {
+        let list = || {
             left -= 1;
             Ok(found(left))
         };
-        assert!(settled(look, || false).is_ok_and(|found| found.is_empty()));
+        assert!(settled(list, || false).is_ok_and(|found| found.is_empty()));
         assert!(settled(|| Ok(found(1)), || true).is_ok_and(|found| found[0].is_left_over));
     }
 

@@ -28,7 +28,7 @@ const CARRIER: &str = "sojourn-carrier";
 const STAYS: &str = "sessions with other hosts stay in the kernel";
 
 /// Runs all checks. The list of attached programs is `None` if this user may not read it.
-pub(super) fn look(server_args: &ServerArgs) -> (Vec<Item>, Option<Vec<Attached>>) {
+pub(super) fn items(server_args: &ServerArgs) -> (Vec<Item>, Option<Vec<Attached>>) {
     let server = Client::connect(server_args).ok().map(|client| client.pid).filter(|pid| *pid != 0);
     let carrying = server.filter(|pid| is_asked_to_carry(*pid));
     let mut items = vec![carrier(server, carrying)];
@@ -241,7 +241,7 @@ fn repair() -> io::Result<()> {
 /// Lists Sojourn's programs in the kernel, and checks that each is held by a process.
 fn attached_now() -> (Item, Option<Vec<Attached>>) {
     const NAME: &str = "attached";
-    let attached = match attached::look() {
+    let attached = match attached::list() {
         Ok(attached) => attached,
         Err(error) => {
             let found = match error.source.kind() {

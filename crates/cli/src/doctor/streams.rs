@@ -34,14 +34,14 @@ pub(super) fn streams(command: Command) -> Item {
 
 fn are_seen(mut command: Command) -> io::Result<bool> {
     let mut cat = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let seen = look(&mut cat);
+    let seen = has_patched_tables(&mut cat);
     // `cat` ends at the end of its input.
     drop(cat.stdin.take());
     cat.wait()?;
     seen
 }
 
-fn look(cat: &mut Child) -> io::Result<bool> {
+fn has_patched_tables(cat: &mut Child) -> io::Result<bool> {
     // An answer shows that `cat` has started, and with it the library.
     if let (Some(to), Some(from)) = (&mut cat.stdin, &mut cat.stdout) {
         to.write_all(b"\n")?;

@@ -43,11 +43,11 @@ pub(super) fn time(options: &Time, stream: u64, usual: Duration) -> Result<()> {
         let is_over = left.is_zero() || signals.came(left.min(ASK_EVERY));
         let seconds = if is_over { 0 } else { REQUEST_S };
         // A session that has gone home meanwhile is shown as far as it was timed.
-        let told = client.times(stream, seconds)?;
-        if let Some(told) = &told {
-            fill(&mut session, &first, told, clock);
+        let times = client.times(stream, seconds)?;
+        if let Some(times) = &times {
+            fill(&mut session, &first, times, clock);
         }
-        if is_over || told.is_none() || Instant::now() >= deadline {
+        if is_over || times.is_none() || Instant::now() >= deadline {
             return shown.last(&[&session], &taken(clock));
         }
         if next.is_some_and(|next| Instant::now() >= next) {
@@ -129,7 +129,7 @@ fn fill(session: &mut Session, first: &TimesInfoT, last: &TimesInfoT, clock: u64
 mod tests {
     use super::*;
 
-    fn told(each: u64, count: u64) -> TimesInfoT {
+    fn times(each: u64, count: u64) -> TimesInfoT {
         let sum = each * count;
         TimesInfoT {
             sent: count,
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn rows_are_means_without_the_clock_and_add_up() {
         let mut session = Session::in_library(1);
-        fill(&mut session, &told(0, 0), &told(100, 7), 30);
+        fill(&mut session, &times(0, 0), &times(100, 7), 30);
         assert_eq!(session.share_ns(Row::IpOutput), Some(70.0));
         assert_eq!(session.send.total.mean_ns(), Some(280.0));
         assert_eq!(session.receive.total.mean_ns(), Some(350.0));
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn without_messages_nothing_is_timed() {
         let mut session = Session::default();
-        fill(&mut session, &told(100, 7), &told(100, 7), 30);
+        fill(&mut session, &times(100, 7), &times(100, 7), 30);
         assert_eq!(session.chains(), 0);
     }
 }

@@ -19,7 +19,7 @@ enum Target<'a> {
 pub(super) fn check(tree: &Tree, module: &Module, for_rust: bool, sink: &mut Sink) {
     let interface = module.interfaces.iter().find(|i| i.name == tree.name.text);
     let Some(interface) = interface else { return };
-    look(&tree.keys, &Target::Many, module, for_rust, sink);
+    check_allocate(&tree.keys, &Target::Many, module, for_rust, sink);
     for item in &tree.items {
         match item {
             Item::Typedef(keys, names) => {
@@ -29,18 +29,18 @@ pub(super) fn check(tree: &Tree, module: &Module, for_rust: bool, sink: &mut Sin
                     };
                     let Ok(id) = u32::try_from(at) else { continue };
                     let ty = Ty::Named(crate::ir::TypeId(id));
-                    look(keys, &Target::One(name, ty), module, for_rust, sink);
+                    check_allocate(keys, &Target::One(name, ty), module, for_rust, sink);
                 }
             }
             Item::Operation(keys, name, params) => {
-                look(keys, &Target::Many, module, for_rust, sink);
+                check_allocate(keys, &Target::Many, module, for_rust, sink);
                 let operation = interface.operations.iter().find(|o| o.name == name.text);
                 for (keys, name) in params {
                     let param =
                         operation.and_then(|o| o.params.iter().find(|p| p.name == name.text));
                     if let Some(param) = param {
                         let place = Target::One(name, param.ty.clone());
-                        look(keys, &place, module, for_rust, sink);
+                        check_allocate(keys, &place, module, for_rust, sink);
                     }
                 }
             }
@@ -48,7 +48,13 @@ pub(super) fn check(tree: &Tree, module: &Module, for_rust: bool, sink: &mut Sin
     }
 }
 
-fn look(keys: &[Key], place: &Target<'_>, module: &Module, for_rust: bool, sink: &mut Sink) {
+fn check_allocate(
+    keys: &[Key],
+    place: &Target<'_>,
+    module: &Module,
+    for_rust: bool,
+    sink: &mut Sink,
+) {
     let Some(key) = keys.iter().find(|key| key.name.text == "allocate") else { return };
     let Some(argument) = key.args.first() else { return };
     if let Target::One(name, ty) = place

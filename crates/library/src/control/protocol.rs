@@ -237,7 +237,7 @@ impl Thread {
                 Job::Wanted { inode, home } => self.offer_wanted(inode, home),
                 Job::Withdraw { fd } => self.withdraw(fd),
                 Job::Flush { slot } => self.follow(slot),
-                Job::AskWay { local, to } => self.ask_way(local, to),
+                Job::AskRoute { local, to } => self.ask_route(local, to),
                 Job::Kept { fd, version } => self.tell_kept(fd, version),
                 Job::Prepare => self.prepare(),
                 Job::Share { fd, version, token } => self.share(fd, version, token),
@@ -401,14 +401,14 @@ impl Thread {
         self.lose_server_unless_heard(told);
     }
 
-    fn ask_way(&mut self, local: u64, to: IpAddr) {
+    fn ask_route(&mut self, local: u64, to: IpAddr) {
         let to = match to {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
         };
         let place = WhereT { local, to: to.octets() };
         let limit = Deadline::after(ANSWER_LIMIT);
-        let told = self.tell(|client| client.with_deadline(limit).ask_way(&place));
+        let told = self.tell(|client| client.with_deadline(limit).ask_route(&place));
         self.lose_server_unless_heard(told);
     }
 

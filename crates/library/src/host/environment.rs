@@ -54,7 +54,10 @@ impl Kept {
     }
 }
 
-fn counts(variable: &[u8]) -> bool {
+/// Returns true for a variable that configures the library. Inlined into the constructor of the
+/// preload library, which must not touch the pages of this crate's code.
+#[inline(always)]
+pub(crate) fn counts(variable: &[u8]) -> bool {
     variable.starts_with(b"SOJOURN_")
         || variable.strip_prefix(RUNTIME).is_some_and(|rest| rest.first() == Some(&b'='))
 }

@@ -8,11 +8,13 @@ use crate::fds::table::{Direction, FdEntry, mark};
 use crate::io::call_flags::{Recv, Send};
 use crate::io::datagrams::{Attempt, ReceiveOutcome};
 use crate::io::from_kernel::FromKernel;
+use crate::io::lend::{Amount, Lending};
 use crate::process::library::Library;
 use crate::session::Session;
 use core::sync::atomic::Ordering;
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
+use sojourn_shm::Deadline;
 use std::net::SocketAddr;
 
 /// The destination of a data call.
@@ -146,6 +148,16 @@ impl Call<'_> {
     #[inline]
     pub fn send(&self, bufs: &[IoSlice<'_>], how: Send) -> Option<Result<usize, Errno>> {
         self.session.send(self.generation, bufs, how)
+    }
+
+    /// Lends bytes that have arrived, and waits for them.
+    pub fn loan(&self, amount: Amount, until: Deadline) -> Lending {
+        self.session.loan(self.generation, amount, until)
+    }
+
+    /// Lends room for bytes to be sent, and waits for it.
+    pub fn reserve(&self, amount: Amount, until: Deadline) -> Lending {
+        self.session.reserve(self.generation, amount, until)
     }
 
     /// Sends from a file, at `offset` or at the file's own position, and advances whichever was

@@ -381,3 +381,7 @@ fn form_of(fd: BorrowedFd<'_>) -> u32 {
     let takes_v4 = is_alike && sockopt::ipv6_v6only(fd) == Ok(false);
     form::IS_V6 | if takes_v4 { form::TAKES_V4 } else { 0 }
 }
+
+#[cfg(test)]
+#[path = "datagrams_tests.rs"]
+mod tests;

@@ -198,6 +198,9 @@ impl Session {
     ) -> Result<Received, Stop> {
         let Some(stream) = &rx.stream else { return Ok(Received::Home) };
         self.note_look(stream);
+        if self.is_lent.load(Ordering::Relaxed) && !stream.is_frozen() {
+            return Ok(Received::Empty);
+        }
         let len = stream.read(bufs, peek)?;
         self.have_delivered(stream);
         let keeps = peek && !self.is_carried();

@@ -20,14 +20,17 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice};
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::{Deadline, Span};
-use sojourn_stream::Stop;
+use sojourn_stream::{Stop, Stream};
 
 /// How long a call that may wait stays with the ring's near part, in all, when the reader does not
 /// keep up: the far part costs both sides the processor's cache.
 const PATIENCE: Duration = Duration::from_millis(1);
 
+/// Buffers of a continued call that go into one write, as many as the shell passes at once.
+const PARTS: usize = 16;
+
 /// The state of one call's waits for room.
-struct ForRoom {
+pub(in crate::io) struct ForRoom {
     may_wait: bool,
     /// The call goes on in the far part the next time the near part is full.
     turns: bool,
@@ -40,6 +43,11 @@ struct ForRoom {
 impl ForRoom {
     fn new(may_wait: bool) -> Self {
         Self { may_wait, turns: !may_wait, patience: None, deadline: None }
+    }
+
+    /// Of a call with a time limit of its own.
+    pub(in crate::io) fn until(deadline: Deadline) -> Self {
+        Self { deadline: Some(deadline), ..Self::new(deadline != Deadline::NOW) }
     }
 }
 
@@ -115,7 +123,7 @@ impl Session {
     /// Waits for room after the ring was full; `Look` means that the caller tries again, the others
     /// end its call. Of `left` bytes the next `at_least` must go in one piece.
     #[cold]
-    fn wait_for_room(
+    pub(in crate::io) fn wait_for_room(
         &self,
         generation: u32,
         room: &mut ForRoom,
@@ -166,6 +174,7 @@ impl Session {
         self.generation.load(Ordering::Relaxed) == generation
             && tx.phase == TxPhase::Ring
             && !self.is_carried()
+            && !self.is_reserved.load(Ordering::Relaxed)
             && tx.stream.as_ref().is_some_and(|stream| stream.turn())
     }
 
@@ -183,14 +192,17 @@ impl Session {
         if skip == 0 {
             return self.put(&mut tx, bufs, at_least);
         }
-        let mut before = 0;
+        // The rest of the buffers goes in few writes: each would wake the peer.
+        let (mut rest, mut count, mut before) = ([IoSlice::new(&[]); PARTS], 0, 0);
         for buf in bufs {
-            if skip < before + buf.len() {
-                return self.put(&mut tx, &[IoSlice::new(&buf[skip - before..])], 0);
-            }
+            let done = skip.saturating_sub(before).min(buf.len());
             before += buf.len();
+            if done < buf.len() && count < PARTS {
+                rest[count] = IoSlice::new(&buf[done..]);
+                count += 1;
+            }
         }
-        Sent::Done(Ok(0))
+        if count == 0 { Sent::Done(Ok(0)) } else { self.put(&mut tx, &rest[..count], 0) }
     }
 
     #[inline]
@@ -212,6 +224,9 @@ impl Session {
             self.acknowledge();
         }
         self.note_call(stream);
+        if self.room_is_lent(stream) {
+            return Sent::Full;
+        }
         match stream.write(bufs, at_least) {
             Ok(len) => {
                 if stream.has_rung(RINGS) {
@@ -226,12 +241,17 @@ impl Session {
         }
     }
 
+    /// Returns true if the ring's room is with the program (`io::lend`).
+    fn room_is_lent(&self, stream: &Stream) -> bool {
+        self.is_reserved.load(Ordering::Relaxed) && !stream.is_frozen()
+    }
+
     /// Has the kernel acknowledge received bytes at once. While they still come through the kernel
     /// and the answers go to the ring, no answer takes acknowledgements along. Without them the
     /// peer cannot switch, and Nagle's algorithm (RFC 9293 section 3.7.4) holds its next small
     /// segment back until the delayed acknowledgement, 40 ms later.
     #[cold]
-    fn acknowledge(&self) {
+    pub(in crate::io) fn acknowledge(&self) {
         if lock(&self.rx).phase == RxPhase::Joined {
             kernel::acknowledge(self.number());
         } else {
@@ -265,7 +285,7 @@ impl Session {
 
     /// Switches to the ring, if the conditions hold now; see the head of the file.
     #[cold]
-    fn switch(&self, tx: &mut Sender) -> bool {
+    pub(in crate::io) fn switch(&self, tx: &mut Sender) -> bool {
         let Some(stream) = &tx.stream else { return false };
         // The reader has not consented, or the session is on its way home.
         if tx.phase != TxPhase::Joined || stream.is_frozen() || !stream.has_consent() {
@@ -294,7 +314,7 @@ impl Session {
     }
 
     /// Returns true if the kernel says that nobody will read any more.
-    fn peer_is_gone(&self) -> bool {
+    pub(in crate::io) fn peer_is_gone(&self) -> bool {
         // Cleared before the look, so that an event during it is found by the next look.
         self.tx_kernel_event.store(false, Ordering::SeqCst);
         if self.is_carried() {
@@ -378,6 +398,9 @@ impl Session {
         }
         if self.acknowledges.load(Ordering::Relaxed) {
             self.acknowledge();
+        }
+        if self.room_is_lent(stream) {
+            return Sent::Full;
         }
         let read = |span: Span<'_>| sojourn_shm::descriptor::read_into(file, at, span);
         match stream.write_with(max, read) {

@@ -1,6 +1,7 @@
 //! Sends that wait.
 
 use crate::host::kernel;
+use crate::io::call_flags::Send;
 use crate::process::library::library;
 use crate::session::Session;
 use crate::session_fakes::{Pair, common_inbox, is_away, read, write};
@@ -8,7 +9,7 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::PollFlags;
 use rustix::fd::AsFd;
-use rustix::io::Errno;
+use rustix::io::{Errno, IoSlice};
 use rustix::net::sockopt;
 use rustix::time::{ClockId, clock_gettime};
 use sojourn_session::ReasonT;
@@ -58,6 +59,36 @@ fn small_messages_to_a_unix_socket_go_whole_or_not_at_all() {
     assert_eq!(write(pair.fd(0), &[0; 4096]), Err(Errno::AGAIN));
     // A longer message goes in pieces.
     assert!(write(pair.fd(0), &[0; 4097]).is_ok_and(|len| len < 4097));
+}
+
+#[test]
+fn a_send_that_waits_for_room_goes_on_with_the_rest_of_its_buffers() {
+    let pair = Pair::joined();
+    pair.warm_up();
+    let session = library().session_of(pair.fd(0)).unwrap();
+    session.is_nonblocking.store(false, Ordering::SeqCst);
+    let generation = session.generation.load(Ordering::SeqCst);
+    let all: Vec<u8> = (0..500_000_usize).map(|at| (at % 251) as u8).collect();
+    let (first, rest) = all.split_at(100_000);
+    // Many buffers lie before and behind the place where the ring is full, some of them empty.
+    let pieces = first.chunks(7001).chain([&[][..]]).chain(rest.chunks(9001)).chain([&[][..]]);
+    let bufs: Vec<IoSlice<'_>> = pieces.map(IoSlice::new).collect();
+    let reader = pair.fd(1);
+    let wanted = all.len();
+    let received = std::thread::spawn(move || {
+        let (mut got, mut buf) = (Vec::new(), vec![0; 5000]);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while got.len() < wanted && Instant::now() < deadline {
+            match read(reader, &mut buf) {
+                Ok(len) => got.extend_from_slice(&buf[..len]),
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+        got
+    });
+    let sent = session.send(generation, &bufs, Send { dont_wait: false });
+    assert_eq!(sent, Some(Ok(all.len())));
+    assert!(received.join().unwrap() == all, "in order");
 }
 
 /// Returns the bytes that an end has sent and the kernel at the other end has not acknowledged.

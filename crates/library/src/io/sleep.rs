@@ -26,7 +26,8 @@ const LONG: Duration = Duration::from_secs(3600);
 /// that is on its way home, so the sleeper itself looks whether the peer has died.
 const OWED: Duration = Duration::from_millis(20);
 /// The longest single sleep for bytes that the peer has put into the kernel: a TCP segment is under
-/// way, and no bell rings when it arrives.
+/// way, and no bell rings when it arrives; and for memory that another thread of the program has
+/// been lent.
 const UNDER_WAY: Duration = Duration::from_millis(1);
 
 /// The reason why a wait ended.
@@ -52,11 +53,13 @@ impl Session {
             (rx.phase, rx.seen_news, rx.datagrams.clone())
         };
         let is_datagram = self.is_datagram();
+        let is_lent = || self.is_lent.load(Ordering::Relaxed) && !stream.is_frozen();
         let wait = Wait {
             deadline,
             piece: match phase {
                 RxPhase::Residue if stream.peer_flushed().is_some() => UNDER_WAY,
                 RxPhase::Residue => OWED,
+                _ if is_lent() => UNDER_WAY,
                 _ => LONG,
             },
             peer_cpu: stream.peer_cpu_writing(),
@@ -73,7 +76,7 @@ impl Session {
                                 || queue.is_some_and(|queue| lock(queue).is_readable())
                         }
                         RxPhase::Joined => stream.peer_uses_ring() || stream.is_frozen(),
-                        RxPhase::Ring => stream.may_read(),
+                        RxPhase::Ring => !is_lent() && stream.may_read(),
                         RxPhase::Residue => stream.flush_news() != seen,
                     }
             },
@@ -98,17 +101,22 @@ impl Session {
         let Some(stream) = self.stream() else { return Waited::Look };
         let room = wanted.min(worth_waking_for(&stream)).max(at_least).max(1);
         let phase = lock(&self.tx).phase;
+        let is_reserved = || self.is_reserved.load(Ordering::Relaxed) && !stream.is_frozen();
         let wait = Wait {
             deadline,
             // While a flush goes on the sleep is short: a Unix peer that shuts down its reading
             // side makes no room in the kernel, and only a send finds that out.
-            piece: if phase == TxPhase::Flushing { OWED } else { LONG },
+            piece: match phase {
+                TxPhase::Flushing => OWED,
+                _ if is_reserved() => UNDER_WAY,
+                _ => LONG,
+            },
             peer_cpu: stream.peer_cpu_reading(),
             ready: &|| {
                 self.turns_net();
                 self.tx_kernel_event.load(Ordering::Relaxed)
                     || match phase {
-                        TxPhase::Ring => stream.may_write(room),
+                        TxPhase::Ring => !is_reserved() && stream.may_write(room),
                         TxPhase::Flushing => !self.is_flushing.load(Ordering::SeqCst),
                         TxPhase::Home | TxPhase::Joined => true,
                     }

@@ -47,9 +47,10 @@ impl Session {
         if !matches!(result, Some(Ok(1..))) {
             return;
         }
-        let Some((told, [queue, ip, protocol])) = times.take_told() else { return };
+        let Some((delivered, [queue, ip, protocol])) = times.take_delivered() else { return };
         let looked = self.looked_at.load(Ordering::Relaxed);
-        let Some([wake_up, in_socket, copy_out]) = divided(told, begun.0, looked, now_ns()) else {
+        let Some([wake_up, in_socket, copy_out]) = divided(delivered, begun.0, looked, now_ns())
+        else {
             return;
         };
         times.received(&[
@@ -66,14 +67,14 @@ impl Session {
 /// Divides the time from when bytes were there to the end of the call: the reader came to look,
 /// the bytes waited for the call, the bytes were copied. `None` if that cannot be: another process
 /// could write the first moment.
-fn divided(told: u64, begun: u64, looked: u64, end: u64) -> Option<[u64; 3]> {
-    let whole = end.checked_sub(told)?;
-    if told <= begun {
-        let in_socket = begun - told;
+fn divided(delivered: u64, begun: u64, looked: u64, end: u64) -> Option<[u64; 3]> {
+    let whole = end.checked_sub(delivered)?;
+    if delivered <= begun {
+        let in_socket = begun - delivered;
         return Some([0, in_socket, whole - in_socket]);
     }
     // A call that takes packets in itself looks at the ring before them, or not at all.
-    let wake_up = looked.saturating_sub(told).min(whole);
+    let wake_up = looked.saturating_sub(delivered).min(whole);
     Some([wake_up, 0, whole - wake_up])
 }
 

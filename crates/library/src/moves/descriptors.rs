@@ -247,12 +247,18 @@ impl Library {
             }
             SocketOption::Other => {
                 let Some(entry) = self.table.known(fd) else { return };
-                let is_away = entry.session.load(Ordering::SeqCst) != 0;
+                // The kernel is asked for the kind only where no session knows it: programs set
+                // options of TCP for each answer (`TCP_CORK`).
+                let is_udp = match self.session_of(fd) {
+                    Some(session) => session.is_datagram(),
+                    None => {
+                        let is_away = entry.session.load(Ordering::SeqCst) != 0;
+                        (is_away || entry.has(mark::OFFERED)) && self.is_udp(fd)
+                    }
+                };
                 // The server read a UDP socket's options when it was offered, and they may bind it
                 // to the kernel now: it is offered anew.
-                if (is_away || entry.has(mark::OFFERED))
-                    && crate::process::thresholds::kind_of(fd) == Some(KindT::Udp)
-                {
+                if is_udp {
                     self.take_back(fd, entry);
                     self.go_home(fd, ReasonT::Option, false);
                 }

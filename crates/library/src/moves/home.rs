@@ -16,6 +16,7 @@ use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase};
 use crate::session::owed::flushed;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
@@ -25,6 +26,9 @@ use std::sync::Arc;
 
 /// How long a close waits for the peer to put into the kernel what the program never read.
 const UNREAD_LIMIT: Duration = Duration::from_millis(100);
+/// How long a call that has found its peer's end may wait for it without sleeping: about what the
+/// peer's system call takes, and less than a wake-up.
+const END_LIMIT: Duration = Duration::from_micros(20);
 /// How long a process that ends may take for its sessions, if kernels are full and peers do not
 /// answer.
 const EXIT_LIMIT: Duration = Duration::from_millis(300);
@@ -42,7 +46,12 @@ impl Session {
         let when = if is_told { NotifyWhen::Deferred } else { NotifyWhen::Now };
         let waits =
             if pass_on { Waits::until(library().patience.until(PASS_LIMIT)) } else { Waits::NOT };
+        let stream = if is_told { self.stream() } else { None };
+        let (fd, kind) = (self.number(), self.kind());
         self.leave_within(reason, (rest, waits), when);
+        if let Some(stream) = stream.filter(|stream| stream.peer_ends()) {
+            await_end(fd, kind, stream.peer_cpu_writing());
+        }
     }
 
     /// Sends the session home at the server's wish. The server takes a process for dead when it no
@@ -110,6 +119,11 @@ impl Session {
         let was_frozen = stream.is_frozen();
         let was_flushing = tx.phase == TxPhase::Flushing;
         stream.freeze();
+        if reason == ReasonT::PeerLeft && !self.is_carried() && !was_flushing {
+            // The peer may be about to end the connection. This thread goes on to hear of that from
+            // the kernel, which is not to wake the protocol thread for it first.
+            self.unwatch();
+        }
         // The carrier has nothing of a session that had not given up the kernel in either
         // direction, and need not even be there.
         let is_away = tx.phase == TxPhase::Ring || rx.phase == RxPhase::Ring;
@@ -282,10 +296,14 @@ impl Session {
         }
         let unread = self.input_queue();
         let stream = self.stream();
+        if let Some(stream) = &stream {
+            stream.will_end();
+        }
+        // First, because it wakes the peer's calls.
+        self.leave_within(ReasonT::Closed, (Rest::Ends, Waits::NOT), NotifyWhen::Deferred);
         // This thread does it: if the protocol thread were in a call on the descriptor, the
         // connection would not have ended when the program's close returns.
         self.unwatch();
-        self.leave_within(ReasonT::Closed, (Rest::Ends, Waits::NOT), NotifyWhen::Deferred);
         if unread > 0
             && self.kind() == KindT::Unix
             && let Some(stream) = stream
@@ -313,6 +331,26 @@ impl Session {
     }
 }
 
+/// Gives the kernel a moment to hear of the end of a peer on processor `peer_cpu` that has gone
+/// home for it. The caller has been woken for that end: if it went to sleep in the kernel now, it
+/// would have to be woken once more, which takes longer than the peer's system call.
+fn await_end(fd: i32, kind: KindT, peer_cpu: u16) {
+    // The peer makes its call when this thread sleeps.
+    if peer_cpu == sojourn_shm::wait::cpu() {
+        return;
+    }
+    let ended = kernel::hang_up(kind) | PollFlags::HUP;
+    let deadline = Deadline::after(END_LIMIT);
+    while !deadline.is_over() {
+        let found = kernel::at(fd).and_then(|fd| kernel::poll(fd, ended));
+        if found.is_ok_and(|found| !found.intersects(ended)) {
+            core::hint::spin_loop();
+        } else {
+            return;
+        }
+    }
+}
+
 impl Library {
     /// Sends the session of `fd` home; with `stay` it does not move again.
     pub fn go_home(&self, fd: i32, reason: ReasonT, stay: bool) {
@@ -331,6 +369,19 @@ impl Library {
             }
             None => self.recall_from_parent(entry),
         }
+    }
+
+    /// Sends the session of `fd` home because its epoll set or a poll has changed. A program may wait
+    /// for its connections in a set and by polls in turn (a reactor and its threads): a session that
+    /// goes home for this again and again moves less and less often.
+    pub(crate) fn go_home_for_set(&self, fd: i32) {
+        if let Some(entry) = self.table.known(fd)
+            && let Some((session, _)) = self.own_session(entry)
+            && session.stream().is_some_and(|stream| !stream.is_frozen())
+        {
+            entry.postpone_offer();
+        }
+        self.go_home(fd, ReasonT::Set, false);
     }
 
     /// Sends the session of `fd` home for a message with ancillary data. Bytes for which the kernel
@@ -367,6 +418,9 @@ impl Library {
             // Nothing can follow once the direction is shut down. Owed bytes are waited for only
             // where the receiving direction ends: else they come as ever.
             Some((session, _)) => {
+                if let Some(stream) = session.stream() {
+                    stream.will_end();
+                }
                 let mut waits = Waits::NOT;
                 if receives || session.is_carried() {
                     waits.peer = self.patience.until(session.pass_limit());

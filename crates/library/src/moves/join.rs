@@ -188,6 +188,8 @@ impl Session {
             &self.rx_kernel_event,
             &self.tx_kernel_event,
             &self.is_over,
+            &self.is_lent,
+            &self.is_reserved,
             &self.is_flushing,
             &self.acknowledges,
             &self.is_delegated,

@@ -83,3 +83,17 @@ fn who_holds_the_end_of_a_dead_process_reads_on() {
         assert_eq!(received(pair.fd(0)), b"", "no reset");
     }
 }
+
+#[test]
+fn what_a_change_of_its_set_has_sent_home_is_offered_later() {
+    let pair = Pair::joined();
+    pair.warm_up();
+    let entry = library().table.known(pair.fd(0)).unwrap();
+    assert!(!entry.is_put_off());
+    library().go_home_for_set(pair.fd(0));
+    assert!(!is_away(pair.fd(0)));
+    assert!(entry.is_put_off() && !entry.is_put_off(), "the first time by one");
+    // At home already, nothing more is put off.
+    library().go_home_for_set(pair.fd(0));
+    assert!(!entry.is_put_off());
+}

@@ -1,18 +1,24 @@
-//! Notifications that wait until the kernel has ended something, so that the peer hears of the end
-//! from the kernel first.
+//! The order of notifications when a session ends: the peer's sleeping calls are woken at once, and
+//! everything else waits until the kernel has ended it.
 //!
 //! Not here: ending a session (`moves::home`, `moves::descriptors`). Read
 //! `docs/understand/streams.md`, "Going home".
 //!
 //! # Theory of operation
-//! A close has two kinds of work beside the kernel's. One must be done before the kernel's close:
-//! the stream is frozen, and bytes that the peer has not read are put into the kernel. The other is
-//! notification: of the peer's protocol thread, of the peer's sleepers, and of the own protocol
-//! thread, which tells the server. Each notification is a wake-up, and the thread woken may take
-//! this thread's processor while the peer could have heard of the end from the kernel. So
-//! notifications are left here, and the shell calls [`Library::ended`] after the kernel's call. A
-//! thread that never does (it is cancelled in that call) leaves them to the next one that ends
-//! something, or pushes a job; nothing depends on them, as the kernel tells every peer.
+//! A close has three kinds of work beside the kernel's. The first must be done before the kernel's
+//! close: the stream is frozen, and bytes that the peer has not read are put into the kernel.
+//!
+//! The second comes right after that, and before the kernel's close: the peer's calls that sleep
+//! for the stream are woken. They find the freeze, go home and sleep in the kernel, which wakes
+//! them itself. If the kernel's close came first, it would wake the peer's protocol thread, which
+//! watches the descriptor of a stream; that thread would take this one's processor inside the
+//! close, and the peer's call would be the last of three threads to wake up.
+//!
+//! The third is the notification of threads that only tidy up: the peer's protocol thread, and the
+//! own one, which tells the server. Each is a wake-up that may take this thread's processor, so
+//! they are left here, and the shell calls [`Library::ended`] after the kernel's call. A thread
+//! that never does (it is cancelled in that call) leaves them to the next one that ends something,
+//! or pushes a job; nothing depends on them, as the kernel tells every peer.
 
 use crate::process::engine::ENDED_MAX;
 use crate::process::engine::{Engine, Job};
@@ -21,7 +27,7 @@ use crate::process::library::library;
 use sojourn_stream::Stream;
 use std::sync::Arc;
 
-/// When other threads and processes are notified of an end.
+/// When threads that only tidy up are notified of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotifyWhen {
     /// At once.
@@ -31,8 +37,10 @@ pub(crate) enum NotifyWhen {
 }
 
 impl Engine {
-    /// Notifies the peer that the stream has ended.
+    /// Notifies the peer that the stream has ended: its sleeping calls at once, its protocol thread
+    /// when `when` says.
     pub(crate) fn tell_peer(&self, stream: &Arc<Stream>, when: NotifyWhen) {
+        stream.notify_peer();
         // The list never grows: an end beyond its room is told at once.
         if when == NotifyWhen::Deferred {
             let mut ended = crate::host::lock::lock(&self.ended);
@@ -42,7 +50,6 @@ impl Engine {
             }
         }
         stream.attention();
-        stream.notify_peer();
     }
 }
 
@@ -53,7 +60,6 @@ impl Library {
         let Some(engine) = self.engine() else { return };
         loop {
             let Some(stream) = crate::host::lock::lock(&engine.ended).pop() else { break };
-            stream.notify_peer();
             stream.attention();
         }
         engine.ring_if_left();

@@ -42,8 +42,8 @@ pub(crate) enum Job {
     Left { local: u64, reason: ReasonT, sent: u64, received: u64, stream: Arc<Stream> },
     /// A session's flush was cut short: go on when the kernel has room.
     Flush { slot: u32 },
-    /// A UDP socket has sent to a new address: ask the server for the way there.
-    AskWay { local: u64, to: IpAddr },
+    /// A UDP socket has sent to a new address: ask the server for the route there.
+    AskRoute { local: u64, to: IpAddr },
     /// An administrator wants this process's descriptors of that inode to be in that home.
     Wanted { inode: u64, home: HomeT },
     /// The number is about to mean something else: withdraw the offer.

@@ -5,7 +5,7 @@
 //! `session` and `process::engine` next.
 
 use crate::fds::table::{FdEntry, Table};
-use crate::host::environment::Kept;
+use crate::host::environment::{Kept, counts};
 use crate::host::{Host, Plain};
 use crate::process::engine::Engine;
 use crate::process::patience::Patience;
@@ -123,6 +123,12 @@ impl Library {
         let _ = self.policy.environment.set(Kept::of(variables));
     }
 
+    /// Returns true for a variable (`NAME=VALUE`) that [`Library::keep_environment`] keeps.
+    #[inline(always)]
+    pub fn is_configured_by(variable: &[u8]) -> bool {
+        counts(variable)
+    }
+
     /// Iterates over the variables kept by [`Library::keep_environment`], `NAME=VALUE` each.
     pub fn kept_environment(&self) -> impl Iterator<Item = &CStr> {
         self.policy.environment.get().into_iter().flat_map(Kept::variables)
@@ -217,6 +223,11 @@ impl Library {
     pub(crate) fn all_engines(&self) -> impl Iterator<Item = &Engine> {
         let count = self.generation.load(Ordering::Relaxed) + 1;
         self.engines.first(count).map(|engine| &**engine)
+    }
+
+    /// Returns a number that differs between this process and those that it has made by `fork`.
+    pub(crate) fn process_generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
     }
 
     pub(crate) fn next_generation(&self) {

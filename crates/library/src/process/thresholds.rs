@@ -112,9 +112,13 @@ fn allows_this_program(config: &Config) -> bool {
         return true;
     }
     let file = std::fs::read_link("/proc/self/exe").map(|path| path.to_string_lossy().into_owned());
-    let link = std::env::args_os().next().map(|name| name.to_string_lossy().into_owned());
+    // The first argument. Not by `std::env`, whose own constructor the preload library leaves out.
+    let link = std::fs::read("/proc/self/cmdline").map(|words| {
+        let name = words.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(name).into_owned()
+    });
     let shown = std::fs::read_to_string("/proc/self/comm").map(|name| name.trim_end().to_owned());
-    let names: Vec<String> = [file.ok(), link, shown.ok()].into_iter().flatten().collect();
+    let names: Vec<String> = [file.ok(), link.ok(), shown.ok()].into_iter().flatten().collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     names.is_empty() || config.programs.allow(&names)
 }

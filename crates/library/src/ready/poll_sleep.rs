@@ -87,7 +87,7 @@ impl Polling<'_> {
         let places = self.places();
         if !places.elsewhere.is_empty() {
             for fd in places.elsewhere {
-                self.library.go_home(fd, ReasonT::Set, false);
+                self.library.go_home_for_set(fd);
             }
             return Ok(Slept::Look);
         }
@@ -107,7 +107,8 @@ impl Polling<'_> {
     fn spin(&mut self, kernel: &mut [PollFd]) -> bool {
         let Some(pollers) = self.library.pollers() else { return false };
         let spare = pollers.spare_policy();
-        let mut policy = spare.unwrap_or_else(|| Policy::new(self.library.policy.wait()));
+        let mut policy =
+            spare.unwrap_or_else(|| Policy::for_other_processes(self.library.policy.wait()));
         let (mut looks, mut next_ns) = (0u32, now_ns() + ASK_INTERVAL_NS);
         let len = self.fds.len();
         let spun = policy.spin(0, self.deadline, || {

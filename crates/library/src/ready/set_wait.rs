@@ -159,7 +159,8 @@ impl Set {
             }
             let policy = state.policy.take();
             state.spinners += 1;
-            let policy = policy.unwrap_or_else(|| Box::new(Policy::new((call.wait)())));
+            let policy =
+                policy.unwrap_or_else(|| Box::new(Policy::for_other_processes((call.wait)())));
             (policy, Arc::clone(&state.inboxes))
         };
         let mut said = 0;

@@ -225,7 +225,7 @@ impl Net {
     pub(crate) fn reroute(&self, slot: u32, hop: &HopT) {
         let mut pump = lock(&self.pump);
         pump.reroute(slot, &hop_of(hop), now());
-        pump.forget_ways(slot);
+        pump.forget_routes(slot);
         self.serve_and_leave(pump);
     }
 

@@ -18,20 +18,20 @@ impl Connection {
         now: Instant,
         segment: &Incoming<'_>,
     ) -> Option<Disposition> {
-        let told = position::near(self.snd.una, segment.header.ack.0);
-        if told > self.snd.nxt {
+        let seg_ack = position::near(self.snd.una, segment.header.ack.0);
+        if seg_ack > self.snd.nxt {
             self.challenge(now);
             return Some(Disposition::AcksUnsent);
         }
-        if told + self.snd.max_window.max(1) < self.snd.una {
+        if seg_ack + self.snd.max_window.max(1) < self.snd.una {
             self.challenge(now);
             return Some(Disposition::AcksAncient);
         }
         // An acknowledgement that was overtaken does not move `una`, but its SACK blocks may be
         // news.
-        let late = told < self.snd.una;
-        let window_changed = !late && self.update_window(segment, told);
-        self.inform_recovery(now, segment, told.max(self.snd.una), window_changed);
+        let late = seg_ack < self.snd.una;
+        let window_changed = !late && self.update_window(segment, seg_ack);
+        self.inform_recovery(now, segment, seg_ack.max(self.snd.una), window_changed);
         self.on_answer();
         None
     }
@@ -68,12 +68,12 @@ impl Connection {
         if !self.sack {
             return 0;
         }
-        let told = segment.header.options.sack.as_slice();
-        for (block, sack) in blocks.iter_mut().zip(told) {
+        let received = segment.header.options.sack.as_slice();
+        for (block, sack) in blocks.iter_mut().zip(received) {
             let start = position::near(self.snd.una, sack.start.0);
             *block = Span::new(start, position::near(start, sack.end.0));
         }
-        told.len().min(SACK_BLOCKS_MAX)
+        received.len().min(SACK_BLOCKS_MAX)
     }
 
     /// Advances `snd.una` to `una`, frees the acknowledged bytes, and lets the send buffer grow.
@@ -99,10 +99,10 @@ impl Connection {
     /// Updates the peer's window (RFC 9293, 3.10.7.4, fifth; Linux's `tcp_may_update_window`):
     /// newer segments set the window, and an equally new segment sets it if that opens or closes
     /// the window. Returns true if the window changed.
-    fn update_window(&mut self, segment: &Incoming<'_>, told: u64) -> bool {
+    fn update_window(&mut self, segment: &Incoming<'_>, seg_ack: u64) -> bool {
         let snd = &mut self.snd;
         let window = u64::from(segment.header.window) << snd.scale;
-        let newer = told > snd.una
+        let newer = seg_ack > snd.una
             || segment.seq > snd.wl1
             || (segment.seq == snd.wl1 && (window > snd.wnd || window == 0));
         if !newer {
@@ -110,7 +110,7 @@ impl Connection {
         }
         let changed = window != snd.wnd;
         snd.wl1 = segment.seq;
-        snd.wl2 = told;
+        snd.wl2 = seg_ack;
         snd.wnd = window;
         snd.max_window = snd.max_window.max(window);
         changed

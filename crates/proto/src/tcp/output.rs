@@ -38,6 +38,14 @@ impl Connection {
         Some(self.build(now, &plan))
     }
 
+    /// Returns an owed acknowledgement as a frame, even if it could wait for data to carry it: for
+    /// an embedder that will not ask for frames for a while. A returned frame counts as sent.
+    pub fn poll_transmit_ack(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        let is_owed = !self.exported && self.state != TcpState::Closed && self.acks.is_scheduled();
+        let plan = is_owed.then(|| self.bare(self.acceptable_seq(), Flags::ACK))?;
+        Some(self.build(now, &plan))
+    }
+
     /// Returns true if an acknowledgement is to be sent now.
     pub fn is_ack_due(&self) -> bool {
         !self.exported && self.state != TcpState::Closed && self.acks.is_due()

@@ -83,9 +83,9 @@ fn a_sender_that_fills_the_window_gets_a_larger_one() {
     let mut now = Instant::ZERO;
     for _ in 0..10 {
         now += Duration::from_millis(11);
-        let told = window.left(nxt);
-        nxt += told;
-        window.on_read(told);
+        let announced = window.left(nxt);
+        nxt += announced;
+        window.on_read(announced);
         window.adjust(now, 1_460);
         let chosen = window.choose(nxt, 0, 1_460);
         window.tell(nxt, chosen, nxt, capacity);

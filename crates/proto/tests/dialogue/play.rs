@@ -351,11 +351,11 @@ impl Player {
         if expected.stamps.is_some() && expected.stamps != stamps {
             return differs("a timestamp");
         }
-        let told = sent.header.options.sack.as_slice().iter();
-        let told: Vec<_> = told
+        let blocks = sent.header.options.sack.as_slice().iter();
+        let found: Vec<_> = blocks
             .map(|block| (self.relative(block.start, false), self.relative(block.end, false)))
             .collect();
-        if expected.sack.as_ref().is_some_and(|blocks| *blocks != told) {
+        if expected.sack.as_ref().is_some_and(|blocks| *blocks != found) {
             return differs("a SACK block");
         }
         let blocks: SackBlocks = sent.header.options.sack;

@@ -29,12 +29,12 @@ impl Pump {
         Some(one)
     }
 
-    /// Sets the way of a socket to a destination; `None` means that the kernel sends there.
-    pub fn set_way(&mut self, number: u32, to: IpAddr, way: Option<Source>) {
+    /// Sets the route of a socket to a destination; `None` means that the kernel sends there.
+    pub fn set_route(&mut self, number: u32, to: IpAddr, route: Option<Source>) {
         if let Some(one) = self.sockets.all.get_mut(&number) {
             one.last = None;
-            if let Some(known) = one.ways.get_mut(&to) {
-                known.way = way.filter(|way| !way.hop.is_cut);
+            if let Some(known) = one.routes.get_mut(&to) {
+                known.route = route.filter(|route| !route.hop.is_cut);
             }
         }
     }
@@ -47,10 +47,10 @@ impl Pump {
         }
     }
 
-    /// Forgets a socket's ways, which may have changed: all are asked for again.
-    pub fn forget_ways(&mut self, number: u32) {
+    /// Forgets a socket's routes, which may have changed: all are asked for again.
+    pub fn forget_routes(&mut self, number: u32) {
         if let Some(one) = self.sockets.all.get_mut(&number) {
-            one.ways.clear();
+            one.routes.clear();
             one.last = None;
         }
     }
@@ -69,8 +69,8 @@ impl Pump {
         let Sockets { all, beats, .. } = sockets;
         let Some(one) = all.get_mut(&number) else { return Sent::Kernel };
         let Some(target) = target.or(one.peer) else { return Sent::Kernel };
-        let (way, asks) = one.way(target.ip(), at);
-        let Some(way) = way else {
+        let (route, asks) = one.route(target.ip(), at);
+        let Some(route) = route else {
             return if asks { Sent::Ask(target.ip()) } else { Sent::Kernel };
         };
         let Some(link) = links.iter_mut().find(|link| link.id == one.link) else {
@@ -79,11 +79,11 @@ impl Pump {
         let length = parts.iter().map(|part| part.len()).sum::<usize>();
         let (prepared, ip) = {
             let mut socket = lock(&one.socket);
-            socket.set_path_mtu(way.hop.mtu);
+            socket.set_path_mtu(route.hop.mtu);
             (socket.prepare(Some(target), length, segment), socket.ip())
         };
         let Ok(prepared) = prepared else { return Sent::Kernel };
-        let Some(header) = one.header(target, &way, ip) else { return Sent::Kernel };
+        let Some(header) = one.header(target, &route, ip) else { return Sent::Kernel };
         let gathered = gather(parts, scratch);
         let Some(payload) = gathered else { return Sent::Kernel };
         let (ecn, has_checksum) = (TrafficClass(ip.traffic_class).ecn(), prepared.checksum);

@@ -23,7 +23,7 @@ use sojourn_carrier::{Adopted, Carrier, Command, Commands, KeeperLocation, Sessi
 use sojourn_ipc::rt::{CallError, Descriptor};
 use sojourn_ipc::{Address, Connection, Deadline};
 use sojourn_session::{
-    CarrierClient, EventT, HopT, LendT, OfferT, ReasonT, WayT, carrier_connect_options,
+    CarrierClient, EventT, HopT, LendT, OfferT, ReasonT, RouteT, carrier_connect_options,
 };
 use std::collections::HashMap;
 use std::io;
@@ -218,7 +218,7 @@ impl Apart {
         lock(&self.front)
     }
 
-    fn look(&self, end: BorrowedFd<'_>) -> Vec<u8> {
+    fn inspect(&self, end: BorrowedFd<'_>) -> Vec<u8> {
         let mut diag = self.diag.lock().unwrap_or_else(PoisonError::into_inner);
         Inspected::beside(end, &mut diag).to_bytes()
     }
@@ -226,12 +226,12 @@ impl Apart {
 
 impl Sessions for Apart {
     fn offer(&self, end: BorrowedFd<'_>, what: &OfferT) {
-        let seen = self.look(end);
+        let seen = self.inspect(end);
         self.front().tell(|client| client.offer(&seen, what));
     }
 
     fn decline(&self, end: BorrowedFd<'_>, reason: ReasonT) {
-        let seen = self.look(end);
+        let seen = self.inspect(end);
         self.front().tell(|client| client.decline(&seen, reason));
     }
 
@@ -283,7 +283,7 @@ impl Sessions for Apart {
 
     fn adopt(&self, local: u64, what: Adopted<'_>, stream: u64, side: u8, region: Descriptor) {
         let seen = match what {
-            Adopted::Socket(socket) => self.look(socket),
+            Adopted::Socket(socket) => self.inspect(socket),
             Adopted::Datagrams { cookie, local, remote } => {
                 Inspected::known(Ok(identity::of_datagrams(cookie, local, remote))).to_bytes()
             }
@@ -300,8 +300,8 @@ impl Sessions for Apart {
         self.front().tell(|client| client.reroute(local, &hop));
     }
 
-    fn tell_way(&self, local: u64, way: WayT) {
-        self.front().tell(|client| client.tell_way(local, &way));
+    fn tell_route(&self, local: u64, route: RouteT) {
+        self.front().tell(|client| client.tell_route(local, &route));
     }
 
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64) {

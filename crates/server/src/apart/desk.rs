@@ -17,8 +17,8 @@ use sojourn_ipc::rt::{self, Arrival, Caller, Descriptor, Fault, Served, Service}
 use sojourn_ipc::{Deadline, Endpoint, Server, ServerOptions};
 use sojourn_session::{
     BackOrderT, CarrierNextOut, CarrierServer, CarrierService, EventT, FAULT_RESOURCES, HopT,
-    InTransitOrderT, LendT, OfferT, OrderT, ReasonT, RegisteredOrderT, RerouteT, SessionServer,
-    SocketOrderT, WayT, WhereT,
+    InTransitOrderT, LendT, OfferT, OrderT, ReasonT, RegisteredOrderT, RerouteT, RouteT,
+    SessionServer, SocketOrderT, WhereT,
 };
 use std::ffi::CStr;
 use std::io;
@@ -187,8 +187,8 @@ impl CarrierServer for Work {
         self.tell(local, CarrierMessage::Reroute(RerouteT { local, hop: *hop }));
     }
 
-    fn tell_way(&self, _: &Caller, local: u64, way: &WayT) {
-        self.tell(local, CarrierMessage::Way(*way));
+    fn tell_route(&self, _: &Caller, local: u64, route: &RouteT) {
+        self.tell(local, CarrierMessage::Route(*route));
     }
 
     fn left(&self, caller: &Caller, local: u64, reason: ReasonT, sent: u64, received: u64) {
@@ -208,12 +208,12 @@ fn order(command: Command) -> OrderT {
         Command::InTransit { token, packets } => {
             OrderT::InTransit(InTransitOrderT { token, packets: packets.into() })
         }
-        Command::AskWay { local, to } => {
+        Command::AskRoute { local, to } => {
             let to = match to {
                 IpAddr::V4(to) => to.to_ipv6_mapped(),
                 IpAddr::V6(to) => to,
             };
-            OrderT::AskWay(WhereT { local, to: to.octets() })
+            OrderT::AskRoute(WhereT { local, to: to.octets() })
         }
     }
 }
@@ -232,8 +232,8 @@ pub(super) fn command(order: OrderT) -> Option<Command> {
         OrderT::InTransit(InTransitOrderT { token, packets }) => {
             Command::InTransit { token, packets: owned(packets)? }
         }
-        OrderT::AskWay(WhereT { local, to }) => {
-            Command::AskWay { local, to: std::net::Ipv6Addr::from(to).to_canonical() }
+        OrderT::AskRoute(WhereT { local, to }) => {
+            Command::AskRoute { local, to: std::net::Ipv6Addr::from(to).to_canonical() }
         }
     })
 }
@@ -248,8 +248,8 @@ mod tests {
         let all = [
             Command::Registered { stream: 7, pid: 9 },
             Command::AllHome,
-            Command::AskWay { local: 3, to: [192, 0, 2, 1].into() },
-            Command::AskWay { local: 3, to: std::net::Ipv6Addr::LOCALHOST.into() },
+            Command::AskRoute { local: 3, to: [192, 0, 2, 1].into() },
+            Command::AskRoute { local: 3, to: std::net::Ipv6Addr::LOCALHOST.into() },
             Command::Socket(file()),
             Command::Back { token: 5, has_ended: true, record: file() },
             Command::InTransit { token: 5, packets: file() },

@@ -122,7 +122,7 @@ fn answer_looks(line: &OwnedFd, (servers, fifos): (&[u32], FifoHolders), beat: &
         let Some((number, questions)) = probing::read_questions(&bytes[..len]) else {
             return broken();
         };
-        let verdicts = holders::look(&questions, servers, fifos);
+        let verdicts = holders::find_holders(&questions, servers, fifos);
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let _ = send(line, &probing::verdicts(number, &verdicts), flags);
     }

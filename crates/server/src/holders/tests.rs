@@ -39,13 +39,13 @@ fn ask(pid: u32, object: Object) -> Result<(), ReasonT> {
 /// Asks until the answer is `wanted`, for a while: a child that another test is starting has,
 /// between fork and exec, all that this process has.
 fn look_for(questions: &[Question], wanted: &[Result<(), ReasonT>]) -> Vec<Result<(), ReasonT>> {
-    let mut verdicts = look(questions, &[], FifoHolders::Kin);
+    let mut verdicts = find_holders(questions, &[], FifoHolders::Kin);
     for _ in 0..100 {
         if verdicts == wanted {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
-        verdicts = look(questions, &[], FifoHolders::Kin);
+        verdicts = find_holders(questions, &[], FifoHolders::Kin);
     }
     verdicts
 }

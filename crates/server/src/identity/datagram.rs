@@ -36,7 +36,11 @@ use std::net::SocketAddr;
 /// `SO_REUSEADDR`, `SO_REUSEPORT`.
 const SHARES: [i32; 2] = [2, 15];
 
-pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Identity, ReasonT> {
+pub(super) fn identify(
+    end: BorrowedFd<'_>,
+    inode: u64,
+    diag: &mut Diag,
+) -> Result<Identity, ReasonT> {
     let is_udp = sockopt::socket_protocol(end) == Ok(Some(rustix::net::ipproto::UDP));
     let is_v6 = match sockopt::socket_domain(end) {
         Ok(AddressFamily::INET) if is_udp => false,

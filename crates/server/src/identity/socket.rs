@@ -20,9 +20,13 @@ use std::net::SocketAddr;
 /// `TCP_ESTABLISHED` (`net/tcp_states.h`).
 const ESTABLISHED: u8 = 1;
 
-pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Identity, ReasonT> {
+pub(super) fn identify(
+    end: BorrowedFd<'_>,
+    inode: u64,
+    diag: &mut Diag,
+) -> Result<Identity, ReasonT> {
     if sockopt::socket_type(end) == Ok(SocketType::DGRAM) {
-        return super::datagram::look(end, inode, diag);
+        return super::datagram::identify(end, inode, diag);
     }
     if sockopt::socket_type(end) != Ok(SocketType::STREAM) {
         return Err(ReasonT::Kind);

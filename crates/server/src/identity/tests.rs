@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 fn see(end: impl AsFd) -> Result<Identity, ReasonT> {
-    look(end.as_fd(), &mut Diag::new(false).unwrap())
+    identify(end.as_fd(), &mut Diag::new(false).unwrap())
 }
 
 fn reason(end: impl AsFd) -> ReasonT {
@@ -146,7 +146,7 @@ fn unix_sockets_of_every_origin_are_paired() {
 #[test]
 fn many_unix_sockets_are_asked_for_at_once_and_still_paired_right() {
     let mut diag = Diag::new(false).unwrap();
-    let mut key = |end: &UnixStream| look(end.as_fd(), &mut diag).unwrap().key;
+    let mut key = |end: &UnixStream| identify(end.as_fd(), &mut diag).unwrap().key;
     // So many that single questions cost too much: the answers for the later ones come from the
     // last question for all, or from a new one.
     let pairs: Vec<_> = (0..300).map(|_| unix()).collect();
@@ -174,7 +174,7 @@ fn unix_sockets_that_are_half_closed_or_alone_are_refused() {
 /// Looks at it as a server does that carries.
 fn see_carried(end: &UdpSocket) -> Result<Identity, ReasonT> {
     let mut diag = Diag::new(true).unwrap();
-    look(end.as_fd(), &mut diag)
+    identify(end.as_fd(), &mut diag)
 }
 
 /// A UDP socket with these options set, bound afterwards.
@@ -407,7 +407,7 @@ fn sessions_of_another_network_name_space_are_paired_there() {
     assert_pair(&tcp.0, &tcp.1, KindT::Tcp);
     assert_pair(&unix.0, &unix.1, KindT::Unix);
     let mut diag = Diag::new(false).unwrap();
-    look(tcp.0.as_fd(), &mut diag).unwrap();
+    identify(tcp.0.as_fd(), &mut diag).unwrap();
     assert!(diag.holds_other());
     diag.let_go();
     assert!(!diag.holds_other());

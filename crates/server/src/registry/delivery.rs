@@ -3,7 +3,7 @@
 //! Not here: the queues (`events`).
 
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{HomeT, KindT, LendT, ReasonT, RerouteT, WayT};
+use sojourn_session::{HomeT, KindT, LendT, ReasonT, RerouteT, RouteT};
 
 /// An event in a queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub enum CarrierMessage {
     /// The route to the session's peer has changed.
     Reroute(RerouteT),
     /// The terms on which a UDP socket's session may send to an address.
-    Way(WayT),
+    Route(RouteT),
 }
 
 /// An event as its process gets it.

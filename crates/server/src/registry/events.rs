@@ -43,7 +43,7 @@ impl Registry {
         match &mut what {
             CarrierMessage::Delegate(terms) => terms.local = local,
             CarrierMessage::Reroute(rerouted) => rerouted.local = local,
-            CarrierMessage::Way(way) => way.local = local,
+            CarrierMessage::Route(route) => route.local = local,
         }
         self.push(process, Event::CarrierMessage { local, stream, what: Box::new(what) }, now_ms);
     }

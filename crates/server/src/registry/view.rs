@@ -85,21 +85,21 @@ impl Registry {
         if end.identity.kind == KindT::Udp {
             return None;
         }
-        let told = memory.figures(region)?;
+        let figures = memory.figures(region)?;
         Some(ConnectionInfoT {
             stream,
             pid,
-            state: told.state.into(),
-            mss: told.mss,
-            snd_wnd: told.snd_wnd,
-            rcv_wnd: told.rcv_wnd,
-            cwnd: told.cwnd,
-            ssthresh: told.ssthresh,
-            srtt_us: told.srtt_us,
-            rttvar_us: told.rttvar_us,
-            unacked: told.unacked,
-            retransmissions: told.retransmissions,
-            loss_events: told.loss_events,
+            state: figures.state.into(),
+            mss: figures.mss,
+            snd_wnd: figures.snd_wnd,
+            rcv_wnd: figures.rcv_wnd,
+            cwnd: figures.cwnd,
+            ssthresh: figures.ssthresh,
+            srtt_us: figures.srtt_us,
+            rttvar_us: figures.rttvar_us,
+            unacked: figures.unacked,
+            retransmissions: figures.retransmissions,
+            loss_events: figures.loss_events,
         })
     }
 

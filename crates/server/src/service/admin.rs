@@ -111,7 +111,7 @@ impl AdminServer for Sojournd {
         let uid = self.administrator(caller)?;
         // Rules are root's matter, and a server's own user can read them in its log.
         let may_know = uid == 0 || uid == self.own_user;
-        let all = if may_know { self.lock().concerned.told() } else { Vec::new() };
+        let all = if may_know { self.lock().concerned.list() } else { Vec::new() };
         Ok(AdminConcernedOut { count: all.len() as u32, sessions: Some(all) })
     }
 

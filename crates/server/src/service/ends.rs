@@ -23,7 +23,7 @@ use std::sync::{Arc, PoisonError, Weak};
 impl Sojournd {
     /// Has a client's object looked at; `then` is called sooner or later, with `None` if there is
     /// no answer.
-    pub(super) fn look(
+    pub(super) fn inspect(
         &self,
         sent: OwnedFd,
         then: impl FnOnce(&Self, Option<Inspected>) + Send + 'static,

@@ -83,7 +83,7 @@ impl SessionServer for Sojournd {
         };
         point("sojournd.offer");
         let caller = *caller;
-        self.look(end, move |server, inspected| {
+        self.inspect(end, move |server, inspected| {
             // A look without an answer was held up by the program itself, which holds the lock of
             // its object (`proxy`).
             let Some(inspected) = inspected else {
@@ -118,7 +118,7 @@ impl SessionServer for Sojournd {
             Some(Delivery::CarrierMessage(what)) => match *what {
                 CarrierMessage::Delegate(terms) => EventT::Lend(terms),
                 CarrierMessage::Reroute(rerouted) => EventT::Rerouted(rerouted),
-                CarrierMessage::Way(way) => EventT::Way(way),
+                CarrierMessage::Route(route) => EventT::Route(route),
             },
         })
     }
@@ -131,11 +131,11 @@ impl SessionServer for Sojournd {
         Self::ring(registry, notifier);
     }
 
-    fn ask_way(&self, caller: &Caller, place: &WhereT) {
+    fn ask_route(&self, caller: &Caller, place: &WhereT) {
         let local = self.lock().registry.of_carrier(caller.client, place.local);
         if let Some(local) = local {
             let to = std::net::Ipv6Addr::from(place.to).to_canonical();
-            self.command(Command::AskWay { local, to });
+            self.command(Command::AskRoute { local, to });
         }
     }
 
@@ -153,7 +153,7 @@ impl SessionServer for Sojournd {
             return;
         };
         let caller = *caller;
-        self.look(end, move |server, inspected| {
+        self.inspect(end, move |server, inspected| {
             let inspected = inspected.unwrap_or_else(|| Inspected::refused(ReasonT::Resources));
             let _ = match server.adopted(&caller, inspected, &what, (stream, side)) {
                 Ok(is_adopted) => reply.send(is_adopted),
@@ -178,7 +178,7 @@ impl SessionServer for Sojournd {
             return;
         };
         let client = caller.client;
-        self.look(packets, move |server, inspected| {
+        self.inspect(packets, move |server, inspected| {
             let is_shown = inspected.is_some_and(|inspected| inspected.is_packets);
             if is_shown {
                 server.lock().registry.show_packets(client);
@@ -192,7 +192,7 @@ impl SessionServer for Sojournd {
             let _ = reply.fault(fault(FAULT_ARGUMENT));
             return;
         };
-        self.look(end, move |server, inspected| {
+        self.inspect(end, move |server, inspected| {
             let seen = inspected.and_then(|inspected| inspected.seen.ok());
             let is_away = seen.is_some_and(|seen| server.lock().registry.is_away(&seen.key));
             let _ = reply.send(is_away);

@@ -488,7 +488,9 @@ impl Fake {
                 Ok(EventT::Refused(refusal)) => {
                     return format!("refused {} {}", refusal.local, refusal.reason.word());
                 }
-                Ok(EventT::Lend(_) | EventT::Rerouted(_) | EventT::Way(_)) => return "lent".into(),
+                Ok(EventT::Lend(_) | EventT::Rerouted(_) | EventT::Route(_)) => {
+                    return "lent".into();
+                }
                 Ok(EventT::Wanted(wanted)) => return format!("wanted {}", wanted.inode),
                 Err(error) => return format!("error {error}"),
             }

@@ -89,9 +89,9 @@ fn variables_that_are_nearly_settings_are_told() {
         "SOJOURN_TCP",
         "PIPE",
     ];
-    let told: Vec<String> = misspelt(names).map(|error| error.to_string()).collect();
+    let errors: Vec<String> = misspelt(names).map(|error| error.to_string()).collect();
     assert_eq!(
-        told,
+        errors,
         [
             "SOJOURN_MOVE_AFTER_CALL: there is no such setting; did you mean SOJOURN_MOVE_AFTER_CALLS?",
             "SOJOURN_pipe: there is no such setting; did you mean SOJOURN_PIPE?",

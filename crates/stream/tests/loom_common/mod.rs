@@ -140,9 +140,9 @@ impl World {
     pub(crate) fn await_bytes(&self, head: u64) {
         let (sleepers, futex) = &self.reader;
         while self.available(head) == Ok(0) {
-            let said = sleepers.announce(&self.ring.reader.bell, Bell::OnFutex);
+            let expected = sleepers.announce(&self.ring.reader.bell, Bell::OnFutex);
             if self.available(head) == Ok(0) {
-                futex.wait(self.ring.reader.bell.word(), said);
+                futex.wait(self.ring.reader.bell.word(), expected);
             }
             sleepers.withdraw(&self.ring.reader.bell);
         }
@@ -155,9 +155,9 @@ impl World {
         let is_short = || self.room(tail).is_ok_and(|room| (room as u64) < count);
         while is_short() {
             let position = (tail + count).saturating_sub(u64::from(CELLS));
-            let said = sleepers.announce_want(bell, Bell::OnFutex, want, position);
+            let expected = sleepers.announce_want(bell, Bell::OnFutex, want, position);
             if is_short() {
-                futex.wait(bell.word(), said);
+                futex.wait(bell.word(), expected);
             }
             sleepers.withdraw(bell);
         }

@@ -693,3 +693,40 @@ CASE(bad_flags, SOCK, ALL_PHASES) {
     struct sockaddr_in to = {.sin_family = AF_INET};
     SAY(sendto(S, fill(bytes, 1), 1, 0, (void *)&to, sizeof to));
 }
+
+static int vprinted(const char *format, ...) {
+    va_list words;
+    va_start(words, format);
+    int n = vdprintf(S, format, words);
+    va_end(words);
+    return n;
+}
+
+/* dprintf(3): inside the C library, in one piece or in several. */
+CASE(printed, OUT, ALL_PHASES) {
+    char b[5];
+    fill(b, sizeof b);
+    SAY(dprintf(S, "%c%c%c", b[0], b[1], b[2]));
+    SAY_PEER(OP_RECV, 3);
+    point();
+    SAY(vprinted("%c%.1s%c", b[3], "", b[4]));
+    SAY(dprintf(S, "%s", ""));
+    SAY(dprintf(-1, "x"));
+    SAY_PEER(OP_RECV, 2);
+}
+
+CASE(printed_much, OUT, ALL_PHASES) {
+    SAY(dprintf(S, "%*s", 9000, ""));
+    SAY_PEER(OP_LINES, 9000);
+    point();
+    SAY(vprinted("%*s", 60000, ""));
+    SAY_PEER(OP_LINES, 60000);
+    works("afterwards");
+}
+
+CASE(printed_to_nobody, OUT, ALL_PHASES) {
+    signal(SIGPIPE, SIG_IGN);
+    SAY_PEER(OP_CLOSE, 0);
+    point();
+    SAY(dprintf(S, "x") < 0 || dprintf(S, "x") < 0);
+}

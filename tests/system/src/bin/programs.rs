@@ -192,8 +192,8 @@ fn once(program: &Program, way: RunMode) -> Result<Outcome> {
     let folder = world.sandbox.folder().to_string_lossy().into_owned();
     let end = match finished {
         Ok(finished) => {
-            let said = format!("{}{}status {}", finished.out, finished.err, finished.status);
-            End::Said(said.replace(&folder, "FOLDER"))
+            let output = format!("{}{}status {}", finished.out, finished.err, finished.status);
+            End::Said(output.replace(&folder, "FOLDER"))
         }
         Err(_) => End::Hung,
     };
@@ -225,10 +225,10 @@ fn kinds_seen(admin: &mut Admin, is_over: &AtomicBool) -> HashMap<&'static str, 
 
 /// Describes the first difference in a few words; `None` if the runs are the same.
 fn difference(plain: &Outcome, with: &Outcome) -> Option<String> {
-    let (plain_said, said) = match (&plain.end, &with.end) {
+    let (plain_said, output) = match (&plain.end, &with.end) {
         (End::Hung, _) => return Some("hangs plainly".into()),
         (_, End::Hung) => return Some("hangs".into()),
-        (End::Said(plain), End::Said(said)) => (plain, said),
+        (End::Said(plain), End::Said(output)) => (plain, output),
     };
     if !plain_said.ends_with("status 0") {
         let last: Vec<&str> = plain_said.lines().rev().take(4).collect();
@@ -237,11 +237,11 @@ fn difference(plain: &Outcome, with: &Outcome) -> Option<String> {
             last.into_iter().rev().collect::<Vec<_>>().join(" / ")
         ));
     }
-    if plain_said != said {
-        let mut pairs = plain_said.lines().zip(said.lines());
-        let (plain, said) =
-            pairs.find(|(plain, said)| plain != said).unwrap_or(("", "more or less lines"));
-        return Some(format!("says {said:?}, plainly {plain:?}"));
+    if plain_said != output {
+        let mut pairs = plain_said.lines().zip(output.lines());
+        let (plain, output) =
+            pairs.find(|(plain, output)| plain != output).unwrap_or(("", "more or less lines"));
+        return Some(format!("says {output:?}, plainly {plain:?}"));
     }
     let left = with.left_behind;
     (left > plain.left_behind).then(|| format!("leaves {left} processes behind"))

@@ -57,7 +57,7 @@ pub(super) fn run(seed: u64, given: &Given) -> Tally {
         Err(error) => {
             let mut tally = Tally { episodes: 1, ..Tally::default() };
             let what = format!("the place cannot be made: {error:#}");
-            tally.faults.push(Fault { seed, after: Kind::Recall, what });
+            tally.faults.push(Fault::new(seed, Kind::Recall, what));
             return tally;
         }
     };
@@ -84,7 +84,7 @@ impl Episode {
         let (name, warned) = (&self.field.testbed.name, self.field.testbed.warned.join("; "));
         let what = format!("{what} [{name}; {history}; {warned}]");
         self.field.tally.row(after).faults += 1;
-        self.field.tally.faults.push(Fault { seed, after, what });
+        self.field.tally.faults.push(Fault::new(seed, after, what));
     }
 
     /// Starts sessions, and disturbs them.

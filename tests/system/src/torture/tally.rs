@@ -32,6 +32,34 @@ pub(super) struct Fault {
     pub(super) after: Kind,
     /// The fault, with the recent history.
     pub(super) what: String,
+    /// The longest time in the episode for which the machine has stood still, or has not run this
+    /// program. Time limits are exceeded then without a fault of Sojourn's: such a seed has to be
+    /// run again, alone.
+    pub(super) stood_still: Duration,
+}
+
+/// Times below this are a busy machine's, and not told.
+const STOOD_STILL: Duration = Duration::from_secs(2);
+
+impl Fault {
+    pub(super) fn new(seed: u64, after: Kind, what: String) -> Self {
+        Self { seed, after, what, stood_still: Duration::ZERO }
+    }
+
+    /// Returns true if the machine may be the only cause.
+    pub(super) fn is_unsure(&self) -> bool {
+        self.stood_still >= STOOD_STILL
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { what, stood_still, .. } = self;
+        if self.is_unsure() {
+            write!(f, "(the machine stood still for {stood_still:.1?}) ")?;
+        }
+        f.write_str(what)
+    }
 }
 
 /// All counters.
@@ -135,8 +163,8 @@ impl Tally {
             let _ = writeln!(text, "lost with a killed server: {lost}");
         }
         for fault in &self.faults {
-            let Fault { seed, after, what } = fault;
-            let _ = writeln!(text, "FAULT, seed {seed}, after \"{}\": {what}", after.name());
+            let Fault { seed, after, .. } = fault;
+            let _ = writeln!(text, "FAULT, seed {seed}, after \"{}\": {fault}", after.name());
         }
         text
     }
@@ -150,7 +178,12 @@ impl Tally {
                 "away": row.away, "moves": row.moves, "bytes": row.bytes, "faults": row.faults,
             }))
         };
-        let fault = |fault: &Fault| json!({"seed": fault.seed, "after": fault.after.name(), "what": fault.what});
+        let fault = |fault: &Fault| {
+            json!({
+                "seed": fault.seed, "after": fault.after.name(), "what": fault.what,
+                "stood_still_ms": fault.stood_still.as_millis() as u64,
+            })
+        };
         json!({
             "version": 1, "episodes": self.episodes, "whole": self.whole, "cut": self.cut,
             "lost": self.lost, "starved": self.starved,
@@ -171,12 +204,14 @@ mod tests {
         one.row(Kind::Recall).bytes = 2_500_000;
         let what = "a byte".into();
         let mut other = one.clone();
-        other.faults.push(Fault { seed: 7, after: Kind::Recall, what });
+        other.faults.push(Fault::new(7, Kind::Recall, what));
         one.add(other);
         assert_eq!((one.sum().count, one.sum().bytes), (6, 5_000_000));
         let table = one.table();
         assert!(table.contains("| all sessions sent home once | 6 | 0 | 0 | 0 | 5.0 | 0 |"));
-        assert!(table.contains("FAULT, seed 7"), "{table}");
+        assert!(table.contains("FAULT, seed 7, after \"all sessions sent home once\": a byte"));
+        one.faults[0].stood_still = Duration::from_secs(31);
+        assert!(one.table().contains("(the machine stood still for 31.0s) a byte"));
         assert_eq!(one.json()["faults"][0]["seed"], 7);
     }
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use sojourn_lab::Built;
 
 use super::figures::{of_lab, times_of};
 use crate::local::row::{Row, Sample, Turn, Unit};
@@ -16,7 +17,13 @@ use crate::stats::sorted;
 
 /// Returns all rows.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
-    vec![Box::new(StartUp), Box::new(Children), Box::new(Alone::GZIP), Box::new(Alone::DD)]
+    vec![
+        Box::new(StartUp),
+        Box::new(Children),
+        Box::new(Loaded),
+        Box::new(Alone::GZIP),
+        Box::new(Alone::DD),
+    ]
 }
 
 /// The program `true`, from fork to its end; under Sojourn, `sojourn run -- true`.
@@ -83,6 +90,61 @@ impl Turn for Parent {
         let measured = world.lab_result(self.way, &["start", "true", "--time-ms", &ms])?;
         Ok(vec![of_lab("a child `true`".into(), &measured, Unit::Ns)])
     }
+}
+
+/// The program `true` with a preloaded library: plainly with one that has nothing in it, under
+/// Sojourn with the preload library, and no command `sojourn` around it.
+struct Loaded;
+
+impl Row for Loaded {
+    fn name(&self) -> &'static str {
+        "loaded"
+    }
+
+    fn ways(&self) -> &'static [RunMode] {
+        &[RunMode::Plain, RunMode::Sojourn]
+    }
+
+    fn prepare(&self, _world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
+        Ok(Box::new(Loader { way }))
+    }
+}
+
+struct Loader {
+    way: RunMode,
+}
+
+impl Turn for Loader {
+    fn turn(&mut self, world: &World, length: Duration) -> Result<Vec<Sample>> {
+        let library = match self.way {
+            RunMode::Plain => empty_library(world)?,
+            _ => Built::without_check()?.path("libsojourn_preload.so"),
+        };
+        let start = Instant::now();
+        let mut ns = Vec::new();
+        while start.elapsed() < length {
+            let mut command = world.command(RunMode::Plain, "true");
+            command.env("LD_PRELOAD", &library);
+            let start = Instant::now();
+            anyhow::ensure!(command.status()?.success(), "`true` failed");
+            ns.push(start.elapsed().as_nanos() as f64);
+        }
+        let times = times_of(&sorted(&ns));
+        let name = "`true` with a library preloaded";
+        let sample = Sample::new(name, Unit::Ns, times.p50, ns.len() as f64);
+        Ok(vec![Sample { times: Some(times), ..sample }])
+    }
+}
+
+/// Builds a library that has nothing in it.
+fn empty_library(world: &World) -> Result<PathBuf> {
+    let library = world.folder("loaded", RunMode::Plain)?.join("empty.so");
+    if !library.exists() {
+        let mut build = Command::new("cc");
+        build.args(["-shared", "-fPIC", "-x", "c", "/dev/null", "-o"]).arg(&library);
+        anyhow::ensure!(build.status()?.success(), "the C compiler failed");
+    }
+    Ok(library)
 }
 
 /// A program without connections.

@@ -12,7 +12,7 @@ use crate::net::row::{Measured, Row};
 use crate::net::way::{Stacks, Wait};
 use crate::net::world::{Between, World, parse};
 
-/// Bytes of each write of the program.
+/// Bytes of each write of the program, as a rule.
 const FRAME: usize = 64 << 10;
 /// Time for the session to move, and for windows to grow.
 const WARM: Duration = Duration::from_millis(200);
@@ -21,13 +21,31 @@ struct Bulk {
     name: &'static str,
     /// The client's command: the name of a measurement of `lab-bench`.
     word: &'static str,
+    group: &'static str,
+    /// Bytes of each write of the program.
+    frame: usize,
+    /// Options of the measurement: where frames lie.
+    options: &'static [&'static str],
 }
 
 /// Returns the rows of both directions.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
+    let row = |name, word| Bulk { name, word, group: "bulk", frame: FRAME, options: &[] };
+    vec![Box::new(row("bulk-out", "bulk")), Box::new(row("bulk-in", "pull"))]
+}
+
+/// Returns the rows whose frames lie at odd places, have an odd size, or are in no cache.
+pub(super) fn buffers() -> Vec<Box<dyn Row>> {
+    let odd = &["--offset", "3"];
+    let cold = &["--offset", "16", "--cold", "1"];
+    let row = |name, word, frame, options| -> Box<dyn Row> {
+        Box::new(Bulk { name, word, group: "buffers", frame, options })
+    };
     vec![
-        Box::new(Bulk { name: "bulk-out", word: "bulk" }),
-        Box::new(Bulk { name: "bulk-in", word: "pull" }),
+        row("buffers-out-odd", "bulk", 65_521, odd),
+        row("buffers-in-odd", "pull", 65_521, odd),
+        row("buffers-out-cold", "bulk", FRAME, cold),
+        row("buffers-in-cold", "pull", FRAME, cold),
     ]
 }
 
@@ -46,11 +64,12 @@ impl Row for Bulk {
     }
 
     fn group(&self) -> &'static str {
-        "bulk"
+        self.group
     }
 
     fn ways(&self) -> &'static [Stacks] {
-        Stacks::INTERFACES
+        // The rivals know no options for the places of frames.
+        if self.options.is_empty() { Stacks::INTERFACES } else { Stacks::OURS }
     }
 
     fn turn(&self, world: &World, way: Stacks, length: Duration) -> Result<Vec<Measured>> {
@@ -61,9 +80,10 @@ impl Row for Bulk {
         let mut words = vec!["serve", "tcp", &address];
         words.extend(server_pin.iter().map(String::as_str));
         let server = hosts.lab_server(Wait::Default, &words)?;
-        let (size, time, warm) = (FRAME.to_string(), ms(length), ms(WARM));
+        let (size, time, warm) = (self.frame.to_string(), ms(length), ms(WARM));
         let mut words = vec![self.word, "tcp", &address, "--size", &size];
         words.extend(["--time-ms", &time, "--warm-ms", &warm]);
+        words.extend(self.options);
         words.extend(client_pin.iter().map(String::as_str));
         let command = client(world, &hosts, (way, Wait::Default), &words)?;
         let (text, away) = hosts.watch(command, &server, 1, (None, length))?;

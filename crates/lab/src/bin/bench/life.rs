@@ -5,7 +5,8 @@
 //! acknowledgements (Nagle's algorithm, RFC 9293 section 3.7.4).
 
 use crate::ends::retry;
-use crate::many::{LIMIT_MS, Set, no_events};
+use crate::events::{Set, no_events};
+use crate::many::LIMIT_MS;
 use serde_json::{Value, json};
 use sojourn_lab::measuring::{Histogram, Options};
 use std::io::{Error, ErrorKind, Read, Result, Write};

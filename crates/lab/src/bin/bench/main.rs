@@ -9,11 +9,14 @@
 
 mod datagrams;
 mod ends;
+mod events;
 mod life;
 mod many;
+mod patterns;
 mod rate;
 mod spinning;
 
+use patterns::{grpc, puma, zeromq};
 use serde_json::Value;
 use sojourn_lab::measuring::{End, Options, flow, pin};
 use std::io::{Error, Result};
@@ -28,6 +31,9 @@ usage: lab-bench serve tcp|udp|unix ADDRESS      echo server for ping, bulk and 
        lab-bench first ADDRESS                   clients of many-serve: the longest call from the first one on
        lab-bench ends-serve|ends ADDRESS         from the last question to the end of the connection
        lab-bench rate-serve|rate ADDRESS         connect, one question, close
+       lab-bench puma-serve epoll|select ADDRESS a server as Puma is one; its clients are many's
+       lab-bench zeromq-serve|zeromq PATH        question and answer as ZeroMQ makes them,
+       lab-bench grpc-serve|grpc PATH            and as gRPC does, --sessions calls at once
        lab-bench start PROGRAM                   start and wait for its end
 each with --time-ms N --warm-ms N --size N --pin N --child-pin N --sessions N --warm-calls N --ready FILE
 --pace CALLS_A_SECOND --offset N --cold 0|1 --spin 0|1 --watch PID --congestion NAME --mark FILE";
@@ -77,6 +83,16 @@ fn run(words: &[String]) -> Result<Option<Value>> {
         ["ends", address] => life::ends(address, &options).map(Some),
         ["rate-serve", address] => rate::serve(address).map(|()| None),
         ["rate", address] => rate::connect(address, &options).map(Some),
+        ["puma-serve", "select", address] => {
+            puma::serve(address, puma::Selector::Select).map(|()| None)
+        }
+        ["puma-serve", "epoll", address] => {
+            puma::serve(address, puma::Selector::Epoll).map(|()| None)
+        }
+        ["zeromq-serve", path] => zeromq::serve(path).map(|()| None),
+        ["zeromq", path] => zeromq::call(path, &options).map(Some),
+        ["grpc-serve", path] => grpc::serve(path).map(|()| None),
+        ["grpc", path] => grpc::call(path, &options).map(Some),
         ["start", ..] => rate::start(&words[1..plain.len()], &options).map(Some),
         _ => Err(Error::other(USAGE)),
     }

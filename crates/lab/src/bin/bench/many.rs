@@ -5,54 +5,22 @@
 //! answers a message that begins with 1 with its processor time so far.
 
 use crate::ends::retry;
+use crate::events::{Set, no_events};
 use serde_json::{Value, json};
 use sojourn_lab::measuring::flow::{cpu_ns, cpu_ns_of};
 use sojourn_lab::measuring::{Histogram, Options};
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 const MESSAGE: usize = 64;
 const ON_THEIR_WAY: usize = 64;
-const EVENTS: usize = 256;
 /// Fewer than the connections that a listener queues for its program (listen(2)).
 const BACKLOG: usize = 64;
 /// Milliseconds without any event after which a transfer has failed.
 pub(crate) const LIMIT_MS: i32 = 20_000;
-
-/// An epoll instance.
-pub(crate) struct Set(RawFd);
-
-impl Set {
-    pub(crate) fn new() -> Result<Self> {
-        // SAFETY: a plain call.
-        check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Self)
-    }
-
-    pub(crate) fn add(&self, fd: RawFd, mark: usize) -> Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: mark as u64 };
-        // SAFETY: `event` lives through the call.
-        check(unsafe { libc::epoll_ctl(self.0, libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
-    }
-
-    /// Waits for readable descriptors; fills in their marks and returns their number.
-    pub(crate) fn wait(&self, limit_ms: i32, events: &mut [libc::epoll_event]) -> Result<usize> {
-        let room = events.len() as i32;
-        // SAFETY: `events` has `room` entries.
-        let found = unsafe { libc::epoll_wait(self.0, events.as_mut_ptr(), room, limit_ms) };
-        check(found).map(|count| count as usize)
-    }
-}
-
-fn check(result: i32) -> Result<i32> {
-    if result < 0 { Err(Error::last_os_error()) } else { Ok(result) }
-}
-
-pub(crate) fn no_events() -> Vec<libc::epoll_event> {
-    vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS]
-}
 
 fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -107,9 +107,9 @@ impl Thread {
                     net.reroute(session.slot(), &rerouted.hop);
                 }
             }
-            EventT::Way(way) => {
-                if let Some((session, net)) = self.session(way.local).zip(library.net()) {
-                    net.set_way(session.slot(), &way);
+            EventT::Route(route) => {
+                if let Some((session, net)) = self.session(route.local).zip(library.net()) {
+                    net.set_route(session.slot(), &route);
                 }
             }
             EventT::Refused(refusal) => {

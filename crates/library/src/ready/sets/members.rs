@@ -113,7 +113,7 @@ impl Library {
             && is_of_this
             && session.place().is_some_and(|(inbox, at)| slot.set.join(fd, &inbox, at));
         if !is_back {
-            self.go_home(fd, ReasonT::Set, false);
+            self.go_home_for_set(fd);
         }
     }
 

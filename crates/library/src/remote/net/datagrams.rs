@@ -16,7 +16,7 @@ use rustix::io::IoSlice;
 use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_proto::udp::{Limits, Socket};
 use sojourn_pump::{Datagrams, Sent, Source, now};
-use sojourn_session::{LendT, WayT};
+use sojourn_session::{LendT, RouteT};
 use sojourn_shm::MovableFd;
 use sojourn_stream::Stream;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -128,12 +128,13 @@ impl Net {
         self.server.give_back(library(), None, (token, false), record).is_some()
     }
 
-    /// Takes over the way to an address.
-    pub(crate) fn set_way(&self, slot: u32, told: &WayT) {
+    /// Takes over the route to an address.
+    pub(crate) fn set_route(&self, slot: u32, answer: &RouteT) {
         let ip = |bytes| -> IpAddr { Ipv6Addr::from(bytes).to_canonical() };
-        let way = told.is_there.then(|| Source { from: ip(told.from), hop: hop_of(&told.hop) });
+        let route =
+            answer.is_there.then(|| Source { from: ip(answer.from), hop: hop_of(&answer.hop) });
         let mut pump = lock(&self.pump);
-        pump.set_way(slot, ip(told.to), way);
+        pump.set_route(slot, ip(answer.to), route);
         self.leave(pump);
     }
 
@@ -161,7 +162,7 @@ impl Net {
         };
         if let Some(to) = asks {
             let local = lock(&session.facts).local;
-            library().push(Job::AskWay { local, to });
+            library().push(Job::AskRoute { local, to });
         }
         is_sent
     }

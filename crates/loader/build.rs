@@ -1,0 +1,13 @@
+//! Build script of the loader: a statically linked unwinder, as in the preload library
+//! (`crates/preload/build.rs`), because each start of a loaded program would load `libgcc_s`.
+
+use std::{env, fs, path::PathBuf};
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    // The linker searches this folder first for the `libgcc_s` that `std` asks for, and finds a
+    // linker script that names the static libraries instead.
+    fs::write(out.join("libgcc_s.so"), "INPUT(-lgcc_eh -lgcc)\n").expect("OUT_DIR is writable");
+    println!("cargo:rustc-link-search=native={}", out.display());
+}

@@ -1,0 +1,261 @@
+//! The sites of texts, kept between starts in files of the user's cache folder.
+//!
+//! The folder is `$XDG_CACHE_HOME/sojourn`, or `$HOME/.cache/sojourn`. A file is used only if it
+//! and the folder are this user's own and nobody else can write them. A file is written under
+//! another name and then renamed, so that a reader finds all of it or nothing. Whatever fails
+//! (there is no home, or it cannot be written) leaves the text to be searched at each start. Not
+//! here: the contents of a file and the checks of each site (`sojourn_abi::cache`).
+
+use crate::raw;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, Ordering};
+use sojourn_abi::cache::{FILE_MAX, FileState, Key, decode, encode, sample};
+use sojourn_abi::sites::{Found, Text, find};
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// The number of files that the folder can have.
+const SLOTS: u64 = 1024;
+/// A file that was changed less than this time ago may be changed again without another time stamp
+/// (its clock has ticks), so its sites are not kept yet (ns).
+const SETTLED_NS: i64 = 2_000_000_000;
+/// The flags of all files and folders that are opened here.
+const FLAGS: i32 = libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+
+/// The part of a file that is a text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// A descriptor of the file.
+    pub(crate) fd: usize,
+    /// The checksum of the file's build-id.
+    pub(crate) build_id: u64,
+    /// The text's offset in the file.
+    pub(crate) offset: u64,
+}
+
+/// The cache of this process.
+#[derive(Debug)]
+struct Cache {
+    /// The folder, with the folder that contains it.
+    folder: CString,
+    parent: CString,
+    /// The loader's own file.
+    loader: FileState,
+}
+
+static CACHE: OnceLock<Option<Cache>> = OnceLock::new();
+/// True once the guest has confined itself: then files that the guest would not open may be
+/// forbidden to it on pain of death (seccomp(2)).
+static IS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Reads the cache's place from the environment.
+pub(crate) fn open() {
+    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    let variable = |name| std::env::var_os(name).and_then(absolute);
+    let parent = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    let words = |path: PathBuf| CString::new(path.into_os_string().into_vec()).ok();
+    let cache = || {
+        let parent = parent?;
+        let folder = words(parent.join("sojourn"))?;
+        let own = std::fs::metadata("/proc/self/exe").ok()?;
+        let loader = FileState {
+            device: own.dev(),
+            inode: own.ino(),
+            size: own.size(),
+            modified_ns: nanoseconds(own.mtime(), own.mtime_nsec()),
+            changed_ns: nanoseconds(own.ctime(), own.ctime_nsec()),
+        };
+        Some(Cache { folder, parent: words(parent)?, loader })
+    };
+    let _ = CACHE.set(cache());
+}
+
+/// Leaves the cache alone from now on.
+pub(crate) fn close() {
+    IS_CLOSED.store(true, Ordering::Relaxed);
+}
+
+/// Finds the sites of a text: in the cache, or else by a search, whose result the cache keeps.
+pub(crate) fn sites(place: Place, text: Text<'_>) -> Found {
+    let cache = CACHE.get().and_then(Option::as_ref);
+    let cache = cache.filter(|_| !IS_CLOSED.load(Ordering::Relaxed));
+    let key = cache.and_then(|cache| Some((cache, key(cache, place, text)?)));
+    let Some((cache, key)) = key else { return find(text) };
+    if let Some(found) = cache.read(&key).and_then(|file| decode(&file, &key, text)) {
+        return found;
+    }
+    let found = find(text);
+    if is_settled(&key.program)
+        && let Some(file) = encode(&key, text, &found)
+    {
+        // If this fails, the next start searches again.
+        let _ = cache.write(&key, &file);
+    }
+    found
+}
+
+fn key(cache: &Cache, place: Place, text: Text<'_>) -> Option<Key> {
+    let program = state(&status(place.fd).filter(is_file)?);
+    let (build_id, offset) = (place.build_id, place.offset);
+    let (len, sample) = (text.bytes.len() as u64, sample(text.bytes));
+    Some(Key { build_id, program, loader: cache.loader, offset, len, sample })
+}
+
+/// Returns true if a later change of the file will show in its state.
+fn is_settled(file: &FileState) -> bool {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` has room for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
+    let now = nanoseconds(now.tv_sec, now.tv_nsec);
+    now.saturating_sub(file.changed_ns.max(file.modified_ns)) > SETTLED_NS
+}
+
+fn nanoseconds(seconds: i64, rest: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}
+
+fn state(status: &libc::stat) -> FileState {
+    FileState {
+        device: status.st_dev,
+        inode: status.st_ino,
+        size: status.st_size.cast_unsigned(),
+        modified_ns: nanoseconds(status.st_mtime, status.st_mtime_nsec),
+        changed_ns: nanoseconds(status.st_ctime, status.st_ctime_nsec),
+    }
+}
+
+fn status(fd: usize) -> Option<libc::stat> {
+    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    let arguments = [fd, status.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: `status` has room for the answer, and is zeroes if there is none.
+    let (result, status) = unsafe { (raw::call(libc::SYS_fstat, arguments), status.assume_init()) };
+    (result == 0).then_some(status)
+}
+
+fn is_file(status: &libc::stat) -> bool {
+    status.st_mode & libc::S_IFMT == libc::S_IFREG
+}
+
+/// Returns true if a file or folder is this user's own, and no one else can write it.
+fn is_own(status: &libc::stat) -> bool {
+    // SAFETY: no arguments, no effect.
+    let user = unsafe { raw::call(libc::SYS_geteuid, [0; 6]) };
+    status.st_uid as isize == user && status.st_mode & 0o022 == 0
+}
+
+/// An open file, which Drop closes.
+struct Opened(usize);
+
+impl Opened {
+    fn at(folder: i32, path: &CStr, flags: i32) -> Option<Self> {
+        let path = path.as_ptr() as usize;
+        let arguments = [folder as usize, path, (flags | FLAGS) as usize, 0o600, 0, 0];
+        // SAFETY: a path that ends with a zero.
+        usize::try_from(unsafe { raw::call(libc::SYS_openat, arguments) }).ok().map(Self)
+    }
+
+    /// Opens a file of this folder.
+    fn open(&self, name: &CStr, flags: i32) -> Option<Self> {
+        Self::at(self.0 as i32, name, flags)
+    }
+
+    /// Reads this many bytes; `None` if there are fewer.
+    fn read(&self, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let mut done = 0;
+        while done < len {
+            let at = bytes[done..].as_mut_ptr() as usize;
+            // SAFETY: there is room for `len - done` bytes at `at`.
+            let got = unsafe { raw::call(libc::SYS_read, [self.0, at, len - done, 0, 0, 0]) };
+            done += usize::try_from(got).ok().filter(|got| *got > 0)?;
+        }
+        Some(bytes)
+    }
+
+    /// Writes all of `bytes`.
+    fn write(&self, mut bytes: &[u8]) -> Option<()> {
+        while !bytes.is_empty() {
+            let arguments = [self.0, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
+            // SAFETY: the bytes are readable.
+            let done = unsafe { raw::call(libc::SYS_write, arguments) };
+            bytes = &bytes[usize::try_from(done).ok().filter(|done| *done > 0)?..];
+        }
+        Some(())
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: this value's own descriptor.
+        unsafe { raw::call(libc::SYS_close, [self.0, 0, 0, 0, 0, 0]) };
+    }
+}
+
+impl Cache {
+    fn folder(&self) -> Option<Opened> {
+        let flags = libc::O_PATH | libc::O_DIRECTORY;
+        let folder = Opened::at(libc::AT_FDCWD, &self.folder, flags)?;
+        status(folder.0).filter(is_own).map(|_| folder)
+    }
+
+    fn read(&self, key: &Key) -> Option<Vec<u8>> {
+        let file = self.folder()?.open(&name(key), libc::O_RDONLY)?;
+        let status = status(file.0).filter(is_own).filter(is_file)?;
+        let is_private = status.st_mode & 0o7777 == 0o600;
+        let len = usize::try_from(status.st_size).ok()?;
+        if is_private && len <= FILE_MAX { file.read(len) } else { None }
+    }
+
+    /// Writes a cache file under a name of this thread's own, and renames it.
+    fn write(&self, key: &Key, bytes: &[u8]) -> Option<()> {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `limit` has room for the answer.
+        unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+        if limit.rlim_cur < bytes.len() as u64 {
+            // The kernel would send `SIGXFSZ`, which ends the program.
+            return None;
+        }
+        let folder = self.folder().or_else(|| {
+            make(&self.parent);
+            make(&self.folder);
+            self.folder()
+        })?;
+        let new = CString::new(format!(".new-{}", raw::thread_number())).ok()?;
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
+        let file = folder.open(&new, flags).or_else(|| {
+            // A thread of the same number has left it behind.
+            remove(&folder, &new);
+            folder.open(&new, flags)
+        })?;
+        // The process's umask may have taken permissions away.
+        // SAFETY: this process's own file.
+        unsafe { raw::call(libc::SYS_fchmod, [file.0, 0o600, 0, 0, 0, 0]) };
+        let written = file.write(bytes);
+        let (from, to) = (new.as_ptr() as usize, name(key));
+        let arguments = [folder.0, from, folder.0, to.as_ptr() as usize, 0, 0];
+        // SAFETY: names that end with a zero.
+        let renamed = written.map(|()| unsafe { raw::call(libc::SYS_renameat, arguments) });
+        if renamed != Some(0) {
+            remove(&folder, &new);
+        }
+        (renamed == Some(0)).then_some(())
+    }
+}
+
+/// Returns the name of a key's file.
+fn name(key: &Key) -> CString {
+    CString::new(format!("sites-{:03x}", key.slot(SLOTS))).unwrap_or_default()
+}
+
+fn make(folder: &CStr) {
+    // SAFETY: a path that ends with a zero.
+    unsafe { raw::call(libc::SYS_mkdir, [folder.as_ptr() as usize, 0o700, 0, 0, 0, 0]) };
+}
+
+fn remove(folder: &Opened, name: &CStr) {
+    // SAFETY: a name that ends with a zero.
+    unsafe { raw::call(libc::SYS_unlinkat, [folder.0, name.as_ptr() as usize, 0, 0, 0, 0]) };
+}

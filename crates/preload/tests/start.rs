@@ -1,0 +1,137 @@
+//! What the library costs a program that stays small, counted, and the first call of a program that
+//! does not. Not here: times (`cargo xtask bench local children`).
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(unsafe_code, reason = "ptrace(2)")]
+
+mod common;
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What a program costs from `exec` to its end.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    calls: usize,
+    faults: usize,
+}
+
+/// Runs `true` with a library preloaded, and with its standard output as given.
+fn cost(library: &Path, output: impl Fn() -> Stdio) -> Cost {
+    let command = || {
+        let mut command = Command::new("/bin/true");
+        command.env("LD_PRELOAD", library).env("SOJOURN_SERVER", "/nonexistent");
+        command.stdin(Stdio::null()).stdout(output());
+        command
+    };
+    // A traced process has other faults, and pages that were not in memory yet cost more once.
+    let faults = (0..5).map(|_| faults(command())).min().unwrap();
+    Cost { calls: calls(command()), faults }
+}
+
+/// Runs a program to its end. Returns the number of its page faults.
+fn faults(mut command: Command) -> usize {
+    #[allow(clippy::zombie_processes, reason = "wait4 waits for it")]
+    let child = command.spawn().unwrap();
+    let mut status = 0;
+    // SAFETY: both results are local; the child is this test's.
+    let usage = unsafe {
+        let mut usage: libc::rusage = core::mem::zeroed();
+        let id = child.id().cast_signed();
+        assert_eq!(libc::wait4(id, &raw mut status, 0, &raw mut usage), id);
+        usage
+    };
+    assert_eq!(status, 0);
+    usize::try_from(usage.ru_minflt).unwrap()
+}
+
+/// Runs a program to its end. Returns the number of its system calls.
+fn calls(mut command: Command) -> usize {
+    // SAFETY: ptrace is a system call; the child is about to become the program.
+    unsafe {
+        command.pre_exec(|| {
+            assert_eq!(libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0), 0);
+            Ok(())
+        });
+    }
+    #[allow(clippy::zombie_processes, reason = "waitpid waits for it")]
+    let child = command.spawn().unwrap();
+    let id = child.id().cast_signed();
+    let (mut status, mut stops) = (0, 0);
+    loop {
+        // SAFETY: the result is local; the child is this thread's.
+        assert_eq!(unsafe { libc::waitpid(id, &raw mut status, 0) }, id);
+        if !libc::WIFSTOPPED(status) {
+            break;
+        }
+        // SAFETY: the child is stopped. Each call has two stops: before it and after it.
+        unsafe { libc::ptrace(libc::PTRACE_SYSCALL, id, 0, 0) };
+        stops += 1;
+    }
+    assert_eq!(status, 0);
+    stops / 2
+}
+
+/// Builds a library that has nothing in it.
+fn empty() -> PathBuf {
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty.so");
+    let words = ["-shared", "-fPIC", "-x", "c", "/dev/null", "-o"];
+    assert!(Command::new("cc").args(words).arg(&library).status().unwrap().success());
+    library
+}
+
+#[test]
+fn a_program_that_stays_small_pays_for_little() {
+    common::test_what_ships();
+    let empty = empty();
+    // Calls beyond those for an empty library: the kinds of the standard input and output, and, if
+    // one is a pipe, two that open and close the C library's tables of functions.
+    for (output, calls) in [(Stdio::null as fn() -> Stdio, 2), (Stdio::piped, 4)] {
+        let (ours, least) = (cost(common::library(), output), cost(&empty, output));
+        assert!(least.calls > 10 && least.faults > 10, "{least:?}");
+        assert!(ours.calls <= least.calls + calls, "{ours:?}, an empty library: {least:?}");
+        if cfg!(target_arch = "x86_64") {
+            assert!(ours.faults <= least.faults + 4, "{ours:?}, an empty library: {least:?}");
+        }
+    }
+}
+
+/// The loader writes few words; the library writes the others itself, when it is needed.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_loader_relocates_little() {
+    common::test_what_ships();
+    let output =
+        Command::new("readelf").args(["--wide", "--relocs"]).arg(common::library()).output();
+    let output = output.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let count = text.lines().filter(|line| line.contains(" R_X86_64_")).count();
+    assert!((1..=40).contains(&count), "{count} words");
+}
+
+/// Functions that are not called: they make processes which go on with the test, on its stack, or
+/// wait for ever; and the one that the C library does not have.
+const EXCEPT: &str = "fork __fork _Fork vfork __vfork clone __clone daemon forkpty popen system \
+    select __select pselect ppoll __ppoll_chk __asan_default_options";
+
+/// Any function can be the first that a program calls, also before the library's constructor has
+/// run: nothing that it needs until the library is initialized waits for relocation.
+#[test]
+fn every_function_can_be_called_first() {
+    common::test_what_ships();
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(common::library()).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    let names: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().last()?.split('@').next())
+        .filter(|name| !EXCEPT.split(' ').any(|except| except == *name))
+        .collect();
+    assert!(names.len() > 100, "{names:?}");
+    let program = common::build_with("first", "start", &["-ldl"]);
+    common::same_command(|| {
+        let mut command = Command::new(&program);
+        command.args(&names);
+        command
+    });
+}
