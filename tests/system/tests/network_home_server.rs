@@ -15,6 +15,7 @@ use sojourn_system::Admin;
 use sojourn_system::network::{hosts, next_port, programs};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Looks in turn that find a program in the same sleep, before it counts as waiting.
+const QUIET_LOOKS: u32 = 10;
 
 /// The echo of one connection.
 struct Echo {
@@ -32,8 +35,9 @@ struct Echo {
 }
 
 impl Echo {
-    /// Does `work` while the program waits for an answer, as far as can be seen from here.
-    fn hold(&self, work: impl FnOnce()) {
+    /// Does `work` while the program of that number waits for an answer, as far as can be seen from
+    /// here.
+    fn hold(&self, program: u32, work: impl FnOnce()) {
         let _held = self.gate.0.lock().unwrap();
         let until = Instant::now() + PATIENCE;
         while !self.gate.1.load(Ordering::SeqCst) {
@@ -41,9 +45,24 @@ impl Echo {
             std::thread::sleep(Duration::from_millis(1));
         }
         // The program finds nothing, and goes to sleep.
-        std::thread::sleep(Duration::from_millis(50));
+        let (mut last, mut looks) = (None, 0);
+        while looks < QUIET_LOOKS {
+            assert!(Instant::now() < until, "the program does not sleep");
+            std::thread::sleep(Duration::from_millis(2));
+            let sleeps = sleeps_of(program);
+            looks = if sleeps.is_some() && sleeps == last { looks + 1 } else { 0 };
+            last = sleeps;
+        }
         work();
     }
+}
+
+/// Returns how often the main thread of a process has gone to sleep, if it sleeps now.
+fn sleeps_of(pid: u32) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let value = |name: &str| Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim());
+    value("State:")?.starts_with('S').then_some(())?;
+    Some(value("voluntary_ctxt_switches:")?.to_owned())
 }
 
 /// A host with a session server, and another one with an echo.
@@ -96,21 +115,39 @@ impl Scene {
     }
 
     fn start(&self, way: &str, port: u16, rounds: u32) -> Running {
+        Running::start(self.program(way, port, rounds)).unwrap()
+    }
+
+    fn program(&self, way: &str, port: u16, rounds: u32) -> Command {
         let mut command = self.world.command(Mode::Sojourn, "python3");
         let address = IpAddr::from(self.link.v4(End::B)).to_string();
         command.arg(programs().join("net/homes.py")).args([way, &address, &port.to_string()]);
         command.arg(rounds.to_string());
-        Running::start(command).unwrap()
+        command
+    }
+
+    /// Moves the session `stream` by hand; returns its new name.
+    #[track_caller]
+    fn move_by_hand(&self, stream: u64, home: &str) -> u64 {
+        let said = self.world.sojourn(&["move", &stream.to_string(), home]).unwrap();
+        let name = said.trim_end().split_once("is away from the kernel, as ");
+        name.unwrap_or_else(|| panic!("{home}: {said}")).1.parse().unwrap()
     }
 
     /// Waits until the protocol server has sent and received for the program.
     #[track_caller]
     fn await_served(&mut self, program: &mut Running) -> SessionInfoT {
+        self.await_away(program, HomeT::Server)
+    }
+
+    /// Waits until the program's session has had bytes in that home.
+    #[track_caller]
+    fn await_away(&mut self, program: &mut Running, home: HomeT) -> SessionInfoT {
         let until = Instant::now() + PATIENCE;
         loop {
             let away = self.admin.away().unwrap();
             if let Some(found) = away.into_iter().find(|one| one.received > 0) {
-                assert_eq!(found.home, HomeT::Server);
+                assert_eq!(found.home, home);
                 return found;
             }
             let refused: Vec<_> =
@@ -149,7 +186,7 @@ fn end_of_killed(way: &str) -> Option<bool> {
     let echo = scene.echo(port);
     let mut program = scene.start(way, port, 3000);
     let away = scene.await_served(&mut program);
-    echo.hold(|| {
+    echo.hold(program.pid(), || {
         kill_process(Pid::from_raw(away.pid.cast_signed()).unwrap(), Signal::KILL).unwrap()
     });
     let finished = program.finish(PATIENCE).unwrap();
@@ -201,4 +238,29 @@ fn sessions_that_are_recalled_again_and_again_lose_nothing() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
+}
+
+#[test]
+fn a_session_is_moved_by_hand_between_library_and_server() {
+    let Some(mut scene) = Scene::new(false) else { return };
+    scene.world.set("HOME", "library");
+    // It is to stay where it is put.
+    scene.world.set("MEASURE_BULK", "off");
+    let port = next_port();
+    let echo = scene.echo(port);
+    let end = scene.world.folder().join("end");
+    let mut command = scene.program("poll", port, 1);
+    command.arg(&end);
+    let mut program = Running::start(command).unwrap();
+    for _ in 0..3 {
+        let away = scene.await_away(&mut program, HomeT::Library);
+        let served = scene.move_by_hand(away.stream, "server");
+        let away = scene.await_away(&mut program, HomeT::Server);
+        assert_eq!(away.stream, served);
+        scene.move_by_hand(served, "library");
+    }
+    std::fs::write(&end, "").unwrap();
+    let said = program.finish(PATIENCE).unwrap().success("moved by hand").unwrap();
+    assert_eq!(said, "done\n");
+    assert!(echo.thread.join().unwrap() > 0);
 }

@@ -36,7 +36,7 @@ use events::{DOORBELL, EVENTS, FLUSH, INBOX, LIVING, PEER, SERVED, SERVER, SESSI
 use living::ThreadWatch;
 use outside::{Outside, ProgramDescriptors, ServerMessage, take_watched};
 use rustix::fd::{AsFd, BorrowedFd};
-use serving::Serving;
+use thread::Serving;
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Connection, Deadline};
 use sojourn_session::{HomeT, KindT, ReasonT, SessionClient, WhereT};

@@ -20,7 +20,8 @@ pub(crate) enum Wanted {
     Offer(Vec<Offer>),
     /// The session is there, or offered, already, or has gone home.
     Done,
-    /// The session has gone home from another home, and is to be offered when the server knows that.
+    /// The session has gone home from another home, and is to be offered when the server knows
+    /// that.
     Later,
     /// The session stays in the kernel.
     Not(ReasonT),

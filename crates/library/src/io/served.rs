@@ -116,8 +116,8 @@ impl Session {
         Some(Ok(sent))
     }
 
-    /// Ends the connection, of whose bytes nobody knows which have been sent or received: it would go
-    /// on with some missing, or there twice. Returns the call's error.
+    /// Ends the connection, of whose bytes nobody knows which have been sent or received: it would
+    /// go on with some missing, or there twice. Returns the call's error.
     #[cold]
     fn is_cut(&self) -> Errno {
         if let Ok(fd) = kernel::at(self.number()) {

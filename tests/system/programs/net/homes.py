@@ -1,7 +1,7 @@
 """Questions and answers with an echo, in one of several ways to wait.
 
-homes.py WAY ADDRESS PORT ROUNDS: each answer must be the question. `fork` takes turns with a child
-that has the same connection. Says `done` at the end.
+homes.py WAY ADDRESS PORT ROUNDS [FILE]: each answer must be the question. `fork` takes turns with a
+child that has the same connection. With FILE it goes on until that is there. Says `done` at the end.
 """
 
 import os
@@ -10,6 +10,7 @@ import socket
 import sys
 
 way, address, port, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+end_file = sys.argv[5] if len(sys.argv) > 5 else None
 
 
 class Waiter:
@@ -80,6 +81,8 @@ else:
 
 for number in range(rounds):
     ask(sock, waiter, number)
+while end_file and not os.path.exists(end_file):
+    ask(sock, waiter, rounds)
 
 if way == "fork":
     to_child, from_parent = os.pipe(), os.pipe()

@@ -19,33 +19,12 @@ use sojourn_ipc::Deadline;
 use sojourn_session::ReasonT;
 use sojourn_shm::{Mapping, fault};
 use sojourn_stream::Inbox;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Pause between two looks whether the kernel has a session again.
-const LOST_SLICE: Duration = Duration::from_millis(2);
-/// How long it may take; after that the program goes on with the socket as it is.
+/// How long the kernel may take to have a lost session again; after that the program goes on with
+/// the socket as it is.
 const LOST_LIMIT: Duration = Duration::from_secs(5);
-
-/// The sessions of this process that the protocol server serves, or is about to.
-#[derive(Default)]
-pub(super) struct Serving {
-    /// Their slots.
-    pub(super) slots: Vec<u32>,
-    /// Where their events are posted, for each set of the program's; 0: for those in no set. A
-    /// session's slot in its inbox is its slot in the pool.
-    inboxes: HashMap<u32, Arc<Inbox>>,
-    /// Since when sessions have had no server.
-    lost_since: Option<Instant>,
-}
-
-impl Serving {
-    /// Returns the time after which the lost sessions are to be looked after.
-    pub(super) fn sleeps_for(&self) -> Option<Duration> {
-        self.lost_since.map(|_| LOST_SLICE)
-    }
-}
 
 impl Thread {
     /// Puts a session on the way to the protocol server, which the session server has refused to
