@@ -42,8 +42,8 @@ pub enum Command {
         /// A file with packets (`sojourn_pump::in_transit`).
         packets: OwnedFd,
     },
-    /// The library of a UDP socket's session wants to send to an address: `session::ask_route` of the
-    /// interface.
+    /// The library of a UDP socket's session wants to send to an address: `session::ask_route` of
+    /// the interface.
     AskRoute {
         /// The carrier's number of the session.
         local: u64,

@@ -3,8 +3,9 @@
 //! The preload library exports one such table under the name [`NAME`]; its layout never changes,
 //! and another layout gets another name. Its user may be built at another time than the preload
 //! library: only the C types here are between them. Not here: what the functions do
-//! (`crates/preload/src/lend.rs`). A crate of its own, because the build script of `sojourn-buffers`
-//! names a shared library, and such names come to every library that depends on the crate.
+//! (`crates/preload/src/lend.rs`). A crate of its own, because the build script of
+//! `sojourn-buffers` names a shared library, and such names come to every library that depends on
+//! the crate.
 
 use core::ffi::{CStr, c_int};
 

@@ -81,7 +81,7 @@ impl Slots {
         }
     }
 
-    /// Returns true if the next slot is filled, so that [`Slots::look`] will return its contents.
+    /// Returns true if the next slot is filled, so that [`Slots::peek`] will return its contents.
     #[inline]
     pub(crate) fn is_filled(&self) -> bool {
         let status = self.map.word(self.next * self.slot_len + STATUS_AT);

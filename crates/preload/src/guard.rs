@@ -7,7 +7,7 @@ use crate::library::{Library, ReasonT, library};
 use crate::tls::{Thread, here};
 use crate::{deferred, errno, older, raw, relocation, stack};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering, compiler_fence};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The constructor has not run yet.
@@ -15,7 +15,7 @@ const NOT_STARTED: u32 = 1;
 /// The library has failed, or has stood down.
 const OFF: u32 = 2;
 /// The library has done nothing yet. The first call that asks whether the guard is open initializes
-/// it (`start::initialize`), so that a program that stays small does not pay for that.
+/// it (see [`start`]), so that a program that stays small does not pay for that.
 const UNINITIALIZED: u32 = 4;
 /// A thread is initializing the library.
 const INITIALIZING: u32 = 8;
@@ -30,6 +30,9 @@ static GUARD: AtomicU32 = AtomicU32::new(NOT_STARTED | UNINITIALIZED);
 /// the number of that thread's process; 0 before.
 #[unsafe(link_section = ".data.start")]
 static PROCESS: AtomicI32 = AtomicI32::new(0);
+/// The function that initializes the library, an [`Initialize`]; null before the constructor.
+#[unsafe(link_section = ".data.start")]
+static INITIALIZER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 /// How often a thread yields to one that initializes the library. That takes some ten microseconds,
 /// unless its thread was cancelled in the middle.
 const PATIENCE: u32 = 10_000;
@@ -113,8 +116,13 @@ pub(crate) fn can_open() -> bool {
     }
 }
 
-/// Opens the guard at the end of the constructor.
-pub(crate) fn start() {
+/// Initializes the library. Returns false if the guard must stay closed.
+pub(crate) type Initialize = fn() -> bool;
+
+/// Opens the guard at the end of the constructor. The first call that enters the library calls
+/// `initialize`.
+pub(crate) fn start(initialize: Initialize) {
+    INITIALIZER.store(initialize as *mut (), Ordering::Relaxed);
     GUARD.fetch_and(!NOT_STARTED, Ordering::SeqCst);
 }
 
@@ -151,7 +159,10 @@ fn initialize_alone() -> bool {
     let kept = errno::value();
     enter(thread);
     PROCESS.store(raw::process_number(), Ordering::SeqCst);
-    let is_usable = crate::start::initialize();
+    // SAFETY: the constructor, which has run, has stored a function of this type ([`start`]).
+    let initialize =
+        unsafe { core::mem::transmute::<*mut (), Initialize>(INITIALIZER.load(Ordering::Relaxed)) };
+    let is_usable = initialize();
     if !is_usable {
         GUARD.fetch_or(OFF, Ordering::SeqCst);
     }

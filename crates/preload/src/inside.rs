@@ -22,21 +22,6 @@ use libc::{stat64, timespec};
 /// block it.
 pub(crate) const INTERNAL: u64 = 3 << 31;
 
-/// The instruction that jumps to a function of this library.
-#[cfg(target_arch = "x86_64")]
-macro_rules! jump {
-    () => {
-        "jmp"
-    };
-}
-#[cfg(target_arch = "aarch64")]
-macro_rules! jump {
-    () => {
-        "b"
-    };
-}
-pub(crate) use jump;
-
 /// Defines hidden symbols for functions of this crate.
 macro_rules! hidden {
     ($($name:ident = $function:path),+ $(,)?) => {$(
@@ -44,7 +29,7 @@ macro_rules! hidden {
             concat!(".globl ", stringify!($name)),
             concat!(".hidden ", stringify!($name)),
             concat!(".type ", stringify!($name), ", @function"),
-            concat!(stringify!($name), ": ", $crate::inside::jump!(), " {to}"),
+            concat!(stringify!($name), ": ", $crate::trampoline::jump!(), " {to}"),
             to = sym $function,
         );
     )+};

@@ -47,6 +47,7 @@ mod io;
 mod lend;
 mod libio;
 mod library;
+mod linker;
 mod loaded;
 mod messages;
 mod next;

@@ -6,7 +6,7 @@
 //! and a short program needs few functions. The addresses lie together, in the section for what
 //! programs that stay small write (`start.ld`). Not here: how symbols are found (`objects`).
 
-use crate::{guard, objects, relocation};
+use crate::{objects, relocation};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -36,7 +36,7 @@ pub(crate) use c_library;
 /// table (`relocation`).
 macro_rules! own {
     ($name:ident) => {
-        $crate::relocation::address_of!(sym $name)
+        $crate::linker::address_of!(sym $name)
     };
 }
 pub(crate) use own;
@@ -67,10 +67,8 @@ fn kept(slot: &AtomicUsize, name: &CStr, find: fn(&CStr) -> Option<usize>) -> us
 #[cold]
 #[inline(never)]
 fn look_up(slot: &AtomicUsize, name: &CStr, find: fn(&CStr) -> Option<usize>) -> usize {
-    if !guard::has_started() {
-        // The search may call functions of other crates.
-        relocation::all();
-    }
+    // The search may call functions of other crates.
+    relocation::all();
     match find(name) {
         Some(address) => {
             slot.store(address, Ordering::Relaxed);

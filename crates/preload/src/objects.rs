@@ -6,7 +6,7 @@
 //! Symbols are found only in objects that stay loaded as long as the program. Read elf(5) and
 //! `link.h` first.
 
-use crate::{raw, relocation};
+use crate::{linker, raw};
 use core::ffi::{CStr, c_char, c_int};
 use core::ops::Range;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -295,7 +295,7 @@ impl Object {
     }
 
     fn is_own(&self) -> bool {
-        self.dynamic as usize == relocation::own_dynamic()
+        self.dynamic as usize == linker::own_dynamic()
     }
 
     /// Iterates over the dynamic section.

@@ -191,7 +191,7 @@ unsafe extern "C" fn vfork() -> c_int {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __vfork() -> c_int {
-    core::arch::naked_asm!(concat!(crate::inside::jump!(), " {vfork}"), vfork = sym vfork)
+    core::arch::naked_asm!(concat!(crate::trampoline::jump!(), " {vfork}"), vfork = sym vfork)
 }
 
 extern "C" fn before_vfork() {

@@ -13,6 +13,7 @@
 //! called: their addresses are the loader's work. Unoptimized builds, and those for AArch64, have
 //! no such table: there the loader does it all.
 
+use crate::linker::{base, own_dynamic};
 use crate::objects::{self, Dyn};
 use crate::raw;
 use core::ffi::c_int;
@@ -119,50 +120,6 @@ fn for_each_word(table: &[usize], act: impl Fn(*mut usize)) {
         }
         word = word.wrapping_add(IN_BITMAP);
     }
-}
-
-/// Returns the address of a symbol of this library relative to the instruction. The compiler would
-/// take it from the global offset table, which is not relocated yet.
-macro_rules! address_of {
-    ($name:literal) => { $crate::relocation::address_of!(@ $name, ) };
-    (sym $name:path) => { $crate::relocation::address_of!(@ "{symbol}", symbol = sym $name,) };
-    (@ $name:literal, $($symbol:tt)*) => {{
-        let at: usize;
-        // SAFETY: computes an address.
-        #[cfg(target_arch = "x86_64")]
-        unsafe {
-            core::arch::asm!(
-                concat!("lea {at}, [rip + ", $name, "]"),
-                at = out(reg) at,
-                $($symbol)*
-                options(pure, nomem, nostack, preserves_flags),
-            );
-        }
-        // SAFETY: as above.
-        #[cfg(target_arch = "aarch64")]
-        unsafe {
-            core::arch::asm!(
-                concat!("adrp {at}, ", $name),
-                concat!("add {at}, {at}, :lo12:", $name),
-                at = out(reg) at,
-                $($symbol)*
-                options(pure, nomem, nostack, preserves_flags),
-            );
-        }
-        at
-    }};
-}
-pub(crate) use address_of;
-
-/// Returns the address of this library's ELF header, which is the difference between addresses in
-/// memory and in the file. The linker defines the symbol.
-fn base() -> usize {
-    address_of!("__ehdr_start")
-}
-
-/// Returns the address of this library's dynamic section. The linker defines the symbol.
-pub(crate) fn own_dynamic() -> usize {
-    address_of!("_DYNAMIC")
 }
 
 /// Returns this library's pages that are read-only after relocation.

@@ -50,7 +50,7 @@ extern "C" fn start() {
         keep(texts(environment));
     }
     stdio::start();
-    guard::start();
+    guard::start(initialize);
 }
 
 /// Iterates over the strings of the environment.
@@ -89,7 +89,7 @@ fn keep(texts: impl Iterator<Item = &'static [u8]> + Clone) {
 /// Connects the library to its shell and to the process. Returns false if the guard must stay
 /// closed, so that the program runs as without the preload library: beside a sanitizer, or on a C
 /// library without the hook for forks. Runs once, before anything else of the library.
-pub(crate) fn initialize() -> bool {
+fn initialize() -> bool {
     if !relocation::all() || sanitizer::is_here() || !has_known_pages() || !process::watch_forks() {
         return false;
     }

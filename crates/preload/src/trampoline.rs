@@ -39,8 +39,8 @@ impl Interposer {
     }
 
     fn name(&self) -> &CStr {
-        // SAFETY: `new` has checked that a zero ends the name. A function of `CStr` that searches for
-        // it would be another crate's (`relocation`).
+        // SAFETY: `new` has checked that a zero ends the name. A function of `CStr` that searches
+        // for it would be another crate's (`relocation`).
         unsafe { CStr::from_ptr(self.name.as_ptr().cast()) }
     }
 
@@ -196,6 +196,21 @@ macro_rules! asks_first {
 }
 pub(crate) use asks_first;
 
+/// The instruction that jumps to a function of this library.
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump {
+    () => {
+        "jmp"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    () => {
+        "b"
+    };
+}
+pub(crate) use jump;
+
 /// Defines other names of functions of this library. They jump there: a call from Rust to an
 /// exported function would go by the global offset table, which is not relocated yet when a program
 /// makes its first call (`relocation`).
@@ -206,7 +221,7 @@ macro_rules! alias {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {
                 core::arch::naked_asm!(
-                    concat!($crate::inside::jump!(), " {to}"),
+                    concat!($crate::trampoline::jump!(), " {to}"),
                     to = sym $function,
                 )
             }

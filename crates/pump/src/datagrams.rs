@@ -1,10 +1,10 @@
 //! UDP sockets whose datagrams to and from other hosts this process carries.
 //!
 //! A datagram needs no state: an arriving one waits in the socket's queue, an outgoing one is sent
-//! at once. A destination needs a *route*, which the caller finds out ([`Sent::Ask`]). Until a route
-//! is known, and for every datagram that is not plain, the answer is that the kernel's socket has to
-//! send. Receiving does not come here: the queue has a lock of its own, which no thread holds
-//! longer than a copy takes. Not here: building the frames (`outgoing`). Read
+//! at once. A destination needs a *route*, which the caller finds out ([`Sent::Ask`]). Until a
+//! route is known, and for every datagram that is not plain, the answer is that the kernel's socket
+//! has to send. Receiving does not come here: the queue has a lock of its own, which no thread
+//! holds longer than a copy takes. Not here: building the frames (`outgoing`). Read
 //! `docs/understand/moves.md`, "UDP", then `sojourn_proto::udp`.
 
 use crate::counts::Counts;
@@ -25,8 +25,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Destinations of a socket whose routes are remembered. With one more, all are forgotten and asked
 /// for again.
 const ROUTES_MAX: usize = 256;
-/// The age at which a route in use is asked for again (microseconds): the kernel may have learned of
-/// a smaller packet size.
+/// The age at which a route in use is asked for again (microseconds): the kernel may have learned
+/// of a smaller packet size.
 const ROUTE_AGE_US_MAX: u64 = 2_000_000;
 
 /// A socket's queue, which its calls read and the pump fills.

@@ -11,7 +11,7 @@
 //! one more end of it by a path. Before that it stays: docs/understand/streams.md, "FIFOs".
 //!
 //! Ends that could not be served away from the kernel are refused with their reason, listed in
-//! [`look`]. Not here: other holders of the end (`holders`), pairing (`registry`).
+//! [`identify`]. Not here: other holders of the end (`holders`), pairing (`registry`).
 
 mod accepted_values;
 mod addresses;

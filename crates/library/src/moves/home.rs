@@ -371,9 +371,9 @@ impl Library {
         }
     }
 
-    /// Sends the session of `fd` home because its epoll set or a poll has changed. A program may wait
-    /// for its connections in a set and by polls in turn (a reactor and its threads): a session that
-    /// goes home for this again and again moves less and less often.
+    /// Sends the session of `fd` home because its epoll set or a poll has changed. A program may
+    /// wait for its connections in a set and by polls in turn (a reactor and its threads): a
+    /// session that goes home for this again and again moves less and less often.
     pub(crate) fn go_home_for_set(&self, fd: i32) {
         if let Some(entry) = self.table.known(fd)
             && let Some((session, _)) = self.own_session(entry)
