@@ -36,7 +36,6 @@ use events::{DOORBELL, EVENTS, FLUSH, INBOX, LIVING, PEER, SERVED, SERVER, SESSI
 use living::ThreadWatch;
 use outside::{Outside, ProgramDescriptors, ServerMessage, take_watched};
 use rustix::fd::{AsFd, BorrowedFd};
-use thread::Serving;
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Connection, Deadline};
 use sojourn_session::{HomeT, KindT, ReasonT, SessionClient, WhereT};
@@ -46,6 +45,7 @@ use sojourn_stream::Stream;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Instant;
+use thread::Serving;
 use thread::{Joined, Thread};
 
 /// How long the server may take to delegate a session that it has begun to carry, and the pause
