@@ -50,6 +50,8 @@ pub(crate) enum Job {
     Withdraw { fd: i32 },
     /// A descriptor is kept in the kernel: tell the server why.
     Kept { fd: i32, version: u32 },
+    /// Code has come whose own system calls are to arrive at the shell.
+    CodeCame,
     /// Greet the server now, even if there is nothing to tell it.
     Prepare,
 }
