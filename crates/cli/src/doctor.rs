@@ -1,9 +1,9 @@
 //! `sojourn doctor`: checks everything that Sojourn needs of this machine, and gives advice.
 //!
 //! Each check returns one [`Item`]. The checks are in `kernel` (features), `machine` (limits,
-//! processors), `parts` (library, server), `streams` (stdio), `rewriting` and `network` (sessions with other
-//! hosts; `attached` lists the programs in the packet path). The checks change nothing, and none
-//! takes longer than two seconds.
+//! processors), `parts` (library, server), `streams` (stdio), `rewriting` and `network` (sessions
+//! with other hosts; `attached` lists the programs in the packet path). The checks change nothing,
+//! and none takes longer than two seconds.
 
 mod attached;
 mod item;

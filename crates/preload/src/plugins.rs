@@ -52,8 +52,8 @@ unsafe extern "C" fn before_open(entry: &Interposer, arguments: &[usize; 6]) -> 
     entry.next()
 }
 
-/// Returns true if an object names folders in which the libraries that it opens are searched for, so
-/// that it matters who opens them (ld.so(8)).
+/// Returns true if an object names folders in which the libraries that it opens are searched for,
+/// so that it matters who opens them (ld.so(8)).
 fn has_search_paths() -> bool {
     /// `DT_RPATH` and `DT_RUNPATH`.
     const TAGS: [usize; 2] = [15, 29];

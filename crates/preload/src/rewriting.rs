@@ -4,17 +4,17 @@
 //! # Theory of operation
 //! Before the first session of a process may move, a thread of the library's looks once through the
 //! code that is mapped from files ([`look`]): the program, its libraries, what it has mapped since.
-//! The C library, the dynamic loader and this library are left out: their calls are known. Each call
-//! found gets a trampoline, and then one byte of it changes (`sojourn_abi::punned`), so that threads
-//! may execute it meanwhile.
+//! The C library, the dynamic loader and this library are left out: their calls are known. Each
+//! call found gets a trampoline, and then one byte of it changes (`sojourn_abi::punned`), so that
+//! threads may execute it meanwhile.
 //!
 //! It is all or nothing: if there is a call that cannot be rewritten, none is, and nothing is
 //! different from a process without this. Nothing here trusts the memory that it looks at to stay:
 //! other threads may unmap objects (dlclose(3)). So all of it is read and written by the kernel
 //! (process_vm_readv(2)), which fails where nothing is mapped.
 //!
-//! Not here: what is a call (`candidates`), where there is room (`landings`), threads that are still
-//! in a call of before (`sleepers`), and what becomes of calls (`own_calls`). Read
+//! Not here: what is a call (`candidates`), where there is room (`landings`), threads that are
+//! still in a call of before (`sleepers`), and what becomes of calls (`own_calls`). Read
 //! `docs/understand/abi.md` first.
 
 mod candidates;
@@ -73,8 +73,9 @@ struct Shared {
 unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared { state: UnsafeCell::new(None), user: AtomicI32::new(0) };
-/// Has the program's own system calls arrive at this library. Tells whether they do, and what may be
-/// under way for these descriptors. Called by a thread of the library's with descriptors of its own.
+/// Has the program's own system calls arrive at this library. Tells whether they do, and what may
+/// be under way for these descriptors. Called by a thread of the library's with descriptors of its
+/// own.
 pub(crate) fn own_calls(numbers: &[i32]) -> OwnCalls {
     if door::is_taken() {
         // The guest's calls are the loader's.
@@ -82,8 +83,8 @@ pub(crate) fn own_calls(numbers: &[i32]) -> OwnCalls {
     }
     let own = raw::process_number();
     let before = SHARED.user.load(Ordering::Relaxed);
-    // SYNC: acquire; pairs with the release below. A thread of another process (this is the child of
-    // a `fork`) does not exist here; what it left half done is found again.
+    // SYNC: acquire; pairs with the release below. A thread of another process (this is the child
+    // of a `fork`) does not exist here; what it left half done is found again.
     let is_taken = (before == 0 || before != own)
         && SHARED.user.compare_exchange(before, own, Ordering::Acquire, Ordering::Relaxed).is_ok();
     if !is_taken {

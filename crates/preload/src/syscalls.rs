@@ -1,5 +1,5 @@
-//! System calls by number that concern sessions, with the kernel's arguments, which sometimes differ
-//! from those of the C library's function of the same name.
+//! System calls by number that concern sessions, with the kernel's arguments, which sometimes
+//! differ from those of the C library's function of the same name.
 //!
 //! A call that the kernel serves is made unchanged, with all its arguments. Such a call is no
 //! cancellation point, and no other function of the C library runs. The functions named `..._by` of

@@ -49,6 +49,17 @@ fn calls_of_the_program() {
 }
 
 #[test]
+fn calls_of_threads_that_never_pause() {
+    past("storm");
+}
+
+/// Without the right to change its code a program runs as without the setting.
+#[test]
+fn code_that_must_not_change() {
+    past("barred");
+}
+
+#[test]
 fn calls_of_a_library() {
     past("needed");
 }

@@ -22,8 +22,8 @@ const SIGRETURN: u32 = 15;
 /// storage than the C library's is there.
 const ARCH_PRCTL: u32 = 158;
 
-/// Returns the addresses of the calls that have to be rewritten; `None` if some cannot be, or may be
-/// data as well.
+/// Returns the addresses of the calls that have to be rewritten; `None` if some cannot be, or may
+/// be data as well.
 pub(super) fn calls_of(code: &Mapping, maps: &Maps) -> Option<Vec<u64>> {
     let candidates = candidates(code);
     if candidates.is_empty() {

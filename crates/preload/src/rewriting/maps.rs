@@ -116,8 +116,8 @@ impl Maps {
         self.all.iter().rev().find(is_base).map(|one| one.place.range.start)
     }
 
-    /// Returns true if nothing is mapped at these addresses, and nothing is going to grow there: the
-    /// program's break, and the first thread's stack.
+    /// Returns true if nothing is mapped at these addresses, and nothing is going to grow there:
+    /// the program's break, and the first thread's stack.
     pub(super) fn is_free(&self, range: &Range<u64>) -> bool {
         /// Room that the break and the stack keep.
         const BREAK: u64 = 16 << 20;

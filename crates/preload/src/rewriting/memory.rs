@@ -29,8 +29,8 @@ pub(super) fn bytes(at: u64, len: usize) -> Option<Vec<u8>> {
     (read(at, &mut bytes) == len).then_some(bytes)
 }
 
-/// Writes one byte at `at`. A byte is written whole: who reads it meanwhile finds the old one or the
-/// new one.
+/// Writes one byte at `at`. A byte is written whole: who reads it meanwhile finds the old one or
+/// the new one.
 pub(super) fn put(at: u64, mut byte: u8) -> Option<()> {
     let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     (transfer(libc::SYS_process_vm_writev, local, at) == 1).then_some(())

@@ -1,6 +1,7 @@
 /* A program that makes its own system calls for a session that is away: in itself (main), in a library
    that it is linked with (needed), in one that it opens when the session is away (opened), and in a
-   file's code that it maps then (mapped). `past WHERE FILE`. */
+   file's code that it maps then (mapped); beside threads that do so all the time (storm), and where nothing can be
+   rewritten (barred). `past WHERE FILE`. */
 #include "check.h"
 #include "past.h"
 
@@ -9,6 +10,7 @@ struct past PART = PAST;
 #else
 #include "away.h"
 #include <dlfcn.h>
+#include <sys/prctl.h>
 
 #ifdef NEEDED
 extern struct past needed;
@@ -33,7 +35,8 @@ static void map_code(const char *path, struct past *all) {
     all->write = (void *)(at + 32), all->poll = (void *)(at + 64), all->epoll_wait = (void *)(at + 96), all->close = (void *)(at + 128);
 }
 
-static int must(void) { return getenv("LD_PRELOAD") && getenv("SOJOURN_REWRITE"); }
+static int is_barred;
+static int must(void) { return getenv("LD_PRELOAD") && getenv("SOJOURN_REWRITE") && !is_barred; }
 
 /* One exchange. The bits of `how` choose which calls the C library makes. */
 static void exchange(int fd, int how) {
@@ -43,7 +46,7 @@ static void exchange(int fd, int how) {
     CHECK((how & 1 ? write(fd, "hello", 5) : own->write(fd, "hello", 5)) == 5);
     if (fd == s) {
         CHECK((how & 2 ? epoll_wait(set, &event, 1, 10000) : own->epoll_wait(set, &event, 1, 10000)) == 1);
-        if (event.data.u64 != 4711 || event.events != EPOLLIN) fprintf(stderr, "got %lx %x how %d\n", event.data.u64, event.events, how), exit(1);
+        CHECK(event.data.u64 == 4711 && event.events == EPOLLIN);
     }
     CHECK((how & 4 ? poll(&one, 1, 10000) : own->poll(&one, 1, 10000)) == 1 && one.revents == POLLIN);
     CHECK((how & 8 ? read(fd, b, 64) : own->read(fd, b, 64)) == 5 && !memcmp(b, "hello", 5));
@@ -51,6 +54,25 @@ static void exchange(int fd, int how) {
 
 static void *small(void *unused) {
     for (int i = 0; i < 200; i++) exchange(s, i);
+    return unused;
+}
+
+/* Threads that make calls while these are rewritten: without a pause, or asleep in one. */
+static volatile int is_over;
+static int gate[2];
+static void *caller(void *unused) {
+    struct pollfd none = {-1, 0, 0};
+    long pid = getpid(), calls = 0;
+    for (; !is_over || calls < 1000; calls++) {
+        CHECK(past(SYS_getpid, 0, 0, 0, 0, 0, 0) == pid);
+        CHECK(past_poll(&none, 1, 0) == 0 && past_close(999) == -EBADF);
+    }
+    return unused;
+}
+static void *sleeper(void *unused) {
+    char byte;
+    CHECK(past_read(gate[0], &byte, 1) == 1 && byte == 'x');
+    CHECK(past_read(gate[0], &byte, 1) == 1 && byte == 'y');
     return unused;
 }
 
@@ -111,6 +133,15 @@ int main(int argc, char **argv) {
     set = own->any(SYS_epoll_create1, 0, 0, 0, 0, 0, 0);
     struct epoll_event event = {EPOLLIN, {.u64 = 4711}};
     CHECK(set >= 0 && !own->any(SYS_epoll_ctl, set, EPOLL_CTL_ADD, s, (long)&event, 0, 0));
+    pthread_t others[4];
+    int is_storm = where == 's';
+    if (is_storm) {
+        CHECK(!pipe(gate));
+        for (int i = 0; i < 4; i++) CHECK(!pthread_create(&others[i], 0, i ? caller : sleeper, 0));
+        usleep(20000);
+    }
+    /* PR_SET_MDWE: written memory must not be executed, so that nothing can be rewritten. */
+    if (where == 'b') is_barred = 1, CHECK(!prctl(65, 1, 0, 0, 0));
     int64_t start = now_ms();
     for (int i = 0; i < 500 || (must() && !is_away()); i++) {
         CHECK(now_ms() - start < 20000);
@@ -126,6 +157,12 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < 1000; i++) exchange(s, i);
     if (must()) CHECK(is_away());
+    if (is_barred) CHECK(!is_away());
+    if (is_storm) {
+        is_over = 1;
+        CHECK(write(gate[1], "x", 1) == 1 && past_write(gate[1], "y", 1) == 1);
+        for (int i = 0; i < 4; i++) CHECK(!pthread_join(others[i], 0));
+    }
     registers();
     /* Threads with little stack. */
     pthread_attr_t attributes;

@@ -152,8 +152,8 @@ pub(crate) fn same_command(make: impl Fn() -> Command) {
     assert_eq!(text(&plain), text(&with));
 }
 
-/// Returns the command that makes every system call that `syscall` serves, by `tests/c/by_number.c`.
-/// `how`: where the sessions are, and of which kind they are.
+/// Returns the command that makes every system call that `syscall` serves, by
+/// `tests/c/by_number.c`. `how`: where the sessions are, and of which kind they are.
 pub(crate) fn by_number(program: &Path, server: &Server, how: [&str; 2]) -> Command {
     let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/syscalls.rs");
     let table = std::fs::read_to_string(table).unwrap();
