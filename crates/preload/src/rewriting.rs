@@ -91,8 +91,12 @@ pub(crate) fn own_calls(numbers: &[i32]) -> OwnCalls {
         return OwnCalls::UnderWay;
     }
     // SAFETY: this thread has just set `user`.
-    let state = unsafe { &mut *SHARED.state.get() }.get_or_insert_with(State::default);
-    let found = state.own_calls(numbers);
+    let state = unsafe { &mut *SHARED.state.get() };
+    if before != 0 {
+        // The parent's thread may have been changing it.
+        core::mem::forget(state.take());
+    }
+    let found = state.get_or_insert_with(State::default).own_calls(numbers);
     // SYNC: release; pairs with the acquire above.
     SHARED.user.store(0, Ordering::Release);
     found
@@ -122,6 +126,9 @@ impl State {
 /// Looks at all code that is not known yet, and rewrites its calls. `None`: that is not possible.
 fn look(state: &mut State) -> Option<()> {
     let maps = Maps::read()?;
+    if maps.has_unclear_code() {
+        return None;
+    }
     // What has been unmapped, or replaced, is not known any more.
     state.known.retain(|known| {
         let is_there = maps.code().any(|code| code.place == known.place);

@@ -100,6 +100,12 @@ impl Maps {
             .filter(|one| one.is_file() && one.is_executable && one.is_readable && !one.is_writable)
     }
 
+    /// Returns true if there is code of a file that cannot be read, or that is writable as well.
+    pub(super) fn has_unclear_code(&self) -> bool {
+        let is_unclear = |one: &Mapping| one.is_writable || !one.is_readable;
+        self.all.iter().any(|one| one.is_file() && one.is_executable && is_unclear(one))
+    }
+
     /// Returns true if the calls of this code are known.
     pub(super) fn is_excepted(&self, code: &Mapping) -> bool {
         self.excepted.contains(&code.place.file)
