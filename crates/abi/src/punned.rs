@@ -97,8 +97,12 @@ mod tests {
     fn what_has_no_landing_is_left() {
         assert_eq!(landing(0x40_0000, [0x0f, 0x05, 0x48, 0x85, 0xc0]), None, "below zero");
         assert_eq!(landing(0x40_0000, [0x0f, 0x04, 0, 0, 0]), None);
+        // From the farthest landings there is a way back.
         let at = 0x7f00_0000_0000;
-        let far = landing(at, [0x0f, 0x05, 0xff, 0xff, 0x7f]).unwrap();
-        assert_eq!(trampoline(at, far, 0), None, "the way back is longer than two gigabytes");
+        for last in [[0xff, 0xff, 0x7f], [0, 0, 0x80]] {
+            let to = landing(at, [0x0f, 0x05, last[0], last[1], last[2]]).unwrap();
+            let there = decoded(&trampoline(at, to, 0).unwrap()[..20], to);
+            assert_eq!(there[3].near_branch_target(), at + 2);
+        }
     }
 }
