@@ -88,18 +88,16 @@ mod tests {
 
     #[test]
     fn a_set_with_numbers_of_other_meaning_is_left_to_the_kernel() {
-        let (one, other) = UnixStream::pair().unwrap();
+        let (kept, other) = UnixStream::pair().unwrap();
+        // A number that no other test has had.
+        let mut one = rustix::io::fcntl_dupfd_cloexec(&kept, 801).unwrap();
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         epoll::add(&set, &one, EventData::new_u64(1), EventFlags::IN).unwrap();
-        let kept = one.try_clone().unwrap();
         // The number now means the other end; a duplicate keeps the registration.
-        let number = one.as_raw_fd();
-        let mut number_of_other = one.into();
-        rustix::io::dup2(&other, &mut number_of_other).unwrap();
+        rustix::io::dup2(&other, &mut one).unwrap();
         let text = Direct::here().info(set.as_raw_fd());
         assert!(text.contains("tfd:") && members(&text).is_none());
         library().adopt_set(set.as_raw_fd(), || members(&text));
-        assert_eq!(library().set_of(number), SetOf::None, "nothing is noted");
-        drop((kept, number_of_other));
+        assert_eq!(library().set_of(one.as_raw_fd()), SetOf::None, "nothing is noted");
     }
 }
