@@ -26,7 +26,7 @@ use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, UdpRecord};
 use sojourn_proto::time::Instant;
 use sojourn_pump::{Counts, now};
-use sojourn_session::{HopT, LendT, OfferT, ReasonT, RouteT};
+use sojourn_session::{HomeT, HopT, LendT, OfferT, ReasonT, RouteT};
 use sojourn_stream::Stream;
 use sojourn_wire::{FlowKey, Protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -52,7 +52,8 @@ fn mapped_into_ipv6(ip: IpAddr) -> [u8; 16] {
 
 impl Carrier {
     pub(crate) fn offer_datagrams(&mut self, local: u64, socket: OwnedFd) {
-        let what = OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true };
+        let what =
+            OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true, home: HomeT::Library };
         let plan = self.plan(socket.as_fd());
         self.update_rules(now());
         let is_filtered = |plan: &UdpPlan| {

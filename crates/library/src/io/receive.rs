@@ -26,7 +26,7 @@ const PARTS_MAX: usize = 8;
 
 /// Returns the error that ends a receive after a wait; `None` to look again. `has_some`: the call
 /// has received bytes. `is_last`: the time was over before the last look.
-fn after_wait(
+pub(crate) fn after_wait(
     waited: Waited,
     has_some: bool,
     until: Deadline,
@@ -54,6 +54,9 @@ impl Session {
         how: Recv,
         kernel: &mut dyn FromKernel,
     ) -> Option<Result<usize, Errno>> {
+        if self.service.is_any() {
+            return self.recv_served(generation, bufs, how);
+        }
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
         let limit = self.receive_timeout.load(Ordering::Relaxed);

@@ -69,6 +69,9 @@ impl Session {
         bufs: &[IoSlice<'_>],
         how: Send,
     ) -> Option<Result<usize, Errno>> {
+        if self.service.is_any() {
+            return self.send_served(generation, bufs, how);
+        }
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
         let at_least = self.atomic_len(wanted);
@@ -331,6 +334,11 @@ impl Session {
         offset: Option<&mut u64>,
         count: usize,
     ) -> Option<Result<usize, Errno>> {
+        if self.service.is_any() {
+            // The kernel sends files best.
+            self.leave(ReasonT::Operation, false);
+            return None;
+        }
         let may_wait = !self.is_nonblocking.load(Ordering::Relaxed);
         let mut at = offset;
         let (mut sent, mut room) = (0, ForRoom::new(may_wait));

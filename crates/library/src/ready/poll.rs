@@ -295,7 +295,7 @@ fn ring_says(session: &Session) -> u32 {
     let input = if ready.input { bit::INPUT } else { 0 };
     let output = if ready.output == Some(true) { bit::OUT | bit::WRNORM } else { 0 };
     let error = if ready.error { bit::ERR } else { 0 };
-    if ready.is_home { 0 } else { input | output | error }
+    if ready.is_home { 0 } else { input | output | error | ready.others }
 }
 
 impl Session {

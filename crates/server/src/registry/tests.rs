@@ -99,7 +99,14 @@ pub(super) fn pipe(inode: u64, writes: bool) -> Identity {
 }
 
 pub(super) fn args(local: u64) -> OfferArguments {
-    OfferArguments { local, set: 0, ring_bytes: 64 << 10, is_sole: true, inode: local }
+    OfferArguments {
+        local,
+        set: 0,
+        ring_bytes: 64 << 10,
+        is_sole: true,
+        home: HomeT::Library,
+        inode: local,
+    }
 }
 
 /// A registry with processes 1, 2 and 3 of user 1000 and 4 of user 1001, whose clients have the

@@ -100,7 +100,7 @@ impl Thread {
             // The job comes after the returns that were left before it, so that these are forgotten
             // first.
             EventT::Wanted(wanted) => {
-                self.engine.push(library, Job::Wanted { inode: wanted.inode });
+                self.engine.push(library, Job::Wanted { inode: wanted.inode, home: wanted.home });
             }
             EventT::Rerouted(rerouted) => {
                 if let Some((session, net)) = self.session(rerouted.local).zip(library.net()) {
@@ -114,8 +114,10 @@ impl Thread {
             }
             EventT::Refused(refusal) => {
                 if let Some(offer) = self.offers.remove(&refusal.local) {
-                    if refusal.reason == ReasonT::Kind {
-                        self.fix(&offer);
+                    match refusal.reason {
+                        ReasonT::ProtocolServer => return self.serve_elsewhere(&offer),
+                        ReasonT::Kind => self.fix(&offer),
+                        _ => {}
                     }
                     self.decline(&offer);
                 }
