@@ -43,6 +43,30 @@ fn guard<T>(failed: T, body: impl FnOnce() -> Result<T, Error>) -> T {
     failed
 }
 
+/// Returns the object that a caller has named.
+///
+/// # Safety
+/// `place` is null or of an open object, which nobody else uses meanwhile.
+unsafe fn object<'a, T>(place: *mut T) -> Result<&'a mut T, Error> {
+    // SAFETY: the contract of this function.
+    unsafe { place.as_mut() }.ok_or(Error::System(libc::EINVAL))
+}
+
+/// Ends an object; nothing is done for null.
+///
+/// # Safety
+/// `place` is null or was made by `Box::into_raw`, and nobody uses it any more.
+unsafe fn close<T>(place: *mut T) {
+    if !place.is_null() {
+        // SAFETY: the contract of this function.
+        let object = unsafe { Box::from_raw(place) };
+        guard((), || {
+            drop(object);
+            Ok(())
+        });
+    }
+}
+
 fn deadline(timeout_ns: i64) -> Deadline {
     match u64::try_from(timeout_ns) {
         Err(_) | Ok(0) => Deadline::NOW,
@@ -73,7 +97,7 @@ unsafe extern "C" fn sj_receiver_loan(
 ) -> ssize_t {
     guard(-1, || {
         // SAFETY: an open receiver, by the header.
-        let receiver = unsafe { receiver.as_mut() }.ok_or(Error::System(libc::EINVAL))?;
+        let receiver = unsafe { object(receiver) }?;
         let until = deadline(timeout_ns);
         let len = receiver.incoming.lend(receiver.fd, at_least, max, until)?;
         // SAFETY: an array of two, by the header.
@@ -92,7 +116,7 @@ unsafe extern "C" fn sj_receiver_loan_copied(
 ) -> ssize_t {
     guard(-1, || {
         // SAFETY: an open receiver, by the header.
-        let receiver = unsafe { receiver.as_mut() }.ok_or(Error::System(libc::EINVAL))?;
+        let receiver = unsafe { object(receiver) }?;
         let until = deadline(timeout_ns);
         let len = receiver.incoming.lend(receiver.fd, at_least, max, until)?;
         receiver.incoming.copy();
@@ -106,7 +130,7 @@ unsafe extern "C" fn sj_receiver_loan_copied(
 unsafe extern "C" fn sj_receiver_give_back(receiver: *mut ReceiverObject, len: usize) {
     guard((), || {
         // SAFETY: an open receiver, by the header.
-        let receiver = unsafe { receiver.as_mut() }.ok_or(Error::System(libc::EINVAL))?;
+        let receiver = unsafe { object(receiver) }?;
         receiver.incoming.give_back(len);
         Ok(())
     });
@@ -114,14 +138,8 @@ unsafe extern "C" fn sj_receiver_give_back(receiver: *mut ReceiverObject, len: u
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sj_receiver_close(receiver: *mut ReceiverObject) {
-    if !receiver.is_null() {
-        // SAFETY: made by `sj_receiver_open` and not closed before, by the header.
-        let receiver = unsafe { Box::from_raw(receiver) };
-        guard((), || {
-            drop(receiver);
-            Ok(())
-        });
-    }
+    // SAFETY: made by `sj_receiver_open` and not closed before, by the header.
+    unsafe { close(receiver) };
 }
 
 #[unsafe(no_mangle)]
@@ -142,7 +160,7 @@ unsafe extern "C" fn sj_sender_reserve(
 ) -> ssize_t {
     guard(-1, || {
         // SAFETY: an open sender, by the header.
-        let sender = unsafe { sender.as_mut() }.ok_or(Error::System(libc::EINVAL))?;
+        let sender = unsafe { object(sender) }?;
         let len = sender.outgoing.reserve(sender.fd, at_least, max, deadline(timeout_ns))?;
         // SAFETY: an array of two, by the header.
         unsafe { pieces.cast::<[RawPiece; 2]>().write(sender.outgoing.pieces()) };
@@ -158,7 +176,7 @@ unsafe extern "C" fn sj_sender_commit(
 ) -> c_int {
     guard(-1, || {
         // SAFETY: an open sender, by the header.
-        let sender = unsafe { sender.as_mut() }.ok_or(Error::System(libc::EINVAL))?;
+        let sender = unsafe { object(sender) }?;
         sender.outgoing.commit(sender.fd, len, deadline(timeout_ns)).map(|()| 0)
     })
 }
@@ -167,7 +185,7 @@ unsafe extern "C" fn sj_sender_commit(
 unsafe extern "C" fn sj_sender_flush(sender: *mut SenderObject, timeout_ns: i64) -> c_int {
     guard(-1, || {
         // SAFETY: an open sender, by the header.
-        let sender = unsafe { sender.as_mut() }.ok_or(Error::System(libc::EINVAL))?;
+        let sender = unsafe { object(sender) }?;
         sender.outgoing.flush(sender.fd, deadline(timeout_ns)).map(|()| 0)
     })
 }
@@ -180,12 +198,6 @@ unsafe extern "C" fn sj_sender_pending(sender: *const SenderObject) -> usize {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sj_sender_close(sender: *mut SenderObject) {
-    if !sender.is_null() {
-        // SAFETY: made by `sj_sender_open` and not closed before, by the header.
-        let sender = unsafe { Box::from_raw(sender) };
-        guard((), || {
-            drop(sender);
-            Ok(())
-        });
-    }
+    // SAFETY: made by `sj_sender_open` and not closed before, by the header.
+    unsafe { close(sender) };
 }

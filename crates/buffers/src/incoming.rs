@@ -6,14 +6,11 @@
 
 use crate::descriptor::Kind;
 use crate::error::Error;
-use crate::lender;
+use crate::lender::{self, STORE_BYTES, until_ns};
 use crate::piece::{self, Piece};
 use core::ffi::c_int;
 use sojourn_lending::{self as table, Lent, RawPiece, Table};
 use sojourn_shm::Deadline;
-
-/// Bytes of the private buffer, unless one loan wants more.
-const STORE_BYTES: usize = 64 << 10;
 
 /// The place of the bytes that are with the program.
 #[derive(Debug)]
@@ -193,10 +190,4 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         self.give_back(0);
     }
-}
-
-/// Returns the deadline as the table's functions want it.
-pub(crate) fn until_ns(until: Deadline) -> u64 {
-    let ns = until.since_zero().map(|time| u64::try_from(time.as_nanos()));
-    ns.and_then(Result::ok).unwrap_or(u64::MAX)
 }

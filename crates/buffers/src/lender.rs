@@ -3,7 +3,11 @@
 //! Not here: what the table has (`sojourn-lending`).
 
 use sojourn_lending::{NAME, Table};
+use sojourn_shm::Deadline;
 use std::sync::OnceLock;
+
+/// Bytes of the private buffer where the lender lends nothing, unless one call wants more.
+pub(crate) const STORE_BYTES: usize = 64 << 10;
 
 /// Returns the table, if the preload library is in this process.
 pub(crate) fn find() -> Option<&'static Table> {
@@ -13,4 +17,10 @@ pub(crate) fn find() -> Option<&'static Table> {
         // unloaded (`-z nodelete`).
         unsafe { libc::dlsym(libc::RTLD_DEFAULT, NAME.as_ptr()).cast::<Table>().as_ref() }
     })
+}
+
+/// Returns the deadline as the table's functions want it.
+pub(crate) fn until_ns(until: Deadline) -> u64 {
+    let ns = until.since_zero().map(|time| u64::try_from(time.as_nanos()));
+    ns.and_then(Result::ok).unwrap_or(u64::MAX)
 }

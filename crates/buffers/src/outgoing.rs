@@ -4,14 +4,10 @@
 
 use crate::descriptor::Kind;
 use crate::error::Error;
-use crate::incoming::until_ns;
-use crate::lender;
+use crate::lender::{self, STORE_BYTES, until_ns};
 use core::ffi::c_int;
 use sojourn_lending::{self as table, Lent, RawPiece, Table};
 use sojourn_shm::Deadline;
-
-/// The most bytes of the private buffer, unless one reservation wants more at least.
-const STORE_BYTES: usize = 64 << 10;
 
 /// The place of the space that is with the program, or of bytes that are committed and not sent
 /// yet.

@@ -29,4 +29,4 @@ mod set_tests;
 pub(crate) mod set_wait;
 pub(crate) mod sets;
 #[cfg(test)]
-mod sets_tests;
+pub(crate) mod sets_tests;

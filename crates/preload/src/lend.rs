@@ -4,7 +4,7 @@
 //! (`sojourn-buffers`).
 
 use crate::guard::{is_open, within};
-use crate::library::{Amount, Lending, Lent, LentPiece, Route};
+use crate::library::{Amount, Call, Lending, Lent, LentPiece, Route};
 use crate::process::was_cancelled;
 use crate::transfer::{receive_route, send_route};
 use core::ffi::c_int;
@@ -27,12 +27,8 @@ unsafe extern "C" fn loan(
     until_ns: u64,
     lent: *mut table::Lent,
 ) -> c_int {
-    let amount = Amount { at_least: at_least.max(1), max: max.max(at_least).max(1) };
-    let Route::Session(call) = receive_route(fd) else { return ELSEWHERE };
-    if call.is_datagram() {
-        return ELSEWHERE;
-    }
-    let lending = within(|_| call.loan(amount, Deadline::at_ns(until_ns)));
+    let lending =
+        lend(receive_route(fd), |call| call.loan(amount(at_least, max), Deadline::at_ns(until_ns)));
     // SAFETY: the caller's place for the answer (`Table`).
     unsafe { answer(lending, lent) }
 }
@@ -44,14 +40,22 @@ unsafe extern "C" fn reserve(
     until_ns: u64,
     lent: *mut table::Lent,
 ) -> c_int {
-    let amount = Amount { at_least: at_least.max(1), max: max.max(at_least).max(1) };
-    let Route::Session(call) = send_route(fd) else { return ELSEWHERE };
-    if call.is_datagram() {
-        return ELSEWHERE;
-    }
-    let lending = within(|_| call.reserve(amount, Deadline::at_ns(until_ns)));
+    let lending =
+        lend(send_route(fd), |call| call.reserve(amount(at_least, max), Deadline::at_ns(until_ns)));
     // SAFETY: the caller's place for the answer (`Table`).
     unsafe { answer(lending, lent) }
+}
+
+fn amount(at_least: usize, max: usize) -> Amount {
+    Amount { at_least: at_least.max(1), max: max.max(at_least).max(1) }
+}
+
+/// Asks a session of bytes for memory; `None` if the route leads elsewhere.
+fn lend(route: Route<'_>, ask: impl FnOnce(&Call<'_>) -> Lending) -> Option<Lending> {
+    match route {
+        Route::Session(call) if !call.is_datagram() => within(|_| ask(&call)),
+        _ => None,
+    }
 }
 
 /// Writes the answer to `place`.

@@ -122,7 +122,7 @@ fn set(fd: i32, (level, name): (i32, i32), value: &[u8]) -> isize {
 
 fn get(fd: i32, (level, name): (i32, i32), value: &mut [u8; LEN], len: &mut usize) -> isize {
     let mut option_len = (*len).min(value.len()) as libc::socklen_t;
-    // SAFETY: `value` has `told` bytes, which the kernel writes at most.
+    // SAFETY: `value` has `option_len` bytes, which the kernel writes at most.
     let returned = result(unsafe {
         libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut option_len)
     });

@@ -177,7 +177,7 @@ impl Stream {
     /// Copies as much of `bufs` as there is room for, but nothing unless `at_least` bytes fit (or
     /// all, if they are fewer), and rings the reader. Up to 4096 bytes of `at_least` always fit an
     /// empty ring. They are published at once, further bytes in pieces, of which not each rings
-    /// ([`RING_BYTES`]). Returns the number of bytes written. Writer lock.
+    /// (`RING_BYTES`). Returns the number of bytes written. Writer lock.
     ///
     /// # Errors
     /// [`Stop::Full`], [`Stop::NotOnRing`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_shm::deadline::now_ns;
-use sojourn_stream::Stream;
+use sojourn_stream::{Inbox, Stream};
 use std::sync::Arc;
 
 /// How long a close waits for the peer to put into the kernel what the program never read.
@@ -75,6 +75,9 @@ impl Session {
         if self.service.is_any() {
             return self.leave_service();
         }
+        // Read first: as soon as the session is frozen another thread may detach it, after which
+        // nobody knows any more where its polls sleep.
+        let place = self.place();
         let stream = {
             let mut tx = lock(&self.tx);
             let mut rx = lock(&self.rx);
@@ -85,7 +88,7 @@ impl Session {
             stream
         };
         // Sleepers of this process look again, and find the kernel.
-        self.wake_own(&stream);
+        wake_sleepers(&stream, place);
         self.settle();
         self.await_rest(&stream, how.1.peer);
     }
@@ -250,10 +253,7 @@ impl Session {
 
     /// Wakes this process's own threads that sleep for the session.
     pub(crate) fn wake_own(&self, stream: &Stream) {
-        let by_inbox = stream.wake_reader() | stream.wake_writer();
-        if by_inbox && let Some((inbox, slot)) = self.place() {
-            inbox.post_own(slot);
-        }
+        wake_sleepers(stream, self.place());
     }
 
     /// Notes an event that the kernel reported on the descriptor, and wakes sleepers.
@@ -331,6 +331,15 @@ impl Session {
     }
 }
 
+/// Wakes this process's own threads that sleep for a session: on its bells, or at its place in an
+/// inbox.
+fn wake_sleepers(stream: &Stream, place: Option<(Arc<Inbox>, u32)>) {
+    let by_inbox = stream.wake_reader() | stream.wake_writer();
+    if by_inbox && let Some((inbox, slot)) = place {
+        inbox.post_own(slot);
+    }
+}
+
 /// Gives the kernel a moment to hear of the end of a peer on processor `peer_cpu` that has gone
 /// home for it. The caller has been woken for that end: if it went to sleep in the kernel now, it
 /// would have to be woken once more, which takes longer than the peer's system call.
@@ -369,19 +378,6 @@ impl Library {
             }
             None => self.recall_from_parent(entry),
         }
-    }
-
-    /// Sends the session of `fd` home because its epoll set or a poll has changed. A program may
-    /// wait for its connections in a set and by polls in turn (a reactor and its threads): a
-    /// session that goes home for this again and again moves less and less often.
-    pub(crate) fn go_home_for_set(&self, fd: i32) {
-        if let Some(entry) = self.table.known(fd)
-            && let Some((session, _)) = self.own_session(entry)
-            && session.stream().is_some_and(|stream| !stream.is_frozen())
-        {
-            entry.postpone_offer();
-        }
-        self.go_home(fd, ReasonT::Set, false);
     }
 
     /// Sends the session of `fd` home for a message with ancillary data. Bytes for which the kernel

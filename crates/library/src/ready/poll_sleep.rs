@@ -59,7 +59,7 @@ pub(crate) enum Slept {
 
 /// The places to which the peers of a call's sessions post.
 #[derive(Default)]
-struct Places {
+pub(crate) struct Places {
     inboxes: Vec<Arc<Inbox>>,
     interest: u64,
     /// Sessions whose peers post elsewhere: to a set's inbox, or to one inbox too many.
@@ -84,19 +84,25 @@ impl Polling<'_> {
                 return Ok(Slept::Look);
             }
         }
-        let places = self.places();
+        let places = self.counted_places();
         if !places.elsewhere.is_empty() {
+            self.library.count_polled(self.fds, false);
             for fd in places.elsewhere {
                 self.library.go_home_for_set(fd);
             }
             return Ok(Slept::Look);
         }
-        // This comes before the look at the sessions: a thread that joins one later finds this
-        // call, and puts off its consent.
-        self.library.count_polled(self.fds, true);
         let slept = self.sleep(&places, kernel);
         self.library.count_polled(self.fds, false);
         slept
+    }
+
+    /// Counts the call as in the kernel, and then finds the places. A thread that joins a session
+    /// later finds this call, and puts off its consent: the peer would post to a place at which
+    /// this call does not sleep.
+    pub(crate) fn counted_places(&self) -> Places {
+        self.library.count_polled(self.fds, true);
+        self.places()
     }
 
     fn ring_is_asked(&self) -> bool {

@@ -5,9 +5,10 @@ use crate::host::kernel::PollFd;
 use crate::process::library::library;
 use crate::ready::poll_sleep::Polling;
 use crate::ready::set_fakes::LONG;
-use crate::session_fakes::{Pair, is_away, read, write};
+use crate::session_fakes::{Pair, common_inbox, is_away, read, write};
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use sojourn_shm::Deadline;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -46,6 +47,24 @@ fn rings_and_kernel_are_looked_at_together() {
     let all = vec![bit::IN | bit::OUT, 0, bit::IN, 0, bit::NVAL];
     assert_eq!(poll(&asked, Some(LONG)), (3, all));
     assert!(is_away(pair.fd(0)) && is_away(pair.fd(1)));
+}
+
+/// The session joins when the call has found the places of its sleep: nobody posts elsewhere.
+#[test]
+fn no_session_consents_once_a_poll_has_found_its_places() {
+    let pair = Pair::new();
+    let (fds, deadline) = (&mut [ask(pair.fd(0), bit::IN)], Deadline::after(LONG));
+    let polling = Polling { library: library(), fds, deadline, mask: None, must_ask: false };
+    polling.counted_places();
+    assert!(pair.join([(common_inbox(), 0), (common_inbox(), 0)]));
+    let has_consent = || {
+        let session = library().session_of(pair.fd(1)).unwrap();
+        session.stream().unwrap().has_consent()
+    };
+    assert!(!has_consent());
+    library().count_polled(polling.fds, false);
+    pair.warm_up();
+    assert!(has_consent());
 }
 
 /// An event that came through the kernel is in the same round as one that came later through a

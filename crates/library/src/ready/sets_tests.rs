@@ -20,25 +20,25 @@ use std::thread;
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
 /// A set as a program has it.
-struct Epoll(OwnedFd);
+pub(super) struct Epoll(OwnedFd);
 
 impl Epoll {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         library().opened(set.as_raw_fd(), Origin::Fresh);
         library().epoll_made(set.as_raw_fd());
         Self(set)
     }
 
-    fn fd(&self) -> i32 {
+    pub(super) fn fd(&self) -> i32 {
         self.0.as_raw_fd()
     }
 
-    fn change(&self, op: i32, fd: i32, events: u32) -> Result<(), Errno> {
+    pub(super) fn change(&self, op: i32, fd: i32, events: u32) -> Result<(), Errno> {
         library().epoll_ctl(self.fd(), op, fd, Some(&event(events, fd as u64)))
     }
 
-    fn wait(&self, limit: Option<Duration>) -> Vec<(u32, i32)> {
+    pub(super) fn wait(&self, limit: Option<Duration>) -> Vec<(u32, i32)> {
         let mut events = [event(0, 0); 16];
         let found = library().epoll_wait(self.fd(), &mut events, limit, None).unwrap();
         let form =
@@ -47,7 +47,7 @@ impl Epoll {
     }
 
     /// Its number, as it goes into offers.
-    fn id(&self, of: i32) -> u32 {
+    pub(super) fn id(&self, of: i32) -> u32 {
         match library().set_of(of) {
             SetOf::One(id) => id,
             other => panic!("{other:?}"),

@@ -7,18 +7,57 @@ use super::{SetAt, Slot};
 use crate::fds::table::mark;
 use crate::host::lock::lock;
 use crate::process::library::Library;
-use crate::ready::set::RemainingHolder;
+use crate::ready::set::{RemainingHolder, Set};
 use crate::session::Session;
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
+use sojourn_stream::Inbox;
+use std::sync::Arc;
+
+/// A session that is about to join a set, as it was seen before: it may go home at any time.
+pub(super) struct Joining<'s> {
+    session: &'s Session,
+    generation: u32,
+    inbox: Arc<Inbox>,
+    at: u32,
+}
+
+impl<'s> Joining<'s> {
+    /// Takes the session of that generation. `None` means that it is not away any more.
+    pub(super) fn of(session: &'s Session, generation: u32) -> Option<Self> {
+        let (inbox, at) = session.place()?;
+        Some(Self { session, generation, inbox, at })
+    }
+
+    /// Makes the session answer in the set. Returns false if the set cannot take it, or if the
+    /// session has gone home meanwhile: then the kernel answers.
+    pub(super) fn join(&self, set: &Set, fd: i32) -> bool {
+        let is_in = set.join(fd, &self.inbox, self.at);
+        // SYNC: after the set's lock; pairs with `detach`, which counts the generation on and then
+        // takes the session out of its sets under the same lock. Without this look a session that
+        // `detach` has just not found in the set would stay there, and never report anything.
+        if self.session.generation.load(Ordering::SeqCst) != self.generation {
+            set.leave(fd);
+            return false;
+        }
+        is_in
+    }
+}
 
 impl Library {
     /// Makes a session that joins a stream, and has not consented yet, answer in its set. Returns
     /// false if the set cannot take it, now or ever.
     pub(crate) fn set_joined(&self, fd: i32, session: &Session) -> bool {
         let Some(entry) = self.table.known(fd) else { return true };
-        let Some((_, slot)) = self.own_set(entry.set.load(Ordering::SeqCst)) else { return true };
-        session.place().is_some_and(|(inbox, at)| slot.set.join(fd, &inbox, at))
+        let set = self.own_set(entry.set.load(Ordering::SeqCst));
+        let Some((index, slot)) = set else { return true };
+        // The program has put the descriptor into this set since the offer, and the peers post to
+        // an inbox that this set does not have to itself.
+        if session.set() != index + 1 {
+            return false;
+        }
+        let generation = session.generation.load(Ordering::SeqCst);
+        Joining::of(session, generation).is_some_and(|joining| joining.join(&slot.set, fd))
     }
 
     /// Has the session's set report packets, because this process runs the session's engine now.
@@ -93,6 +132,19 @@ impl Library {
         }
     }
 
+    /// Sends the session of `fd` home because its epoll set or a poll has changed. A program may
+    /// wait for its connections in a set and by polls in turn (a reactor and its threads): a
+    /// session that goes home for this again and again moves less and less often.
+    pub(crate) fn go_home_for_set(&self, fd: i32) {
+        if let Some(entry) = self.table.known(fd)
+            && let Some((session, _)) = self.own_session(entry)
+            && session.stream().is_some_and(|stream| !stream.is_frozen())
+        {
+            entry.postpone_offer();
+        }
+        self.go_home(fd, ReasonT::Set, false);
+    }
+
     pub(super) fn added(&self, word: u32, slot: &Slot, fd: i32) {
         let Some(entry) = self.table.entry(fd) else { return };
         self.set_shared(fd);
@@ -102,7 +154,9 @@ impl Library {
             self.unfit(fd);
             return;
         }
-        let Some(session) = self.session_of(fd) else {
+        // SYNC: after the store of the set; pairs with the joiner, which stores the session and
+        // then looks at the set (`set_joined`).
+        let Some((session, generation)) = self.own_session(entry) else {
             self.recall_foreign(fd);
             return;
         };
@@ -111,18 +165,19 @@ impl Library {
         let is_of_this = self.own_index(word).is_some_and(|index| session.set() == index + 1);
         let is_back = !entry.has(mark::ALIASED | mark::SETS)
             && is_of_this
-            && session.place().is_some_and(|(inbox, at)| slot.set.join(fd, &inbox, at));
+            && Joining::of(session, generation).is_some_and(|joining| joining.join(&slot.set, fd));
         if !is_back {
             self.go_home_for_set(fd);
         }
     }
 
     pub(super) fn deleted(&self, word: u32, fd: i32) {
-        if let Some(entry) = self.table.known(fd) {
-            let before = entry.set.compare_exchange(word, 0, Ordering::SeqCst, Ordering::SeqCst);
-            if before.is_ok() {
-                entry.last_set.store(word, Ordering::SeqCst);
-            }
+        if let Some(entry) = self.table.known(fd)
+            && entry.set.load(Ordering::SeqCst) == word
+        {
+            // First, so that a session that goes home meanwhile finds the set by one of the words.
+            entry.last_set.store(word, Ordering::SeqCst);
+            let _ = entry.set.compare_exchange(word, 0, Ordering::SeqCst, Ordering::SeqCst);
         }
     }
 
@@ -132,5 +187,56 @@ impl Library {
             entry.mark(mark::SETS);
             self.go_home(fd, ReasonT::Set, true);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::epoll::{bit, op};
+    use crate::process::library::library;
+    use crate::ready::set_fakes::{LONG, inbox};
+    use crate::ready::sets_tests::Epoll;
+    use crate::session_fakes::{Pair, common_inbox, is_away, read, write};
+
+    /// The session moves while the program has its descriptor out of the set, and goes home again
+    /// while the program puts it back: between the look at the session and its join.
+    #[test]
+    fn a_session_that_goes_home_while_it_is_put_back_is_left_to_the_kernel() {
+        let (set, pair) = (Epoll::new(), Pair::new());
+        let fd = pair.fd(0);
+        set.change(op::ADD, fd, bit::IN).unwrap();
+        let id = set.id(fd);
+        set.change(op::DEL, fd, 0).unwrap();
+        assert!(pair.join([(inbox(), id), (common_inbox(), 0)]));
+        pair.warm_up();
+        let slot = library().sets().unwrap().slot(id - 1).unwrap();
+        slot.set.change(library(), set.fd(), op::ADD, fd, (bit::IN, fd as u64)).unwrap();
+        let entry = library().table.known(fd).unwrap();
+        let (session, generation) = library().own_session(entry).unwrap();
+        let joining = Joining::of(session, generation).unwrap();
+        for end in [1, 0] {
+            library().go_home(pair.fd(end), ReasonT::User, false);
+            assert!(!is_away(pair.fd(end)));
+        }
+        assert!(!joining.join(&slot.set, fd));
+        write(pair.fd(1), b"x").unwrap();
+        assert_eq!(set.wait(Some(LONG)), [(bit::IN, fd)]);
+        assert_eq!(read(fd, &mut [0; 9]), Ok(1));
+    }
+
+    /// The program puts the descriptor into its first set after the join's look at the sets, and
+    /// before it can see the session.
+    #[test]
+    fn a_session_that_was_offered_without_a_set_does_not_join_one() {
+        let (set, pair) = (Epoll::new(), Pair::joined());
+        let fd = pair.fd(0);
+        let entry = library().table.known(fd).unwrap();
+        let word = library().table.known(set.fd()).unwrap().epoll.load(Ordering::SeqCst);
+        let (_, slot) = library().own_set(word).unwrap();
+        slot.set.change(library(), set.fd(), op::ADD, fd, (bit::IN, fd as u64)).unwrap();
+        entry.set.store(word, Ordering::SeqCst);
+        let (session, _) = library().own_session(entry).unwrap();
+        assert!(!library().set_joined(fd, session));
     }
 }
