@@ -99,6 +99,8 @@ impl Socket {
             }
             std::thread::sleep(HOME_EVERY);
         }
+        // The program may offer its own descriptor as soon as it has the answer.
+        library().await_server(HOME_LIMIT);
         Ok(())
     }
 

@@ -42,6 +42,8 @@ impl Library {
         }
         let (mut offers, mut reason) = (Vec::<Offer>::new(), ReasonT::Closed);
         for fd in numbers_of(self, inode, descriptors).into_iter().filter(|fd| !self.is_own(*fd)) {
+            // First, so that an offer which the program's own calls cause names this home, too.
+            self.table.entry(fd).into_iter().for_each(|entry| entry.wish(home));
             if offers.iter().any(|offer| offer.numbers.contains(&fd)) {
                 continue;
             }
@@ -53,10 +55,7 @@ impl Library {
                 return if home == HomeT::Kernel { Wanted::Done } else { Wanted::Later };
             }
             match self.offer_wanted(fd, descriptors) {
-                Ok(Some(mut offer)) => {
-                    offer.what.home = home;
-                    offers.push(offer);
-                }
+                Ok(Some(offer)) => offers.push(offer),
                 Ok(None) => return Wanted::Done,
                 Err(why) => reason = why,
             }

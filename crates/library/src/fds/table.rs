@@ -11,7 +11,7 @@
 //! thread sees the call and puts off its consent.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use sojourn_session::ReasonT;
+use sojourn_session::{HomeT, ReasonT};
 use std::sync::OnceLock;
 
 const CHUNK: usize = 256;
@@ -84,6 +84,9 @@ pub struct FdEntry {
     returns: AtomicU32,
     /// The reason why the descriptor does not move, a [`ReasonT`].
     kept_for: AtomicU8,
+    /// The home that an administrator wants for the session, a [`HomeT`]; the kernel's number for
+    /// none.
+    wished_home: AtomicU8,
 }
 
 /// How often a session that is refused again and again becomes hot between two offers, at most: the
@@ -193,6 +196,18 @@ impl FdEntry {
         }
     }
 
+    /// Notes that an administrator wants the session in that home, now and whenever it is offered.
+    pub(crate) fn wish(&self, home: HomeT) {
+        // `HomeT` has three values.
+        self.wished_home.store(home as u8, Ordering::Relaxed);
+    }
+
+    /// Returns the home outside the kernel that an administrator wants for the session.
+    pub(crate) fn wished_home(&self) -> Option<HomeT> {
+        let home = HomeT::try_from(i32::from(self.wished_home.load(Ordering::Relaxed))).ok()?;
+        (home != HomeT::Kernel).then_some(home)
+    }
+
     /// Tells that the descriptor never moves and that the server need not be told any more.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
@@ -209,8 +224,9 @@ impl FdEntry {
         }
     }
 
-    /// Copies the reason of `other`, of which this descriptor is a duplicate.
+    /// Copies the reason and the wished home of `other`, of which this descriptor is a duplicate.
     pub(crate) fn keep_as(&self, other: &Self) {
+        self.wished_home.store(other.wished_home.load(Ordering::Relaxed), Ordering::Relaxed);
         self.kept_for.store(other.kept_for.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
@@ -224,6 +240,7 @@ impl FdEntry {
         self.last_set.store(0, Ordering::Relaxed);
         self.epoll.store(0, Ordering::Relaxed);
         self.kept_for.store(ReasonT::None as u8, Ordering::Relaxed);
+        self.wish(HomeT::Kernel);
         self.was_taken();
         self.returns.store(0, Ordering::Relaxed);
     }

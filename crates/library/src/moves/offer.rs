@@ -88,10 +88,10 @@ impl Library {
         let is_sole = self.is_sole(entry);
         let local = self.engine()?.next_local.fetch_add(1, Ordering::Relaxed);
         let ring_bytes = self.policy.config().ring_bytes(kind);
-        let home = match self.policy.config().home {
+        let home = entry.wished_home().unwrap_or(match self.policy.config().home {
             Home::Library => HomeT::Library,
             Home::Server => HomeT::Server,
-        };
+        });
         let what = OfferT { local, set, ring_bytes, is_sole, home };
         Some(Offer { local, fd, version, epoch, aliases, kind, numbers, what })
     }

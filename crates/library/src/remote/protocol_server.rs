@@ -241,13 +241,16 @@ impl ProtocolServer {
         })
     }
 
-    /// Has the session put into the kernel for good.
+    /// Has the session put into the kernel for good, and gives up this process's part in it: with
+    /// the last part the server closes its duplicate before it answers, so that the descriptor has
+    /// no other holder when it is offered again.
     pub(crate) fn release(&self, number: ServiceNumber) -> Result<(), Failure> {
         self.call(|connected| {
             connected.has(number)?;
-            // The program has a descriptor of its own; the server's duplicate is closed here.
-            let released = connected.ask(SLOW_LIMIT, |client| client.release(number.session))?;
-            accept(released.ret)
+            // The program has a descriptor of its own; the one of the answer is closed here.
+            let released = connected.ask(SLOW_LIMIT, |client| client.release(number.session))?.ret;
+            accept(connected.ask(SLOW_LIMIT, |client| client.close(number.session))?)?;
+            accept(released)
         })
     }
 

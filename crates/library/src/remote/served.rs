@@ -133,9 +133,13 @@ impl Session {
     /// Ends the service: the session is the kernel's. The caller holds no lock of the session or of
     /// a set.
     pub(crate) fn end_service(&self) {
+        // Read first: once the session is detached nobody knows where its polls sleep.
+        let place = self.place();
         if self.service.end() {
             self.is_over.store(true, Ordering::SeqCst);
             self.settle();
+            // A poll or set may sleep for what only the server would have told, output above all.
+            place.into_iter().for_each(|(inbox, slot)| inbox.post_own(slot));
         }
     }
 
