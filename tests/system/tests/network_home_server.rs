@@ -1,9 +1,9 @@
 //! Unmodified programs whose sessions with another host the protocol server has (`home = server`):
 //! their calls are calls to it, in every way to wait, and go on where it dies.
 //!
-//! The peer on the other host is a plain echo, and the program checks every byte. Not here: programs
-//! that call the server themselves (`network_protocol_server.rs`). Needs rights over networks, and
-//! says so if they cannot be had.
+//! The peer on the other host is a plain echo, and the program checks every byte. Not here:
+//! programs that call the server themselves (`network_protocol_server.rs`). Needs rights over
+//! networks, and says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -178,8 +178,9 @@ fn runs(
     assert!(echo.thread.join().unwrap() > rounds as usize, "{way}");
 }
 
-/// Kills the protocol server of a program that waits for an answer. True if the program has gone on;
-/// false if a call was under way, of which nobody knows whether it was done: then its error says so.
+/// Kills the protocol server of a program that waits for an answer. Returns true if the program has
+/// gone on; false if a call was under way, of which nobody knows if it was done: then its error
+/// says so.
 fn end_of_killed(way: &str) -> Option<bool> {
     let mut scene = Scene::new(false)?;
     let port = next_port();

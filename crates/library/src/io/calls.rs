@@ -136,7 +136,10 @@ impl Call<'_> {
         kernel: &mut dyn FromKernel,
     ) -> Option<Result<usize, Errno>> {
         let begun = self.session.begin_timed();
-        let result = self.session.recv(self.generation, bufs, how, kernel);
+        let result = match self.session.service.is_any() {
+            true => self.session.recv_served(self.generation, bufs, how),
+            false => self.session.recv(self.generation, bufs, how, kernel),
+        };
         if let Some(begun) = begun {
             self.session.end_timed(begun, result.as_ref());
         }
@@ -147,7 +150,10 @@ impl Call<'_> {
     /// direction has not switched to the ring yet.
     #[inline]
     pub fn send(&self, bufs: &[IoSlice<'_>], how: Send) -> Option<Result<usize, Errno>> {
-        self.session.send(self.generation, bufs, how)
+        match self.session.service.is_any() {
+            true => self.session.send_served(self.generation, bufs, how),
+            false => self.session.send(self.generation, bufs, how),
+        }
     }
 
     /// Lends bytes that have arrived, and waits for them.

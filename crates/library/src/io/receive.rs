@@ -54,9 +54,6 @@ impl Session {
         how: Recv,
         kernel: &mut dyn FromKernel,
     ) -> Option<Result<usize, Errno>> {
-        if self.service.is_any() {
-            return self.recv_served(generation, bufs, how);
-        }
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
         let limit = self.receive_timeout.load(Ordering::Relaxed);

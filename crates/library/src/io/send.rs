@@ -69,9 +69,6 @@ impl Session {
         bufs: &[IoSlice<'_>],
         how: Send,
     ) -> Option<Result<usize, Errno>> {
-        if self.service.is_any() {
-            return self.send_served(generation, bufs, how);
-        }
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
         let at_least = self.atomic_len(wanted);

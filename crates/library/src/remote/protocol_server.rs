@@ -127,7 +127,10 @@ impl ProtocolServer {
 
     /// Drops a socket that is not to be handed over any more.
     pub(crate) fn forget(&self, slot: u32) {
-        let forgotten = self.call(|connected| Ok(drop(connected.sockets.remove(&slot))));
+        let forgotten = self.call(|connected| {
+            connected.sockets.remove(&slot);
+            Ok(())
+        });
         // Without the thread there is nothing to forget.
         let _ = forgotten;
     }
@@ -380,8 +383,7 @@ mod tests {
             let got = gather(&parts.map(IoSlice::new), skip, &mut data);
             assert_eq!(got, &all[skip..], "{skip}");
             let (mut one, mut two, mut three) = ([0; 40], [0; 0], [0; 60]);
-            let bufs =
-                &mut [&mut one[..], &mut two[..], &mut three[..]].map(|buf| IoSliceMut::new(buf));
+            let bufs = &mut [&mut one[..], &mut two[..], &mut three[..]].map(IoSliceMut::new);
             assert_eq!(scatter(&all[skip..], bufs, skip), 100 - skip);
             let filled = [&one[..], &three[..]].concat();
             assert_eq!(filled[skip..], all[skip..], "{skip}");
