@@ -3,7 +3,7 @@
 //! Not here: the address at which they find it (`endpoints`).
 
 use crate::common::service::*;
-use crate::common::{Echo, Home, ask, call, call_until, limit, path, until, watchdog};
+use crate::common::{Echo, Home, ask, call, call_until, limit, until, watchdog};
 use rustix::fd::AsFd;
 use sojourn_ipc::{
     Address, CallError, ConnectError, ConnectOptions, Connection, Deadline, Endpoint, Fault,

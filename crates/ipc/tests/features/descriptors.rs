@@ -19,7 +19,7 @@ in_both_homes! {
     descriptors_of_answers_nobody_wants_are_closed
 }
 
-fn send_fds(
+pub(super) fn send_fds(
     connection: &mut Connection,
     op: u16,
     body: &[u8],
@@ -34,7 +34,7 @@ fn send_fds(
     Ok((0..16).map_while(|index| reply.take_fd(index)).count())
 }
 
-fn null() -> OwnedFd {
+pub(super) fn null() -> OwnedFd {
     std::fs::File::open("/dev/null").unwrap().into()
 }
 

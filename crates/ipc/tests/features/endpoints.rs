@@ -2,6 +2,7 @@
 //!
 //! Not here: their clients (`clients`).
 
+use super::descriptors::{null, send_fds};
 use crate::common::service::*;
 use crate::common::{Echo, Home, ask, call, call_until, path, soon, until, watchdog};
 use rustix::fd::AsFd;

@@ -5,8 +5,8 @@
 use crate::common::service::*;
 use crate::common::{Echo, Home, ask, call, call_until, limit, soon, watchdog};
 use sojourn_ipc::{
-    Access, Address, CallError, ConnectOptions, Connection, Deadline, Endpoint, Event, Fault,
-    Grant, KEEP as KEEP_FLAG, Memory, Reason, ServerOptions, WRITE, Wait,
+    Access, Address, CallError, ConnectOptions, Connection, Deadline, Endpoint, Fault, Grant,
+    KEEP as KEEP_FLAG, Memory, Reason, ServerOptions, WRITE, Wait,
 };
 
 in_both_homes! {
