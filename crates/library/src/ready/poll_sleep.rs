@@ -103,10 +103,10 @@ impl Polling<'_> {
         slept
     }
 
-    /// Sleeps on the bell of the session, if the call is for the bytes of one that is away. Where the
-    /// peers post does not matter then: a program's thread may poll a session that its reactor has
-    /// taken out of an epoll set for a while, and whose peers post to that set. `None` means that
-    /// the kernel, or the way home, has a part in what the call waits for.
+    /// Sleeps on the bell of the session, if the call is for the bytes of one that is away. It does
+    /// not matter then where the peers post: a program's thread may poll a session that its reactor
+    /// has taken out of an epoll set for a while, and whose peers post to that set. `None` means
+    /// that the kernel, or the way home, has a part in what the call waits for.
     fn sleep_alone(&self) -> Option<Slept> {
         let [polled] = &*self.fds else { return None };
         let is_simple = polled.asked() == bit::IN && self.mask.is_none();

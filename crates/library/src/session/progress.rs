@@ -208,7 +208,8 @@ pub(crate) struct TrialHistory {
     /// The rates away before the trial, and in the kernel during the trial.
     away: Rate,
     kernel: Option<Rate>,
-    /// The kernel's leads (thousandths) in the trials since the last clear answer, and their number.
+    /// The kernel's leads (thousandths) in the trials since the last clear answer, and the trials'
+    /// number.
     leads: u64,
     trials: usize,
     trial_after_ns: u64,
