@@ -6,20 +6,11 @@
 
 use crate::descriptor::Kind;
 use crate::error::Error;
-use crate::lender::{self, STORE_BYTES, until_ns};
+use crate::lender::{self, OnLoan, STORE_BYTES, until_ns};
 use crate::piece::{self, Piece};
 use core::ffi::c_int;
 use sojourn_lending::{self as table, Lent, RawPiece, Table};
 use sojourn_shm::Deadline;
-
-/// The place of the bytes that are with the program.
-#[derive(Debug)]
-enum Out {
-    Nothing,
-    /// The first so many of the private buffer.
-    Store(usize),
-    Ring(Lent),
-}
 
 /// The receiving side.
 #[derive(Debug)]
@@ -33,7 +24,7 @@ pub(crate) struct Incoming {
     /// Bytes that the program has used up in a ring that froze before they were given back: they
     /// will be received once more, and are thrown away.
     again: usize,
-    out: Out,
+    on_loan: OnLoan,
     /// A copy of the bytes that are lent from the ring, for a loan that wants one.
     copy: Vec<u8>,
 }
@@ -45,7 +36,7 @@ impl Incoming {
     pub(crate) fn new(fd: c_int) -> Result<Self, Error> {
         let (kind, table) = (Kind::of(fd)?, lender::find());
         let (store, copy) = (Vec::new(), Vec::new());
-        Ok(Self { kind, table, store, from: 0, to: 0, again: 0, out: Out::Nothing, copy })
+        Ok(Self { kind, table, store, from: 0, to: 0, again: 0, on_loan: OnLoan::Nothing, copy })
     }
 
     /// Lends bytes: at least `at_least`, or fewer at the end. Ends the loan before.
@@ -68,16 +59,16 @@ impl Incoming {
         }
         self.fill(fd, at_least, until)?;
         let len = (self.to - self.from).min(max);
-        self.out = Out::Store(len);
+        self.on_loan = OnLoan::Store(len);
         Ok(len)
     }
 
     /// Returns the lent bytes in order.
     pub(crate) fn pieces(&self) -> [RawPiece; 2] {
-        match &self.out {
-            Out::Nothing => [RawPiece::NONE; 2],
-            Out::Ring(lent) => lent.pieces,
-            Out::Store(len) => {
+        match &self.on_loan {
+            OnLoan::Nothing => [RawPiece::NONE; 2],
+            OnLoan::Ring(lent) => lent.pieces,
+            OnLoan::Store(len) => {
                 let bytes = &self.store[self.from..self.from + len];
                 // The buffer is private, so nobody else writes to it.
                 [RawPiece { at: bytes.as_ptr().cast_mut(), len: *len }, RawPiece::NONE]
@@ -87,7 +78,7 @@ impl Incoming {
 
     /// Copies the lent bytes to private memory, if they are not there.
     pub(crate) fn copy(&mut self) {
-        let Out::Ring(lent) = &self.out else { return };
+        let OnLoan::Ring(lent) = &self.on_loan else { return };
         // SAFETY: lent, and so mapped; the pieces end with this call.
         let pieces = lent.pieces.map(|raw| unsafe { Piece::new(raw) });
         let len = pieces[0].len() + pieces[1].len();
@@ -99,19 +90,19 @@ impl Incoming {
 
     /// Returns the lent bytes in private memory, after [`Incoming::copy`].
     pub(crate) fn copied(&self) -> &[u8] {
-        match &self.out {
-            Out::Nothing => &[],
-            Out::Store(len) => &self.store[self.from..self.from + len],
-            Out::Ring(lent) => &self.copy[..lent.pieces[0].len + lent.pieces[1].len],
+        match &self.on_loan {
+            OnLoan::Nothing => &[],
+            OnLoan::Store(len) => &self.store[self.from..self.from + len],
+            OnLoan::Ring(lent) => &self.copy[..lent.pieces[0].len + lent.pieces[1].len],
         }
     }
 
     /// Takes the lent bytes back; the first `len` are used up.
     pub(crate) fn give_back(&mut self, len: usize) {
-        match core::mem::replace(&mut self.out, Out::Nothing) {
-            Out::Nothing => {}
-            Out::Store(lent) => self.from += len.min(lent),
-            Out::Ring(mut lent) => {
+        match core::mem::replace(&mut self.on_loan, OnLoan::Nothing) {
+            OnLoan::Nothing => {}
+            OnLoan::Store(lent) => self.from += len.min(lent),
+            OnLoan::Ring(mut lent) => {
                 let len = len.min(lent.pieces[0].len + lent.pieces[1].len);
                 let back = self.table.map_or(table::LENT, |table| {
                     // SAFETY: lent by this table and not ended yet.
@@ -137,7 +128,7 @@ impl Incoming {
         match unsafe { (table.loan)(fd, at_least, max, until, &raw mut lent) } {
             table::LENT => {
                 let len = lent.pieces[0].len + lent.pieces[1].len;
-                self.out = Out::Ring(lent);
+                self.on_loan = OnLoan::Ring(lent);
                 Ok(Some(len))
             }
             table::TIMED_OUT => Err(Error::TimedOut),

@@ -2,12 +2,22 @@
 //!
 //! Not here: what the table has (`sojourn-lending`).
 
-use sojourn_lending::{NAME, Table};
+use sojourn_lending::{Lent, NAME, Table};
 use sojourn_shm::Deadline;
 use std::sync::OnceLock;
 
 /// Bytes of the private buffer where the lender lends nothing, unless one call wants more.
 pub(crate) const STORE_BYTES: usize = 64 << 10;
+
+/// The place of what is with the program: received bytes, or space to fill.
+#[derive(Debug)]
+pub(crate) enum OnLoan {
+    Nothing,
+    /// As many bytes of the private buffer.
+    Store(usize),
+    /// Pieces of the ring.
+    Ring(Lent),
+}
 
 /// Returns the table, if the preload library is in this process.
 pub(crate) fn find() -> Option<&'static Table> {

@@ -4,20 +4,10 @@
 
 use crate::descriptor::Kind;
 use crate::error::Error;
-use crate::lender::{self, STORE_BYTES, until_ns};
+use crate::lender::{self, OnLoan, STORE_BYTES, until_ns};
 use core::ffi::c_int;
 use sojourn_lending::{self as table, Lent, RawPiece, Table};
 use sojourn_shm::Deadline;
-
-/// The place of the space that is with the program, or of bytes that are committed and not sent
-/// yet.
-#[derive(Debug)]
-enum Out {
-    Nothing,
-    /// The first so many bytes of the private buffer.
-    Store(usize),
-    Ring(Lent),
-}
 
 /// The sending side.
 #[derive(Debug)]
@@ -25,7 +15,7 @@ pub(crate) struct Outgoing {
     kind: Kind,
     table: Option<&'static Table>,
     store: Vec<u8>,
-    out: Out,
+    on_loan: OnLoan,
     /// Bytes of `out` that are committed and have to go by the descriptor, and those of them that
     /// have gone. A program that has reserved has committed nothing (0).
     committed: usize,
@@ -38,7 +28,7 @@ unsafe impl Send for Outgoing {}
 impl Outgoing {
     pub(crate) fn new(fd: c_int) -> Result<Self, Error> {
         let (kind, table) = (Kind::of(fd)?, lender::find());
-        Ok(Self { kind, table, store: Vec::new(), out: Out::Nothing, committed: 0, sent: 0 })
+        Ok(Self { kind, table, store: Vec::new(), on_loan: OnLoan::Nothing, committed: 0, sent: 0 })
     }
 
     /// Lends space: at least `at_least` bytes. Sends first what is committed. A reservation before
@@ -59,18 +49,18 @@ impl Outgoing {
             let until = until_ns(until);
             // SAFETY: room for the answer.
             match unsafe { (table.reserve)(fd, at_least, max, until, &raw mut lent) } {
-                table::LENT => self.out = Out::Ring(lent),
+                table::LENT => self.on_loan = OnLoan::Ring(lent),
                 table::TIMED_OUT => return Err(Error::TimedOut),
                 table::INTERRUPTED => return Err(Error::Interrupted),
                 _ => {}
             }
         }
-        if matches!(self.out, Out::Nothing) {
+        if matches!(self.on_loan, OnLoan::Nothing) {
             let len = max.min(at_least.max(STORE_BYTES));
             if self.store.len() < len {
                 self.store.resize(len, 0);
             }
-            self.out = Out::Store(len);
+            self.on_loan = OnLoan::Store(len);
         }
         let [first, second] = self.pieces();
         Ok(first.len + second.len)
@@ -78,10 +68,10 @@ impl Outgoing {
 
     /// Returns the lent space in order.
     pub(crate) fn pieces(&mut self) -> [RawPiece; 2] {
-        match &self.out {
-            Out::Nothing => [RawPiece::NONE; 2],
-            Out::Ring(lent) => lent.pieces,
-            Out::Store(len) => {
+        match &self.on_loan {
+            OnLoan::Nothing => [RawPiece::NONE; 2],
+            OnLoan::Ring(lent) => lent.pieces,
+            OnLoan::Store(len) => {
                 [RawPiece { at: self.store.as_mut_ptr(), len: *len }, RawPiece::NONE]
             }
         }
@@ -97,10 +87,10 @@ impl Outgoing {
             self.end();
             return Ok(());
         }
-        if let (Out::Ring(lent), Some(table)) = (&mut self.out, self.table) {
+        if let (OnLoan::Ring(lent), Some(table)) = (&mut self.on_loan, self.table) {
             // SAFETY: lent by this table and not ended yet.
             if unsafe { (table.commit)(&raw mut *lent, len) } == table::LENT {
-                self.out = Out::Nothing;
+                self.on_loan = OnLoan::Nothing;
                 return Ok(());
             }
         }
@@ -150,8 +140,8 @@ impl Outgoing {
     /// Ends the lending, whatever was committed.
     fn end(&mut self) {
         (self.committed, self.sent) = (0, 0);
-        if let (Out::Ring(mut lent), Some(table)) =
-            (core::mem::replace(&mut self.out, Out::Nothing), self.table)
+        if let (OnLoan::Ring(mut lent), Some(table)) =
+            (core::mem::replace(&mut self.on_loan, OnLoan::Nothing), self.table)
         {
             // SAFETY: lent by this table and not ended yet.
             unsafe { (table.forget)(&raw mut lent) };

@@ -79,7 +79,7 @@ impl ServerHandle {
         if is_plain && matches!(self.drafting.state, State::Short) {
             self.drafting.state = State::Closed;
             let ready = raw::short_reply(self.claim_drafted()?, body_len);
-            return raw::send_reply(ready).map_err(|_| Status::Gone);
+            return Ok(raw::send_reply(ready)?);
         }
         // SAFETY: the caller's contract.
         unsafe { self.answer_rare(out, body_len, has_parts) }
@@ -133,7 +133,7 @@ impl ServerHandle {
             // SAFETY: the caller's contract; checked.
             unsafe { parts::attach(out, draft.encoder())? };
         }
-        raw::send_reply(draft.finish()).map_err(|_| Status::Gone)
+        Ok(raw::send_reply(draft.finish())?)
     }
 
     /// Claims the call of `token`.

@@ -174,7 +174,7 @@ unsafe extern "C" fn sj_reply_fault(
             return Status::Invalid;
         };
         status_of(handle.claim(token).and_then(|token| {
-            let link = raw::send_reply(token.fault(Fault(fault))).map_err(|_| Status::Gone)?;
+            let link = raw::send_reply(token.fault(Fault(fault)))?;
             handle.give_back(link);
             Ok(())
         }))

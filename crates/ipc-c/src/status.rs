@@ -3,7 +3,7 @@
 use crate::errno::{guard_or, set_errno};
 use core::cell::RefCell;
 use core::ffi::{CStr, c_char, c_int};
-use sojourn_ipc::{AddressError, BindError, CallError, ConnectError, Reason};
+use sojourn_ipc::{AddressError, BindError, CallError, ConnectError, Gone, Reason};
 use sojourn_shm::SegmentError;
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -23,6 +23,12 @@ pub(crate) enum Status {
     Gone = 8,
     Busy = 9,
     Refused = 10,
+}
+
+impl From<Gone> for Status {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
 }
 
 impl Status {

@@ -6,6 +6,7 @@
 //! Sojourn and checks every byte. Read `docs/understand/testing.md` first.
 
 mod built;
+pub mod c_interface;
 pub mod control_group;
 pub mod measuring;
 pub mod net;

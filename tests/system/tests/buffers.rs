@@ -25,7 +25,7 @@ fn program(sandbox: &Sandbox) -> &'static Path {
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("buffers-talk");
         let folder = library.parent().unwrap().display().to_string();
         let mut compiler = Command::new("cc");
-        compiler.args(["-Wall", "-Werror", "-D_GNU_SOURCE", "-O1", "-o"]).arg(&program);
+        compiler.args(["-Wall", "-Werror", "-O1", "-o"]).arg(&program);
         compiler.arg(crate_folder.join("tests/c/talk.c"));
         compiler.arg("-I").arg(crate_folder.join("include")).arg(format!("-L{folder}"));
         compiler.args(["-lsojourn_buffers", &format!("-Wl,-rpath,{folder}")]);

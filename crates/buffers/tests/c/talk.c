@@ -3,6 +3,7 @@
  * kills itself: `sender` with the last block filled and not committed, `receiver` with bytes that
  * are lent. Prints how many blocks were made in shared memory, about; goes on until these are
  * $TALK_SHARED. Runs with and without Sojourn. */
+#define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,6 +1,7 @@
 /* C client for a test. `echo SERVER serve` prints its port and sends datagrams back; `echo SERVER
  * ask PORT` sends datagrams of many lengths to that port, and makes calls that must be refused.
  * Both print `passed` at the end. */
+#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <sojourn/udp.h>
