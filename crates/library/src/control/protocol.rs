@@ -41,17 +41,11 @@ use sojourn_ipc::{Connection, Deadline};
 use sojourn_session::{HomeT, KindT, ReasonT, SessionClient, WhereT};
 use sojourn_shm::aside::{self};
 use sojourn_shm::fault;
-use sojourn_stream::Stream;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Instant;
-use thread::Serving;
-use thread::{Joined, Thread};
+use thread::{Serving, Thread};
 
-/// How long the server may take to delegate a session that it has begun to carry, and the pause
-/// between two looks.
-const LENT_LIMIT: Duration = Duration::from_millis(200);
-const LENT_SLICE: Duration = Duration::from_micros(100);
 /// Runs the protocol thread.
 pub(crate) fn run(library: &'static Library, engine: &'static Engine) {
     let Some(mut thread) = Thread::new(library, engine) else {
@@ -253,27 +247,6 @@ impl Thread {
             self.take_messages();
         }
         self.engine.did_jobs(number);
-    }
-
-    /// Waits for the delegation of a UDP socket that goes home and that the server may have begun
-    /// to carry.
-    fn await_delegation(&mut self, local: u64) {
-        let deadline = sojourn_shm::Deadline::after(LENT_LIMIT);
-        let is_kept = |other: &Stream| other.ledger().keep() || other.ledger().is_kept();
-        while self.has_client
-            && let Some(Joined { other: Some(other), offer, .. }) = self.joined.get(&local)
-            && offer.kind == KindT::Udp
-            && !is_kept(other)
-            && !deadline.is_over()
-        {
-            // The server delegates before it says that it has flushed.
-            let is_told = other.has_flushed();
-            self.take_events();
-            if is_told {
-                return;
-            }
-            std::thread::sleep(LENT_SLICE);
-        }
     }
 
     fn prepare_offer(&mut self, fd: i32, version: u32, kind: KindT) -> Option<Offer> {
