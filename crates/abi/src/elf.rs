@@ -61,6 +61,8 @@ pub struct Image {
     pub wants_executable_stack: bool,
     /// The build-id that a linker has stored in a note, GNU's or Go's; empty if there is none.
     pub build_id: Vec<u8>,
+    /// The address in memory and the length of the table for unwinding (`PT_GNU_EH_FRAME`).
+    pub unwinding: Option<(u64, u64)>,
 }
 
 const HEADER: usize = 64;
@@ -124,6 +126,7 @@ impl Image {
             is_go: false,
             wants_executable_stack: false,
             build_id: Vec::new(),
+            unwinding: None,
         };
         for header in table.chunks_exact(PROGRAM_HEADER) {
             image.take(header, file)?;
@@ -138,6 +141,7 @@ impl Image {
         const NOTE: u32 = 4;
         const HEADERS: u32 = 6;
         const STACK: u32 = 0x6474_e551;
+        const UNWINDING: u32 = 0x6474_e550;
         let (offset, address) = (u64_at(header, 8), u64_at(header, 16));
         let (file_len, memory_len) = (u64_at(header, 32), u64_at(header, 40));
         let flags = u32_at(header, 4);
@@ -163,6 +167,7 @@ impl Image {
                 let notes = file.get(offset.min(end as u64) as usize..end).unwrap_or_default();
                 self.take_notes(notes);
             }
+            UNWINDING => self.unwinding = Some((address, memory_len)),
             STACK => self.wants_executable_stack = flags & 1 != 0,
             _ => {}
         }

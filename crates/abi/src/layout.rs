@@ -132,6 +132,7 @@ mod tests {
             is_go: false,
             wants_executable_stack: false,
             build_id: Vec::new(),
+            unwinding: None,
         }
     }
 

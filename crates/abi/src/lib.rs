@@ -14,5 +14,7 @@ pub mod door;
 pub mod elf;
 pub mod layout;
 pub mod patch;
+pub mod punned;
 pub mod sites;
 pub mod stack;
+pub mod unwind;

@@ -31,6 +31,33 @@ pub struct Found {
     pub sets_gs: Option<u64>,
 }
 
+/// A system call, without a decision how it is rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The address of the `syscall` instruction.
+    pub at: u64,
+    /// The call's number, if an instruction before the call loads it into `eax`. A jump may lead
+    /// past that instruction, with another number.
+    pub number: Option<u32>,
+    /// False if decoders disagree, or if the instruction has a meaningless prefix.
+    pub is_certain: bool,
+}
+
+/// Finds every system call, and what may be one.
+pub fn calls(text: Text<'_>) -> impl Iterator<Item = Call> + '_ {
+    pairs(text.bytes, [0x0f, 0x05]).filter_map(move |place| {
+        let at = text.address + place as u64;
+        match look(text, place, |one| one.code() == Code::Syscall) {
+            Sight::Nothing => None,
+            Sight::Unsure => Some(Call { at, number: None, is_certain: false }),
+            Sight::Seen(view) => {
+                let is_certain = view.site.ip() == at && view.site.len() == 2;
+                Some(Call { at, number: rewrite::number(&view), is_certain })
+            }
+        }
+    })
+}
+
 /// Finds every system call, and decides how each is rewritten.
 #[must_use]
 pub fn find(text: Text<'_>) -> Found {

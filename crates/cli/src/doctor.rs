@@ -1,9 +1,9 @@
 //! `sojourn doctor`: checks everything that Sojourn needs of this machine, and gives advice.
 //!
 //! Each check returns one [`Item`]. The checks are in `kernel` (features), `machine` (limits,
-//! processors), `parts` (library, server), `streams` (stdio) and `network` (sessions with other
-//! hosts; `attached` lists the programs in the packet path). The checks change nothing, and none
-//! takes longer than two seconds.
+//! processors), `parts` (library, server), `streams` (stdio), `rewriting` and `network` (sessions
+//! with other hosts; `attached` lists the programs in the packet path). The checks change nothing,
+//! and none takes longer than two seconds.
 
 mod attached;
 mod item;
@@ -11,6 +11,7 @@ mod kernel;
 mod machine;
 mod network;
 mod parts;
+mod rewriting;
 mod settings;
 mod streams;
 
@@ -51,6 +52,8 @@ pub(crate) fn doctor(options: &Report) -> Result<u8> {
         machine::open_files(),
         machine::locked_memory(),
     ];
+    let wants_rewriting = config::load([], |name| std::env::var_os(name));
+    items.push(rewriting::rewriting(wants_rewriting.is_ok_and(|config| config.rewrite)));
     items.extend(parts::library());
     items.extend(parts::server(&options.server_args));
     let (network, attached) = network::items(&options.server_args);

@@ -28,6 +28,18 @@ pub enum Interrupt {
     Break,
 }
 
+/// What becomes of system calls that the program makes itself, past the C library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnCalls {
+    /// The kernel serves them; the shell does not see them.
+    Unseen,
+    /// The shell sees them, but a thread may still be in one of before that concerns what was asked
+    /// for.
+    UnderWay,
+    /// The shell sees them. Threads still wait for these epoll sets by calls of before.
+    Seen(Vec<i32>),
+}
+
 /// The shell around the library, as the library calls it.
 pub trait Host: Sync + core::fmt::Debug {
     /// Begins a wait: handlers may run on this thread from now on. Handlers that ran before are
@@ -49,6 +61,13 @@ pub trait Host: Sync + core::fmt::Debug {
     }
     /// Returns true if a `FILE` of the C library has used the descriptor `fd`.
     fn stdio_uses(&self, fd: i32) -> bool;
+    /// Has system calls that the program makes itself arrive at the shell, if that is possible.
+    /// Tells what is under way for `numbers`. Called by a thread of the library's that has
+    /// descriptors of its own.
+    fn own_calls(&self, numbers: &[i32]) -> OwnCalls {
+        let _ = numbers;
+        OwnCalls::Unseen
+    }
     /// Returns true if `fd` is an io_uring whose submissions the shell looks at.
     fn sees_ring(&self, _fd: i32) -> bool {
         false

@@ -22,7 +22,7 @@ mod session_fakes;
 pub use host::epoll::EpollEvent;
 pub use host::kernel::PollFd;
 pub use host::numbers;
-pub use host::{Host, Interrupt, Plain};
+pub use host::{Host, Interrupt, OwnCalls, Plain};
 pub use io::call_flags::{Recv, Send};
 pub use io::calls::{Call, Route, Use};
 pub use io::datagrams::{Attempt, Datagram, PARTS_MAX, ReceiveOutcome};

@@ -3,6 +3,7 @@
 //! Not here: waiting for one session (`io::sleep`). Read `docs/understand/streams.md`, "Waiting",
 //! then `set` or `poll`.
 
+pub(crate) mod adopted;
 pub(crate) mod poll;
 pub(crate) mod poll_sleep;
 #[cfg(test)]

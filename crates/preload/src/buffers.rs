@@ -11,6 +11,7 @@
 //! pointer into a block that was freed a moment ago can still crash here. Kernels without these
 //! advices are asked in other ways.
 
+use crate::code;
 use crate::guard::kernel;
 use crate::next::next;
 use crate::raw::{self, Kernel};
@@ -190,7 +191,11 @@ unsafe extern "C-unwind" fn mprotect(at: *mut c_void, len: usize, protection: c_
 pub(crate) fn mprotect_by(protection: c_int, kernel: impl Kernel) -> isize {
     // Only the loss of a right matters: with `PROT_WRITE` memory is readable and writable on
     // x86-64.
-    if protection & libc::PROT_WRITE == 0 { forgotten_by(kernel) } else { kernel() }
+    let result = if protection & libc::PROT_WRITE == 0 { forgotten_by(kernel) } else { kernel() };
+    if result == 0 && protection & libc::PROT_EXEC != 0 && code::is_rewritten() {
+        code::came();
+    }
+    result
 }
 
 /// Serves a call after which memory may be inaccessible; `kernel` makes the kernel's call.

@@ -3,7 +3,11 @@
 //! This file mostly forwards to the modules that do the work. The trait `Host` in `sojourn-library`
 //! says when the library calls each function, and why.
 
+#[cfg(target_arch = "x86_64")]
+use crate::library::OwnCalls;
 use crate::library::{EpollEvent, Host, Interrupt, PollFd, library};
+#[cfg(target_arch = "x86_64")]
+use crate::rewriting;
 use crate::{deferred, handlers, notice, pause, process, raw, rings, stack, stdio, tls};
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::time::Duration;
@@ -56,6 +60,11 @@ impl Host for Shell {
 
     fn stdio_uses(&self, fd: i32) -> bool {
         stdio::uses(fd)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn own_calls(&self, numbers: &[i32]) -> OwnCalls {
+        rewriting::own_calls(numbers)
     }
 
     fn sees_ring(&self, fd: i32) -> bool {

@@ -27,12 +27,14 @@ compile_error!("the preload library is for Linux on x86-64 and AArch64 with the 
 
 mod beside;
 mod buffers;
+mod code;
 mod confined;
 mod connections;
 mod control;
 mod datagrams;
 mod deferred;
 mod descriptors;
+mod door;
 mod errno;
 mod exec;
 mod files;
@@ -55,6 +57,8 @@ mod notice;
 mod objects;
 mod older;
 mod options;
+#[cfg(target_arch = "x86_64")]
+mod own_calls;
 mod pause;
 mod plugins;
 mod process;
@@ -62,6 +66,8 @@ mod raw;
 mod readiness;
 mod relocation;
 mod reopen;
+#[cfg(target_arch = "x86_64")]
+mod rewriting;
 mod rings;
 mod sanitizer;
 mod select;

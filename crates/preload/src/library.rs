@@ -4,7 +4,8 @@
 pub(crate) use sojourn_library::ancillary::DatagramAncillary;
 pub(crate) use sojourn_library::{
     Amount, Attempt, BytesOnly, Call, Datagram, EngineAnswers, EpollEvent, FromKernel, Host,
-    Interrupt, Lending, Lent, LentPiece, Library, OptionChange, Origin, PARTS_MAX, PollFd, Queue,
-    ReceiveOutcome, Recv, Route, Send, SocketOption, Use, library, numbers, tcp_info,
+    Interrupt, Lending, Lent, LentPiece, Library, OptionChange, Origin, OwnCalls, PARTS_MAX,
+    PollFd, Queue, ReceiveOutcome, Recv, Route, Send, SocketOption, Use, library, numbers,
+    tcp_info,
 };
 pub(crate) use sojourn_session::ReasonT;

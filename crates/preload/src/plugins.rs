@@ -14,6 +14,7 @@
 //! Not here: libraries that are linked with the C library statically, which are not noticed
 //! (docs/use/linux-differences.md). Read `objects` first.
 
+use crate::code;
 use crate::guard::is_open;
 use crate::library::ReasonT;
 use crate::next::next;
@@ -32,18 +33,31 @@ const BASE: usize = 0;
 
 unsafe extern "C" fn before_open(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     let [name, flags, ..] = *arguments;
-    if name == 0 || flags as c_int & libc::RTLD_DEEPBIND == 0 || !is_open() {
+    let is_deep = flags as c_int & libc::RTLD_DEEPBIND != 0;
+    if name == 0 || !(is_deep || code::is_rewritten()) || !is_open() {
         return entry.next();
     }
     // SAFETY: a string, as for the C library's `dlopen`.
     let name = unsafe { CStr::from_ptr(name as *const c_char) }.to_bytes();
     // `$` begins a token such as `$ORIGIN`, which the loader replaces by a path of the caller
     // (ld.so(8)).
-    if name.contains(&b'/') && !name.contains(&b'$') {
+    let is_path = name.contains(&b'/') && !name.contains(&b'$');
+    if is_path || !is_deep && !has_search_paths() {
         return open as OpenFn as usize;
     }
-    shut(ReasonT::Operation);
+    if is_deep {
+        shut(ReasonT::Operation);
+    }
+    code::may_come();
     entry.next()
+}
+
+/// Returns true if an object names folders in which the libraries that it opens are searched for,
+/// so that it matters who opens them (ld.so(8)).
+fn has_search_paths() -> bool {
+    /// `DT_RPATH` and `DT_RUNPATH`.
+    const TAGS: [usize; 2] = [15, 29];
+    objects::all().any(|object| object.entries().any(|entry| TAGS.contains(&entry.tag)))
 }
 
 unsafe extern "C" fn before_namespace(entry: &Interposer, arguments: &[usize; 6]) -> usize {
@@ -53,13 +67,18 @@ unsafe extern "C" fn before_namespace(entry: &Interposer, arguments: &[usize; 6]
     entry.next()
 }
 
-/// Opens a file as `dlopen` with `RTLD_DEEPBIND` does, and binds the new libraries.
+/// Opens a file as `dlopen` does. With `RTLD_DEEPBIND` binds the new libraries; where system calls
+/// are rewritten, has theirs rewritten.
 unsafe extern "C-unwind" fn open(name: *const c_char, flags: c_int) -> *mut c_void {
     let last = objects::all().last();
     // SAFETY: the program's arguments, passed on unchanged.
     let handle = unsafe { next!(c"dlopen" as OpenFn)(name, flags) };
-    if let (false, Some(last)) = (handle.is_null(), last) {
+    let is_deep = flags & libc::RTLD_DEEPBIND != 0;
+    if let (false, Some(last)) = (handle.is_null() || !is_deep, last) {
         bind(last);
+    }
+    if code::is_rewritten() {
+        code::came();
     }
     handle
 }

@@ -90,6 +90,13 @@ pub(crate) fn process_number() -> i32 {
     unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
 }
 
+/// Returns the calling thread's number (gettid(2)).
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn thread_number() -> i32 {
+    // SAFETY: no arguments, no effect.
+    unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
+}
+
 /// Returns the current soft limit `RLIMIT_NOFILE` (getrlimit(2)).
 pub(crate) fn most_descriptors() -> u64 {
     limit_of(libc::RLIMIT_NOFILE)

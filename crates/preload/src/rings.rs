@@ -25,9 +25,11 @@ pub(crate) use ring::{Params, View};
 use crate::guard::{self, is_open, within};
 use crate::inside;
 use crate::library::Library;
+use crate::next::next;
 use crate::tls::here;
 use crate::trampoline::{Interposer, asks_first};
-use crate::{buffers, raw};
+use crate::{buffers, code, raw};
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use ring::{COUNT, OFFSET_SQES, POLLED, REGISTERED_FD_ONLY, Ring, SQPOLL};
 
@@ -237,7 +239,37 @@ unsafe extern "C" fn before_map(entry: &Interposer, arguments: &[usize; 6]) -> u
     if offset == OFFSET_SQES && is_shared && is_open() {
         within(|library| library.ring_mapped(fd as i32));
     }
+    if code::is_rewritten() && is_code(arguments) {
+        return map_code as MapFn as usize;
+    }
     entry.next()
+}
+
+/// Returns true if these arguments of mmap(2) map code of a file.
+fn is_code(arguments: &[usize; 6]) -> bool {
+    let [_, _, protection, flags, ..] = *arguments;
+    protection & (libc::PROT_EXEC | libc::PROT_WRITE) as usize == libc::PROT_EXEC as usize
+        && flags & libc::MAP_ANONYMOUS as usize == 0
+}
+
+type MapFn =
+    unsafe extern "C-unwind" fn(*mut c_void, usize, c_int, c_int, c_int, i64) -> *mut c_void;
+
+/// Maps code, and has it looked at before the program runs it.
+unsafe extern "C-unwind" fn map_code(
+    at: *mut c_void,
+    len: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    // SAFETY: the program's arguments, passed on unchanged.
+    let mapped = unsafe { next!(c"mmap" as MapFn)(at, len, protection, flags, fd, offset) };
+    if mapped != libc::MAP_FAILED {
+        code::came();
+    }
+    mapped
 }
 
 asks_first!(before_map; mmap = 0, mmap64 = 0);

@@ -1,52 +1,27 @@
-//! `syscall`: the system calls that concern sessions, with the kernel's arguments, which sometimes
+//! System calls by number that concern sessions, with the kernel's arguments, which sometimes
 //! differ from those of the C library's function of the same name.
 //!
 //! A call that the kernel serves is made unchanged, with all its arguments. Such a call is no
 //! cancellation point, and no other function of the C library runs. The functions named `..._by` of
-//! other modules do the work for sessions.
-//!
-//! Programs that make their own system calls arrive here as well: their loader (`crates/loader`)
-//! asks once for a table of functions (`door`).
+//! other modules do the work for sessions. Not here: how such calls come to this library (`door`,
+//! `own_calls`).
 
 use crate::descriptors::opened;
-use crate::guard::{self, has_started, is_inside, is_open, tell, within};
+use crate::guard::{is_open, tell, within};
 use crate::library::{EpollEvent, Origin, PollFd, ReasonT};
-use crate::process::{self, ends_by_call, forked_by, has_notification, is_filter, shut};
-use crate::raw::{self, Kernel, Numbered};
+use crate::process::{ends_by_call, forked_by, has_notification, is_filter, shut};
+use crate::raw::{Kernel, Numbered};
 use crate::readiness::{self, Countdown, WaitTerms, masked, terms};
 use crate::rings::{self, View};
-use crate::trampoline::{Interposer, asks_first};
 use crate::{
     buffers, confined, connections, control, descriptors, exec, files, io, messages, options,
-    reopen, select, signals, sockets, stdio,
+    reopen, select, sockets,
 };
 use core::ffi::{c_int, c_long};
 use libc::{fd_set, sigset_t, timespec};
-use sojourn_abi::door::{self, Door};
-
-asks_first!(before_syscall; syscall = 0);
-
-type NumberFn =
-    unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
-
-/// Chooses the function that `syscall` jumps to.
-unsafe extern "C" fn before_syscall(entry: &Interposer, arguments: &[usize; 6]) -> usize {
-    if arguments[0] as i64 == door::NUMBER && has_started() {
-        return open_door as NumberFn as usize;
-    }
-    if !is_open() {
-        // The library's own calls (mostly waits) bypass other preloaded libraries.
-        return if is_inside() { plain as NumberFn as usize } else { entry.next() };
-    }
-    match dispatch(arguments) {
-        Dispatch::Served => serve as NumberFn as usize,
-        Dispatch::Forked => forked as NumberFn as usize,
-        Dispatch::AsItIs => entry.next(),
-    }
-}
 
 /// The way in which a system call is made.
-enum Dispatch {
+pub(crate) enum Dispatch {
     /// [`serve`] makes the call.
     Served,
     /// The call is a `fork`, which [`forked`] makes.
@@ -57,7 +32,7 @@ enum Dispatch {
 
 /// Chooses the way of a call, for programs that call `syscall` and for programs whose own system
 /// calls are rewritten. `arguments` are the call's number and its first five arguments.
-fn dispatch(arguments: &[usize; 6]) -> Dispatch {
+pub(crate) fn dispatch(arguments: &[usize; 6]) -> Dispatch {
     match arguments[0] as i64 {
         number if is_served(number) => return Dispatch::Served,
         libc::SYS_clone if is_fork(arguments) => return Dispatch::Forked,
@@ -84,58 +59,24 @@ fn dispatch(arguments: &[usize; 6]) -> Dispatch {
     Dispatch::AsItIs
 }
 
-/// The table of functions for the loader of programs that make their own system calls.
-static DOOR: Door = Door {
-    call: by_number,
-    vfork_begins: process::before_shared_child,
-    vfork_ends: guard::vfork_ends,
-    signal: signals::came_through_door,
-    thread_ends: thread_ends_by_call,
-};
-
-extern "C" fn thread_ends_by_call(status: c_int) {
-    if is_open() {
-        ends_by_call(status as usize);
-    }
-}
-
-/// Gives the table to a caller that asks for its version. From then on the C library's streams
-/// belong to the loader, which does not use any; the guest program has its own.
-#[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
-unsafe extern "C-unwind" fn open_door(
-    _: c_long,
-    version: usize,
-    at: usize,
-    _: usize,
-    _: usize,
-    _: usize,
-    _: usize,
-) -> c_long {
-    if version != door::VERSION {
-        crate::errno::set_raw(libc::EINVAL);
-        return -1;
-    }
-    stdio::belongs_to_loader();
-    // SAFETY: a caller that knows the number passes such an address.
-    unsafe { (at as *mut &Door).write(&DOOR) };
-    0
-}
-
-/// Makes a system call for a program that makes its own, as `syscall` would. Returns the kernel's
-/// result.
-unsafe extern "C-unwind" fn by_number(number: i64, arguments: &[usize; 6]) -> isize {
+/// Makes a system call if this library serves it. `None`: the caller is to make it, unchanged.
+///
+/// # Safety
+/// As for the system call itself.
+pub(crate) unsafe fn served(number: i64, arguments: &[usize; 6]) -> Option<isize> {
     let [a, b, c, d, e, f] = *arguments;
-    let dispatch =
-        if is_open() { dispatch(&[number as usize, a, b, c, d, e]) } else { Dispatch::AsItIs };
+    if !is_open() {
+        return None;
+    }
     // SAFETY: the program's own call.
     let answer = unsafe {
-        match dispatch {
+        match dispatch(&[number as usize, a, b, c, d, e]) {
             Dispatch::Served => serve(number, a, b, c, d, e, f),
             Dispatch::Forked => forked(number, a, b, c, d, e, f),
-            Dispatch::AsItIs => return raw::call(number, *arguments),
+            Dispatch::AsItIs => return None,
         }
     };
-    if answer == -1 { -(crate::errno::value() as isize) } else { answer as isize }
+    Some(if answer == -1 { -(crate::errno::value() as isize) } else { answer as isize })
 }
 
 /// Flags of `clone` that share something with the child or change its parent, so that the call is
@@ -162,7 +103,7 @@ fn is_fork(arguments: &[usize; 6]) -> bool {
 
 /// Makes a `clone` that is a `fork`.
 #[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
-unsafe extern "C-unwind" fn forked(
+pub(crate) unsafe extern "C-unwind" fn forked(
     number: c_long,
     a: usize,
     b: usize,
@@ -206,20 +147,6 @@ fn rings_changed(arguments: &[usize; 6]) {
     check_view(within(|library| rings::before_register(library, arguments)));
 }
 
-/// Makes a system call without any other library.
-#[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
-unsafe extern "C-unwind" fn plain(
-    number: c_long,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> c_long {
-    Numbered { number, arguments: [a, b, c, d, e, f] }.make() as c_long
-}
-
 /// Defines the system calls that this library serves: the number, the serving function, and the
 /// indices of the arguments to pass.
 macro_rules! served {
@@ -234,7 +161,7 @@ macro_rules! served {
 
         /// Takes the place of the C library's `syscall` for the numbers of [`is_served`].
         #[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
-        unsafe extern "C-unwind" fn serve(
+        pub(crate) unsafe extern "C-unwind" fn serve(
             number: c_long,
             a: usize,
             b: usize,

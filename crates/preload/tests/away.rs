@@ -81,24 +81,11 @@ fn run(server: &common::Server, away: &Path, what: &str) {
 /// kernel: the results and the memory, with valid arguments and with invalid ones.
 #[test]
 fn system_calls_by_their_numbers() {
-    let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/syscalls.rs");
-    let table = std::fs::read_to_string(table).unwrap();
-    let name = |line: &str| Some(line.strip_prefix("    SYS_")?.split_once(" = ")?.0.to_owned());
-    let numbers: Vec<String> =
-        table.lines().filter_map(name).map(|name| format!("SYS_{name}")).collect();
-    assert!(numbers.len() >= 50, "{numbers:?}");
     let server = common::server("by-number");
     let program = common::build("by_number", "away");
     for (place, kind) in [("kernel", "unix"), ("away", "unix"), ("kernel", "tcp"), ("away", "tcp")]
     {
-        common::same_command(|| {
-            let mut command = Command::new(&program);
-            command.args([place, kind]).args(&numbers);
-            command.env("SOJOURN_SERVER", server.address());
-            let calls = if place == "away" { "16" } else { "1000000000" };
-            command.env("SOJOURN_MOVE_AFTER_CALLS", calls);
-            command
-        });
+        common::same_command(|| common::by_number(&program, &server, [place, kind]));
     }
 }
 

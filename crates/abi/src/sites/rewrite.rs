@@ -153,7 +153,7 @@ fn is_movable(one: &Instruction) -> bool {
 
 /// Returns the call's number, if the last instruction before the call that writes `eax` is a move
 /// of a constant.
-fn number(view: &View) -> Option<u32> {
+pub(super) fn number(view: &View) -> Option<u32> {
     for one in view.before.iter().rev() {
         if one.flow_control() != FlowControl::Next {
             return None;

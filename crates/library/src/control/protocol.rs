@@ -22,6 +22,7 @@ mod thread;
 use crate::control::search::Search;
 use crate::control::wanted::Wanted;
 use crate::fds::table::mark;
+use crate::host::descriptors::OpenDescriptors;
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::offer::Offer;
@@ -145,7 +146,6 @@ impl Thread {
             let Some(words) = woken.filter(|_| is_there) else {
                 // The program has closed the library's set, a number that is not its own.
                 self.library.all_home(ReasonT::Resources, true);
-                self.library.give_up_sets();
                 self.engine.stop_serving();
                 self.library.host().show(ReasonT::StoodDown);
                 return;
@@ -233,6 +233,7 @@ impl Thread {
                 Job::Flush { slot } => self.follow(slot),
                 Job::AskRoute { local, to } => self.ask_route(local, to),
                 Job::Kept { fd, version } => self.tell_kept(fd, version),
+                Job::CodeCame => self.look_at_code(),
                 Job::Prepare => self.prepare(),
                 Job::Share { fd, version, token } => self.share(fd, version, token),
                 Job::ServiceLost => self.lose_protocol_server(),
@@ -252,6 +253,11 @@ impl Thread {
     fn prepare_offer(&mut self, fd: i32, version: u32, kind: KindT) -> Option<Offer> {
         let mut descriptors = ProgramDescriptors(&mut self.aside, self.tid);
         self.library.prepare_offer(fd, version, kind, &mut descriptors)
+    }
+
+    fn look_at_code(&mut self) {
+        let host = self.library.host();
+        ProgramDescriptors(&mut self.aside, self.tid).own_calls(host, &[]);
     }
 
     fn tell_left(&mut self, local: u64, reason: ReasonT, sent: u64, received: u64) {

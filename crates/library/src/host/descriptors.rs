@@ -5,6 +5,8 @@
 //! the others. Not here: that service (`protocol::outside`), and the users (`offer`, `wanted`,
 //! `unmanaged_sets`).
 
+use crate::host::{Host, OwnCalls};
+
 /// Looks at the descriptors of the program's table.
 pub(crate) trait OpenDescriptors {
     /// Lists the numbers that are open.
@@ -13,6 +15,10 @@ pub(crate) trait OpenDescriptors {
     fn sets(&mut self) -> Vec<i32>;
     /// Reads the `fdinfo` of a number (proc(5)); empty if there is none.
     fn info(&mut self, fd: i32) -> String;
+    /// Asks the shell for [`Host::own_calls`].
+    fn own_calls(&mut self, host: &dyn Host, numbers: &[i32]) -> OwnCalls {
+        host.own_calls(numbers)
+    }
 }
 
 /// Looks from the calling thread, at the table of the thread `tid` of this process.

@@ -456,5 +456,10 @@ impl Library {
         }
         let all: Vec<i32> = self.table.with_sessions().map(|(fd, _)| fd).collect();
         self.go_home_together(&all, reason);
+        if forbid {
+            // The program may wait past the library from now on, and must not find there what only
+            // the library understands.
+            self.give_up_sets();
+        }
     }
 }

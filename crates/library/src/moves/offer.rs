@@ -5,8 +5,8 @@
 
 use crate::fds::table::{FdEntry, mark};
 use crate::host::descriptors::OpenDescriptors;
-use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::host::{OwnCalls, kernel};
 use crate::process::engine::Job;
 use crate::process::library::Library;
 use crate::process::library::library;
@@ -79,10 +79,20 @@ impl Library {
         let epoch = self.fork_epoch.load(Ordering::SeqCst);
         let aliases = self.alias_epoch.load(Ordering::SeqCst);
         let numbers = self.numbers_of(fd, entry, descriptors)?;
+        let waited = self.own_calls(&numbers, descriptors);
+        if waited.is_none() {
+            entry.was_refused();
+        }
+        let waited = waited?;
         let set = self.set_for_offer(&numbers)?;
         let known = &self.engine()?.unmanaged_sets;
         if set == 0 && self.is_in_unmanaged_set(&numbers, &mut lock(known), descriptors) {
-            entry.mark(mark::SETS);
+            if waited.is_empty() {
+                entry.mark(mark::SETS);
+            } else {
+                // The set is adopted when the thread comes back from it.
+                entry.was_refused();
+            }
             return None;
         }
         let is_sole = self.is_sole(entry);
@@ -94,6 +104,37 @@ impl Library {
         });
         let what = OfferT { local, set, ring_bytes, is_sole, home };
         Some(Offer { local, fd, version, epoch, aliases, kind, numbers, what })
+    }
+
+    /// Has the program's own system calls arrive at the shell, where that is wanted and possible.
+    /// Returns the sets for which threads still wait by calls of before; `None` if such a call
+    /// concerns `numbers`.
+    fn own_calls(
+        &self,
+        numbers: &[i32],
+        descriptors: &mut dyn OpenDescriptors,
+    ) -> Option<Vec<i32>> {
+        if !self.policy.config().rewrite {
+            return Some(Vec::new());
+        }
+        match descriptors.own_calls(self.host(), numbers) {
+            OwnCalls::Unseen => Some(Vec::new()),
+            OwnCalls::UnderWay => None,
+            OwnCalls::Seen(waited) => {
+                let known = &self.engine()?.unmanaged_sets;
+                self.adopt_sets(&mut lock(known), &waited, descriptors);
+                Some(waited)
+            }
+        }
+    }
+
+    /// Reports that code has come which may make system calls itself. Returns when these arrive at
+    /// the shell, where that is possible, and after a while in any case.
+    pub fn code_came(&'static self) {
+        if let Some(engine) = self.engine().filter(|engine| engine.is_running()) {
+            self.push(Job::CodeCame);
+            engine.await_jobs(DECISION_LIMIT);
+        }
     }
 
     /// Whether this process is known to be the only holder.

@@ -14,7 +14,6 @@ impl Library {
             return;
         }
         self.all_home(ReasonT::Operation, true);
-        self.give_up_sets();
         for engine in self.all_engines() {
             engine.own.vacate(fd);
         }
@@ -28,7 +27,6 @@ impl Library {
             return false;
         };
         self.all_home(ReasonT::Resources, true);
-        self.give_up_sets();
         self.end_threads();
         engine.own.close_all(self.host());
         self.host().show(ReasonT::StoodDown);

@@ -24,32 +24,51 @@ impl Library {
     ) -> bool {
         let sets = known.sets(|| self.unmanaged_sets(descriptors));
         let inode = numbers.first().and_then(|fd| inode(*fd));
-        sets.iter().any(|set| {
+        sets.iter().filter(|set| !self.knows_set(**set)).any(|set| {
             // The number in the registration may be closed or reused since, so the inode counts as
             // well.
-            members_of(&descriptors.info(*set))
-                .any(|(fd, of)| numbers.contains(&fd) || of.is_some() && of == inode)
+            let is_it = |one: Member| {
+                numbers.contains(&one.fd) || one.inode.is_some() && one.inode == inode
+            };
+            members_of(&descriptors.info(*set)).any(is_it)
         })
     }
 
-    fn unmanaged_sets(&self, descriptors: &mut dyn OpenDescriptors) -> Vec<i32> {
+    pub(crate) fn unmanaged_sets(&self, descriptors: &mut dyn OpenDescriptors) -> Vec<i32> {
         let mut sets = descriptors.sets();
         sets.retain(|fd| !self.is_own(*fd) && !self.knows_set(*fd));
         sets
     }
 }
 
-fn inode(fd: i32) -> Option<u64> {
+pub(crate) fn inode(fd: i32) -> Option<u64> {
     Some(rustix::fs::fstat(kernel::at(fd).ok()?).ok()?.st_ino)
 }
 
-/// Parses a set's `fdinfo`: the numbers and inodes of its members.
-fn members_of(text: &str) -> impl Iterator<Item = (i32, Option<u64>)> {
+/// A line of a set's `fdinfo` (proc(5)): one registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) fd: i32,
+    pub(crate) events: u32,
+    pub(crate) data: u64,
+    pub(crate) inode: Option<u64>,
+}
+
+/// Parses a set's `fdinfo`.
+pub(crate) fn members_of(text: &str) -> impl Iterator<Item = Member> {
     text.lines().filter_map(|line| {
         let mut words = line.strip_prefix("tfd:")?.split_whitespace();
         let fd = words.next()?.parse().ok()?;
-        let inode = words.find_map(|word| word.strip_prefix("ino:"));
-        Some((fd, inode.and_then(|inode| u64::from_str_radix(inode, 16).ok())))
+        let mut member = Member { fd, events: 0, data: 0, inode: None };
+        while let Some(word) = words.next() {
+            let hex = |word: &str| u64::from_str_radix(word, 16).ok();
+            match word {
+                "events:" => member.events = hex(words.next()?)? as u32,
+                "data:" => member.data = hex(words.next()?)?,
+                _ => member.inode = word.strip_prefix("ino:").and_then(hex).or(member.inode),
+            }
+        }
+        Some(member)
     })
 }
 

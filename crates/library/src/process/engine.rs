@@ -56,6 +56,8 @@ pub(crate) enum Job {
     ServiceEnded { slot: u32 },
     /// Take part in the session of an ancestor that the protocol server serves.
     Share { fd: i32, version: u32, token: [u64; 2] },
+    /// Code has come whose own system calls are to arrive at the shell.
+    CodeCame,
     /// Greet the server now, even if there is nothing to tell it.
     Prepare,
 }

@@ -68,6 +68,22 @@ impl Set {
         self.ever.store(false, Ordering::SeqCst);
     }
 
+    /// Notes what was registered before the set was known. Returns the numbers; `None` if the set
+    /// cannot carry sessions. Changes that the program makes meanwhile wait.
+    pub(crate) fn adopt(
+        &self,
+        read: impl FnOnce() -> Option<Vec<(i32, Registration)>>,
+    ) -> Option<Vec<i32>> {
+        let mut state = lock(&self.state);
+        let all = read()?;
+        let collides = all.iter().any(|(_, one)| Tag::of_data(one.data).is_some());
+        let numbers = all.iter().map(|(fd, _)| *fd).collect();
+        for (fd, registration) in all {
+            state.registrations.entry(fd).or_insert(registration);
+        }
+        (!collides).then_some(numbers)
+    }
+
     /// Returns the set's own number while it is open.
     pub(crate) fn number(&self) -> Option<i32> {
         let state = lock(&self.state);

@@ -356,7 +356,9 @@ impl Library {
         form: (u32, u64),
     ) -> Result<(), Errno> {
         self.make_known(set);
-        control(epfd, op, fd, form)?;
+        let result = control(epfd, op, fd, form);
+        self.missed_change(epfd);
+        result?;
         if op == op::ADD {
             self.unfit(fd);
             self.set_shared(fd);

@@ -3,6 +3,9 @@
    and the memory after it. WHERE is "away" or "kernel", KIND "unix" or "tcp". For each argument
    there is a session of its own. A child sends all bytes back. */
 #include "check.h"
+#ifdef PAST_C_LIBRARY
+#include "past.h"
+#endif
 #include <linux/openat2.h>
 
 #define SESSIONS 190

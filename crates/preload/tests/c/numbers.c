@@ -1,5 +1,8 @@
 /* Calls through syscall(), with numbers that the library serves and with others. */
 #include "check.h"
+#ifdef PAST_C_LIBRARY
+#include "past.h"
+#endif
 
 int main(void) {
     int p[2], s[2];

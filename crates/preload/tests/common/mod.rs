@@ -152,6 +152,22 @@ pub(crate) fn same_command(make: impl Fn() -> Command) {
     assert_eq!(text(&plain), text(&with));
 }
 
+/// Returns the command that makes every system call that `syscall` serves, by
+/// `tests/c/by_number.c`. `how`: where the sessions are, and of which kind they are.
+pub(crate) fn by_number(program: &Path, server: &Server, how: [&str; 2]) -> Command {
+    let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/syscalls.rs");
+    let table = std::fs::read_to_string(table).unwrap();
+    let name = |line: &str| Some(line.strip_prefix("    SYS_")?.split_once(" = ")?.0.to_owned());
+    let numbers: Vec<String> =
+        table.lines().filter_map(name).map(|name| format!("SYS_{name}")).collect();
+    assert!(numbers.len() >= 50, "{numbers:?}");
+    let mut command = Command::new(program);
+    command.args(how).args(&numbers).env("SOJOURN_SERVER", server.address());
+    let calls = if how[0] == "away" { "16" } else { "1000000000" };
+    command.env("SOJOURN_MOVE_AFTER_CALLS", calls);
+    command
+}
+
 /// A session server for these tests.
 pub(crate) struct Server {
     child: Child,

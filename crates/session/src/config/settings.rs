@@ -159,6 +159,12 @@ pub const SETTINGS: &[Setting] = &[
         "Load programs that make their own system calls (static ones, musl's, Go's) with Sojourn's loader, so that their sessions move as well. They start some milliseconds later."
     ),
     setting!(
+        rewrite,
+        "on|off",
+        switch,
+        "Rewrite the system calls that preloaded programs make themselves, past the C library (inline, as in Rust's rustix), before the first session moves, so that these are served for sessions as well."
+    ),
+    setting!(
         follow,
         "off|same-user|on",
         str::parse,

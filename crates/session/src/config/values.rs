@@ -152,6 +152,8 @@ pub struct Config {
     pub spin_budget_us: u32,
     /// Programs that make their own system calls are loaded by Sojourn's loader.
     pub load: bool,
+    /// System calls that preloaded programs make themselves are rewritten.
+    pub rewrite: bool,
     /// Condition under which new programs get the library although their environment lacks it.
     pub follow: Follow,
     /// `sojourn run` fails, instead of running the program without acceleration, if the program
@@ -182,6 +184,7 @@ impl Default for Config {
             spin: Spin::Adaptive,
             spin_budget_us: 0,
             load: false,
+            rewrite: false,
             follow: Follow::Off,
             strict: false,
             server: String::new(),

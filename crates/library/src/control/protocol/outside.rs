@@ -10,6 +10,7 @@ use super::events::{BELL, DOORBELL, EVENTS, INBOX, PEER, SERVER, WATCHED};
 use super::living::watch_thread;
 use crate::fds::own::{receive_descriptors, send_descriptors};
 use crate::host::descriptors::{Direct, OpenDescriptors};
+use crate::host::{Host, OwnCalls};
 use crate::process::room::has_room;
 use crate::remote::carry_server::{ANSWER_LIMIT, open_connection};
 use crate::remote::delegation::Delegation;
@@ -339,6 +340,10 @@ impl OpenDescriptors for ProgramDescriptors<'_> {
     fn info(&mut self, fd: i32) -> String {
         let mut direct = Direct { tid: self.1 };
         self.0.call(move |_| direct.info(fd)).unwrap_or_default()
+    }
+
+    fn own_calls(&mut self, host: &dyn Host, numbers: &[i32]) -> OwnCalls {
+        self.0.call(move |_| host.own_calls(numbers)).unwrap_or(OwnCalls::UnderWay)
     }
 }
 

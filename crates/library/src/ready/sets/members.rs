@@ -8,6 +8,7 @@ use crate::fds::table::mark;
 use crate::host::lock::lock;
 use crate::process::library::Library;
 use crate::ready::set::{RemainingHolder, Set};
+use crate::ready::set_entry::Registration;
 use crate::session::Session;
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
@@ -143,6 +144,32 @@ impl Library {
             entry.postpone_offer();
         }
         self.go_home(fd, ReasonT::Set, false);
+    }
+
+    /// Takes over the set `epfd`, which was made and filled past the library. `read` reads what is
+    /// registered.
+    pub(crate) fn adopt_set(
+        &self,
+        epfd: i32,
+        read: impl FnOnce() -> Option<Vec<(i32, Registration)>>,
+    ) {
+        let Some(entry) = self.table.known(epfd).or_else(|| self.table.entry(epfd)) else { return };
+        if entry.has(mark::ALIASED | mark::PASSED) {
+            return;
+        }
+        self.epoll_made(epfd);
+        let SetAt::Own(word, slot) = self.set_at(epfd) else { return };
+        match slot.set.adopt(read) {
+            Some(numbers) => numbers.into_iter().for_each(|fd| self.added(word, slot, fd)),
+            None => self.share(slot),
+        }
+    }
+
+    /// Leaves a set to the kernel that was adopted during a change, perhaps without it.
+    pub(super) fn missed_change(&self, epfd: i32) {
+        if let SetAt::Own(_, slot) = self.set_at(epfd) {
+            self.share(slot);
+        }
     }
 
     pub(super) fn added(&self, word: u32, slot: &Slot, fd: i32) {

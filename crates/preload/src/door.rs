@@ -1,0 +1,105 @@
+//! The ways by which system calls come here with their numbers: the C library's function `syscall`,
+//! and the table of functions for the loader of programs that make their own system calls
+//! (`crates/loader`, `sojourn_abi::door`).
+//!
+//! The loader asks for the table by a number that is no system call. Not here: what becomes of a
+//! call (`syscalls`), and programs whose calls are rewritten while they run (`own_calls`).
+
+use crate::guard::{self, has_started, is_inside, is_open};
+use crate::process::{self, ends_by_call};
+use crate::raw::{self, Numbered};
+use crate::syscalls::{Dispatch, dispatch, forked, serve, served};
+use crate::trampoline::{Interposer, asks_first};
+use crate::{signals, stdio};
+use core::ffi::{c_int, c_long};
+use core::sync::atomic::{AtomicBool, Ordering};
+use sojourn_abi::door::{self, Door};
+
+type NumberFn =
+    unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
+
+/// The loader has the table.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Returns true if this process is the loader's, with a guest in it.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn is_taken() -> bool {
+    IS_TAKEN.load(Ordering::Relaxed)
+}
+
+asks_first!(before_syscall; syscall = 0);
+
+/// Chooses the function that `syscall` jumps to.
+unsafe extern "C" fn before_syscall(entry: &Interposer, arguments: &[usize; 6]) -> usize {
+    if arguments[0] as i64 == door::NUMBER && has_started() {
+        return open_door as NumberFn as usize;
+    }
+    if !is_open() {
+        // The library's own calls (mostly waits) bypass other preloaded libraries.
+        return if is_inside() { plain as NumberFn as usize } else { entry.next() };
+    }
+    match dispatch(arguments) {
+        Dispatch::Served => serve as NumberFn as usize,
+        Dispatch::Forked => forked as NumberFn as usize,
+        Dispatch::AsItIs => entry.next(),
+    }
+}
+
+/// Makes a system call without any other library.
+#[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
+unsafe extern "C-unwind" fn plain(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    Numbered { number, arguments: [a, b, c, d, e, f] }.make() as c_long
+}
+
+/// The table of functions for the loader of programs that make their own system calls.
+static DOOR: Door = Door {
+    call: by_number,
+    vfork_begins: process::before_shared_child,
+    vfork_ends: guard::vfork_ends,
+    signal: signals::came_through_door,
+    thread_ends: thread_ends_by_call,
+};
+
+extern "C" fn thread_ends_by_call(status: c_int) {
+    if is_open() {
+        ends_by_call(status as usize);
+    }
+}
+
+/// Gives the table to a caller that asks for its version. From then on the C library's streams
+/// belong to the loader, which does not use any; the guest program has its own.
+#[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
+unsafe extern "C-unwind" fn open_door(
+    _: c_long,
+    version: usize,
+    at: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> c_long {
+    if version != door::VERSION {
+        crate::errno::set_raw(libc::EINVAL);
+        return -1;
+    }
+    stdio::belongs_to_loader();
+    IS_TAKEN.store(true, Ordering::Relaxed);
+    // SAFETY: a caller that knows the number passes such an address.
+    unsafe { (at as *mut &Door).write(&DOOR) };
+    0
+}
+
+/// Makes a system call for a program that makes its own, as `syscall` would. Returns the kernel's
+/// result.
+unsafe extern "C-unwind" fn by_number(number: i64, arguments: &[usize; 6]) -> isize {
+    // SAFETY: the program's own call.
+    unsafe { served(number, arguments).unwrap_or_else(|| raw::call(number, *arguments)) }
+}

@@ -1,0 +1,199 @@
+//! The way from a rewritten system call of the program's to this library and back, in assembly.
+//!
+//! A trampoline (`sojourn_abi::punned`) jumps here with the call's number in `rax`, the address to
+//! continue at in `rcx`, and all other registers as the program had them. The program is linked
+//! with the same C library as this one, so the thread, its storage and its stack are those of any
+//! other call. Read `rewriting` for what is rewritten, and `syscalls` for what becomes of a call.
+//!
+//! The kernel changes `rax`, `rcx` and `r11` only, and compilers rely on it: flags and vector
+//! registers live across a call. So all of them are kept, in a frame below the red zone (System V
+//! ABI, AMD64 supplement, 3.2.2). Of AVX-512 only what AVX has is kept.
+//!
+//! A call that the kernel is to serve is made by the program itself, at the `syscall` instruction
+//! two bytes before the address to continue at, with nothing of this library on the stack: a child
+//! of vfork(2) and a new thread on a stack of its own begin there.
+
+use crate::errno;
+use crate::library::ReasonT;
+use crate::process::shut;
+use crate::syscalls::served;
+use core::arch::global_asm;
+
+/// What becomes of a call.
+#[repr(C)]
+struct Answer {
+    /// The kernel's result, if the call is served.
+    value: isize,
+    /// 0 if the program is to make the call.
+    is_served: usize,
+}
+
+/// Returns true if a call makes, or prepares, a thread that the C library does not know, and whose
+/// storage is not this library's.
+fn is_foreign(number: i64, first: usize) -> bool {
+    /// `ARCH_SET_FS` (arch_prctl(2)).
+    const SET_FS: usize = 0x1002;
+    match number {
+        libc::SYS_clone => first & libc::CLONE_THREAD as usize != 0,
+        libc::SYS_arch_prctl => first == SET_FS,
+        _ => false,
+    }
+}
+
+/// Answers a call. The program's `errno` stays: a system call knows nothing of it.
+unsafe extern "C-unwind" fn answer(number: i64, arguments: &[usize; 6]) -> Answer {
+    let kept = errno::value();
+    if is_foreign(number, arguments[0]) {
+        shut(ReasonT::Fork);
+    }
+    // SAFETY: the program's own call.
+    let value = unsafe { served(number, arguments) };
+    errno::set_raw(kept);
+    Answer { value: value.unwrap_or(0), is_served: value.is_some().into() }
+}
+
+/// Defines an entry, with the instructions that save and load vector registers.
+macro_rules! entry {
+    ($name:literal, $save:literal, $load:literal) => {
+        global_asm!(
+            ".pushsection .text.sojourn_own_calls, \"ax\", @progbits",
+            ".p2align 6",
+            concat!(".type ", $name, ", @function"),
+            concat!(".globl ", $name),
+            concat!(".hidden ", $name),
+            concat!($name, ":"),
+            "lea rsp, [rsp - 128]",
+            "push rbp",
+            "mov rbp, rsp",
+            "push rax",
+            // `pushfq` and `popfq` would take four times as long.
+            "lahf",
+            "seto al",
+            "push rax",
+            "push rcx",
+            "push r9",
+            "push r8",
+            "push r10",
+            "push rdx",
+            "push rsi",
+            "push rdi",
+            "and rsp, -32",
+            "sub rsp, 512",
+            $save,
+            "mov rdi, [rbp - 8]",
+            "lea rsi, [rbp - 72]",
+            "call {answer}",
+            $load,
+            "lea rsp, [rbp - 72]",
+            "mov r11, rdx",
+            "pop rdi",
+            "pop rsi",
+            "pop rdx",
+            "pop r10",
+            "pop r8",
+            "pop r9",
+            "pop rcx",
+            "test r11, r11",
+            "jz 2f",
+            "mov [rsp + 8], rax",
+            "jmp 3f",
+            "2: sub rcx, 2",
+            "3: pop rax",
+            // Sets the overflow flag if `seto` has stored 1.
+            "add al, 127",
+            "sahf",
+            "pop rax",
+            "pop rbp",
+            "lea rsp, [rsp + 128]",
+            "jmp rcx",
+            concat!(".size ", $name, ", . - ", $name),
+            ".popsection",
+            answer = sym answer,
+        );
+    };
+}
+
+entry!(
+    "sojourn_own_call_sse",
+    "movups [rsp], xmm0
+     movups [rsp + 32], xmm1
+     movups [rsp + 64], xmm2
+     movups [rsp + 96], xmm3
+     movups [rsp + 128], xmm4
+     movups [rsp + 160], xmm5
+     movups [rsp + 192], xmm6
+     movups [rsp + 224], xmm7
+     movups [rsp + 256], xmm8
+     movups [rsp + 288], xmm9
+     movups [rsp + 320], xmm10
+     movups [rsp + 352], xmm11
+     movups [rsp + 384], xmm12
+     movups [rsp + 416], xmm13
+     movups [rsp + 448], xmm14
+     movups [rsp + 480], xmm15",
+    "movups xmm0, [rsp]
+     movups xmm1, [rsp + 32]
+     movups xmm2, [rsp + 64]
+     movups xmm3, [rsp + 96]
+     movups xmm4, [rsp + 128]
+     movups xmm5, [rsp + 160]
+     movups xmm6, [rsp + 192]
+     movups xmm7, [rsp + 224]
+     movups xmm8, [rsp + 256]
+     movups xmm9, [rsp + 288]
+     movups xmm10, [rsp + 320]
+     movups xmm11, [rsp + 352]
+     movups xmm12, [rsp + 384]
+     movups xmm13, [rsp + 416]
+     movups xmm14, [rsp + 448]
+     movups xmm15, [rsp + 480]"
+);
+entry!(
+    "sojourn_own_call_avx",
+    "vmovups [rsp], ymm0
+     vmovups [rsp + 32], ymm1
+     vmovups [rsp + 64], ymm2
+     vmovups [rsp + 96], ymm3
+     vmovups [rsp + 128], ymm4
+     vmovups [rsp + 160], ymm5
+     vmovups [rsp + 192], ymm6
+     vmovups [rsp + 224], ymm7
+     vmovups [rsp + 256], ymm8
+     vmovups [rsp + 288], ymm9
+     vmovups [rsp + 320], ymm10
+     vmovups [rsp + 352], ymm11
+     vmovups [rsp + 384], ymm12
+     vmovups [rsp + 416], ymm13
+     vmovups [rsp + 448], ymm14
+     vmovups [rsp + 480], ymm15
+     vzeroupper",
+    "vmovups ymm0, [rsp]
+     vmovups ymm1, [rsp + 32]
+     vmovups ymm2, [rsp + 64]
+     vmovups ymm3, [rsp + 96]
+     vmovups ymm4, [rsp + 128]
+     vmovups ymm5, [rsp + 160]
+     vmovups ymm6, [rsp + 192]
+     vmovups ymm7, [rsp + 224]
+     vmovups ymm8, [rsp + 256]
+     vmovups ymm9, [rsp + 288]
+     vmovups ymm10, [rsp + 320]
+     vmovups ymm11, [rsp + 352]
+     vmovups ymm12, [rsp + 384]
+     vmovups ymm13, [rsp + 416]
+     vmovups ymm14, [rsp + 448]
+     vmovups ymm15, [rsp + 480]"
+);
+
+unsafe extern "C" {
+    fn sojourn_own_call_sse();
+    fn sojourn_own_call_avx();
+}
+
+/// Returns the address of the entry for this processor.
+pub(crate) fn entry() -> usize {
+    match std::arch::is_x86_feature_detected!("avx") {
+        true => sojourn_own_call_avx as *const () as usize,
+        false => sojourn_own_call_sse as *const () as usize,
+    }
+}
