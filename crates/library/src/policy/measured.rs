@@ -15,6 +15,7 @@ use crate::session::Session;
 use crate::session::directions::TxPhase;
 use crate::session::progress::{Clocks, Next, Rate, TrialHistory, TrialProgress, TrialRates};
 use core::sync::atomic::Ordering;
+use rustix::time::{ClockId, clock_gettime};
 use sojourn_session::ReasonT;
 use sojourn_shm::deadline::now_ns;
 use sojourn_stream::Stream;
@@ -113,9 +114,13 @@ impl Session {
 }
 
 fn clocks() -> Clocks {
-    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
-    Clocks { now_ns: now_ns(), cpu_ns }
+    Clocks { now_ns: now_ns(), cpu_ns: process_time_ns() }
+}
+
+/// Returns the processor time of the process in nanoseconds.
+pub(crate) fn process_time_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Returns true if this end takes the samples. One end of a stream does: side 0, or, where bytes go
