@@ -83,10 +83,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sojourn-stream",
         ],
     ),
-    (
-        "sojourn-protocol",
-        &["sojourn-idl", "sojourn-ipc", "sojourn-library", "sojourn-options", "sojourn-session"],
-    ),
+    ("sojourn-protocol", &["sojourn-ipc", "sojourn-library", "sojourn-options", "sojourn-session"]),
     (
         "sojourn-preload",
         &[

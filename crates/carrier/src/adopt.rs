@@ -245,6 +245,7 @@ impl Carrier {
             plan,
             kept: Kept { label: *label, region, inbox, own: Some(own) },
             is_known: false,
+            frozen_at: None,
             is_told: false,
             home_by: None,
         };

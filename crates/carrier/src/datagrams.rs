@@ -18,18 +18,23 @@ use crate::plan::{UdpPlan, receives_for};
 use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
 use crate::replay;
 use crate::session::{
-    JoinedEnds, JoinedStream, Outcome, Phase, Session, UdpDelegated, UdpWaiting, token,
+    JoinedEnds, JoinedStream, Outcome, Phase, Session, UdpDelegated, UdpWaiting, is_sending, token,
 };
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketType, sockopt};
 use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, UdpRecord};
 use sojourn_proto::time::Instant;
 use sojourn_pump::{Counts, now};
-use sojourn_session::{HopT, LendT, OfferT, ReasonT, RouteT};
+use sojourn_session::{HomeT, HopT, LendT, OfferT, ReasonT, RouteT};
 use sojourn_stream::Stream;
 use sojourn_wire::{FlowKey, Protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// How long a library may take to withdraw a session that the carrier calls home (microseconds).
+/// After that its rules are removed in any case.
+const WITHDRAW_LIMIT_US: u64 = 1_000_000;
 
 /// Returns true if the server has given a UDP socket.
 pub(crate) fn is_of_datagrams(socket: &OwnedFd) -> bool {
@@ -52,7 +57,8 @@ fn mapped_into_ipv6(ip: IpAddr) -> [u8; 16] {
 
 impl Carrier {
     pub(crate) fn offer_datagrams(&mut self, local: u64, socket: OwnedFd) {
-        let what = OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true };
+        let what =
+            OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true, home: HomeT::Library };
         let plan = self.plan(socket.as_fd());
         self.update_rules(now());
         let is_filtered = |plan: &UdpPlan| {
@@ -243,6 +249,7 @@ impl Carrier {
             keys,
             kept,
             is_known: true,
+            frozen_at: None,
             is_told: false,
             home_by: None,
         }
@@ -255,13 +262,24 @@ impl Carrier {
             return Outcome::Stay(Phase::UdpDelegated(delegated));
         }
         let home_by = delegated.home_by;
-        if core::mem::replace(&mut delegated.is_told, true) {
+        if delegated.is_told {
             let phase = Phase::UdpDelegated(delegated);
             return match home_by {
                 Some(limit) if limit <= now() => Outcome::End(phase),
                 limit => Outcome::Look(phase, limit),
             };
         }
+        // From here on no library claims the session.
+        let is_carried = !delegated.stream.ledger().revoke();
+        let at = now();
+        let frozen_at = *delegated.frozen_at.get_or_insert(at);
+        // What a port's program sends once the rule is gone does not leave the host.
+        let has_port = delegated.kept.label.port.is_some();
+        if has_port && is_sending(&delegated.stream) && at < later(frozen_at, WITHDRAW_LIMIT_US) {
+            let again = Some(later(at, TAKE_EVERY_US));
+            return Outcome::Look(Phase::UdpDelegated(delegated), again);
+        }
+        delegated.is_told = true;
         for key in core::mem::take(&mut delegated.keys) {
             self.flows.remove(&key);
             self.links.give_back(delegated.next_hop.interface, delegated.kept.label.link, &key);
@@ -269,7 +287,6 @@ impl Carrier {
         // The library shall have the datagrams that are already on their way to it before it is
         // told.
         wait_for_softirqs();
-        let is_carried = !delegated.stream.ledger().revoke();
         match is_carried {
             true => delegated.stream.set_flushing(0),
             false => delegated.stream.set_flushed(0),
@@ -281,7 +298,11 @@ impl Carrier {
     /// Takes back the datagrams that the program has not read.
     pub(crate) fn datagrams_back(&self, key: &Key, delegated: &UdpDelegated, sealed: &OwnedFd) {
         match sojourn_pump::sealed::open(sealed) {
-            Ok(record) => say_again(&delegated.plan, &record),
+            Ok(record) => {
+                if let Err(error) = say_again(&delegated.plan, &record) {
+                    self.sessions.warn(format_args!("{key:?}: unread datagrams: {error}"));
+                }
+            }
             Err(error) => {
                 self.sessions.warn(format_args!("{key:?}: what its program knows: {error}"));
             }
@@ -358,18 +379,20 @@ fn of_it(plan: &UdpPlan, ends: &JoinedEnds) -> OfDatagrams {
 }
 
 /// Gives the record's datagrams to the kernel's socket. The library's word counts only where the
-/// plan does not know better.
-fn say_again(plan: &UdpPlan, record: &SessionRecord) {
-    let Kind::Udp(udp) = &record.kind else { return };
+/// plan does not know better. Returns an error if a datagram is lost.
+fn say_again(plan: &UdpPlan, record: &SessionRecord) -> Result<(), Errno> {
+    let Kind::Udp(udp) = &record.kind else { return Ok(()) };
+    let mut result = Ok(());
     for datagram in &udp.receive_queue {
         let receives_for = plan.remote.is_none_or(|remote| remote == datagram.source);
         // The program must not choose other target addresses.
         let to = plan.keys.iter().map(Key::local).find(|to| to.ip() == datagram.target);
         if let (true, Some(to)) = (receives_for, to) {
-            // A failure loses the datagram, which is allowed to a datagram.
-            let _ = replay::datagram(datagram, to);
+            // The others are given in any case.
+            result = result.and(replay::datagram(datagram, to));
         }
     }
+    result
 }
 
 fn udp(source: SocketAddr, target: SocketAddr) -> FlowKey {

@@ -25,6 +25,7 @@ pub mod fuzz;
 mod hasten;
 mod import;
 mod inboxes;
+mod incoming;
 mod keeping;
 mod label;
 mod links;

@@ -2,8 +2,8 @@
 //!
 //! The steps are in `out` (out of the kernel), `end` (into it again), `attend` (the choice between
 //! them), `home` (requests for a return), `numbers` (the state of a session whose program is
-//! silent). Not here: the loop of the thread (`run`). Read the head of `carrier` and
-//! `docs/understand/moves.md` first.
+//! silent). Not here: the loop of the thread (`run`), the order of commands and events
+//! (`incoming`). Read the head of `carrier` and `docs/understand/moves.md` first.
 
 mod attend;
 mod end;
@@ -13,44 +13,50 @@ mod out;
 
 use crate::carrier::Carrier;
 use crate::commands::Command;
+use crate::incoming::{Incoming, Taken};
 use sojourn_session::EventT;
 
 impl Carrier {
     /// Does the waiting commands, and handles the server's events.
     pub(crate) fn take_commands(&mut self) {
         self.commands.quiet();
-        while let Some(command) = self.commands.next() {
-            match command {
-                Command::Socket(socket) => {
-                    // The socket's session may have been here before, and have left while the
-                    // command waited. That event has to be handled first.
-                    self.take_events();
-                    self.offer(socket);
-                }
-                Command::Registered { stream, pid } => self.registered(stream, pid),
-                Command::AllHome => self.all_home(),
-                Command::Back { token, has_ended, record } => {
-                    self.given_back(token, has_ended, &record);
-                }
-                Command::InTransit { token, packets } => self.say_in_transit(token, &packets),
-                Command::AskRoute { local, to } => self.tell_route(local, to),
+        let mut taken = Taken::default();
+        loop {
+            let Self { commands, sessions, .. } = self;
+            match taken.next(|| commands.next(), || sessions.next()) {
+                Some(Incoming::Command(command)) => self.obey(command),
+                Some(Incoming::Event(event)) => self.handle(event),
+                None => return,
             }
         }
-        self.take_events();
     }
 
-    fn take_events(&mut self) {
-        loop {
-            match self.sessions.next() {
-                EventT::None => return,
-                EventT::Join(join) => self.joined(&join),
-                EventT::Recall(recall) => self.recalled(&recall),
-                EventT::Refused(refusal) => {
-                    self.table.remove(&refusal.local);
-                }
-                // The server sends these to libraries only.
-                EventT::Lend(_) | EventT::Rerouted(_) | EventT::Wanted(_) | EventT::Route(_) => {}
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Socket(socket) => self.offer(socket),
+            Command::Registered { stream, pid } => self.registered(stream, pid),
+            Command::AllHome => self.all_home(),
+            Command::Back { token, has_ended, record } => {
+                self.given_back(token, has_ended, &record);
             }
+            Command::InTransit { token, packets } => self.say_in_transit(token, &packets),
+            Command::AskRoute { local, to } => self.tell_route(local, to),
+        }
+    }
+
+    fn handle(&mut self, event: EventT) {
+        match event {
+            EventT::Join(join) => self.joined(&join),
+            EventT::Recall(recall) => self.recalled(&recall),
+            EventT::Refused(refusal) => {
+                self.table.remove(&refusal.local);
+            }
+            // The server sends these to libraries only.
+            EventT::None
+            | EventT::Lend(_)
+            | EventT::Rerouted(_)
+            | EventT::Wanted(_)
+            | EventT::Route(_) => {}
         }
     }
 }

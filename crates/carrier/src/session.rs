@@ -212,6 +212,8 @@ pub(crate) struct UdpDelegated {
     pub(crate) kept: Kept,
     /// The library can be told things. An adopted session's library can, once it has registered.
     pub(crate) is_known: bool,
+    /// The time at which the carrier has seen that the session goes home.
+    pub(crate) frozen_at: Option<Instant>,
     /// The library was told that its datagrams are the kernel's again.
     pub(crate) is_told: bool,
     /// Set if the session was adopted on its way home: its library may not be able to say that it
@@ -226,6 +228,13 @@ impl UdpDelegated {
     }
 }
 
+/// Returns true if the library of a UDP socket's session may still send past the kernel: it has
+/// claimed the session, and has not withdrawn it.
+pub(crate) fn is_sending(stream: &Stream) -> bool {
+    let has_withdrawn = stream.peer_flushing().is_some() || stream.peer_flushed().is_some();
+    stream.ledger().is_claimed() && !has_withdrawn
+}
+
 fn call_home(stream: &Stream, reason: ReasonT) {
     stream.ledger().publish_reason(reason as u32);
     stream.freeze();
@@ -238,4 +247,47 @@ pub(crate) fn token() -> u64 {
     let mut bytes = [0; 8];
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sojourn_shm::{Access, Segment};
+    use sojourn_stream::{Inbox, Layout};
+    use std::sync::Arc;
+
+    /// The program's side of a stream, and the carrier's.
+    fn sides() -> [Stream; 2] {
+        let layout = Layout::new([4096; 2]).unwrap();
+        let (segment, _) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+        let (memory, _) = Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
+        let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+        let memory = memory.map(Access::ReadWrite).unwrap();
+        let inbox = Arc::new(Inbox::new(memory, event(), event()).unwrap());
+        [0, 1].map(|side| {
+            let mapping = segment.map(Access::ReadWrite).unwrap();
+            Stream::new(mapping, layout, side, Arc::clone(&inbox), 0).unwrap()
+        })
+    }
+
+    /// The rules of a port stay until then: what its program sends after that is refused.
+    #[test]
+    fn a_library_sends_until_it_has_withdrawn_the_session() {
+        let [program, carrier] = sides();
+        assert!(!is_sending(&carrier));
+        assert!(carrier.ledger().take() && !is_sending(&carrier));
+        assert!(program.claim() && is_sending(&carrier));
+        call_home(&carrier, ReasonT::Firewall);
+        assert!(is_sending(&carrier), "the program has not heard of it yet");
+        program.set_flushing(0);
+        assert!(!is_sending(&carrier));
+    }
+
+    #[test]
+    fn a_library_that_has_not_claimed_the_session_never_sends() {
+        let [program, carrier] = sides();
+        assert!(carrier.ledger().take());
+        call_home(&carrier, ReasonT::Firewall);
+        assert!(!program.claim() && carrier.ledger().revoke() && !is_sending(&carrier));
+    }
 }

@@ -346,6 +346,8 @@ pub(crate) enum Home {
     Kernel,
     /// To the programs' own memory (sessions do that by themselves when they are hot)
     Library,
+    /// To the protocol server: TCP sessions with other hosts
+    Server,
 }
 
 /// `server`.

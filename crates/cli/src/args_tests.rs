@@ -81,7 +81,7 @@ fn wrong_arguments_are_refused() {
         &["sojourn", "run", "--no-such", "true"],
         &["sojourn", "ss", "--kind", "sctp"],
         &["sojourn", "move", "x", "kernel"],
-        &["sojourn", "move", "1", "server"],
+        &["sojourn", "move", "1", "disk"],
         &["sojourn", "move", "@x", "library"],
         &["sojourn", "top", "-d", "0"],
         &["sojourn", "capture", "--duration", "-1"],

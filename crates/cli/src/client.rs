@@ -10,8 +10,9 @@ use sojourn_ipc::{Address, Connection, Deadline, Wait};
 use sojourn_session::pages;
 use sojourn_session::place::Surroundings;
 use sojourn_session::{
-    AdminClient, AdminStatsOut, ConcernedInfoT, ConnectionInfoT, RefusedInfoT, SessionClient,
-    SessionInfoT, TimesInfoT, admin_connect_options, config, session_connect_options,
+    AdminClient, AdminStatsOut, ConcernedInfoT, ConnectionInfoT, HomeT, RefusedInfoT,
+    SessionClient, SessionInfoT, TimesInfoT, admin_connect_options, config,
+    session_connect_options,
 };
 use std::os::fd::AsFd as _;
 use std::time::Duration;
@@ -158,8 +159,8 @@ impl Client {
 
     /// Asks a process to offer its descriptors of a socket or pipe. Returns false if the server
     /// knows no such process, or the process belongs to another user.
-    pub(crate) fn move_in(&mut self, pid: u32, inode: u64) -> Result<bool> {
-        self.ask().move_in(pid, inode).with_context(|| format!("{}: move", self.address))
+    pub(crate) fn move_in(&mut self, pid: u32, inode: u64, home: HomeT) -> Result<bool> {
+        self.ask().move_in(pid, inode, home).with_context(|| format!("{}: move", self.address))
     }
 
     /// Recalls a stream. Returns false if there is no such stream, or it belongs to another user.

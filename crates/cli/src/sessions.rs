@@ -28,7 +28,9 @@ pub(crate) use row::{Rates, Row, of_server};
 use crate::args::Filter;
 use crate::client::Client;
 use row::kind_word;
-use sojourn_session::{ConcernedInfoT, ConnectionInfoT, ReasonT, RefusedInfoT, SessionInfoT};
+use sojourn_session::{
+    ConcernedInfoT, ConnectionInfoT, HomeT, ReasonT, RefusedInfoT, SessionInfoT,
+};
 use standing::Observer;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -72,6 +74,7 @@ pub(crate) fn gather(
     let mut found = found::find(Path::new(PROC), all, &observer);
     explain(&mut found, &refused, is_elsewhere);
     let mut rows = merge(known, found, is_elsewhere);
+    explain_served(&mut rows);
     name_peers(&mut rows);
     add_connections(&mut rows, &connections);
     if let Some(client) = client {
@@ -82,6 +85,21 @@ pub(crate) fn gather(
         is_kind && filter.pid.is_none_or(|pid| pid == row.pid || row.peer_pid == Some(pid))
     });
     Ok(rows)
+}
+
+/// Gives the reason of a program's end of a session that the protocol server has: the server's
+/// duplicate of the socket looks like another holder's.
+fn explain_served(rows: &mut [Row]) {
+    let served: HashSet<(String, String)> = rows
+        .iter()
+        .filter(|row| row.home == row::home_word(HomeT::Server))
+        .map(|row| (row.from.clone(), row.to.clone()))
+        .collect();
+    for row in rows.iter_mut().filter(|row| row.kind == "tcp" && row.is_in_kernel()) {
+        if served.contains(&(row.from.clone(), row.to.clone())) {
+            row.reason = ReasonT::ProtocolServer.word();
+        }
+    }
 }
 
 /// Replaces vague reasons by the server's: it has reasons that libraries reported, or that it found

@@ -16,5 +16,6 @@ pub(crate) mod receive;
 pub(crate) mod send;
 #[cfg(test)]
 mod send_tests;
+pub(crate) mod served;
 pub(crate) mod sleep;
 pub(crate) mod timed;

@@ -21,5 +21,6 @@ mod recall_tests;
 pub(crate) mod residue;
 #[cfg(test)]
 mod residue_tests;
+pub(crate) mod service;
 pub(crate) mod together;
 pub(crate) mod within;

@@ -31,3 +31,4 @@ pub(crate) mod set_wait;
 pub(crate) mod sets;
 #[cfg(test)]
 pub(crate) mod sets_tests;
+pub(crate) mod siblings;

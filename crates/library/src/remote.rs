@@ -8,4 +8,6 @@ pub(crate) mod carry_server;
 pub(crate) mod delegation;
 pub(crate) mod net;
 pub(crate) mod options;
+pub(crate) mod protocol_server;
+pub(crate) mod served;
 pub(crate) mod watch;

@@ -16,12 +16,14 @@ pub(crate) mod peeked;
 pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod received;
+pub(crate) mod service;
 
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
 use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase, switch};
 use crate::session::owed::{rest_in_ring, rest_is_here};
 use crate::session::progress::TrialProgress;
+use crate::session::service::Service;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use sojourn_session::KindT;
 use sojourn_shm::wait::{Policy, Wait};
@@ -40,6 +42,8 @@ pub(crate) struct Facts {
     pub(crate) peer_pid: u32,
     /// The server's number for the stream.
     pub(crate) stream: u64,
+    /// The protocol server's name of the session, for other processes that hold it.
+    pub(crate) token: [u64; 2],
     /// Every descriptor number of the session in this process.
     pub(crate) numbers: Vec<i32>,
 }
@@ -57,6 +61,8 @@ pub(crate) struct Ready {
     pub(crate) is_home: bool,
     /// Bytes may still come through the kernel.
     pub(crate) is_in_kernel: bool,
+    /// Other events of epoll(7) that hold: the peer's end, and a hang-up.
+    pub(crate) others: u32,
 }
 
 /// A session's state in this process.
@@ -82,6 +88,8 @@ pub struct Session {
     /// A TCP connection within the host whose bytes may still come through the kernel: see
     /// `io::send`.
     pub(crate) acknowledges: AtomicBool,
+    /// The protocol server's part in the session: see `remote::served`.
+    pub(crate) service: Service,
     /// This process runs the session's engine: see `remote::net`.
     pub(crate) is_delegated: AtomicBool,
     /// The program has sent something since it last waited for an answer.
@@ -138,6 +146,7 @@ impl Session {
             has_asked: AtomicBool::new(false),
             is_carried: AtomicBool::new(false),
             acknowledges: AtomicBool::new(false),
+            service: Service::default(),
             is_delegated: AtomicBool::new(false),
             form: AtomicU32::new(0),
             keepalive: AtomicBool::new(false),
@@ -217,6 +226,9 @@ impl Session {
 
     /// Tells what the rings know of readiness. The kernel may know more, see [`Ready`].
     pub(crate) fn ready(&self) -> Ready {
+        if self.service.is_any() {
+            return self.ready_by_service();
+        }
         let (input, receives, is_in_kernel) = {
             let rx = lock(&self.rx);
             let mut is_in_kernel = !matches!(rx.phase, RxPhase::Home | RxPhase::Ring);
@@ -262,11 +274,15 @@ impl Session {
             // A pipe's writer that has not switched to the ring yet says `None`, but is not home.
             is_home: !receives && !sends,
             is_in_kernel,
+            others: 0,
         }
     }
 
     /// Asks for posts to the inbox. The caller looks at [`Session::ready`] again before it sleeps.
     pub(crate) fn arm(&self, input: bool, output: bool) {
+        if self.service.is_any() {
+            return self.arm_by_service(input, output);
+        }
         if let Some(stream) = self.stream() {
             if input {
                 stream.announce_reader(sojourn_stream::Bell::OnInbox);
@@ -309,6 +325,9 @@ impl Session {
 
     /// Counts the bytes that `FIONREAD` must add to the kernel's count.
     pub(crate) fn input_queue(&self) -> usize {
+        if self.service.is_any() {
+            return self.input_by_service();
+        }
         let rx = lock(&self.rx);
         match (&rx.stream, rx.phase) {
             (Some(stream), RxPhase::Ring | RxPhase::Joined) if stream.peer_uses_ring() => {

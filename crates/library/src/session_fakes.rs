@@ -17,7 +17,7 @@ use core::time::Duration;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::RecvFlags;
-use sojourn_session::{InboxT, JoinT, KindT, OfferT};
+use sojourn_session::{HomeT, InboxT, JoinT, KindT, OfferT};
 use sojourn_shm::{Access, Mapping, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -123,7 +123,8 @@ impl Pair {
         let fd = self.fd(side);
         let entry = library().table.known(fd).unwrap();
         entry.mark(mark::OFFERED);
-        let what = OfferT { local: 0, set, ring_bytes: self.near, is_sole: true };
+        let what =
+            OfferT { local: 0, set, ring_bytes: self.near, is_sole: true, home: HomeT::Library };
         let version = entry.version.load(Ordering::SeqCst);
         let kind = self.kind;
         let epoch = crate::process::library::library().fork_epoch.load(Ordering::SeqCst);

@@ -4,11 +4,11 @@
 //! A bell is one end of a socket pair of this process's, so that ringing never waits: the client
 //! has only the other end. Not here: the list of watches (`queue`).
 
-use crate::stubs::server::{READY_MAX, ReadyT};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use sojourn_ipc::ClientId;
+use sojourn_session::protocol::server::{READY_MAX, ReadyT};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -7,13 +7,13 @@
 //! thread (`slow`), options (`options`). Read the head of `sojourn_library` first.
 
 use crate::queue::Data;
-use crate::stubs::server::{FAILED, HUNG_UP};
 use core::time::Duration;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketType, ipproto, sockopt};
 use sojourn_library::{BytesOnly, Origin, PollFd, Recv, Route, Send, library};
 use sojourn_session::ReasonT;
+use sojourn_session::protocol::server::{FAILED, HUNG_UP};
 use std::time::Instant;
 
 /// How long a session may take to be the kernel's, and the pause between two looks.
@@ -99,6 +99,8 @@ impl Socket {
             }
             std::thread::sleep(HOME_EVERY);
         }
+        // The program may offer its own descriptor as soon as it has the answer.
+        library().await_server(HOME_LIMIT);
         Ok(())
     }
 

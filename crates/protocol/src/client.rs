@@ -4,12 +4,12 @@
 //! are put together here of calls that do not take bytes before they can be handed over: a receiver
 //! that gives up at its deadline loses nothing.
 
-use crate::stubs::client::{
-    DATA_MAX, DONT_WAIT, OPTION_MAX, ProtocolClient, READABLE, TokenT, WRITABLE,
-};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Address, ConnectError, ConnectOptions, Connection, Deadline, Wait};
+use sojourn_session::protocol::client::{
+    DATA_MAX, DONT_WAIT, OPTION_MAX, ProtocolClient, READABLE, TokenT, WRITABLE,
+};
 use std::net::Shutdown;
 
 /// The reason why a call failed.
@@ -76,7 +76,10 @@ impl Client {
     /// # Errors
     /// [`Error`].
     pub fn connect(server: Address, wait: Wait) -> Result<Self, Error> {
-        let options = ConnectOptions { wait, ..crate::stubs::client::protocol_connect_options() };
+        let options = ConnectOptions {
+            wait,
+            ..sojourn_session::protocol::client::protocol_connect_options()
+        };
         let connection = Connection::connect(server, &options)?;
         let protocol = ProtocolClient::bind_by(connection, Deadline::after(options.timeout))?;
         Ok(Self { protocol, data: Vec::with_capacity(DATA_MAX as usize) })

@@ -29,7 +29,6 @@ mod server;
 mod session;
 #[cfg(feature = "server")]
 mod slow;
-mod stubs;
 #[cfg(feature = "server")]
 mod table;
 #[cfg(feature = "server")]
@@ -39,9 +38,9 @@ pub use client::{Client, Error, Session, Token};
 #[cfg(feature = "server")]
 pub use server::Protocol;
 pub use sojourn_ipc::{Address, Deadline, Wait};
-pub use stubs::client::{DATA_MAX, FAILED, HUNG_UP, PEER_DONE, READABLE, WRITABLE};
+pub use sojourn_session::protocol::SUFFIX;
+pub use sojourn_session::protocol::client::{
+    DATA_MAX, FAILED, HUNG_UP, PEER_DONE, READABLE, WRITABLE,
+};
 #[cfg(feature = "server")]
-pub use stubs::server::ProtocolService;
-
-/// The suffix of a protocol server's address, behind that of its session server.
-pub const SUFFIX: &str = ".protocol";
+pub use sojourn_session::protocol::server::ProtocolService;

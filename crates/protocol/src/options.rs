@@ -6,10 +6,10 @@
 #![allow(unsafe_code, reason = "options by number, which no safe wrapper has")]
 
 use crate::calls::Socket;
-use crate::stubs::server::OPTION_MAX;
 use rustix::io::Errno;
 use sojourn_library::{EngineAnswers, OptionChange, SocketOption, library, tcp_info};
 use sojourn_options::{Answer, Setting};
+use sojourn_session::protocol::server::OPTION_MAX;
 
 /// The longest value of an option.
 const LEN: usize = OPTION_MAX as usize;

@@ -8,7 +8,6 @@
 
 use crate::confine::confine;
 use crate::server::Protocol;
-use crate::stubs::server::ProtocolService;
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -18,6 +17,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sojourn_ipc::ancillary::{self, Arrived};
 use sojourn_ipc::{Deadline, Endpoint};
 use sojourn_library::library;
+use sojourn_session::protocol::server::ProtocolService;
 use std::error::Error;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;

@@ -6,9 +6,11 @@
 //! others still wait. Not here: the lock around a queue and the sleep (`session`, `watcher`),
 //! the socket (`calls`).
 
-use crate::stubs::server::{DONT_WAIT, FAILED, HUNG_UP, PEEK, PEER_DONE, READABLE, WRITABLE};
 use rustix::io::Errno;
 use sojourn_ipc::{ClientId, Gone};
+use sojourn_session::protocol::server::{
+    DONT_WAIT, FAILED, HUNG_UP, PEEK, PEER_DONE, READABLE, WRITABLE,
+};
 use std::collections::VecDeque;
 
 /// Events that are always waited for, as by poll(2).

@@ -14,13 +14,6 @@ use crate::calls::{self, Socket};
 use crate::queue::{ReceiveMode, ignore, number};
 use crate::session::{Receive, Served, with_buffer};
 use crate::slow::Slow;
-use crate::stubs::server::{
-    ProtocolAttachOut, ProtocolBellOut, ProtocolCloseDeferredReply, ProtocolGetOptionDeferredReply,
-    ProtocolGetOptionOut, ProtocolOpenOut, ProtocolReceiveDeferredReply,
-    ProtocolReleaseDeferredReply, ProtocolReleaseOut, ProtocolSendOut, ProtocolServer,
-    ProtocolSetOptionDeferredReply, ProtocolShutdownDeferredReply, ProtocolWaitDeferredReply,
-    ProtocolWaitOut, ReadyT, TokenT, protocol_server_options,
-};
 use crate::table::{Entry, Limits, Table};
 use crate::watcher::Watcher;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -30,6 +23,13 @@ use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sojourn_ipc::rt::{Caller, Credentials, Fault};
 use sojourn_ipc::{ClientId, ServerOptions};
+use sojourn_session::protocol::server::{
+    ProtocolAttachDeferredReply, ProtocolAttachOut, ProtocolBellOut, ProtocolCloseDeferredReply,
+    ProtocolGetOptionDeferredReply, ProtocolGetOptionOut, ProtocolOpenOut,
+    ProtocolReceiveDeferredReply, ProtocolReleaseDeferredReply, ProtocolReleaseOut,
+    ProtocolSendOut, ProtocolServer, ProtocolSetOptionDeferredReply, ProtocolShutdownDeferredReply,
+    ProtocolWaitDeferredReply, ProtocolWaitOut, ReadyT, TokenT, protocol_server_options,
+};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -211,11 +211,14 @@ impl ProtocolServer for Protocol {
         })
     }
 
-    fn attach(&self, caller: &Caller, token: &TokenT) -> Result<ProtocolAttachOut, Fault> {
-        Ok(match lock(&self.table).attach(caller.client, token) {
-            Ok(session) => ProtocolAttachOut { ret: 0, session },
-            Err(error) => ProtocolAttachOut { ret: number(error), session: 0 },
-        })
+    fn attach(&self, caller: &Caller, token: TokenT, reply: ProtocolAttachDeferredReply) {
+        let refused = |error| ProtocolAttachOut { ret: number(error), session: 0 };
+        match lock(&self.table).attach(caller.client, &token) {
+            Ok(session) => ignore(reply.send(ProtocolAttachOut { ret: 0, session })),
+            // A session that was closed may be on its way into the kernel, where the caller goes on
+            // after this answer.
+            Err(error) => self.slow.leave(move || ignore(reply.send(refused(error)))),
+        }
     }
 
     fn send(&self, caller: &Caller, session: u32, data: &[u8]) -> Result<ProtocolSendOut, Fault> {

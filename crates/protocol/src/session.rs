@@ -6,14 +6,14 @@
 
 use crate::calls::Socket;
 use crate::queue::{Queue, Receiver, Waiter, ignore};
-use crate::stubs::server::{
-    DATA_MAX, ProtocolReceiveDeferredReply, ProtocolWaitDeferredReply, ProtocolWaitOut,
-};
 use crate::watcher::Watcher;
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 use sojourn_ipc::{ClientId, Gone};
+use sojourn_session::protocol::server::{
+    DATA_MAX, ProtocolReceiveDeferredReply, ProtocolWaitDeferredReply, ProtocolWaitOut,
+};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A call of `receive` that has not been answered.

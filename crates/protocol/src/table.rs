@@ -3,9 +3,9 @@
 //! A session lives as long as a client has a part of it. Not here: the session itself (`session`),
 //! the randomness of tokens (`server`).
 
-use crate::stubs::server::TokenT;
 use rustix::io::Errno;
 use sojourn_ipc::ClientId;
+use sojourn_session::protocol::server::TokenT;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

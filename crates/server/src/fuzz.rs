@@ -19,7 +19,7 @@ use sojourn_ipc::rt::{
     Ready, Request, Router, Served, ServerTransport, answer, mailbox,
 };
 use sojourn_session::{
-    AdminServer, AdminService, CarryService, OfferT, ReasonT, SessionServer, SessionService,
+    AdminServer, AdminService, CarryService, HomeT, OfferT, ReasonT, SessionServer, SessionService,
     WhereT, admin_wire, carry_wire, session_wire,
 };
 use std::ffi::CString;
@@ -216,7 +216,7 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
     let ring_bytes = if which & 0x40 == 0 { 65_536 } else { program.word() as u32 };
     let is_sole = which & 0x80 == 0;
     let set = program.number() as u32;
-    let what = OfferT { local: program.number(), set, ring_bytes, is_sole };
+    let what = OfferT { local: program.number(), set, ring_bytes, is_sole, home: HomeT::Library };
     match op {
         0 => hello(program, bell),
         1 => {
@@ -284,8 +284,9 @@ fn admin(world: &World, program: &mut Program<'_>, op: u16, which: u8) -> Option
         }
         14 => {
             let (pid, inode) = (1 + u32::from(which), program.number());
-            let size = admin_wire::move_in_request_size(Forms::BODY, pid, inode).ok()?;
-            build(size, |writer| admin_wire::put_move_in_request(writer, pid, inode)).ok()
+            let home = HomeT::Library;
+            let size = admin_wire::move_in_request_size(Forms::BODY, pid, inode, home).ok()?;
+            build(size, |writer| admin_wire::put_move_in_request(writer, pid, inode, home)).ok()
         }
         16 => {
             let (stream, seconds) = (world.stream(program.number()), u32::from(which));
@@ -414,7 +415,7 @@ fn assert_honest_one_is_served(world: &mut World) {
     };
     let server = &*world.server;
     assert_eq!(server.hello(&caller, c"honest", Some(bell)), Ok(false));
-    let what = OfferT { local: 1, set: 0, ring_bytes: 4096, is_sole: true };
+    let what = OfferT { local: 1, set: 0, ring_bytes: 4096, is_sole: true, home: HomeT::Library };
     assert!(server.offers(&caller, one.into(), &what), "it waits");
     assert!(SessionServer::next(server, &caller).is_ok());
 }

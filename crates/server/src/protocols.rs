@@ -24,13 +24,12 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sojourn_ipc::ancillary;
+use sojourn_session::protocol::SUFFIX;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The suffix of the protocol servers' address, behind the session server's.
-const SUFFIX: &str = ".protocol";
 /// The program, in the folder of this one.
 pub(crate) const PROGRAM: &str = "sojourn-protocol";
 /// Connections that may wait to be accepted.

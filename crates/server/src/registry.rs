@@ -49,7 +49,7 @@ use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
-use sojourn_session::{KindT, ReasonT};
+use sojourn_session::{HomeT, KindT, ReasonT};
 use sojourn_stream::LayerTimes;
 use std::collections::HashMap;
 
@@ -68,6 +68,8 @@ pub struct OfferArguments {
     pub ring_bytes: u32,
     /// No other process holds the end.
     pub is_sole: bool,
+    /// Where the session is to be while it is away, if its peer is on another host.
+    pub home: HomeT,
     /// The end's inode, for administrators; 0 if it has none of its own.
     pub inode: u64,
 }

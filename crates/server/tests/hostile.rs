@@ -5,7 +5,7 @@ mod common;
 
 use common::{Folder, Program, Server, be_fake, is_there, until};
 use sojourn_ipc::{Address, Connection};
-use sojourn_session::{AdminClient, ReasonT, SessionClient, session_connect_options};
+use sojourn_session::{AdminClient, HomeT, ReasonT, SessionClient, session_connect_options};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -77,7 +77,13 @@ fn calls_out_of_order_are_answered_with_faults() {
     };
     let mut client = SessionClient::bind(connect()).unwrap();
     let (end, _other) = UnixStream::pair().unwrap();
-    let what = sojourn_session::OfferT { local: 1, set: 0, ring_bytes: 0, is_sole: true };
+    let what = sojourn_session::OfferT {
+        local: 1,
+        set: 0,
+        ring_bytes: 0,
+        is_sole: true,
+        home: HomeT::Library,
+    };
     let no_hello = sojourn_session::FAULT_NO_HELLO;
     let argument = sojourn_session::FAULT_ARGUMENT;
     assert_eq!(code(client.offer(Some(end.as_fd()), &what).map(drop)), no_hello);
@@ -115,7 +121,7 @@ fn a_librarys_connection_is_no_administrators() {
         admin.connections(0).map(drop).unwrap_err(),
         admin.processes(0).map(drop).unwrap_err(),
         admin.recall_stream(1).map(drop).unwrap_err(),
-        admin.move_in(1, 1).map(drop).unwrap_err(),
+        admin.move_in(1, 1, HomeT::Library).map(drop).unwrap_err(),
     ];
     assert_eq!(errors.map(code), [sojourn_session::FAULT_NOT_ALLOWED; 6]);
     let _ = admin.stop(true);

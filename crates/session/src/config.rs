@@ -27,4 +27,4 @@ pub use error::ConfigError;
 pub use file::{default_paths, load, load_noting};
 pub use select::{Addresses, Ports, Prefix, Programs};
 pub use settings::{SETTINGS, Setting};
-pub use values::{Config, Follow, Spin};
+pub use values::{Config, Follow, Home, Spin};

@@ -1,5 +1,6 @@
 //! Control interface between the protocol library in a program and the session server (generated
-//! from `idl/session.idl`), the texts of reasons, the configuration, and the server's address.
+//! from `idl/session.idl`), the protocol server's interface, the texts of reasons, the
+//! configuration, and the server's address.
 //!
 //! Not here: the implementation of either side. Read `docs/understand/streams.md` first.
 
@@ -16,6 +17,7 @@ pub mod config;
 pub mod notice;
 pub mod pages;
 pub mod place;
+pub mod protocol;
 pub mod reason;
 
 pub use config::{Config, ConfigError};

@@ -21,7 +21,7 @@ const fn text(reason: ReasonT, word: &'static str, sentence: &'static str) -> Re
 }
 
 /// Texts of every reason, indexed by its number.
-pub const ALL: [ReasonText; 44] = [
+pub const ALL: [ReasonText; 45] = [
     text(ReasonT::None, "none", "The session is away from the kernel."),
     text(
         ReasonT::NotHot,
@@ -213,6 +213,11 @@ pub const ALL: [ReasonText; 44] = [
         ReasonT::Named,
         "named",
         "The pipe has a name (a FIFO), by which any program may open one more end of it at any time, and read or write before anybody could be told. It can move once its name is removed.",
+    ),
+    text(
+        ReasonT::ProtocolServer,
+        "protocol-server",
+        "It is the protocol server's to move (home = server): where sojourn-protocol has a row with its addresses, it is there. Where not, a call of its program sits in the kernel still, or no sojourn-protocol serves its user (a server for everybody, sojournd --system, has none).",
     ),
 ];
 

@@ -10,10 +10,11 @@ use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-type Work<'a, S> = Box<dyn FnOnce(&mut S) + Send + 'a>;
+/// Work of a calling thread, in that thread's own memory: nothing is allocated for a call.
+type Work<'a, S> = &'a mut (dyn FnMut(&mut S) + Send + 'a);
 
 /// The state of the exchange between the two threads.
-enum Turn<S> {
+enum Turn<S: 'static> {
     /// There is no work.
     Idle,
     /// Work that the other thread has not taken yet.
@@ -28,12 +29,12 @@ enum Turn<S> {
     Over,
 }
 
-struct Shared<S> {
+struct Shared<S: 'static> {
     turn: Mutex<Turn<S>>,
     turned: Condvar,
 }
 
-impl<S> Shared<S> {
+impl<S: 'static> Shared<S> {
     fn turn(&self) -> MutexGuard<'_, Turn<S>> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -53,44 +54,45 @@ impl<S> Shared<S> {
 }
 
 /// The calling side: runs work on the other thread, which owns a state `S`.
-pub struct Aside<S> {
+pub struct Aside<S: 'static> {
     shared: Arc<Shared<S>>,
 }
 
 /// The other thread's side.
-pub struct Worker<S> {
+pub struct Worker<S: 'static> {
     shared: Arc<Shared<S>>,
 }
 
-impl<S> core::fmt::Debug for Aside<S> {
+impl<S: 'static> core::fmt::Debug for Aside<S> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Aside").finish_non_exhaustive()
     }
 }
 
-impl<S> core::fmt::Debug for Worker<S> {
+impl<S: 'static> core::fmt::Debug for Worker<S> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Worker").finish_non_exhaustive()
     }
 }
 
 /// Creates the two sides.
-pub fn pair<S>() -> (Aside<S>, Worker<S>) {
+pub fn pair<S: 'static>() -> (Aside<S>, Worker<S>) {
     let shared = Arc::new(Shared { turn: Mutex::new(Turn::Idle), turned: Condvar::new() });
     (Aside { shared: Arc::clone(&shared) }, Worker { shared })
 }
 
-impl<S> Aside<S> {
+impl<S: 'static> Aside<S> {
     /// Runs `work` on the other thread and waits for its result. Returns `None` if the thread was
     /// not started or has ended. The result must not contain a descriptor, because its number would
     /// mean another file in this thread's table.
     pub fn call<R: Send>(&mut self, work: impl FnOnce(&mut S) -> R + Send) -> Option<R> {
         let mut answer = None;
-        let place = &mut answer;
-        let work: Work<'_, S> = Box::new(move |state| *place = Some(work(state)));
-        // SAFETY: only the lifetime changes. The closure is gone before this function returns:
-        // `Over` and `Done` below are set after the other thread has dropped it, and what it has
-        // not taken is dropped here.
+        let mut work = Some(work);
+        let mut once = |state: &mut S| answer = work.take().map(|work| work(state));
+        let work: Work<'_, S> = &mut once;
+        // SAFETY: only the lifetime changes. The closure is not used any more when this function
+        // returns: `Over` and `Done` below are set after the other thread's call of it, and `Over`
+        // takes the place of work that was never taken.
         let work = unsafe { core::mem::transmute::<Work<'_, S>, Work<'static, S>>(work) };
         let mut turn = self.shared.turn();
         if matches!(*turn, Turn::Over) {
@@ -108,7 +110,7 @@ impl<S> Aside<S> {
     }
 }
 
-impl<S> Drop for Aside<S> {
+impl<S: 'static> Drop for Aside<S> {
     /// Ends the other thread, which drops its state, and waits for that.
     fn drop(&mut self) {
         let mut turn = self.shared.turn();
@@ -121,7 +123,7 @@ impl<S> Drop for Aside<S> {
     }
 }
 
-impl<S> Worker<S> {
+impl<S: 'static> Worker<S> {
     /// Runs the other side's work on the state that `make` returns, until the other side is
     /// dropped.
     pub fn serve(self, make: impl FnOnce() -> Option<S>) {
@@ -137,7 +139,7 @@ impl<S> Worker<S> {
     }
 }
 
-impl<S> Drop for Worker<S> {
+impl<S: 'static> Drop for Worker<S> {
     /// Tells the other side that the thread is over, even if the thread was never started or its
     /// work panicked.
     fn drop(&mut self) {

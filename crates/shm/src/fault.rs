@@ -7,7 +7,7 @@
 //! `tests/death.rs` of `sojourn-ipc`, `tests/deaths.rs` of `sojourn-library`.
 //!
 //! `SOJOURN_WITHOUT` names a facility of the kernel that this process must not use, as on an older
-//! kernel: `futex_waitv`; the test is `tests/features.rs` of `sojourn-ipc`.
+//! kernel: `futex_waitv`; the test is `tests/features/clients.rs` of `sojourn-ipc`.
 
 /// Kills the process if the test wants that at this label.
 #[inline(always)]

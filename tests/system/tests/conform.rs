@@ -25,7 +25,21 @@ use std::time::{Duration, Instant};
 /// Longest time of one program with all its cases.
 const LIMIT: Duration = Duration::from_secs(180);
 
-fn compiled(out: &Path, options: &[&str], files: &[&str]) {
+/// Returns the files of a program: `NAME.c` and those whose names go on with a part of it.
+fn files_of(name: &str) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/conform");
+    let files = std::fs::read_dir(folder).unwrap();
+    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let is_part = |file: &String| {
+        let rest = file.strip_suffix(".c").and_then(|stem| stem.strip_prefix(name));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    };
+    let files: Vec<String> = files.filter(is_part).collect();
+    assert!(!files.is_empty(), "{name} has no file");
+    files
+}
+
+fn compiled(out: &Path, options: &[&str], files: &[String]) {
     let files: Vec<String> = files.iter().map(|file| format!("conform/{file}")).collect();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     // Without warnings: the tests make calls with bad pointers on purpose.
@@ -38,7 +52,7 @@ fn static_program() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conform-static");
-        compiled(&path, &["-static"], &["static.c"]);
+        compiled(&path, &["-static"], &["static.c".to_owned()]);
         path
     })
 }
@@ -220,7 +234,8 @@ fn conform_linked(name: &str, at_once: u32, linked: Linked) {
     };
     let program = format!("conform-{name}{suffix}");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(program);
-    compiled(&program, options, &["conform.c", "driver.c", &format!("{name}.c")]);
+    let files = [&["conform.c".to_owned(), "driver.c".to_owned()][..], &files_of(name)].concat();
+    compiled(&program, options, &files);
     let first = run_both(name, &program, at_once);
     if first.is_empty() {
         return;

@@ -14,7 +14,7 @@ use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
 /// Number of moves of each exchange, unless the variable `MOVES` gives another.
-const MOVES: u64 = 60;
+const MOVES: u64 = 150;
 /// Longest time of an exchange.
 const PATIENCE: Duration = Duration::from_secs(200);
 /// Time between two recalls: long enough for a session to be delegated and to carry datagrams.

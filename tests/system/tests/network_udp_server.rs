@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Number of answers that shows progress.
 const PROGRESS: u64 = 500;
+/// Time (s) after which an answer counts as late; a busy machine does not come near it.
+const ANSWER: &str = "5";
 
 /// A program that asks and one that answers; one of them is under Sojourn.
 struct Exchange<'l> {
@@ -37,7 +39,7 @@ impl<'l> Exchange<'l> {
         let start = |end, name: &str, words: &[&str]| {
             let mut command = stage.command(end, "python3");
             let path = stage.programs().join("net").join(name);
-            command.arg(path).args(words).env("PYTHONUNBUFFERED", "1");
+            command.arg(path).args(words).env("PYTHONUNBUFFERED", "1").env("ANSWER", ANSWER);
             Running::start(command).unwrap()
         };
         let serves = start(End::A, "udp.py", &["serve", "epoll", bound, &port]);

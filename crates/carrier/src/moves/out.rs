@@ -25,7 +25,7 @@ use sojourn_proto::record::{SessionRecord, TcpTuning};
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use sojourn_pump::sealed::pack;
-use sojourn_session::{JoinT, LendT, OfferT, ReasonT};
+use sojourn_session::{HomeT, JoinT, LendT, OfferT, ReasonT};
 use sojourn_stream::Stream;
 use sojourn_wire::Protocol;
 
@@ -47,7 +47,8 @@ impl Carrier {
         if datagrams::is_of_datagrams(&socket) {
             return self.offer_datagrams(local, socket);
         }
-        let what = OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true };
+        let what =
+            OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true, home: HomeT::Library };
         let key = addresses(socket.as_fd())
             .ok()
             .and_then(|(own, peer)| Key::new(Protocol::Tcp, own, Some(peer)).ok());

@@ -16,6 +16,7 @@ mod living;
 mod messages;
 mod outside;
 mod server;
+mod serving;
 mod thread;
 
 use crate::control::search::Search;
@@ -32,25 +33,20 @@ use crate::session::Session;
 use crate::session::progress::TrialRates;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use events::{DOORBELL, EVENTS, FLUSH, INBOX, LIVING, PEER, SERVER, SESSION, WHAT};
+use events::{DOORBELL, EVENTS, FLUSH, INBOX, LIVING, PEER, SERVED, SERVER, SESSION, WHAT};
 use living::ThreadWatch;
 use outside::{Outside, ProgramDescriptors, ServerMessage, take_watched};
 use rustix::fd::{AsFd, BorrowedFd};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_session::{KindT, ReasonT, SessionClient, WhereT};
+use sojourn_session::{HomeT, KindT, ReasonT, SessionClient, WhereT};
 use sojourn_shm::aside::{self};
 use sojourn_shm::fault;
-use sojourn_stream::Stream;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Instant;
-use thread::{Joined, Thread};
+use thread::{Serving, Thread};
 
-/// How long the server may take to delegate a session that it has begun to carry, and the pause
-/// between two looks.
-const LENT_LIMIT: Duration = Duration::from_millis(200);
-const LENT_SLICE: Duration = Duration::from_micros(100);
 /// Runs the protocol thread.
 pub(crate) fn run(library: &'static Library, engine: &'static Engine) {
     let Some(mut thread) = Thread::new(library, engine) else {
@@ -95,6 +91,7 @@ impl Thread {
             joined: HashMap::new(),
             own_inboxes: HashMap::new(),
             peer_inboxes: HashMap::new(),
+            serving: Serving::default(),
             peers: HashMap::new(),
         };
         if thread.with_descriptor(kit.watched.as_fd(), |outside| outside.watch_set()) != Some(true)
@@ -155,11 +152,14 @@ impl Thread {
             };
             let reported = events.iter().map(|event| event.data.u64());
             words.into_iter().chain(reported).for_each(|word| self.handle(word));
-            self.engine.serve_board(self.library, self.joined.values().map(|joined| joined.slot));
+            let served = self.serving.slots.iter().copied();
+            let joined = self.joined.values().map(|joined| joined.slot);
+            self.engine.serve_board(self.library, joined.chain(served));
             self.do_jobs();
             self.take_messages();
+            self.look_after_lost();
             self.look_for_life();
-            if !self.joined.is_empty()
+            if self.has_sessions()
                 && lock(&self.engine.rings).look(|| self.library.has_ring_unseen())
             {
                 self.leave_for_rings();
@@ -174,21 +174,12 @@ impl Thread {
     /// rings are looked for, and a server if there is none (`search`).
     fn sleeps_for(&self) -> Option<Duration> {
         let has_sessions = !self.joined.is_empty();
-        let rings = has_sessions.then(|| lock(&self.engine.rings).left());
+        let rings = self.has_sessions().then(|| lock(&self.engine.rings).left());
         let search = (has_sessions && !self.has_client).then(|| self.search.left());
         let placed = self.placing.and_then(|placing| placing.left());
         let life = self.living.period(self.library);
-        [rings, search, placed, life].into_iter().flatten().min()
-    }
-
-    /// Sends all sessions home because of a ring that the shell cannot see into. Peers are not
-    /// waited for: the bytes that the ring's submissions wait for come when the peers have left.
-    fn leave_for_rings(&self) {
-        for joined in self.joined.values() {
-            if let Some(session) = self.engine.pool.session(joined.slot) {
-                session.leave(ReasonT::Ring, false);
-            }
-        }
+        let lost = self.serving.sleeps_for();
+        [rings, search, placed, life, lost].into_iter().flatten().min()
     }
 
     fn handle(&mut self, data: u64) {
@@ -208,6 +199,7 @@ impl Thread {
                 }
             }
             INBOX => self.attend(rest),
+            SERVED => self.hear_protocol_server(),
             LIVING => self.living = ThreadWatch::Unwatched,
             _ => {}
         }
@@ -236,13 +228,16 @@ impl Thread {
                     drop(stream);
                     left.push(local);
                 }
-                Job::Wanted { inode } => self.offer_wanted(inode),
+                Job::Wanted { inode, home } => self.offer_wanted(inode, home),
                 Job::Withdraw { fd } => self.withdraw(fd),
                 Job::Flush { slot } => self.follow(slot),
                 Job::AskRoute { local, to } => self.ask_route(local, to),
                 Job::Kept { fd, version } => self.tell_kept(fd, version),
                 Job::CodeCame => self.look_at_code(),
                 Job::Prepare => self.prepare(),
+                Job::Share { fd, version, token } => self.share(fd, version, token),
+                Job::ServiceLost => self.lose_protocol_server(),
+                Job::ServiceEnded { slot } => self.follow_service(slot),
             }
         }
         if !left.is_empty() {
@@ -253,27 +248,6 @@ impl Thread {
             self.take_messages();
         }
         self.engine.did_jobs(number);
-    }
-
-    /// Waits for the delegation of a UDP socket that goes home and that the server may have begun
-    /// to carry.
-    fn await_delegation(&mut self, local: u64) {
-        let deadline = sojourn_shm::Deadline::after(LENT_LIMIT);
-        let is_kept = |other: &Stream| other.ledger().keep() || other.ledger().is_kept();
-        while self.has_client
-            && let Some(Joined { other: Some(other), offer, .. }) = self.joined.get(&local)
-            && offer.kind == KindT::Udp
-            && !is_kept(other)
-            && !deadline.is_over()
-        {
-            // The server delegates before it says that it has flushed.
-            let is_told = other.has_flushed();
-            self.take_events();
-            if is_told {
-                return;
-            }
-            std::thread::sleep(LENT_SLICE);
-        }
     }
 
     fn prepare_offer(&mut self, fd: i32, version: u32, kind: KindT) -> Option<Offer> {
@@ -368,12 +342,14 @@ impl Thread {
         }
     }
 
-    /// Offers the descriptors of an inode that an administrator wants away.
-    fn offer_wanted(&mut self, inode: u64) {
-        let wanted = self.library.wanted(inode, &mut ProgramDescriptors(&mut self.aside, self.tid));
-        match wanted {
+    /// Offers the descriptors of an inode that an administrator wants away, or sends them home.
+    fn offer_wanted(&mut self, inode: u64, home: HomeT) {
+        let descriptors = &mut ProgramDescriptors(&mut self.aside, self.tid);
+        match self.library.wanted(inode, home, descriptors) {
             Wanted::Offer(offers) => offers.into_iter().for_each(|offer| self.offer(offer)),
             Wanted::Done => {}
+            // The return is told by a job that has been left before this one.
+            Wanted::Later => self.engine.push(self.library, Job::Wanted { inode, home }),
             Wanted::Not(reason) => {
                 self.decline_inode(inode, reason, TrialRates::default());
             }

@@ -1,4 +1,4 @@
-//! Sessions that an administrator wants away now (`sojourn move SESSION library`), hot or not.
+//! Sessions that an administrator wants elsewhere now (`sojourn move SESSION library`), hot or not.
 //!
 //! The protocol thread does this: the server names an inode, and the thread offers this process's
 //! descriptors of it, or says why it does not. A reason that binds a session to the kernel counts
@@ -11,30 +11,48 @@ use crate::moves::offer::Offer;
 use crate::process::library::Library;
 use crate::process::thresholds::{allows, kind_of};
 use core::sync::atomic::Ordering;
-use sojourn_session::ReasonT;
+use sojourn_session::{HomeT, ReasonT};
 
 /// The answer to an administrator's wish.
 #[derive(Debug)]
 pub(crate) enum Wanted {
     /// These offers are to be made.
     Offer(Vec<Offer>),
-    /// The session is away, or offered, already.
+    /// The session is there, or offered, already, or has gone home.
     Done,
+    /// The session has gone home from another home, and is to be offered when the server knows
+    /// that.
+    Later,
     /// The session stays in the kernel.
     Not(ReasonT),
 }
 
 impl Library {
     /// Makes the offers of everything that this process has open of that inode: several numbers of
-    /// one description are one offer, both ends of a pipe are two.
-    pub(crate) fn wanted(&self, inode: u64, descriptors: &mut dyn OpenDescriptors) -> Wanted {
+    /// one description are one offer, both ends of a pipe are two. What is away in another home
+    /// goes to the kernel first.
+    pub(crate) fn wanted(
+        &self,
+        inode: u64,
+        home: HomeT,
+        descriptors: &mut dyn OpenDescriptors,
+    ) -> Wanted {
         if self.policy.is_forbidden() {
             return Wanted::Not(ReasonT::Policy);
         }
         let (mut offers, mut reason) = (Vec::<Offer>::new(), ReasonT::Closed);
         for fd in numbers_of(self, inode, descriptors).into_iter().filter(|fd| !self.is_own(*fd)) {
+            // First, so that an offer which the program's own calls cause names this home, too.
+            self.table.entry(fd).into_iter().for_each(|entry| entry.wish(home));
             if offers.iter().any(|offer| offer.numbers.contains(&fd)) {
                 continue;
+            }
+            let is_served = self.session_of(fd).map(|session| session.service.is_any());
+            let is_elsewhere =
+                is_served.is_some_and(|is_served| is_served != (home == HomeT::Server));
+            if is_elsewhere || home == HomeT::Kernel {
+                self.go_home(fd, ReasonT::User, false);
+                return if home == HomeT::Kernel { Wanted::Done } else { Wanted::Later };
             }
             match self.offer_wanted(fd, descriptors) {
                 Ok(Some(offer)) => offers.push(offer),

@@ -11,7 +11,8 @@
 //! thread sees the call and puts off its consent.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use sojourn_session::ReasonT;
+use sojourn_session::{HomeT, ReasonT};
+use sojourn_shm::deadline::now_ns;
 use std::sync::OnceLock;
 
 const CHUNK: usize = 256;
@@ -74,6 +75,10 @@ pub struct FdEntry {
     /// The set that the descriptor *is*, if it is an epoll descriptor, in the same form.
     pub(crate) epoll: AtomicU32,
     bytes: AtomicU64,
+    /// The time at which the count of calls and bytes began, in nanoseconds.
+    counted_since_ns: AtomicU64,
+    /// Bytes a second in the kernel when the descriptor last became hot; 0: not known.
+    rate_when_hot: AtomicU64,
     /// Counts changes of the number's meaning: opened, closed, replaced.
     pub(crate) version: AtomicU32,
     /// How often the descriptor still has to become hot before it is offered again, and how often
@@ -84,11 +89,17 @@ pub struct FdEntry {
     returns: AtomicU32,
     /// The reason why the descriptor does not move, a [`ReasonT`].
     kept_for: AtomicU8,
+    /// The home that an administrator wants for the session, a [`HomeT`]; the kernel's number for
+    /// none.
+    wished_home: AtomicU8,
 }
 
 /// How often a session that is refused again and again becomes hot between two offers, at most: the
 /// cause of the refusals may be gone by then.
 const PUT_OFF_MAX: u32 = 1024;
+
+/// Calls from which on their rate says something.
+const RATE_CALLS: u32 = 16;
 
 impl FdEntry {
     /// Counts a kernel call that begins, before the look for a session: see the file's head.
@@ -115,6 +126,9 @@ impl FdEntry {
         // Plain loads and stores: a count lost between threads does no harm.
         let calls = self.calls.load(Ordering::Relaxed).saturating_add(1);
         self.calls.store(calls, Ordering::Relaxed);
+        if calls == 1 {
+            self.counted_since_ns.store(now_ns(), Ordering::Relaxed);
+        }
         let all = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
         self.bytes.store(all, Ordering::Relaxed);
         (calls, all)
@@ -123,6 +137,21 @@ impl FdEntry {
     /// Returns the bytes counted since [`FdEntry::restart_counts`].
     pub(crate) fn counted(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Notes the rate of the calls that have made the descriptor hot by `now_ns`. A few calls say
+    /// nothing.
+    pub(crate) fn note_rate(&self, now_ns: u64) {
+        let time_ns = now_ns.saturating_sub(self.counted_since_ns.load(Ordering::Relaxed));
+        let is_known = self.calls.load(Ordering::Relaxed) >= RATE_CALLS && time_ns > 0;
+        let bytes = u128::from(self.counted()) * 1_000_000_000;
+        let rate = if is_known { bytes / u128::from(time_ns) } else { 0 };
+        self.rate_when_hot.store(u64::try_from(rate).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Returns the rate that [`FdEntry::note_rate`] has noted, in bytes a second; 0: not known.
+    pub(crate) fn rate_when_hot(&self) -> u64 {
+        self.rate_when_hot.load(Ordering::Relaxed)
     }
 
     /// Starts the counts anew.
@@ -193,6 +222,18 @@ impl FdEntry {
         }
     }
 
+    /// Notes that an administrator wants the session in that home, now and whenever it is offered.
+    pub(crate) fn wish(&self, home: HomeT) {
+        // `HomeT` has three values.
+        self.wished_home.store(home as u8, Ordering::Relaxed);
+    }
+
+    /// Returns the home outside the kernel that an administrator wants for the session.
+    pub(crate) fn wished_home(&self) -> Option<HomeT> {
+        let home = HomeT::try_from(i32::from(self.wished_home.load(Ordering::Relaxed))).ok()?;
+        (home != HomeT::Kernel).then_some(home)
+    }
+
     /// Tells that the descriptor never moves and that the server need not be told any more.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
@@ -209,8 +250,9 @@ impl FdEntry {
         }
     }
 
-    /// Copies the reason of `other`, of which this descriptor is a duplicate.
+    /// Copies the reason and the wished home of `other`, of which this descriptor is a duplicate.
     pub(crate) fn keep_as(&self, other: &Self) {
+        self.wished_home.store(other.wished_home.load(Ordering::Relaxed), Ordering::Relaxed);
         self.kept_for.store(other.kept_for.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
@@ -218,12 +260,14 @@ impl FdEntry {
     pub(crate) fn reset(&self, marks: u32, epoch: u32) {
         self.version.fetch_add(1, Ordering::SeqCst);
         self.restart_counts();
+        self.rate_when_hot.store(0, Ordering::Relaxed);
         self.marks.store(marks, Ordering::Relaxed);
         self.epoch.store(epoch, Ordering::Relaxed);
         self.set.store(0, Ordering::Relaxed);
         self.last_set.store(0, Ordering::Relaxed);
         self.epoll.store(0, Ordering::Relaxed);
         self.kept_for.store(ReasonT::None as u8, Ordering::Relaxed);
+        self.wish(HomeT::Kernel);
         self.was_taken();
         self.returns.store(0, Ordering::Relaxed);
     }
@@ -381,6 +425,28 @@ mod tests {
         entry.wait_for(8);
         assert_eq!(entry.counted(), 0);
         assert_eq!((0..).find(|_| !entry.is_put_off()), Some(7));
+    }
+
+    #[test]
+    fn the_rate_of_the_calls_before_a_move_is_known_if_these_are_enough() {
+        let entry = FdEntry::default();
+        let count = |calls| {
+            for _ in 0..calls {
+                entry.count(100);
+            }
+        };
+        count(RATE_CALLS - 1);
+        entry.note_rate(now_ns());
+        assert_eq!(entry.rate_when_hot(), 0);
+        count(1);
+        entry.counted_since_ns.store(1_000, Ordering::Relaxed);
+        entry.note_rate(1_000 + 1_000_000);
+        assert_eq!(entry.rate_when_hot(), 1_600_000, "1,600 bytes in a millisecond");
+        entry.note_rate(1_000);
+        assert_eq!(entry.rate_when_hot(), 0, "a clock that stands still");
+        entry.note_rate(2_000);
+        entry.reset(0, 0);
+        assert_eq!(entry.rate_when_hot(), 0);
     }
 
     #[test]

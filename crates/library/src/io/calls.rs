@@ -136,7 +136,10 @@ impl Call<'_> {
         kernel: &mut dyn FromKernel,
     ) -> Option<Result<usize, Errno>> {
         let begun = self.session.begin_timed();
-        let result = self.session.recv(self.generation, bufs, how, kernel);
+        let result = match self.session.service.is_any() {
+            true => self.session.recv_served(self.generation, bufs, how),
+            false => self.session.recv(self.generation, bufs, how, kernel),
+        };
         if let Some(begun) = begun {
             self.session.end_timed(begun, result.as_ref());
         }
@@ -147,7 +150,10 @@ impl Call<'_> {
     /// direction has not switched to the ring yet.
     #[inline]
     pub fn send(&self, bufs: &[IoSlice<'_>], how: Send) -> Option<Result<usize, Errno>> {
-        self.session.send(self.generation, bufs, how)
+        match self.session.service.is_any() {
+            true => self.session.send_served(self.generation, bufs, how),
+            false => self.session.send(self.generation, bufs, how),
+        }
     }
 
     /// Lends bytes that have arrived, and waits for them.
@@ -210,8 +216,11 @@ impl Library {
     fn session_path<'a>(&'a self, fd: i32, entry: &'a FdEntry, way: Direction) -> Route<'a> {
         let version = entry.version.load(Ordering::Relaxed);
         let Some((session, generation)) = self.own_session(entry) else {
-            return self.path_after_recall(entry);
+            return self.path_of_child(fd, entry, way);
         };
+        if session.service.is_pending() && session.stays_in_kernel(entry, way) {
+            return Route::Kernel(Use { library: self, entry, fd, way });
+        }
         // Only the sending direction is still away (it is flushing): the kernel serves receives.
         if way == Direction::Read && session.receives_at_home() {
             entry.enter(way);
@@ -229,9 +238,13 @@ impl Library {
         Route::Session(Call { session, generation, entry, version })
     }
 
-    /// Routes a call on a session that belongs to an ancestor: this process is a `fork` child.
+    /// Routes a call on a session that belongs to an ancestor: this process is a `fork` child. Of
+    /// one that the protocol server serves it takes a part of its own; another one goes home.
     #[cold]
-    fn path_after_recall(&self, entry: &FdEntry) -> Route<'_> {
+    fn path_of_child<'a>(&'a self, fd: i32, entry: &'a FdEntry, way: Direction) -> Route<'a> {
+        if self.shares_service(fd, entry) && self.own_session(entry).is_some() {
+            return self.session_path(fd, entry, way);
+        }
         self.recall_from_parent(entry);
         Route::Plain
     }

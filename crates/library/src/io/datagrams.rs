@@ -317,6 +317,8 @@ impl Session {
         fence(Ordering::SeqCst);
         let net = library().engine().zip(library().net());
         let net = net.filter(|(_, net)| net.withdraw(self));
+        // Nothing is sent past the kernel any more: the server may remove the rules of a port.
+        stream.set_flushing(0);
         stream.attention();
         let Some((_, net)) = net else { return };
         // The server has given an unknown session's leftovers to the kernel itself. Without a

@@ -240,3 +240,22 @@ fn the_session_goes_home_and_the_kernel_has_the_datagram() {
         assert!(library().session_of(world.pair.fd(0)).is_none());
     }
 }
+
+/// The server removes the rules of a port once this side says that it sends no more: what a port
+/// sends after that does not leave the host.
+#[test]
+fn the_server_hears_that_nothing_is_sent_past_the_kernel_any_more() {
+    let world = World::new();
+    (world.is_delegated())();
+    let (session, server) = (world.session(), world.pump.view());
+    server.consent();
+    server.use_ring();
+    session.attend();
+    assert!(server.ledger().has_given_up());
+    server.freeze();
+    assert_eq!(server.peer_flushing(), None);
+    // There is no server that would take it back.
+    session.is_delegated.store(false, Ordering::SeqCst);
+    session.leave(ReasonT::PeerLeft, false);
+    assert_eq!(server.peer_flushing(), Some(0));
+}

@@ -26,7 +26,7 @@ const PARTS_MAX: usize = 8;
 
 /// Returns the error that ends a receive after a wait; `None` to look again. `has_some`: the call
 /// has received bytes. `is_last`: the time was over before the last look.
-fn after_wait(
+pub(crate) fn after_wait(
     waited: Waited,
     has_some: bool,
     until: Deadline,

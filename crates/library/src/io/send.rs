@@ -331,6 +331,11 @@ impl Session {
         offset: Option<&mut u64>,
         count: usize,
     ) -> Option<Result<usize, Errno>> {
+        if self.service.is_any() {
+            // The kernel sends files best.
+            self.leave(ReasonT::Operation, false);
+            return None;
+        }
         let may_wait = !self.is_nonblocking.load(Ordering::Relaxed);
         let mut at = offset;
         let (mut sent, mut room) = (0, ForRoom::new(may_wait));

@@ -44,9 +44,28 @@ pub(crate) enum Waited {
     Restart,
 }
 
+/// What a thread that waits to receive goes on for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// The peer uses the ring: a call that receives empties the kernel then, and reads the ring.
+    Switch,
+    /// There are bytes. A poll receives nothing, so the switch alone would wake it in vain, again
+    /// and again.
+    Bytes,
+}
+
 impl Session {
     /// Waits until a look at the receiving side may find something, or bytes are in `room`.
     pub(crate) fn wait_readable(&self, deadline: Deadline, room: &Room<'_>) -> Waited {
+        self.wait_until(Until::Switch, deadline, room)
+    }
+
+    /// Waits as [`Session::wait_readable`] does, for a call that receives nothing.
+    pub(crate) fn wait_for_bytes(&self, deadline: Deadline) -> Waited {
+        self.wait_until(Until::Bytes, deadline, &Room::none())
+    }
+
+    fn wait_until(&self, until: Until, deadline: Deadline, room: &Room<'_>) -> Waited {
         let Some(stream) = self.stream() else { return Waited::Look };
         let (phase, seen, datagrams) = {
             let rx = lock(&self.rx);
@@ -74,6 +93,9 @@ impl Session {
                             let queue = datagrams.as_ref();
                             stream.is_frozen()
                                 || queue.is_some_and(|queue| lock(queue).is_readable())
+                        }
+                        RxPhase::Joined if until == Until::Bytes && !self.is_carried() => {
+                            stream.may_read() || stream.is_frozen()
                         }
                         RxPhase::Joined => stream.peer_uses_ring() || stream.is_frozen(),
                         RxPhase::Ring => !is_lent() && stream.may_read(),

@@ -207,6 +207,7 @@ impl Library {
     pub fn recall_foreign(&self, fd: i32) {
         if let Some(entry) = self.table.known(fd)
             && entry.session.load(Ordering::Relaxed) != 0
+            && !self.shares_service(fd, entry)
         {
             self.recall_from_parent(entry);
         }

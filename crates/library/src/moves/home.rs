@@ -72,6 +72,9 @@ impl Session {
     }
 
     fn leave_here(&self, reason: ReasonT, how: (Rest, Waits), when: NotifyWhen) {
+        if self.service.is_any() {
+            return self.leave_service();
+        }
         // Read first: as soon as the session is frozen another thread may detach it, after which
         // nobody knows any more where its polls sleep.
         let place = self.place();
@@ -288,6 +291,9 @@ impl Session {
     /// Goes home before the last descriptor is closed. Unread bytes make the kernel's close a
     /// reset, as they would without the library. Notifications are deferred ([`Library::ended`]).
     pub(crate) fn close(&self) {
+        if self.service.is_any() {
+            return self.close_service();
+        }
         let unread = self.input_queue();
         let stream = self.stream();
         if let Some(stream) = &stream {

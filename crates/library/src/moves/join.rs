@@ -3,7 +3,7 @@
 //! The protocol thread does this. Not here: the offer (`offer`), and the switch to the ring
 //! (`io::send`, `io::receive`). Read `docs/understand/streams.md`, "Moving out" (2, 3).
 
-use crate::fds::table::mark;
+use crate::fds::table::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::moves::offer::Offer;
 use crate::process::deferred::NotifyWhen;
@@ -44,6 +44,28 @@ impl Library {
         parts: &Parts,
     ) -> Result<&'static Session, ReasonT> {
         let _joining = lock(&engine.joining);
+        let entry = self.may_settle(engine, offer)?;
+        let session = engine.pool.take().map_err(|_| ReasonT::Resources)?;
+        self.settle_in(session, offer, join, parts);
+        // `try_consent` and `switch` wait for the calls that sit in the kernel now.
+        self.take_numbers(engine, offer, session);
+        if !offer.numbers.iter().all(|fd| self.set_joined(*fd, session)) {
+            // The cause may pass: the set has as many inboxes as it can have, or the program has
+            // just changed its registration.
+            entry.was_refused();
+            session.leave(ReasonT::Set, false);
+            return Ok(session);
+        }
+        if join.is_carried {
+            session.learn_keepalive();
+        }
+        session.try_consent(&mut lock(&session.rx), &parts.stream);
+        Ok(session)
+    }
+
+    /// Returns the entry of an offer that still holds, or the reason why it does not. The caller
+    /// holds `joining`.
+    pub(crate) fn may_settle(&self, engine: &Engine, offer: &Offer) -> Result<&FdEntry, ReasonT> {
         let entry = self.table.known(offer.fd).ok_or(ReasonT::Closed)?;
         let is_same = entry.version.load(Ordering::SeqCst) == offer.version;
         if !is_same || !entry.has(mark::OFFERED) || self.policy.is_forbidden() {
@@ -67,10 +89,11 @@ impl Library {
         if offer.numbers.iter().any(|fd| self.table.known(*fd).is_none_or(|e| e.has(mark::FIXED))) {
             return Err(ReasonT::Stdio);
         }
-        let session = engine.pool.take().map_err(|_| ReasonT::Resources)?;
-        self.settle_in(session, offer, join, parts);
-        // From here on every call on these numbers is the session's. `try_consent` and `switch`
-        // wait for the calls that sit in the kernel now.
+        Ok(entry)
+    }
+
+    /// Makes every call on the offer's numbers the session's from here on.
+    pub(crate) fn take_numbers(&self, engine: &Engine, offer: &Offer, session: &Session) {
         for fd in &offer.numbers {
             if let Some(entry) = self.table.known(*fd) {
                 entry.unmark(mark::OFFERED);
@@ -80,41 +103,15 @@ impl Library {
             }
         }
         engine.away.fetch_add(1, Ordering::SeqCst);
-        if !offer.numbers.iter().all(|fd| self.set_joined(*fd, session)) {
-            // The cause may pass: the set has as many inboxes as it can have, or the program has
-            // just changed its registration.
-            entry.was_refused();
-            session.leave(ReasonT::Set, false);
-            return Ok(session);
-        }
-        if join.is_carried {
-            session.learn_keepalive();
-        }
-        session.try_consent(&mut lock(&session.rx), &parts.stream);
-        Ok(session)
     }
 
     fn settle_in(&self, session: &Session, offer: &Offer, join: &JoinT, parts: &Parts) {
-        session.kind.store(offer.kind as u32, Ordering::SeqCst);
-        session.fd.store(offer.fd, Ordering::SeqCst);
-        session.rx_kernel_event.store(false, Ordering::SeqCst);
-        session.tx_kernel_event.store(false, Ordering::SeqCst);
-        session.is_over.store(false, Ordering::SeqCst);
-        session.is_lent.store(false, Ordering::SeqCst);
-        session.is_reserved.store(false, Ordering::SeqCst);
-        session.is_flushing.store(false, Ordering::SeqCst);
-        session.is_carried.store(join.is_carried, Ordering::SeqCst);
+        session.settle_down(offer, join.is_carried);
         let acknowledges = offer.kind == KindT::Tcp && !join.is_carried;
         session.acknowledges.store(acknowledges, Ordering::SeqCst);
-        session.is_delegated.store(false, Ordering::SeqCst);
-        session.has_new_options.store(false, Ordering::SeqCst);
-        session.tx_state.store(switch::KERNEL, Ordering::SeqCst);
-        session.learn_flags(offer.fd);
-        session.learn_timeouts(offer.fd);
         session.set_wait(self.policy.wait());
         let watches = self.table.known(offer.fd).map(|entry| self.watches(offer.fd, entry));
         *lock(&session.progress) = watches.filter(|_| !join.is_carried).unwrap_or_default();
-        session.is_due.store(false, Ordering::SeqCst);
         *lock(&session.facts) = Facts {
             local: offer.local,
             place: Some((Arc::clone(&parts.own_inbox), parts.own_slot)),
@@ -122,10 +119,10 @@ impl Library {
             peer_pid: join.peer_pid,
             stream: join.stream,
             numbers: offer.numbers.clone(),
+            token: [0; 2],
         };
         let mut tx = lock(&session.tx);
         let mut rx = lock(&session.rx);
-        *rx = Receiver::default();
         if !join.is_carried {
             parts.stream.set_near(near_part(offer.what.ring_bytes, parts.stream.out_bytes()));
         }
@@ -183,9 +180,36 @@ fn near_part(wanted: u32, all: u32) -> u32 {
 }
 
 impl Session {
+    /// Sets the state that every session has that leaves the kernel.
+    pub(crate) fn settle_down(&self, offer: &Offer, is_carried: bool) {
+        self.kind.store(offer.kind as u32, Ordering::SeqCst);
+        self.fd.store(offer.fd, Ordering::SeqCst);
+        let flags = [
+            &self.rx_kernel_event,
+            &self.tx_kernel_event,
+            &self.is_over,
+            &self.is_lent,
+            &self.is_reserved,
+            &self.is_flushing,
+            &self.acknowledges,
+            &self.is_delegated,
+            &self.has_new_options,
+            &self.is_due,
+        ];
+        flags.into_iter().for_each(|flag| flag.store(false, Ordering::SeqCst));
+        self.is_carried.store(is_carried, Ordering::SeqCst);
+        self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
+        self.learn_flags(offer.fd);
+        self.learn_timeouts(offer.fd);
+        *lock(&self.rx) = Receiver::default();
+    }
+
     /// Gives up a session whose descriptor was closed past the library. The peer finds the unread
     /// bytes in the ring.
     pub(crate) fn abandon(&self) {
+        if self.service.is_any() {
+            return self.close_service();
+        }
         if let Some(stream) = self.stream() {
             stream.freeze();
             let mut tx = lock(&self.tx);

@@ -13,7 +13,8 @@ use crate::process::library::library;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::fs::{OFlags, Stat};
-use sojourn_session::{KindT, OfferT, ReasonT};
+use sojourn_session::config::Home;
+use sojourn_session::{HomeT, KindT, OfferT, ReasonT};
 
 /// How long the call that makes a session hot waits for the server's word, where that is wanted.
 const DECISION_LIMIT: Duration = Duration::from_secs(1);
@@ -97,7 +98,11 @@ impl Library {
         let is_sole = self.is_sole(entry);
         let local = self.engine()?.next_local.fetch_add(1, Ordering::Relaxed);
         let ring_bytes = self.policy.config().ring_bytes(kind);
-        let what = OfferT { local, set, ring_bytes, is_sole };
+        let home = entry.wished_home().unwrap_or(match self.policy.config().home {
+            Home::Library => HomeT::Library,
+            Home::Server => HomeT::Server,
+        });
+        let what = OfferT { local, set, ring_bytes, is_sole, home };
         Some(Offer { local, fd, version, epoch, aliases, kind, numbers, what })
     }
 

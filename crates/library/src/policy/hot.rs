@@ -9,6 +9,7 @@ use crate::process::engine::Engine;
 use crate::process::library::Library;
 use crate::process::thresholds::{allows, is_for_this_host, is_usual, kind_of};
 use sojourn_session::{KindT, ReasonT};
+use sojourn_shm::deadline::now_ns;
 
 /// How often a session that is dear to move becomes hot before it is offered: what it has cost in
 /// the kernel by then is about what its move costs.
@@ -54,6 +55,7 @@ impl Library {
             // yet.
             return;
         }
+        entry.note_rate(now_ns());
         entry.restart_counts();
         // Standard error is written by too many hands.
         let is_stdio = fd == 2 || self.host().stdio_uses(fd);

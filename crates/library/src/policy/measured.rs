@@ -13,8 +13,9 @@ use crate::process::library::Library;
 use crate::process::library::library;
 use crate::session::Session;
 use crate::session::directions::TxPhase;
-use crate::session::progress::{Next, TrialHistory, TrialProgress, TrialRates};
+use crate::session::progress::{Clocks, Next, Rate, TrialHistory, TrialProgress, TrialRates};
 use core::sync::atomic::Ordering;
+use rustix::time::{ClockId, clock_gettime};
 use sojourn_session::ReasonT;
 use sojourn_shm::deadline::now_ns;
 use sojourn_stream::Stream;
@@ -26,14 +27,14 @@ impl Library {
     /// Counts `bytes` of a descriptor that has had a trial and has reached a threshold; tells
     /// whether it may be offered.
     pub(crate) fn may_move_again(&self, fd: i32, entry: &FdEntry, bytes: u64) -> bool {
-        self.may_move_at(now_ns(), fd, entry, bytes)
+        self.may_move_at(clocks(), fd, entry, bytes)
     }
 
-    pub(crate) fn may_move_at(&self, now_ns: u64, fd: i32, entry: &FdEntry, bytes: u64) -> bool {
+    pub(crate) fn may_move_at(&self, at: Clocks, fd: i32, entry: &FdEntry, bytes: u64) -> bool {
         let Some(engine) = self.engine() else { return true };
         let version = entry.version.load(Ordering::SeqCst);
         let next = match lock(&engine.measured).of_mut(fd, version) {
-            Some(past) => past.count(now_ns, bytes),
+            Some(past) => past.count(at, bytes),
             None => Next::Leave,
         };
         match next {
@@ -59,7 +60,7 @@ impl Library {
         let measured = self.engine().map(|engine| lock(&engine.measured));
         match measured.as_ref().and_then(|all| all.of(fd, version)) {
             Some(past) => past.away(),
-            None => TrialHistory::new().away(),
+            None => TrialHistory::new().away().after(entry.rate_when_hot()),
         }
     }
 
@@ -71,7 +72,7 @@ impl Library {
         found.unwrap_or_default()
     }
 
-    fn remember_trial(&self, fd: i32, entry: &FdEntry, now_ns: u64, rate: u64) {
+    fn remember_trial(&self, fd: i32, entry: &FdEntry, now_ns: u64, rate: Rate) {
         let Some(engine) = self.engine() else { return };
         let version = entry.version.load(Ordering::SeqCst);
         lock(&engine.measured).of_or(fd, version, TrialHistory::new).goes_home(now_ns, rate);
@@ -91,10 +92,10 @@ impl Session {
             }
             let Some(stream) = tx.stream.as_ref().filter(|stream| judges(stream)) else { return };
             let (sent, received) = stream.totals();
-            let now_ns = now_ns();
-            let rate = lock(&self.progress).sample(now_ns, sent.saturating_add(received));
+            let at = clocks();
+            let rate = lock(&self.progress).sample(at, sent.saturating_add(received));
             let Some(rate) = rate else { return };
-            (now_ns, rate)
+            (at.now_ns, rate)
         };
         // A pending kernel event may be the session's end, and such a trial would show nothing.
         if self.is_carried() || self.tx_kernel_event.load(Ordering::Relaxed) {
@@ -110,6 +111,16 @@ impl Session {
         }
         self.leave(ReasonT::Trial, false);
     }
+}
+
+fn clocks() -> Clocks {
+    Clocks { now_ns: now_ns(), cpu_ns: process_time_ns() }
+}
+
+/// Returns the processor time of the process in nanoseconds.
+pub(crate) fn process_time_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Returns true if this end takes the samples. One end of a stream does: side 0, or, where bytes go

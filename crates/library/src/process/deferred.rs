@@ -24,6 +24,7 @@ use crate::process::engine::ENDED_MAX;
 use crate::process::engine::{Engine, Job};
 use crate::process::library::Library;
 use crate::process::library::library;
+use core::time::Duration;
 use sojourn_stream::Stream;
 use std::sync::Arc;
 
@@ -63,6 +64,14 @@ impl Library {
             stream.attention();
         }
         engine.ring_if_left();
+    }
+
+    /// Waits until the session server has been told what has happened so far, for `limit` at most:
+    /// another process may offer the same descriptor then.
+    pub fn await_server(&self, limit: Duration) {
+        if let Some(engine) = self.engine().filter(|engine| engine.is_running()) {
+            engine.await_jobs(limit);
+        }
     }
 
     /// Gives the protocol thread a job, now or when [`Library::ended`] rings for it.

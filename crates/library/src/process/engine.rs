@@ -12,7 +12,7 @@ use crate::process::remembered::{BulkHistories, TrialHistories};
 use crate::session::pool::Pool;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
-use sojourn_session::{KindT, ReasonT};
+use sojourn_session::{HomeT, KindT, ReasonT};
 use sojourn_shm::{Deadline, Mapping};
 use sojourn_stream::Stream;
 use std::collections::VecDeque;
@@ -44,12 +44,18 @@ pub(crate) enum Job {
     Flush { slot: u32 },
     /// A UDP socket has sent to a new address: ask the server for the route there.
     AskRoute { local: u64, to: IpAddr },
-    /// An administrator wants this process's descriptors of that inode moved.
-    Wanted { inode: u64 },
+    /// An administrator wants this process's descriptors of that inode to be in that home.
+    Wanted { inode: u64, home: HomeT },
     /// The number is about to mean something else: withdraw the offer.
     Withdraw { fd: i32 },
     /// A descriptor is kept in the kernel: tell the server why.
     Kept { fd: i32, version: u32 },
+    /// The protocol server has not answered: its sessions are lost.
+    ServiceLost,
+    /// The protocol server does not serve the session of that slot any more.
+    ServiceEnded { slot: u32 },
+    /// Take part in the session of an ancestor that the protocol server serves.
+    Share { fd: i32, version: u32, token: [u64; 2] },
     /// Code has come whose own system calls are to arrive at the shell.
     CodeCame,
     /// Greet the server now, even if there is nothing to tell it.

@@ -9,7 +9,6 @@ use crate::host::Interrupt;
 use crate::host::epoll::bit;
 use crate::host::kernel::PollFd;
 use crate::host::lock::lock;
-use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::process::library::Library;
 use crate::process::library::library;
@@ -133,7 +132,7 @@ impl Polling<'_> {
             return None;
         }
         let waited = if is_input {
-            session.wait_readable(self.deadline, &Room::none())
+            session.wait_for_bytes(self.deadline)
         } else {
             let room = session.stream().map_or(1, |stream| session.room_wanted(&stream));
             session.wait_writable(self.deadline, room, room)
@@ -295,7 +294,7 @@ fn ring_says(session: &Session) -> u32 {
     let input = if ready.input { bit::INPUT } else { 0 };
     let output = if ready.output == Some(true) { bit::OUT | bit::WRNORM } else { 0 };
     let error = if ready.error { bit::ERR } else { 0 };
-    if ready.is_home { 0 } else { input | output | error }
+    if ready.is_home { 0 } else { input | output | error | ready.others }
 }
 
 impl Session {

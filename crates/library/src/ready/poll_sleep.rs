@@ -14,10 +14,13 @@
 use crate::host::epoll::bit;
 use crate::host::kernel::PollFd;
 use crate::host::lock::lock;
+use crate::io::sleep::Waited;
 use crate::process::library::Library;
 use crate::ready::pollers::Pollers;
 use crate::ready::set_call::ASK_INTERVAL_NS;
 use crate::session::Session;
+use crate::session::directions::RxPhase;
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::EventfdFlags;
 use rustix::fd::AsRawFd;
@@ -71,6 +74,9 @@ pub(crate) struct Places {
 impl Polling<'_> {
     /// Spins as far as that pays, then sleeps.
     pub(crate) fn pause(&mut self, kernel: &mut [PollFd]) -> Result<Slept, Errno> {
+        if let Some(slept) = self.sleep_alone() {
+            return Ok(slept);
+        }
         if self.mask.is_none() && self.ring_is_asked() {
             let host = self.library.host();
             host.wait_begins();
@@ -95,6 +101,29 @@ impl Polling<'_> {
         let slept = self.sleep(&places, kernel);
         self.library.count_polled(self.fds, false);
         slept
+    }
+
+    /// Sleeps on the bell of the session, if the call is for the bytes of one that is away. It does
+    /// not matter then where the peers post: a program's thread may poll a session that its reactor
+    /// has taken out of an epoll set for a while, and whose peers post to that set. `None` means
+    /// that the kernel, or the way home, has a part in what the call waits for.
+    fn sleep_alone(&self) -> Option<Slept> {
+        let [polled] = &*self.fds else { return None };
+        let is_simple = polled.asked() == bit::IN && self.mask.is_none();
+        let session = self.library.session_of(polled.fd).filter(|_| is_simple)?;
+        let phase = lock(&session.rx).phase;
+        if !matches!(phase, RxPhase::Joined | RxPhase::Ring)
+            || session.rx_kernel_event.load(Ordering::Relaxed)
+            || session.is_datagram()
+            || session.is_carried()
+        {
+            return None;
+        }
+        Some(match session.wait_for_bytes(self.deadline) {
+            Waited::Look | Waited::TimedOut => Slept::Look,
+            // signal(7): `poll` is never restarted.
+            Waited::Interrupted | Waited::Restart => Slept::Interrupted,
+        })
     }
 
     /// Counts the call as in the kernel, and then finds the places. A thread that joins a session

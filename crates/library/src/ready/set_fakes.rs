@@ -255,6 +255,7 @@ impl ReadinessSource for World {
             error: false,
             is_home: false,
             is_in_kernel: in_kernel,
+            others: 0,
         }
     }
 

@@ -81,7 +81,7 @@ impl Member {
         if ring.is_home {
             return (0, ring);
         }
-        let mut found = 0;
+        let mut found = ring.others;
         if ring.input {
             found |= bit::INPUT;
         }

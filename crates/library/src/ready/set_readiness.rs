@@ -15,6 +15,8 @@ pub(crate) struct RingReadiness {
     pub(crate) is_home: bool,
     /// Bytes may still come through the kernel.
     pub(crate) is_in_kernel: bool,
+    /// Other events that hold: the peer's end, and a hang-up.
+    pub(crate) others: u32,
 }
 
 /// Looks at sessions, by descriptor number: the session may be gone by now.

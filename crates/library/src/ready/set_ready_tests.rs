@@ -63,6 +63,7 @@ impl ReadinessSource for Fakes {
             error: fake.is_broken,
             is_home: fake.is_home,
             is_in_kernel: fake.is_in_kernel,
+            others: 0,
         })
     }
 

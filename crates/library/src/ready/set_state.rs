@@ -10,6 +10,7 @@ use crate::ready::set_entry::{Registration, Registrations, Tag, reported};
 use crate::ready::set_order::{ReportedEvents, Round};
 use crate::ready::set_readiness::ReadinessSource;
 use crate::ready::set_ready::ReadyList;
+use crate::ready::siblings::Siblings;
 use rustix::event::epoll::{EventData, EventFlags};
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
@@ -54,6 +55,8 @@ pub(crate) struct State {
     pub(crate) told: ReportedEvents,
     /// The spinning policy; the waiter that spins for the set has it meanwhile.
     pub(crate) policy: Option<Box<Policy>>,
+    /// What is known of the process's other threads, for whether to spin.
+    pub(crate) siblings: Siblings,
 }
 
 impl State {

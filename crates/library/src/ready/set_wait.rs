@@ -17,6 +17,7 @@
 
 use crate::host::epoll::EpollEvent;
 use crate::host::lock::lock;
+use crate::policy::measured::process_time_ns;
 use crate::ready::set::Set;
 use crate::ready::set_call::ASK_INTERVAL_NS;
 use crate::ready::set_call::Call;
@@ -25,7 +26,7 @@ use crate::ready::set_state::{State, has_ready};
 use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_shm::deadline::now_ns;
-use sojourn_shm::wait::Policy;
+use sojourn_shm::wait::{Policy, Wait};
 use sojourn_stream::Inbox;
 use std::sync::{Arc, MutexGuard};
 
@@ -152,17 +153,25 @@ impl Set {
 
     /// Spins, unless another waiter of the set does; that one wakes the sleepers.
     fn spin(&self, call: &mut Call<'_>) -> Option<Pause> {
-        let (mut policy, inboxes) = {
+        let (mut policy, inboxes, is_measured) = {
             let mut state = lock(&self.state);
             if call.mask.is_some() || state.spinners > 0 || state.ready.len() == 0 {
                 return None;
             }
             let policy = state.policy.take();
-            state.spinners += 1;
             let policy =
                 policy.unwrap_or_else(|| Box::new(Policy::for_other_processes((call.wait)())));
-            (policy, Arc::clone(&state.inboxes))
+            // Other ways of waiting are what the user has asked for.
+            let is_adaptive = policy.wait() == Wait::Adaptive;
+            if is_adaptive && state.siblings.begin() {
+                state.policy = Some(policy);
+                return None;
+            }
+            state.spinners += 1;
+            let is_measured = is_adaptive && state.siblings.measures();
+            (policy, Arc::clone(&state.inboxes), is_measured)
         };
+        let began = is_measured.then(|| (now_ns(), process_time_ns()));
         let mut said = 0;
         // The kernel is not asked at once: most answers come sooner, and the sleep that follows
         // asks, too.
@@ -185,8 +194,15 @@ impl Set {
             said = call.ask(.., Some(Duration::ZERO), None).unwrap_or(0);
             said > 0
         });
+        // The clocks are read the other way round than before, so that their reading does not look
+        // like another thread's work.
+        let took = began.map(|(_, cpu_ns)| process_time_ns().saturating_sub(cpu_ns));
+        let took = began.zip(took).map(|((at_ns, _), cpu_ns)| (now_ns() - at_ns, cpu_ns));
         let mut state = lock(&self.state);
         state.spinners = state.spinners.saturating_sub(1);
+        if let Some((spun_ns, cpu_ns)) = took {
+            state.siblings.spun(spun_ns, cpu_ns, processors());
+        }
         state.asked_ns = state.asked_ns.max(asked_ns);
         let parks = policy.parks();
         state.policy = Some(policy);
@@ -239,6 +255,12 @@ impl Set {
         let room = call.events.len();
         said.map(|said| Pause::Kernel(Answer { began_ns, said, room }))
     }
+}
+
+/// Returns the number of processors that this thread may use. No file is read for it, as the C
+/// library would.
+fn processors() -> usize {
+    rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize)
 }
 
 impl State {

@@ -423,6 +423,7 @@ impl ReadinessSource for Library {
                 error: ready.error,
                 is_home: ready.is_home,
                 is_in_kernel: ready.is_in_kernel,
+                others: ready.others,
             }
         })
     }

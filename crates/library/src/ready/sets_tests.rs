@@ -380,6 +380,33 @@ fn a_polled_session_of_a_set_comes_home_where_it_must_be_slept_for() {
 }
 
 #[test]
+fn a_session_out_of_its_set_is_polled_alone_without_going_home() {
+    let set = Epoll::new();
+    let pair = Pair::new();
+    set.change(op::ADD, pair.fd(0), bit::IN).unwrap();
+    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]));
+    set.change(op::DEL, pair.fd(0), 0).unwrap();
+    let mut asked = [PollFd { fd: pair.fd(0), events: bit::IN as i16, revents: 0 }];
+    // The peer has switched to the ring and has written nothing: there is nothing to read yet.
+    let peer = library().session_of(pair.fd(1)).unwrap();
+    peer.switch_now();
+    assert!(peer.stream().unwrap().uses_ring());
+    let limit = Some(Duration::from_millis(20));
+    assert_eq!(library().poll(&mut asked, limit, None), Ok(0));
+    assert!(is_away(pair.fd(0)));
+    let theirs = pair.fd(1);
+    let writer = thread::spawn(move || write(theirs, b"x"));
+    assert_eq!(library().poll(&mut asked, Some(LONG), None), Ok(1));
+    assert_eq!(writer.join().unwrap(), Ok(1));
+    assert_eq!(read(pair.fd(0), &mut [0; 9]), Ok(1));
+    // Back in the set, it is heard of there.
+    set.change(op::ADD, pair.fd(0), bit::IN).unwrap();
+    write(pair.fd(1), b"y").unwrap();
+    assert_eq!(set.wait(Some(LONG)), [(bit::IN, pair.fd(0))]);
+    assert!(is_away(pair.fd(0)));
+}
+
+#[test]
 fn errors_are_the_kernels() {
     let set = Epoll::new();
     let fd = set.fd();

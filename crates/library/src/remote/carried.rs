@@ -52,7 +52,8 @@ impl Session {
     /// Returns true if the kernel's socket has nothing to say, because the session is away from it.
     /// On the way home the carrier disconnects the socket for a moment, which looks like a hang-up.
     pub(crate) fn is_deaf(&self) -> bool {
-        self.is_carried() && !self.is_datagram() && lock(&self.rx).phase == RxPhase::Ring
+        self.service.is_begun()
+            || self.is_carried() && !self.is_datagram() && lock(&self.rx).phase == RxPhase::Ring
     }
 
     /// Hands over to a carrier that is ready: both directions switch as soon as no thread of this

@@ -27,7 +27,7 @@ pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Opens a connection for giving sessions back.
 fn open_carry_client(library: &Library) -> Option<CarryClient<Connection>> {
-    let socket = open_socket(library)?;
+    let socket = open_socket(library, "")?;
     let connection = open_connection(socket, carry_connect_options())?;
     CarryClient::bind_by(connection, Deadline::after(ANSWER_LIMIT)).ok()
 }
@@ -38,14 +38,15 @@ pub(crate) fn open_connection(socket: OwnedFd, mut options: ConnectOptions) -> O
     Connection::connect(Address::Descriptor(socket), &options).ok()
 }
 
-/// Opens a socket that is connected to the server.
-pub(crate) fn open_socket(library: &Library) -> Option<OwnedFd> {
+/// Opens a socket that is connected to the server, or to what is beside it under its address and
+/// `suffix`.
+pub(crate) fn open_socket(library: &Library, suffix: &str) -> Option<OwnedFd> {
     let policy = &library.policy;
     let mut around = Surroundings::of_this_process(&policy.config().server);
     if let Some(runtime) = policy.environment.get().and_then(Kept::runtime) {
         around.runtime = Some(runtime);
     }
-    let place = around.for_client().ok()?;
+    let place = around.for_client().ok()? + suffix;
     let address = Address::parse(&place).ok()?.socket_address()?;
     let flags = SocketFlags::CLOEXEC;
     let socket =

@@ -73,6 +73,11 @@ impl Library {
             self.recall_foreign(fd);
             return None;
         };
+        if session.service.is_any() {
+            // The kernel decides once it has the session, which leaves it again when it is hot.
+            self.go_home(fd, ReasonT::Option, false);
+            return None;
+        }
         (session.is_carried() && !session.is_datagram()).then_some((session, generation))
     }
 
@@ -121,6 +126,10 @@ impl Library {
         queue: Queue,
         kernel: impl FnOnce(&dyn Fn(usize) -> usize) -> isize,
     ) -> Option<isize> {
+        let is_served = || self.session_of(fd).is_some_and(|session| session.service.is_any());
+        if queue == Queue::Input && is_served() {
+            return None;
+        }
         let (session, generation) = self.carried(fd)?;
         session.at_rest(generation, |tx| {
             kernel(&|kernels| match queue {

@@ -10,9 +10,17 @@
 //! pause discards them. Only a session whose peer sleeps again and again is sampled at all: where
 //! both ends are awake, shared memory is far ahead. After a while away without a pause
 //! ([`TrialProgress`]) the session goes home for a **trial**, a fraction of a second, so that both
-//! rates are of the same minute ([`TrialHistory`]). If the kernel was clearly faster the session
-//! stays there, for a time that doubles with each such trial. If not, the session leaves, and the
-//! next trial comes four times as late. So neither answer can flap, and trials cost less and less.
+//! rates are of the same minute ([`TrialHistory`]). The while is short if the session made better
+//! progress in the calls before its move.
+//!
+//! If the kernel was clearly faster the session stays there, for a time that doubles with each such
+//! trial. If not, the session leaves, and the next trial comes four times as late. A small
+//! difference may be chance: then further trials follow soon, and the mean of up to four decides,
+//! by a margin that falls with the root of their number, as chance does. So no answer can flap, and
+//! trials cost less and less.
+//!
+//! A program that paces itself makes the same progress anywhere. There the **processor time** of
+//! the process for each byte decides, if it is much more away.
 
 /// Length of a slice, and the length beyond which a slice had a pause in it (nanoseconds).
 const SLICE_NS: u64 = 20_000_000;
@@ -33,47 +41,99 @@ const TRIAL_MAX_NS: u64 = SECOND_NS;
 const HOLD_FIRST_NS: u64 = 2 * SECOND_NS;
 const HOLD_MAX_NS: u64 = 3600 * SECOND_NS;
 
+/// Time away before a trial of a session that made better progress before it moved, or whose last
+/// trial left doubt.
+const DOUBT_AFTER_NS: u64 = SECOND_NS / 4;
+/// The lead of the kernel, in thousandths of the rate away, from which the mean of one trial, of
+/// two, three, and four is a win.
+const WINS: [u64; 4] = [1100, 1080, 1065, 1055];
+/// The lead from which further trials follow.
+const DOUBT: u64 = 1030;
+/// The kernel makes as good progress from here on, for the comparison of processor times.
+const EVEN: u64 = 970;
+
+/// The clocks at a sample, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Clocks {
+    pub(crate) now_ns: u64,
+    /// Processor time of the process.
+    pub(crate) cpu_ns: u64,
+}
+
+/// What goes through in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rate {
+    pub(crate) bytes: u64,
+    /// Processor time of the process, in nanoseconds.
+    pub(crate) cpu_ns: u64,
+}
+
+impl Rate {
+    fn of(count: u64, time_ns: u64) -> u64 {
+        let count = u128::from(count) * u128::from(SECOND_NS);
+        u64::try_from(count / u128::from(time_ns.max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// Returns this rate in thousandths of `other`.
+    fn in_thousandths_of(self, other: Self) -> u64 {
+        let share = u128::from(self.bytes) * 1000 / u128::from(other.bytes.max(1));
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    /// Returns true if each byte takes more than one and a half times the processor time that it
+    /// takes at the rate `other`.
+    fn is_dearer_than(self, other: Self) -> bool {
+        let cost = |own: Self, bytes: u64| u128::from(own.cpu_ns) * u128::from(bytes);
+        other.cpu_ns > 0 && cost(self, other.bytes) / 3 > cost(other, self.bytes) / 2
+    }
+}
+
 /// Measures a rate.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meter {
-    /// The time and the byte count at which the current slice began.
-    since: Option<(u64, u64)>,
-    rates: [u64; SLICES],
+    /// The clocks and the byte count at which the current slice began.
+    since: Option<(Clocks, u64)>,
+    rates: [Rate; SLICES],
     count: u32,
 }
 
 impl Meter {
     /// Counts that `total` bytes have gone through by now. Returns false if there was a pause,
     /// which discards all slices.
-    fn count(&mut self, now_ns: u64, total: u64) -> bool {
+    fn count(&mut self, at: Clocks, total: u64) -> bool {
         let Some((since, before)) = self.since else {
-            self.since = Some((now_ns, total));
+            self.since = Some((at, total));
             return true;
         };
-        let time = now_ns.saturating_sub(since);
+        let time = at.now_ns.saturating_sub(since.now_ns);
         if time < SLICE_NS {
             return true;
         }
         if time > SLICE_MAX_NS {
-            *self = Self { since: Some((now_ns, total)), ..Self::default() };
+            *self = Self { since: Some((at, total)), ..Self::default() };
             return false;
         }
-        self.since = Some((now_ns, total));
+        self.since = Some((at, total));
         self.count = self.count.saturating_add(1);
         if self.count > SKIPPED {
-            let bytes = u128::from(total.saturating_sub(before)) * u128::from(SECOND_NS);
             let place = (self.count - SKIPPED - 1) as usize % SLICES;
-            self.rates[place] = u64::try_from(bytes / u128::from(time)).unwrap_or(u64::MAX);
+            self.rates[place] = Rate {
+                bytes: Rate::of(total.saturating_sub(before), time),
+                cpu_ns: Rate::of(at.cpu_ns.saturating_sub(since.cpu_ns), time),
+            };
         }
         true
     }
 
-    /// Returns the rate (bytes a second), once there are enough slices.
-    fn rate(&self) -> Option<u64> {
-        let mut rates = self.rates;
-        rates.sort_unstable();
+    /// Returns the rate, once there are enough slices.
+    fn rate(&self) -> Option<Rate> {
+        let median = |of: fn(&Rate) -> u64| {
+            let mut rates = self.rates.each_ref().map(of);
+            rates.sort_unstable();
+            rates[SLICES / 2 - 1].midpoint(rates[SLICES / 2])
+        };
         let is_enough = self.count >= SLICES as u32 + SKIPPED;
-        is_enough.then(|| rates[SLICES / 2 - 1].midpoint(rates[SLICES / 2]))
+        is_enough.then(|| Rate { bytes: median(|r| r.bytes), cpu_ns: median(|r| r.cpu_ns) })
     }
 }
 
@@ -82,6 +142,8 @@ impl Meter {
 pub(crate) struct TrialProgress {
     /// 0: the session is not watched.
     trial_after_ns: u64,
+    /// Bytes a second in the calls before the move; 0: not known.
+    before: u64,
     meter: Meter,
     /// The beginning of the time without a pause.
     steady_since: Option<u64>,
@@ -90,16 +152,25 @@ pub(crate) struct TrialProgress {
 impl TrialProgress {
     /// Takes a sample: `total` bytes have gone both ways by now. Returns the rate away if a trial
     /// is due.
-    pub(crate) fn sample(&mut self, now_ns: u64, total: u64) -> Option<u64> {
+    pub(crate) fn sample(&mut self, at: Clocks, total: u64) -> Option<Rate> {
         if self.trial_after_ns == 0 {
             return None;
         }
-        if !self.meter.count(now_ns, total) {
+        if !self.meter.count(at, total) {
             self.steady_since = None;
         }
-        let since = *self.steady_since.get_or_insert(now_ns);
-        let is_due = now_ns.saturating_sub(since) >= self.trial_after_ns;
-        self.meter.rate().filter(|_| is_due)
+        let since = *self.steady_since.get_or_insert(at.now_ns);
+        let steady_ns = at.now_ns.saturating_sub(since);
+        let rate = self.meter.rate()?;
+        let was_faster = self.before / 11 > rate.bytes / 10;
+        let after_ns =
+            if was_faster { self.trial_after_ns.min(DOUBT_AFTER_NS) } else { self.trial_after_ns };
+        (steady_ns >= after_ns).then_some(rate)
+    }
+
+    /// Adds the rate (bytes a second) of the calls before the session's first move.
+    pub(crate) fn after(self, before: u64) -> Self {
+        Self { before, ..self }
     }
 }
 
@@ -134,10 +205,16 @@ pub(crate) struct TrialHistory {
     /// Bytes through the kernel since the trial began.
     total: u64,
     meter: Meter,
-    /// Rates in bytes a second: away before the trial, and in the kernel during the trial.
-    away: u64,
-    kernel: Option<u64>,
+    /// The rates away before the trial, and in the kernel during the trial.
+    away: Rate,
+    kernel: Option<Rate>,
+    /// The kernel's leads (thousandths) in the trials since the last clear answer, and the trials'
+    /// number.
+    leads: u64,
+    trials: usize,
     trial_after_ns: u64,
+    /// Time away before the trial that follows a clear answer for being away.
+    later_ns: u64,
     hold_ns: u64,
 }
 
@@ -148,55 +225,78 @@ impl TrialHistory {
             stage: Stage::Hold { until_ns: 0 },
             total: 0,
             meter: Meter::default(),
-            away: 0,
+            away: Rate::default(),
             kernel: None,
+            leads: 0,
+            trials: 0,
             trial_after_ns: TRIAL_AFTER_NS,
+            later_ns: TRIAL_AFTER_NS,
             hold_ns: HOLD_FIRST_NS,
         }
     }
 
     /// Begins a trial: the session goes home, and has had the rate `away`.
-    pub(crate) fn goes_home(&mut self, now_ns: u64, away: u64) {
+    pub(crate) fn goes_home(&mut self, now_ns: u64, away: Rate) {
         self.stage = Stage::Trial { began_ns: now_ns };
         (self.total, self.meter, self.away, self.kernel) = (0, Meter::default(), away, None);
     }
 
     /// Counts `bytes` that have gone through the kernel since the last call; tells what follows.
-    pub(crate) fn count(&mut self, now_ns: u64, bytes: u64) -> Next {
+    pub(crate) fn count(&mut self, at: Clocks, bytes: u64) -> Next {
+        let now_ns = at.now_ns;
         let began_ns = match self.stage {
             Stage::Hold { until_ns } if now_ns < until_ns => return Next::Stay,
             Stage::Hold { .. } => return Next::Leave,
             Stage::Trial { began_ns } => began_ns,
         };
         self.total += bytes;
-        self.meter.count(now_ns, self.total);
+        self.meter.count(at, self.total);
         self.kernel = self.meter.rate();
         match self.kernel {
-            // The kernel was faster by a tenth or more (dividing first avoids an overflow).
-            Some(kernel) if self.away / 9 < kernel / 10 => {
-                self.stage = Stage::Hold { until_ns: now_ns + self.hold_ns };
-                self.hold_ns = (self.hold_ns * 2).min(HOLD_MAX_NS);
-                self.trial_after_ns = AGAIN_AFTER_NS;
-                Next::Slower
-            }
+            Some(kernel) => self.decide(now_ns, kernel),
             // A trial that never gathers enough slices (the program pauses) ends undecided after a
             // second.
             None if now_ns.saturating_sub(began_ns) < TRIAL_MAX_NS => Next::Stay,
-            _ => {
-                self.stage = Stage::Hold { until_ns: 0 };
-                if self.kernel.is_some() {
-                    self.hold_ns = HOLD_FIRST_NS;
-                }
-                let later_ns = self.trial_after_ns * 4;
-                self.trial_after_ns = later_ns.clamp(TRIAL_AFTER_NS, TRIAL_AFTER_MAX_NS);
-                Next::Leave
-            }
+            None => self.leave(),
         }
+    }
+
+    fn decide(&mut self, now_ns: u64, kernel: Rate) -> Next {
+        let lead = kernel.in_thousandths_of(self.away);
+        self.leads = self.leads.saturating_add(lead);
+        self.trials += 1;
+        let mean = self.leads / self.trials as u64;
+        let is_cheaper = lead >= EVEN && self.away.is_dearer_than(kernel);
+        if mean >= WINS[self.trials - 1] || is_cheaper {
+            (self.leads, self.trials) = (0, 0);
+            self.stage = Stage::Hold { until_ns: now_ns + self.hold_ns };
+            self.hold_ns = (self.hold_ns * 2).min(HOLD_MAX_NS);
+            self.trial_after_ns = AGAIN_AFTER_NS;
+            self.later_ns = AGAIN_AFTER_NS;
+            return Next::Slower;
+        }
+        if mean >= DOUBT && self.trials < WINS.len() {
+            self.stage = Stage::Hold { until_ns: 0 };
+            self.trial_after_ns = DOUBT_AFTER_NS;
+            return Next::Leave;
+        }
+        // One such answer after many others may be chance, too.
+        self.hold_ns = (self.hold_ns / 4).max(HOLD_FIRST_NS);
+        self.leave()
+    }
+
+    /// Ends a trial without a win of the kernel's.
+    fn leave(&mut self) -> Next {
+        (self.leads, self.trials) = (0, 0);
+        self.stage = Stage::Hold { until_ns: 0 };
+        self.later_ns = (self.later_ns * 4).clamp(TRIAL_AFTER_NS, TRIAL_AFTER_MAX_NS);
+        self.trial_after_ns = self.later_ns;
+        Next::Leave
     }
 
     /// Returns the rates of the last trial.
     pub(crate) fn figures(&self) -> TrialRates {
-        TrialRates { in_kernel: self.kernel.unwrap_or(0), away: self.away }
+        TrialRates { in_kernel: self.kernel.unwrap_or_default().bytes, away: self.away.bytes }
     }
 
     /// Makes the watcher for the time away that begins now.

@@ -12,12 +12,29 @@ impl Noise {
     }
 }
 
-/// Rates in the kernel and away (bytes a second), and how much each step differs.
+/// Rates in the kernel and away (bytes a second), and how much each step differs; the processor
+/// time of a second there, in parts of the second.
+#[derive(Clone, Copy)]
 struct World {
     kernel: f64,
     away: f64,
     noise: f64,
     seed: u64,
+    kernel_cpu: f64,
+    away_cpu: f64,
+    /// Bytes a second in the calls before the move.
+    before: u64,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        let (kernel, away, noise, seed) = (1e6, 1e6, 0.0, 3);
+        Self { kernel, away, noise, seed, kernel_cpu: 0.5, away_cpu: 0.5, before: 0 }
+    }
+}
+
+fn at(now_ns: u64) -> Clocks {
+    Clocks { now_ns, cpu_ns: 0 }
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -35,7 +52,8 @@ const STEP_NS: u64 = 5_000_000;
 fn play(world: &World, seconds: u64) -> Story {
     let (mut noise, mut past, mut story) =
         (Noise(world.seed), TrialHistory::new(), Story::default());
-    let mut away = Some(past.away());
+    let mut away = Some(past.away().after(world.before));
+    let mut cpu_ns = 0;
     let steps = seconds * SECOND_NS / STEP_NS;
     let mut total = 0;
     for step in 0..steps {
@@ -44,9 +62,12 @@ fn play(world: &World, seconds: u64) -> Story {
         let bytes = (rate * (1.0 + world.noise * noise.next()) / 200.0) as u64;
         story.bytes += bytes as f64;
         total += bytes;
+        let share = if away.is_some() { world.away_cpu } else { world.kernel_cpu };
+        cpu_ns += (share * STEP_NS as f64 * (1.0 + world.noise * noise.next())) as u64;
+        let at = Clocks { now_ns, cpu_ns };
         match &mut away {
             Some(watch) => {
-                if let Some(rate) = watch.sample(now_ns, total) {
+                if let Some(rate) = watch.sample(at, total) {
                     story.trials += 1;
                     past.goes_home(now_ns, rate);
                     away = None;
@@ -54,7 +75,7 @@ fn play(world: &World, seconds: u64) -> Story {
             }
             None => {
                 story.in_kernel += 1.0 / steps as f64;
-                match past.count(now_ns, bytes) {
+                match past.count(at, bytes) {
                     Next::Stay => {}
                     Next::Slower => story.slower += 1,
                     Next::Leave => (away, total) = (Some(past.away()), 0),
@@ -71,19 +92,20 @@ const HOUR: u64 = 3600;
 fn equal_rates_stay_away_but_for_a_few_short_trials() {
     // With more noise a trial may be wrong, which costs a session that does as well in the kernel
     // nothing.
-    for (rate, noise, most) in [(1e5, 0.0, 0), (1e6, 0.1, 0), (5e9, 0.3, 1)] {
-        for seed in 0..3 {
-            let story = play(&World { kernel: rate, away: rate, noise, seed }, HOUR);
+    for (rate, noise, most) in [(1e5, 0.0, 0), (1e6, 0.1, 0), (5e9, 0.3, 3)] {
+        for seed in 0..5 {
+            let world = World { kernel: rate, away: rate, noise, seed, ..World::default() };
+            let story = play(&world, HOUR);
             assert!(story.slower <= most, "{rate}, {noise}, seed {seed}: {story:?}");
-            assert!(story.trials <= 9, "{story:?}");
-            assert!(story.in_kernel < 0.002, "{story:?}");
+            assert!(story.trials <= if most == 0 { 9 } else { 40 }, "{story:?}");
+            assert!(story.in_kernel < 0.004, "{story:?}");
         }
     }
 }
 
 #[test]
 fn what_is_faster_away_stays_away() {
-    let story = play(&World { kernel: 1e6, away: 1.2e6, noise: 0.3, seed: 3 }, HOUR);
+    let story = play(&World { away: 1.2e6, noise: 0.3, ..World::default() }, HOUR);
     assert_eq!(story.slower, 0);
     assert!(story.in_kernel < 0.001, "{story:?}");
 }
@@ -91,7 +113,8 @@ fn what_is_faster_away_stays_away() {
 #[test]
 fn what_is_slower_away_goes_home_and_comes_back_less_and_less() {
     for (share, noise) in [(0.85, 0.1), (0.6, 0.3), (0.1, 0.3)] {
-        let story = play(&World { kernel: 1e7, away: 1e7 * share, noise, seed: 5 }, HOUR);
+        let (kernel, away) = (1e7, 1e7 * share);
+        let story = play(&World { kernel, away, noise, seed: 5, ..World::default() }, HOUR);
         assert_eq!(story.trials, story.slower, "{share}: {story:?}");
         assert!((5..=12).contains(&story.slower), "{share}: {story:?}");
         assert!(story.in_kernel > 0.99, "{share}: {story:?}");
@@ -99,11 +122,50 @@ fn what_is_slower_away_goes_home_and_comes_back_less_and_less() {
 }
 
 #[test]
+fn a_small_difference_takes_some_trials_and_then_counts() {
+    for seed in 0..5 {
+        let world = World { away: 0.94e6, noise: 0.1, seed, ..World::default() };
+        let story = play(&world, HOUR);
+        assert!(story.in_kernel > 0.97, "{story:?}");
+        assert!(story.slower < story.trials && story.trials <= 100, "{story:?}");
+    }
+    // Of less than that nobody can be sure.
+    let story = play(&World { away: 0.99e6, noise: 0.1, ..World::default() }, HOUR);
+    assert_eq!(story.slower, 0);
+}
+
+#[test]
+fn where_the_pace_is_the_programs_its_processor_time_decides() {
+    let of = |away_cpu| World { noise: 0.1, kernel_cpu: 0.2, away_cpu, ..World::default() };
+    let story = play(&of(0.34), HOUR);
+    assert!(story.in_kernel > 0.99 && story.slower <= 12, "{story:?}");
+    let story = play(&of(0.27), HOUR);
+    assert_eq!(story.slower, 0, "less than one and a half times: {story:?}");
+    let story = play(&World { away: 1.2e6, ..of(0.7) }, HOUR);
+    assert_eq!(story.slower, 0, "more progress is worth it: {story:?}");
+    let story = play(&World { kernel_cpu: 0.0, ..of(0.0) }, HOUR);
+    assert_eq!(story.slower, 0, "a clock that says nothing");
+}
+
+#[test]
+fn what_made_better_progress_before_its_move_is_tried_soon() {
+    let world =
+        World { kernel: 1e7, away: 5e6, noise: 0.1, before: 10_000_000, ..World::default() };
+    let story = play(&world, 2);
+    assert!(story.slower == 1 && story.in_kernel > 0.8, "{story:?}");
+    // Such a beginning proves nothing: the trial does.
+    let story = play(&World { away: 9.9e6, ..world }, HOUR);
+    assert!(story.slower == 0 && story.trials <= 12, "{story:?}");
+    let story = play(&World { away: 2e7, ..world }, 2);
+    assert_eq!(story.trials, 0, "{story:?}");
+}
+
+#[test]
 fn within_twenty_seconds_most_of_what_the_kernel_would_have_done_is_done() {
-    let world = World { kernel: 1e7, away: 5e6, noise: 0.1, seed: 7 };
+    let world = World { kernel: 1e7, away: 5e6, noise: 0.1, seed: 7, ..World::default() };
     let story = play(&world, 20);
     assert!(story.bytes > 0.9 * 20.0 * world.kernel, "{story:?}");
-    let world = World { kernel: 1e6, away: 3e7, noise: 0.1, seed: 7 };
+    let world = World { away: 3e7, noise: 0.1, seed: 7, ..World::default() };
     let story = play(&world, 20);
     assert!(story.bytes > 0.95 * 20.0 * world.away, "{story:?}");
 }
@@ -116,7 +178,7 @@ fn sessions_with_pauses_are_never_tried() {
         for step in 0..30 {
             total += 1000;
             let now_ns = burst * SECOND_NS + step * STEP_NS;
-            assert_eq!(away.sample(now_ns, total), None);
+            assert_eq!(away.sample(at(now_ns), total), None);
         }
     }
 }
@@ -124,15 +186,15 @@ fn sessions_with_pauses_are_never_tried() {
 #[test]
 fn a_trial_that_finds_nothing_to_measure_ends_and_the_next_is_later() {
     let mut past = TrialHistory::new();
-    past.goes_home(SECOND_NS, 1000);
-    assert_eq!(past.count(SECOND_NS + TRIAL_MAX_NS - 1, 10), Next::Stay);
-    assert_eq!(past.count(SECOND_NS + TRIAL_MAX_NS, 10), Next::Leave);
+    past.goes_home(SECOND_NS, Rate { bytes: 1000, cpu_ns: 0 });
+    assert_eq!(past.count(at(SECOND_NS + TRIAL_MAX_NS - 1), 10), Next::Stay);
+    assert_eq!(past.count(at(SECOND_NS + TRIAL_MAX_NS), 10), Next::Leave);
     assert_eq!(past.away().trial_after_ns, 4 * TRIAL_AFTER_NS);
-    assert_eq!(past.count(SECOND_NS + TRIAL_MAX_NS, 10), Next::Leave, "until it has left");
+    assert_eq!(past.count(at(SECOND_NS + TRIAL_MAX_NS), 10), Next::Leave, "until it has left");
 }
 
 #[test]
 fn one_that_is_not_watched_is_never_tried() {
     let mut away = TrialProgress::default();
-    assert!((0..100_000).all(|step| away.sample(step * STEP_NS, step << 10).is_none()));
+    assert!((0..100_000).all(|step| away.sample(at(step * STEP_NS), step << 10).is_none()));
 }

@@ -3,7 +3,7 @@
 //! Not here: the queues (`events`).
 
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{KindT, LendT, ReasonT, RerouteT, RouteT};
+use sojourn_session::{HomeT, KindT, LendT, ReasonT, RerouteT, RouteT};
 
 /// An event in a queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,7 @@ pub(super) enum Event {
     Recall { local: u64, stream: u64, reason: ReasonT },
     Refused { local: u64, reason: ReasonT },
     CarrierMessage { local: u64, stream: u64, what: Box<CarrierMessage> },
-    Wanted { inode: u64 },
+    Wanted { inode: u64, home: HomeT },
 }
 
 /// A message of the carrier to the library at the other side of a stream; `local` is filled in on
@@ -48,10 +48,12 @@ pub enum Delivery {
     },
     /// A message of the carrier.
     CarrierMessage(Box<CarrierMessage>),
-    /// The process is to offer its ends of that socket or pipe.
+    /// The process is to bring its ends of that socket or pipe to that home.
     Wanted {
         /// The inode of the socket or pipe.
         inode: u64,
+        /// Where it is to be.
+        home: HomeT,
     },
 }
 

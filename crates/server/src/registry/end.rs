@@ -42,6 +42,8 @@ pub(super) struct End {
     pub(super) identity: Identity,
     pub(super) ring_bytes: u32,
     pub(super) set: u32,
+    /// Its library hands it to the protocol server once it could leave the kernel.
+    pub(super) is_for_protocol_server: bool,
     pub(super) inode: u64,
     /// Its place in lists.
     pub(super) serial: u64,

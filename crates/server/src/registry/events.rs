@@ -69,7 +69,9 @@ impl Registry {
                 Event::Refused { local, reason } => {
                     return Ok(Some(Delivery::Refused { local, reason }));
                 }
-                Event::Wanted { inode } => return Ok(Some(Delivery::Wanted { inode })),
+                Event::Wanted { inode, home } => {
+                    return Ok(Some(Delivery::Wanted { inode, home }));
+                }
                 Event::CarrierMessage { local, stream, what } => match state(local) {
                     // The number may belong to a later session by now: the stream tells them apart.
                     Some(State::Joined { stream: now, .. }) if now == stream => {

@@ -10,7 +10,7 @@ use super::{
     SharedMemory, Stream,
 };
 use sojourn_ipc::ClientId;
-use sojourn_session::{KindT, ReasonT};
+use sojourn_session::{HomeT, KindT, ReasonT};
 
 /// The factor by which the rings of a session with another host are larger: bytes on their way that
 /// are not acknowledged yet lie in them, too.
@@ -77,10 +77,25 @@ impl Registry {
             self.ends.take(owner.info.uid, 1);
         }
         self.keys.insert(identity.key, (process, arguments.local));
-        let OfferArguments { ring_bytes, set, inode, .. } = arguments;
+        let OfferArguments { ring_bytes, set, inode, home, .. } = arguments;
         owner.forget_refusal(inode);
+        // The sessions of a protocol server itself leave the kernel for its own process.
+        let is_for_protocol_server = home == HomeT::Server
+            && identity.kind == KindT::Tcp
+            && identity.key.is_carried()
+            && !owner.is_protocol_server;
         let is_counted = false;
-        let end = End { identity, ring_bytes, set, inode, serial, since_ms, is_counted, state };
+        let end = End {
+            identity,
+            ring_bytes,
+            set,
+            is_for_protocol_server,
+            inode,
+            serial,
+            since_ms,
+            is_counted,
+            state,
+        };
         owner.ends.insert(arguments.local, end);
     }
 
@@ -108,6 +123,16 @@ impl Registry {
             Some(_) => self.refuse(process, local, ReasonT::SeveralHolders, now_ms),
             None => {}
         }
+    }
+
+    /// Returns true if one of the two ends of a session is joined.
+    #[must_use]
+    pub fn is_away(&self, key: &super::Key) -> bool {
+        let is_joined = |key| {
+            let found = self.keys.get(&key).and_then(|(process, local)| self.end(*process, *local));
+            found.is_some_and(|end| !end.is_offered())
+        };
+        is_joined(*key) || is_joined(key.mirror())
     }
 
     /// Somebody has opened the pipe of that number once more. A new offer will be counted anew.
@@ -211,7 +236,14 @@ impl Registry {
         let is_reader = matches!(end.identity.key, super::Key::Pipe { writes: false, .. });
         let is_pipe = end.identity.kind == KindT::Pipe;
         let sides = if is_pipe && !is_reader { [own, other] } else { [other, own] };
-        if let Err(reason) = self.join(sides, now_ms, memory) {
+        let is_for_protocol_server = |(process, local): &(ClientId, u64)| {
+            self.end(*process, *local).is_some_and(|end| end.is_for_protocol_server)
+        };
+        let joined = match sides.iter().any(is_for_protocol_server) {
+            true => Err(ReasonT::ProtocolServer),
+            false => self.join(sides, now_ms, memory),
+        };
+        if let Err(reason) = joined {
             for (process, local) in sides {
                 self.refuse(process, local, reason, now_ms);
             }

@@ -1,5 +1,8 @@
 //! Tests of the registry: each rule of docs/understand/streams.md that it decides.
 
+mod carrier;
+mod limits;
+
 use super::*;
 use rustix::fd::OwnedFd;
 use sojourn_session::HomeT;
@@ -99,7 +102,14 @@ pub(super) fn pipe(inode: u64, writes: bool) -> Identity {
 }
 
 pub(super) fn args(local: u64) -> OfferArguments {
-    OfferArguments { local, set: 0, ring_bytes: 64 << 10, is_sole: true, inode: local }
+    OfferArguments {
+        local,
+        set: 0,
+        ring_bytes: 64 << 10,
+        is_sole: true,
+        home: HomeT::Library,
+        inode: local,
+    }
 }
 
 /// A registry with processes 1, 2 and 3 of user 1000 and 4 of user 1001, whose clients have the
@@ -460,193 +470,6 @@ fn what_a_dead_process_had_is_gone() {
 }
 
 #[test]
-fn inboxes_fill_up_and_slots_are_used_again_only_when_both_have_left() {
-    let mut world = World::new(limits());
-    for n in 0..5 {
-        world.offer(1, socket(100 + n, 200 + n), args(n));
-        world.offer(2, socket(200 + n, 100 + n), args(n));
-    }
-    assert_eq!(*world.memory.made.lock().unwrap(), 4, "four slots, five streams, two sides");
-    let joins: Vec<_> = (0..5).map(|_| world.join(1)).collect();
-    for _ in 0..5 {
-        world.join(2);
-    }
-    let has_descriptors = |inbox: &InboxOut| !inbox.descriptors[0].is_none();
-    let told: Vec<_> = joins.iter().map(|join| has_descriptors(&join.own)).collect();
-    assert_eq!(told, [true, false, false, false, true], "descriptors come with the first join");
-    world.left(1, 2);
-    world.offer(1, socket(9, 8), args(50));
-    world.offer(2, socket(8, 9), args(51));
-    let place = |join: &JoinOut| (join.own.id, join.own.slot);
-    let (old, new) = (place(&joins[2]), world.join(1));
-    assert_ne!(place(&new), old, "the other side can still ring it");
-    assert_eq!(world.recalled(2), Some((2, ReasonT::PeerLeft)));
-    world.left(2, 2);
-    world.offer(1, socket(19, 18), args(60));
-    world.offer(2, socket(18, 19), args(61));
-    assert_eq!(place(&world.join(1)), old);
-}
-
-#[test]
-fn what_a_library_never_heard_of_does_not_count_as_forgotten() {
-    let mut world = World::new(limits());
-    for n in 0..2 {
-        world.offer(1, socket(100 + n, 200 + n), args(n));
-        world.offer(2, socket(200 + n, 100 + n), args(n));
-    }
-    let known = world.join(1);
-    // Left before its join was collected: that join named the same inbox, but nobody was told.
-    world.left(1, 1);
-    world.offer(1, socket(9, 8), args(5));
-    world.offer(2, socket(8, 9), args(5));
-    let next = world.join(1);
-    assert_eq!(next.own.id, known.own.id);
-    assert!(next.own.descriptors[0].is_none(), "the library has that inbox");
-}
-
-#[test]
-fn without_memory_both_are_refused_and_nothing_is_kept() {
-    for (regions, inboxes) in [(0, 9), (9, 0), (9, 1)] {
-        let mut world = World::new(limits());
-        world.memory = Fake { regions, inboxes, ..Fake::default() };
-        world.offer(1, socket(5, 6), args(1));
-        world.offer(2, socket(6, 5), args(2));
-        assert_eq!(world.refused(1), Some((1, ReasonT::Resources)));
-        assert_eq!(world.refused(2), Some((2, ReasonT::Resources)));
-        assert!(world.registry.inboxes.is_empty());
-    }
-}
-
-#[test]
-fn there_are_limits_for_each_process_and_user() {
-    // User 1000 is not the server's own here, and has three of four processes.
-    let limits = || Limits { ends: 3, own_user: 7, serves_everybody: true, ..limits() };
-    let mut world = World::new(limits());
-    for n in 0..4 {
-        world.offer(1, socket(10 + n, 20 + n), args(n));
-    }
-    assert_eq!(world.refused(1), Some((3, ReasonT::Quota)), "of a process");
-
-    let mut world = World::new(Limits { all_ends: 5, ..limits() });
-    for process in 1..=3 {
-        world.offer(process, socket(10 + u64::from(process), 20), args(1));
-    }
-    assert_eq!(world.refused(3), Some((1, ReasonT::Quota)), "as much is left for others");
-    assert_eq!(world.offer(4, socket(30, 40), args(1)), Offered::Waits);
-    world.left(1, 1);
-    assert_eq!(world.offer(3, socket(50, 60), args(2)), Offered::Waits);
-
-    // The descriptors that are kept for four processes, and for one stream with both inboxes.
-    let mut world = World::new(Limits { descriptors: 16 + 4 + 2 * 19 - 4, ..limits() });
-    for (n, set) in [(0, 1), (1, 2)] {
-        world.offer(1, socket(10 + n, 20 + n), OfferArguments { set, ..args(n) });
-        world.offer(2, socket(20 + n, 10 + n), OfferArguments { set, ..args(n) });
-    }
-    world.join(1);
-    assert_eq!(world.refused(1), Some((1, ReasonT::Quota)));
-    assert_eq!(world.registry.descriptors.of(1000), 3 * 4 + 7);
-    for process in [1, 2] {
-        world.left(process, 0);
-    }
-    assert_eq!(world.registry.descriptors.of(1000), 3 * 4);
-    world.registry.gone(client(1), 9, &world.memory);
-    assert_eq!(world.registry.descriptors.of(1000), 2 * 4);
-}
-
-#[test]
-fn lists_come_in_pages() {
-    let mut world = World::new(Limits { ends: 10_000, all_ends: 10_000, ..limits() });
-    for n in 0..5000 {
-        world.offer(1 + n as u32 % 3, socket(10_000 + n, 1), args(n));
-    }
-    let (mut rows, mut after, mut pages) = (Vec::new(), 0, 0);
-    loop {
-        let (page, last) = world.registry.list((0, after), 9, &world.memory);
-        rows.extend(page.into_iter().map(|row| row.from));
-        (pages, after) = (pages + 1, last);
-        // Ends that come and go meanwhile change nothing of the others' pages.
-        world.left(2, 4);
-        world.offer(4, socket(9000 + pages, 1), args(pages));
-        if after == 0 {
-            break;
-        }
-    }
-    assert_eq!(pages, 3);
-    let count = rows.len();
-    rows.sort();
-    rows.dedup();
-    assert!(rows.len() == count && (5000..5003).contains(&count), "{count}");
-}
-
-#[test]
-fn who_does_not_collect_is_dropped() {
-    let mut world = World::new(limits());
-    for n in 0..=EVENTS_SOME as u64 {
-        let seen = Err(ReasonT::Kind);
-        world.registry.offer(client(1), seen, args(n), n, &mut world.memory).unwrap();
-    }
-    assert_eq!(world.registry.take_rings(), [client(1)], "rung once");
-    assert_eq!(world.registry.take_late(LATE_MS), []);
-    assert_eq!(world.registry.take_late(LATE_MS + 1), [client(1)]);
-    while world.next(1).is_some() {}
-    assert_eq!(world.registry.take_late(LATE_MS + 1), []);
-    assert!(!world.registry.has_events());
-}
-
-#[test]
-fn streams_of_a_server_before_are_taken_over() {
-    let mut world = World::new(limits());
-    let mut adopt = |process, identity, local, stream, side| {
-        world.registry.adopt(client(process), identity, args(local), stream, side, 5)
-    };
-    assert_eq!(adopt(1, socket(5, 6), 10, 77, 0), Ok(true));
-    assert_eq!(adopt(3, socket(6, 4), 30, 77, 1), Ok(false), "not the mirror image");
-    assert_eq!(adopt(2, socket(6, 5), 20, 77, 0), Ok(false), "that side is there");
-    assert_eq!(adopt(1, socket(6, 5), 11, 77, 1), Ok(false), "both in one process");
-    assert_eq!(adopt(2, socket(6, 5), 20, 77, 2), Err(CallError::Argument));
-    assert_eq!(adopt(2, pipe(3, false), 21, 78, 0), Ok(false), "side 0 writes");
-    assert_eq!(adopt(2, socket(6, 5), 20, 77, 1), Ok(true));
-    let (rows, _) = world.registry.list((1000, 0), 9, &world.memory);
-    assert_eq!(rows.len(), 2);
-    assert!(rows.iter().all(|row| row.stream == 77 && row.home == HomeT::Library));
-    assert_eq!((rows[0].peer_pid, rows[1].peer_pid), (2, 1));
-    assert!(world.registry.recall_for(77, 1000, 9));
-    assert_eq!(world.recalled(1), Some((10, ReasonT::User)));
-    assert_eq!(world.recalled(2), Some((20, ReasonT::User)));
-    world.left(1, 10);
-    world.left(2, 20);
-    assert_eq!(world.registry.counters().2, 0);
-    assert_eq!(world.registry.counters().0.bytes, 60, "as the libraries say");
-    assert!(world.registry.users.is_empty());
-}
-
-#[test]
-fn a_stream_to_another_host_is_taken_over_by_the_carrier_and_then_by_its_program() {
-    let mut world = World::new(limits());
-    world.registry.hello(CARRIER, info(99, 0)).unwrap();
-    let mut adopt = |process, identity, local, side| {
-        world.registry.adopt(process, identity, args(local), 77, side, 5)
-    };
-    assert_eq!(adopt(CARRIER, socket(0, 5), 1, 1), Ok(true));
-    assert_eq!(adopt(client(2), socket(6, 0), 20, 0), Ok(false), "of another socket");
-    assert_eq!(adopt(client(1), socket(5, 0), 10, 0), Ok(true));
-    assert!(world.registry.has_stream(77) && !world.registry.has_stream(78));
-    // Only the program's user has a stream.
-    assert_eq!(world.registry.users.get(&1000), Some(&1));
-    assert_eq!(world.registry.users.get(&0), None);
-    world.registry.set_region(77, SOMETHING.clone());
-    let (rows, _) = world.registry.list((1000, 0), 9, &world.memory);
-    assert_eq!((rows.len(), rows[0].stream, rows[0].peer_pid), (1, 77, 99));
-    assert_eq!((rows[0].sent, rows[0].received), (1000, 10), "as its memory says");
-    world.registry.gone(client(1), 9, &world.memory);
-    let told = world.registry.next(CARRIER).unwrap();
-    assert_eq!(told, Some(Delivery::Recall { local: 1, reason: ReasonT::PeerDied }));
-    world.registry.left(CARRIER, 1, ReasonT::PeerLeft, 0, 9, &world.memory);
-    assert_eq!(world.registry.counters().2, 0);
-    assert!(world.registry.users.is_empty());
-}
-
-#[test]
 fn users_see_and_recall_their_own() {
     let (mut world, stream) = World::joined();
     world.offer(4, socket(50, 60), args(40));
@@ -662,69 +485,4 @@ fn users_see_and_recall_their_own() {
     assert!(!world.registry.recall_for(stream + 1, 0, 9));
     assert!(world.registry.recall_for(stream, 0, 9));
     assert_eq!(world.recalled(1), Some((10, ReasonT::User)));
-}
-
-/// A registry with a carrier.
-fn with_carrier() -> World {
-    let mut world = World::new(limits());
-    world.registry.hello(CARRIER, info(99, 1000)).unwrap();
-    world
-}
-
-fn offered_by_carrier(world: &mut World, local: u64) -> Offered {
-    let World { registry, memory } = world;
-    registry.offer(CARRIER, Ok(socket(5, 0).mirrored()), args(local), 5, memory).unwrap()
-}
-
-fn told_to_carrier(world: &mut World) -> Option<Delivery> {
-    world.registry.next(CARRIER).unwrap()
-}
-
-#[test]
-fn a_program_whose_session_comes_again_while_its_carrier_has_the_last_one_may_try_again() {
-    let mut world = with_carrier();
-    assert_eq!(world.offer(1, socket(5, 0), args(10)), Offered::Waits);
-    assert_eq!(offered_by_carrier(&mut world, 20), Offered::Decided);
-    world.join(1);
-    assert!(matches!(told_to_carrier(&mut world), Some(Delivery::Join(_))));
-    // The program has gone home, and comes again before the carrier knows.
-    world.left(1, 10);
-    assert_eq!(world.offer(1, socket(5, 0), args(11)), Offered::Waits);
-    assert_eq!(offered_by_carrier(&mut world, 21), Offered::Decided);
-    assert_eq!(world.refused(1), Some((11, ReasonT::SeveralHolders)), "it waits for ever");
-    // Once the carrier knows, all is well again.
-    world.registry.left(CARRIER, 20, ReasonT::PeerLeft, 0, 6, &world.memory);
-    assert_eq!(world.offer(1, socket(5, 0), args(12)), Offered::Waits);
-    assert_eq!(offered_by_carrier(&mut world, 22), Offered::Decided);
-    world.join(1);
-}
-
-#[test]
-fn a_carrier_s_offer_does_not_wait_for_a_program_that_has_gone() {
-    let mut world = with_carrier();
-    assert_eq!(world.offer(1, socket(5, 0), args(10)), Offered::Waits);
-    world.left(1, 10);
-    assert_eq!(offered_by_carrier(&mut world, 20), Offered::Decided);
-    let told = told_to_carrier(&mut world);
-    assert!(matches!(told, Some(Delivery::Refused { local: 20, .. })), "{told:?}");
-}
-
-#[test]
-fn a_tcp_session_with_another_host_is_timed_for_its_user_and_no_other_session_is() {
-    let mut world = with_carrier();
-    let tcp = || Identity { kind: KindT::Tcp, ..socket(5, 0) };
-    assert_eq!(world.offer(1, tcp(), args(10)), Offered::Waits);
-    let World { registry, memory } = &mut world;
-    let other = Ok(tcp().mirrored());
-    assert_eq!(registry.offer(CARRIER, other, args(20), 5, memory).unwrap(), Offered::Decided);
-    let stream = world.join(1).stream;
-    let times = |uid, number| world.registry.times(number, uid, 77, &world.memory);
-    // The maker answers with the wish's end.
-    assert_eq!(times(0, stream).map(|told| told.sent), Some(77));
-    assert!(times(1000, stream).is_some());
-    assert!(times(1001, stream).is_none());
-    assert!(times(0, stream + 1).is_none());
-
-    let (world, stream) = World::joined();
-    assert!(world.registry.times(stream, 0, 77, &world.memory).is_none(), "no layers between");
 }

@@ -219,9 +219,15 @@ impl Registry {
         memory.times(&stream.region, until_s)
     }
 
-    /// Asks a process of that user (any, for root) to offer its ends of a socket or pipe. Returns
-    /// false if there is no such process.
-    pub fn request_offer(&mut self, pid: u32, inode: u64, uid: u32, now_ms: u64) -> bool {
+    /// Asks a process of that user (any, for root) to bring its ends of a socket or pipe to a home.
+    /// Returns false if there is no such process.
+    pub fn request_move(
+        &mut self,
+        pid: u32,
+        (inode, home): (u64, HomeT),
+        uid: u32,
+        now_ms: u64,
+    ) -> bool {
         // Only processes of the asking user are looked at, so a process number that has come again
         // wakes at worst another process of the same user.
         let mut known = self.processes.iter_mut().filter(|(id, _)| **id != CARRIER);
@@ -237,7 +243,7 @@ impl Registry {
         // A refusal that is remembered from now on answers this wish.
         process.forget_refusal(inode);
         let id = *id;
-        self.push(id, Event::Wanted { inode }, now_ms);
+        self.push(id, Event::Wanted { inode, home }, now_ms);
         true
     }
 

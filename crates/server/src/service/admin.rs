@@ -8,7 +8,8 @@ use crate::memory::Memory;
 use sojourn_ipc::rt::{Caller, Fault};
 use sojourn_session::{
     AdminConcernedOut, AdminConnectionsOut, AdminListOut, AdminProcessesOut, AdminRefusedOut,
-    AdminServer, AdminStatsOut, AdminStreamTimesOut, FAULT_NOT_ALLOWED, ServerStatsT, TimesInfoT,
+    AdminServer, AdminStatsOut, AdminStreamTimesOut, FAULT_NOT_ALLOWED, HomeT, ServerStatsT,
+    TimesInfoT,
 };
 use sojourn_stream::{Layer, LayerTimes};
 use std::sync::atomic::Ordering;
@@ -91,11 +92,11 @@ impl AdminServer for Sojournd {
         Ok(AdminStreamTimesOut { ret: found.is_some(), times: info(&found.unwrap_or_default()) })
     }
 
-    fn move_in(&self, caller: &Caller, pid: u32, inode: u64) -> Result<bool, Fault> {
+    fn move_in(&self, caller: &Caller, pid: u32, inode: u64, home: HomeT) -> Result<bool, Fault> {
         let uid = self.administrator(caller)?;
         let mut state = self.lock();
         let State { registry, notifier, .. } = &mut *state;
-        let is_told = registry.request_offer(pid, inode, uid, self.now_ms());
+        let is_told = registry.request_move(pid, (inode, home), uid, self.now_ms());
         Self::ring(registry, notifier);
         Ok(is_told)
     }

@@ -12,7 +12,7 @@ use rustix::fd::OwnedFd;
 use sojourn_carrier::{Command, CommandSender};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
-use sojourn_session::{CarryServer, FAULT_ARGUMENT, FAULT_NOT_ALLOWED, OfferT, ReasonT};
+use sojourn_session::{CarryServer, FAULT_ARGUMENT, FAULT_NOT_ALLOWED, HomeT, OfferT, ReasonT};
 use std::sync::{Mutex, PoisonError};
 
 impl Sojournd {
@@ -38,7 +38,14 @@ impl Sojournd {
         let inode = inspected.inode;
         // The kernel may have ended the connection meanwhile, and then lists it no more.
         let Ok(seen) = mirrored(inspected) else { return };
-        let arguments = OfferArguments { local, set: 0, ring_bytes: 0, is_sole: true, inode };
+        let arguments = OfferArguments {
+            local,
+            set: 0,
+            ring_bytes: 0,
+            is_sole: true,
+            home: HomeT::Library,
+            inode,
+        };
         let now_ms = self.now_ms();
         let registry = &mut self.lock().registry;
         if registry.adopt(CARRIER, seen, arguments, stream, side, now_ms) == Ok(true) {

@@ -203,6 +203,6 @@ impl Sojournd {
 }
 
 pub(super) fn offer_arguments(what: &OfferT, inode: u64) -> OfferArguments {
-    let OfferT { local, set, ring_bytes, is_sole } = *what;
-    OfferArguments { local, set, ring_bytes, is_sole, inode }
+    let OfferT { local, set, ring_bytes, is_sole, home } = *what;
+    OfferArguments { local, set, ring_bytes, is_sole, home, inode }
 }

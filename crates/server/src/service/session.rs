@@ -16,7 +16,8 @@ use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
     EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT, JoinT,
     OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, SessionAdoptDeferredReply,
-    SessionOfferDeferredReply, SessionServer, SessionShowPacketsDeferredReply, WantedT, WhereT,
+    SessionIsAwayDeferredReply, SessionOfferDeferredReply, SessionServer,
+    SessionShowPacketsDeferredReply, WantedT, WhereT,
 };
 use sojourn_shm::fault::point;
 use std::ffi::CStr;
@@ -113,7 +114,7 @@ impl SessionServer for Sojournd {
             Some(Delivery::Refused { local, reason }) => {
                 EventT::Refused(RefusalT { local, reason })
             }
-            Some(Delivery::Wanted { inode }) => EventT::Wanted(WantedT { inode }),
+            Some(Delivery::Wanted { inode, home }) => EventT::Wanted(WantedT { inode, home }),
             Some(Delivery::CarrierMessage(what)) => match *what {
                 CarrierMessage::Delegate(terms) => EventT::Lend(terms),
                 CarrierMessage::Reroute(rerouted) => EventT::Rerouted(rerouted),
@@ -183,6 +184,18 @@ impl SessionServer for Sojournd {
                 server.lock().registry.show_packets(client);
             }
             let _ = reply.send(is_shown);
+        });
+    }
+
+    fn is_away(&self, _: &Caller, end: Option<OwnedFd>, reply: SessionIsAwayDeferredReply) {
+        let Some(end) = end else {
+            let _ = reply.fault(fault(FAULT_ARGUMENT));
+            return;
+        };
+        self.inspect(end, move |server, inspected| {
+            let seen = inspected.and_then(|inspected| inspected.seen.ok());
+            let is_away = seen.is_some_and(|seen| server.lock().registry.is_away(&seen.key));
+            let _ = reply.send(is_away);
         });
     }
 

@@ -16,7 +16,7 @@ use rustix::net::{
 };
 use sojourn_ipc::{Address, Connection, Deadline};
 use sojourn_session::{
-    AdminClient, EventT, JoinT, OfferT, ReasonT, SessionClient, admin_connect_options,
+    AdminClient, EventT, HomeT, JoinT, OfferT, ReasonT, SessionClient, admin_connect_options,
     session_connect_options,
 };
 use sojourn_shm::{Access, Mapping, Segment};
@@ -573,7 +573,7 @@ impl Fake {
 }
 
 fn offer(local: u64, is_sole: bool) -> OfferT {
-    OfferT { local, set: 0, ring_bytes: 16 << 10, is_sole }
+    OfferT { local, set: 0, ring_bytes: 16 << 10, is_sole, home: HomeT::Library }
 }
 
 /// Returns true if the file of a socket is there.

@@ -95,6 +95,12 @@ pub const SETTINGS: &[Setting] = &[
         "Names of programs (of the file, of the link to it, or as `ps` shows it): `redis-server` accelerates that one only, `!sshd` leaves that one alone."
     ),
     setting!(
+        home,
+        "library|server",
+        str::parse,
+        "Where TCP sessions with other hosts are while they are away from the kernel: in the program's own process, or in the protocol server's, which the program calls."
+    ),
+    setting!(
         move_after_calls,
         "N",
         |text| number(text, 0, u64::from(u32::MAX)).map(|n| n as u32),

@@ -12,6 +12,7 @@ fn changed() -> Config {
         ("ports", "80, 8000-8099, !8022"),
         ("addresses", "127.0.0.0/8,::1,!127.0.0.2"),
         ("programs", "/usr/bin/redis-server,!sshd"),
+        ("home", "server"),
         ("move-after-calls", "0"),
         ("move_after_bytes", "1M"),
         ("ring-bytes", "128k"),

@@ -82,6 +82,37 @@ impl fmt::Display for Follow {
     }
 }
 
+/// Where sessions with other hosts are while they are away from the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Home {
+    /// In the program's own process.
+    #[default]
+    Library,
+    /// In the protocol server's process; TCP only.
+    Server,
+}
+
+impl FromStr for Home {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "library" => Ok(Self::Library),
+            "server" => Ok(Self::Server),
+            _ => Err(format!("`{text}` is none of library, server")),
+        }
+    }
+}
+
+impl fmt::Display for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Library => "library",
+            Self::Server => "server",
+        })
+    }
+}
+
 /// Values of all settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -99,6 +130,8 @@ pub struct Config {
     pub addresses: Addresses,
     /// Names of programs whose sessions may move.
     pub programs: Programs,
+    /// Where sessions with other hosts are while they are away from the kernel.
+    pub home: Home,
     /// Number of calls that send or receive after which a session is hot.
     pub move_after_calls: u32,
     /// Number of bytes after which a session is hot.
@@ -140,6 +173,7 @@ impl Default for Config {
             ports: Ports::default(),
             addresses: Addresses::default(),
             programs: Programs::default(),
+            home: Home::Library,
             move_after_calls: 32,
             move_after_bytes: 256 << 10,
             ring_bytes_tcp: 256 << 10,

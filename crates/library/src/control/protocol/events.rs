@@ -15,4 +15,6 @@ pub(super) const SESSION: u64 = 2 << 56;
 pub(super) const PEER: u64 = 3 << 56;
 pub(super) const INBOX: u64 = 4 << 56;
 pub(super) const FLUSH: u64 = 5 << 56;
+/// The protocol server's bell.
+pub(super) const SERVED: u64 = 9 << 56;
 pub(super) const WHAT: u64 = 0xff << 56;

@@ -108,6 +108,22 @@ impl Thread {
         Ok(())
     }
 
+    /// Returns true if sessions of this process are away from the kernel.
+    pub(super) fn has_sessions(&self) -> bool {
+        !self.joined.is_empty() || !self.serving.slots.is_empty()
+    }
+
+    /// Sends all sessions home because of a ring that the shell cannot see into. Peers are not
+    /// waited for: the bytes that the ring's submissions wait for come when the peers have left.
+    pub(super) fn leave_for_rings(&self) {
+        let joined = self.joined.values().map(|joined| joined.slot);
+        for slot in joined.chain(self.serving.slots.iter().copied()) {
+            if let Some(session) = self.engine.pool.session(slot) {
+                session.leave(ReasonT::Ring, false);
+            }
+        }
+    }
+
     fn gives_addresses_back(&self, len: u64) {
         self.engine.mapped.fetch_sub(len, Ordering::Relaxed);
     }

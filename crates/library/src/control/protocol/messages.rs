@@ -7,16 +7,22 @@
 use super::outside::ServerMessage;
 use super::thread::{Joined, Thread};
 use crate::process::engine::Job;
+use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::delegation::Delegation;
 use crate::remote::net::Net;
 use core::time::Duration;
 use sojourn_session::{EventT, KindT, ReasonT, RecallT};
 use sojourn_shm::{Deadline, MovableFd};
+use sojourn_stream::Stream;
+use std::collections::VecDeque;
 
 /// How long the program's one thread has to make a call in which it takes waiting descriptors. As a
 /// rule it makes calls all the time, because sessions that move are busy. A thread that sleeps is
 /// not likely to open something just when this thread takes them instead.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// How often the thread looks whether the server has delegated a session that it has begun to
+/// carry.
+const LENT_SLICE: Duration = Duration::from_micros(100);
 /// Pause before the next attempt, if calls of the program were under way.
 const AGAIN: Duration = Duration::from_millis(5);
 
@@ -77,6 +83,27 @@ impl Thread {
         taken
     }
 
+    /// Waits for the delegation of a UDP socket that goes home and that the server may have begun
+    /// to carry: its datagrams are in the packet socket, and nobody else takes them from there.
+    pub(super) fn await_delegation(&mut self, local: u64) {
+        let deadline = Deadline::after(ANSWER_LIMIT);
+        let is_kept = |other: &Stream| other.ledger().keep() || other.ledger().is_kept();
+        while self.has_client
+            && let Some(Joined { other: Some(other), offer, .. }) = self.joined.get(&local)
+            && offer.kind == KindT::Udp
+            && !is_kept(other)
+            && !deadline.is_over()
+        {
+            // The server delegates before it says that it has flushed.
+            let is_told = other.has_flushed();
+            self.take_events();
+            if is_told && !has_delegation(&self.server_messages, local) {
+                return;
+            }
+            std::thread::sleep(LENT_SLICE);
+        }
+    }
+
     fn handle_message(&mut self, message: ServerMessage, placed: Option<Vec<MovableFd>>) {
         match message {
             ServerMessage::Join(prepared) => self.join(*prepared, placed),
@@ -100,7 +127,7 @@ impl Thread {
             // The job comes after the returns that were left before it, so that these are forgotten
             // first.
             EventT::Wanted(wanted) => {
-                self.engine.push(library, Job::Wanted { inode: wanted.inode });
+                self.engine.push(library, Job::Wanted { inode: wanted.inode, home: wanted.home });
             }
             EventT::Rerouted(rerouted) => {
                 if let Some((session, net)) = self.session(rerouted.local).zip(library.net()) {
@@ -114,8 +141,10 @@ impl Thread {
             }
             EventT::Refused(refusal) => {
                 if let Some(offer) = self.offers.remove(&refusal.local) {
-                    if refusal.reason == ReasonT::Kind {
-                        self.fix(&offer);
+                    match refusal.reason {
+                        ReasonT::ProtocolServer => return self.serve_elsewhere(&offer),
+                        ReasonT::Kind => self.fix(&offer),
+                        _ => {}
                     }
                     self.decline(&offer);
                 }
@@ -141,5 +170,36 @@ impl Thread {
         if !begins || is_called_home {
             session.leave(ReasonT::Resources, false);
         }
+    }
+}
+
+/// Returns true if a session's delegation has come and waits for numbers for its descriptors.
+fn has_delegation(messages: &VecDeque<ServerMessage>, local: u64) -> bool {
+    messages
+        .iter()
+        .any(|message| matches!(message, ServerMessage::Delegate(it) if it.terms.local == local))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sojourn_session::{HopT, LendT, RingT};
+
+    fn delegation(local: u64) -> ServerMessage {
+        let hop = HopT { is_cut: false, has_addresses: false, own: [0; 6], next: [0; 6], mtu: 0 };
+        let ring = RingT { slot_len: 0, slots: 0 };
+        let (packets, record) = (None.into(), None.into());
+        let terms = LendT { local, token: 1, hop, link: 1, packets, ring, record };
+        ServerMessage::Delegate(Box::new(Delegation { terms, record: None, passed: 1 }))
+    }
+
+    /// The datagrams of a session that has been called home meanwhile are in its packet socket.
+    #[test]
+    fn a_delegation_that_waits_for_numbers_is_waited_for() {
+        let recall = EventT::Recall(RecallT { local: 3, reason: ReasonT::User });
+        let mut messages = VecDeque::from([ServerMessage::Event(recall)]);
+        assert!(!has_delegation(&messages, 3));
+        messages.extend([delegation(2), delegation(3)]);
+        assert!(has_delegation(&messages, 3) && !has_delegation(&messages, 1));
     }
 }

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::{Connection, Deadline, rt};
@@ -138,6 +138,11 @@ impl Outside {
             }
         }
         words
+    }
+
+    /// Returns the number of the set that is slept in, in this thread's table.
+    pub(super) fn set_number(&self) -> i32 {
+        self.set.as_raw_fd()
     }
 
     /// Watches that thread's end from now on, instead of another one's.

@@ -21,7 +21,7 @@ impl Thread {
             return;
         }
         let library = self.library;
-        let greeted = self.aside.call(|outside| outside.greet(open_socket(library)?));
+        let greeted = self.aside.call(|outside| outside.greet(open_socket(library, "")?));
         if greeted.flatten().is_none() {
             return;
         }

@@ -9,12 +9,16 @@ use crate::fds::own::ProtocolDescriptors;
 use crate::moves::offer::Offer;
 use crate::process::engine::Engine;
 use crate::process::library::Library;
+use core::time::Duration;
 use sojourn_ipc::Deadline;
 use sojourn_shm::aside::Aside;
 use sojourn_stream::{Inbox, Stream};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Pause between two looks whether the kernel has a session again.
+const LOST_SLICE: Duration = Duration::from_millis(2);
 
 /// An inbox of this process.
 pub(super) struct OwnInbox {
@@ -50,6 +54,7 @@ pub(super) struct Thread {
     pub(super) joined: HashMap<u64, Joined>,
     pub(super) own_inboxes: HashMap<u64, OwnInbox>,
     pub(super) peer_inboxes: HashMap<u64, (Arc<Inbox>, usize)>,
+    pub(super) serving: Serving,
     /// For each peer's process the number of sessions with it.
     pub(super) peers: HashMap<u32, usize>,
 }
@@ -68,4 +73,23 @@ pub(super) struct Joined {
     pub(super) peer_pid: u32,
     /// Bytes of address space that the stream takes.
     pub(super) addresses: u64,
+}
+
+/// The sessions of this process that the protocol server serves, or is about to.
+#[derive(Default)]
+pub(super) struct Serving {
+    /// Their slots.
+    pub(super) slots: Vec<u32>,
+    /// Where their events are posted, for each set of the program's; 0: for those in no set. A
+    /// session's slot in its inbox is its slot in the pool.
+    pub(super) inboxes: HashMap<u32, Arc<Inbox>>,
+    /// Since when sessions have had no server.
+    pub(super) lost_since: Option<Instant>,
+}
+
+impl Serving {
+    /// Returns the time after which the lost sessions are to be looked after.
+    pub(super) fn sleeps_for(&self) -> Option<Duration> {
+        self.lost_since.map(|_| LOST_SLICE)
+    }
 }

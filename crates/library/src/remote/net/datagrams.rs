@@ -8,6 +8,7 @@ use crate::host::lock::lock;
 use crate::process::engine::Job;
 use crate::process::library::library;
 use crate::process::room::has_room;
+use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::delegation::Delegation;
 use crate::session::Session;
 use core::sync::atomic::{Ordering, fence};
@@ -29,9 +30,8 @@ const WAITING_MAX: u32 = 16 << 20;
 /// the kernel charges for the smallest, overhead included.
 const BYTES_FOR_ONE: u32 = 512;
 
-/// How long the server may take to give back the packets of a socket that was never begun here, and
-/// the pause between two looks.
-const IN_TRANSIT_LIMIT: Duration = Duration::from_millis(200);
+/// How often this side looks whether the server has given back the packets of a socket that was
+/// never begun here.
 const IN_TRANSIT_SLICE: Duration = Duration::from_micros(100);
 
 /// Returns true if a record has datagrams that the program has not read.
@@ -96,7 +96,7 @@ impl Net {
         (slot, terms): (u32, &LendT),
         (socket, other): (Arc<Mutex<Socket>>, Stream),
     ) {
-        let deadline = sojourn_shm::Deadline::after(IN_TRANSIT_LIMIT);
+        let deadline = sojourn_shm::Deadline::after(ANSWER_LIMIT);
         // The freeze has asked the server for the packets.
         while !other.has_flushed() && !deadline.is_over() {
             std::thread::sleep(IN_TRANSIT_SLICE);

@@ -1,0 +1,156 @@
+//! Data calls on a session that the protocol server serves: each is a call there, and none of these
+//! waits in the server. A call that has to wait has the server ring, and sleeps in this process.
+//!
+//! Not here: the calls to the server (`remote::protocol_server`), readiness (`remote::served`).
+
+use crate::host::{Interrupt, kernel};
+use crate::io::call_flags::{Recv, Send};
+use crate::io::receive::after_wait;
+use crate::io::sleep::Waited;
+use crate::process::library::library;
+use crate::remote::served::Asked;
+use crate::session::Session;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use sojourn_session::ReasonT;
+use sojourn_shm::{Deadline, futex};
+
+/// The longest single sleep; a sleep without a deadline is cut into such pieces, because the kernel
+/// would restart one without a limit after a handler with `SA_RESTART` (signal(7)).
+const LONG: Duration = Duration::from_secs(3600);
+
+impl Session {
+    /// Receives; the result is as that of [`Session::recv`].
+    pub(crate) fn recv_served(
+        &self,
+        generation: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        how: Recv,
+    ) -> Option<Result<usize, Errno>> {
+        let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
+        let limit = self.receive_timeout.load(Ordering::Relaxed);
+        let (mut got, mut deadline, mut is_last) = (0, None, false);
+        loop {
+            let asked = self.ask_service(generation, |server, number| {
+                server.receive(number, bufs, got, how.peek)
+            });
+            let result = match asked {
+                Asked::Home => return (got > 0).then_some(Ok(got)),
+                Asked::Unknown if how.peek => return None,
+                Asked::Unknown => Err(self.is_cut()),
+                Asked::Answer(0) => return Some(Ok(got)),
+                Asked::Answer(len) => {
+                    got += len;
+                    if got < wanted {
+                        self.arm_for_set();
+                    }
+                    if got >= wanted || how.peek || !how.wait_all {
+                        return Some(Ok(got));
+                    }
+                    continue;
+                }
+                Asked::Refused(Errno::AGAIN) if may_wait => {
+                    let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
+                    let waited = self.wait_served((true, false), until);
+                    match after_wait(waited, got > 0, until, &mut is_last) {
+                        Some(error) => Err(error),
+                        None => continue,
+                    }
+                }
+                Asked::Refused(error) => {
+                    if error == Errno::AGAIN {
+                        self.arm_for_set();
+                    }
+                    Err(error)
+                }
+            };
+            return Some(if got > 0 { Ok(got) } else { result });
+        }
+    }
+
+    /// Sends; the result is as that of [`Session::send`].
+    pub(crate) fn send_served(
+        &self,
+        generation: u32,
+        bufs: &[IoSlice<'_>],
+        how: Send,
+    ) -> Option<Result<usize, Errno>> {
+        let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
+        let limit = self.send_timeout.load(Ordering::Relaxed);
+        let (mut sent, mut deadline) = (0, None);
+        while sent < wanted {
+            let asked =
+                self.ask_service(generation, |server, number| server.send(number, bufs, sent));
+            let result = match asked {
+                Asked::Home => return (sent > 0).then_some(Ok(sent)),
+                Asked::Unknown => Err(self.is_cut()),
+                Asked::Answer(len) => {
+                    sent += len;
+                    continue;
+                }
+                Asked::Refused(Errno::AGAIN) if may_wait => {
+                    let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
+                    match self.wait_served((false, true), until) {
+                        Waited::Look if !until.is_over() => continue,
+                        Waited::Restart if sent == 0 => continue,
+                        Waited::TimedOut | Waited::Look => Err(Errno::AGAIN),
+                        Waited::Interrupted | Waited::Restart => Err(Errno::INTR),
+                    }
+                }
+                Asked::Refused(Errno::AGAIN) => {
+                    library().set_full(self);
+                    Err(Errno::AGAIN)
+                }
+                // The kernel knows best what a send returns then, and which signal comes with it.
+                Asked::Refused(Errno::PIPE | Errno::CONNRESET) if sent == 0 => {
+                    self.leave(ReasonT::PeerDied, false);
+                    return None;
+                }
+                Asked::Refused(error) => Err(error),
+            };
+            return Some(if sent > 0 { Ok(sent) } else { result });
+        }
+        Some(Ok(sent))
+    }
+
+    /// Ends the connection, of whose bytes nobody knows which have been sent or received: it would
+    /// go on with some missing, or there twice. Returns the call's error.
+    #[cold]
+    fn is_cut(&self) -> Errno {
+        if let Ok(fd) = kernel::at(self.number()) {
+            let _ = rustix::net::connect_unspec(fd);
+        }
+        Errno::CONNRESET
+    }
+
+    /// Waits until the server has told of input or output.
+    fn wait_served(&self, (input, output): (bool, bool), deadline: Deadline) -> Waited {
+        // Read before the server is asked to ring: what it tells from then on ends the sleep.
+        let said = self.service.news().load(Ordering::SeqCst);
+        self.watch_by_service(input, output);
+        let host = library().host();
+        host.wait_begins();
+        let has_news = || self.service.news().load(Ordering::SeqCst) != said;
+        let must_sleep =
+            || !has_news() && host.interrupt() == Interrupt::None && self.service.is_begun();
+        while must_sleep() && !deadline.is_over() {
+            let limit = deadline.left().map_or(LONG, |left| left.min(LONG));
+            futex::wait(self.service.news(), said, Some(limit));
+        }
+        let interrupt = host.interrupt();
+        host.wait_ends();
+        if has_news() || !self.service.is_begun() {
+            return Waited::Look;
+        }
+        match interrupt {
+            Interrupt::Break => Waited::Interrupted,
+            // signal(7): a socket call with a time limit is not restarted.
+            Interrupt::Restart if deadline != Deadline::NEVER => Waited::Interrupted,
+            Interrupt::Restart => Waited::Restart,
+            Interrupt::None => Waited::TimedOut,
+        }
+    }
+}
