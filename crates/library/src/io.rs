@@ -4,6 +4,7 @@
 
 pub(crate) mod call_flags;
 pub(crate) mod calls;
+pub(crate) mod cork;
 pub(crate) mod datagrams;
 pub(crate) mod from_kernel;
 #[cfg(test)]

@@ -68,6 +68,7 @@ fn effects(row: &SocketOption) -> [&'static str; 3] {
         Setting::Home => [HOME; 3],
         Setting::DatagramsObey => [HOME, HOME, OBEYED],
         Setting::DatagramsOffered => [HOME, HOME, OFFERED],
+        Setting::Engine(Change::Cork) => [OBEYED, OBEYED, OFFERED],
         Setting::Engine(Change::Header) => [KERNELS, OBEYED, OBEYED],
         Setting::Engine(_) | Setting::Keepalive => [KERNELS, OBEYED, OFFERED],
         Setting::NotRemote => [KERNELS, OFFERED, OFFERED],

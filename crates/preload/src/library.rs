@@ -3,8 +3,8 @@
 
 pub(crate) use sojourn_library::ancillary::DatagramAncillary;
 pub(crate) use sojourn_library::{
-    Amount, Attempt, BytesOnly, Call, Datagram, EngineAnswers, EpollEvent, FromKernel, Host,
-    Interrupt, Lending, Lent, LentPiece, Library, OptionChange, Origin, OwnCalls, PARTS_MAX,
+    Amount, Attempt, BytesOnly, Call, Corking, Datagram, EngineAnswers, EpollEvent, FromKernel,
+    Host, Interrupt, Lending, Lent, LentPiece, Library, OptionChange, Origin, OwnCalls, PARTS_MAX,
     PollFd, Queue, ReceiveOutcome, Recv, Route, Send, SocketOption, Use, library, numbers,
     tcp_info,
 };

@@ -8,7 +8,7 @@
 use crate::errno;
 use crate::guard::kernel;
 use crate::guard::{is_open, tell, within};
-use crate::library::{EngineAnswers, OptionChange, SocketOption, library, tcp_info};
+use crate::library::{Corking, EngineAnswers, OptionChange, SocketOption, library, tcp_info};
 use crate::raw::Kernel;
 use crate::{buffers, raw};
 use core::ffi::{c_int, c_void};
@@ -59,6 +59,9 @@ pub(crate) fn setsockopt_by(
     if !is_told_otherwise(setting) && level != libc::IPPROTO_TCP {
         tell(|library| library.option_changed(fd, SocketOption::Other));
     }
+    if let Some(corking) = corking(setting, value, len) {
+        tell(|library| library.corked(fd, corking));
+    }
     let set = match setting {
         Setting::Ignored => return kernel(),
         Setting::Home | Setting::DatagramsObey | Setting::DatagramsOffered => {
@@ -108,6 +111,16 @@ fn set_on_datagrams(fd: c_int, setting: Setting, kernel: impl Kernel) -> Option<
         within(|library| library.option_changed(fd, SocketOption::OfDatagrams));
     }
     Some(result)
+}
+
+/// Returns what an option of TCP does to bytes that are held back.
+fn corking(setting: Setting, value: *const c_void, len: socklen_t) -> Option<Corking> {
+    let is_on = || number_at(value, len).is_some_and(|value| value != 0);
+    match setting {
+        Setting::Engine(Change::Cork) => Some(if is_on() { Corking::In } else { Corking::Out }),
+        Setting::Engine(Change::NoDelay) => is_on().then_some(Corking::Push),
+        _ => None,
+    }
 }
 
 /// Returns the number that an option is set to; `None` if it cannot be read, in which case the

@@ -18,6 +18,8 @@ pub mod doorbell;
 pub mod ring;
 mod sync;
 
+#[cfg(not(loom))]
+mod cork;
 #[cfg(all(not(loom), any(debug_assertions, fuzzing)))]
 #[doc(hidden)]
 pub mod fuzz;

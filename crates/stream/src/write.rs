@@ -377,7 +377,7 @@ impl Stream {
     #[inline]
     fn ring_reader(&self) {
         let bell = &self.out_ring().reader.bell;
-        if bell.has_sleepers() {
+        if bell.has_sleepers() && !self.holds_back() {
             self.wake_peer(bell);
         }
     }

@@ -5,8 +5,10 @@
 mod common;
 
 use common::pair;
-use sojourn_stream::{Bell, Layout, Stop};
+use sojourn_shm::futex::Woken;
+use sojourn_stream::{Bell, Layout, Stop, Stream};
 use std::io::{IoSlice, IoSliceMut};
+use std::time::Duration;
 
 #[test]
 fn bytes_cross_only_after_consent_and_switch() {
@@ -292,4 +294,45 @@ fn a_long_write_to_a_reader_that_sleeps_rings() {
     a.has_rung(0);
     assert_eq!(a.write(&[IoSlice::new(&[1; 200 << 10])], 0), Ok(200 << 10));
     assert!(a.has_rung(1));
+}
+
+/// Tells whether a reader that sleeps since before `work` is woken by it.
+fn wakes(reader: &Stream, work: impl FnOnce()) -> bool {
+    let expected = reader.announce_reader(Bell::OnFutex);
+    work();
+    let woken = reader.sleep_reader(expected, Some(Duration::from_millis(1)));
+    reader.withdraw_reader();
+    woken != Woken::TimedOut
+}
+
+#[test]
+fn a_corked_writer_wakes_its_reader_once() {
+    let [a, b] = pair([1 << 17, 0]);
+    a.use_ring();
+    let write = |len: usize| assert_eq!(a.write(&[IoSlice::new(&bytes(0, len))], 0), Ok(len));
+    assert!(wakes(&b, || write(10)));
+    a.set_corked(true);
+    assert!(!wakes(&b, || write(10)), "it is held back");
+    assert_eq!(b.available(), Ok(20), "who looks finds it");
+    assert!(wakes(&b, || a.set_corked(false)));
+    assert!(wakes(&b, || write(10)), "no cork is in");
+    a.set_corked(true);
+    assert!(!wakes(&b, || a.set_corked(false)), "nothing was held back");
+}
+
+#[test]
+fn what_a_cork_holds_back_is_not_held_for_ever() {
+    let [a, b] = pair([1 << 17, 0]);
+    a.use_ring();
+    let write = |len: usize| assert_eq!(a.write(&[IoSlice::new(&bytes(0, len))], 0), Ok(len));
+    assert!(!a.look_at_cork(), "no cork is in");
+    a.set_corked(true);
+    assert!(!wakes(&b, || write(10)));
+    assert!(!wakes(&b, || assert!(a.look_at_cork())), "the first look");
+    assert!(wakes(&b, || assert!(a.look_at_cork())), "the second one");
+    assert!(!wakes(&b, || assert!(a.look_at_cork())), "nothing is held back");
+    assert!(!wakes(&b, || write(10)));
+    assert!(wakes(&b, || a.push()));
+    assert!(!wakes(&b, || write(10)), "the cork is in still");
+    assert!(wakes(&b, || write(60_000)), "as much as a segment");
 }

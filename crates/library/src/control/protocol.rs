@@ -9,6 +9,7 @@
 //! and going home (`crate::moves::join`, `crate::moves::home`). Read `docs/understand/streams.md`
 //! first.
 
+mod corks;
 mod events;
 mod joins;
 mod life;
@@ -86,6 +87,7 @@ impl Thread {
             placing: None,
             search: Search::new(),
             living: ThreadWatch::First,
+            corks_at: None,
             served_since: Instant::now(),
             offers: HashMap::new(),
             joined: HashMap::new(),
@@ -158,6 +160,7 @@ impl Thread {
             self.do_jobs();
             self.take_messages();
             self.look_after_lost();
+            self.look_at_corks();
             self.look_for_life();
             if self.has_sessions()
                 && lock(&self.engine.rings).look(|| self.library.has_ring_unseen())
@@ -179,7 +182,8 @@ impl Thread {
         let placed = self.placing.and_then(|placing| placing.left());
         let life = self.living.period(self.library);
         let lost = self.serving.sleeps_for();
-        [rings, search, placed, life, lost].into_iter().flatten().min()
+        let corks = self.corks_at.map(|at| at.saturating_duration_since(Instant::now()));
+        [rings, search, placed, life, lost, corks].into_iter().flatten().min()
     }
 
     fn handle(&mut self, data: u64) {
@@ -234,6 +238,7 @@ impl Thread {
                 Job::AskRoute { local, to } => self.ask_route(local, to),
                 Job::Kept { fd, version } => self.tell_kept(fd, version),
                 Job::CodeCame => self.look_at_code(),
+                Job::Corked => self.begin_looks_at_corks(),
                 Job::Prepare => self.prepare(),
                 Job::Share { fd, version, token } => self.share(fd, version, token),
                 Job::ServiceLost => self.lose_protocol_server(),

@@ -58,6 +58,8 @@ pub(crate) enum Job {
     Share { fd: i32, version: u32, token: [u64; 2] },
     /// Code has come whose own system calls are to arrive at the shell.
     CodeCame,
+    /// A socket has been corked: look at it from time to time.
+    Corked,
     /// Greet the server now, even if there is nothing to tell it.
     Prepare,
 }
@@ -95,6 +97,8 @@ pub(crate) struct Engine {
     pub(crate) offering: AtomicI32,
     /// A stream has had both its ends in this process (`moves::within`).
     pub(crate) has_within: AtomicBool,
+    /// The protocol thread looks at corks (`io::cork`).
+    pub(crate) looks_at_corks: AtomicBool,
     /// The number of sessions that are away.
     pub(crate) away: AtomicU32,
     /// Bytes of address space that their streams take.
@@ -138,6 +142,7 @@ impl Engine {
             rings: Mutex::default(),
             offering: AtomicI32::new(-1),
             has_within: AtomicBool::new(false),
+            looks_at_corks: AtomicBool::new(false),
             away: AtomicU32::new(0),
             mapped: AtomicU64::new(0),
             threads: AtomicU32::new(0),

@@ -47,6 +47,8 @@ pub(super) struct Thread {
     pub(super) placing: Option<Deadline>,
     pub(super) search: Search,
     pub(super) living: ThreadWatch,
+    /// The time of the next look at corks; `None` while no socket is corked.
+    pub(super) corks_at: Option<Instant>,
     /// The time of the greeting of the current server.
     pub(super) served_since: Instant,
     /// Offers, by the library's own number of the session.
