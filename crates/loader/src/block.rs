@@ -15,6 +15,10 @@ pub(crate) struct Frame {
     /// The registers `ymm0` to `ymm15`, or `xmm0` to `xmm15` in the first half of each place. Not
     /// every way in saves all of them.
     pub(crate) vectors: [[u64; 4]; 16],
+    /// Fills the frame up to whole lines.
+    unused: [usize; 7],
+    /// The arithmetic flags count; the others are not given back.
+    pub(crate) flags: usize,
     pub(crate) fs: usize,
     pub(crate) r15: usize,
     pub(crate) r14: usize,

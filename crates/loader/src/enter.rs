@@ -8,8 +8,8 @@
 //! # Theory of operation
 //! A handler may interrupt at any instruction. The FS base tells where the thread is: with the
 //! host's FS base, it is in a call. With the guest's FS base and the stack pointer on the host's
-//! stack, it is between the two, in a *window*. In the window before [`inside`] only `r11`, `rsp`
-//! and at the end `rbx` have changed, and everything can begin again at `enter`. In the window
+//! stack, it is between the two, in a *window*. In the window before [`inside`] only `r11`, `rsp`,
+//! the flags and at the end `rbx` have changed, and everything can begin again at `enter`. In the window
 //! behind [`leaving`] only the registers are still to be loaded from the frame, which can be done
 //! at once (`signals::windows`).
 
@@ -26,14 +26,22 @@ macro_rules! enter {
             concat!(".globl ", $name, ", ", $name, "_saving, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
             concat!(".hidden ", $name, ", ", $name, "_saving, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
             concat!($name, ":"),
-            // rt_sigreturn(2) is not a call for the host: the kernel finds the frame of a handler
-            // by the stack pointer.
-            "cmp eax, 15",
-            "je 9f",
             "mov r11, rsp",
             "mov rsp, gs:[8]",
             concat!($name, "_saving:"),
             "mov [rsp + {rsp}], r11",
+            // The kernel keeps the flags over a call. A thread that begins again has lost them,
+            // which only a compiler's choice of instructions could show.
+            "pushfq",
+            "pop [rsp + {flags}]",
+            // rt_sigreturn(2) is not a call for the host: the kernel finds the frame of a handler
+            // by the stack pointer.
+            "cmp eax, 15",
+            "jne 8f",
+            "mov rsp, r11",
+            "syscall",
+            "ud2",
+            "8:",
             "mov [rsp + {back}], rcx",
             "mov [rsp + {rax}], rax",
             "mov [rsp + {rdi}], rdi",
@@ -65,6 +73,15 @@ macro_rules! enter {
             "mov rbx, [rsp + {fs}]",
             "wrfsbase rbx",
             concat!($name, "_leaving:"),
+            // The overflow flag by an addition, and the others by `sahf`: `popf` would take twenty
+            // cycles.
+            "mov rax, [rsp + {flags}]",
+            "mov ecx, eax",
+            "shr ecx, 11",
+            "and ecx, 1",
+            "add cl, 0x7f",
+            "mov ah, al",
+            "sahf",
             "mov r15, [rsp + {r15}]",
             "mov r14, [rsp + {r14}]",
             "mov r13, [rsp + {r13}]",
@@ -81,8 +98,6 @@ macro_rules! enter {
             "mov rcx, [rsp + {back}]",
             "mov rsp, [rsp + {rsp}]",
             "jmp rcx",
-            "9: syscall",
-            "ud2",
             concat!($name, "_end:"),
             ".popsection",
             fs = const offset_of!(Frame, fs),
@@ -101,6 +116,7 @@ macro_rules! enter {
             rax = const offset_of!(Frame, rax),
             back = const offset_of!(Frame, back),
             rsp = const offset_of!(Frame, rsp),
+            flags = const offset_of!(Frame, flags),
         );
     };
 }
@@ -314,7 +330,7 @@ pub(crate) fn entry_for(is_go: bool) -> usize {
 /// The thread must have a block, all signals must be blocked, and `frame` must be at the block's
 /// next place: everything below its end is lost.
 pub(crate) unsafe fn begin(frame: *mut Frame, mask: u64) {
-    const { assert!(FRAME == 640) };
+    const { assert!(FRAME == 704) };
     // SAFETY: the caller promises block, mask and frame.
     unsafe { sojourn_begin(frame, &raw const mask) }
 }

@@ -119,6 +119,11 @@ fn vector_registers_survive_calls() {
     case("vectors");
 }
 
+#[test]
+fn flags_survive_calls() {
+    case("flags");
+}
+
 /// Tests calls that cannot be rewritten. Where the kernel cannot trap them, the program runs
 /// plainly.
 #[test]

@@ -5,8 +5,8 @@
 use crate::block::{Block, Frame};
 use crate::enter::{Entry, entries};
 use libc::{
-    REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RAX, REG_RBP,
-    REG_RBX, REG_RCX, REG_RDI, REG_RDX, REG_RIP, REG_RSI, REG_RSP, ucontext_t,
+    REG_EFL, REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RAX,
+    REG_RBP, REG_RBX, REG_RCX, REG_RDI, REG_RDX, REG_RIP, REG_RSI, REG_RSP, ucontext_t,
 };
 
 /// Moves the interrupted thread, which has the guest's FS base, to an instruction of the guest's or
@@ -49,6 +49,7 @@ pub(super) fn leave(interrupted: &mut ucontext_t, block: &Block) {
             (REG_RCX, frame.back),
             (REG_RIP, frame.back),
             (REG_RSP, frame.rsp),
+            (REG_EFL, frame.flags),
         ];
         all.into_iter().for_each(|(register, value)| set(register, value));
     }

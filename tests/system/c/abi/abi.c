@@ -277,6 +277,26 @@ static void vectors(void) {
 #endif
 }
 
+/* The arithmetic flags, which the kernel preserves as well: a compiler may use them behind a call that
+ * it knows to be one (`preserves_flags` in Rust). */
+static void flags(void) {
+#ifdef __x86_64__
+    static const uint64_t all[] = { 1 << 0, 1 << 2, 1 << 4, 1 << 6, 1 << 7, 1 << 11 };
+    uint64_t mask = 0;
+    for (int i = 0; i < 6; i++) mask |= all[i];
+    for (int set = 0; set < 64; set++) {
+        uint64_t in = 0, out;
+        for (int i = 0; i < 6; i++)
+            if (set >> i & 1) in |= all[i];
+        long result;
+        __asm__ volatile("leaq -128(%%rsp), %%rsp\n pushq %2\n popfq\n movl %3, %%eax\n syscall\n"
+                         "pushfq\n popq %1\n leaq 128(%%rsp), %%rsp\n"
+                         : "=&a"(result), "=&r"(out) : "r"(in), "i"(39) : "rcx", "r11", "cc", "memory");
+        NEED(result == getpid() && (out & mask) == in);
+    }
+#endif
+}
+
 /* ---- */
 
 /* A system call that cannot be replaced by a longer instruction: it stands between the return point
@@ -326,7 +346,7 @@ int main(int count_of_words, char **all) {
     alarm(LIMIT_S);
     static const struct { const char *name; void (*run)(void); } cases[] = {
         { "start", start },     { "memory", memory }, { "threads", threads }, { "first", first },   { "children", children },
-        { "signals", signals }, { "jumps", jumps },   { "vectors", vectors }, { "loaded", loaded },
+        { "signals", signals }, { "jumps", jumps },   { "vectors", vectors }, { "flags", flags }, { "loaded", loaded },
         { "trapped", trapped },
     };
     if (count_of_words < 2) return 1;
