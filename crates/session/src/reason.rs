@@ -57,7 +57,7 @@ pub const ALL: [ReasonText; 45] = [
     text(
         ReasonT::Operation,
         "operation",
-        "The program asked for something that only the kernel does (sendfile, splice, out-of-band data, io_uring, ...).",
+        "The program asked for something that only the kernel does (splice, out-of-band data, io_uring, ...).",
     ),
     text(
         ReasonT::Stdio,
