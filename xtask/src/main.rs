@@ -51,7 +51,7 @@ cargo xtask COMMAND
   install [--prefix DIR]
                     build, then copy programs, libraries, headers, man pages and completions
                     (default /usr/local; DESTDIR is honoured)
-  bench copies|ipc|idl|doors|local|net [OPTIONS]
+  bench copies|ipc|idl|doors|local|net|udp|buffers [OPTIONS]
                     measure, print a table and write it as JSON; OPTIONS go to the benchmark
   papers [--quick] [--table TABLE]... [--html FILE] [--drawing FILE]
                     measure every table of the papers that Sojourn answers and write a page with

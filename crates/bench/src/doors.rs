@@ -210,7 +210,7 @@ fn doors_table(doors: &[Door]) -> String {
         let words = [door.row.to_owned()].into_iter().chain(figures);
         table.row(words.chain([limit(row.limit), door.error.clone().unwrap_or_default()]));
     }
-    table.row(["rewritten call, dynamic", "-", "-", "-", "20", "not there yet"]);
+    table.row(["rewritten call, dynamic", "-", "-", "-", "20", "not measured yet"]);
     table.render()
 }
 
@@ -267,6 +267,6 @@ mod tests {
         let targets = judge(&doors, &[start(Some(299.0)), start(None)]);
         let reached: Vec<_> = targets.iter().map(|one| one.reached).collect();
         assert_eq!(reached, [Some(true), Some(false), None, None, Some(true), None]);
-        assert!(doors_table(&doors).contains("not there yet"));
+        assert!(doors_table(&doors).contains("not measured yet"));
     }
 }

@@ -33,8 +33,10 @@ const TAIL: &str = "
    it does and which values keep a socket in the kernel. Preload library and session server need no
    change for that.
 2. If the engine is to obey it: a variant of `Change` (`crates/options/src/option.rs`), its value in
-   `read` (`crates/pump/src/options.rs`), what the connection does with it in `apply`
-   (`crates/pump/src/carried/options.rs`), a field of `TcpOptions` (`crates/proto/src/record.rs`).
+   `read` (`crates/pump/src/options.rs`; for UDP and IP options `read_udp` and `read_ip` there),
+   what the connection does with it in `apply` (`crates/pump/src/carried/options.rs`), a field of
+   `TcpOptions` (`crates/proto/src/record_tcp_options.rs`), of `UdpOptions` (`record_udp.rs` there)
+   or of `IpOptions` (`record.rs` there).
 3. If it is answered while the session is away: a variant of `Answer`, its value in `overlay`
    (`crates/preload/src/options.rs`).
 4. Make this page anew, and give the option a case in `tests/system/tests/network_options.rs`.

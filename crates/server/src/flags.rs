@@ -32,8 +32,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "ports")]
     pub(crate) network: Option<NetworkArgument>,
     /// What becomes of sessions with other hosts about whose packets the host's packet filters
-    /// (nftables, iptables) or IPsec policies could say something: respect leaves them in the
-    /// kernel, ignore carries them past it.
+    /// (nftables, iptables), IPsec policies or control groups' eBPF programs could say something:
+    /// respect leaves them in the kernel, ignore carries them past these. Only with --network.
     #[arg(long, value_name = "HOW", default_value = "respect", requires = "network")]
     pub(crate) firewall: Filtered,
     /// Also join sessions whose two ends are in one process. For test suites that talk to

@@ -57,7 +57,7 @@ pub const ALL: [ReasonText; 45] = [
     text(
         ReasonT::Operation,
         "operation",
-        "The program asked for something that only the kernel does (sendfile, splice, out-of-band data, io_uring, ...).",
+        "The program asked for something that only the kernel does (splice, out-of-band data, io_uring, ...).",
     ),
     text(
         ReasonT::Stdio,
@@ -192,7 +192,7 @@ pub const ALL: [ReasonText; 45] = [
     text(
         ReasonT::OtherNetwork,
         "other-network",
-        "The other end is on this host, but in another network name space. Run both in one, or have the server carry sessions between hosts (sojournd --network), which counts this as one.",
+        "The other end is on this host, but in another network name space. Run both in one, or start a server in one of them that carries sessions between hosts (sojournd --network), which counts this as one.",
     ),
     text(
         ReasonT::Quota,

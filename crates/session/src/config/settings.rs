@@ -66,7 +66,7 @@ pub const SETTINGS: &[Setting] = &[
         tcp,
         "on|off",
         switch,
-        "Move TCP connections: between programs of this host, and with other hosts where the server carries these (`sojournd --network`)."
+        "Move TCP connections: between programs of this host, and with other hosts where a server runs with `--network`."
     ),
     setting!(unix, "on|off", switch, "Move Unix stream connections."),
     setting!(pipe, "on|off", switch, "Move pipes."),
@@ -74,7 +74,7 @@ pub const SETTINGS: &[Setting] = &[
         udp,
         "on|off",
         switch,
-        "Move what UDP sockets exchange with other hosts, where the server carries that (`sojournd --network`)."
+        "Move what UDP sockets exchange with other hosts, where a server runs with `--network`."
     ),
     setting!(
         ports,
@@ -138,7 +138,7 @@ pub const SETTINGS: &[Setting] = &[
         measure_bulk,
         "on|off",
         switch,
-        "Measure bulk transfers with other hosts, and leave them to the kernel where it is faster."
+        "Measure bulk transfers with other hosts, and sessions of this host whose ends sleep at each exchange; leave them to the kernel where it is faster."
     ),
     setting!(
         spin,
@@ -156,7 +156,7 @@ pub const SETTINGS: &[Setting] = &[
         load,
         "on|off",
         switch,
-        "Load programs that make their own system calls (static ones, musl's, Go's) with Sojourn's loader, so that their sessions move as well. They start some milliseconds later."
+        "Load programs that make their own system calls (static ones, musl's, Go's) with Sojourn's loader, so that their sessions move as well. They start some milliseconds later the first time, about one millisecond afterwards."
     ),
     setting!(
         rewrite,
