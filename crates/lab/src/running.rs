@@ -80,7 +80,7 @@ impl Running {
                 let where_ = self.whereabouts();
                 let _ = self.child.kill();
                 let _ = self.child.wait();
-                let output = self.said();
+                let output = self.output();
                 bail!("{} did not end within {limit:?}\n{where_}\n{output}", self.name);
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -118,7 +118,8 @@ impl Running {
         text
     }
 
-    fn said(&mut self) -> String {
+    /// Returns the output of a program that has ended, for an error's text.
+    pub fn output(&mut self) -> String {
         format!("{}\n{}", take(&mut self.out), take(&mut self.err))
     }
 }

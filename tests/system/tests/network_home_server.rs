@@ -152,7 +152,9 @@ impl Scene {
             }
             let refused: Vec<_> =
                 self.admin.refused().unwrap().into_iter().map(|one| one.reason).collect();
-            assert!(program.is_running(), "it has ended; refused: {refused:?}");
+            if !program.is_running() {
+                panic!("it has ended; refused: {refused:?}\n{}", program.output());
+            }
             assert!(Instant::now() < until, "nothing is away; refused: {refused:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
