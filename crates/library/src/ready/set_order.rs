@@ -15,7 +15,9 @@
 //!
 //! A look leaves something behind where there was not room for all events. The kernel puts the
 //! events that it has reported, and that still hold, behind the others: when it reports the first
-//! one again it has reported all that there was when the first look began.
+//! one again it has reported all that there was when the first look began. The first one may not
+//! come again, because the program has read its bytes or its session has moved. So as many events
+//! as there are registrations do as well: no more can have been there.
 //!
 //! The times are the peers' word. They are held between the last take of their bits and now. So a
 //! peer that lies changes only the place of its own sessions, which it could hold back anyway, and
@@ -29,18 +31,29 @@ const MARKS_MAX: usize = 16;
 pub(crate) struct ReportedEvents {
     /// Every event that the kernel had before this time has been reported.
     pub(crate) until_ns: u64,
-    /// A look that left something behind: when it began, and the first event's data.
-    turn: Option<(u64, u64)>,
+    turn: Option<Turn>,
+}
+
+/// The looks since one that left something behind.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    /// The time at which the first of these looks began.
+    began_ns: u64,
+    /// The data of its first event.
+    first: u64,
+    /// The number of events reported since.
+    reported: usize,
 }
 
 impl ReportedEvents {
     /// Notes the answer to a look that began at `began_ns`: events with these data, and perhaps
-    /// more if it `is_full`.
+    /// more if it `is_full`. The kernel can have as many events as there are `registrations`.
     pub(crate) fn answered(
         &mut self,
         began_ns: u64,
         data: impl IntoIterator<Item = u64>,
         is_full: bool,
+        registrations: usize,
     ) {
         if !is_full {
             self.until(began_ns);
@@ -48,15 +61,17 @@ impl ReportedEvents {
             return;
         }
         for data in data {
-            match self.turn {
-                None => self.turn = Some((began_ns, data)),
-                // Events of one look differ, except for registrations with the same data, which the
-                // program cannot tell apart either.
-                Some((began, first)) if first == data && began != began_ns => {
-                    self.until(began);
-                    self.turn = Some((began_ns, data));
-                }
-                Some(_) => {}
+            let turn = self.turn.get_or_insert(Turn { began_ns, first: data, reported: 0 });
+            // Events of one look differ, except for registrations with the same data, which the
+            // program cannot tell apart either.
+            let is_again = turn.first == data && turn.began_ns != began_ns;
+            if is_again || turn.reported >= registrations {
+                let until_ns = turn.began_ns;
+                *turn = Turn { began_ns, first: data, reported: 0 };
+                self.until(until_ns);
+            }
+            if let Some(turn) = &mut self.turn {
+                turn.reported += 1;
             }
         }
     }
@@ -158,7 +173,7 @@ mod tests {
     #[test]
     fn what_was_rung_before_the_last_look_stands_before_the_kernels() {
         let mut told = ReportedEvents::default();
-        told.answered(100, [7, 8], false);
+        told.answered(100, [7, 8], false, 9);
         let mut now = round(&told);
         now.kept = 3;
         assert_eq!([50, 100, 101].map(|at| now.place(at)), [0, 0, 3]);
@@ -178,16 +193,30 @@ mod tests {
     #[test]
     fn a_look_that_leaves_something_is_over_when_the_first_is_told_again() {
         let mut told = ReportedEvents::default();
-        told.answered(100, [1], true);
-        told.answered(110, [2], true);
+        told.answered(100, [1], true, 9);
+        told.answered(110, [2], true, 9);
         assert_eq!(told.until_ns, 0);
-        told.answered(120, [1], true);
+        told.answered(120, [1], true, 9);
         assert_eq!(told.until_ns, 100);
-        told.answered(130, [2], true);
-        told.answered(140, [1], true);
+        told.answered(130, [2], true, 9);
+        told.answered(140, [1], true, 9);
         assert_eq!(told.until_ns, 120, "and so on");
-        told.answered(150, [], false);
+        told.answered(150, [], false, 9);
         assert_eq!(told.until_ns, 150);
+    }
+
+    #[test]
+    fn a_first_event_that_never_comes_again_holds_nobody_up() {
+        let mut told = ReportedEvents::default();
+        // The first one's session moves; three others are always ready.
+        told.answered(100, [1, 2], true, 4);
+        told.answered(110, [3, 4], true, 4);
+        assert_eq!(told.until_ns, 0);
+        told.answered(120, [2, 3], true, 4);
+        assert_eq!(told.until_ns, 100);
+        told.answered(130, [4, 2], true, 4);
+        told.answered(140, [3, 4], true, 4);
+        assert!(told.until_ns >= 120, "and so on: {}", told.until_ns);
     }
 
     #[test]

@@ -138,7 +138,8 @@ impl Set {
         let events = &mut call.events[round.kept..round.kept + answer.said];
         let is_full = answer.said >= answer.room;
         let data = events.iter().map(|event| { event.data }.u64());
-        state.told.answered(answer.began_ns, data, is_full);
+        let registrations = state.registrations_of_kernel();
+        state.told.answered(answer.began_ns, data, is_full, registrations);
         if events.iter().any(State::is_ours) {
             state.sort(round, call.source, call.events, answer.said);
         } else {
@@ -150,6 +151,12 @@ impl Set {
 impl State {
     pub(crate) fn is_ours(event: &EpollEvent) -> bool {
         crate::ready::set_entry::Tag::of_data({ event.data }.u64()).is_some()
+    }
+
+    /// Returns the number of registrations that the kernel's set has: the program's, and those of
+    /// inboxes and packet sockets.
+    fn registrations_of_kernel(&self) -> usize {
+        self.registrations.len() + self.inboxes.len() + usize::from(self.packets != 0)
     }
 
     /// Returns the number of questions, each with room for one event, after which the kernel has
