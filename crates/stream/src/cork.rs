@@ -3,8 +3,8 @@
 //!
 //! A program corks a socket, writes an answer in pieces, and uncorks it. In the kernel the pieces
 //! travel as one. Here each is published at once, for a reader that looks, but a reader that sleeps
-//! is woken once, when the cork is taken out. Not here: the socket's option (`sojourn-options`), and
-//! the clock (the caller looks for what is overdue, [`Stream::look_at_cork`]).
+//! is woken once, when the cork is taken out. Not here: the socket's option (`sojourn-options`),
+//! and the clock (the caller looks for what is overdue, [`Stream::look_at_cork`]).
 //!
 //! # Theory of operation
 //! The state is this side's own. It goes from *corked* to *held back* when a wake-up is left out,
@@ -14,9 +14,9 @@
 //! after the publication looks at the ring once more before that (`bell`), and finds the bytes.
 
 use crate::stream::Stream;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 
-/// Every publication wakes the reader.
+/// A value of `Stream::cork`: every publication wakes the reader.
 const OPEN: u32 = 0;
 /// Publications do not wake the reader; none had to yet.
 const CORKED: u32 = 1;
@@ -29,15 +29,11 @@ const OVERDUE: u32 = 3;
 /// the loopback interface has, which no cork holds back.
 const HELD_MAX: usize = 32 << 10;
 
-/// The cork of one side's writer.
-#[derive(Debug, Default)]
-pub(crate) struct Cork(AtomicU32);
-
 impl Stream {
     /// Puts the writer's cork in, or takes it out. Taking it out wakes the reader for what was held
     /// back.
     pub fn set_corked(&self, is_corked: bool) {
-        let state = &self.cork.0;
+        let state = &self.cork;
         if is_corked {
             let _ = state.compare_exchange(OPEN, CORKED, Ordering::SeqCst, Ordering::SeqCst);
         } else if state.swap(OPEN, Ordering::SeqCst) > CORKED {
@@ -47,7 +43,7 @@ impl Stream {
 
     /// Wakes the reader for what is held back; the cork stays in.
     pub fn push(&self) {
-        let state = &self.cork.0;
+        let state = &self.cork;
         let held = |state: u32| (state > CORKED).then_some(CORKED);
         if state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, held).is_ok() {
             self.wake_peer(&self.out_ring().reader.bell);
@@ -57,7 +53,7 @@ impl Stream {
     /// Looks at the cork, and wakes the reader for what was held back at the last look already.
     /// Returns true if the cork is in.
     pub fn look_at_cork(&self) -> bool {
-        let state = &self.cork.0;
+        let state = &self.cork;
         match state.load(Ordering::SeqCst) {
             OPEN => return false,
             OVERDUE => self.push(),
@@ -73,7 +69,7 @@ impl Stream {
     pub(crate) fn holds_back(&self) -> bool {
         // A small ring is not to fill up unheard.
         let max = HELD_MAX.min(self.out_bytes() as usize / 4);
-        let state = &self.cork.0;
+        let state = &self.cork;
         let held = |state: u32| (state != OPEN).then_some(state.max(HELD));
         state.load(Ordering::SeqCst) != OPEN
             && self.pending() < max

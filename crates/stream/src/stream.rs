@@ -3,7 +3,6 @@
 //! Not here: writing (`write`), reading (`read`), the way home (`home`).
 
 use crate::bell::{self, Bell, BellWord, Sleepers};
-use crate::cork::Cork;
 use crate::inbox::Inbox;
 use crate::layout::{Control, Layout};
 use crate::ledger::Ledger;
@@ -93,7 +92,8 @@ pub struct Stream {
     pub(crate) is_observer: bool,
     /// Wake-ups of the peer since [`Stream::has_rung`] last returned true.
     rung: AtomicU32,
-    pub(crate) cork: Cork,
+    /// The state of the writer's cork (`cork`); 0: none is in.
+    pub(crate) cork: AtomicU32,
     pub(crate) peer_inbox: Arc<Inbox>,
     pub(crate) peer_slot: u32,
 }
@@ -167,7 +167,7 @@ impl Stream {
             ends: AtomicU32::new(0),
             is_observer: false,
             rung: AtomicU32::new(0),
-            cork: Cork::default(),
+            cork: AtomicU32::new(0),
             peer_inbox,
             peer_slot,
         };

@@ -37,7 +37,8 @@ impl Library {
             Corking::Push => stream.push(),
             Corking::In => {
                 stream.set_corked(true);
-                // SYNC: after the cork; pairs with the end of the looks (`control::protocol::corks`).
+                // SYNC: after the cork; pairs with the end of the looks
+                // (`control::protocol::corks`).
                 let looks = |engine: &crate::process::engine::Engine| {
                     engine.looks_at_corks.load(Ordering::SeqCst)
                 };
