@@ -81,10 +81,7 @@ pub fn run(carries: bool) -> std::io::Result<()> {
     let _ = rustix::process::chdir("/");
     let _ = rustix::thread::set_name(c"sojourn-proxy");
     let control = std::io::stdin().as_fd().try_clone_to_owned()?;
-    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(&set, &control, EventData::new_u64(CONTROL), EventFlags::IN)?;
-    let pool = Pool::new(carries);
-    let mut proxy = Proxy { control: Some(control), set, watched: HashMap::new(), last: 0, pool };
+    let mut proxy = Proxy::new(control, Pool::new(carries))?;
     proxy.serve();
     drop(proxy);
     // `exit_group(2)` ends at once, without waiting for lost threads and their objects.
@@ -112,6 +109,12 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
+    fn new(control: OwnedFd, pool: Pool) -> Result<Self, Errno> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&set, &control, EventData::new_u64(CONTROL), EventFlags::IN)?;
+        Ok(Self { control: Some(control), set, watched: HashMap::new(), last: 0, pool })
+    }
+
     fn serve(&mut self) {
         let mut events = Vec::with_capacity(EVENTS);
         while !self.is_over() {
@@ -176,7 +179,16 @@ impl Proxy {
                 }
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
-            _ => self.control = None,
+            _ => self.lose_control(),
+        }
+    }
+
+    /// Goes on with the clients that are there. The set keeps a socket as long as one of its
+    /// descriptors is open (epoll(7), question 6), and standard input is another one: the end would
+    /// be reported for ever.
+    fn lose_control(&mut self) {
+        if let Some(control) = self.control.take() {
+            let _ = epoll::delete(&self.set, &control);
         }
     }
 
@@ -249,4 +261,31 @@ fn receive(control: BorrowedFd<'_>) -> Result<Option<(u8, Vec<OwnedFd>)>, Errno>
     let mut byte = [0; 1];
     let arrived = ancillary::receive(control, &mut byte)?;
     Ok((arrived.len == 1).then_some((byte[0], arrived.fds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The proxy's own descriptor of the control socket is a duplicate of its standard input.
+    #[test]
+    fn the_end_of_the_server_is_heard_once() {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let (servers, standard_input) = pair.unwrap();
+        let control = standard_input.try_clone().unwrap();
+        let mut proxy = Proxy::new(control, Pool::new(false)).unwrap();
+        let reported = |proxy: &Proxy| {
+            let mut events = Vec::with_capacity(EVENTS);
+            let spare = rustix::buffer::spare_capacity(&mut events);
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            epoll::wait(&proxy.set, spare, Some(&now)).unwrap()
+        };
+        assert_eq!(reported(&proxy), 0);
+        drop(servers);
+        assert_eq!(reported(&proxy), 1);
+        proxy.receive_control();
+        assert!(proxy.control.is_none());
+        assert_eq!(reported(&proxy), 0, "the first thread would never sleep again");
+    }
 }
