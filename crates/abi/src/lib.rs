@@ -18,3 +18,4 @@ pub mod punned;
 pub mod sites;
 pub mod stack;
 pub mod unwind;
+pub mod vectors;

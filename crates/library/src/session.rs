@@ -186,6 +186,12 @@ impl Session {
         }
     }
 
+    /// Returns true if a call may wait: neither it nor the descriptor says that none must.
+    #[inline]
+    pub(crate) fn may_wait(&self, dont_wait: bool) -> bool {
+        !dont_wait && !self.is_nonblocking.load(Ordering::Relaxed)
+    }
+
     /// Sets how threads wait for this session's bytes and room.
     pub(crate) fn set_wait(&self, wait: Wait) {
         *lock(&self.rx_policy) = Policy::for_other_processes(wait);

@@ -16,10 +16,11 @@
 use crate::block::{FRAME, Frame};
 use core::arch::global_asm;
 use core::mem::offset_of;
+use sojourn_abi::vectors;
 
 /// Defines a way in, with the instructions that save and load vector registers.
 macro_rules! enter {
-    ($name:literal, $save:literal, $load:literal) => {
+    ($name:literal, $save:expr, $load:expr) => {
         global_asm!(
             ".pushsection .text.sojourn_enter, \"ax\", @progbits",
             ".p2align 6",
@@ -125,76 +126,11 @@ macro_rules! enter {
 // one (Go's internal ABI).
 enter!("sojourn_enter_go", "movups [rsp + 480], xmm15", "movups xmm15, [rsp + 480]");
 // For C compilers, which may keep values in any vector register over a system call.
-enter!(
-    "sojourn_enter_sse",
-    "movups [rsp], xmm0
-     movups [rsp + 32], xmm1
-     movups [rsp + 64], xmm2
-     movups [rsp + 96], xmm3
-     movups [rsp + 128], xmm4
-     movups [rsp + 160], xmm5
-     movups [rsp + 192], xmm6
-     movups [rsp + 224], xmm7
-     movups [rsp + 256], xmm8
-     movups [rsp + 288], xmm9
-     movups [rsp + 320], xmm10
-     movups [rsp + 352], xmm11
-     movups [rsp + 384], xmm12
-     movups [rsp + 416], xmm13
-     movups [rsp + 448], xmm14
-     movups [rsp + 480], xmm15",
-    "movups xmm0, [rsp]
-     movups xmm1, [rsp + 32]
-     movups xmm2, [rsp + 64]
-     movups xmm3, [rsp + 96]
-     movups xmm4, [rsp + 128]
-     movups xmm5, [rsp + 160]
-     movups xmm6, [rsp + 192]
-     movups xmm7, [rsp + 224]
-     movups xmm8, [rsp + 256]
-     movups xmm9, [rsp + 288]
-     movups xmm10, [rsp + 320]
-     movups xmm11, [rsp + 352]
-     movups xmm12, [rsp + 384]
-     movups xmm13, [rsp + 416]
-     movups xmm14, [rsp + 448]
-     movups xmm15, [rsp + 480]"
-);
+enter!("sojourn_enter_sse", vectors!(save "movups" "xmm"), vectors!(load "movups" "xmm"));
 enter!(
     "sojourn_enter_avx",
-    "vmovups [rsp], ymm0
-     vmovups [rsp + 32], ymm1
-     vmovups [rsp + 64], ymm2
-     vmovups [rsp + 96], ymm3
-     vmovups [rsp + 128], ymm4
-     vmovups [rsp + 160], ymm5
-     vmovups [rsp + 192], ymm6
-     vmovups [rsp + 224], ymm7
-     vmovups [rsp + 256], ymm8
-     vmovups [rsp + 288], ymm9
-     vmovups [rsp + 320], ymm10
-     vmovups [rsp + 352], ymm11
-     vmovups [rsp + 384], ymm12
-     vmovups [rsp + 416], ymm13
-     vmovups [rsp + 448], ymm14
-     vmovups [rsp + 480], ymm15
-     vzeroupper",
-    "vmovups ymm0, [rsp]
-     vmovups ymm1, [rsp + 32]
-     vmovups ymm2, [rsp + 64]
-     vmovups ymm3, [rsp + 96]
-     vmovups ymm4, [rsp + 128]
-     vmovups ymm5, [rsp + 160]
-     vmovups ymm6, [rsp + 192]
-     vmovups ymm7, [rsp + 224]
-     vmovups ymm8, [rsp + 256]
-     vmovups ymm9, [rsp + 288]
-     vmovups ymm10, [rsp + 320]
-     vmovups ymm11, [rsp + 352]
-     vmovups ymm12, [rsp + 384]
-     vmovups ymm13, [rsp + 416]
-     vmovups ymm14, [rsp + 448]
-     vmovups ymm15, [rsp + 480]"
+    concat!(vectors!(save "vmovups" "ymm"), "vzeroupper"),
+    vectors!(load "vmovups" "ymm")
 );
 
 global_asm!(

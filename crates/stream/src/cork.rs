@@ -65,14 +65,17 @@ impl Stream {
     }
 
     /// Returns true if a publication leaves a sleeping reader alone.
-    #[cold]
+    #[inline]
     pub(crate) fn holds_back(&self) -> bool {
+        self.cork.load(Ordering::SeqCst) != OPEN && self.hold_back()
+    }
+
+    #[cold]
+    fn hold_back(&self) -> bool {
         // A small ring is not to fill up unheard.
         let max = HELD_MAX.min(self.out_bytes() as usize / 4);
-        let state = &self.cork;
         let held = |state: u32| (state != OPEN).then_some(state.max(HELD));
-        state.load(Ordering::SeqCst) != OPEN
-            && self.pending() < max
-            && state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, held).is_ok()
+        self.pending() < max
+            && self.cork.fetch_update(Ordering::SeqCst, Ordering::SeqCst, held).is_ok()
     }
 }

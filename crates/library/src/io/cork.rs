@@ -39,10 +39,7 @@ impl Library {
                 stream.set_corked(true);
                 // SYNC: after the cork; pairs with the end of the looks
                 // (`control::protocol::corks`).
-                let looks = |engine: &crate::process::engine::Engine| {
-                    engine.looks_at_corks.load(Ordering::SeqCst)
-                };
-                if !self.engine().is_some_and(looks) {
+                if self.engine().is_none_or(|one| !one.looks_at_corks.load(Ordering::SeqCst)) {
                     library().push(Job::Corked);
                 }
             }

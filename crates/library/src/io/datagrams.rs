@@ -157,7 +157,7 @@ impl Session {
         how: Recv,
         attempt: &mut Attempt,
     ) -> Option<Result<ReceiveOutcome, Errno>> {
-        let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
+        let may_wait = self.may_wait(how.dont_wait);
         loop {
             match self.datagram_step(generation, bufs, how.peek) {
                 DatagramReceived::Home => {

@@ -55,7 +55,7 @@ impl Session {
         kernel: &mut dyn FromKernel,
     ) -> Option<Result<usize, Errno>> {
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
-        let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
+        let may_wait = self.may_wait(how.dont_wait);
         let limit = self.receive_timeout.load(Ordering::Relaxed);
         let mut deadline = None;
         let (mut got, mut placed) = (0, 0);

@@ -70,7 +70,7 @@ impl Session {
         how: Send,
     ) -> Option<Result<usize, Errno>> {
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
-        let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
+        let may_wait = self.may_wait(how.dont_wait);
         let at_least = self.atomic_len(wanted);
         let (mut sent, mut room) = (0, ForRoom::new(may_wait));
         loop {
@@ -336,7 +336,7 @@ impl Session {
             self.leave(ReasonT::Operation, false);
             return None;
         }
-        let may_wait = !self.is_nonblocking.load(Ordering::Relaxed);
+        let may_wait = self.may_wait(false);
         let mut at = offset;
         let (mut sent, mut room) = (0, ForRoom::new(may_wait));
         while sent < count {

@@ -29,7 +29,7 @@ impl Session {
         how: Recv,
     ) -> Option<Result<usize, Errno>> {
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
-        let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
+        let may_wait = self.may_wait(how.dont_wait);
         let limit = self.receive_timeout.load(Ordering::Relaxed);
         let (mut got, mut deadline, mut is_last) = (0, None, false);
         loop {
@@ -78,7 +78,7 @@ impl Session {
         how: Send,
     ) -> Option<Result<usize, Errno>> {
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
-        let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
+        let may_wait = self.may_wait(how.dont_wait);
         let limit = self.send_timeout.load(Ordering::Relaxed);
         let (mut sent, mut deadline) = (0, None);
         while sent < wanted {
