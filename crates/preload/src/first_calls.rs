@@ -7,8 +7,8 @@
 //! and a smaller number on those that can, go to the kernel and are not counted.
 //!
 //! A thread that waits in such a call when another one initializes the library is not known to it.
-//! The descriptor of each such call is therefore noted while the call lasts ([`waiting`]), and stays
-//! in the kernel from the initialization on. Nothing here needs relocation (`relocation`). Not here:
+//! So the descriptor of each such call is noted while the call lasts ([`waiting`]), and stays in
+//! the kernel from the initialization on. Nothing here needs relocation (`relocation`). Not here:
 //! the state of the guard (`guard`), the routes of later calls (`transfer`).
 
 use crate::guard;

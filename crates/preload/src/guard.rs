@@ -145,8 +145,8 @@ pub(crate) fn start(initialize: Initialize) {
 /// Initializes the library, or waits until another thread has done so. Returns true if the library
 /// may be entered then.
 ///
-/// Handlers of signals do not come here in the middle of it: the thread is marked as inside, so that
-/// they are put off (`signals`).
+/// Handlers of signals do not come here in the middle of it: the thread is marked as inside, so
+/// that they are put off (`signals`).
 #[cold]
 #[inline(never)]
 fn initialize() -> bool {
