@@ -29,6 +29,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-options", &[]),
     ("sojourn-proto", &["sojourn-wire"]),
     ("sojourn-netif", &["sojourn-wire"]),
+    (
+        "sojourn-driver",
+        &["sojourn-idl", "sojourn-ipc", "sojourn-netif", "sojourn-shm", "sojourn-wire"],
+    ),
     ("sojourn-filter", &["sojourn-ipc", "sojourn-wire"]),
     ("sojourn-firewall", &["sojourn-wire"]),
     ("sojourn-time", &[]),
