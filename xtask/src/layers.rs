@@ -66,6 +66,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "sojourn-server",
         &[
             "sojourn-carrier",
+            "sojourn-driver",
             "sojourn-ipc",
             "sojourn-options",
             "sojourn-pump",
@@ -77,6 +78,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "sojourn-library",
         &[
+            "sojourn-driver",
             "sojourn-ipc",
             "sojourn-netif",
             "sojourn-options",
@@ -117,14 +119,17 @@ const LAYERS: &[(&str, &[&str])] = &[
         "sojourn-bench",
         &[
             "sojourn-buffers",
+            "sojourn-driver",
             "sojourn-idl",
             "sojourn-ipc",
             "sojourn-lab",
+            "sojourn-netif",
             "sojourn-protocol",
             "sojourn-session",
             "sojourn-shm",
             "sojourn-time",
             "sojourn-udp",
+            "sojourn-wire",
         ],
     ),
     ("sojourn-demo", &["sojourn-idl", "sojourn-ipc"]),

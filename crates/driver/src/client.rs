@@ -89,6 +89,19 @@ impl DriverInterface {
     /// # Errors
     /// [`ConnectError`].
     pub fn connect(address: Address, wait: Wait) -> Result<Self, ConnectError> {
+        Self::connect_with(address, wait, Ok)
+    }
+
+    /// Connects like [`DriverInterface::connect`], and has the bell's descriptor moved by `place`,
+    /// for a program that wants it at another number.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; [`ConnectError::Refused`] with the error of `place`.
+    pub fn connect_with(
+        address: Address,
+        wait: Wait,
+        place: impl FnOnce(OwnedFd) -> Result<OwnedFd, Errno>,
+    ) -> Result<Self, ConnectError> {
         let options = ConnectOptions { wait, timeout: PATIENCE, ..device_connect_options() };
         let mut connection = Connection::connect(address, &options)?;
         let deadline = Deadline::after(PATIENCE);
@@ -100,6 +113,7 @@ impl DriverInterface {
             return Err(ConnectError::Refused(refused(out.ret)));
         }
         let bell = out.bell.ok_or(ConnectError::Refused(Errno::BADMSG))?;
+        let bell = place(bell).map_err(ConnectError::Refused)?;
         let mut interface = Self {
             device,
             base,
@@ -116,11 +130,6 @@ impl DriverInterface {
         };
         interface.ask(false)?;
         Ok(interface)
-    }
-
-    /// Returns the descriptors of this interface: [`Interface::wait_fd`], and the connection's.
-    pub fn descriptors(&mut self) -> [BorrowedFd<'_>; 2] {
-        [self.bell.as_fd(), self.device.transport().socket()]
     }
 
     /// Ends the use of a driver that cannot be used any more.
