@@ -144,7 +144,7 @@ pub(crate) fn bench_smoke() -> Result<()> {
     }
     emulation()?;
     let mut words = vec!["run", "--release", "-p", "sojourn-bench", "--", "papers", "--quick"];
-    words.extend(["--table", "getpid", "--table", "decomposition4"]);
+    words.extend(["--table", "getpid", "--table", "udp1992", "--table", "decomposition4"]);
     run("papers, smoke test", cargo(&words).stdout(std::process::Stdio::null()))
 }
 

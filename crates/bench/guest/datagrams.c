@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 struct end {
-    int socket, polls;
+    int socket;
     struct sockaddr_in peer;
     size_t size;
     unsigned char *bytes;
@@ -35,20 +35,13 @@ static void put(struct end *end)
 
 static void take(struct end *end)
 {
-    for (;;) {
-        struct sockaddr_in from;
-        socklen_t len = sizeof from;
-        ssize_t got = recvfrom(end->socket, end->bytes, end->size, end->polls ? MSG_DONTWAIT : 0,
-                               (struct sockaddr *)&from, &len);
-        if (got < 0 && errno == EAGAIN) {
-            sched_yield();
-            continue;
-        }
-        if (got != (ssize_t)end->size || from.sin_port != end->peer.sin_port ||
-            from.sin_addr.s_addr != end->peer.sin_addr.s_addr)
-            fail("recvfrom");
-        return;
-    }
+    struct sockaddr_in from;
+    socklen_t len = sizeof from;
+    ssize_t got =
+        recvfrom(end->socket, end->bytes, end->size, 0, (struct sockaddr *)&from, &len);
+    if (got != (ssize_t)end->size || from.sin_port != end->peer.sin_port ||
+        from.sin_addr.s_addr != end->peer.sin_addr.s_addr)
+        fail("recvfrom");
 }
 
 static void ping(void *of)
@@ -64,18 +57,18 @@ static void ping(void *of)
     }
 }
 
-// datagrams ask|answer CPU SIZE MS POLL OWN PORT PEER PORT
+// datagrams ask|answer CPU SIZE MS OWN PORT PEER PORT
 int main(int count, char **words)
 {
-    if (count != 10) {
-        fprintf(stderr, "usage: datagrams ask|answer CPU SIZE MS 0|1 ADDRESS PORT ADDRESS PORT\n");
+    if (count != 9) {
+        fprintf(stderr, "usage: datagrams ask|answer CPU SIZE MS ADDRESS PORT ADDRESS PORT\n");
         return 2;
     }
     pin(atoi(words[2]));
     size_t size = (size_t)atol(words[3]);
-    struct end end = { socket(AF_INET, SOCK_DGRAM, 0), atoi(words[5]),
-                       address_of(words[8], words[9]), size, calloc(1, size), 0 };
-    struct sockaddr_in own = address_of(words[6], words[7]);
+    struct end end = { socket(AF_INET, SOCK_DGRAM, 0),
+                       address_of(words[7], words[8]), size, calloc(1, size), 0 };
+    struct sockaddr_in own = address_of(words[5], words[6]);
     if (end.socket < 0 || bind(end.socket, (struct sockaddr *)&own, sizeof own) != 0)
         fail("bind");
     if (strcmp(words[1], "ask") == 0) {

@@ -75,12 +75,12 @@ impl Table {
         match self {
             Self::Fidl => 15.0,
             Self::Ipc => 10.0,
-            Self::Udp1992 => 110.0,
+            Self::Udp1992 => 80.0,
             Self::Getpid => 30.0,
             Self::Pipes => 110.0,
             Self::Decomposition2 => 400.0,
             Self::Decomposition3 => 0.1,
-            Self::Decomposition4 => 12.0,
+            Self::Decomposition4 => 20.0,
         }
     }
 }

@@ -8,7 +8,7 @@
 use crate::FrameWay;
 use crate::server::Driver;
 use crate::stubs::server::{DeviceService, device_server_options};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use sojourn_ipc::{BindError, Deadline, Endpoint, ServerOptions, Wait};
@@ -22,8 +22,6 @@ pub struct Serving {
     pub way: FrameWay,
     /// How the thread for the client's calls waits.
     pub wait: Wait,
-    /// The thread for frames never sleeps.
-    pub spins: bool,
 }
 
 /// The reason why a client is not served.
@@ -82,7 +80,6 @@ impl Link {
     /// Hands frames to the client until it has gone.
     pub fn run(self) {
         let Ok([wake, packets]) = self.driver.descriptors() else { return };
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut watches = self.driver.look(false);
         loop {
             // A call that waits is what frames are awaited for; errors show in any case.
@@ -92,9 +89,7 @@ impl Link {
                 PollFd::new(&packets, events),
                 PollFd::new(&self.client, PollFlags::empty()),
             ];
-            let limit = self.serving.spins.then_some(&now);
-            match poll(&mut polled, limit) {
-                Ok(0) => std::thread::yield_now(),
+            match poll(&mut polled, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => break,
             }

@@ -26,9 +26,9 @@ struct Flags {
     /// message.
     #[arg(long)]
     by_memory: bool,
-    /// Never sleep, but let others go first.
+    /// Sleep at once, in place of spinning while that pays.
     #[arg(long)]
-    spin: bool,
+    sleep: bool,
 }
 
 fn main() -> ExitCode {
@@ -44,8 +44,7 @@ fn main() -> ExitCode {
 fn run(flags: &Flags) -> Result<(), Box<dyn Error>> {
     let serving = Serving {
         way: if flags.by_memory { FrameWay::Memory } else { FrameWay::Message },
-        wait: if flags.spin { Wait::Yield } else { Wait::Adaptive },
-        spins: flags.spin,
+        wait: if flags.sleep { Wait::Park } else { Wait::Adaptive },
     };
     match (&flags.interface, &flags.address) {
         (Some(name), Some(address)) => {

@@ -83,11 +83,12 @@ impl Device {
         let Self { packets, waiting, answered, bell, .. } = self;
         while !waiting.is_empty() {
             let mut accept = |received: Received<'_>| {
-                // Before the answer, so that a client with an answer finds it rung.
-                bell.iter_mut().for_each(Bell::ring);
                 *answered += 1;
                 // A call that was given up has its frame lost.
                 let _ = waiting.pop_front().map(|call| call.answer(0, &received));
+                // After the answer: a client that the bell wakes on this very processor would look
+                // for it in vain, again and again.
+                bell.iter_mut().for_each(Bell::ring);
             };
             match packets.receive(1, &mut accept) {
                 Ok(1..) => {}

@@ -116,7 +116,7 @@ impl Default for Pump {
 impl Pump {
     /// Returns true if there is an interface of that name.
     pub fn has_link(&self, id: LinkId) -> bool {
-        self.links.iter().any(|link| link.id == id)
+        self.links.iter().any(|link| link.id == id && !link.is_gone)
     }
 
     /// Adds an interface.

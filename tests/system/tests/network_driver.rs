@@ -66,8 +66,8 @@ fn play(by_memory: bool, is_served: bool, trouble: Trouble) {
     let deadline = Instant::now() + PATIENCE;
     let (mut moves, mut kills, mut last) = (0, 0, None);
     let enough = |moves: u64, kills: u32| match trouble {
-        Trouble::Recalls => moves >= 10,
-        Trouble::Kills => kills >= 3 && moves >= 4,
+        Trouble::Recalls => moves >= 5,
+        Trouble::Kills => kills >= 2 && moves >= 3,
     };
     while !enough(moves, kills) && Instant::now() < deadline {
         if !running.iter_mut().all(|peer| peer.is_running()) {

@@ -185,7 +185,8 @@ fn summary(section: &Section) -> (String, String) {
     let answer = format!(
         "With the protocols in a library and a packet ring, TCP throughput is {} times the kernel’s \
          (1993: {}), a TCP round trip of 1 byte takes {} times as long asleep and {} spinning ({}), one \
-         of UDP {} and {} ({}); with the ring at both ends TCP takes {} and {}.",
+         of UDP {} and {} ({}); with the ring at both ends TCP takes {} and {}, with the protocols in a server {} \
+         and {} ({}).",
         of(5, Side::Sleeping, 0),
         of(5, Side::Published, 0),
         of(5, Side::Sleeping, 1),
@@ -196,6 +197,9 @@ fn summary(section: &Section) -> (String, String) {
         of(5, Side::Published, 6),
         of(both, Side::Sleeping, 1),
         of(both, Side::Spinning, 1),
+        of(2, Side::Sleeping, 1),
+        of(2, Side::Spinning, 1),
+        of(2, Side::Published, 1),
     );
     (answer, gist)
 }

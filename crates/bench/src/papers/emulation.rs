@@ -178,7 +178,7 @@ fn wait(visit: &Visit) -> Wait {
     }
 }
 
-pub(super) fn word(wait: Wait) -> &'static str {
+fn word(wait: Wait) -> &'static str {
     match wait {
         Wait::Spin(_) => "spin",
         Wait::Yield => "yield",

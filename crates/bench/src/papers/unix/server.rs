@@ -48,10 +48,10 @@ pub(crate) struct Place {
     pub(crate) mac: MacAddress,
 }
 
-/// The server's state.
-struct Unix {
+/// The server's state; `W` waits for a datagram.
+struct Unix<W> {
     device: Box<dyn Interface + Send>,
-    sockets: Sockets<ReplyToken>,
+    sockets: Sockets<W>,
     places: [Place; 2],
     identification: u16,
     levels: Option<Levels>,
@@ -88,7 +88,7 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Unix {
+impl<W: Waiter> Unix<W> {
     fn send(&mut self, to: Peer, data: &[u8]) -> Result<i64> {
         if let Some(levels) = &self.levels {
             levels.pass();
@@ -129,7 +129,9 @@ impl Unix {
             self.sockets.arrived(to.port(), from, datagram.payload());
         }
     }
+}
 
+impl Unix<ReplyToken> {
     fn on_call(&mut self, request: Request<'_>) -> Result<Option<ReadyReply>> {
         let body = request.body();
         ensure!(body.len() >= WORD, "a question without its argument");
@@ -157,12 +159,11 @@ impl Unix {
 /// connect. The first of `places` is the server's own, the other its peer's.
 pub(crate) fn serve(
     name: &str,
-    wait: Wait,
     (device, places): (Box<dyn Interface + Send>, [Place; 2]),
     mistake: Option<Mistake>,
     ready: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    let options = ServerOptions { wait, area: 128 << 10, ..ServerOptions::default() };
+    let options = ServerOptions { wait: Wait::Park, area: 128 << 10, ..ServerOptions::default() };
     let endpoint = Endpoint::bind(Address::abstract_name(name), options)?;
     let mut server = endpoint.server();
     let packets = device.wait_fd().context("a device without a descriptor")?;
@@ -173,7 +174,7 @@ pub(crate) fn serve(
     let unix = Arc::new(Mutex::new(unix));
     let taking = Arc::clone(&unix);
     let wired = (mistake == Some(Mistake::WiredThreads)).then(|| wire(&unix)).transpose()?;
-    let take = move || take_frames(&taking, &packets, wait != Wait::Park, wired.as_ref());
+    let take = move || take_frames(&taking, &packets, wired.as_ref());
     std::thread::Builder::new().name("network".into()).spawn(take)?;
     ready()?;
     let mut answer: Option<ReadyReply> = None;
@@ -185,7 +186,7 @@ pub(crate) fn serve(
 }
 
 /// Starts the thread that processes frames for [`Mistake::WiredThreads`].
-fn wire(unix: &Arc<Mutex<Unix>>) -> Result<SyncSender<Vec<u8>>> {
+fn wire(unix: &Arc<Mutex<Unix<ReplyToken>>>) -> Result<SyncSender<Vec<u8>>> {
     let (sender, receiver): (_, Receiver<Vec<u8>>) = sync_channel(HANDED_MAX);
     let unix = Arc::clone(unix);
     let process = move || receiver.iter().for_each(|frame| lock(&unix).arrived(&frame));
@@ -194,9 +195,8 @@ fn wire(unix: &Arc<Mutex<Unix>>) -> Result<SyncSender<Vec<u8>>> {
 }
 
 fn take_frames(
-    unix: &Mutex<Unix>,
+    unix: &Mutex<Unix<ReplyToken>>,
     packets: &OwnedFd,
-    spins: bool,
     wired: Option<&SyncSender<Vec<u8>>>,
 ) {
     let mut frames: Vec<Vec<u8>> = Vec::new();
@@ -212,11 +212,61 @@ fn take_frames(
             }
         }
         drop(here);
-        match (is_idle, spins) {
-            (false, _) => {}
-            (true, true) => std::thread::yield_now(),
+        if is_idle {
             // An error is a reason to look.
-            (true, false) => drop(poll(&mut [PollFd::new(packets, PollFlags::IN)], None)),
+            let _ = poll(&mut [PollFd::new(packets, PollFlags::IN)], None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sojourn_netif::sim;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    struct Call(Rc<RefCell<Vec<Arrived>>>);
+
+    impl Waiter for Call {
+        fn give(self, arrived: &Arrived, _: usize) {
+            self.0.borrow_mut().push(arrived.clone());
+        }
+    }
+
+    #[test]
+    fn datagrams_go_from_one_server_to_the_other_and_damaged_ones_nowhere() {
+        let place =
+            |last| Place { ip: [10, 0, 0, last].into(), mac: MacAddress([2, 0, 0, 0, 0, last]) };
+        let (near, far, _clock) = sim::pair(&sim::Options::default());
+        let unix = |device: sim::Endpoint, places| Unix {
+            device: Box::new(device),
+            sockets: Sockets::<Call>::default(),
+            places,
+            identification: 0,
+            levels: Some(Levels::default()),
+        };
+        let mut one = unix(near, [place(1), place(2)]);
+        let mut other = unix(far, [place(2), place(1)]);
+        for (server, port) in [(&mut one, 7), (&mut other, 8)] {
+            assert_eq!((server.sockets.make(), server.sockets.bind(0, port)), (0, 0));
+        }
+        let given = Rc::new(RefCell::new(Vec::new()));
+        for _ in 0..3 {
+            other.sockets.receive(0, Call(Rc::clone(&given)), 100);
+        }
+        let to = |port| Peer { number: 0, address: std::net::SocketAddrV4::new(place(2).ip, port) };
+        assert_eq!(one.send(to(8), b"question").unwrap(), 8);
+        one.send(to(9), b"to nobody").unwrap();
+        one.send(to(8), b"damaged").unwrap();
+        let mut frames = Vec::new();
+        other.device.receive(8, &mut |one| frames.push(one.frame.to_vec())).unwrap();
+        assert_eq!(frames.len(), 3);
+        *frames[2].last_mut().unwrap() ^= 1;
+        frames.iter().for_each(|frame| other.arrived(frame));
+        other.arrived(&frames[0][..30]);
+        let given = given.borrow();
+        let [only] = &given[..] else { panic!("{given:?}") };
+        assert_eq!((only.from, &only.data[..]), ("10.0.0.1:7".parse().unwrap(), &b"question"[..]));
     }
 }
