@@ -9,12 +9,12 @@
 //! cannot change any more, and every wait for it ends after [`PATIENCE`]. A driver that breaks a
 //! rule, does not answer in time or has gone is [`LinkError::Gone`] from then on.
 
-use crate::FrameWay;
 use crate::sealed::{self, SealedFrame};
 use crate::status;
 use crate::stubs::client::{
     ArrivalT, DEVICE_ID, DeviceClient, OffloadT, WAITING_MAX, device_connect_options, device_wire,
 };
+use crate::way::FrameWay;
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -23,20 +23,11 @@ mod sealed;
 mod server;
 mod status;
 mod stubs;
+mod way;
 
 pub use client::{ConnectError, DriverInterface};
 pub use hand::{PROGRAM, control, hand};
 #[cfg(feature = "server")]
 pub use link::{Link, LinkError, Serving};
 pub use sojourn_ipc::{Address, Wait};
-
-/// The way of a frame between driver and client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FrameWay {
-    /// In the message.
-    #[default]
-    Message,
-    /// In memory of its own, sealed, whose descriptor is in the message: the receiver maps it, and
-    /// unmaps it when it has used the frame.
-    Memory,
-}
+pub use way::FrameWay;

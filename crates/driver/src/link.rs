@@ -5,9 +5,9 @@
 //! the greeting as well as after it. Not here: where clients and packet sockets come from
 //! (`process`).
 
-use crate::FrameWay;
 use crate::server::Driver;
 use crate::stubs::server::{DeviceService, device_server_options};
+use crate::way::FrameWay;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;

@@ -1,8 +1,9 @@
 //! The process: where its clients and their packet sockets come from.
 //!
 //! Started by a session server it has a control socket as standard input, over which each client
-//! comes together with its packet socket ([`serve_handed`]). Started by hand it listens, and opens a
-//! packet socket for each client itself ([`serve_interface`]). Not here: what a client gets (`link`).
+//! comes together with its packet socket ([`serve_handed`]). Started by hand it listens, and opens
+//! a packet socket for each client itself ([`serve_interface`]). Not here: what a client gets
+//! (`link`).
 
 use crate::confine::{Rights, confine};
 use crate::link::{Link, Serving};

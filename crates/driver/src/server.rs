@@ -9,13 +9,13 @@
 //!
 //! Not here: the threads (`link`), and the packet socket (`sojourn_netif::Message`).
 
-use crate::FrameWay;
 use crate::sealed::{self, SealedFrame};
 use crate::status;
 use crate::stubs::server::{
     ArrivalT, DeviceOpenOut, DeviceReceiveDeferredReply, DeviceReceiveMemoryDeferredReply,
     DeviceRefreshOut, DeviceServer, LossesT, OffloadT, PropertiesT, WAITING_MAX,
 };
+use crate::way::FrameWay;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;

@@ -1,9 +1,9 @@
-//! The driver (`sojourn-driver`) of a session server: a process that holds programs' packet sockets,
-//! and is started with the first of them.
+//! The driver (`sojourn-driver`) of a session server: a process that holds programs' packet
+//! sockets, and is started with the first of them.
 //!
-//! A driver that has died is replaced with the next packet socket; its clients see their connections
-//! end, and send their sessions home. Not here: the process itself (the package `sojourn-driver`).
-//! Read `docs/understand/driver.md`.
+//! A driver that has died is replaced with the next packet socket; its clients see their
+//! connections end, and send their sessions home. Not here: the process itself (the package
+//! `sojourn-driver`). Read `docs/understand/driver.md`.
 
 use crate::log::{self, Level};
 use crate::network::DriverWay;

@@ -4,7 +4,8 @@
 //! The program's calls become calls to the server by the preloaded library of the emulation server
 //! (`examples/emulation.rs`); the server (`server`) has UDP, and reaches the device by a packet
 //! interface. Two hosts are network namespaces with a veth pair; all processes of a host are on one
-//! processor, and everybody sleeps, as everybody did in 1992. Not here: the table (`udp1992`), and the UDP server (`crate::udp`).
+//! processor, and everybody sleeps, as everybody did in 1992. Not here: the table (`udp1992`), and
+//! the UDP server (`crate::udp`).
 
 mod server;
 mod sockets;
