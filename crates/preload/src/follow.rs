@@ -138,7 +138,12 @@ fn has_library(environment: List) -> bool {
 fn is_own_program(name: &[u8]) -> bool {
     matches!(
         name,
-        b"sojourn" | b"sojournd" | b"sojourn-abi" | b"sojourn-protocol" | b"sojourn-udpd"
+        b"sojourn"
+            | b"sojournd"
+            | b"sojourn-abi"
+            | b"sojourn-driver"
+            | b"sojourn-protocol"
+            | b"sojourn-udpd"
     )
 }
 
