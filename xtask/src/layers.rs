@@ -32,6 +32,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-filter", &["sojourn-ipc", "sojourn-wire"]),
     ("sojourn-firewall", &["sojourn-wire"]),
     ("sojourn-time", &[]),
+    ("sojourn-memory", &[]),
     (
         "sojourn-pump",
         &[
@@ -116,6 +117,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sojourn-idl",
             "sojourn-ipc",
             "sojourn-lab",
+            "sojourn-memory",
             "sojourn-protocol",
             "sojourn-session",
             "sojourn-shm",
