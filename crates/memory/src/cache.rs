@@ -87,17 +87,19 @@ const EMPTY: u64 = u64::MAX;
 struct Sets {
     tags: Vec<u64>,
     ways: usize,
-    sets: u64,
+    /// The bits of a line's number that are its set's.
+    mask: u64,
 }
 
 impl Sets {
     fn new(lines: usize, ways: usize) -> Self {
-        let sets = lines / ways;
-        Self { tags: vec![EMPTY; sets * ways], ways, sets: sets as u64 }
+        // A set is found by bits of the address, so there is a power of two of them.
+        let sets = 1 << (lines / ways).ilog2();
+        Self { tags: vec![EMPTY; sets * ways], ways, mask: sets as u64 - 1 }
     }
 
     fn set(&mut self, line: Line) -> &mut [u64] {
-        let first = (line.0 % self.sets) as usize * self.ways;
+        let first = (line.0 & self.mask) as usize * self.ways;
         &mut self.tags[first..first + self.ways]
     }
 

@@ -1,8 +1,9 @@
 //! The memory system of a machine of today: two first-level caches and a second level for both,
 //! write-back, lines of 64 bytes.
 //!
-//! Costs are those of a processor that waits for each miss; one that goes on meanwhile hides some of
-//! them. Its store buffer is never full. Not here: a last level, prefetching, translation buffers.
+//! Costs are those of a processor that waits for each miss; one that goes on meanwhile hides some
+//! of them. Its store buffer is never full. Not here: a last level, prefetching, translation
+//! buffers.
 
 use crate::cache::{Associativity, Cache, Line, Shape};
 use crate::counts::{Access, Mode, Reference, Totals};

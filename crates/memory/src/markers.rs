@@ -1,8 +1,8 @@
 //! The instructions by which a traced program says where it is.
 //!
-//! A marker is an x86-64 instruction that loads itself (`mov r64, [rip - 7]`): no compiler makes it,
-//! it changes nothing but a register, and its load tells which physical address its own code has.
-//! The register says which marker it is. C programs include `include/sojourn/markers.h`.
+//! A marker is an x86-64 instruction that loads itself (`mov r64, [rip - 7]`): no compiler makes
+//! it, it changes nothing but a register, and its load tells which physical address its own code
+//! has. The register says which marker it is. C programs include `include/sojourn/markers.h`.
 
 /// A marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,9 @@ fn reference() -> impl Strategy<Value = Reference> {
 }
 
 proptest! {
+    // Each case makes all caches anew, which is most of its time.
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
     /// The short way for fetches from the last block changes nothing.
     #[test]
     fn the_study_counts_what_each_memory_system_counts_alone(

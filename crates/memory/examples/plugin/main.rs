@@ -6,12 +6,12 @@
 //! The measured part's `Report` is written to FILE as JSON. Until the trace begins nothing is
 //! watched, and the machine runs at its full speed. One virtual processor and one trace only.
 //!
-//! Physical addresses: of data QEMU says them. Of an instruction it says where in its own memory the
-//! bytes are; the machine's memory is one piece there, and the first marker, which loads itself, has
-//! both addresses, and so tells where that piece begins.
+//! Physical addresses: of data QEMU says them. Of an instruction it says where in its own memory
+//! the bytes are; the machine's memory is one piece there, and the first marker, which loads
+//! itself, has both addresses, and so tells where that piece begins.
 //!
-//! Read `sojourn_memory::markers` first. Not here: caches. The functions of QEMU's that are used are
-//! the same in versions 1 and 2 of its interface (QEMU 6 to 10).
+//! Read `sojourn_memory::markers` first. Not here: caches. The functions of QEMU's that are used
+//! are declared alike in versions 1 and 2 of its interface; QEMU 7.2 has version 1.
 
 #![allow(unsafe_code, reason = "QEMU's interface for plugins is C")]
 
@@ -231,9 +231,9 @@ extern "C" fn at_trace(_cpu: c_uint, data: *mut c_void) {
         tracer.marker = (data.addr() & Packed::ADDRESS) as u64;
         if tracer.phase == Phase::Before {
             tracer.phase = Phase::Tracing;
-            // QEMU translates everything anew, with callbacks.
-            // SAFETY: the callback lives as long as the plugin. QEMU runs it when no translated code
-            // runs, and has removed all callbacks before.
+            // QEMU translates everything anew, with callbacks. SAFETY: the callback lives as long
+            // as the plugin. QEMU runs it when no translated code runs, and has removed all
+            // callbacks before.
             unsafe { qemu::qemu_plugin_reset(tracer.id, started) };
         }
     });

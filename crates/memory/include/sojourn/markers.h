@@ -3,8 +3,12 @@
 #ifndef SOJOURN_MARKERS_H
 #define SOJOURN_MARKERS_H
 
+#ifdef __x86_64__
 #define SOJOURN_MARKER(register)                                                                   \
     __asm__ volatile(".balign 16\n1: movq 1b(%%rip), %%" register ::: register, "memory")
+#else
+#define SOJOURN_MARKER(register) ((void)0)
+#endif
 
 /* The trace begins: from here on the caches are fed. */
 #define SOJOURN_TRACE() SOJOURN_MARKER("rax")
