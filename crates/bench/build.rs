@@ -53,11 +53,13 @@ fn own_stubs(out: &Path) {
 /// benchmark contains all. Without a static C library the static ones are empty files.
 fn guests(out: &Path) -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=guest");
+    println!("cargo::rerun-if-changed=../memory/include");
     let compiler = c_build().try_get_compiler()?;
-    let programs: [(&str, &str, &[&str]); 6] = [
+    let programs: [(&str, &str, &[&str]); 7] = [
         ("guest", "guest.c", &["-O2"]),
         ("guest-static", "guest.c", &["-static"]),
         ("datagrams", "datagrams.c", &["-O2"]),
+        ("traced", "traced.c", &["-O2", "-I../memory/include"]),
         ("doors", "doors.c", &["-O2"]),
         ("doors-static", "doors.c", &["-static"]),
         ("doors-trapped", "doors.c", &["-static", "-DTRAPPED"]),

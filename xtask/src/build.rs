@@ -1,5 +1,6 @@
 //! Builds and installs the shipped programs and libraries, and starts the benchmarks.
 
+use crate::memory;
 use crate::packages::{BENCH, BENCH_LOCAL, BENCH_NET, BUILD, FILTER, ensure};
 use crate::steps::{cargo, command, output, run};
 use anyhow::{Context, Result};
@@ -101,6 +102,7 @@ pub(crate) fn papers(words: &[&str]) -> Result<()> {
     ensure(BENCH_NET)?;
     everything()?;
     emulation()?;
+    memory::prepare(words.windows(2).any(|pair| pair == ["--table", "memory"]))?;
     let mut all = vec!["run", "--release", "-p", "sojourn-bench", "--features", "rivals", "--"];
     all.push("papers");
     all.extend(words);

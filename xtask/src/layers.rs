@@ -36,6 +36,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-filter", &["sojourn-ipc", "sojourn-wire"]),
     ("sojourn-firewall", &["sojourn-wire"]),
     ("sojourn-time", &[]),
+    ("sojourn-memory", &[]),
     (
         "sojourn-pump",
         &[
@@ -123,6 +124,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sojourn-idl",
             "sojourn-ipc",
             "sojourn-lab",
+            "sojourn-memory",
             "sojourn-netif",
             "sojourn-protocol",
             "sojourn-session",

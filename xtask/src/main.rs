@@ -13,6 +13,7 @@ mod demo;
 mod deny;
 mod fuzz;
 mod layers;
+mod memory;
 mod modules;
 mod packages;
 mod pages;

@@ -64,6 +64,8 @@ pub(crate) const BENCH_LOCAL: &[&str] =
     &["clang", "iperf3", "nginx", "postgresql", "redis-server", "redis-tools", "wrk"];
 /// Needed for `bench net`: the programs that it runs, and clang for the packet filter.
 pub(crate) const BENCH_NET: &[&str] = &["clang", "iproute2", "redis-server", "redis-tools"];
+/// Needed for the table `memory` of the papers, and only if it is asked for: the package is large.
+pub(crate) const MEMORY: &[&str] = &["qemu-system-x86", "binutils"];
 /// Needed for the demonstration.
 pub(crate) const REDIS: &[&str] = &["redis-server", "redis-tools"];
 

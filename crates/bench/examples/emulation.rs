@@ -95,6 +95,7 @@ fn connect() -> ManuallyDrop<Client> {
     let wait = match word("EMULATION_WAIT").as_str() {
         "spin" => Wait::Spin(None),
         "yield" => Wait::Yield,
+        "adaptive" => Wait::Adaptive,
         _ => Wait::Park,
     };
     match Client::connect(by_socket, &word("EMULATION_SERVER"), wait) {

@@ -105,6 +105,14 @@ enum What {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
+    /// One case of the table `memory`: `machine CASE` runs it in a traced virtual machine and
+    /// prints the report, `init CASE` is that machine's first process, `inside CASE` runs the
+    /// programs.
+    #[command(hide = true)]
+    Traced {
+        /// The words.
+        words: Vec<String>,
+    },
     /// A measuring client with smoltcp's protocols, which `net` starts.
     #[cfg(feature = "rivals")]
     #[command(hide = true)]
@@ -181,6 +189,7 @@ fn main() -> Result<()> {
         }
         What::UnixServer { words } => papers::unix_server(&words),
         What::NetServed { words } => net::served(&words),
+        What::Traced { words } => papers::traced(&words),
         #[cfg(feature = "rivals")]
         What::NetSmoltcp { words } => net::smoltcp(&words),
         What::IdlCell(cell) => idl::repeat(&cell.row, &cell.case, cell.calls),

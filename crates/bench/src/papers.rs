@@ -2,9 +2,9 @@
 //! the published one, as one HTML page and JSON.
 //!
 //! Read `model.rs` (the data of a table), then any of the tables: `fidl`, `ipc`, `getpid`, `pipes`,
-//! `udp1992`, `decomposition`. Figures come from the other benchmarks' measurements where these
-//! have them, and from `emulation` for calls that a server answers. Not here: the look of the page
-//! (`html`, `plot`), the published figures (`published`, `data/`).
+//! `udp1992`, `decomposition`, `memory`. Figures come from the other benchmarks' measurements where
+//! these have them, and from `emulation` for calls that a server answers. Not here: the look of the
+//! page (`html`, `plot`), the published figures (`published`, `data/`).
 
 mod decomposition;
 mod emulation;
@@ -13,6 +13,7 @@ mod getpid;
 mod html;
 mod ipc;
 mod layers;
+mod memory;
 mod model;
 mod pipes;
 mod plot;
@@ -54,12 +55,14 @@ pub(crate) enum Table {
     Decomposition3,
     /// Microseconds by layer, 1993.
     Decomposition4,
+    /// Memory systems, 1993.
+    Memory,
 }
 
 impl Table {
     /// The order of measurement. Rows of `ipc` and `idl` come first, because their processes are
     /// forked from a process that must have one thread.
-    const ORDER: [Self; 8] = [
+    const ORDER: [Self; 9] = [
         Self::Fidl,
         Self::Ipc,
         Self::Udp1992,
@@ -68,6 +71,7 @@ impl Table {
         Self::Decomposition2,
         Self::Decomposition3,
         Self::Decomposition4,
+        Self::Memory,
     ];
 
     /// Returns the time of a full run, about (s).
@@ -81,6 +85,7 @@ impl Table {
             Self::Decomposition2 => 400.0,
             Self::Decomposition3 => 0.1,
             Self::Decomposition4 => 20.0,
+            Self::Memory => 300.0,
         }
     }
 }
@@ -152,6 +157,11 @@ impl Shared {
     }
 }
 
+/// Runs one case of the table `memory`, or a part of one within the traced virtual machine.
+pub(crate) fn traced(words: &[String]) -> Result<()> {
+    memory::one(words)
+}
+
 /// Measures, writes the page, prints its summary, and returns the report for the JSON file.
 pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Report> {
     crate::os::raise_descriptor_limit();
@@ -209,6 +219,10 @@ fn measured(
         Table::Decomposition4 => {
             shared.watch();
             layers::section(quick)
+        }
+        Table::Memory => {
+            shared.watch();
+            memory::section(quick, progress)
         }
     })
 }

@@ -21,6 +21,8 @@ const BPF_NAME: u16 = 7;
 const OWN: &str = "sojourn";
 /// Length of `struct tcmsg`.
 const HEADER: usize = 20;
+/// The place of `tcm_handle` in it.
+const HANDLE: std::ops::Range<usize> = 8..12;
 
 /// Returns the filter that could say something about the session's packets.
 pub(crate) fn concerning(session: &Session) -> Option<String> {
@@ -34,7 +36,7 @@ pub(crate) fn concerning(session: &Session) -> Option<String> {
         || None,
         |found: &mut Option<String>, message| {
             let filter = message.body.get(HEADER..).unwrap_or_default();
-            if found.is_none() && !is_own(filter) {
+            if found.is_none() && !is_empty_head(message.body) && !is_own(filter) {
                 *found = Some(text(filter, KIND).unwrap_or_default());
             }
         },
@@ -46,6 +48,17 @@ pub(crate) fn concerning(session: &Session) -> Option<String> {
         Err(Errno::INVAL | Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP) => None,
         Err(error) => Some(format!("tc, whose filters of {name} cannot be read: {error}")),
     }
+}
+
+/// Returns true for the entry that stands before the filters of kind `bpf` of one priority. It has
+/// no handle, which each filter has, nor options, and by itself says nothing about packets. Where
+/// programs are not attached by link (before Linux 6.6), it stands before Sojourn's own filter,
+/// too.
+fn is_empty_head(body: &[u8]) -> bool {
+    let attributes = body.get(HEADER..).unwrap_or_default();
+    body.get(HANDLE).is_some_and(|handle| handle.iter().all(|byte| *byte == 0))
+        && text(attributes, KIND).as_deref() == Some("bpf")
+        && find(attributes, OPTIONS).is_none()
 }
 
 /// Returns true for the filter of Sojourn's own that turns the packets of sessions away.
@@ -64,6 +77,25 @@ mod tests {
         bytes.extend(value);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
+    }
+
+    /// What Linux 6.1 says of one filter of kind `bpf` are two entries.
+    #[test]
+    fn the_entry_before_filters_of_a_priority_is_no_filter() {
+        let entry = |handle: u8, attributes: &[u8]| {
+            let mut body = vec![0; HEADER];
+            body[HANDLE.start] = handle;
+            body.extend(attributes);
+            body
+        };
+        let kind = |kind: &[u8]| attribute(KIND, kind);
+        assert!(is_empty_head(&entry(0, &kind(b"bpf\0"))));
+        assert!(!is_empty_head(&entry(1, &kind(b"bpf\0"))));
+        // Other kinds are left alone: the head of `fw` is a filter without filters.
+        assert!(!is_empty_head(&entry(0, &kind(b"fw\0"))));
+        let with_options = [kind(b"bpf\0"), attribute(OPTIONS, b"")].concat();
+        assert!(!is_empty_head(&entry(0, &with_options)));
+        assert!(!is_empty_head(&[]));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use sojourn_lab::{Running, Sandbox};
 
 use self::client::Client;
 use self::guests::Guests;
+pub(super) use self::guests::LIBRARY;
 use crate::local::process;
 use crate::local::server::Admin;
 use crate::os;
@@ -213,7 +214,7 @@ fn listen(name: &str) -> Result<UnixListener> {
 }
 
 /// Starts a server and returns its name.
-fn serve(world: &mut World, cpu: usize, by_socket: bool, wait: Wait) -> Result<String> {
+pub(super) fn serve(world: &mut World, cpu: usize, by_socket: bool, wait: Wait) -> Result<String> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let name = format!("sojourn-bench-emulation-{}-{number}", std::process::id());

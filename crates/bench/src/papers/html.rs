@@ -182,6 +182,9 @@ fn figure(measure: &Measure, side: Side, value: f64) -> String {
         Unit::BytesPerS if value >= 1e9 => format!("{:.2} GB/s", value / 1e9),
         Unit::BytesPerS => format!("{:.0} MB/s", value / 1e6),
         Unit::Cycles => format!("{value:.0} cycles"),
+        Unit::PerInstruction => format!("{value:.3}"),
+        Unit::Count => format!("{value:.0}"),
+        Unit::Bytes => format!("{:.0} KiB", value / 1024.0),
     }
 }
 

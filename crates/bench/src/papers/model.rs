@@ -30,6 +30,12 @@ pub(crate) enum Unit {
     BytesPerS,
     /// Processor cycles.
     Cycles,
+    /// Processor cycles divided by instructions.
+    PerInstruction,
+    /// A number of things.
+    Count,
+    /// Bytes.
+    Bytes,
 }
 
 /// A column of a table.

@@ -49,6 +49,7 @@ pub(crate) const DECOMPOSITION_4: &str = include_str!("../../data/decomposition_
 pub(crate) const IPC_1990S: &str = include_str!("../../data/ipc_1990s.tsv");
 pub(crate) const GETPID_1997: &str = include_str!("../../data/getpid_1997.tsv");
 pub(crate) const PIPES_1997: &str = include_str!("../../data/pipes_1997.tsv");
+pub(crate) const MEMORY_1993: &str = include_str!("../../data/memory_1993.tsv");
 pub(crate) const FIDL_2000: &str = include_str!("../../data/fidl_2000.tsv");
 
 #[cfg(test)]
@@ -65,6 +66,7 @@ mod tests {
             (IPC_1990S, "cycles_per_ipc", 15),
             (GETPID_1997, "us", 5),
             (PIPES_1997, "throughput_mb_per_s", 7),
+            (MEMORY_1993, "user_store", 14),
             (FIDL_2000, "marshalling_cycles", 4),
         ];
         for (text, column, rows) in all {
@@ -73,6 +75,12 @@ mod tests {
             assert_eq!(table.len(), rows, "{text}");
             let filled = (0..rows).filter(|row| table.number(*row, column).is_some()).count();
             assert_eq!(filled, rows, "{text}");
+        }
+        let memory = read(MEMORY_1993);
+        for row in 0..memory.len() {
+            let columns = memory.columns_from("system_fetch");
+            let parts = columns.iter().filter_map(|part| memory.number(row, part)).sum::<f64>();
+            assert!((parts - memory.number(row, "mcpi").unwrap()).abs() < 1e-3, "{row}");
         }
         assert_eq!(read(PIPES_1997).number(1, "latency_us"), Some(56.0));
         assert_eq!(read(GETPID_1997).word(0, "system"), "Linux");

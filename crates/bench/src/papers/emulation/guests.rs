@@ -14,7 +14,7 @@ const DYNAMIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest"));
 const STATIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-static"));
 
 /// The path of the emulation library, relative to the folder of release builds.
-const LIBRARY: &str = "examples/libemulation.so";
+pub(crate) const LIBRARY: &str = "examples/libemulation.so";
 
 /// The programs, in a folder that Drop removes.
 pub(super) struct Guests {
