@@ -24,6 +24,9 @@ use sojourn_stream::{Stop, Stream};
 /// Buffers that one receive from the kernel fills; a program's call may have `UIO_MAXIOV`.
 const PARTS_MAX: usize = 8;
 
+/// News of the peer's flush that a call awaits: it has begun, is under way, is over.
+const FLUSHES_MAX: u32 = 3;
+
 /// Returns the error that ends a receive after a wait; `None` to look again. `has_some`: the call
 /// has received bytes. `is_last`: the time was over before the last look.
 pub(crate) fn after_wait(
@@ -59,10 +62,17 @@ impl Session {
         let limit = self.receive_timeout.load(Ordering::Relaxed);
         let mut deadline = None;
         let (mut got, mut placed) = (0, 0);
-        let (mut has_turned, mut has_spun, mut is_last) = (false, false, false);
+        let (mut has_turned, mut is_last) = (false, false);
+        let mut flushes_awaited = 0;
         loop {
             let step = match core::mem::take(&mut placed) {
-                0 => self.receive_step(generation, bufs, got, how.look(has_spun), kernel),
+                0 => self.receive_step(
+                    generation,
+                    bufs,
+                    got,
+                    how.look(flushes_awaited >= FLUSHES_MAX),
+                    kernel,
+                ),
                 len => Received::Done(Ok(len)),
             };
             let result = match step {
@@ -109,10 +119,14 @@ impl Session {
                 }
                 // A poll may have reported the owed bytes, so the call that follows must find them,
                 // and find them in one piece.
-                Received::Owed if !has_spun => {
-                    has_spun = true;
-                    self.wait_for_flush(may_wait);
+                Received::Owed if flushes_awaited < FLUSHES_MAX => {
+                    let has_news = self.wait_for_flush(may_wait);
+                    flushes_awaited = if has_news { flushes_awaited + 1 } else { FLUSHES_MAX };
                     continue;
+                }
+                // Another thread has taken what was behind a part.
+                Received::Empty | Received::Owed if got > 0 && !how.wait_all => {
+                    return Some(Ok(got));
                 }
                 Received::Empty | Received::Owed
                     if !may_wait || (how.wait_all && got > 0 && how.dont_wait) =>
@@ -150,7 +164,8 @@ impl Session {
         if skip == 0 {
             return self.look(&mut rx, bufs, look, kernel);
         }
-        // Only `MSG_WAITALL` comes here, which is rare enough for one buffer at a time.
+        // Only `MSG_WAITALL` and what follows a part come here, which is rare enough for one buffer
+        // at a time.
         let mut before = 0;
         for buf in bufs.iter_mut() {
             let len = buf.len();
@@ -264,6 +279,17 @@ impl Session {
             }
         }
         match found {
+            // The kernel's last bytes: those of the ring belong to the same call, as they would in
+            // the kernel.
+            Ok(len @ 1..)
+                if uses_ring
+                    && len < bufs.iter().map(|buf| buf.len()).sum()
+                    && !kernel.has_ended()
+                    && stream.available().is_ok_and(|more| more > 0) =>
+            {
+                // A peek leaves the kernel's bytes where they are; only at home can it see both.
+                if peek { Received::Leave(ReasonT::Operation) } else { Received::Part(len) }
+            }
             Err(Errno::AGAIN) if uses_ring => {
                 rx.phase = RxPhase::Ring;
                 self.look_at_ring(rx, stream, bufs, peek)

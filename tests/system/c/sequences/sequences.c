@@ -1,0 +1,460 @@
+/* `sequences SCRIPT OUT`: reads a script, makes its sessions, starts the actors A and B, and watches
+ * them. `--actor N SCRIPT OUT` is an actor after exec. See sequences.h. */
+#include "sequences.h"
+#include <linux/futex.h>
+#include <sys/prctl.h>
+
+enum { LIMIT_MS = 15000, GUARD_US = 25000, HARNESS = ACTORS };
+
+struct shared *shared;
+int actor, is_background;
+unsigned char bytes[AMOUNT_MAX + 64];
+const char *own_path, *out_path, *script_path;
+
+static struct step steps[STEPS_MAX];
+static int steps_count, sessions_count;
+static const char *session_kinds[SESSIONS];
+static volatile sig_atomic_t broken_pipes;
+
+void fail(const char *format, ...) {
+    va_list words;
+    va_start(words, format);
+    fprintf(stderr, "sequences: ");
+    vfprintf(stderr, format, words);
+    fputc('\n', stderr);
+    _exit(9);
+}
+
+/* ---- transcript ---- */
+
+static char line[4000];
+static int line_len;
+
+void say(const char *format, ...) {
+    va_list words;
+    va_start(words, format);
+    int len = vsnprintf(line + line_len, sizeof line - (size_t)line_len, format, words);
+    va_end(words);
+    line_len += len;
+    if (line_len >= (int)sizeof line) fail("a long line");
+}
+
+/* Ends the line, and adds it to the transcript as a whole. */
+static void end_line(void) {
+    say("\n");
+    int at = atomic_fetch_add(&shared->log_len, line_len);
+    if (at + line_len >= LOG_MAX) fail("a long transcript");
+    memcpy(shared->log + at, line, (size_t)line_len);
+    line_len = 0;
+}
+
+long result(long value) {
+    int error = errno;
+    if (value == -1) say(" -1 %s", strerrorname_np(error));
+    else say(" %ld", value);
+    errno = error;
+    return value;
+}
+
+/* ---- slots and bytes ---- */
+
+struct slot *slot_of(long slot) {
+    static struct slot none;
+    none = (struct slot){-1, -1, 0};
+    return slot >= 0 && slot < SLOTS ? &shared->slots[actor][slot] : &none;
+}
+
+int fd_of(long slot) { return slot_of(slot)->fd; }
+
+void put_slot(long slot, int fd, long like) {
+    struct slot of = {-1, -1, 0};
+    if (like >= 0) of = *slot_of(like);
+    of.fd = fd;
+    *slot_of(slot) = of;
+}
+
+static unsigned char byte_at(unsigned long at, int session, int side) {
+    return (unsigned char)(at * 31 + (at >> 8) * 7 + (at >> 16) * 3 + (unsigned)session * 57 + (unsigned)side * 101);
+}
+
+void fill(long slot, long amount) {
+    const struct slot *own = slot_of(slot);
+    unsigned long from = own->session < 0 ? 0 : shared->written[own->session][own->side];
+    for (long i = 0; i < amount; i++) bytes[i] = byte_at(from + (unsigned long)i, own->session, own->side);
+}
+
+void sent(long slot, long amount) {
+    const struct slot *own = slot_of(slot);
+    if (own->session >= 0 && amount > 0) shared->written[own->session][own->side] += (unsigned long)amount;
+}
+
+void mix(long slot) {
+    const struct slot *own = slot_of(slot);
+    if (own->session >= 0) shared->is_mixed[own->session][own->side] = 1;
+}
+
+void blank(long amount) { memset(bytes, 0xee, (size_t)amount + 32); }
+
+static unsigned hash_of(long amount) {
+    unsigned hash = 2166136261u;
+    for (long i = 0; i < amount; i++) hash = (hash ^ bytes[i]) * 16777619u;
+    return hash;
+}
+
+void check(long slot, long amount, int is_peek, int has_no_bytes) {
+    const struct slot *own = slot_of(slot);
+    long len = amount > 0 ? amount : 0;
+    for (long i = len; i < len + 16 && !has_no_bytes; i++)
+        if (bytes[i] != 0xee) { say(" OVERRUN"); break; }
+    if (amount <= 0) return;
+    if (own->session < 0 || shared->is_mixed[own->session][!own->side]) {
+        if (!has_no_bytes) say(" #%08x", hash_of(amount));
+        return;
+    }
+    unsigned long *at = &shared->taken[own->session][!own->side];
+    for (long i = 0; i < amount && !has_no_bytes; i++)
+        if (bytes[i] != byte_at(*at + (unsigned long)i, own->session, !own->side)) {
+            say(" WRONG BYTE at %ld", i);
+            break;
+        }
+    if (!is_peek) *at += (unsigned long)amount;
+}
+
+/* ---- signals ---- */
+
+static void on_alarm(int signal) { (void)signal; }
+static void on_broken_pipe(int signal) { (void)signal; broken_pipes++; }
+
+static void handle_signals(void) {
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = on_broken_pipe, .sa_flags = SA_RESTART}, NULL);
+}
+
+static void timer(long us) {
+    int error = errno;
+    struct itimerval value = {{0, us}, {0, us}};
+    setitimer(ITIMER_REAL, &value, NULL);
+    errno = error;
+}
+
+void guard(void) {
+    if (!is_background) timer(GUARD_US);
+    errno = 0;
+}
+
+void unguard(void) {
+    if (!is_background) timer(0);
+}
+
+/* ---- turns ---- */
+
+static long now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void wait_turn(int seen, long ms) {
+    struct timespec span = {ms / 1000, ms % 1000 * 1000000};
+    syscall(SYS_futex, &shared->turn, FUTEX_WAIT, seen, &span, NULL, 0);
+}
+
+/* Gives the turn to the next step whose actor lives. */
+static void pass_turn(int from) {
+    int next = from + 1;
+    while (next < steps_count && steps[next].actor != HARNESS && !shared->is_alive[steps[next].actor]) next++;
+    atomic_store(&shared->turn, next);
+    syscall(SYS_futex, &shared->turn, FUTEX_WAKE, 100, NULL, NULL, 0);
+}
+
+void act(void) {
+    int turn, done = -1;
+    /* A child has its parent's line so far. */
+    line_len = 0;
+    handle_signals();
+    while ((turn = atomic_load(&shared->turn)) < steps_count) {
+        if (turn <= done || steps[turn].actor != actor) { wait_turn(turn, 100); continue; }
+        broken_pipes = 0;
+        is_background = steps[turn].is_background;
+        if (is_background) atomic_store(&shared->busy[actor], turn + 1);
+        say("%d", turn);
+        steps[turn].call->run(steps[turn].args, steps[turn].count);
+        if (broken_pipes) say(" SIGPIPE");
+        end_line();
+        done = turn;
+        /* Who watches gives the turn on for a step in the background. */
+        atomic_store(&shared->done[actor], turn + 1);
+        atomic_store(&shared->busy[actor], 0);
+        if (!is_background) pass_turn(turn);
+    }
+}
+
+/* ---- script ---- */
+
+static const struct { const char *name; long value; } names[] = {
+#define N(name) {#name, name}
+    N(MSG_PEEK), N(MSG_TRUNC), N(MSG_WAITALL), N(MSG_DONTWAIT), N(MSG_OOB), N(MSG_MORE), N(MSG_NOSIGNAL), N(MSG_CTRUNC), N(MSG_EOR), N(MSG_CMSG_CLOEXEC),
+    N(MSG_WAITFORONE), N(MSG_DONTROUTE), N(O_NONBLOCK), N(O_APPEND), N(O_ASYNC), N(O_DIRECT), N(FD_CLOEXEC), N(O_CLOEXEC), N(SHUT_RD), N(SHUT_WR), N(SHUT_RDWR),
+    N(FIONREAD), N(SIOCOUTQ), N(SIOCATMARK), N(FIONBIO), N(FIOASYNC), N(FIOCLEX), N(FIONCLEX), N(TIOCGWINSZ), N(SIOCINQ),
+    N(SOL_SOCKET), N(IPPROTO_TCP), N(SO_ERROR), N(SO_LINGER), N(TCP_CORK), N(TCP_NODELAY), N(TCP_QUICKACK), N(SO_RCVLOWAT), N(SO_RCVBUF), N(SO_SNDBUF), N(SO_TYPE),
+    N(SO_ACCEPTCONN), N(SO_DOMAIN), N(SO_PROTOCOL), N(SO_KEEPALIVE), N(SO_REUSEADDR), N(SO_RCVTIMEO), N(SO_SNDTIMEO), N(SO_PEERCRED), N(SO_PASSCRED), N(SO_BROADCAST),
+    N(SO_OOBINLINE), N(SO_PEEK_OFF), N(SO_TIMESTAMP), N(TCP_MAXSEG), N(TCP_DEFER_ACCEPT), N(TCP_USER_TIMEOUT), N(SO_PRIORITY),
+    N(POLLIN), N(POLLOUT), N(POLLPRI), N(POLLRDHUP), N(POLLRDNORM), N(POLLWRNORM), N(POLLRDBAND), N(POLLWRBAND), N(POLLERR), N(POLLHUP), N(POLLNVAL),
+    N(EPOLLIN), N(EPOLLOUT), N(EPOLLPRI), N(EPOLLRDHUP), N(EPOLLET), N(EPOLLONESHOT), N(EPOLLEXCLUSIVE), N(EPOLLERR), N(EPOLLHUP),
+    N(EPOLL_CTL_ADD), N(EPOLL_CTL_MOD), N(EPOLL_CTL_DEL),
+    N(SPLICE_F_NONBLOCK), N(SPLICE_F_MORE), N(SPLICE_F_MOVE), N(SEEK_SET), N(SEEK_CUR), N(SEEK_END), N(CLOSE_RANGE_CLOEXEC), N(CLOSE_RANGE_UNSHARE),
+    N(F_GETFD), N(F_SETFD), N(F_GETFL), N(F_SETFL), N(F_GETOWN), N(F_DUPFD), N(F_DUPFD_CLOEXEC), N(F_SETPIPE_SZ), N(F_GETPIPE_SZ), N(F_GETLK),
+#undef N
+};
+
+static long value_of(const char *word, size_t len) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i].name) == len && !strncmp(names[i].name, word, len)) return names[i].value;
+    char *end;
+    long value = strtol(word, &end, 0);
+    if (end != word + len) fail("what is %.*s?", (int)len, word);
+    return value;
+}
+
+static long argument(const char *word) {
+    if (word[0] == 's' && word[1] >= '0' && word[1] <= '9') return atol(word + 1);
+    if (word[0] >= 'A' && word[0] <= 'F' && !word[1]) return word[0] - 'A';
+    long sum = 0;
+    for (const char *at = word;;) {
+        const char *end = strchrnul(at, '|');
+        sum |= value_of(at, (size_t)(end - at));
+        if (!*end) return sum;
+        at = end + 1;
+    }
+}
+
+static const struct call *call_of(const char *name) {
+    const struct call *lists[] = {data_calls, descriptor_calls, option_calls, wait_calls, process_calls};
+    for (int i = 0; i < 5; i++)
+        for (const struct call *call = lists[i]; call->name; call++)
+            if (!strcmp(call->name, name)) return call;
+    fail("what does %s do?", name);
+}
+
+static void read_line(char *text) {
+    char *rest, *word = strtok_r(text, " \n", &rest);
+    if (!word || word[0] == '#') return;
+    const char *name = strtok_r(NULL, " \n", &rest);
+    if (!strcmp(word, "session")) {
+        if (sessions_count == SESSIONS) fail("many sessions");
+        session_kinds[sessions_count++] = strdup(name);
+        return;
+    }
+    if (steps_count == STEPS_MAX) fail("a long script");
+    struct step *step = &steps[steps_count++];
+    step->actor = word[0] == 'H' ? HARNESS : word[0] - 'A';
+    step->is_background = word[1] == '&';
+    step->call = call_of(name);
+    for (const char *next; (next = strtok_r(NULL, " \n", &rest));) {
+        if (step->count == ARGS_MAX) fail("many arguments");
+        step->args[step->count++] = argument(next);
+    }
+}
+
+static void read_script(void) {
+    FILE *file = fopen(script_path, "re");
+    char text[1000];
+    if (!file) fail("no script: %m");
+    while (fgets(text, sizeof text, file)) read_line(text);
+    fclose(file);
+}
+
+static void map_out(void) {
+    int fd = open(out_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof *shared)) fail("no place for the transcript: %m");
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (shared == MAP_FAILED) fail("no memory: %m");
+    close(fd);
+}
+
+/* ---- sessions ---- */
+
+static void connected(int family, int ends[2]) {
+    struct sockaddr_storage name = {.ss_family = (sa_family_t)family};
+    socklen_t len = sizeof name;
+    if (family == AF_INET) *(struct sockaddr_in *)&name = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (family == AF_INET6) *(struct sockaddr_in6 *)&name = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
+    socklen_t own = family == AF_UNIX ? sizeof(sa_family_t) : family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    int listener = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (listener < 0 || bind(listener, (void *)&name, own) || listen(listener, 1) || getsockname(listener, (void *)&name, &len)) fail("no listener: %m");
+    ends[0] = socket(family, SOCK_STREAM, 0);
+    if (connect(ends[0], (void *)&name, len)) fail("no connection: %m");
+    ends[1] = accept(listener, NULL, NULL);
+    if (ends[1] < 0) fail("nobody connects: %m");
+    close(listener);
+    int on = 1;
+    for (int i = 0; i < 2 && family != AF_UNIX; i++) setsockopt(ends[i], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+/* Makes the two ends; A's is the first. */
+static void make_session(const char *kind, int ends[2]) {
+    int made = 0, pipe_ends[2];
+    if (!strcmp(kind, "tcp4")) connected(AF_INET, ends);
+    else if (!strcmp(kind, "tcp6")) connected(AF_INET6, ends);
+    else if (!strcmp(kind, "unix")) connected(AF_UNIX, ends);
+    else if (!strcmp(kind, "pair")) made = socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
+    else if (!strcmp(kind, "pipe") || !strcmp(kind, "epip")) {
+        made = pipe(pipe_ends);
+        int writes = !strcmp(kind, "pipe");
+        ends[0] = pipe_ends[writes], ends[1] = pipe_ends[!writes];
+    } else fail("no session is a %s", kind);
+    if (made) fail("no session: %m");
+}
+
+static void start_actor(int which, int ends[SESSIONS][2], int channel[2]) {
+    pid_t pid = fork();
+    if (pid < 0) fail("fork: %m");
+    if (pid) { shared->pids[which] = pid; return; }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    actor = which;
+    dup2(channel[which], CHANNEL);
+    fcntl(CHANNEL, F_SETFD, 0);
+    close(channel[0]), close(channel[1]);
+    /* The sessions get the lowest numbers, whatever was open before. */
+    for (int i = 0; i < sessions_count; i++) {
+        dup2(ends[i][which], CHANNEL + 1 + i);
+        close(ends[i][0]), close(ends[i][1]);
+    }
+    for (int i = 0; i < sessions_count; i++) {
+        int fd = fcntl(CHANNEL + 1 + i, F_DUPFD, 3);
+        close(CHANNEL + 1 + i);
+        shared->slots[which][i] = (struct slot){fd, i, which};
+    }
+    shared->is_alive[which] = 1;
+    act();
+    _exit(0);
+}
+
+/* ---- watching ---- */
+
+/* True if the process has ended, also if nobody has waited for it. */
+static int has_ended(pid_t pid) {
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0) return 1;
+    struct pollfd one = {fd, POLLIN, 0};
+    int ended = poll(&one, 1, 0) == 1;
+    close(fd);
+    return ended;
+}
+
+static void bury(int which, int turn) {
+    int status = 0;
+    atomic_store(&shared->is_alive[which], 0);
+    atomic_store(&shared->busy[which], 0);
+    say("%d", turn);
+    if (waitpid(shared->pids[which], &status, 0) != shared->pids[which]) say(" ended");
+    else if (WIFSIGNALED(status)) say(" ended by signal %d", WTERMSIG(status));
+    else say(" ended with %d", WEXITSTATUS(status));
+    end_line();
+    pass_turn(turn);
+}
+
+static char state_of(pid_t pid) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 'X';
+    ssize_t len = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[len > 0 ? len : 0] = 0;
+    char *state = strrchr(text, ')');
+    return state ? state[2] : 'X';
+}
+
+/* Gives the turn on once the step in the background is over, or its actor sleeps. */
+static void watch_background(int which, int turn) {
+    for (int asleep = 0; asleep < 4;) {
+        int busy = atomic_load(&shared->busy[which]);
+        if (has_ended(shared->pids[which])) return bury(which, turn);
+        if (shared->done[which] > turn) break;
+        asleep = busy == turn + 1 && state_of(shared->pids[which]) == 'S' ? asleep + 1 : 0;
+        usleep(500);
+    }
+    pass_turn(turn);
+}
+
+/* Interrupts the call that the actor still makes. */
+static void interrupt(int which) {
+    for (int i = 0; shared->busy[which] && !has_ended(shared->pids[which]); i++) {
+        if (i > 1000) { say("%d HANGS", shared->busy[which] - 1); end_line(); return; }
+        usleep(i == 0 ? GUARD_US : 5000);
+        if (shared->busy[which]) kill(shared->pids[which], SIGALRM);
+    }
+}
+
+static void watch(void) {
+    long until = now_ms() + LIMIT_MS;
+    int turn;
+    while ((turn = atomic_load(&shared->turn)) < steps_count) {
+        int which = steps[turn].actor;
+        if (now_ms() > until) { say("%d HANGS", turn); end_line(); return; }
+        if (which == HARNESS) {
+            say("%d", turn);
+            steps[turn].call->run(steps[turn].args, steps[turn].count);
+            end_line();
+            pass_turn(turn);
+            continue;
+        }
+        int busy = atomic_load(&shared->busy[which]);
+        if (busy && busy != turn + 1) interrupt(which);
+        if (steps[turn].is_background) watch_background(which, turn);
+        else if (has_ended(shared->pids[which])) {
+            if (turn == atomic_load(&shared->turn)) bury(which, turn);
+        } else wait_turn(turn, 2);
+    }
+    for (int which = 0; which < ACTORS; which++) interrupt(which);
+}
+
+static void run(void) {
+    int ends[SESSIONS][2], channel[2];
+    for (int a = 0; a < ACTORS; a++)
+        for (int i = 0; i < SLOTS; i++) shared->slots[a][i] = (struct slot){-1, -1, 0};
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, channel)) fail("no channel: %m");
+    for (int i = 0; i < sessions_count; i++) make_session(session_kinds[i], ends[i]);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    /* Nobody has the turn until both have their descriptors. */
+    atomic_store(&shared->turn, -1);
+    start_actor(0, ends, channel);
+    start_actor(1, ends, channel);
+    for (int i = 0; i < sessions_count; i++) close(ends[i][0]), close(ends[i][1]);
+    close(channel[0]), close(channel[1]);
+    long until = now_ms() + LIMIT_MS;
+    while (!(shared->is_alive[0] && shared->is_alive[1])) {
+        if (now_ms() > until) fail("the actors do not start");
+        usleep(200);
+    }
+    pass_turn(-1);
+    watch();
+    for (int a = 0; a < ACTORS; a++)
+        if (shared->is_alive[a]) kill(shared->pids[a], SIGKILL);
+    say("over");
+    end_line();
+    for (int at = 0; at < shared->log_len;) {
+        ssize_t n = write(1, shared->log + at, (size_t)(shared->log_len - at));
+        if (n < 0) fail("no output: %m");
+        at += (int)n;
+    }
+}
+
+int main(int argc, char **argv) {
+    own_path = "/proc/self/exe";
+    int is_actor = argc == 5 && !strcmp(argv[1], "--actor");
+    if (!is_actor && argc != 3) return 64;
+    script_path = argv[argc - 2], out_path = argv[argc - 1];
+    read_script();
+    map_out();
+    if (!is_actor) { run(); return 0; }
+    actor = atoi(argv[2]);
+    /* The line that the process began before exec is lost. */
+    int turn = atomic_load(&shared->turn);
+    say("%d exec", turn);
+    end_line();
+    pass_turn(turn);
+    act();
+    return 0;
+}
