@@ -21,8 +21,8 @@ use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::{Stop, Stream};
 
-/// Buffers that one receive from the kernel fills; a program's call may have `UIO_MAXIOV`.
-const PARTS_MAX: usize = 8;
+/// Buffers that one look fills, as many as the shell passes at once.
+const PARTS_MAX: usize = 16;
 
 /// News of the peer's flush that a call awaits: it has begun, is under way, is over.
 const FLUSHES_MAX: u32 = 3;
@@ -164,18 +164,21 @@ impl Session {
         if skip == 0 {
             return self.look(&mut rx, bufs, look, kernel);
         }
-        // Only `MSG_WAITALL` and what follows a part come here, which is rare enough for one buffer
-        // at a time.
-        let mut before = 0;
+        // What `MSG_WAITALL` waits for, and what follows a part.
+        let mut rest: [_; PARTS_MAX] = core::array::from_fn(|_| IoSliceMut::new(&mut []));
+        let (mut count, mut before) = (0, 0);
         for buf in bufs.iter_mut() {
-            let len = buf.len();
-            if skip < before + len {
-                let part = &mut [IoSliceMut::new(&mut buf[skip - before..])];
-                return self.look(&mut rx, part, look, kernel);
+            let done = skip.saturating_sub(before).min(buf.len());
+            before += buf.len();
+            if done < buf.len() && count < PARTS_MAX {
+                rest[count] = IoSliceMut::new(&mut buf[done..]);
+                count += 1;
             }
-            before += len;
         }
-        Received::Done(Ok(0))
+        match count {
+            0 => Received::Done(Ok(0)),
+            _ => self.look(&mut rx, &mut rest[..count], look, kernel),
+        }
     }
 
     #[inline]

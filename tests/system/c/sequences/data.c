@@ -275,6 +275,12 @@ static void do_fillup(const long *a, int count) {
     result(n < 0 ? -1 : 0);
 }
 
+/* True if bytes are on their way to this end. */
+static int is_owed(const struct slot *own) {
+    if (own->session < 0) return 0;
+    return shared->written[own->session][!own->side] != shared->taken[own->session][!own->side];
+}
+
 /* Reads until nothing comes any more. */
 static void do_drain(const long *a, int count) {
     long part = limited(a[1]), sum = 0, n = 0;
@@ -283,7 +289,7 @@ static void do_drain(const long *a, int count) {
     if (flags < 0) { result(-1); return; }
     fcntl(fd, F_SETFL, flags | O_NONBLOCK);
     const struct slot *own = slot_of(a[0]);
-    while (tries < 3) {
+    while (tries < (is_owed(own) ? 150 : 3)) {
         blank(part);
         n = read(fd, bytes, (size_t)part);
         error = errno;
@@ -297,7 +303,7 @@ static void do_drain(const long *a, int count) {
     say(sum > 0 ? " some" : " none");
     result(n < 0 ? -1 : 0);
     if (own->session >= 0 && n < 0 && error == EAGAIN)
-        say(shared->written[own->session][!own->side] == shared->taken[own->session][!own->side] || shared->is_mixed[own->session][!own->side] ? " all" : " NOT ALL");
+        say(!is_owed(own) || shared->is_mixed[own->session][!own->side] ? " all" : " NOT ALL");
 }
 
 /* ---- between descriptors ---- */

@@ -4,7 +4,7 @@
 #include <linux/futex.h>
 #include <sys/prctl.h>
 
-enum { LIMIT_MS = 15000, GUARD_US = 25000, HARNESS = ACTORS };
+enum { LIMIT_MS = 15000, GUARD_US = 25000, PATIENCE_MS = 100, HARNESS = ACTORS };
 
 struct shared *shared;
 int actor, is_background;
@@ -381,9 +381,9 @@ static void watch_background(int which, int turn) {
 /* Interrupts the call that the actor still makes. */
 static void interrupt(int which) {
     for (int i = 0; shared->busy[which] && !has_ended(shared->pids[which]); i++) {
-        if (i > 1000) { say("%d HANGS", shared->busy[which] - 1); end_line(); return; }
-        usleep(i == 0 ? GUARD_US : 5000);
-        if (shared->busy[which]) kill(shared->pids[which], SIGALRM);
+        if (i > 3000) { say("%d HANGS", shared->busy[which] - 1); end_line(); return; }
+        usleep(1000);
+        if (i >= PATIENCE_MS && shared->busy[which]) kill(shared->pids[which], SIGALRM);
     }
 }
 

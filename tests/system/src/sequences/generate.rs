@@ -510,7 +510,15 @@ impl Writer {
             19 => format!("pwrite s{slot} 10 {}", self.one_of(&["0", "5", "-1"])),
             20 => "open".to_owned(),
             21 => format!("ioctl s{slot} FIONBIO {}", self.random.below(2)),
-            22 => format!("dupto s{slot} s{}", self.any(actor)),
+            22 => {
+                let target = self.any(actor);
+                let slots = &self.model.actors[actor].slots;
+                let held = slots.iter().find(|held| held.number == slot).map(|held| held.held);
+                if let Some(held) = held {
+                    self.model.put(actor, target, held);
+                }
+                format!("dupto s{slot} s{target}")
+            }
             _ => self.close_duplicate(actor, slot),
         }
     }

@@ -4,7 +4,7 @@ use super::compare::{Answers, Difference, answers, difference};
 use super::script::Script;
 use crate::compile::compile;
 use crate::harness::{Harness, Serving};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use sojourn_lab::{Mode, Running, Sandbox};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -60,11 +60,6 @@ impl Stage {
             }
             finished => finished?,
         };
-        if std::env::var_os("SEQUENCES_SHOW").is_some() {
-            println!("{finished:?}");
-        }
-        let hangs = finished.out.contains(" HANGS") && mode == Mode::Plain;
-        ensure!(!hangs, "hangs plainly: {}\n{script}", finished.out);
         let text = match finished.status {
             0 => finished.out,
             other if mode == Mode::Plain => {
