@@ -38,7 +38,7 @@ static void do_read(const long *a, int count) {
     blank(amount);
     guard();
     long n = read(fd_of(a[0]), bytes, (size_t)amount);
-    result(n);
+    receiving(a[0], n);
     unguard();
     received(a[0], n, 0);
 }
@@ -50,7 +50,7 @@ static void do_readv(const long *a, int count) {
     blank(amount);
     int n = split(parts, a[1], amount);
     guard();
-    long got = result(readv(fd_of(a[0]), parts, n));
+    long got = receiving(a[0], readv(fd_of(a[0]), parts, n));
     unguard();
     received(a[0], got, 0);
 }
@@ -62,7 +62,7 @@ static void do_preadv2(const long *a, int count) {
     blank(amount);
     int n = split(parts, a[1], amount);
     guard();
-    long got = result(preadv2(fd_of(a[0]), parts, n, -1, (int)a[3]));
+    long got = receiving(a[0], preadv2(fd_of(a[0]), parts, n, -1, (int)a[3]));
     unguard();
     received(a[0], got, 0);
 }
@@ -72,7 +72,7 @@ static void do_recv(const long *a, int count) {
     (void)count;
     blank(amount);
     guard();
-    long n = result(recv(fd_of(a[0]), bytes, (size_t)amount, (int)a[2]));
+    long n = receiving(a[0], recv(fd_of(a[0]), bytes, (size_t)amount, (int)a[2]));
     unguard();
     received(a[0], n, a[2]);
 }
@@ -85,7 +85,7 @@ static void do_recvfrom(const long *a, int count) {
     memset(&name, 0x55, sizeof name);
     blank(amount);
     guard();
-    long n = result(recvfrom(fd_of(a[0]), bytes, (size_t)amount, (int)a[2], (void *)&name, &len));
+    long n = receiving(a[0], recvfrom(fd_of(a[0]), bytes, (size_t)amount, (int)a[2], (void *)&name, &len));
     unguard();
     if (n >= 0) say(" len %d", (int)len);
     received(a[0], n, a[2]);
@@ -122,7 +122,7 @@ static void do_recvmsg(const long *a, int count) {
     message.msg_iovlen = (size_t)split(parts, a[3], amount);
     message.msg_control = control, message.msg_controllen = (size_t)(a[4] < 256 ? a[4] : 256);
     guard();
-    long n = result(recvmsg(fd_of(a[0]), &message, (int)a[2]));
+    long n = receiving(a[0], recvmsg(fd_of(a[0]), &message, (int)a[2]));
     unguard();
     received(a[0], n, a[2]);
     if (n < 0) return;
@@ -139,11 +139,11 @@ static void do_recvmmsg(const long *a, int count) {
     blank(each * 4);
     for (int i = 0; i < 4; i++) parts[i] = (struct iovec){bytes + i * each, (size_t)each}, messages[i].msg_hdr.msg_iov = &parts[i], messages[i].msg_hdr.msg_iovlen = 1;
     guard();
-    long n = result(recvmmsg(fd_of(a[0]), messages, (unsigned)vlen, (int)a[2], &span));
+    long n = receiving(a[0], recvmmsg(fd_of(a[0]), messages, (unsigned)vlen, (int)a[2], &span));
     unguard();
     long sum = 0;
     for (int i = 0; i < n; i++) {
-        say(" %u/%x", messages[i].msg_len, (unsigned)messages[i].msg_hdr.msg_flags);
+        say(" "), receiving(a[0], messages[i].msg_len), say("/%x", (unsigned)messages[i].msg_hdr.msg_flags);
         /* Bytes of each message follow those of the one before. */
         memmove(bytes + sum, bytes + i * each, messages[i].msg_len);
         if (!(a[2] & MSG_PEEK)) sum += messages[i].msg_len;
@@ -164,7 +164,7 @@ static void do_write(const long *a, int count) {
     (void)count;
     fill(a[0], amount);
     guard();
-    done_sending(a[0], result(write(fd_of(a[0]), bytes, (size_t)amount)));
+    done_sending(a[0], sending(a[0], write(fd_of(a[0]), bytes, (size_t)amount)));
 }
 
 /* Writes much, which may take until others have read. How much is taken is not told. */
@@ -172,10 +172,12 @@ static void do_write_much(const long *a, int count) {
     long amount = limited(a[1]);
     (void)count;
     fill(a[0], amount);
+    set_full(a[0], 1, 1);
     guard();
     long n = write(fd_of(a[0]), bytes, (size_t)amount);
-    if (n > 0) say(" some");
-    else result(n);
+    /* Others may have found it empty meanwhile. */
+    set_full(a[0], 1, 1);
+    sending(a[0], n);
     done_sending(a[0], n);
 }
 
@@ -186,7 +188,7 @@ static void do_writev(const long *a, int count) {
     fill(a[0], amount);
     int n = split(parts, a[1], amount);
     guard();
-    done_sending(a[0], result(writev(fd_of(a[0]), parts, n)));
+    done_sending(a[0], sending(a[0], writev(fd_of(a[0]), parts, n)));
 }
 
 static void do_pwritev2(const long *a, int count) {
@@ -196,7 +198,7 @@ static void do_pwritev2(const long *a, int count) {
     fill(a[0], amount);
     int n = split(parts, a[1], amount);
     guard();
-    done_sending(a[0], result(pwritev2(fd_of(a[0]), parts, n, -1, (int)a[3])));
+    done_sending(a[0], sending(a[0], pwritev2(fd_of(a[0]), parts, n, -1, (int)a[3])));
 }
 
 static void do_send(const long *a, int count) {
@@ -205,7 +207,7 @@ static void do_send(const long *a, int count) {
     fill(a[0], amount);
     if (a[2] & MSG_OOB) mix(a[0]);
     guard();
-    done_sending(a[0], result(send(fd_of(a[0]), bytes, (size_t)amount, (int)a[2])));
+    done_sending(a[0], sending(a[0], send(fd_of(a[0]), bytes, (size_t)amount, (int)a[2])));
 }
 
 /* sendmsg SLOT AMOUNT FLAGS PARTS [SLOT WHOSE DESCRIPTOR GOES ALONG | -2 FOR CREDENTIALS] */
@@ -230,7 +232,7 @@ static void do_sendmsg(const long *a, int count) {
         message.msg_control = control, message.msg_controllen = CMSG_SPACE(sizeof fd);
     }
     guard();
-    long n = result(sendmsg(fd_of(a[0]), &message, (int)a[2]));
+    long n = sending(a[0], sendmsg(fd_of(a[0]), &message, (int)a[2]));
     done_sending(a[0], n);
     if (extra >= 0 && n > 0) shared->passing[shared->passed++ % 16] = *slot_of(extra);
 }
@@ -243,8 +245,9 @@ static void do_sendmmsg(const long *a, int count) {
     fill(a[0], each * 4);
     for (int i = 0; i < 4; i++) parts[i] = (struct iovec){bytes + i * each, (size_t)each}, messages[i].msg_hdr.msg_iov = &parts[i], messages[i].msg_hdr.msg_iovlen = 1;
     guard();
-    long n = result(sendmmsg(fd_of(a[0]), messages, (unsigned)vlen, (int)a[2]));
-    for (int i = 0; i < n; i++) say(" %u", messages[i].msg_len), sum += messages[i].msg_len;
+    long n = sending(a[0], sendmmsg(fd_of(a[0]), messages, (unsigned)vlen, (int)a[2]));
+    for (int i = 0; i < n; i++) sum += messages[i].msg_len;
+    say(" sum"), sending(a[0], sum);
     done_sending(a[0], sum);
 }
 
@@ -258,6 +261,7 @@ static void do_fillup(const long *a, int count) {
     (void)count;
     if (flags < 0) { result(-1); return; }
     fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    set_full(a[0], 1, 1);
     long n = 0;
     int error = 0;
     while (tries < 3 && sum < 64 << 20) {
@@ -299,6 +303,7 @@ static void do_drain(const long *a, int count) {
         usleep(2000);
     }
     fcntl(fd, F_SETFL, flags);
+    if (!is_owed(own)) set_full(a[0], 0, 0);
     errno = error;
     say(sum > 0 ? " some" : " none");
     result(n < 0 ? -1 : 0);
@@ -312,7 +317,7 @@ static void do_splice(const long *a, int count) {
     (void)count;
     mix(a[1]);
     guard();
-    long n = result(splice(fd_of(a[0]), NULL, fd_of(a[1]), NULL, (size_t)limited(a[2]), (unsigned)a[3]));
+    long n = sending(a[1], splice(fd_of(a[0]), NULL, fd_of(a[1]), NULL, (size_t)limited(a[2]), (unsigned)a[3]));
     unguard();
     check(a[0], n, 0, 1);
 }
@@ -321,7 +326,7 @@ static void do_tee(const long *a, int count) {
     (void)count;
     mix(a[1]);
     guard();
-    result(tee(fd_of(a[0]), fd_of(a[1]), (size_t)limited(a[2]), (unsigned)a[3]));
+    sending(a[1], tee(fd_of(a[0]), fd_of(a[1]), (size_t)limited(a[2]), (unsigned)a[3]));
     unguard();
 }
 
@@ -333,7 +338,7 @@ static void do_vmsplice(const long *a, int count) {
     mix(a[0]);
     memset(given, (int)amount, sizeof given);
     guard();
-    result(vmsplice(fd_of(a[0]), &part, 1, (unsigned)a[2]));
+    sending(a[0], vmsplice(fd_of(a[0]), &part, 1, (unsigned)a[2]));
     unguard();
 }
 
@@ -342,7 +347,7 @@ static void do_sendfile(const long *a, int count) {
     (void)count;
     mix(a[0]);
     guard();
-    result(sendfile(fd_of(a[0]), fd_of(a[1]), a[3] >= 0 ? &at : NULL, (size_t)limited(a[2])));
+    sending(a[0], sendfile(fd_of(a[0]), fd_of(a[1]), a[3] >= 0 ? &at : NULL, (size_t)limited(a[2])));
     unguard();
     if (a[3] >= 0) say(" at %ld", (long)at);
 }

@@ -29,6 +29,13 @@ static void do_wait(const long *a, int count) {
     say(" %x", (unsigned)status);
 }
 
+/* Has a handler with SA_RESTART run in another actor. */
+static void do_signal(const long *a, int count) {
+    (void)count;
+    if (a[0] < 0 || a[0] >= ACTORS || !shared->is_alive[a[0]]) { say(" nobody"); return; }
+    result(kill(shared->pids[a[0]], SIGUSR1));
+}
+
 /* The process that watches tells of the end, and gives the turn on. */
 static void do_exit(const long *a, int count) {
     (void)count;
@@ -100,5 +107,5 @@ static void do_settle(const long *a, int count) {
 }
 
 const struct call process_calls[] = {
-    {"fork", do_fork}, {"wait", do_wait}, {"exit", do_exit}, {"exec", do_exec}, {"pass", do_pass}, {"take", do_take}, {"recall", do_recall}, {"settle", do_settle}, {NULL, NULL},
+    {"fork", do_fork}, {"wait", do_wait}, {"signal", do_signal}, {"exit", do_exit}, {"exec", do_exec}, {"pass", do_pass}, {"take", do_take}, {"recall", do_recall}, {"settle", do_settle}, {NULL, NULL},
 };

@@ -93,6 +93,25 @@ void mix(long slot) {
     if (own->session >= 0) shared->is_mixed[own->session][own->side] = 1;
 }
 
+static int *full_of(long slot, int is_out) {
+    static int none;
+    const struct slot *own = slot_of(slot);
+    none = 0;
+    return own->session < 0 ? &none : &shared->is_full[own->session][is_out ? own->side : !own->side];
+}
+
+void set_full(long slot, int is_out, int is_full) { *full_of(slot, is_out) = is_full; }
+
+static long told(long slot, int is_out, long n) {
+    int is_certain = n < 0 && errno != EAGAIN && errno != EINTR;
+    if (!*full_of(slot, is_out) || is_certain) return result(n);
+    say(" ?");
+    return n;
+}
+
+long sending(long slot, long n) { return told(slot, 1, n); }
+long receiving(long slot, long n) { return told(slot, 0, n); }
+
 void blank(long amount) { memset(bytes, 0xee, (size_t)amount + 32); }
 
 static unsigned hash_of(long amount) {
@@ -122,11 +141,12 @@ void check(long slot, long amount, int is_peek, int has_no_bytes) {
 
 /* ---- signals ---- */
 
-static void on_alarm(int signal) { (void)signal; }
+static void on_signal(int signal) { (void)signal; }
 static void on_broken_pipe(int signal) { (void)signal; broken_pipes++; }
 
 static void handle_signals(void) {
-    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_signal}, NULL);
+    sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_signal, .sa_flags = SA_RESTART}, NULL);
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = on_broken_pipe, .sa_flags = SA_RESTART}, NULL);
 }
 
@@ -378,12 +398,13 @@ static void watch_background(int which, int turn) {
     pass_turn(turn);
 }
 
-/* Interrupts the call that the actor still makes. */
+/* Interrupts the call that the actor still makes, if it does not end by itself soon. */
 static void interrupt(int which) {
-    for (int i = 0; shared->busy[which] && !has_ended(shared->pids[which]); i++) {
-        if (i > 3000) { say("%d HANGS", shared->busy[which] - 1); end_line(); return; }
+    int busy = atomic_load(&shared->busy[which]);
+    for (int ms = 0; busy && shared->busy[which] == busy && !has_ended(shared->pids[which]); ms++) {
+        if (ms > 3000) { say("%d HANGS", busy - 1); end_line(); return; }
         usleep(1000);
-        if (i >= PATIENCE_MS && shared->busy[which]) kill(shared->pids[which], SIGALRM);
+        if (ms >= PATIENCE_MS && shared->busy[which] == busy) kill(shared->pids[which], SIGALRM);
     }
 }
 

@@ -62,6 +62,9 @@ struct shared {
     unsigned long written[SESSIONS][2], taken[SESSIONS][2];
     /* True if bytes came into that direction of which the position is not known. */
     int is_mixed[SESSIONS][2];
+    /* True since a direction was filled, until it has been found empty. How much is in it, and how
+     * much fits, is the kernel's or the library's choice, so amounts are not told meanwhile. */
+    int is_full[SESSIONS][2];
     /* The slots of descriptors on their way from one actor to another. */
     struct slot passing[16];
     unsigned passed, received;
@@ -105,6 +108,10 @@ void sent(long slot, long amount);
  * slot's direction, or if bytes behind it were written to. */
 void blank(long amount);
 void check(long slot, long amount, int is_peek, int has_no_bytes);
+/* Tells the result of a call that sends from the slot or receives there. */
+long sending(long slot, long n);
+long receiving(long slot, long n);
+void set_full(long slot, int is_out, int is_full);
 /* Makes later checks of the slot's outgoing direction compare nothing. */
 void mix(long slot);
 

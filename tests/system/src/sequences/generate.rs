@@ -133,6 +133,11 @@ impl Writer {
 
     fn step(&mut self) {
         let actor = self.actor();
+        let busy = self.busy.as_ref().map(|busy| busy.actor).filter(|busy| *busy != actor);
+        if let (Some(busy), true) = (busy, self.random.percent(8)) {
+            let letter = char::from(b'A' + busy as u8);
+            self.emit(actor, &format!("signal {letter}"));
+        }
         let Profile { has_recalls, has_processes, has_kernel_calls, has_ends, has_background } =
             self.profile;
         match self.random.below(100) {
