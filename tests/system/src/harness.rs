@@ -152,7 +152,6 @@ impl Serving {
     }
 
     /// Returns the sandbox. Requests wait while the caller has it.
-    #[must_use]
     pub fn sandbox(&self) -> MutexGuard<'_, Sandbox> {
         self.harness.sandbox()
     }

@@ -13,7 +13,7 @@ use sojourn_system::sequences::stage::Stage;
 use std::path::Path;
 
 /// Number of new scripts, and of rounds in which a difference must be seen again.
-const COUNT: u64 = 40;
+const COUNT: u64 = 30;
 const ROUNDS: u32 = 3;
 
 fn number_of(variable: &str) -> Option<u64> {

@@ -59,11 +59,9 @@ impl Session {
     ) -> Option<Result<usize, Errno>> {
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
         let may_wait = self.may_wait(how.dont_wait);
-        let limit = self.receive_timeout.load(Ordering::Relaxed);
         let mut deadline = None;
         let (mut got, mut placed) = (0, 0);
-        let (mut has_turned, mut is_last) = (false, false);
-        let mut flushes_awaited = 0;
+        let (mut has_turned, mut is_last, mut flushes_awaited) = (false, false, 0);
         loop {
             let step = match core::mem::take(&mut placed) {
                 0 => self.receive_step(
@@ -119,21 +117,15 @@ impl Session {
                 }
                 // A poll may have reported the owed bytes, so the call that follows must find them,
                 // and find them in one piece.
-                Received::Owed if flushes_awaited < FLUSHES_MAX => {
-                    let has_news = self.wait_for_flush(may_wait);
-                    flushes_awaited = if has_news { flushes_awaited + 1 } else { FLUSHES_MAX };
-                    continue;
-                }
-                // Another thread has taken what was behind a part.
-                Received::Empty | Received::Owed if got > 0 && !how.wait_all => {
-                    return Some(Ok(got));
-                }
+                Received::Owed if self.await_flush(may_wait, &mut flushes_awaited) => continue,
+                // Another thread may have taken what was behind a part.
                 Received::Empty | Received::Owed
-                    if !may_wait || (how.wait_all && got > 0 && how.dont_wait) =>
+                    if !may_wait || (got > 0 && (how.dont_wait || !how.wait_all)) =>
                 {
                     Err(Errno::AGAIN)
                 }
                 Received::Empty | Received::Owed => {
+                    let limit = self.receive_timeout.load(Ordering::Relaxed);
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                     let room = Room::of(generation, bufs, got, how);
                     let waited = self.wait_readable(until, &room);
@@ -146,6 +138,16 @@ impl Session {
             };
             return Some(if got > 0 { Ok(got) } else { result });
         }
+    }
+
+    /// Waits for news of the peer's flush, of which `awaited` have come; returns false if the call
+    /// has waited long enough.
+    fn await_flush(&self, may_wait: bool, awaited: &mut u32) -> bool {
+        if *awaited >= FLUSHES_MAX {
+            return false;
+        }
+        *awaited = if self.wait_for_flush(may_wait) { *awaited + 1 } else { FLUSHES_MAX };
+        true
     }
 
     /// Looks once, into the buffers beyond their first `skip` bytes.

@@ -4,7 +4,7 @@
 #include <linux/futex.h>
 #include <sys/prctl.h>
 
-enum { LIMIT_MS = 15000, GUARD_US = 25000, PATIENCE_MS = 100, HARNESS = ACTORS };
+enum { LIMIT_MS = 15000, GUARD_US = 25000, PATIENCE_MS = 100, HARNESS = ACTORS, OVER = 1 << 20 };
 
 struct shared *shared;
 int actor, is_background;
@@ -100,7 +100,11 @@ static int *full_of(long slot, int is_out) {
     return own->session < 0 ? &none : &shared->is_full[own->session][is_out ? own->side : !own->side];
 }
 
-void set_full(long slot, int is_out, int is_full) { *full_of(slot, is_out) = is_full; }
+void set_full(long slot, int is_out, int is_full) {
+    const struct slot *own = slot_of(slot);
+    *full_of(slot, is_out) = is_full;
+    if (is_full && own->session >= 0) shared->was_full[own->session][is_out ? own->side : !own->side] = 1;
+}
 
 static long told(long slot, int is_out, long n) {
     int is_certain = n < 0 && errno != EAGAIN && errno != EINTR;
@@ -127,7 +131,8 @@ void check(long slot, long amount, int is_peek, int has_no_bytes) {
         if (bytes[i] != 0xee) { say(" OVERRUN"); break; }
     if (amount <= 0) return;
     if (own->session < 0 || shared->is_mixed[own->session][!own->side]) {
-        if (!has_no_bytes) say(" #%08x", hash_of(amount));
+        int is_known = own->session < 0 || !shared->was_full[own->session][!own->side];
+        if (!has_no_bytes && is_known) say(" #%08x", hash_of(amount));
         return;
     }
     unsigned long *at = &shared->taken[own->session][!own->side];
@@ -183,8 +188,15 @@ static void wait_turn(int seen, long ms) {
 static void pass_turn(int from) {
     int next = from + 1;
     while (next < steps_count && steps[next].actor != HARNESS && !shared->is_alive[steps[next].actor]) next++;
-    atomic_store(&shared->turn, next);
-    syscall(SYS_futex, &shared->turn, FUTEX_WAKE, 100, NULL, NULL, 0);
+    /* Who watches may have done so already. */
+    if (atomic_compare_exchange_strong(&shared->turn, &from, next))
+        syscall(SYS_futex, &shared->turn, FUTEX_WAKE, 100, NULL, NULL, 0);
+}
+
+static int is_anyone_busy(void) {
+    for (int which = 0; which < ACTORS; which++)
+        if (shared->busy[which]) return 1;
+    return 0;
 }
 
 void act(void) {
@@ -192,8 +204,10 @@ void act(void) {
     /* A child has its parent's line so far. */
     line_len = 0;
     handle_signals();
-    while ((turn = atomic_load(&shared->turn)) < steps_count) {
-        if (turn <= done || steps[turn].actor != actor) { wait_turn(turn, 100); continue; }
+    /* Who watches ends those that have nothing to do any more: all together, as an end is an event
+     * for the others. */
+    while ((turn = atomic_load(&shared->turn)) != OVER) {
+        if (turn <= done || turn >= steps_count || steps[turn].actor != actor) { wait_turn(turn, 100); continue; }
         broken_pipes = 0;
         is_background = steps[turn].is_background;
         if (is_background) atomic_store(&shared->busy[actor], turn + 1);
@@ -202,10 +216,11 @@ void act(void) {
         if (broken_pipes) say(" SIGPIPE");
         end_line();
         done = turn;
-        /* Who watches gives the turn on for a step in the background. */
-        atomic_store(&shared->done[actor], turn + 1);
+        /* Who watches gives the turn on while there are steps in the background. */
         atomic_store(&shared->busy[actor], 0);
-        if (!is_background) pass_turn(turn);
+        int must_settle = is_background || is_anyone_busy();
+        atomic_store(&shared->done[actor], turn + 1);
+        if (!must_settle) pass_turn(turn);
     }
 }
 
@@ -386,16 +401,22 @@ static char state_of(pid_t pid) {
     return state ? state[2] : 'X';
 }
 
-/* Gives the turn on once the step in the background is over, or its actor sleeps. */
-static void watch_background(int which, int turn) {
-    for (int asleep = 0; asleep < 4;) {
-        int busy = atomic_load(&shared->busy[which]);
-        if (has_ended(shared->pids[which])) return bury(which, turn);
-        if (shared->done[which] > turn) break;
-        asleep = busy == turn + 1 && state_of(shared->pids[which]) == 'S' ? asleep + 1 : 0;
-        usleep(500);
+/* Waits until each step in the background is over, or its actor sleeps. */
+static void settle(void) {
+    for (int asleep = 0; asleep < 4; usleep(500)) {
+        int all = 1;
+        for (int which = 0; which < ACTORS; which++)
+            if (shared->busy[which]) all &= state_of(shared->pids[which]) != 'R';
+        asleep = all ? asleep + 1 : 0;
     }
-    pass_turn(turn);
+}
+
+/* Gives the turn on if nobody else does: the step is over, or it is one in the background. */
+static void watch_step(int which, int turn) {
+    int is_over = shared->done[which] > turn, is_background = shared->busy[which] == turn + 1;
+    if (!is_over && !is_background) { wait_turn(turn, 1); return; }
+    settle();
+    if (atomic_load(&shared->turn) == turn) pass_turn(turn);
 }
 
 /* Interrupts the call that the actor still makes, if it does not end by itself soon. */
@@ -418,15 +439,15 @@ static void watch(void) {
             say("%d", turn);
             steps[turn].call->run(steps[turn].args, steps[turn].count);
             end_line();
+            settle();
             pass_turn(turn);
             continue;
         }
         int busy = atomic_load(&shared->busy[which]);
         if (busy && busy != turn + 1) interrupt(which);
-        if (steps[turn].is_background) watch_background(which, turn);
-        else if (has_ended(shared->pids[which])) {
+        if (has_ended(shared->pids[which])) {
             if (turn == atomic_load(&shared->turn)) bury(which, turn);
-        } else wait_turn(turn, 2);
+        } else watch_step(which, turn);
     }
     for (int which = 0; which < ACTORS; which++) interrupt(which);
 }
@@ -451,6 +472,7 @@ static void run(void) {
     }
     pass_turn(-1);
     watch();
+    atomic_store(&shared->turn, OVER);
     for (int a = 0; a < ACTORS; a++)
         if (shared->is_alive[a]) kill(shared->pids[a], SIGKILL);
     say("over");

@@ -64,7 +64,7 @@ struct shared {
     int is_mixed[SESSIONS][2];
     /* True since a direction was filled, until it has been found empty. How much is in it, and how
      * much fits, is the kernel's or the library's choice, so amounts are not told meanwhile. */
-    int is_full[SESSIONS][2];
+    int is_full[SESSIONS][2], was_full[SESSIONS][2];
     /* The slots of descriptors on their way from one actor to another. */
     struct slot passing[16];
     unsigned passed, received;
