@@ -7,8 +7,11 @@
 //! ([`shrink`]). Not here: the scripts that are kept (`sequences/`), and the tests.
 
 pub mod compare;
+mod data_steps;
+mod descriptor_steps;
 pub mod generate;
 mod model;
 pub mod script;
 pub mod shrink;
 pub mod stage;
+mod writer;

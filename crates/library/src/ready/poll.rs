@@ -225,8 +225,9 @@ impl Polling<'_> {
         Ok(self.merge(&kernel[..len]))
     }
 
-    /// Fills in the kernel's question about a sleep. Of what the session knows already only what the
-    /// program asks for may end the sleep: bytes that stay in the kernel would end each at once.
+    /// Fills in the kernel's question about a sleep. Of what the session knows already, only what
+    /// the program asks for may end the sleep: bytes that stay in the kernel would end each at
+    /// once.
     pub(crate) fn fill_for_sleep(&self, kernel: &mut [PollFd]) {
         self.fill(kernel);
         for (asked, polled) in kernel.iter_mut().zip(&*self.fds) {

@@ -42,6 +42,8 @@
 enum { ACTORS = 6, SLOTS = 64, SESSIONS = 8, STEPS_MAX = 1000, ARGS_MAX = 20, LOG_MAX = 1 << 20 };
 /* Descriptors of the program's own, out of the way of the actors'. */
 enum { CHANNEL = 300 };
+/* The actor of steps that the watching process carries out. */
+enum { HARNESS = ACTORS };
 /* Largest amount of one call. */
 enum { AMOUNT_MAX = 1 << 20 };
 
@@ -76,6 +78,10 @@ struct step { int actor, is_background; const struct call *call; int count; long
 struct call { const char *name; void (*run)(const long *args, int count); };
 
 extern struct shared *shared;
+extern struct step steps[STEPS_MAX];
+extern int steps_count, sessions_count;
+extern const char *session_kinds[SESSIONS];
+void read_script(void);
 extern int actor;
 /* A buffer for the amounts of all calls, with a margin behind it. */
 extern unsigned char bytes[AMOUNT_MAX + 64];
