@@ -1,5 +1,5 @@
-//! What writes a script: the model, chance, and the steps so far. Not here: which steps (`generate`,
-//! `data_steps`, `descriptor_steps`).
+//! What writes a script: the model, chance, and the steps so far. Not here: which steps
+//! (`generate`, `data_steps`, `descriptor_steps`).
 
 use super::model::{ACTORS, Held, Model, Slot};
 use crate::random::Random;
