@@ -97,6 +97,8 @@ static int *full_of(long slot, int is_out) {
     return own->session < 0 ? &none : &shared->is_full[own->session][is_out ? own->side : !own->side];
 }
 
+int is_full_out(long slot) { return *full_of(slot, 1); }
+
 void set_full(long slot, int is_out, int is_full) {
     const struct slot *own = slot_of(slot);
     *full_of(slot, is_out) = is_full;

@@ -117,6 +117,7 @@ void check(long slot, long amount, int is_peek, int has_no_bytes);
 /* Tells the result of a call that sends from the slot or receives there. */
 long sending(long slot, long n);
 long receiving(long slot, long n);
+int is_full_out(long slot);
 void set_full(long slot, int is_out, int is_full);
 /* Makes later checks of the slot's outgoing direction compare nothing. */
 void mix(long slot);

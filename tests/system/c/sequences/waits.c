@@ -1,13 +1,21 @@
 /* Calls that wait for many, each with a limit of its own. See sequences.h. */
 #include "sequences.h"
 
+/* Tells what a poll found. Whether a direction that was filled has room is not told. */
+static void tell(long n, const struct pollfd *all, int count, const long *slots) {
+    if (n < 0) { result(n); return; }
+    for (int i = 0; i < count; i++) {
+        int hidden = is_full_out(slots[2 * i]) ? POLLOUT | POLLWRNORM | POLLWRBAND : 0;
+        say(" %x", (unsigned)(unsigned short)(all[i].revents & ~hidden));
+    }
+}
+
 /* poll MILLISECONDS (SLOT EVENTS)... */
 static void do_poll(const long *a, int count) {
     struct pollfd all[10];
     int n = 0;
     for (int i = 1; i + 1 < count && n < 10; i += 2) all[n++] = (struct pollfd){fd_of(a[i]), (short)a[i + 1], 0x7fff};
-    result(poll(all, (nfds_t)n, (int)a[0]));
-    for (int i = 0; i < n; i++) say(" %x", (unsigned)(unsigned short)all[i].revents);
+    tell(poll(all, (nfds_t)n, (int)a[0]), all, n, a + 1);
 }
 
 static void do_ppoll(const long *a, int count) {
@@ -17,8 +25,7 @@ static void do_ppoll(const long *a, int count) {
     int n = 0;
     sigemptyset(&none);
     for (int i = 1; i + 1 < count && n < 10; i += 2) all[n++] = (struct pollfd){fd_of(a[i]), (short)a[i + 1], 0};
-    result(ppoll(all, (nfds_t)n, &span, &none));
-    for (int i = 0; i < n; i++) say(" %x", (unsigned)(unsigned short)all[i].revents);
+    tell(ppoll(all, (nfds_t)n, &span, &none), all, n, a + 1);
 }
 
 /* select MILLISECONDS (SLOT 1|2|4)...: reading, writing, exceptions. pselect likewise. */
