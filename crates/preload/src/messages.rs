@@ -138,7 +138,9 @@ pub(crate) fn recvmsg_by(
     let buffers = Buffers::Many(header.msg_iov, header.msg_iovlen);
     let got = transfer::receive_noted(fd, how, Some(flags), buffers, Some(&mut beside), serve);
     if !from_kernel.get() && got >= 0 {
-        answer_header(fd, message, &header, &beside);
+        // At the end of the stream there is no sender.
+        let name_of = (got > 0).then_some(fd);
+        answer_header(name_of, message, &header, &beside);
         return took_in(got, message);
     }
     got
@@ -180,14 +182,14 @@ fn answer_message(message: *mut msghdr, filled: &msghdr) {
     }
 }
 
-/// Writes the fields that the kernel answers beside the bytes of a stream: the peer's name and the
-/// control data.
-fn answer_header(fd: c_int, message: *mut msghdr, asked: &msghdr, beside: &Beside) {
+/// Writes the fields that the kernel answers beside the bytes of a stream: the name of the peer of
+/// `name_of`, and the control data.
+fn answer_header(name_of: Option<c_int>, message: *mut msghdr, asked: &msghdr, beside: &Beside) {
     // SAFETY: zeroes are a valid address.
     let mut name: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     let mut name_len = 0;
     if !asked.msg_name.is_null() {
-        name_len = peer_name(fd, &mut name);
+        name_len = name_of.map_or(0, |fd| peer_name(fd, &mut name));
         let copied = name_len.min(asked.msg_namelen as usize);
         if buffers::accessible(asked.msg_name as usize, copied, buffers::Access::Write) == copied {
             // SAFETY: `copied` bytes are writable, as checked above, and the name has at least as

@@ -160,7 +160,12 @@ pub(crate) fn recvfrom_by(
         Route::Session(_) => {
             // A stream's bytes carry no address: `sender` fills in the peer's name afterwards.
             let got = transfer::receive(fd, how, Some(flags), Buffers::one(at, len), kernel);
-            if got >= 0 && !sender(fd, from, from_len) { bad_address() } else { got }
+            // The kernel has served a call for 0 bytes.
+            if got >= 0 && len > 0 && !sender(fd, got > 0, from, from_len) {
+                bad_address()
+            } else {
+                got
+            }
         }
     }
 }
@@ -200,15 +205,15 @@ fn bad_address() -> isize {
 }
 
 /// Writes the address of the sender for bytes that a session received, as the kernel does: none for
-/// a TCP socket, the peer's name, if it has one, for a Unix socket. Returns false if the program's
-/// memory is not accessible.
-fn sender(fd: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> bool {
+/// a TCP socket and at the end of the stream, the peer's name, if it has one, for a Unix socket.
+/// Returns false if the program's memory is not accessible.
+fn sender(fd: c_int, has_some: bool, from: *mut sockaddr, from_len: *mut socklen_t) -> bool {
     if !buffers::is_writable(from_len) {
         return false;
     }
     // SAFETY: zeroes are a valid address.
     let mut name: libc::sockaddr_un = unsafe { core::mem::zeroed() };
-    let len = peer_name(fd, &mut name);
+    let len = if has_some { peer_name(fd, &mut name) } else { 0 };
     // SAFETY: the length is writable, as checked above, and so readable.
     let room = unsafe { from_len.read_unaligned() } as usize;
     let copied = room.min(len);

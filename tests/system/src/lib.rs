@@ -6,10 +6,13 @@
 
 pub mod catalog;
 pub mod compile;
+pub mod harness;
 pub mod leftovers;
 pub mod network;
+mod random;
 pub mod rights;
 pub mod row;
+pub mod sequences;
 pub mod talk;
 pub mod torture;
 pub mod world;

@@ -12,7 +12,6 @@ mod isolated;
 mod judge;
 mod kind;
 mod pair;
-mod random;
 mod strikes;
 mod tally;
 mod testbed;

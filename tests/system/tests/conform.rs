@@ -11,16 +11,13 @@
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
 use sojourn_lab::{Mode, Running, Sandbox};
-use sojourn_system::Admin;
 use sojourn_system::compile::compile;
+use sojourn_system::harness::Harness;
 use std::collections::BTreeMap;
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Longest time of one program with all its cases.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -55,113 +52,6 @@ fn static_program() -> &'static Path {
         compiled(&path, &["-static"], &["static.c".to_owned()]);
         path
     })
-}
-
-/// A server for requests of the programs under Sojourn: that their sessions be recalled, or that
-/// the session server die or come back.
-struct Harness {
-    sandbox: Mutex<Sandbox>,
-    socket: UnixDatagram,
-    is_over: AtomicBool,
-}
-
-impl Harness {
-    fn start(sandbox: Sandbox) -> Serving {
-        let socket = UnixDatagram::bind(sandbox.folder().join("harness")).unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        let harness =
-            Self { sandbox: Mutex::new(sandbox), socket, is_over: AtomicBool::new(false) };
-        let harness = Arc::new(harness);
-        // Several threads, because a recall waits.
-        let threads = std::iter::repeat_with(|| Arc::clone(&harness)).take(4);
-        let threads = threads.map(|harness| std::thread::spawn(move || harness.serve())).collect();
-        Serving { harness, threads }
-    }
-
-    fn serve(&self) {
-        let mut admin = Admin::new(&self.sandbox.lock().unwrap()).ok();
-        let mut text = [0; 200];
-        while !self.is_over.load(Ordering::Relaxed) {
-            let Ok((len, from)) = self.socket.recv_from(&mut text) else { continue };
-            let words = String::from_utf8_lossy(&text[..len]).into_owned();
-            let words: Vec<&str> = words.split(' ').collect();
-            let answer = match words[0] {
-                "recall" => self.recall(&mut admin, &words[1..]),
-                "kill" => {
-                    self.sandbox.lock().unwrap().kill_server();
-                    true
-                }
-                "start" => self.sandbox.lock().unwrap().start_server().is_ok(),
-                _ => false,
-            };
-            let answer: &[u8] = if answer { b"ok" } else { b"no" };
-            // Fails if the program has ended meanwhile.
-            let _ = self.socket.send_to_addr(answer, &from);
-        }
-    }
-
-    /// Recalls the sessions of these processes. With `strict`, waits until they are home.
-    fn recall(&self, admin: &mut Option<Admin>, words: &[&str]) -> bool {
-        let pids: Vec<u32> = words.iter().filter_map(|word| word.parse().ok()).collect();
-        let is_strict = words.last() == Some(&"strict");
-        let wait = if is_strict { Duration::from_secs(5) } else { Duration::from_millis(100) };
-        let deadline = Instant::now() + wait;
-        let Some(streams) = self.asked(admin, |admin| admin.recall_of(&pids)) else { return false };
-        loop {
-            let left = self.asked(admin, |admin| admin.streams_of(&pids)).unwrap_or_default();
-            if !streams.iter().any(|stream| left.contains(stream)) {
-                return true;
-            }
-            if Instant::now() > deadline {
-                return false;
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
-    }
-
-    /// Asks the session server; connects again if the connection's server is gone.
-    fn asked<T>(
-        &self,
-        admin: &mut Option<Admin>,
-        ask: impl Fn(&mut Admin) -> anyhow::Result<T>,
-    ) -> Option<T> {
-        for _ in 0..2 {
-            if admin.is_none() {
-                *admin = Admin::new(&self.sandbox.lock().unwrap()).ok();
-            }
-            match ask(admin.as_mut()?) {
-                Ok(answer) => return Some(answer),
-                Err(_) => *admin = None,
-            }
-        }
-        None
-    }
-}
-
-/// A harness with its threads. Drop ends the threads, then the sandbox with its server.
-struct Serving {
-    harness: Arc<Harness>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Serving {
-    /// Ends the server as an administrator would, if it runs: cases may have killed it.
-    fn end(self) {
-        let mut sandbox = self.harness.sandbox.lock().unwrap();
-        if sandbox.server_pid().is_some() {
-            sandbox.stop_server().unwrap().success("the server's end").unwrap();
-        }
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.harness.is_over.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            // The message of a panic has been printed already.
-            let _ = thread.join();
-        }
-    }
 }
 
 /// The difference of a case.
@@ -265,10 +155,10 @@ fn run_both(name: &str, program: &Path, at_once: u32) -> BTreeMap<String, Differ
         under.env("SOJOURN_LOAD", "on");
     }
     under.env("CONFORM_HARNESS", sandbox.folder().join("harness"));
-    let serving = Harness::start(sandbox);
+    let serving = Harness::start(sandbox).unwrap();
     let plain = Running::start(plain).unwrap().finish(LIMIT).unwrap().success("plain").unwrap();
     let under = Running::start(under).unwrap().finish(LIMIT).unwrap().success("sojourn").unwrap();
-    serving.end();
+    serving.end().unwrap();
     compare(name, &plain, &under)
 }
 

@@ -21,8 +21,11 @@ use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::{Stop, Stream};
 
-/// Buffers that one receive from the kernel fills; a program's call may have `UIO_MAXIOV`.
-const PARTS_MAX: usize = 8;
+/// Buffers that one look fills, as many as the shell passes at once.
+const PARTS_MAX: usize = 16;
+
+/// News of the peer's flush that a call awaits: it has begun, is under way, is over.
+const FLUSHES_MAX: u32 = 3;
 
 /// Returns the error that ends a receive after a wait; `None` to look again. `has_some`: the call
 /// has received bytes. `is_last`: the time was over before the last look.
@@ -56,13 +59,18 @@ impl Session {
     ) -> Option<Result<usize, Errno>> {
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
         let may_wait = self.may_wait(how.dont_wait);
-        let limit = self.receive_timeout.load(Ordering::Relaxed);
         let mut deadline = None;
         let (mut got, mut placed) = (0, 0);
-        let (mut has_turned, mut has_spun, mut is_last) = (false, false, false);
+        let (mut has_turned, mut is_last, mut flushes_awaited) = (false, false, 0);
         loop {
             let step = match core::mem::take(&mut placed) {
-                0 => self.receive_step(generation, bufs, got, how.look(has_spun), kernel),
+                0 => self.receive_step(
+                    generation,
+                    bufs,
+                    got,
+                    how.look(flushes_awaited >= FLUSHES_MAX),
+                    kernel,
+                ),
                 len => Received::Done(Ok(len)),
             };
             let result = match step {
@@ -109,17 +117,15 @@ impl Session {
                 }
                 // A poll may have reported the owed bytes, so the call that follows must find them,
                 // and find them in one piece.
-                Received::Owed if !has_spun => {
-                    has_spun = true;
-                    self.wait_for_flush(may_wait);
-                    continue;
-                }
+                Received::Owed if self.await_flush(may_wait, &mut flushes_awaited) => continue,
+                // Another thread may have taken what was behind a part.
                 Received::Empty | Received::Owed
-                    if !may_wait || (how.wait_all && got > 0 && how.dont_wait) =>
+                    if !may_wait || (got > 0 && (how.dont_wait || !how.wait_all)) =>
                 {
                     Err(Errno::AGAIN)
                 }
                 Received::Empty | Received::Owed => {
+                    let limit = self.receive_timeout.load(Ordering::Relaxed);
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                     let room = Room::of(generation, bufs, got, how);
                     let waited = self.wait_readable(until, &room);
@@ -132,6 +138,16 @@ impl Session {
             };
             return Some(if got > 0 { Ok(got) } else { result });
         }
+    }
+
+    /// Waits for news of the peer's flush, of which `awaited` have come; returns false if the call
+    /// has waited long enough.
+    fn await_flush(&self, may_wait: bool, awaited: &mut u32) -> bool {
+        if *awaited >= FLUSHES_MAX {
+            return false;
+        }
+        *awaited = if self.wait_for_flush(may_wait) { *awaited + 1 } else { FLUSHES_MAX };
+        true
     }
 
     /// Looks once, into the buffers beyond their first `skip` bytes.
@@ -150,17 +166,21 @@ impl Session {
         if skip == 0 {
             return self.look(&mut rx, bufs, look, kernel);
         }
-        // Only `MSG_WAITALL` comes here, which is rare enough for one buffer at a time.
-        let mut before = 0;
+        // What `MSG_WAITALL` waits for, and what follows a part.
+        let mut rest: [_; PARTS_MAX] = core::array::from_fn(|_| IoSliceMut::new(&mut []));
+        let (mut count, mut before) = (0, 0);
         for buf in bufs.iter_mut() {
-            let len = buf.len();
-            if skip < before + len {
-                let part = &mut [IoSliceMut::new(&mut buf[skip - before..])];
-                return self.look(&mut rx, part, look, kernel);
+            let done = skip.saturating_sub(before).min(buf.len());
+            before += buf.len();
+            if done < buf.len() && count < PARTS_MAX {
+                rest[count] = IoSliceMut::new(&mut buf[done..]);
+                count += 1;
             }
-            before += len;
         }
-        Received::Done(Ok(0))
+        match count {
+            0 => Received::Done(Ok(0)),
+            _ => self.look(&mut rx, &mut rest[..count], look, kernel),
+        }
     }
 
     #[inline]
@@ -264,6 +284,17 @@ impl Session {
             }
         }
         match found {
+            // The kernel's last bytes: those of the ring belong to the same call, as they would in
+            // the kernel.
+            Ok(len @ 1..)
+                if uses_ring
+                    && len < bufs.iter().map(|buf| buf.len()).sum()
+                    && !kernel.has_ended()
+                    && stream.available().is_ok_and(|more| more > 0) =>
+            {
+                // A peek leaves the kernel's bytes where they are; only at home can it see both.
+                if peek { Received::Leave(ReasonT::Operation) } else { Received::Part(len) }
+            }
             Err(Errno::AGAIN) if uses_ring => {
                 rx.phase = RxPhase::Ring;
                 self.look_at_ring(rx, stream, bufs, peek)

@@ -82,6 +82,11 @@ impl Session {
             let mut tx = lock(&self.tx);
             let mut rx = lock(&self.rx);
             let Some(stream) = tx.stream.clone().or_else(|| rx.stream.clone()) else { return };
+            if how.0 == Rest::Stays {
+                // Somebody else takes bytes out of the kernel next, uncounted, so that nobody knows
+                // any more which bytes the peeked ones are.
+                rx.peeked.forget();
+            }
             if tx.phase != TxPhase::Home || !matches!(rx.phase, RxPhase::Residue | RxPhase::Reset) {
                 self.freeze(&mut tx, &mut rx, &stream, reason, how, when);
             }

@@ -30,10 +30,10 @@ const FLUSH_SPIN: Duration = Duration::from_micros(100);
 const FLUSH_WAIT: Duration = Duration::from_millis(100);
 
 impl Session {
-    /// Waits for news of the peer's flush, which has begun. In its middle the bytes, or some of
-    /// them, are readable neither in the ring nor in the kernel.
-    pub(crate) fn wait_for_flush(&self, may_wait: bool) {
-        let Some(stream) = self.stream() else { return };
+    /// Waits for news of the peer's flush; returns false if there is none in time. In the middle
+    /// of a flush the bytes, or some of them, are readable neither in the ring nor in the kernel.
+    pub(crate) fn wait_for_flush(&self, may_wait: bool) -> bool {
+        let Some(stream) = self.stream() else { return false };
         let seen = lock(&self.rx).seen_news;
         let has_news = || stream.flush_news() != seen;
         let (begun, until) = (now_ns(), library().patience.until(FLUSH_SPIN));
@@ -51,6 +51,7 @@ impl Session {
             sleep_until(&stream, has_news, library().patience.until(limit));
             library().patience.waited_since(begun);
         }
+        has_news()
     }
 
     /// Returns true if a read may take owed bytes that are in the kernel now: a record that the
@@ -112,8 +113,13 @@ impl Session {
         if rx.before_owed + owed_there == 0 {
             return self.rest_from_ring(rx, stream, bufs, peek, (owed, flushed.is_none()));
         }
-        let wanted = bufs.iter().map(|buf| buf.len()).sum::<usize>();
-        let wanted = wanted.min(rx.before_owed + owed_there);
+        let room = bufs.iter().map(|buf| buf.len()).sum::<usize>();
+        let is_in_both = room > rx.before_owed && flushed.is_none() && !has_begun;
+        if is_in_both && peek && !look.may_cut {
+            // Only in the kernel can a peek see what is there and what comes behind it.
+            return Received::Owed;
+        }
+        let wanted = room.min(rx.before_owed + owed_there);
         let may_cut = look.may_cut || flushed.is_some() || wanted <= rx.before_owed;
         if !may_cut && !self.is_whole(stream, wanted) {
             return Received::Owed;
@@ -134,8 +140,12 @@ impl Session {
                     rx.before_owed -= before;
                     rx.since_freeze += len - before;
                 }
-                let is_cut = flushed.is_some_and(|flushed| flushed < owed);
-                match is_cut && !peek && rx.before_owed == 0 && rx.since_freeze == from_kernel {
+                // The rest is in the ring: in all if the peer has not begun.
+                let is_cut = match flushed {
+                    Some(flushed) => flushed < owed && rx.since_freeze == from_kernel,
+                    None => is_in_both,
+                };
+                match is_cut && !peek && rx.before_owed == 0 && !kernel.has_ended() {
                     true => Received::Part(len),
                     false => Received::Done(Ok(len)),
                 }

@@ -4,11 +4,12 @@
 //! The test is the peer, and stops wherever it likes. Real peers: `crowd` of `tests/system`.
 
 use crate::host::lock::lock;
+use crate::io::call_flags::Recv;
 use crate::io::from_kernel::BytesOnly;
 use crate::process::library::library;
 use crate::session::Session;
 use crate::session::received::{ReceiveTerms, Received};
-use crate::session_fakes::{Hostile, Pair, is_away, read};
+use crate::session_fakes::{Hostile, Pair, is_away, read, receive};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::io::{Errno, IoSliceMut};
@@ -156,4 +157,39 @@ fn a_read_that_must_not_wait_finds_what_a_poll_has_reported() {
             reads_all(&pair);
         });
     }
+}
+
+/// One read has what the kernel has, and behind it what the peer wrote after its switch to the
+/// ring, also if it has frozen the stream since and has not begun to flush.
+#[test]
+fn what_is_in_both_places_is_one_read() {
+    for is_frozen in [false, true] {
+        let pair = Pair::new();
+        let hostile = pair.join_hostile();
+        comes(&pair, 0, FIRST);
+        hostile.sends(&record()[FIRST..]);
+        if is_frozen {
+            hostile.side.freeze();
+        }
+        reads_all(&pair);
+    }
+}
+
+/// A call of the kernel's own takes bytes that the program has peeked at: the next read of the
+/// library's shows what follows them.
+#[test]
+fn what_was_peeked_at_does_not_come_again_after_a_call_of_the_kernels() {
+    let pair = Pair::new();
+    let hostile = pair.join_hostile();
+    hostile.sends(&record());
+    let (mut seen, peek) = ([0; 100], Recv { peek: true, ..Recv::default() });
+    assert_eq!(receive(pair.fd(0), &mut seen, peek), Ok(100));
+    hostile.side.freeze();
+    assert_eq!(hostile.side.begin_flush(), 0);
+    comes(&pair, 0, RECORD);
+    hostile.side.set_flushed(RECORD);
+    library().session_of(pair.fd(0)).unwrap().leave(ReasonT::Operation, true);
+    assert_eq!(rustix::io::read(pair.ends[0].as_ref().unwrap(), &mut seen[..40]), Ok(40));
+    assert_eq!(read(pair.fd(0), &mut seen), Ok(100));
+    assert_eq!(seen[..], record()[40..140]);
 }

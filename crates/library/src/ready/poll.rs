@@ -225,6 +225,20 @@ impl Polling<'_> {
         Ok(self.merge(&kernel[..len]))
     }
 
+    /// Fills in the kernel's question about a sleep. Of what the session knows already, only what
+    /// the program asks for may end the sleep: bytes that stay in the kernel would end each at
+    /// once.
+    pub(crate) fn fill_for_sleep(&self, kernel: &mut [PollFd]) {
+        self.fill(kernel);
+        for (asked, polled) in kernel.iter_mut().zip(&*self.fds) {
+            let Some(session) = self.library.session_of(polled.fd) else { continue };
+            let knows = |event: &AtomicBool| event.load(Ordering::SeqCst);
+            if knows(&session.rx_kernel_event) && knows(&session.tx_kernel_event) {
+                asked.events &= polled.events;
+            }
+        }
+    }
+
     /// Fills in the kernel's question.
     pub(crate) fn fill(&self, kernel: &mut [PollFd]) {
         for (asked, polled) in kernel.iter_mut().zip(&*self.fds) {

@@ -262,7 +262,7 @@ impl Polling<'_> {
         others: [i32; 2],
         kernel: &mut [PollFd],
     ) -> Result<usize, Errno> {
-        self.fill(kernel);
+        self.fill_for_sleep(kernel);
         let extra = &mut kernel[self.fds.len()..];
         extra.fill(PollFd::NONE);
         let numbers = places.inboxes.iter().map(|inbox| inbox.ready_fd().as_raw_fd());

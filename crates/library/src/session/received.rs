@@ -19,8 +19,8 @@ pub(crate) struct ReceiveTerms {
 pub(crate) enum Received {
     /// The result that the call returns.
     Done(Result<usize, Errno>),
-    /// So many bytes, the last ones that the kernel had of a flush that was cut short. The ring has
-    /// more.
+    /// So many bytes, the last ones that the kernel had, before a switch to the ring or of a flush
+    /// that was cut short. The ring has more.
     Part(usize),
     /// There is nothing yet.
     Empty,

@@ -6,11 +6,11 @@
 use super::field::Field;
 use super::judge::Verdict;
 use super::kind::Kind;
-use super::random::Random;
 use super::strikes::strike;
 use super::tally::{Fault, Tally};
 use super::testbed::Testbed;
 use crate::leftovers::{keeper, keeper_path};
+use crate::random::Random;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use sojourn_lab::Running;

@@ -3,9 +3,9 @@
 //! Not here: the disturbances (`strikes`) and their times (`episode`).
 
 use super::pair::{Pair, signal};
-use super::random::Random;
 use super::tally::Tally;
 use super::testbed::{Testbed, weather};
+use crate::random::Random;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use sojourn_lab::Running;

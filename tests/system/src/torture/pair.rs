@@ -4,8 +4,8 @@
 //! the judgement of ends (`judge`).
 
 use super::judge::{Ended, Verdict};
-use super::random::Random;
 use super::testbed::Testbed;
+use crate::random::Random;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal};
 use sojourn_lab::Running;

@@ -2,9 +2,9 @@
 //!
 //! Not here: the disturbances (`strikes`).
 
-use super::random::Random;
 use crate::Admin;
 use crate::network::{Accelerated, Stage};
+use crate::random::Random;
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use sojourn_lab::net::{Conditions, End, Host, Link};

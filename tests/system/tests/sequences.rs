@@ -1,0 +1,83 @@
+//! Tests that random sequences of calls are answered under Sojourn as they are plainly.
+//!
+//! Each script of `sequences/` is played, and those of some seeds. `SEQUENCES_SEED=N`
+//! begins with that seed, and `SEQUENCES_COUNT=N` plays so many.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_system::sequences::compare::Difference;
+use sojourn_system::sequences::generate::{Scope, generate};
+use sojourn_system::sequences::script::Script;
+use sojourn_system::sequences::shrink::shrink;
+use sojourn_system::sequences::stage::Stage;
+use std::path::Path;
+
+/// The first seed, the number of new scripts, and of rounds in which a difference must be seen again.
+const FIRST: u64 = 8000;
+const COUNT: u64 = 30;
+const ROUNDS: u32 = 3;
+
+fn number_of(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().unwrap())
+}
+
+fn told(name: &str, script: &Script, difference: &Difference) -> String {
+    let Difference { step, plain, under } = difference;
+    let call = script.steps.get(*step).map_or("(the end)", String::as_str);
+    format!("{name}: step {step}, {call}\n  plain   {plain}\n  sojourn {under}\n{script}")
+}
+
+/// Plays a script; a difference must be there twice more. Returns the smallest script with it.
+fn play(stage: &Stage, name: &str, script: &Script) -> Option<String> {
+    let first = stage.compare(script).unwrap()?;
+    let Some(again) = stage.differs(script, 2, ROUNDS).unwrap() else {
+        println!("once only: {}", told(name, script, &first));
+        return None;
+    };
+    let (script, difference) = shrink(stage, script, again).unwrap();
+    Some(told(name, &script, &difference))
+}
+
+fn stage() -> Stage {
+    Stage::new(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap()
+}
+
+#[test]
+fn new_sequences() {
+    let seed = number_of("SEQUENCES_SEED");
+    let first = seed.unwrap_or(FIRST);
+    let stage = stage();
+    let mut differences = String::new();
+    for seed in first..first + number_of("SEQUENCES_COUNT").unwrap_or(COUNT) {
+        let script = generate(seed, Scope { has_recalls: seed % 2 == 0 });
+        if std::env::var_os("SEQUENCES_SHOW").is_some() {
+            println!("{script}");
+        }
+        if let Some(text) = play(&stage, &format!("seed {seed}"), &script) {
+            println!("{text}");
+            differences += &text;
+        }
+    }
+    assert!(differences.is_empty(), "differences:\n{differences}");
+    assert!(stage.moves().unwrap() > 0, "nothing moved: {}", stage.why());
+}
+
+#[test]
+fn kept_sequences() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sequences");
+    let stage = stage();
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "nothing is kept");
+    let played = files.iter().filter_map(|file| {
+        let script = Script::parse(&std::fs::read_to_string(file).unwrap());
+        stage
+            .differs(&script, 2, ROUNDS)
+            .unwrap()
+            .map(|found| told(&file.to_string_lossy(), &script, &found))
+    });
+    let differences: Vec<String> = played.collect();
+    assert!(differences.is_empty(), "differences:\n{}", differences.join("\n"));
+    assert!(stage.moves().unwrap() > 0, "nothing moved: {}", stage.why());
+}
