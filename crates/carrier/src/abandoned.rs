@@ -7,10 +7,10 @@
 //! the same address to the peer: which does not open a connection there, but is answered with the
 //! numbers of the one that the peer has (RFC 9293 section 3.10.7.4, "fourth"). Nobody here expects
 //! that answer, so the kernel answers it with a reset in whose number the peer recognises its own:
-//! as after a crash of this host (section 3.5.1). If the peer has no such connection but listens
-//! there, its own SYN must not be taken for the answer: a filter keeps it from the socket. A process
-//! without any right can do all of this, except from the port of an accepted connection below 1024.
-//! Not here: sessions that can still be put back (`moves`), and the keeper (`keeping`).
+//! as after a crash of this host (section 3.5.1). If the peer has no such connection any more but
+//! listens there, its SYN is answered with a reset, too, as a rule before it has accepted anything.
+//! A process without any right can do all of this, except from the port of an accepted connection
+//! below 1024. Not here: sessions that can still be put back (`moves`), and the keeper (`keeping`).
 
 use crate::raw;
 use rustix::fd::OwnedFd;
@@ -40,26 +40,13 @@ fn end_one(fd: &OwnedFd) -> Result<(), Errno> {
         Ok(()) | Err(Errno::INVAL) => {}
         Err(error) => return Err(error),
     }
-    raw::attach_filter(fd, &mut no_syn())?;
     let flags = rustix::fs::fcntl_getfl(fd)?;
     rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
-    match rustix::net::connect(fd, &remote) {
-        Err(Errno::INPROGRESS) => raw::disconnect(fd),
-        connected => connected,
-    }
-}
-
-/// Returns a filter for segments without SYN.
-fn no_syn() -> [libc::sock_filter; 4] {
-    const FLAGS_AT: u32 = 13;
-    const SYN: u32 = 2;
-    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-    [
-        step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, FLAGS_AT),
-        step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 1, SYN),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
-    ]
+    let _ = rustix::net::connect(fd, &remote);
+    // At once: the answer need not find the socket.
+    raw::disconnect(fd)?;
+    // If the program lives it has the socket as well.
+    rustix::fs::fcntl_setfl(fd, flags)
 }
 
 #[cfg(test)]
@@ -90,8 +77,6 @@ mod tests {
             end([file, own.into()].iter());
             let heard = peer.read(&mut [0]).map_err(|error| error.kind());
             assert_eq!(heard, Err(std::io::ErrorKind::ConnectionReset), "{address} {back}");
-            listener.set_nonblocking(true).unwrap();
-            assert!(listener.accept().is_err(), "this is no new connection");
         }
     }
 

@@ -118,19 +118,3 @@ pub(crate) fn disconnect(fd: impl AsFd) -> Result<(), Errno> {
     answer(unsafe { libc::connect(fd.as_fd().as_raw_fd(), &raw const address, len) })?;
     Ok(())
 }
-
-/// Has the socket take only packets that the classic BPF program lets pass (socket(7)).
-///
-/// # Errors
-/// Those of setsockopt(2).
-pub(crate) fn attach_filter(fd: impl AsFd, steps: &mut [libc::sock_filter]) -> Result<(), Errno> {
-    let len = u16::try_from(steps.len()).map_err(|_| Errno::INVAL)?;
-    let program = libc::sock_fprog { len, filter: steps.as_mut_ptr() };
-    // SAFETY: the kernel reads `program`, and the `len` steps that it points to.
-    answer(unsafe {
-        let (fd, len) = (fd.as_fd().as_raw_fd(), size_of::<libc::sock_fprog>() as libc::socklen_t);
-        let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
-        libc::setsockopt(fd, level, name, (&raw const program).cast(), len)
-    })?;
-    Ok(())
-}
