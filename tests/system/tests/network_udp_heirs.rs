@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use sojourn_lab::Running;
 use sojourn_lab::net::{End, Link};
 use sojourn_system::network::{Accelerated, Stage, await_bound, hosts, received_datagrams};
@@ -19,6 +19,10 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between two datagrams.
 const PACE: Duration = Duration::from_micros(200);
+/// Time in which both sides of a move hear of it.
+const HEARD: Duration = Duration::from_millis(2);
+/// How long the server's front stands still: less than a library waits for the server.
+const FRONT: Duration = Duration::from_millis(100);
 /// The bit of the last datagram's number.
 const LAST: u64 = 1 << 63;
 
@@ -42,7 +46,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Starts a program under Sojourn at B, and a plain sender at A. Signals the program after `when`,
 /// and returns the numbers that nobody has received.
-fn missing(link: &Link, stage: &Stage, how: &str, when: impl Fn(&Stage)) -> String {
+fn missing(link: &Link, stage: &Stage, how: &str, when: impl FnOnce(&Stage)) -> String {
     let (own, port) = (link.v4(End::B).to_string(), stage.port.to_string());
     let mut command = stage.command(End::B, "python3");
     command.arg(stage.programs().join("net/udp_heir.py"));
@@ -66,29 +70,53 @@ fn missing(link: &Link, stage: &Stage, how: &str, when: impl Fn(&Stage)) -> Stri
     output.out.trim().to_owned()
 }
 
-/// The program becomes another one at the moment at which its datagrams stop coming to the kernel:
-/// the server has begun to carry them, and the library may not have heard of that yet.
+/// Stops the server's front, which passes on what the carrier tells the library, or continues it.
+fn signal_front(stage: &Stage, signal: Signal) {
+    let front = stage.worlds[1].server_part("front").unwrap().cast_signed();
+    let front = Pid::from_raw(front).unwrap();
+    rustix::process::kill_process(front, signal).unwrap();
+}
+
+/// The program becomes another one when its datagrams do not come to the kernel any more, and its
+/// library has not been told so.
 #[test]
 fn a_program_that_becomes_another_one_while_its_socket_moves() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let mut stage = Stage::new(&link, Accelerated::Client).unwrap();
-    for round in 0..10 {
+    let mut stage = Stage::with_ports(&link, Accelerated::Client).unwrap();
+    let mut was_hidden = 0;
+    for round in 0..4 {
         stage.port = sojourn_system::network::next_port();
-        let found = missing(&link, &stage, "exec", |_| {
-            let heard = || received_datagrams(&b).unwrap();
-            let (mut last, mut since) = (heard(), Instant::now());
-            wait_for("datagrams past the kernel", || {
-                let now = heard();
-                if now != last {
-                    (last, since) = (now, Instant::now());
+        let mut admin = Admin::new(&stage.worlds[1]).unwrap();
+        let moves = admin.moves().unwrap().0;
+        let is_hidden = AtomicBool::new(false);
+        let found = std::thread::scope(|scope| {
+            missing(&link, &stage, "exec", |stage| {
+                wait_for("a move", || admin.moves().unwrap().0 > moves);
+                std::thread::sleep(HEARD);
+                signal_front(stage, Signal::STOP);
+                let heard = || received_datagrams(&b).unwrap();
+                let (mut last, mut since) = (heard(), Instant::now());
+                let limit = since + 4 * FRONT;
+                while since.elapsed() < 20 * PACE && Instant::now() < limit {
+                    if heard() != last {
+                        (last, since) = (heard(), Instant::now());
+                    }
                 }
-                now > 0 && since.elapsed() > 4 * PACE
-            });
+                is_hidden.store(since.elapsed() >= 20 * PACE, Ordering::Relaxed);
+                let stage: &Stage = stage;
+                let front = stage.worlds[1].server_part("front");
+                scope.spawn(move || {
+                    std::thread::sleep(FRONT);
+                    let front = front.and_then(|pid| Pid::from_raw(pid.cast_signed()));
+                    rustix::process::kill_process(front.unwrap(), Signal::CONT).unwrap();
+                });
+            })
         });
+        was_hidden += usize::from(is_hidden.load(Ordering::Relaxed));
         assert_eq!(found, "[]", "round {round}");
     }
-    assert!(stage.moves().unwrap() > 0);
+    assert!(was_hidden > 0, "no datagrams were turned away before the library heard of it");
     stage.end().unwrap();
 }
 
