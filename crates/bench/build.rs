@@ -54,9 +54,10 @@ fn own_stubs(out: &Path) {
 fn guests(out: &Path) -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=guest");
     let compiler = c_build().try_get_compiler()?;
-    let programs: [(&str, &str, &[&str]); 5] = [
+    let programs: [(&str, &str, &[&str]); 6] = [
         ("guest", "guest.c", &["-O2"]),
         ("guest-static", "guest.c", &["-static"]),
+        ("datagrams", "datagrams.c", &["-O2"]),
         ("doors", "doors.c", &["-O2"]),
         ("doors-static", "doors.c", &["-static"]),
         ("doors-trapped", "doors.c", &["-static", "-DTRAPPED"]),

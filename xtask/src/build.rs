@@ -48,7 +48,7 @@ pub(crate) fn build() -> Result<()> {
     ensure(FILTER)?;
     everything()?;
     eprintln!(
-        "   target/release: sojourn, sojournd, libsojourn_preload.so, sojourn-abi; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl; sojourn-protocol; sojourn-udpd, libsojourn_udp.so; libsojourn_buffers.so"
+        "   target/release: sojourn, sojournd, libsojourn_preload.so, sojourn-abi; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl; sojourn-protocol; sojourn-driver; sojourn-udpd, libsojourn_udp.so; libsojourn_buffers.so"
     );
     Ok(())
 }
@@ -57,8 +57,10 @@ pub(crate) fn build() -> Result<()> {
 /// for all: with other sets of packages cargo would choose other features and rebuild some of them
 /// each time.
 pub(crate) fn everything() -> Result<()> {
-    let packages =
-        ["ipc-c", "idl", "preload", "loader", "cli", "server", "protocol", "udp", "buffers", "lab"];
+    let packages = [
+        "ipc-c", "idl", "preload", "loader", "cli", "server", "protocol", "driver", "udp",
+        "buffers", "lab",
+    ];
     let names = packages.map(|package| format!("sojourn-{package}"));
     let mut words = vec!["build", "--release"];
     words.extend(names.iter().flat_map(|name| ["-p", name]));
@@ -142,7 +144,7 @@ pub(crate) fn bench_smoke() -> Result<()> {
     }
     emulation()?;
     let mut words = vec!["run", "--release", "-p", "sojourn-bench", "--", "papers", "--quick"];
-    words.extend(["--table", "getpid", "--table", "decomposition4"]);
+    words.extend(["--table", "getpid", "--table", "udp1992", "--table", "decomposition4"]);
     run("papers, smoke test", cargo(&words).stdout(std::process::Stdio::null()))
 }
 
@@ -171,7 +173,9 @@ pub(crate) fn install(prefix: &str) -> Result<()> {
         None => PathBuf::from(prefix),
     };
     let below = |folder: &str| root.join(folder);
-    for program in ["sojourn", "sojournd", "sojourn-protocol", "sojourn-idl", "sojourn-udpd"] {
+    for program in
+        ["sojourn", "sojournd", "sojourn-protocol", "sojourn-driver", "sojourn-idl", "sojourn-udpd"]
+    {
         copy(&format!("target/release/{program}"), &below("bin"))?;
     }
     copy("target/release/libsojourn_preload.so", &below("lib/sojourn"))?;

@@ -29,6 +29,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-options", &[]),
     ("sojourn-proto", &["sojourn-wire"]),
     ("sojourn-netif", &["sojourn-wire"]),
+    (
+        "sojourn-driver",
+        &["sojourn-idl", "sojourn-ipc", "sojourn-netif", "sojourn-shm", "sojourn-wire"],
+    ),
     ("sojourn-filter", &["sojourn-ipc", "sojourn-wire"]),
     ("sojourn-firewall", &["sojourn-wire"]),
     ("sojourn-time", &[]),
@@ -62,6 +66,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "sojourn-server",
         &[
             "sojourn-carrier",
+            "sojourn-driver",
             "sojourn-ipc",
             "sojourn-options",
             "sojourn-pump",
@@ -73,6 +78,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "sojourn-library",
         &[
+            "sojourn-driver",
             "sojourn-ipc",
             "sojourn-netif",
             "sojourn-options",
@@ -113,14 +119,17 @@ const LAYERS: &[(&str, &[&str])] = &[
         "sojourn-bench",
         &[
             "sojourn-buffers",
+            "sojourn-driver",
             "sojourn-idl",
             "sojourn-ipc",
             "sojourn-lab",
+            "sojourn-netif",
             "sojourn-protocol",
             "sojourn-session",
             "sojourn-shm",
             "sojourn-time",
             "sojourn-udp",
+            "sojourn-wire",
         ],
     ),
     ("sojourn-demo", &["sojourn-idl", "sojourn-ipc"]),

@@ -17,6 +17,7 @@ use core::arch::asm;
 use core::ffi::{c_int, c_long, c_void};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
+use std::net::SocketAddrV4;
 
 use client::Client;
 use sojourn_abi::door::{self, Door, Signal};
@@ -24,6 +25,11 @@ use sojourn_ipc::Wait;
 
 /// Numbers of descriptors that the server's pipes have: a reading end, then its writing end.
 const FIRST: usize = 1 << 20;
+
+/// Numbers of descriptors that the server's sockets have.
+const SOCKETS: usize = 1 << 22;
+/// The most sockets.
+const SOCKETS_MAX: usize = 256;
 
 /// The number of the system call that makes a pipe without flags.
 #[cfg(target_arch = "x86_64")]
@@ -129,6 +135,81 @@ unsafe fn pipe_at(both: *mut [c_int; 2]) -> Option<isize> {
     Some(made.min(0))
 }
 
+/// The socket of a descriptor, if it is one of the server's.
+fn socket_of(descriptor: usize) -> Option<u8> {
+    descriptor.checked_sub(SOCKETS)?.try_into().ok()
+}
+
+/// The address that a program gives.
+///
+/// # Safety
+/// There must be an address, of IPv4.
+unsafe fn address_at(at: usize) -> SocketAddrV4 {
+    // SAFETY: the caller's promise; programs align it as they like.
+    let address = unsafe { (at as *const libc::sockaddr_in).read_unaligned() };
+    SocketAddrV4::new(u32::from_be(address.sin_addr.s_addr).into(), u16::from_be(address.sin_port))
+}
+
+/// Receives a datagram as recvfrom(2) does.
+///
+/// # Safety
+/// Arguments as those of the call, with room for an address.
+unsafe fn receive_from(socket: u8, arguments: [usize; 6]) -> Option<isize> {
+    let [_, room, len, _, from, from_len] = arguments;
+    // SAFETY: the caller's promise: so much room for bytes.
+    let room = unsafe { core::slice::from_raw_parts_mut(room as *mut u8, len) };
+    let mut sender = None;
+    let got = ask(|client| {
+        let peer = client.receive_from(socket, room)?;
+        sender = Some(peer.address);
+        Ok(peer.number as i64)
+    })?;
+    if let Some(sender) = sender.filter(|_| from != 0) {
+        // SAFETY: all zero is an address.
+        let mut address: libc::sockaddr_in = unsafe { core::mem::zeroed() };
+        address.sin_family = libc::AF_INET as _;
+        address.sin_port = sender.port().to_be();
+        address.sin_addr.s_addr = sender.ip().to_bits().to_be();
+        // SAFETY: the caller's promise.
+        unsafe {
+            (from as *mut libc::sockaddr_in).write_unaligned(address);
+            (from_len as *mut u32).write_unaligned(size_of::<libc::sockaddr_in>() as u32);
+        }
+    }
+    Some(got)
+}
+
+/// Answers a call for datagrams; as [`emulated`].
+///
+/// # Safety
+/// Arguments as those of the call.
+unsafe fn of_sockets(number: c_long, arguments: [usize; 6]) -> Option<isize> {
+    let [a, b, c, _, e, _] = arguments;
+    if number == libc::SYS_socket {
+        if a != libc::AF_INET as usize || b != libc::SOCK_DGRAM as usize {
+            return None;
+        }
+        let made = ask(Client::socket)?;
+        let fits = (0..SOCKETS_MAX as isize).contains(&made);
+        return Some(if fits { SOCKETS as isize + made } else { -(libc::EMFILE as isize) });
+    }
+    let socket = socket_of(a)?;
+    match number {
+        // SAFETY: the caller's promise.
+        libc::SYS_bind => ask(|client| client.bind(socket, unsafe { address_at(b) })),
+        libc::SYS_sendto => {
+            // SAFETY: the caller's promise: so many bytes, and an address.
+            let (bytes, to) =
+                unsafe { (core::slice::from_raw_parts(b as *const u8, c), address_at(e)) };
+            ask(|client| client.send_to(socket, to, bytes))
+        }
+        // SAFETY: the caller's promise.
+        libc::SYS_recvfrom => unsafe { receive_from(socket, arguments) },
+        libc::SYS_close => Some(0),
+        _ => None,
+    }
+}
+
 /// Answers a call as the kernel does; `None`: it is the kernel's to answer.
 ///
 /// # Safety
@@ -155,7 +236,8 @@ unsafe fn emulated(number: c_long, arguments: [usize; 6]) -> Option<isize> {
             ask(|client| client.write(pipe, bytes))
         }
         libc::SYS_close if pipe_of(a).is_some() => Some(0),
-        _ => None,
+        // SAFETY: the caller's promise.
+        _ => unsafe { of_sockets(number, arguments) },
     }
 }
 
@@ -271,4 +353,61 @@ pub unsafe extern "C" fn write(descriptor: c_int, bytes: *const c_void, len: usi
 pub unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { by_name(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0, 0]) as c_int }
+}
+
+/// socket(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let arguments = [family as usize, kind as usize, protocol as usize, 0, 0, 0];
+    // SAFETY: takes numbers.
+    unsafe { by_name(libc::SYS_socket, arguments) as c_int }
+}
+
+/// bind(2).
+///
+/// # Safety
+/// As the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bind(descriptor: c_int, address: *const c_void, len: u32) -> c_int {
+    let arguments = [descriptor as usize, address as usize, len as usize, 0, 0, 0];
+    // SAFETY: the caller's promise.
+    unsafe { by_name(libc::SYS_bind, arguments) as c_int }
+}
+
+/// sendto(2).
+///
+/// # Safety
+/// As the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendto(
+    descriptor: c_int,
+    bytes: *const c_void,
+    len: usize,
+    flags: c_int,
+    to: *const c_void,
+    to_len: u32,
+) -> isize {
+    let arguments =
+        [descriptor as usize, bytes as usize, len, flags as usize, to as usize, to_len as usize];
+    // SAFETY: the caller's promise.
+    unsafe { by_name(libc::SYS_sendto, arguments) }
+}
+
+/// recvfrom(2).
+///
+/// # Safety
+/// As the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recvfrom(
+    descriptor: c_int,
+    room: *mut c_void,
+    len: usize,
+    flags: c_int,
+    from: *mut c_void,
+    from_len: *mut u32,
+) -> isize {
+    let arguments =
+        [descriptor as usize, room as usize, len, flags as usize, from as usize, from_len as usize];
+    // SAFETY: the caller's promise.
+    unsafe { by_name(libc::SYS_recvfrom, arguments) }
 }

@@ -92,6 +92,12 @@ enum What {
         /// `quick`, and the other end's address.
         words: Vec<String>,
     },
+    /// A Unix server of the papers' tables, which `papers` starts.
+    #[command(hide = true)]
+    UnixServer {
+        /// Words of `papers`.
+        words: Vec<String>,
+    },
     /// A measuring client of the protocol server, which `net` starts.
     #[command(hide = true)]
     NetServed {
@@ -173,6 +179,7 @@ fn main() -> Result<()> {
             options.json.get_or_insert_with(beside);
             write(&options, "papers", &outcome)
         }
+        What::UnixServer { words } => papers::unix_server(&words),
         What::NetServed { words } => net::served(&words),
         #[cfg(feature = "rivals")]
         What::NetSmoltcp { words } => net::smoltcp(&words),

@@ -7,6 +7,8 @@ use crate::clock::later;
 use crate::keeping::Keeping;
 use crate::label::Label;
 use crate::metastate::{Mac, NextHop};
+use crate::sessions::Lend;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::{
     AttachError, Filter, FlowError, Key, Method, Options, OwnerError, OwnerId, XdpMode,
@@ -35,6 +37,8 @@ pub(crate) enum LinkError {
     NoChecksum,
     #[error("no descriptors left")]
     Descriptors,
+    #[error("sojourn-driver: {0}")]
+    Driver(io::Error),
 }
 
 /// How long an unused filter or socket stays for the next session (microseconds): a filter takes a
@@ -107,6 +111,8 @@ pub(crate) struct Links {
     last: u64,
     /// The ring of a program's packet socket, if it has one.
     ring: Option<RingLayout>,
+    /// What a program gets for its packet socket.
+    lend: Lend,
     /// The time of the next look for fragments.
     fragments_at: Instant,
     /// The keeper, for the next server.
@@ -124,6 +130,17 @@ impl Owner {
         !self.is_adopted
             && self.process == program.process
             && self.port.is_none() == program.may_have_packets
+            && !self.has_hung_up()
+    }
+
+    /// Returns true if a driver had the packet socket and has died.
+    fn has_hung_up(&self) -> bool {
+        let Some(socket) = &self.socket else { return false };
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut polled = [PollFd::new(socket, PollFlags::empty())];
+        // A packet socket shows errors, but never a hang-up.
+        let _ = poll(&mut polled, Some(&now));
+        polled[0].revents().contains(PollFlags::HUP)
     }
 }
 
@@ -151,14 +168,14 @@ fn port(filter: &mut Filter, ring: Option<RingLayout>) -> Result<Made, LinkError
 
 impl Links {
     /// Starts without interfaces.
-    pub(crate) fn new(keeping: Keeping, has_rings: bool) -> Self {
+    pub(crate) fn new(keeping: Keeping, has_rings: bool, lend: Lend) -> Self {
         let mut bytes = [0; 8];
         // Numbers of an earlier server must not come again, because programs may still know them.
         // Without randomness they might.
         let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
         let last = u64::from_ne_bytes(bytes) >> 1;
         let ring = has_rings.then_some(RING);
-        Self { links: HashMap::new(), last, ring, fragments_at: Instant::ZERO, keeping }
+        Self { links: HashMap::new(), last, ring, lend, fragments_at: Instant::ZERO, keeping }
     }
 
     /// Returns the layout of the ring of programs' packet sockets, as programs are told.
@@ -280,6 +297,15 @@ impl Links {
             true => direct(&mut link.filter, ring)?,
             false => port(&mut link.filter, ring)?,
         };
+        let socket = match (self.lend)(socket) {
+            Ok(socket) => socket,
+            Err(error) => {
+                let link = self.open(next_hop)?;
+                let _ = link.filter.remove_owner(id);
+                return Err(LinkError::Driver(error));
+            }
+        };
+        let link = self.open(next_hop)?;
         let Program { process, .. } = program;
         let owner = Owner {
             id,

@@ -45,7 +45,7 @@ impl Carrier {
         let at = |step| move |error| StartError(step, error);
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(at("epoll"))?;
         let metastate = Metastate::new().map_err(at("rtnetlink"))?;
-        let links = Links::new(Keeping::at(keeper), sessions.has_rings());
+        let links = Links::new(Keeping::at(keeper), sessions.has_rings(), sessions.lend());
         let rules = sessions.respects_firewalls().then(|| Rules::new(now()));
         let mut carrier = Self {
             sessions,

@@ -4,7 +4,7 @@
 //! program offers. So joins, recalls and the ends of processes reach it as they reach libraries
 //! (`idl/session.idl`). Not here: the server's commands to the carrier (`commands`).
 
-use rustix::fd::BorrowedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RouteT};
 use std::net::SocketAddr;
@@ -25,6 +25,9 @@ pub enum Adopted<'s> {
     },
 }
 
+/// Returns what a program gets for a packet socket.
+pub type Lend = Box<dyn Fn(OwnedFd) -> std::io::Result<OwnedFd> + Send>;
+
 /// The session server, as the carrier sees it. No call waits for a program.
 pub trait Sessions: Send {
     /// Offers the other end of `end`'s connection. An event tells the outcome.
@@ -40,6 +43,11 @@ pub trait Sessions: Send {
     /// Returns true if programs' packet sockets have mapped rings; without one every packet is a
     /// message.
     fn has_rings(&self) -> bool;
+    /// Returns what becomes of a packet socket before a program gets it: the program may get a
+    /// connection with a driver in its place.
+    fn lend(&self) -> Lend {
+        Box::new(Ok)
+    }
     /// Returns true if sessions that packet filters or IPsec policies of the host could concern
     /// stay in the kernel.
     fn respects_firewalls(&self) -> bool;

@@ -75,6 +75,16 @@ impl Sandbox {
         Self::make(Some(host.clone()), &["--network=messages"])
     }
 
+    /// Makes a sandbox on `host` whose packet sockets are a driver's, with each frame in a message
+    /// or, if `by_memory`, in memory of its own. Its server is for its own user.
+    ///
+    /// # Errors
+    /// As [`Sandbox::new`].
+    pub fn with_driver(host: &Host, by_memory: bool) -> Result<Self> {
+        let words = if by_memory { &["--network=driver-memory"] } else { &["--network=driver"] };
+        Self::make(Some(host.clone()), words)
+    }
+
     /// Makes a sandbox as [`Sandbox::with_ports`] does, whose server carries sessions past the
     /// host's packet filters.
     ///
@@ -110,6 +120,8 @@ impl Sandbox {
         std::fs::create_dir(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
         let settings = Vec::new();
+        // Everybody's server has no driver.
+        let is_public = !network.iter().any(|word| word.starts_with("--network=driver"));
         let mut sandbox = Self {
             built,
             folder,
@@ -117,7 +129,7 @@ impl Sandbox {
             settings,
             host,
             network,
-            is_public: true,
+            is_public,
             is_unit,
             words: &[],
         };

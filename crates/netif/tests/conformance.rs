@@ -9,10 +9,12 @@ use common::tun::Tun;
 use common::xsk::Steering;
 use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, receive_until, shows, until_it_carries, wait};
 use rustix::event::PollFlags;
+use sojourn_driver::process::serve_handed;
+use sojourn_driver::{Address, DriverInterface, FrameWay, Serving, Wait};
 use sojourn_netif::pcapng::Writer;
 use sojourn_netif::{
     Capture, Fault, FaultOptions, Interface, LinkError, LinkType, Message, Outgoing, PacketOptions,
-    Ring, RingLayout, SendError, Trace, Xdp, XdpOptions, sim, vnet,
+    Ring, RingLayout, SendError, Trace, Xdp, XdpOptions, packet, sim, vnet,
 };
 use sojourn_wire::Protocol;
 use sojourn_wire::ethernet::{self, EtherType, VlanTag};
@@ -95,6 +97,31 @@ fn xdp() -> Option<Pair> {
     Some(pair)
 }
 
+/// Set for a test process that is to be a driver: the way of its frames.
+const DRIVER: &str = "SOJOURN_TEST_DRIVER";
+
+/// Not a test of its own: [`driver`] runs this program anew to have a driver's process.
+#[test]
+fn be_a_driver() {
+    let Ok(way) = std::env::var(DRIVER) else { return };
+    let way = if way == "memory" { FrameWay::Memory } else { FrameWay::Message };
+    let control = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    serve_handed(&control, Serving { way, ..Serving::default() }).unwrap();
+}
+
+/// Opens the near device in another process. It ends with the interface.
+fn driver(way: &str) -> DriverInterface {
+    let [control, theirs] = sojourn_driver::control().unwrap();
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "be_a_driver", "--nocapture"]).env(DRIVER, way).stdin(theirs);
+    let mut process = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    std::thread::spawn(move || process.wait());
+    let packets = packet::open(&PacketOptions::default()).unwrap();
+    packet::bind(packets.as_fd(), packet::index_of(packets.as_fd(), NEAR_DEVICE).unwrap()).unwrap();
+    let client = sojourn_driver::hand(&control, &packets).unwrap();
+    DriverInterface::connect(Address::Descriptor(client), Wait::Adaptive).unwrap()
+}
+
 macro_rules! conforms {
     ($($name:ident: $make:expr;)*) => {
         $(#[test]
@@ -139,6 +166,8 @@ conforms! {
         Fault::new(Trace::new(capture, 4, || 0), &FaultOptions::default())
     });
     an_xdp_socket: xdp();
+    a_driver_by_messages: on_veth(|| driver("message"));
+    a_driver_by_memory: on_veth(|| driver("memory"));
 }
 
 fn suite(pair: &mut Pair) {

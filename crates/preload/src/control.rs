@@ -4,9 +4,10 @@
 //! Not here: socket options (`options`).
 
 use crate::descriptors::{duplicated, is_own, not_open, numbering};
+use crate::first_calls::is_open_for;
 use crate::guard::home;
 use crate::guard::kernel;
-use crate::guard::{is_open, tell, within};
+use crate::guard::{is_initialized, tell, within};
 use crate::library::Queue;
 use crate::raw::Kernel;
 use crate::trampoline::alias;
@@ -31,9 +32,26 @@ unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) ->
     fcntl_by(fd, command, argument, kernel) as c_int
 }
 
+/// Returns true if a call on `fd` concerns the library. One that is not initialized is concerned
+/// only by calls after which the descriptor stays in the kernel.
+#[inline]
+fn concerns(fd: c_int, keeps_in_kernel: impl Fn() -> bool) -> bool {
+    (is_initialized() || keeps_in_kernel()) && is_open_for(fd)
+}
+
+/// Returns true for commands of fcntl(2) after which a session stays in the kernel: signals for
+/// I/O and the size of a pipe's buffer are the kernel's work.
+fn keeps_in_kernel(command: c_int, argument: usize) -> bool {
+    match command {
+        libc::F_SETFL => argument as c_int & libc::O_ASYNC != 0,
+        libc::F_SETOWN | F_SETSIG | F_SETOWN_EX | libc::F_SETPIPE_SZ | libc::F_NOTIFY => true,
+        _ => false,
+    }
+}
+
 /// Serves [`fcntl`]; `kernel` makes the kernel's call.
 pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl Kernel) -> isize {
-    if !is_open() {
+    if !concerns(fd, || keeps_in_kernel(command, argument)) {
         return kernel();
     }
     if is_own(fd) {
@@ -45,7 +63,7 @@ pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl 
         }
         libc::F_SETFL => {
             // The kernel sends `SIGIO` (fcntl(2)) only for data that it handles itself.
-            if argument as c_int & libc::O_ASYNC != 0 {
+            if keeps_in_kernel(command, argument) {
                 home(fd, true);
             }
             let result = kernel();
@@ -54,8 +72,7 @@ pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl 
             }
             result
         }
-        // Signals for I/O and the size of a pipe's buffer are the kernel's work.
-        libc::F_SETOWN | F_SETSIG | F_SETOWN_EX | libc::F_SETPIPE_SZ | libc::F_NOTIFY => {
+        _ if keeps_in_kernel(command, argument) => {
             home(fd, true);
             kernel()
         }
@@ -74,7 +91,8 @@ unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) 
 
 /// Serves [`ioctl`]; `kernel` makes the kernel's call.
 pub(crate) fn ioctl_by(fd: c_int, request: c_ulong, argument: usize, kernel: impl Kernel) -> isize {
-    if !is_open() {
+    let keeps = || !is_answered(c_ulong::from(request as u32));
+    if !concerns(fd, keeps) {
         return kernel();
     }
     // The kernel's request is 32 bits wide.
@@ -111,14 +129,21 @@ pub(crate) fn ioctl_by(fd: c_int, request: c_ulong, argument: usize, kernel: imp
             }
             result
         }
-        // Close-on-exec is a property of the number, not of the session. The other requests are for
-        // terminals and network interfaces.
-        libc::FIOCLEX | libc::FIONCLEX => kernel(),
-        request if is_for_others(request) => kernel(),
+        request if is_answered(request) => kernel(),
         _ => {
             home(fd, true);
             kernel()
         }
+    }
+}
+
+/// Returns true for requests after which a session can be away: those that [`ioctl_by`] serves,
+/// those about close-on-exec, which is a property of the number, and those for others.
+fn is_answered(request: c_ulong) -> bool {
+    match request {
+        libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD | libc::FIONBIO => true,
+        libc::FIOCLEX | libc::FIONCLEX => true,
+        _ => is_for_others(request),
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn numbering_stream<T>(kernel: impl Fn() -> *mut T) -> *mut T {
 /// Returns true if `fd` is the library's own.
 #[inline]
 pub(crate) fn is_own(fd: c_int) -> bool {
-    is_open() && within(|library| library.is_own(fd)) == Some(true)
+    is_initialized() && is_open() && within(|library| library.is_own(fd)) == Some(true)
 }
 
 /// Sets `EBADF` and returns -1.
@@ -133,7 +133,7 @@ pub(crate) fn close_range_by(
     const KNOWN: c_uint = libc::CLOSE_RANGE_UNSHARE | libc::CLOSE_RANGE_CLOEXEC;
     let flags = flags as c_uint;
     // The kernel refuses these calls (close_range(2)), and nothing changes.
-    if !is_open() || first > last || flags & !KNOWN != 0 {
+    if !is_initialized() || !is_open() || first > last || flags & !KNOWN != 0 {
         return kernel(first, last);
     }
     if flags & libc::CLOSE_RANGE_UNSHARE != 0 {
@@ -172,22 +172,23 @@ fn around_own(first: c_uint, last: c_uint, range: impl Fn(c_uint, c_uint) -> c_i
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn closefrom(first: c_int) {
     let first = first.max(0) as c_uint;
-    if is_open() && within(|library| library.next_own(first)).flatten().is_some() {
+    let has_own = || within(|library| library.next_own(first)).flatten().is_some();
+    if is_initialized() && is_open() && has_own() {
         // SAFETY: closes descriptors, as the C library's `closefrom` does.
         unsafe { close_range(first, c_uint::MAX, 0) };
         return;
     }
-    tell(|library| library.closing_range(first, c_uint::MAX));
+    tell_if_initialized(|library| library.closing_range(first, c_uint::MAX));
     // SAFETY: the program's number, or 0 for a negative one, as in the C library.
     unsafe { next!(c"closefrom" as unsafe extern "C-unwind" fn(c_int))(first as c_int) }
-    tell(Library::ended);
+    tell_if_initialized(Library::ended);
 }
 
 /// Tells the library that `new` is now a duplicate of `old`, unless the call failed. Returns `new`.
 #[inline]
 pub(crate) fn duplicated(old: c_int, new: c_int) -> c_int {
     if new >= 0 {
-        tell(|library| library.duplicated(old, new));
+        tell_if_initialized(|library| library.duplicated(old, new));
     }
     new
 }
@@ -207,7 +208,7 @@ pub(crate) fn dup_by(old: c_int, kernel: impl Kernel) -> isize {
 /// Replaces `new` by a duplicate of `old`. The session at `new` ends only if `old` is open:
 /// otherwise the kernel refuses the call.
 pub(crate) fn replace(old: c_int, new: c_int, kernel: impl Kernel) -> isize {
-    if !is_open() {
+    if !is_initialized() || !is_open() {
         return kernel();
     }
     if is_own(old) {

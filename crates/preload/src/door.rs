@@ -10,7 +10,7 @@ use crate::process::{self, ends_by_call};
 use crate::raw::{self, Numbered};
 use crate::syscalls::{Dispatch, dispatch, forked, serve, served};
 use crate::trampoline::{Interposer, asks_first};
-use crate::{signals, stdio};
+use crate::{relocation, signals, stdio};
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sojourn_abi::door::{self, Door};
@@ -90,6 +90,8 @@ unsafe extern "C-unwind" fn open_door(
         crate::errno::set_raw(libc::EINVAL);
         return -1;
     }
+    // The table has addresses, and the guest's first call may be any.
+    relocation::all();
     stdio::belongs_to_loader();
     IS_TAKEN.store(true, Ordering::Relaxed);
     // SAFETY: a caller that knows the number passes such an address.

@@ -6,22 +6,26 @@
 //! its loader (`loaded`).
 
 use crate::follow;
-use crate::guard::{is_open, tell, tell_if_initialized};
+use crate::guard::{is_initialized, is_open, tell, tell_if_initialized};
 use crate::library::ReasonT;
 use crate::loaded;
 use crate::next::next;
+use crate::process::is_first_thread;
 use crate::trampoline::{Interposer, asks_first};
 use crate::variables::{List, Text as Path};
 use core::ffi::{c_int, c_void};
 
 unsafe extern "C" fn before_exec(entry: &Interposer, _: &[usize; 6]) -> usize {
-    tell(|library| library.before_exec());
+    tell_if_initialized(|library| library.before_exec());
     entry.next()
 }
 
-/// Hooks `fork`, so that the handlers for it (`process`) are registered before the first one.
+/// Hooks `fork`. A thread that is not the first one is noted by the handlers for forks (`process`),
+/// which an initialized library has registered.
 unsafe extern "C" fn before_fork(entry: &Interposer, _: &[usize; 6]) -> usize {
-    is_open();
+    if !is_initialized() && !is_first_thread() {
+        is_open();
+    }
     entry.next()
 }
 
@@ -66,7 +70,7 @@ fn start_found<R>(name: Path, variables: List, run: impl FnOnce(Path, List) -> R
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execve(path: Path, words: List, variables: List) -> c_int {
-    tell(|library| library.before_exec());
+    tell_if_initialized(|library| library.before_exec());
     start(path, variables, |path, variables| {
         // SAFETY: the program's own arguments, or a path and a list made by `follow` and `loaded`.
         unsafe { next!(c"execve" as ExecFn)(path, words, variables) }
@@ -75,7 +79,7 @@ unsafe extern "C-unwind" fn execve(path: Path, words: List, variables: List) -> 
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execv(path: Path, words: List) -> c_int {
-    tell(|library| library.before_exec());
+    tell_if_initialized(|library| library.before_exec());
     start(path, environment(), |path, variables| {
         // SAFETY: the program's own arguments, or a path and a list made by `follow` and `loaded`.
         // `execve` with the current environment does what `execv` does.
@@ -85,7 +89,7 @@ unsafe extern "C-unwind" fn execv(path: Path, words: List) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execvp(name: Path, words: List) -> c_int {
-    tell(|library| library.before_exec());
+    tell_if_initialized(|library| library.before_exec());
     start_found(name, environment(), |name, variables| {
         // SAFETY: the program's own arguments, or a name and a list made by `follow` and `loaded`.
         // `execvpe` with the current environment does what `execvp` does.
@@ -95,7 +99,7 @@ unsafe extern "C-unwind" fn execvp(name: Path, words: List) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn execvpe(name: Path, words: List, variables: List) -> c_int {
-    tell(|library| library.before_exec());
+    tell_if_initialized(|library| library.before_exec());
     start_found(name, variables, |name, variables| {
         // SAFETY: the program's own arguments, or a name and a list made by `follow` and `loaded`.
         unsafe { next!(c"execvpe" as ExecFn)(name, words, variables) }
@@ -111,7 +115,7 @@ unsafe extern "C-unwind" fn posix_spawn(
     words: List,
     variables: List,
 ) -> c_int {
-    tell(|library| library.before_exec());
+    tell_if_initialized(|library| library.before_exec());
     start(path, variables, |path, variables| {
         // SAFETY: the program's own arguments, or a path and a list made by `follow` and `loaded`.
         unsafe {
@@ -129,7 +133,7 @@ unsafe extern "C-unwind" fn posix_spawnp(
     words: List,
     variables: List,
 ) -> c_int {
-    tell(|library| library.before_exec());
+    tell_if_initialized(|library| library.before_exec());
     start_found(name, variables, |name, variables| {
         // SAFETY: the program's own arguments, or a name and a list made by `follow` and `loaded`.
         unsafe {

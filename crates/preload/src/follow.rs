@@ -8,6 +8,7 @@
 //! `execlp`, `system` and `popen`, which pass variables on inside the C library. Read `variables`
 //! and `exec` first.
 
+use crate::guard::{is_initialized, is_open};
 use crate::library::library;
 use crate::variables::{
     LIBRARY, List, MOST, PRELOAD, Text, copied, is_list, libraries, starts_with, value_of,
@@ -66,6 +67,11 @@ fn users() -> [isize; 2] {
 /// Calls `run` to start `path` with `environment`, to which the library is added if it is to be.
 #[inline]
 pub(crate) fn with<R>(path: Text, environment: List, run: impl FnOnce(List) -> R) -> R {
+    // Initializing the library sets `GIVEN`. There is no need to for an environment that has the
+    // library.
+    if !is_initialized() && is_list(environment) && !has_library(environment) {
+        is_open();
+    }
     match GIVEN.get() {
         Some(given) if given.is_for(path, environment) => given.put_back(environment, run),
         _ => run(environment),
@@ -79,12 +85,10 @@ impl InheritedVariables {
         if !is_list(environment) || gains(path) != Some(false) {
             return false;
         }
-        let paths = value_of(environment, PRELOAD).unwrap_or_default();
-        let has_it = paths.windows(LIBRARY.len()).any(|part| part == LIBRARY);
         // SAFETY: the program's string, readable as `gains` has found.
         let name = unsafe { CStr::from_ptr(path) }.to_bytes();
         let is_ours = name.rsplit(|byte| *byte == b'/').next().is_some_and(is_own_program);
-        !has_it && !is_ours && self.users.is_none_or(|then| then == users())
+        !has_library(environment) && !is_ours && self.users.is_none_or(|then| then == users())
     }
 
     #[inline(never)]
@@ -124,11 +128,22 @@ impl InheritedVariables {
     }
 }
 
+/// Returns true if a list, which `is_list` has accepted, names the library.
+fn has_library(environment: List) -> bool {
+    let paths = value_of(environment, PRELOAD).unwrap_or_default();
+    paths.windows(LIBRARY.len()).any(|part| part == LIBRARY)
+}
+
 /// Returns true for Sojourn's own programs, which run without the library.
 fn is_own_program(name: &[u8]) -> bool {
     matches!(
         name,
-        b"sojourn" | b"sojournd" | b"sojourn-abi" | b"sojourn-protocol" | b"sojourn-udpd"
+        b"sojourn"
+            | b"sojournd"
+            | b"sojourn-abi"
+            | b"sojourn-driver"
+            | b"sojourn-protocol"
+            | b"sojourn-udpd"
     )
 }
 

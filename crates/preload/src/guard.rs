@@ -17,6 +17,8 @@ const OFF: u32 = 2;
 /// The library has done nothing yet. The first call that asks whether the guard is open initializes
 /// it (see [`start`]), so that a program that stays small does not pay for that.
 const UNINITIALIZED: u32 = 4;
+/// The guard's first state.
+const NOT_READY: u32 = NOT_STARTED | UNINITIALIZED;
 /// A thread is initializing the library.
 const INITIALIZING: u32 = 8;
 /// Added for each child of vfork(2) that shares this memory now: the process numbers must be
@@ -25,7 +27,7 @@ const VFORK: u32 = 16;
 
 /// The state of the guard; 0 means open.
 #[unsafe(link_section = ".data.start")]
-static GUARD: AtomicU32 = AtomicU32::new(NOT_STARTED | UNINITIALIZED);
+static GUARD: AtomicU32 = AtomicU32::new(NOT_READY);
 /// The number of the process that this memory belongs to; while a thread initializes the library,
 /// the number of that thread's process; 0 before.
 #[unsafe(link_section = ".data.start")]
@@ -51,6 +53,14 @@ pub(crate) fn is_open() -> bool {
 #[inline(always)]
 pub(crate) fn is_wide_open() -> bool {
     GUARD.load(Ordering::Relaxed) == 0 && here().depth.load(Ordering::Relaxed) == 0
+}
+
+/// Returns true if the library has done nothing yet, and may: the guard is not closed for another
+/// reason, and no thread is initializing the library.
+#[inline(always)]
+pub(crate) fn is_untouched() -> bool {
+    // SeqCst: see `first_calls::note`.
+    GUARD.load(Ordering::SeqCst) == UNINITIALIZED
 }
 
 /// Makes a system call if the caller is the library itself. The C library's function would be a
@@ -88,8 +98,13 @@ fn look_closer() -> bool {
     if guard & OFF != 0 || here().depth.load(Ordering::Relaxed) != 0 {
         return false;
     }
-    if guard & UNINITIALIZED != 0 && !initialize() {
-        return false;
+    if guard & UNINITIALIZED != 0 {
+        // The memory may be a parent's, in which a child of vfork(2) must initialize nothing. Which
+        // of the two this process is nobody knows before the initialization.
+        let is_shared = guard >= VFORK;
+        if is_shared || !initialize() {
+            return false;
+        }
     }
     raw::process_number() == PROCESS.load(Ordering::Relaxed)
 }
@@ -112,6 +127,7 @@ pub(crate) fn is_initialized() -> bool {
 pub(crate) fn can_open() -> bool {
     match GUARD.load(Ordering::Relaxed) {
         UNINITIALIZED => here().depth.load(Ordering::Relaxed) == 0,
+        NOT_READY => false,
         _ => is_open(),
     }
 }
@@ -129,8 +145,8 @@ pub(crate) fn start(initialize: Initialize) {
 /// Initializes the library, or waits until another thread has done so. Returns true if the library
 /// may be entered then.
 ///
-/// Handlers of signals do not come here in the middle of it: installing a handler initializes the
-/// library (`signals`).
+/// Handlers of signals do not come here in the middle of it: the thread is marked as inside, so
+/// that they are put off (`signals`).
 #[cold]
 #[inline(never)]
 fn initialize() -> bool {

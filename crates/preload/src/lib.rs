@@ -38,6 +38,7 @@ mod door;
 mod errno;
 mod exec;
 mod files;
+mod first_calls;
 mod flags;
 mod follow;
 mod guard;

@@ -13,6 +13,7 @@
 //! to the library; see [`Hooked`]. Not here: the functions that make and close streams (`stdio`).
 //! Read `io` first.
 
+use crate::first_calls::is_open_for;
 use crate::guard::{home, tell_if_initialized};
 use crate::handlers;
 use crate::io::{is_surely_kernel_only, read_by, write_by};
@@ -221,7 +222,9 @@ unsafe fn session_number(file: *mut FILE) -> Option<c_int> {
     }
     if flags2 & NOT_CANCEL != 0 {
         // The library's waits can be cancelled, but this stream's calls must not be.
-        home(fd, true);
+        if is_open_for(fd) {
+            home(fd, true);
+        }
         return None;
     }
     Some(fd)

@@ -11,7 +11,7 @@
 use crate::variables::{
     LIBRARY, List, MOST, PRELOAD, Text, all, copied, is_list, libraries, starts_with, value_of,
 };
-use crate::{older, raw};
+use crate::{older, raw, relocation};
 use core::ffi::{CStr, c_char};
 use sojourn_abi::class::{Class, FIRST, class};
 
@@ -26,9 +26,7 @@ const PATH: usize = 4096;
 #[inline]
 pub(crate) fn start<R>(path: Text, environment: List, run: impl FnOnce(Text, List) -> R) -> R {
     match library_of(environment) {
-        Some(library) if class_of(path) == Class::Loaded => {
-            by_loader(path, environment, library, run)
-        }
+        Some(library) if is_loaded(path) => by_loader(path, environment, library, run),
         _ => run(path, environment),
     }
 }
@@ -54,12 +52,13 @@ fn found_by_loader<R>(
     library: &[u8],
     run: impl FnOnce(Text, List) -> R,
 ) -> R {
+    relocation::all();
     let mut place = [0u8; PATH];
     // SAFETY: the program's string, as for `exec`.
     let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
     let path = if bytes.contains(&b'/') { Some(name) } else { find(bytes, &mut place) };
     match path {
-        Some(path) if class_of(path) == Class::Loaded => by_loader(path, environment, library, run),
+        Some(path) if is_loaded(path) => by_loader(path, environment, library, run),
         _ => run(name, environment),
     }
 }
@@ -133,6 +132,12 @@ fn by_loader<R>(
     file[FILE.len()..FILE.len() + name.len()].copy_from_slice(name);
     list[count] = file.as_ptr().cast();
     run(loader.as_ptr().cast(), list.as_ptr())
+}
+
+/// Returns true if the loader is to load a file. Relocates this library: what follows needs it.
+fn is_loaded(path: Text) -> bool {
+    relocation::all();
+    class_of(path) == Class::Loaded
 }
 
 /// Returns the class of a file. Set-user-ID and set-group-ID programs are plain.

@@ -6,7 +6,7 @@
 //! and a short program needs few functions. The addresses lie together, in the section for what
 //! programs that stay small write (`start.ld`). Not here: how symbols are found (`objects`).
 
-use crate::{objects, relocation};
+use crate::objects;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -67,8 +67,6 @@ fn kept(slot: &AtomicUsize, name: &CStr, find: fn(&CStr) -> Option<usize>) -> us
 #[cold]
 #[inline(never)]
 fn look_up(slot: &AtomicUsize, name: &CStr, find: fn(&CStr) -> Option<usize>) -> usize {
-    // The search may call functions of other crates.
-    relocation::all();
     match find(name) {
         Some(address) => {
             slot.store(address, Ordering::Relaxed);

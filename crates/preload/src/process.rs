@@ -3,7 +3,7 @@
 //!
 //! Not here: `exec` and the end of the process (`exec`), the threads themselves (`threads`).
 
-use crate::guard::{self, is_open, tell, within};
+use crate::guard::{self, is_open, tell, tell_if_initialized, within};
 use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::next;
 use crate::trampoline::{Interposer, asks_first};
@@ -195,7 +195,7 @@ unsafe extern "C" fn __vfork() -> c_int {
 }
 
 extern "C" fn before_vfork() {
-    tell(|library| library.before_vfork());
+    tell_if_initialized(|library| library.before_vfork());
     guard::vfork_begins();
 }
 
@@ -275,7 +275,7 @@ fn first_thread_ends() {
     within(|library| library.may_outlive_first());
 }
 
-fn is_first_thread() -> bool {
+pub(crate) fn is_first_thread() -> bool {
     // SAFETY: these system calls only return numbers.
     unsafe { raw::call(libc::SYS_gettid, [0; 6]) == raw::call(libc::SYS_getpid, [0; 6]) }
 }

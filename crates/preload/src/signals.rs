@@ -13,9 +13,11 @@
 //! kernel's wait would (signal(7), "Interruption of system calls").
 
 use crate::deferred;
-use crate::guard::is_open;
+use crate::guard::{self, can_open, is_open};
 use crate::handlers::run;
+use crate::linker::address_of;
 use crate::next::next;
+use crate::relocation;
 use crate::tls::{Thread, here};
 use crate::trampoline::alias;
 use core::arch::global_asm;
@@ -83,7 +85,8 @@ type SigActionFn = unsafe extern "C-unwind" fn(c_int, *const Action, *mut Action
 type HandlerFn = unsafe extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void);
 
 fn entry_point(index: usize) -> usize {
-    sojourn_signal_entries as *const () as usize + index * STRIDE
+    // Not by the global offset table: handlers may be installed before the relocation.
+    address_of!(sym sojourn_signal_entries) + index * STRIDE
 }
 
 /// Returns the entry point for a handler with its flags; `None` if all entry points are used up.
@@ -150,7 +153,7 @@ unsafe fn set_action(signal: c_int, new: *const Action, old: *mut Action) -> c_i
 /// handler, or needs no entry point.
 fn entered(new: &Action) -> Option<Action> {
     let has_handler = ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR].contains(&new.sa_sigaction);
-    if !has_handler || !is_open() {
+    if !has_handler || !can_open() {
         return None;
     }
     let entry = entry_for(new.sa_sigaction, new.sa_flags)?;
@@ -172,6 +175,13 @@ unsafe extern "C-unwind" fn on_signal(
     let word = HANDLERS[index & (ENTRIES - 1)].load(Ordering::Relaxed);
     // SAFETY: the program installed this address as a handler.
     let handler = unsafe { core::mem::transmute::<usize, HandlerFn>(word & ADDRESS) };
+    if guard::is_untouched() {
+        // There is nothing inside which the thread could be.
+        // SAFETY: the kernel's own arguments. A handler that takes one argument ignores the others.
+        return run(here(), || unsafe { handler(signal, info, context) });
+    }
+    // The thread may be initializing the library.
+    relocation::all();
     let restarts = word & RESTARTS != 0;
     let coming = PendingSignal { signal, info, context, entry: entry_point(index), restarts };
     // SAFETY: the kernel's own structures. A handler that takes one argument ignores the others.

@@ -8,9 +8,9 @@
 //! (`start.ld`). Read `guard` and `relocation` first.
 
 use crate::host::SHELL;
-use crate::library::{Library, library};
+use crate::library::{Library, ReasonT, library};
 use crate::variables::{self, List, PRELOAD};
-use crate::{follow, guard, process, relocation, sanitizer, stdio};
+use crate::{first_calls, follow, guard, process, relocation, sanitizer, stdio};
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -24,6 +24,8 @@ core::arch::global_asm!(
     start = sym start,
 );
 
+/// Settings that may have a session move at its first calls.
+const THRESHOLDS: &[u8] = b"SOJOURN_MOVE_AFTER_";
 /// Bytes for the variables that are copied. Longer ones are kept by the library at once.
 const ROOM: usize = 2048;
 
@@ -48,6 +50,7 @@ extern "C" fn start() {
     if !copy(environment) {
         relocation::all();
         keep(texts(environment));
+        first_calls::count_all();
     }
     stdio::start();
     guard::start(initialize);
@@ -64,6 +67,9 @@ fn copy(environment: List) -> bool {
     let counts = |text: &&[u8]| Library::is_configured_by(text) || text.starts_with(PRELOAD);
     let mut len = 0;
     for text in texts(environment).filter(counts) {
+        if text.starts_with(THRESHOLDS) {
+            first_calls::count_all();
+        }
         if text.len() >= ROOM - len {
             COPIED.len.store(0, Ordering::Relaxed);
             return false;
@@ -105,6 +111,11 @@ fn initialize() -> bool {
         // SAFETY: nobody writes any more.
         let text = unsafe { &*COPIED.text.get() };
         keep(text[..len].split(|byte| *byte == 0).filter(|text| !text.is_empty()));
+    }
+    // Not counted, and so not known to the library: who waits in these calls would not wake up for
+    // bytes that come by another way.
+    for fd in first_calls::waiting() {
+        library().stays_in_kernel(fd, ReasonT::Operation);
     }
     true
 }

@@ -8,11 +8,11 @@
 //! its stream, for instance when it finds its heap damaged. Read `libio` first.
 
 use crate::descriptors::{numbering_stream, opened};
+use crate::first_calls::could_move;
 use crate::guard::{can_open, is_initialized, is_open, tell, tell_if_initialized};
 use crate::libio::{self, Hooked};
 use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::{c_library, next};
-use crate::raw;
 use crate::reopen::is_known_pipe;
 use crate::trampoline::{Interposer, alias, asks_first};
 use core::ffi::{c_char, c_int};
@@ -74,18 +74,6 @@ pub(crate) fn uses(fd: c_int) -> bool {
         2 => true,
         _ => has_file(fd),
     }
-}
-
-/// Returns true if `fd` is a pipe, a fifo or a socket.
-fn could_move(fd: c_int) -> bool {
-    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    let arguments = [fd as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: room for the answer, which is zeroes until then.
-    let status = unsafe {
-        raw::call(libc::SYS_fstat, arguments);
-        status.assume_init()
-    };
-    matches!(status.st_mode & libc::S_IFMT, libc::S_IFIFO | libc::S_IFSOCK)
 }
 
 fn has_file(fd: c_int) -> bool {

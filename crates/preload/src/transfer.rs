@@ -7,7 +7,8 @@ use crate::beside::Beside;
 use crate::buffers;
 use crate::datagrams;
 use crate::errno;
-use crate::guard::{home, is_open, within};
+use crate::first_calls;
+use crate::guard::{home, is_open, is_wide_open, within};
 use crate::library::{Attempt, BytesOnly, Call, FromKernel, Recv, Route, Send, Use, library};
 use crate::process::was_cancelled;
 use crate::raw::{self, Kernel};
@@ -52,6 +53,15 @@ impl Buffers {
 #[inline(always)]
 pub(crate) fn is_kernel_only(fd: c_int) -> bool {
     !is_open() || library().is_kernel_only(fd)
+}
+
+/// Makes a data call that the kernel serves and the library does not count. Returns its result.
+#[inline(always)]
+fn by_kernel(fd: c_int, kernel: impl Kernel) -> Option<isize> {
+    if is_wide_open() {
+        return library().is_kernel_only(fd).then(kernel);
+    }
+    first_calls::pass(fd, kernel).or_else(|| is_kernel_only(fd).then(kernel))
 }
 
 /// Returns the route of a receiving call.
@@ -112,7 +122,10 @@ pub(crate) fn receive(
     buffers: Buffers,
     kernel: impl Kernel,
 ) -> isize {
-    if is_kernel_only(fd) { kernel() } else { receive_noted(fd, how, flags, buffers, None, kernel) }
+    match by_kernel(fd, kernel) {
+        Some(result) => result,
+        None => receive_noted(fd, how, flags, buffers, None, kernel),
+    }
 }
 
 /// Returns the number of handlers without `SA_RESTART` that have run in this thread until now.
@@ -288,7 +301,10 @@ pub(crate) fn send(
     buffers: Buffers,
     kernel: impl Kernel,
 ) -> isize {
-    if is_kernel_only(fd) { kernel() } else { send_noted(fd, how, flags, buffers, kernel) }
+    match by_kernel(fd, kernel) {
+        Some(result) => result,
+        None => send_noted(fd, how, flags, buffers, kernel),
+    }
 }
 
 #[inline(never)]

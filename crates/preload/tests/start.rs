@@ -97,6 +97,40 @@ fn a_program_that_stays_small_pays_for_little() {
     }
 }
 
+/// A program that a script starts, how it is called, and the page faults that it may have beyond
+/// those with an empty library.
+#[cfg(target_arch = "x86_64")]
+const SMALL: [(&[&str], usize); 5] = [
+    (&["cat", "/etc/hostname"], 12),
+    (&["cat", "/etc/hostname", "/etc/hostname", "/etc/hostname"], 12),
+    (&["wc", "/etc/passwd"], 12),
+    (&["sh", "-c", "true"], 16),
+    (&["sh", "-c", "exec true"], 20),
+];
+
+/// Reading a file, writing to a pipe once, installing handlers, and executing another program leave
+/// the library uninitialized. To initialize it costs some fifty faults.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn programs_of_a_script_stay_small() {
+    common::test_what_ships();
+    let empty = empty();
+    for (words, more) in SMALL {
+        let faults = |library: &Path| {
+            let command = || {
+                let mut command = Command::new(words[0]);
+                command.args(&words[1..]).env("LD_PRELOAD", library);
+                command.env("SOJOURN_SERVER", "/nonexistent");
+                command.stdin(Stdio::null()).stdout(Stdio::piped());
+                command
+            };
+            (0..5).map(|_| faults(command())).min().unwrap()
+        };
+        let (ours, least) = (faults(common::library()), faults(&empty));
+        assert!(ours <= least + more, "{words:?}: {ours} faults, an empty library: {least}");
+    }
+}
+
 /// The loader writes few words; the library writes the others itself, when it is needed.
 #[cfg(target_arch = "x86_64")]
 #[test]
@@ -134,4 +168,12 @@ fn every_function_can_be_called_first() {
         command.args(&names);
         command
     });
+}
+
+/// Calls that work, as the first ones of a program: `tests/c/early.c`.
+#[test]
+fn the_first_calls_work() {
+    common::test_what_ships();
+    let program = common::build_with("early", "start", &["-pthread"]);
+    common::same_command(|| Command::new(&program));
 }

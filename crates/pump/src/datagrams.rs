@@ -234,6 +234,15 @@ impl Sockets {
         }
     }
 
+    /// Freezes the streams of an interface's sockets, which the program's library sends home.
+    pub(crate) fn give_up(&mut self, link: LinkId) {
+        for one in self.all.values().filter(|one| one.link == link) {
+            one.stream.freeze();
+            one.stream.attention();
+            one.stream.notify_peer();
+        }
+    }
+
     pub(crate) fn remove(&mut self, number: u32) -> Option<Datagrams> {
         let one = self.all.remove(&number)?;
         self.beats.retain(|(_, other)| *other != number);

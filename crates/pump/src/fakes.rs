@@ -17,6 +17,7 @@ use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{self, Flags, Options, SeqNum};
 use sojourn_wire::{FlowKey, Protocol, vnet};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Returns the flow of a session whose own port is this, as its frames show it.
@@ -116,6 +117,8 @@ pub(crate) struct Wire {
     pub(crate) slot_len: usize,
     /// Frames of which something has gone to a place of its own.
     pub(crate) placed: Arc<Mutex<usize>>,
+    /// The interface does not exist any more.
+    pub(crate) is_gone: Arc<AtomicBool>,
     properties: Properties,
 }
 
@@ -126,7 +129,8 @@ impl Wire {
         let properties =
             Properties { index, mtu, link, address: None, checksum_offload: false, gso_max: 0 };
         let (slot_len, placed) = (usize::MAX, Arc::default());
-        Self { arriving: Arc::default(), sent: Box::new(|_| {}), slot_len, placed, properties }
+        let (arriving, is_gone) = Default::default();
+        Self { arriving, sent: Box::new(|_| {}), slot_len, placed, is_gone, properties }
     }
 
     /// As [`Interface::receive_to`] of one frame.
@@ -168,6 +172,9 @@ impl Interface for Wire {
     }
 
     fn receive_to(&mut self, budget: usize, accept: &mut dyn Accept) -> Result<usize, LinkError> {
+        if self.is_gone.load(Ordering::Relaxed) {
+            return Err(LinkError::Gone);
+        }
         let mut count = 0;
         while count < budget && !accept.has_enough() {
             let Some(frame) = self.arriving.lock().unwrap().pop_front() else { break };

@@ -13,7 +13,7 @@ use crate::in_transit::{InTransit, Unclaimed};
 use crate::link_hop::{LinkHop, LinkId};
 use crate::placement::Placement;
 use crate::round::Round;
-use sojourn_netif::Interface;
+use sojourn_netif::{Interface, LinkError};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
@@ -44,6 +44,8 @@ pub(crate) struct AttachedInterface {
     pub(crate) sessions: usize,
     /// The time at which the last session left.
     idle_since: Instant,
+    /// The interface does not exist any more, and its sessions have been given up.
+    is_gone: bool,
 }
 
 /// All carried sessions of a process. The owner gives the sessions their numbers.
@@ -114,17 +116,21 @@ impl Default for Pump {
 impl Pump {
     /// Returns true if there is an interface of that name.
     pub fn has_link(&self, id: LinkId) -> bool {
-        self.links.iter().any(|link| link.id == id)
+        self.links.iter().any(|link| link.id == id && !link.is_gone)
     }
 
     /// Adds an interface.
     pub fn add_link(&mut self, id: LinkId, packets: Box<dyn Interface + Send>, at: Instant) {
-        self.links.push(AttachedInterface { id, packets, sessions: 0, idle_since: at });
+        let link = AttachedInterface { id, packets, sessions: 0, idle_since: at, is_gone: false };
+        self.links.push(link);
     }
 
-    /// Takes out an interface that no session has used for a while; the caller drops it.
+    /// Takes out an interface that no session has used for a while, or that does not exist any
+    /// more; the caller drops it.
     pub fn take_idle_link(&mut self, at: Instant) -> Option<Box<dyn Interface + Send>> {
-        let is_over = |link: &AttachedInterface| link.sessions == 0 && at >= link.idle_until();
+        let is_over = |link: &AttachedInterface| {
+            link.sessions == 0 && (link.is_gone || at >= link.idle_until())
+        };
         let found = self.links.iter().position(is_over)?;
         Some(self.links.swap_remove(found).packets)
     }
@@ -132,6 +138,17 @@ impl Pump {
     /// Returns the time at which the next interface will be idle for that long.
     pub fn next_idle_link(&self) -> Option<Instant> {
         self.links.iter().filter(|link| link.sessions == 0).map(AttachedInterface::idle_until).min()
+    }
+
+    /// Gives up the sessions of interfaces that do not exist any more: the program's library sends
+    /// them home, where the kernel may know another way.
+    #[cold]
+    fn give_up_gone(&mut self, gone: LinkId) {
+        for entry in self.entries.values_mut().filter(|entry| entry.link == gone) {
+            entry.is_ending = true;
+            entry.carried.give_up();
+        }
+        self.sockets.give_up(gone);
     }
 
     /// Adds a session, under a number that no other has. It gets first the segments that came while
@@ -297,14 +314,24 @@ impl Pump {
     fn receive(&mut self, placement: Option<&mut Placement<'_>>, at: Instant) -> bool {
         let Self { links, flows, entries, dirty, sockets, unclaimed, .. } = self;
         let is_timed = self.is_timed;
-        let mut any = false;
+        let (mut any, mut gone) = (false, None);
         let mut round = Round::new(flows, entries, dirty, sockets, unclaimed, placement, at);
         round.is_timed = is_timed;
         for link in links {
             round.link = link.packets.properties().link;
-            any |= link.packets.receive_to(BUDGET, &mut round).is_ok_and(|count| count > 0);
+            match link.packets.receive_to(BUDGET, &mut round) {
+                Ok(count) => any |= count > 0,
+                Err(LinkError::Gone) if !link.is_gone => {
+                    link.is_gone = true;
+                    gone = Some(link.id);
+                }
+                Err(_) => {}
+            }
         }
         sockets.ring();
+        if let Some(gone) = gone {
+            self.give_up_gone(gone);
+        }
         any
     }
 

@@ -10,6 +10,7 @@ use sojourn_wire::frame::{self, LinkType, Offload};
 use sojourn_wire::tcp::Flags;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 const LINK: u64 = 1;
@@ -79,6 +80,29 @@ fn what_comes_after_its_session_has_left_is_kept_for_the_kernel() {
     let found: Vec<_> = found.collect();
     assert_eq!(found, [(2, b"seen by a turn".to_vec()), (16, b"seen by nobody".to_vec())]);
     assert!(pump.take_in_transit(&flow(1), AT).is_none());
+}
+
+#[test]
+fn sessions_of_an_interface_that_is_gone_are_given_up_once_and_no_others() {
+    let (wire, mut pump) = (Wire::new(), Pump::default());
+    let (arriving, is_gone) = (Arc::clone(&wire.arriving), Arc::clone(&wire.is_gone));
+    pump.add_link(LINK, Box::new(wire), AT);
+    pump.add_link(LINK + 1, Box::new(Wire::new()), AT);
+    let ((program, carried), (other, another)) = (session(1), session(2));
+    pump.insert(7, LINK, carried, AT);
+    pump.insert(8, LINK + 1, another, AT);
+    arrive(&arriving, 1, 0, b"before");
+    pump.turn(false, AT);
+    assert!(!program.is_frozen() && pump.has_link(LINK));
+    assert_eq!(read(&program), b"before");
+    is_gone.store(true, Ordering::Relaxed);
+    pump.turn(false, AT);
+    pump.turn(false, AT);
+    assert!(program.is_frozen() && !other.is_frozen());
+    assert!(!pump.has_link(LINK) && pump.take_idle_link(AT).is_none());
+    let mut carried = pump.remove(7, AT).unwrap();
+    assert!(carried.leave(AT).is_some());
+    assert!(pump.take_idle_link(AT).is_some() && pump.has_link(LINK + 1));
 }
 
 /// The peer would repeat its segment after a time-out if the way home took long.

@@ -5,6 +5,7 @@
 
 use crate::beat::Beat;
 use crate::concerned;
+use crate::drivers::Drivers;
 use crate::identity::{self, Diag};
 use crate::inspected::Inspected;
 use crate::log::{self, Level};
@@ -14,7 +15,7 @@ use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sojourn_carrier::{
-    Adopted, Carrier, CommandSender, KeeperLocation, Sessions, command_channel, start_keeper,
+    Adopted, Carrier, CommandSender, KeeperLocation, Lend, Sessions, command_channel, start_keeper,
 };
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
@@ -139,7 +140,13 @@ impl Sessions for ServerSide {
     }
 
     fn has_rings(&self) -> bool {
-        self.network != Network::Messages
+        self.network.has_rings()
+    }
+
+    fn lend(&self) -> Lend {
+        let Network::Driver(way) = self.network else { return Box::new(Ok) };
+        let drivers = Drivers::new(way);
+        Box::new(move |packets| drivers.hand(&packets))
     }
 
     fn respects_firewalls(&self) -> bool {

@@ -3,7 +3,7 @@
 use clap::{CommandFactory as _, Parser};
 use sojourn_server::holders::FifoHolders;
 use sojourn_server::log::Level;
-use sojourn_server::network::Network;
+use sojourn_server::network::{DriverWay, Network};
 
 /// The session server of Sojourn: pairs the ends of sessions so that programs of this host can talk
 /// through shared memory.
@@ -92,6 +92,11 @@ pub(crate) enum NetworkArgument {
     Rights,
     /// As rights, with a system call for every packet instead of a mapped ring: for measurements.
     Messages,
+    /// As rights, but packet sockets are held by sojourn-driver, with which programs exchange
+    /// frames by calls. Not for everybody's server.
+    Driver,
+    /// The same, with each frame in memory of its own.
+    DriverMemory,
 }
 
 impl From<NetworkArgument> for Network {
@@ -100,6 +105,8 @@ impl From<NetworkArgument> for Network {
             NetworkArgument::Rights => Self::Rights,
             NetworkArgument::Ports => Self::Ports,
             NetworkArgument::Messages => Self::Messages,
+            NetworkArgument::Driver => Self::Driver(DriverWay::Message),
+            NetworkArgument::DriverMemory => Self::Driver(DriverWay::Memory),
         }
     }
 }

@@ -13,6 +13,7 @@ mod beat;
 mod carried;
 mod claim;
 mod concerned;
+mod drivers;
 #[cfg(any(debug_assertions, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;

@@ -74,6 +74,9 @@ fn options(flags: Flags) -> Result<Options, String> {
     let idle_exit = flags.idle_exit.map(Duration::try_from_secs_f64).transpose();
     let idle_exit = idle_exit.map_err(|error| format!("--idle-exit: {error}"))?;
     let network = flags.network.map(Network::from);
+    if flags.system && matches!(network, Some(Network::Driver(_))) {
+        return Err("--network=driver is for a user's own server, without --system".into());
+    }
     let respects_firewalls = flags.firewall == Filtered::Respect;
     Ok(Options { place, idle_exit, network, respects_firewalls, rules, is_apart: true })
 }

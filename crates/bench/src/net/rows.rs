@@ -49,7 +49,10 @@ impl Row for OfPapers {
     fn ways(&self) -> &'static [Stacks] {
         &[
             Stacks::Kernel,
+            Stacks::HomeServer,
             Stacks::ProtocolServer,
+            Stacks::Driver,
+            Stacks::DriverMemory,
             Stacks::Message,
             Stacks::Port,
             Stacks::Client,

@@ -41,9 +41,7 @@ fn limits(way: Stacks) -> (f64, f64) {
 
 /// Returns the target of a figure against the kernel's in the same way of waiting, if there is one.
 pub(super) fn target(cell: &Cell) -> Option<Target> {
-    // `Message` has no target: it is measured for comparison, as a rival is. Those of the protocol
-    // server are of the papers' tables.
-    if !cell.way.is_ours() || matches!(cell.way, Stacks::Message | Stacks::ProtocolServer) {
+    if !cell.way.is_ours() || cell.way.is_compared() {
         return None;
     }
     match (cell.row.as_str(), cell.wait) {

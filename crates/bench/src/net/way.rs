@@ -29,9 +29,16 @@ pub(crate) enum Stacks {
     /// As `Client`, but the client's packet socket has no mapped ring: each packet takes a system
     /// call.
     Message,
-    /// The client's session is in the process `sojourn-protocol`; the server's host has only its
-    /// kernel.
+    /// As `Client`, but the client's packet socket is `sojourn-driver`'s: each frame is a message
+    /// of the IPC.
+    Driver,
+    /// The same, with each frame in memory of its own, mapped for the message.
+    DriverMemory,
+    /// The client's session is in the process `sojourn-protocol`, which it calls itself; the
+    /// server's host has only its kernel.
     ProtocolServer,
+    /// The same with an unmodified client, under Sojourn with `home = server`.
+    HomeServer,
     /// The client is a program with smoltcp over a packet socket; the server's side is the kernel.
     Smoltcp,
     /// The client is a program with gVisor's netstack over a packet socket; the server's side is
@@ -79,6 +86,9 @@ impl Stacks {
             Self::Both => "sojourn, both",
             Self::Port => "sojourn, port",
             Self::Message => "sojourn, message",
+            Self::Driver => "sojourn, driver",
+            Self::DriverMemory => "sojourn, driver, memory",
+            Self::HomeServer => "sojourn, home server",
             Self::ProtocolServer => "sojourn, protocol server",
             Self::Smoltcp => "smoltcp",
             Self::Gvisor => "gvisor netstack",
@@ -88,13 +98,29 @@ impl Stacks {
     /// Returns true if programs of `side` run under Sojourn.
     pub(crate) fn is_under(self, side: Side) -> bool {
         match self {
-            Self::Client | Self::Port | Self::Message | Self::ProtocolServer => {
-                side == Side::Client
-            }
+            Self::Client
+            | Self::Port
+            | Self::Message
+            | Self::Driver
+            | Self::DriverMemory
+            | Self::ProtocolServer
+            | Self::HomeServer => side == Side::Client,
             Self::Server => side == Side::Server,
             Self::Both => true,
             Self::Kernel | Self::Smoltcp | Self::Gvisor => false,
         }
+    }
+
+    /// Returns true if the way has no target, because it is measured for comparison, as a rival is.
+    /// Targets of the protocol server are of the papers' tables.
+    pub(crate) fn is_compared(self) -> bool {
+        let is_other = matches!(self, Self::Message | Self::Driver | Self::DriverMemory);
+        is_other || self.is_served()
+    }
+
+    /// Returns true if the client's sessions are in the protocol server.
+    pub(crate) fn is_served(self) -> bool {
+        matches!(self, Self::ProtocolServer | Self::HomeServer)
     }
 
     /// Returns true if Sojourn takes part.

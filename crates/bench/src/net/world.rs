@@ -121,14 +121,17 @@ impl Hosts {
             Between::Wire => Link::direct(&a, &b, MTU)?,
             Between::Relay => Link::through(&a, &b, MTU, 1, Conditions::default())?,
         };
-        let on = match way {
-            Stacks::Port => Sandbox::with_ports,
-            Stacks::Message => Sandbox::with_messages,
-            _ => Sandbox::on,
+        let on = |host: &Host| match way {
+            Stacks::Port => Sandbox::with_ports(host),
+            Stacks::Message => Sandbox::with_messages(host),
+            Stacks::Driver | Stacks::DriverMemory => {
+                Sandbox::with_driver(host, way == Stacks::DriverMemory)
+            }
+            _ => Sandbox::on(host),
         };
         let sandbox = |side, host| -> Result<Option<Sandbox>> {
             let mut made = way.is_under(side).then(|| on(host)).transpose()?;
-            if let (Stacks::ProtocolServer, Some(sandbox)) = (way, &mut made) {
+            if let (true, Some(sandbox)) = (way.is_served(), &mut made) {
                 // Everybody's server has no protocol servers.
                 sandbox.restart_for_own_user()?;
             }
@@ -193,6 +196,9 @@ impl Hosts {
         // A program that cannot be accelerated has to fail, because its figure would pass for
         // Sojourn's. The user's settings must not change the results.
         command.env("SOJOURN_STRICT", "on").env("SOJOURN_SPIN", wait.setting());
+        if self.way == Stacks::HomeServer {
+            command.env("SOJOURN_HOME", "server");
+        }
         command
             .env_remove("XDG_CONFIG_HOME")
             .env("HOME", "/nonexistent")
@@ -305,7 +311,7 @@ impl Hosts {
             for (side, admin) in &mut admins {
                 let pid = if *side == Side::Server { server.pid() } else { client.pid() };
                 let away = match self.way {
-                    Stacks::ProtocolServer => admin.away_in_servers()?,
+                    way if way.is_served() => admin.away_in_servers()?,
                     _ => admin.away_of(pid)?,
                 };
                 part = part.min(away as f64 / sessions as f64);

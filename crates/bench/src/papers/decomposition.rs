@@ -1,8 +1,7 @@
 //! Protocols in a library: *Protocol Service Decomposition for High-Performance Networking* (1993),
 //! tables 2 and 3.
 //!
-//! Both tables use one measurement. A row without an implementation in this tree is marked as not
-//! built. Not here: table 4 (`layers`).
+//! Both tables use one measurement. A row that has no equal says why. Not here: table 4 (`layers`).
 
 use super::model::{Line, Measure, Section, Side, Today, Unit, times};
 use super::published::{DECOMPOSITION_2, DECOMPOSITION_3, Published, read};
@@ -28,12 +27,12 @@ fn today_of(system: &str) -> (Option<Stacks>, &'static str) {
             (None, "No equal: another kernel’s stack is not run today.")
         }
         "Mach 3.0+UX Server" | "Mach 3.0+BNR2SS Server" => (
-            Some(Stacks::ProtocolServer),
-            "The engine in sojourn-protocol, called by Sojourn IPC with generated stubs; a client written for it. The server’s own threads wait adaptively, in both columns. TCP only.",
+            Some(Stacks::HomeServer),
+            "An unmodified program under Sojourn with home = server: its socket calls become calls of Sojourn IPC to sojourn-protocol, which has the engine. The server’s own threads wait adaptively, in both columns. The protocol server has no UDP.",
         ),
         "Library-IPC" => (
-            Some(Stacks::Message),
-            "The engine in the program; a message for each packet: a packet socket without a mapped ring, a system call a packet.",
+            Some(Stacks::Driver),
+            "The engine in the program; its packets come and go by sojourn-driver, a message of Sojourn IPC for each.",
         ),
         "Library-SHM" => (
             Some(Stacks::Port),
@@ -45,10 +44,34 @@ fn today_of(system: &str) -> (Option<Stacks>, &'static str) {
         ),
         _ => (
             None,
-            "Not built yet: no interface of sockets that shares buffers with the engine (NEWAPI).",
+            "No equal between hosts: sojourn-buffers shares its buffers with a peer on the same host, but with other hosts its calls copy, as read and write do.",
         ),
     }
 }
+
+/// Rows that the paper does not have. The last one is that of the summary.
+const TODAY_ONLY: [(&str, Stacks, &str); 4] = [
+    (
+        "server, called by its client",
+        Stacks::ProtocolServer,
+        "As the server’s row, with a client written for it: no library between program and IPC.",
+    ),
+    (
+        "library, memory mapped for each packet",
+        Stacks::DriverMemory,
+        "As Library-IPC, with each packet in memory of its own, which the receiver maps: (IPC, VM) of 1992.",
+    ),
+    (
+        "library, a system call a packet",
+        Stacks::Message,
+        "The engine in the program; a packet socket without a mapped ring.",
+    ),
+    (
+        "ring at both ends",
+        Stacks::Both,
+        "As Library-SHM-IPF, with both programs under Sojourn, each on its host.",
+    ),
+];
 
 /// The columns of figures: the name in the paper's table, the heading, and today's case.
 const COLUMNS: [(&str, &str, &str); 11] = [
@@ -126,13 +149,13 @@ fn notes(cells: &[Cell]) -> Vec<String> {
 /// Table 2.
 pub(crate) fn placements(cells: &[Cell]) -> Section {
     let mut lines = lines(&read(DECOMPOSITION_2), cells);
-    lines.push(Line {
-        name: "ring at both ends (today only)".to_owned(),
+    lines.extend(TODAY_ONLY.map(|(name, way, says)| Line {
+        name: format!("{name} (today only)"),
         published: Vec::new(),
-        today: Some(today(cells, Stacks::Both)),
-        says: "As Library-SHM-IPF, with both programs under Sojourn, each on its host.".to_owned(),
+        today: Some(today(cells, way)),
+        says: says.to_owned(),
         base: 0,
-    });
+    }));
     let mut section = Section {
         key: "decomposition2",
         title: "1993: protocols in kernel, server and library",
@@ -162,7 +185,8 @@ fn summary(section: &Section) -> (String, String) {
     let answer = format!(
         "With the protocols in a library and a packet ring, TCP throughput is {} times the kernel’s \
          (1993: {}), a TCP round trip of 1 byte takes {} times as long asleep and {} spinning ({}), one \
-         of UDP {} and {} ({}); with the ring at both ends TCP takes {} and {}.",
+         of UDP {} and {} ({}); with the ring at both ends TCP takes {} and {}, with the protocols in a server {} \
+         and {} ({}).",
         of(5, Side::Sleeping, 0),
         of(5, Side::Published, 0),
         of(5, Side::Sleeping, 1),
@@ -173,6 +197,9 @@ fn summary(section: &Section) -> (String, String) {
         of(5, Side::Published, 6),
         of(both, Side::Sleeping, 1),
         of(both, Side::Spinning, 1),
+        of(2, Side::Sleeping, 1),
+        of(2, Side::Spinning, 1),
+        of(2, Side::Published, 1),
     );
     (answer, gist)
 }
@@ -184,8 +211,8 @@ pub(crate) fn new_interface(cells: &[Cell]) -> Section {
         title: "1993: buffers shared with the program",
         paper: PAPER_3,
         answer:
-            "The rows of shared buffers (NEWAPI) are not built yet; only the kernel’s row has an \
-                 equal today."
+            "Buffers are shared with peers of the same host only (sojourn-buffers); between hosts \
+                 only the kernel’s row has an equal today."
                 .to_owned(),
         how: HOW.to_owned(),
         measures: measures(),
@@ -226,7 +253,7 @@ mod tests {
             cell(case, Stacks::Kernel, Wait::Blocking, 40.0, None),
             cell(case, Stacks::Client, Wait::Blocking, 50.0, Some(1.0)),
             cell(case, Stacks::Port, Wait::Blocking, 60.0, Some(0.2)),
-            cell(case, Stacks::ProtocolServer, Wait::Blocking, 70.0, Some(1.0)),
+            cell(case, Stacks::HomeServer, Wait::Blocking, 70.0, Some(1.0)),
         ];
         let section = placements(&cells);
         assert_eq!(section.ratio_at(5, Side::Sleeping, 1), Some(1.25));
@@ -239,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_is_never_measured() {
+    fn what_has_no_equal_is_never_measured() {
         let section = new_interface(&[]);
         let newapi = section.lines.iter().filter(|line| line.name.contains("NEWAPI"));
         assert!(newapi.clone().all(|line| line.today.is_none()));

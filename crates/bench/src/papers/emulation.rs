@@ -5,11 +5,11 @@
 //! Read `server.rs` (what is emulated) and `examples/emulation.rs` (the library in the place of the
 //! C library's calls) first. Not here: turns and tables; see `getpid` and `pipes` of the parent.
 
-mod client;
+pub(super) mod client;
 mod guests;
 mod pipes;
 mod ptrace;
-mod server;
+pub(super) mod server;
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -200,7 +200,7 @@ fn words(visit: &Visit, is_polled: bool, pid: i64) -> Vec<String> {
 }
 
 /// Returns the median of the samples that the program printed.
-fn parse(text: &str) -> Result<f64> {
+pub(super) fn parse(text: &str) -> Result<f64> {
     let said: serde_json::Value = serde_json::from_str(text.trim()).context("no samples")?;
     let samples = said["samples"].as_array().map(Vec::as_slice).unwrap_or_default();
     let samples: Vec<f64> = samples.iter().filter_map(serde_json::Value::as_f64).collect();

@@ -9,6 +9,7 @@ mod library;
 
 use super::model::{Line, Measure, Section, Today, Unit};
 use super::published::{DECOMPOSITION_4, Published, read};
+use crate::net::way::Stacks;
 use crate::net::world::World;
 use anyhow::{Context, Result};
 use sojourn_lab::net::{End, Host, Link};
@@ -23,11 +24,10 @@ const HOW: &str = "Two hosts are network namespaces of one machine, the link is 
     messages there and back; the client's side is stamped: in the kernel by eBPF, as `sojourn time` does, on any program. The \
     stamps' own time is taken off. A figure is the median of its row, so that the rows' sum may differ from the total's median. \
     veth has no interrupt: the device row begins with the soft interrupt. The library’s client runs under Sojourn and stamps its own layers: means, without the clock’s cost, of TCP \
-    (UDP’s datagrams are not stamped there); its way in begins with the kernel’s stamp of the packet, so that device, filter and the kernel’s copy are not in its total; its link output is the whole system call, in which on one machine the other host’s soft interrupt runs, too (the kernel’s ends when the driver has the packet). A row without a figure is a part of the next one that has one, if this kernel does not let \
+    (UDP’s datagrams are not stamped there); its way in begins with the kernel’s stamp of the packet, so that device, filter and the kernel’s copy are not in its total; its link output is the whole system call, in which on one machine the other host’s soft interrupt runs, too (the kernel’s ends when the driver has the packet). The server’s client is the same program with home = server, and sojourn-protocol stamps the same layers. A row without a figure is a part of the next one that has one, if this kernel does not let \
     programs look at its functions.";
 
-const SERVER: &str =
-    "The protocol server’s columns are not measured: no program’s session has that home here.";
+const SERVER: &str = "The server’s columns begin and end with sojourn-protocol’s own work: the calls to it are not in them, and it has no UDP.";
 
 /// Messages of a run.
 const MESSAGES: usize = 4000;
@@ -46,8 +46,13 @@ const CASES: [(&str, bool, usize); 4] = [
     ("udp_kern_1472", false, 1472),
 ];
 
-/// The library's columns of the table: name and size.
-const LIBRARY_CASES: [(&str, usize); 2] = [("tcp_lib_1", 1), ("tcp_lib_1460", 1460)];
+/// The library's and the server's columns of the table: name, where the protocols are, and size.
+const LIBRARY_CASES: [(&str, Stacks, usize); 4] = [
+    ("tcp_lib_1", Stacks::Client, 1),
+    ("tcp_lib_1460", Stacks::Client, 1460),
+    ("tcp_serv_1", Stacks::HomeServer, 1),
+    ("tcp_serv_1460", Stacks::HomeServer, 1460),
+];
 
 /// Returns today's row for a line of the paper.
 fn row_of(path: &str, layer: &str) -> Option<Row> {
@@ -228,8 +233,8 @@ impl Found {
 
     fn library(&mut self, quick: bool) -> Result<()> {
         let world = World::new(quick)?;
-        for (column, size) in LIBRARY_CASES {
-            self.add(column, library::measure(&world, size, quick));
+        for (column, way, size) in LIBRARY_CASES {
+            self.add(column, library::measure(&world, way, size, quick));
         }
         Ok(())
     }

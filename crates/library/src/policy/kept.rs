@@ -16,6 +16,14 @@ use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 
 impl Library {
+    /// Keeps `fd`, of which the library may know nothing yet, in the kernel until the number means
+    /// something else.
+    pub fn stays_in_kernel(&self, fd: i32, reason: ReasonT) {
+        if let Some(entry) = self.table.entry(fd) {
+            self.keep_in_kernel(fd, entry, reason, NotifyWhen::Deferred);
+        }
+    }
+
     /// Keeps `fd` in the kernel until the number means something else.
     pub(crate) fn keep_in_kernel(
         &self,

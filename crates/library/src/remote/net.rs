@@ -28,6 +28,10 @@ use crate::session::Session;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::AsRawFd;
+use rustix::net::AddressFamily;
+use rustix::net::sockopt::socket_domain as domain_of;
+use sojourn_driver::{Address, DriverInterface, Wait};
 use sojourn_netif::{Interface, Message, Ring, RingLayout};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
@@ -71,6 +75,8 @@ pub(crate) struct Net {
     was_turned: AtomicBool,
     /// For each session's slot the server's token of it, and its interface.
     tokens: Mutex<HashMap<u32, (u64, LinkId)>>,
+    /// The numbers of connections with drivers, by those of their bells.
+    connections: Mutex<HashMap<i32, i32>>,
     /// The connection over which sessions are given back.
     pub(crate) server: CarryConnection,
     /// A session has waited for a server in vain; the next ones do not wait as long.
@@ -127,6 +133,7 @@ impl Net {
                 looks_at: AtomicU64::new(NEVER),
                 was_turned: AtomicBool::new(false),
                 tokens: Mutex::default(),
+                connections: Mutex::default(),
                 server,
                 is_alone: AtomicBool::new(false),
                 has_thread: AtomicBool::new(false),
@@ -196,6 +203,9 @@ impl Net {
 
     fn open_link(&self, ring: RingT, socket: MovableFd) -> Option<Box<dyn Interface + Send>> {
         let RingT { slot_len, slots } = ring;
+        if domain_of(&socket) == Ok(AddressFamily::UNIX) {
+            return self.open_driver(socket);
+        }
         let socket = socket.into_owned();
         let packets: Box<dyn Interface + Send> = match slots {
             0 => Box::new(Message::from_descriptor(socket).ok()?),
@@ -203,6 +213,20 @@ impl Net {
         };
         self.watch.add(packets.wait_fd()?).ok()?;
         Some(packets)
+    }
+
+    /// Opens an interface that a driver has, of which `socket` is a connection.
+    fn open_driver(&self, socket: MovableFd) -> Option<Box<dyn Interface + Send>> {
+        let (own, number) = (&library().engine()?.own, socket.number());
+        // The library knows the connection's number, since the server has sent it. The bell's has
+        // to be known, too, and out of the program's way.
+        let place = |bell| Ok(own.make(true, || Ok(bell))?.into_owned());
+        let address = Address::Descriptor(socket.into_owned());
+        let packets = DriverInterface::connect_with(address, Wait::Adaptive, place).ok()?;
+        let bell = packets.wait_fd()?;
+        self.watch.add(bell).ok()?;
+        lock(&self.connections).insert(bell.as_raw_fd(), number);
+        Some(Box::new(packets))
     }
 
     /// Does `work` with the pump, and then serves sessions marked meanwhile.

@@ -257,7 +257,7 @@ impl Sessions for Apart {
     }
 
     fn has_rings(&self) -> bool {
-        self.network != Network::Messages
+        self.network.has_rings()
     }
 
     fn respects_firewalls(&self) -> bool {

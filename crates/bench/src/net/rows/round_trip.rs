@@ -60,7 +60,7 @@ impl Row for RoundTrip {
     }
 
     fn unavailable(&self, world: &World, way: Stacks) -> Option<String> {
-        if self.protocol != "tcp" && way == Stacks::ProtocolServer {
+        if self.protocol != "tcp" && way.is_served() {
             return Some("the protocol server has TCP only".into());
         }
         world.unavailable(way)

@@ -5,6 +5,7 @@
 //! crate. Not here: the calls that become requests (that library), and the answers (`server.rs`).
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::SocketAddrV4;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
@@ -22,6 +23,14 @@ pub(crate) mod op {
     pub(crate) const WRITE: u16 = 4;
     /// Bytes to be returned: a transfer in both directions without a pipe.
     pub(crate) const ECHO: u16 = 5;
+    /// A new UDP socket. Answer: its number.
+    pub(crate) const SOCKET: u16 = 6;
+    /// The local port of a socket. Answer: 0, or less.
+    pub(crate) const BIND: u16 = 7;
+    /// A datagram. Answer: its length.
+    pub(crate) const SENDTO: u16 = 8;
+    /// The next datagram, with the most bytes to take. Answer: the datagram and its sender.
+    pub(crate) const RECVFROM: u16 = 9;
 }
 
 /// The most bytes of data that travel inside a message's own lines, behind one number.
@@ -32,6 +41,30 @@ pub(crate) const WORD: usize = 8;
 pub(crate) const HEAD: usize = 3 * WORD;
 /// The most bytes of one read or write.
 pub(crate) const DATA_MAX: usize = 64 << 10;
+
+/// An address with a small number: of a socket, or of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// Below 2^16.
+    pub(crate) number: usize,
+    /// The address.
+    pub(crate) address: SocketAddrV4,
+}
+
+impl Peer {
+    /// Returns both as the argument, or the answer, of a request.
+    pub(crate) fn pack(self) -> i64 {
+        let ip = u64::from(self.address.ip().to_bits()) << 32;
+        (ip | u64::from(self.address.port()) << 16 | self.number as u64 & 0xffff).cast_signed()
+    }
+
+    /// Returns what was packed.
+    pub(crate) fn unpack(word: i64) -> Self {
+        let word = word.cast_unsigned();
+        let address = SocketAddrV4::new(((word >> 32) as u32).into(), (word >> 16) as u16);
+        Self { number: (word & 0xffff) as usize, address }
+    }
+}
 
 /// A connection to the server.
 #[allow(missing_debug_implementations, reason = "nobody prints one")]
@@ -101,6 +134,35 @@ impl Client {
                 ask_socket(&mut link, what, argument, (data, room))
             }
         }
+    }
+}
+
+/// Requests that only the library makes.
+#[allow(dead_code, reason = "this file is also the benchmark's, which calls no sockets")]
+impl Client {
+    /// [`op::SOCKET`].
+    pub(crate) fn socket(&mut self) -> Result<i64> {
+        self.ask(op::SOCKET, 0, &[], &mut [])
+    }
+
+    /// [`op::BIND`].
+    pub(crate) fn bind(&mut self, socket: u8, local: SocketAddrV4) -> Result<i64> {
+        self.ask(op::BIND, Peer { number: socket.into(), address: local }.pack(), &[], &mut [])
+    }
+
+    /// [`op::SENDTO`].
+    #[inline]
+    pub(crate) fn send_to(&mut self, socket: u8, to: SocketAddrV4, bytes: &[u8]) -> Result<i64> {
+        let to = Peer { number: socket.into(), address: to };
+        self.ask(op::SENDTO, to.pack(), &bytes[..bytes.len().min(DATA_MAX)], &mut [])
+    }
+
+    /// [`op::RECVFROM`]. Returns the sender and the length.
+    #[inline]
+    pub(crate) fn receive_from(&mut self, socket: u8, room: &mut [u8]) -> Result<Peer> {
+        let most = room.len().min(DATA_MAX);
+        let argument = i64::from(socket) | (most as i64) << 32;
+        self.ask(op::RECVFROM, argument, &[], &mut room[..most]).map(Peer::unpack)
     }
 }
 

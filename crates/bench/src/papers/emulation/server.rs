@@ -20,12 +20,12 @@ use crate::os;
 /// The server's answer to [`op::PID`]: no process has so high a number.
 pub(crate) const EMULATED_PID: i64 = 5_000_000;
 
-/// Splits the argument of a read into the pipe and the most bytes.
-fn parts(argument: i64) -> (usize, usize) {
+/// Splits the argument of a read into the pipe, or socket, and the most bytes.
+pub(crate) fn parts(argument: i64) -> (usize, usize) {
     ((argument & 0xffff_ffff) as usize, (argument >> 32) as usize)
 }
 
-fn reply(token: ReplyToken, answer: i64, bytes: &[u8]) -> ReadyReply {
+pub(crate) fn reply(token: ReplyToken, answer: i64, bytes: &[u8]) -> ReadyReply {
     let short = if bytes.len() <= SHORT { bytes.len() } else { 0 };
     let mut draft = token.start(WORD + short);
     let mut encoder = draft.encoder();

@@ -1,5 +1,5 @@
-//! Table 4's columns of the library: a session whose protocol is in its program, which stamps its
-//! own layers on the request of `sojourn time`.
+//! Table 4's columns of the library and of the server: a session whose protocol is in its program,
+//! or in the protocol server, which stamps its own layers on the request of `sojourn time`.
 //!
 //! Not here: the kernel's columns (`layers`).
 
@@ -19,15 +19,15 @@ const QUICK_S: &str = "0.5";
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Sends messages of one size back and forth by blocking calls. Returns the client's session.
-pub(super) fn measure(world: &World, size: usize, quick: bool) -> Result<Session> {
-    let hosts = world.place(Stacks::Client, Between::Wire)?;
+pub(super) fn measure(world: &World, way: Stacks, size: usize, quick: bool) -> Result<Session> {
+    let hosts = world.place(way, Between::Wire)?;
     let address = hosts.free_name();
     let server = hosts.lab_server(Wait::Blocking, &["serve", "tcp", &address])?;
     let size = size.to_string();
     let words =
         ["ping", "tcp", &address, "--size", &size, "--time-ms", RUNS_MS, "--warm-ms", "120"];
     let mut client = Running::start(hosts.lab(Side::Client, Wait::Blocking, &words))?;
-    let stream = away(&hosts, &mut client)?;
+    let stream = away(&hosts, &mut client, way)?;
     let seconds = if quick { QUICK_S } else { TIMED_S };
     let said = hosts.sojourn(Side::Client, &["time", "--json", "--duration", seconds, &stream]);
     // Dropping the programs ends them.
@@ -38,13 +38,16 @@ pub(super) fn measure(world: &World, size: usize, quick: bool) -> Result<Session
 
 /// Returns the number of the client's session, once the session is away and the program's engine
 /// runs it.
-fn away(hosts: &Hosts, client: &mut Running) -> Result<String> {
+fn away(hosts: &Hosts, client: &mut Running, way: Stacks) -> Result<String> {
+    let home = if way.is_served() { "server" } else { "library" };
     let deadline = Instant::now() + PATIENCE.min(LIMIT);
     while Instant::now() < deadline && client.is_running() {
         let told: Value = serde_json::from_str(&hosts.sojourn(Side::Client, &["ss", "--json"])?)?;
         let mut sessions = told["sessions"].as_array().into_iter().flatten();
         let found = sessions.find(|one| {
-            one["pid"] == client.pid() && one["home"] == "library" && !one["connection"].is_null()
+            // In the protocol server the session is that process's; there is no other one.
+            let is_own = way.is_served() || one["pid"] == client.pid();
+            is_own && one["home"] == home && !one["connection"].is_null()
         });
         if let Some(stream) = found.and_then(|one| one["stream"].as_str()) {
             return Ok(stream.to_owned());
