@@ -1,7 +1,8 @@
 //! Tests that random sequences of calls are answered under Sojourn as they are plainly.
 //!
-//! Each script of `sequences/` is played, and those of some seeds. `SEQUENCES_SEED=N`
-//! begins with that seed, and `SEQUENCES_COUNT=N` plays so many.
+//! Each script of `sequences/` is played, and those of some seeds. `SEQUENCES_SEED=N` begins with
+//! that seed, and `SEQUENCES_COUNT=N` plays so many. Not here: the calls and their generator
+//! (`src/sequences`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -12,7 +13,8 @@ use sojourn_system::sequences::shrink::shrink;
 use sojourn_system::sequences::stage::Stage;
 use std::path::Path;
 
-/// The first seed, the number of new scripts, and of rounds in which a difference must be seen again.
+/// The first seed, the number of new scripts, and of rounds in which a difference must be seen
+/// again.
 const FIRST: u64 = 8000;
 const COUNT: u64 = 30;
 const ROUNDS: u32 = 3;
@@ -21,7 +23,7 @@ fn number_of(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap())
 }
 
-fn told(name: &str, script: &Script, difference: &Difference) -> String {
+fn describe(name: &str, script: &Script, difference: &Difference) -> String {
     let Difference { step, plain, under } = difference;
     let call = script.steps.get(*step).map_or("(the end)", String::as_str);
     format!("{name}: step {step}, {call}\n  plain   {plain}\n  sojourn {under}\n{script}")
@@ -31,11 +33,11 @@ fn told(name: &str, script: &Script, difference: &Difference) -> String {
 fn play(stage: &Stage, name: &str, script: &Script) -> Option<String> {
     let first = stage.compare(script).unwrap()?;
     let Some(again) = stage.differs(script, 2, ROUNDS).unwrap() else {
-        println!("once only: {}", told(name, script, &first));
+        println!("once only: {}", describe(name, script, &first));
         return None;
     };
     let (script, difference) = shrink(stage, script, again).unwrap();
-    Some(told(name, &script, &difference))
+    Some(describe(name, &script, &difference))
 }
 
 fn stage() -> Stage {
@@ -75,7 +77,7 @@ fn kept_sequences() {
         stage
             .differs(&script, 2, ROUNDS)
             .unwrap()
-            .map(|found| told(&file.to_string_lossy(), &script, &found))
+            .map(|found| describe(&file.to_string_lossy(), &script, &found))
     });
     let differences: Vec<String> = played.collect();
     assert!(differences.is_empty(), "differences:\n{}", differences.join("\n"));
