@@ -2,8 +2,8 @@
 //!
 //! Each script of `sequences/` is played. `SEQUENCES_SEED=N` plays new ones, from that seed on, and
 //! `SEQUENCES_COUNT=N` so many. New ones are played by hand only, as long as some differ by the
-//! order in which two waiting calls of the kernel's get their bytes. Not here: the calls and their generator
-//! (`src/sequences`).
+//! order in which two waiting calls of the kernel's get their bytes. Not here: the calls and their
+//! generator (`src/sequences`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
