@@ -9,7 +9,6 @@
 //! Not here: the packet filter (`sojourn_filter`), and bytes and packets of sessions that are away
 //! (`sojourn_pump`).
 
-mod abandoned;
 mod addresses;
 mod adopt;
 mod carrier;

@@ -436,20 +436,12 @@ impl Library {
     /// read, and what they have sent to it, is in the kernel then, as far as there is room, where
     /// the next holder of the descriptors finds it. (A process that is killed leaves those bytes in
     /// the rings, to the peers' libraries.) The carrier does the same for sessions with other
-    /// hosts, but for datagrams: those that have come here a child may be waiting for.
+    /// hosts.
     pub fn before_exit(&self) {
-        let Some(engine) = self.engine().filter(|engine| engine.away.load(Ordering::SeqCst) > 0)
-        else {
+        if self.engine().is_none_or(|engine| engine.away.load(Ordering::SeqCst) == 0) {
             return;
-        };
-        self.policy.forbid();
-        if engine.has_children() && engine.has_datagrams.load(Ordering::SeqCst) {
-            let fds = self.table.with_sessions().map(|(fd, _)| fd);
-            let udp =
-                fds.filter(|fd| self.session_of(*fd).is_some_and(|session| session.is_datagram()));
-            self.go_home_together(&udp.collect::<Vec<_>>(), ReasonT::Fork);
-            self.await_datagrams();
         }
+        self.policy.forbid();
         let fds = self.table.with_sessions().map(|(fd, _)| fd);
         let fds =
             fds.filter(|fd| self.session_of(*fd).is_some_and(|session| !session.is_carried()));
