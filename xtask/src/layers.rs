@@ -29,9 +29,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-options", &[]),
     ("sojourn-proto", &["sojourn-wire"]),
     ("sojourn-netif", &["sojourn-wire"]),
+    ("sojourn-confine", &[]),
     (
         "sojourn-driver",
-        &["sojourn-idl", "sojourn-ipc", "sojourn-netif", "sojourn-shm", "sojourn-wire"],
+        &[
+            "sojourn-confine",
+            "sojourn-idl",
+            "sojourn-ipc",
+            "sojourn-netif",
+            "sojourn-shm",
+            "sojourn-wire",
+        ],
     ),
     ("sojourn-filter", &["sojourn-ipc", "sojourn-wire"]),
     ("sojourn-firewall", &["sojourn-wire"]),
@@ -90,7 +98,16 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sojourn-stream",
         ],
     ),
-    ("sojourn-protocol", &["sojourn-ipc", "sojourn-library", "sojourn-options", "sojourn-session"]),
+    (
+        "sojourn-protocol",
+        &[
+            "sojourn-confine",
+            "sojourn-ipc",
+            "sojourn-library",
+            "sojourn-options",
+            "sojourn-session",
+        ],
+    ),
     (
         "sojourn-preload",
         &[
