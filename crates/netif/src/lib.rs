@@ -39,8 +39,10 @@ pub mod sim;
 mod slot;
 mod trace;
 mod umem;
+mod with_xdp;
 mod xdp;
 mod xdp_ring;
+mod xdp_send;
 
 pub use capture::Capture;
 pub use device::{Device, DeviceError};
@@ -55,4 +57,5 @@ pub use ring::{Ring, RingLayout};
 pub use sojourn_wire::frame::LinkType;
 pub use sojourn_wire::vnet;
 pub use trace::{Direction, Event, HEAD_BYTES, Outcome, Trace};
+pub use with_xdp::{WithXdp, XdpSender};
 pub use xdp::{Xdp, XdpOptions};
