@@ -240,7 +240,8 @@ impl Carrier {
         tokens.insert(token, local);
         let (hop, ring) = (hop_of(&next_hop, port), links.ring());
         let (packets, record) = (packets.into(), sealed.into());
-        sessions.delegate(local, LendT { local: 0, token, hop, link, packets, ring, record });
+        let xdp = links.take_xdp(next_hop.interface, link);
+        sessions.delegate(local, LendT { local: 0, token, hop, link, packets, ring, xdp, record });
         UdpDelegated {
             stream,
             ends,

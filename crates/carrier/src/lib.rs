@@ -46,6 +46,7 @@ mod rules;
 mod run;
 mod session;
 mod sessions;
+mod sockets;
 mod timers;
 mod too_big;
 mod tuning;

@@ -75,6 +75,17 @@ impl Sandbox {
         Self::make(Some(host.clone()), &["--network=messages"])
     }
 
+    /// Makes a sandbox on `host` whose programs send short frames by AF_XDP sockets: on the
+    /// interface itself, or each through its port.
+    ///
+    /// # Errors
+    /// As [`Sandbox::new`].
+    pub fn with_xdp(host: &Host, by_port: bool) -> Result<Self> {
+        let words: &[&str] =
+            if by_port { &["--network=ports", "--xdp"] } else { &["--network=rights", "--xdp"] };
+        Self::make(Some(host.clone()), words)
+    }
+
     /// Makes a sandbox on `host` whose packet sockets are a driver's, with each frame in a message
     /// or, if `by_memory`, in memory of its own. Its server is for its own user.
     ///

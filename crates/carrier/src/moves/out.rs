@@ -312,8 +312,11 @@ impl Carrier {
         flows.insert(*key, local);
         let (hop, ring) = (hop_of(&next_hop, port), links.ring());
         let (packets, sealed) = (packets.into(), sealed.into());
-        sessions
-            .delegate(local, LendT { local: 0, token, hop, link, packets, ring, record: sealed });
+        let xdp = links.take_xdp(next_hop.interface, link);
+        sessions.delegate(
+            local,
+            LendT { local: 0, token, hop, link, packets, ring, xdp, record: sealed },
+        );
         Delegated {
             socket,
             stream,
