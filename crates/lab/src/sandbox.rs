@@ -47,12 +47,16 @@ impl Sandbox {
 
     /// Makes a sandbox whose server and programs are on `host`. The server also carries sessions
     /// with other hosts. If the variable `LAB_PORTS` is set, the sandbox is that of
-    /// [`Sandbox::with_ports`].
+    /// [`Sandbox::with_ports`], and if `LAB_XDP` is set, that of [`Sandbox::with_xdp`].
     ///
     /// # Errors
     /// As [`Sandbox::new`].
     pub fn on(host: &Host) -> Result<Self> {
-        if std::env::var_os("LAB_PORTS").is_some() {
+        let has_ports = std::env::var_os("LAB_PORTS").is_some();
+        if std::env::var_os("LAB_XDP").is_some() {
+            return Self::with_xdp(host, has_ports);
+        }
+        if has_ports {
             return Self::with_ports(host);
         }
         Self::make(Some(host.clone()), &["--network=rights"])
