@@ -52,21 +52,24 @@ impl Sandbox {
     /// # Errors
     /// As [`Sandbox::new`].
     pub fn on(host: &Host) -> Result<Self> {
-        let has_ports = std::env::var_os("LAB_PORTS").is_some();
-        if std::env::var_os("LAB_XDP").is_some() {
-            return Self::with_xdp(host, has_ports);
-        }
-        if has_ports {
+        if std::env::var_os("LAB_PORTS").is_some() {
             return Self::with_ports(host);
+        }
+        if std::env::var_os("LAB_XDP").is_some() {
+            return Self::with_xdp(host, false);
         }
         Self::make(Some(host.clone()), &["--network=rights"])
     }
 
-    /// Makes a sandbox on `host` in which every program gets a port, whatever its rights.
+    /// Makes a sandbox on `host` in which every program gets a port, whatever its rights, and if
+    /// the variable `LAB_XDP` is set an AF_XDP socket with it.
     ///
     /// # Errors
     /// As [`Sandbox::new`].
     pub fn with_ports(host: &Host) -> Result<Self> {
+        if std::env::var_os("LAB_XDP").is_some() {
+            return Self::with_xdp(host, true);
+        }
         Self::make(Some(host.clone()), &["--network=ports"])
     }
 
