@@ -8,39 +8,16 @@ use crate::keeping::Keeping;
 use crate::label::Label;
 use crate::metastate::{Mac, NextHop};
 use crate::sessions::Lend;
-use crate::sockets::{Made, SocketKinds, direct, port};
+use crate::sockets::{LinkError, Made, SocketKinds, direct, port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use sojourn_filter::{
-    AttachError, Filter, FlowError, Key, Method, Options, OwnerError, OwnerId, XdpMode,
-};
+use sojourn_filter::{Filter, Key, Method, Options, OwnerId, XdpMode};
 use sojourn_ipc::rt::Descriptor;
-use sojourn_netif::OpenError;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use sojourn_session::RingT;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::io;
-
-/// The reason why an interface cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LinkError {
-    #[error(transparent)]
-    Filter(#[from] AttachError),
-    #[error(transparent)]
-    Owner(#[from] OwnerError),
-    #[error(transparent)]
-    Flow(#[from] FlowError),
-    #[error("a packet socket: {0}")]
-    Socket(#[from] OpenError),
-    #[error("a port takes no datagrams without checksum")]
-    NoChecksum,
-    #[error("no descriptors left")]
-    Descriptors,
-    #[error("sojourn-driver: {0}")]
-    Driver(io::Error),
-}
 
 /// How long an unused filter or socket stays for the next session (microseconds): a filter takes a
 /// millisecond to attach.

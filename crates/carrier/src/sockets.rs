@@ -3,13 +3,31 @@
 //!
 //! Not here: who gets them, and for how long (`links`); their filters (`sojourn_filter`).
 
-use crate::links::LinkError;
 use crate::metastate::Mac;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_filter::{Filter, OwnerId, Port, xdp_socket};
+use sojourn_filter::{AttachError, Filter, FlowError, OwnerError, OwnerId, Port, xdp_socket};
 use sojourn_netif::{OpenError, PacketOptions, Ring, RingLayout, packet};
 use sojourn_session::RingT;
 use std::io;
+
+/// The reason why an interface cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    #[error(transparent)]
+    Filter(#[from] AttachError),
+    #[error(transparent)]
+    Owner(#[from] OwnerError),
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+    #[error("a packet socket: {0}")]
+    Socket(#[from] OpenError),
+    #[error("a port takes no datagrams without checksum")]
+    NoChecksum,
+    #[error("no descriptors left")]
+    Descriptors,
+    #[error("sojourn-driver: {0}")]
+    Driver(io::Error),
+}
 
 /// The ring of a program's packet socket: frames that fit its slots are seen without a system call.
 /// Segments that offloads make do not fit, and are read from the socket.

@@ -31,6 +31,7 @@ mod interface;
 mod map;
 mod message;
 pub mod packet;
+mod partial;
 pub mod pcapng;
 mod random;
 mod raw;

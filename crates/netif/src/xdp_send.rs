@@ -13,8 +13,8 @@
 //! offload header of a packet socket does. On an older kernel the checksum is completed here.
 
 use crate::interface::{OpenError, Outgoing, SendError};
+use crate::partial::complete_checksum;
 use crate::umem::Umem;
-use crate::xdp::complete_checksum;
 use crate::xdp_ring::{ADDRESS_BYTES, Consumer, DESCRIPTOR_BYTES, Descriptor, Producer, Shared};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;

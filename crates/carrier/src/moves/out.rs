@@ -9,7 +9,7 @@ use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_gap, release};
 use crate::hasten::Hastening;
 use crate::label::{Kept, Label};
-use crate::links::{LinkError, Links, Ticket};
+use crate::links::{Links, Ticket};
 use crate::metastate::NextHop;
 use crate::next_hop::{hop_of, next_hop_of};
 use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
@@ -17,6 +17,7 @@ use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::session::{
     Delegated, JoinedEnds, JoinedStream, Outcome, Phase, Redirection, Session, Waiting, token,
 };
+use crate::sockets::LinkError;
 use crate::too_big::PathMtu;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
