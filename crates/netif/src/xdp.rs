@@ -1,8 +1,8 @@
 //! AF_XDP in copy mode: receives the frames of one queue of an interface that an XDP program
 //! redirects to this socket.
 //!
-//! Not here: sending (`xdp_send`); that program, and its map of sockets. The code that loads them enters this socket's
-//! descriptor ([`AsFd`]). `Documentation/networking/af_xdp.rst` of the kernel.
+//! Not here: sending (`xdp_send`); that program, and its map of sockets. The code that loads them
+//! enters this socket's descriptor ([`AsFd`]). `Documentation/networking/af_xdp.rst` of the kernel.
 //!
 //! # Theory of operation
 //! A memory area is registered with the kernel: half of its chunks are for receiving, and travel

@@ -137,9 +137,8 @@ impl XdpSending {
         if len > self.frame_max() {
             return Err(SendError::TooLong);
         }
-        if self.spare.is_empty() {
-            self.reclaim();
-        }
+        // The chunk that was sent last is still in the processor's cache.
+        self.reclaim();
         let Some(start) = self.spare.pop() else { return Err(SendError::Full) };
         // SAFETY: it was among the spare ones, which the kernel does not have.
         let chunk = unsafe { self.umem.chunk_mut(start) };
@@ -177,6 +176,7 @@ impl XdpSending {
     }
 
     /// Reclaims the chunks that the kernel has sent.
+    #[inline]
     fn reclaim(&mut self) {
         let count = self.completion.available();
         for _ in 0..count {
