@@ -20,6 +20,7 @@ use crate::keeping::InheritedState;
 use crate::label::{Kept, Label, OfDatagrams};
 use crate::metastate::NextHop;
 use crate::plan::UdpPlan;
+use crate::replay;
 use crate::session::{Delegated, JoinedEnds, Phase, Session, UdpDelegated};
 use crate::sessions::Adopted;
 use crate::too_big::PathMtu;
@@ -144,6 +145,11 @@ impl Carrier {
         let keys: HashSet<Key> = self.table.values().flat_map(Session::keys).collect();
         for unclaimed in self.links.drop_unclaimed(&|key| keys.contains(key)) {
             self.sessions.warn(format_args!("{unclaimed} was nobody's: it is the kernel's again"));
+            // The server before this one died before it had taken the session out. A reset that has
+            // come since then is lost.
+            if unclaimed.protocol() == Protocol::Tcp {
+                let _ = replay::ask_peer(&unclaimed);
+            }
         }
         let taken = adopted.len();
         self.sessions

@@ -9,6 +9,7 @@
 //! Not here: the packet filter (`sojourn_filter`), and bytes and packets of sessions that are away
 //! (`sojourn_pump`).
 
+mod abandoned;
 mod addresses;
 mod adopt;
 mod carrier;

@@ -262,11 +262,14 @@ const PROXY: [i64; 34] = [
 
 /// A keeper's calls: one server at a time, descriptors, and the name of its socket. `connect` ends
 /// the connection of a socket that nobody has taken over.
-const KEEPER: [i64; 13] = [
+const KEEPER: [i64; 16] = [
     libc::SYS_accept4,
+    libc::SYS_bind,
     libc::SYS_capset,
     libc::SYS_connect,
     libc::SYS_geteuid,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
     libc::SYS_getsockopt,
     libc::SYS_ppoll,
     libc::SYS_recvmsg,

@@ -14,6 +14,7 @@ use crate::metastate::NextHop;
 use crate::next_hop::{hop_of, next_hop_of};
 use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
+use crate::repair;
 use crate::session::{
     Delegated, JoinedEnds, JoinedStream, Outcome, Phase, Redirection, Session, Waiting, token,
 };
@@ -391,10 +392,15 @@ fn ask(waiting: &mut Waiting, at: Instant) {
     waiting.stream.attention();
 }
 
-/// Gives the session's packets back to the kernel, if they were turned away.
+/// Gives the session's packets back to the kernel, if they were turned away. A segment that has
+/// come meanwhile is lost, and a peer sends a reset once: a program that only receives would never
+/// hear of it. So the peer is asked with a window probe, which a connection that is no more answers
+/// with another reset.
 pub(super) fn restore_packets(links: &mut Links, key: &Key, waiting: &mut Waiting) {
     if let Some(Redirection { ticket, next_hop, .. }) = waiting.turned.take() {
         links.give_back(next_hop.interface, ticket.number, key);
+        // A socket that is not connected any more refuses this, and has been told.
+        let _ = repair::probe(waiting.socket.as_fd());
     }
 }
 
