@@ -26,6 +26,7 @@ use crate::sessions::Adopted;
 use crate::too_big::PathMtu;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::sockopt;
 use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::SessionRecord;
@@ -125,6 +126,9 @@ impl Carrier {
             }
         }
         let count = sessions.len();
+        if count > 0 {
+            self.load_unfiltered();
+        }
         let mut adopted = Vec::new();
         for (label, fds) in sessions {
             let adopted_one = match label.datagrams {
@@ -171,6 +175,9 @@ impl Carrier {
             self.peer_inboxes.close(id);
             return Err(if is_ruled { AdoptError::Memory } else { AdoptError::Rule });
         };
+        // A session whose socket reports nothing is put back as well, only later.
+        let cookie = sockopt::socket_cookie(&socket).unwrap_or(0);
+        let _ = self.report_unfiltered(&socket);
         self.last_local += 1;
         let local = self.last_local;
         let what = Adopted::Socket(socket.as_fd());
@@ -196,7 +203,7 @@ impl Carrier {
             link: label.link,
             port: label.port,
             is_cut: true,
-            next_look_us: u64::MAX,
+            cookie,
             kept: Kept { label: *label, region, inbox, own: None },
             is_known: false,
             home_by: None,

@@ -50,6 +50,7 @@ mod sessions;
 mod timers;
 mod too_big;
 mod tuning;
+mod unfiltered;
 
 pub use carrier::Carrier;
 pub use commands::{Command, CommandReceiver, CommandSender, Commands, command_channel};

@@ -58,7 +58,7 @@ pub fn xdp_sockets() -> io::Result<()> {
 }
 
 /// Loads a socket filter that accepts nothing: `r0 = 0; exit`.
-fn nothing() -> io::Result<rustix::fd::OwnedFd> {
+pub(crate) fn nothing() -> io::Result<rustix::fd::OwnedFd> {
     const MOVE: u8 = 0xb7;
     const EXIT: u8 = 0x95;
     let [zero, exit] = [MOVE, EXIT].map(|code| bpf_insn {
