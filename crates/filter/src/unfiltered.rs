@@ -12,7 +12,7 @@
 use crate::error::{AttachError, Failed};
 use crate::loader::PACKAGE;
 use crate::rule::{KEY_LEN, Key};
-use crate::{features, sys};
+use crate::sys;
 use aya::Ebpf;
 use aya::maps::{HashMap, Map, MapData, MapError, RingBuf, SockMap};
 use aya::programs::links::FdLink;
@@ -96,7 +96,7 @@ impl Unfiltered {
         let report = load(program).map_err(|error| Failed::other(REPORT, error))?;
         let arrivals =
             RingBuf::try_from(take_map(&mut programs, ARRIVALS)?).map_err(wrong(ARRIVALS))?;
-        let nothing = features::nothing().map_err(Failed::at("loading a socket filter"))?;
+        let nothing = sys::load_nothing().map_err(Failed::at("loading a socket filter"))?;
         // The lookup refers to its maps by these descriptors' numbers until it is loaded.
         let program = programs.program_mut(LOOKUP).ok_or_else(|| Failed::missing(LOOKUP))?;
         let lookup: Result<&mut SkLookup, ProgramError> = program.try_into();
@@ -195,7 +195,7 @@ fn attach(socket: impl AsFd, program: &OwnedFd) -> io::Result<()> {
 fn listener(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    attach(&socket, &features::nothing()?)?;
+    attach(&socket, &sys::load_nothing()?)?;
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, 1)?;
     Ok(socket)
