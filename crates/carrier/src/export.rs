@@ -229,6 +229,12 @@ pub(crate) fn addresses(socket: BorrowedFd<'_>) -> Result<(SocketAddr, SocketAdd
     Ok((canonical(local)?, canonical(remote.ok_or(ExportError::State)?)?))
 }
 
+/// Returns true if the program has a filter on the socket: instructions, whose number the kernel
+/// answers, or an eBPF program, which it does not show.
+pub(crate) fn has_filter(socket: BorrowedFd<'_>) -> bool {
+    raw::getsockopt(socket, (libc::SOL_SOCKET, libc::SO_GET_FILTER), &mut []) != Ok(0)
+}
+
 /// Copies the bytes that the program has not read; they stay in the socket.
 fn peek(socket: BorrowedFd<'_>) -> Result<Vec<u8>, ExportError> {
     let waiting = raw::queue_len(socket, SIOCINQ).map_err(step("SIOCINQ"))?;
@@ -343,5 +349,18 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(take_late(&near), late(b"last", true));
+    }
+
+    #[test]
+    fn a_programs_own_filter_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(!has_filter(socket.as_fd()));
+        // Lets everything pass: return 0xffff.
+        let filter = libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0xffff };
+        let program = [1u64.to_ne_bytes(), (&raw const filter as u64).to_ne_bytes()].concat();
+        let option = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+        raw::setsockopt(&socket, option, &program).unwrap();
+        assert!(has_filter(socket.as_fd()));
     }
 }

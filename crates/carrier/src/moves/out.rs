@@ -6,7 +6,7 @@
 use crate::carrier::Carrier;
 use crate::clock::later;
 use crate::datagrams;
-use crate::export::{ExportError, addresses, export, has_gap, release};
+use crate::export::{ExportError, addresses, export, has_filter, has_gap, release};
 use crate::hasten::Hastening;
 use crate::label::{Kept, Label};
 use crate::links::{LinkError, Links, Ticket};
@@ -54,6 +54,9 @@ impl Carrier {
             |key| self.conntrack.as_mut().is_some_and(|known| known.standing(key).is_translated);
         if key.as_ref().is_some_and(is_translated) {
             return self.sessions.decline(socket.as_fd(), ReasonT::Translated);
+        }
+        if has_filter(socket.as_fd()) {
+            return self.sessions.decline(socket.as_fd(), ReasonT::Option);
         }
         self.update_rules(now());
         let next_hop = key.as_ref().and_then(|key| next_hop_of(&mut self.metastate, key));
