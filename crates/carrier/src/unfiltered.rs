@@ -75,7 +75,7 @@ impl Carrier {
         bypassed.into_iter().for_each(|local| self.attend(local));
     }
 
-    /// Has the session's socket drop what reaches it, until [`Carrier::hear`]. A byte that the
+    /// Has the session's socket drop what reaches it, until [`hear`]. A byte that the
     /// kernel acknowledged after the late bytes were read would be lost: the peer does not send it
     /// again.
     pub(crate) fn turn_deaf(&mut self, key: &Key, delegated: &Delegated) {
