@@ -7,7 +7,7 @@
 //! `own_calls`).
 
 use crate::descriptors::opened;
-use crate::guard::{is_open, tell, within};
+use crate::guard::{can_open, is_initialized, is_open, tell, tell_if_initialized, within};
 use crate::library::{EpollEvent, Origin, PollFd, ReasonT};
 use crate::process::{ends_by_call, forked_by, has_notification, is_filter, shut};
 use crate::raw::{Kernel, Numbered};
@@ -52,11 +52,79 @@ pub(crate) fn dispatch(arguments: &[usize; 6]) -> Dispatch {
         libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid => confined::user_changes(),
         libc::SYS_io_uring_enter => rings_entered(arguments),
         libc::SYS_io_uring_register => rings_changed(arguments),
-        libc::SYS_execve | libc::SYS_execveat => tell(|library| library.before_exec()),
+        libc::SYS_execve | libc::SYS_execveat => {
+            tell_if_initialized(|library| library.before_exec());
+        }
         libc::SYS_exit_group => exec::ends(),
         _ => {}
     }
     Dispatch::AsItIs
+}
+
+/// Returns true if the library serves the system call `number`, or has to know of it
+/// ([`dispatch`]). All others are the kernel's alone.
+pub(crate) extern "C" fn concerns(number: i64) -> bool {
+    is_served(number) || is_told(number)
+}
+
+/// Returns true for the calls that [`dispatch`] tells the library of.
+fn is_told(number: i64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if matches!(number, libc::SYS_fork | libc::SYS_vfork) {
+        return true;
+    }
+    matches!(
+        number,
+        libc::SYS_clone
+            | libc::SYS_clone3
+            | libc::SYS_mq_notify
+            | libc::SYS_exit
+            | libc::SYS_seccomp
+            | libc::SYS_unshare
+            | libc::SYS_setns
+            | libc::SYS_prctl
+            | libc::SYS_chroot
+            | libc::SYS_pivot_root
+            | libc::SYS_setrlimit
+            | libc::SYS_prlimit64
+            | libc::SYS_setuid
+            | libc::SYS_setreuid
+            | libc::SYS_setresuid
+            | libc::SYS_io_uring_enter
+            | libc::SYS_io_uring_register
+            | libc::SYS_execve
+            | libc::SYS_execveat
+            | libc::SYS_exit_group
+    )
+}
+
+/// Returns true for calls of programs that stay small. Like the C library's functions of the same
+/// names, they ask themselves whether the guard is open, and until then need no relocation.
+fn can_precede_initialization(number: i64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if matches!(number, libc::SYS_open | libc::SYS_dup2) {
+        return true;
+    }
+    matches!(
+        number,
+        libc::SYS_read
+            | libc::SYS_write
+            | libc::SYS_readv
+            | libc::SYS_writev
+            | libc::SYS_close
+            | libc::SYS_dup
+            | libc::SYS_dup3
+            | libc::SYS_fcntl
+            | libc::SYS_ioctl
+            | libc::SYS_openat
+            | libc::SYS_munmap
+            | libc::SYS_mprotect
+            | libc::SYS_mremap
+            | libc::SYS_prctl
+            | libc::SYS_prlimit64
+            | libc::SYS_execve
+            | libc::SYS_exit_group
+    )
 }
 
 /// Makes a system call if this library serves it. `None`: the caller is to make it, unchanged.
@@ -65,7 +133,10 @@ pub(crate) fn dispatch(arguments: &[usize; 6]) -> Dispatch {
 /// As for the system call itself.
 pub(crate) unsafe fn served(number: i64, arguments: &[usize; 6]) -> Option<isize> {
     let [a, b, c, d, e, f] = *arguments;
-    if !is_open() {
+    if !concerns(number) || !can_open() {
+        return None;
+    }
+    if !is_initialized() && !can_precede_initialization(number) && !is_open() {
         return None;
     }
     // SAFETY: the program's own call.
