@@ -7,19 +7,20 @@
 use crate::block::{Block, Frame, here};
 use crate::children::{self, Asked};
 use crate::guest::call;
-use crate::{cache, exec, files, memory, raw, signals, threads};
-
-/// The operations of arch_prctl(2).
-const SET_GS: usize = 0x1001;
-const SET_FS: usize = 0x1002;
-const GET_FS: usize = 0x1003;
-const GET_GS: usize = 0x1004;
+use crate::{bases, cache, early, exec, files, host, memory, signals, threads};
 
 /// Serves a call of the guest's. Returns the value for the guest's `rax`. `enter` calls this
 /// function by its symbol, because it is below all modules that this one uses.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sojourn_dispatch(frame: &mut Frame) -> isize {
     let block = here();
+    if !host::is_present() {
+        if let Some(result) = early::answer(frame, block) {
+            return result;
+        }
+        host::start(block);
+        early::hand_over(block);
+    }
     if block.vforking != 0 {
         children::look(block);
     }
@@ -37,7 +38,7 @@ unsafe extern "C" fn sojourn_dispatch(frame: &mut Frame) -> isize {
 fn answer(frame: &mut Frame, block: &mut Block) -> isize {
     let arguments = frame.arguments();
     match frame.rax as i64 {
-        libc::SYS_arch_prctl => arch_prctl(frame),
+        libc::SYS_arch_prctl => bases::arch_prctl(frame),
         libc::SYS_brk => memory::set_break(arguments[0]),
         libc::SYS_mmap => memory::map(&arguments),
         libc::SYS_mprotect => memory::protect(&arguments),
@@ -79,32 +80,4 @@ fn answer(frame: &mut Frame, block: &mut Block) -> isize {
 /// Returns true for seccomp(2), and for the operation of prctl(2) that does the same.
 fn confines(arguments: &[usize; 6], number: i64) -> bool {
     number == libc::SYS_seccomp || arguments[0] == libc::PR_SET_SECCOMP as usize
-}
-
-fn arch_prctl(frame: &mut Frame) -> isize {
-    match frame.rdi {
-        SET_FS => {
-            // The kernel refuses addresses beyond user space, for which `wrfsbase` would fault.
-            if frame.rsi >> 47 != 0 {
-                return -(libc::EPERM as isize);
-            }
-            frame.fs = frame.rsi;
-            0
-        }
-        GET_FS => {
-            // SAFETY: the guest's memory, as for the kernel.
-            unsafe { (frame.rsi as *mut usize).write_unaligned(frame.fs) };
-            0
-        }
-        // The GS register is the loader's. A program whose text sets it is not loaded at all
-        // (`Refusal::Gs`).
-        SET_GS => -(libc::EPERM as isize),
-        GET_GS => {
-            // SAFETY: the guest's memory, as for the kernel.
-            unsafe { (frame.rsi as *mut usize).write_unaligned(0) };
-            0
-        }
-        // SAFETY: the guest's own call.
-        _ => unsafe { raw::call(libc::SYS_arch_prctl, frame.arguments()) },
-    }
 }

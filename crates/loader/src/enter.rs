@@ -14,7 +14,7 @@
 //! done at once (`signals::windows`).
 
 use crate::block::{FRAME, Frame};
-use core::arch::global_asm;
+use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use sojourn_abi::vectors;
 
@@ -254,9 +254,26 @@ pub(crate) fn entry_for(is_go: bool) -> usize {
     let [go, sse, avx] = entries();
     match is_go {
         true => go.start,
-        false if std::arch::is_x86_feature_detected!("avx") => avx.start,
+        false if has_avx() => avx.start,
         false => sse.start,
     }
+}
+
+/// Returns true if the processor has AVX and the kernel keeps its registers. `std` would ask the
+/// processor seven times, and each answer may take microseconds in a virtual machine.
+fn has_avx() -> bool {
+    const HAS_XGETBV: u32 = 1 << 27;
+    const HAS_AVX: u32 = 1 << 28;
+    /// The registers of SSE and AVX.
+    const KEPT: u32 = 6;
+    let features = core::arch::x86_64::__cpuid(1).ecx;
+    if features & (HAS_XGETBV | HAS_AVX) != HAS_XGETBV | HAS_AVX {
+        return false;
+    }
+    let kept: u32;
+    // SAFETY: the processor has the instruction, and the kernel has enabled it.
+    unsafe { asm!("xgetbv", in("ecx") 0, out("eax") kept, out("edx") _, options(nomem, nostack)) };
+    kept & KEPT == KEPT
 }
 
 /// Continues as the guest with the registers of `frame` and this signal mask, until its thread
@@ -290,7 +307,7 @@ pub(crate) unsafe fn again(frame: *mut Frame, start: usize) -> ! {
     let inside = entries().iter().find(|entry| entry.start == start).map_or(0, |one| one.inside);
     // SAFETY: the caller promises a frame; the way in continues with nothing else.
     unsafe {
-        core::arch::asm!(
+        asm!(
             "mov rsp, rdi",
             "jmp rsi",
             in("rdi") frame,

@@ -20,6 +20,8 @@
 compile_error!("the loader is written for Linux with the GNU C library");
 
 #[cfg(target_arch = "x86_64")]
+mod bases;
+#[cfg(target_arch = "x86_64")]
 mod begin;
 #[cfg(target_arch = "x86_64")]
 mod block;
@@ -32,15 +34,25 @@ mod class;
 #[cfg(target_arch = "x86_64")]
 mod dispatch;
 #[cfg(target_arch = "x86_64")]
+mod early;
+#[cfg(target_arch = "x86_64")]
 mod enter;
 #[cfg(target_arch = "x86_64")]
 mod exec;
 #[cfg(target_arch = "x86_64")]
 mod files;
 #[cfg(target_arch = "x86_64")]
+mod first;
+#[cfg(target_arch = "x86_64")]
 mod guest;
 #[cfg(target_arch = "x86_64")]
+mod heap;
+#[cfg(target_arch = "x86_64")]
+mod host;
+#[cfg(target_arch = "x86_64")]
 mod load;
+#[cfg(target_arch = "x86_64")]
+mod mem;
 #[cfg(target_arch = "x86_64")]
 mod memory;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "loading needs more"))]
@@ -60,6 +72,10 @@ mod trap;
 
 use core::ffi::{c_char, c_int};
 
+#[cfg(target_arch = "x86_64")]
+#[global_allocator]
+static HEAP: heap::Heap = heap::Heap;
+
 /// Replaces Rust's own start, which ignores `SIGPIPE` and installs handlers: the program must find
 /// the signals as without Sojourn.
 #[unsafe(no_mangle)]
@@ -68,6 +84,8 @@ extern "C" fn main(
     words: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
+    #[cfg(target_arch = "x86_64")]
+    host::arrive();
     // SAFETY: the arguments of the C library's call of `main`.
     let Some(given) = (unsafe { plain::given(count as usize, words, environment) }) else {
         eprintln!(
@@ -76,7 +94,10 @@ extern "C" fn main(
         return plain::NOT_RUN;
     };
     #[cfg(target_arch = "x86_64")]
-    return begin::begin(&given);
+    return match first::refused() {
+        Some(refusal) => plain::plainly(&given, refusal),
+        None => begin::begin(&given),
+    };
     #[cfg(not(target_arch = "x86_64"))]
     return plain::plainly(&given, "system calls are rewritten on x86-64 only so far");
 }
