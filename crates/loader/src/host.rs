@@ -210,7 +210,6 @@ fn facts(base: u64, path: u64) -> Facts {
 /// `stack` must be the stack pointer that the kernel has set.
 pub(crate) unsafe fn start_first(stack: *mut u64) -> ! {
     let Ok(mapped) = map() else { die() };
-    heap::use_host();
     STATE.store(PRESENT, Ordering::Relaxed);
     // SAFETY: the layout of the System V ABI, AMD64 supplement ("Process Initialization").
     unsafe {
@@ -243,7 +242,6 @@ pub(crate) fn start(block: &mut Block) {
     let vector = auxiliary(&kept.auxiliary, facts(mapped.base, kept.path));
     let words = words(&kept.words, &kept.variables, &vector);
     let at = (stack - size_of_val(words.as_slice())) & !15;
-    heap::use_host();
     STATE.store(AWAITED, Ordering::Relaxed);
     // SAFETY: the stack has room, and the dynamic loader finds it as the kernel would have left it.
     // `main` returns here.
@@ -256,8 +254,10 @@ pub(crate) fn start(block: &mut Block) {
     block.host_fs = fs_base();
 }
 
-/// Returns from `main` to the call that waits for the host, if there is one.
+/// Notes in `main` that the C library is there. Returns to the call that waits for the host, if
+/// there is one.
 pub(crate) fn arrive() {
+    heap::use_host();
     if STATE.load(Ordering::Relaxed) != AWAITED {
         return;
     }
