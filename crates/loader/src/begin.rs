@@ -4,6 +4,7 @@
 //! reasons not to load it (`refusal`). Read `main` first.
 
 use crate::block::{Block, FRAME, Frame};
+use crate::dispatch::let_pass;
 use crate::exec::PRELOAD;
 use crate::guest::{self, Guest, guest};
 use crate::load::{File, Loaded, Part, load};
@@ -162,6 +163,7 @@ fn become_guest(ready: Ready) -> c_int {
     // The block lives as long as the process.
     let block = Box::leak(Box::new(Block::new(stack, stack.1)));
     block.is_first = true;
+    let_pass(block);
     block.install();
     trap::arm();
     let local = 0u8;

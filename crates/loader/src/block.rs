@@ -6,6 +6,7 @@
 //! on the way in and on the way out (`enter`). Only its own thread accesses a block, and signal
 //! handlers on that thread.
 
+use crate::kinds::{self, Kinds};
 use core::arch::asm;
 
 /// The guest's registers at a call, as `enter` saves them.
@@ -89,6 +90,8 @@ pub(crate) struct Block {
     /// The process's number while a child made by vfork(2) from this thread may be running; 0 if
     /// there is none.
     pub(crate) vforking: i32,
+    /// This thread's copy of the table of calls (`kinds`), which `enter` reads.
+    pub(crate) kinds: Kinds,
 }
 
 const _: () = {
@@ -155,6 +158,7 @@ impl Block {
             host_robust: [0; 2],
             is_first: false,
             vforking: 0,
+            kinds: kinds::all(),
         }
     }
 

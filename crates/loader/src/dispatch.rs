@@ -6,8 +6,8 @@
 
 use crate::block::{Block, Frame, here};
 use crate::children::{self, Asked};
-use crate::guest::call;
-use crate::{bases, cache, early, exec, files, host, memory, signals, threads};
+use crate::guest::{self, call, guest};
+use crate::{bases, cache, early, exec, files, host, kinds, memory, signals, threads};
 
 /// Serves a call of the guest's. Returns the value for the guest's `rax`. `enter` calls this
 /// function by its symbol, because it is below all modules that this one uses.
@@ -20,6 +20,7 @@ unsafe extern "C" fn sojourn_dispatch(frame: &mut Frame) -> isize {
         }
         host::start(block);
         early::hand_over(block);
+        let_pass(block);
     }
     if block.vforking != 0 {
         children::look(block);
@@ -35,8 +36,60 @@ unsafe extern "C" fn sojourn_dispatch(frame: &mut Frame) -> isize {
     answer(frame, block)
 }
 
+/// Lets the guest make the calls itself that concern nobody here. The calling thread is the only
+/// one.
+pub(crate) fn let_pass(block: &mut Block) {
+    let door = guest::door();
+    // In a guest with trapped calls the guest's own `syscall` may be one of these.
+    if guest().trapped.is_some() {
+        return;
+    }
+    if host::is_present() {
+        kinds::set(|number| is_own(number) || (door.concerns)(number));
+    } else {
+        kinds::set(|number| !early::passes(number));
+    }
+    block.kinds = kinds::all();
+}
+
+/// Returns true for the calls that the loader serves. The kernel finds the frame of rt_sigreturn(2)
+/// by the stack pointer (`enter`).
+fn is_own(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_rt_sigreturn
+            | libc::SYS_arch_prctl
+            | libc::SYS_brk
+            | libc::SYS_mmap
+            | libc::SYS_mprotect
+            | libc::SYS_rt_sigaction
+            | libc::SYS_rt_sigprocmask
+            | libc::SYS_sigaltstack
+            | libc::SYS_set_tid_address
+            | libc::SYS_set_robust_list
+            | libc::SYS_rseq
+            | libc::SYS_clone
+            | libc::SYS_clone3
+            | libc::SYS_fork
+            | libc::SYS_vfork
+            | libc::SYS_exit
+            | libc::SYS_execve
+            | libc::SYS_readlink
+            | libc::SYS_readlinkat
+            | libc::SYS_open
+            | libc::SYS_openat
+            | libc::SYS_openat2
+            | libc::SYS_seccomp
+            | libc::SYS_prctl
+    )
+}
+
 fn answer(frame: &mut Frame, block: &mut Block) -> isize {
     let arguments = frame.arguments();
+    if !is_own(frame.rax as i64) {
+        // SAFETY: the guest's own call, which library and kernel check.
+        return unsafe { call(frame.rax as i64, &arguments) };
+    }
     match frame.rax as i64 {
         libc::SYS_arch_prctl => bases::arch_prctl(frame),
         libc::SYS_brk => memory::set_break(arguments[0]),

@@ -100,7 +100,7 @@ pub(crate) fn answer(frame: &mut Frame, block: &mut Block) -> Option<isize> {
         libc::SYS_ioctl if !is_question(arguments[1]) => return None,
         libc::SYS_prlimit64 if arguments[2] != 0 => return None,
         libc::SYS_futex if !is_wake(arguments[1]) => return None,
-        number if is_passed(number) => own(number, &arguments),
+        number if passes(number) || passes_on_condition(number) => own(number, &arguments),
         _ => return None,
     };
     if makes_descriptor(number, &arguments) && result >= MOST_DESCRIPTORS {
@@ -179,24 +179,38 @@ fn is_wake(operation: usize) -> bool {
     operation as i32 & !libc::FUTEX_PRIVATE_FLAG == libc::FUTEX_WAKE
 }
 
-/// Returns true for calls that the kernel serves alone, whatever their arguments.
-fn is_passed(number: i64) -> bool {
-    is_of_files(number) || is_of_process(number)
-}
-
-fn is_of_files(number: i64) -> bool {
+/// Returns true for calls that the kernel serves alone if [`answer`] finds nothing in their
+/// arguments.
+fn passes_on_condition(number: i64) -> bool {
     matches!(
         number,
         libc::SYS_read
             | libc::SYS_write
             | libc::SYS_readv
             | libc::SYS_writev
-            | libc::SYS_pread64
-            | libc::SYS_pwrite64
-            | libc::SYS_close
             | libc::SYS_dup
             | libc::SYS_dup2
             | libc::SYS_dup3
+            | libc::SYS_fcntl
+            | libc::SYS_ioctl
+            | libc::SYS_mmap
+            | libc::SYS_rt_sigaction
+            | libc::SYS_futex
+            | libc::SYS_prlimit64
+    )
+}
+
+/// Returns true for calls that the kernel serves alone, whatever their arguments.
+pub(crate) fn passes(number: i64) -> bool {
+    is_of_files(number) || is_of_process(number)
+}
+
+fn is_of_files(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_pread64
+            | libc::SYS_pwrite64
+            | libc::SYS_close
             | libc::SYS_lseek
             | libc::SYS_fstat
             | libc::SYS_stat
@@ -208,8 +222,6 @@ fn is_of_files(number: i64) -> bool {
             | libc::SYS_access
             | libc::SYS_faccessat
             | libc::SYS_faccessat2
-            | libc::SYS_fcntl
-            | libc::SYS_ioctl
             | libc::SYS_ftruncate
             | libc::SYS_fsync
             | libc::SYS_fadvise64
@@ -233,14 +245,10 @@ fn is_of_files(number: i64) -> bool {
 fn is_of_process(number: i64) -> bool {
     matches!(
         number,
-        libc::SYS_mmap
-            | libc::SYS_mprotect
+        libc::SYS_mprotect
             | libc::SYS_munmap
             | libc::SYS_mremap
             | libc::SYS_madvise
-            | libc::SYS_rt_sigaction
-            | libc::SYS_futex
-            | libc::SYS_prlimit64
             | libc::SYS_getrlimit
             | libc::SYS_getrusage
             | libc::SYS_sysinfo

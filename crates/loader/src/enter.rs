@@ -5,6 +5,10 @@
 //! stack may be a goroutine's, with no more room than the kernel would use, and the guest may have
 //! data below the stack pointer (the red zone).
 //!
+//! Most calls concern neither the loader nor the library. Their kind is in a table (`kinds`), and
+//! the guest makes them itself: nothing is saved, and no register but the two that the kernel
+//! clobbers has changed.
+//!
 //! # Theory of operation
 //! A handler may interrupt at any instruction. The FS base tells where the thread is: with the
 //! host's FS base, it is in a call. With the guest's FS base and the stack pointer on the host's
@@ -13,7 +17,7 @@
 //! window behind [`leaving`] only the registers are still to be loaded from the frame, which can be
 //! done at once (`signals::windows`).
 
-use crate::block::{FRAME, Frame};
+use crate::block::{Block, FRAME, Frame};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use sojourn_abi::vectors;
@@ -24,9 +28,22 @@ macro_rules! enter {
         global_asm!(
             ".pushsection .text.sojourn_enter, \"ax\", @progbits",
             ".p2align 6",
+            // The number is less than 256. If the kernel alone serves the call, the guest makes it
+            // itself, by its trampoline's own `syscall`. No flag changes.
+            "7: movzx ecx, al",
+            "movzx ecx, byte ptr gs:[rcx + {kinds}]",
+            "jrcxz 9f",
+            "jmp 6f",
+            "9: lea rcx, [r11 - 2]",
+            "jmp rcx",
+            ".p2align 5",
             concat!(".globl ", $name, ", ", $name, "_saving, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
             concat!(".hidden ", $name, ", ", $name, "_saving, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
             concat!($name, ":"),
+            "mov r11, rcx",
+            "movzx ecx, ah",
+            "jrcxz 7b",
+            "6: mov rcx, r11",
             "mov r11, rsp",
             "mov rsp, gs:[8]",
             concat!($name, "_saving:"),
@@ -101,6 +118,7 @@ macro_rules! enter {
             "jmp rcx",
             concat!($name, "_end:"),
             ".popsection",
+            kinds = const offset_of!(Block, kinds),
             fs = const offset_of!(Frame, fs),
             r15 = const offset_of!(Frame, r15),
             r14 = const offset_of!(Frame, r14),

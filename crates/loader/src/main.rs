@@ -50,6 +50,8 @@ mod heap;
 #[cfg(target_arch = "x86_64")]
 mod host;
 #[cfg(target_arch = "x86_64")]
+mod kinds;
+#[cfg(target_arch = "x86_64")]
 mod load;
 #[cfg(target_arch = "x86_64")]
 mod mem;

@@ -7,7 +7,9 @@
 //! `own_calls`).
 
 use crate::descriptors::opened;
-use crate::guard::{can_open, is_initialized, is_open, tell, tell_if_initialized, within};
+use crate::guard::{
+    can_open, is_initialized, is_open, is_wide_open, tell, tell_if_initialized, within,
+};
 use crate::library::{EpollEvent, Origin, PollFd, ReasonT};
 use crate::process::{ends_by_call, forked_by, has_notification, is_filter, shut};
 use crate::raw::{Kernel, Numbered};
@@ -133,21 +135,31 @@ fn can_precede_initialization(number: i64) -> bool {
 /// As for the system call itself.
 pub(crate) unsafe fn served(number: i64, arguments: &[usize; 6]) -> Option<isize> {
     let [a, b, c, d, e, f] = *arguments;
-    if !concerns(number) || !can_open() {
-        return None;
-    }
-    if !is_initialized() && !can_precede_initialization(number) && !is_open() {
+    if !is_wide_open() && !is_let_in(number) {
         return None;
     }
     // SAFETY: the program's own call.
     let answer = unsafe {
-        match dispatch(&[number as usize, a, b, c, d, e]) {
-            Dispatch::Served => serve(number, a, b, c, d, e, f),
-            Dispatch::Forked => forked(number, a, b, c, d, e, f),
-            Dispatch::AsItIs => return None,
+        if is_served(number) {
+            serve(number, a, b, c, d, e, f)
+        } else {
+            match dispatch(&[number as usize, a, b, c, d, e]) {
+                Dispatch::Forked => forked(number, a, b, c, d, e, f),
+                Dispatch::Served | Dispatch::AsItIs => return None,
+            }
         }
     };
     Some(if answer == -1 { -(crate::errno::value() as isize) } else { answer as isize })
+}
+
+/// Returns true if a call may enter the library. Initializes the library if the call needs that.
+#[cold]
+#[inline(never)]
+fn is_let_in(number: i64) -> bool {
+    if is_initialized() || !can_precede_initialization(number) {
+        return concerns(number) && is_open();
+    }
+    can_open()
 }
 
 /// Flags of `clone` that share something with the child or change its parent, so that the call is
