@@ -7,7 +7,8 @@
 use crate::block::{Block, Frame, here};
 use crate::children::{self, Asked};
 use crate::guest::{self, call, guest};
-use crate::{bases, cache, early, exec, files, host, kinds, memory, signals, threads};
+use crate::{bases, cache, early, exec, files, host, kinds, memory, signals, threads, trap};
+use core::ffi::c_int;
 
 /// Serves a call of the guest's. Returns the value for the guest's `rax`. `enter` calls this
 /// function by its symbol, because it is below all modules that this one uses.
@@ -54,7 +55,7 @@ pub(crate) fn let_pass(block: &mut Block) {
 
 /// Returns true for the calls that the loader serves. The kernel finds the frame of rt_sigreturn(2)
 /// by the stack pointer (`enter`).
-fn is_own(number: i64) -> bool {
+const fn is_own(number: i64) -> bool {
     matches!(
         number,
         libc::SYS_rt_sigreturn
@@ -84,12 +85,75 @@ fn is_own(number: i64) -> bool {
     )
 }
 
-fn answer(frame: &mut Frame, block: &mut Block) -> isize {
-    let arguments = frame.arguments();
-    if !is_own(frame.rax as i64) {
-        // SAFETY: the guest's own call, which library and kernel check.
-        return unsafe { call(frame.rax as i64, &arguments) };
+/// Returns true for the data calls.
+const fn is_data(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_read
+            | libc::SYS_write
+            | libc::SYS_readv
+            | libc::SYS_writev
+            | libc::SYS_recvfrom
+            | libc::SYS_sendto
+            | libc::SYS_recvmsg
+            | libc::SYS_sendmsg
+    )
+}
+
+/// Who serves a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Server {
+    Loader,
+    /// The library or the kernel, which the descriptor decides.
+    Descriptor,
+    Library,
+}
+
+/// Who serves the call of each number: one look in place of many comparisons.
+static SERVERS: [Server; NUMBERS] = {
+    let mut all = [Server::Library; NUMBERS];
+    let mut number = 0;
+    while number < NUMBERS {
+        if is_own(number as i64) {
+            all[number] = Server::Loader;
+        } else if is_data(number as i64) {
+            all[number] = Server::Descriptor;
+        }
+        number += 1;
     }
+    all
+};
+/// Numbers from here on are no system calls.
+const NUMBERS: usize = 512;
+
+/// Serves a call that the loader does not serve itself.
+#[inline(always)]
+fn pass(frame: &mut Frame, server: Server) -> isize {
+    let arguments = frame.arguments();
+    let is_kernels =
+        server == Server::Descriptor && (guest::door().is_kernels)(arguments[0] as c_int);
+    if is_kernels && !trap::is_trapped(frame.back) {
+        // The guest makes the call itself, by the `syscall` instruction before the address at which
+        // it goes on. Many processors mispredict each return behind a system call, because the
+        // kernel guards its own returns; here no return is behind it.
+        frame.back -= 2;
+        return frame.rax as isize;
+    }
+    // SAFETY: the guest's own call, which library and kernel check.
+    unsafe { call(frame.rax as i64, &arguments) }
+}
+
+fn answer(frame: &mut Frame, block: &mut Block) -> isize {
+    let server = SERVERS.get(frame.rax).copied().unwrap_or(Server::Library);
+    if server != Server::Loader {
+        return pass(frame, server);
+    }
+    serve(frame, block)
+}
+
+/// Serves a call of [`is_own`].
+fn serve(frame: &mut Frame, block: &mut Block) -> isize {
+    let arguments = frame.arguments();
     match frame.rax as i64 {
         libc::SYS_arch_prctl => bases::arch_prctl(frame),
         libc::SYS_brk => memory::set_break(arguments[0]),

@@ -13,7 +13,7 @@
 //! A handler may interrupt at any instruction. The FS base tells where the thread is: with the
 //! host's FS base, it is in a call. With the guest's FS base and the stack pointer on the host's
 //! stack, it is between the two, in a *window*. In the window before [`inside`] only `r11`, `rsp`,
-//! the flags and at the end `rbx` have changed, and everything can begin again at `enter`. In the
+//! the flags, `rax` and `rcx`, and at the end `rbx` have changed, and everything can begin again at `enter`. In the
 //! window behind [`leaving`] only the registers are still to be loaded from the frame, which can be
 //! done at once (`signals::windows`).
 
@@ -37,8 +37,8 @@ macro_rules! enter {
             "9: lea rcx, [r11 - 2]",
             "jmp rcx",
             ".p2align 5",
-            concat!(".globl ", $name, ", ", $name, "_saving, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
-            concat!(".hidden ", $name, ", ", $name, "_saving, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
+            concat!(".globl ", $name, ", ", $name, "_saving, ", $name, "_kept, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
+            concat!(".hidden ", $name, ", ", $name, "_saving, ", $name, "_kept, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
             concat!($name, ":"),
             "mov r11, rcx",
             "movzx ecx, ah",
@@ -48,20 +48,25 @@ macro_rules! enter {
             "mov rsp, gs:[8]",
             concat!($name, "_saving:"),
             "mov [rsp + {rsp}], r11",
+            "mov [rsp + {back}], rcx",
+            "mov [rsp + {rax}], rax",
+            concat!($name, "_kept:"),
             // The kernel keeps the flags over a call. A thread that begins again has lost them,
-            // which only a compiler's choice of instructions could show.
-            "pushfq",
-            "pop [rsp + {flags}]",
+            // which only a compiler's choice of instructions could show. `pushfq` would take ten
+            // cycles more.
+            "mov rcx, rax",
+            "lahf",
+            "seto al",
+            "mov [rsp + {flags}], rax",
             // rt_sigreturn(2) is not a call for the host: the kernel finds the frame of a handler
             // by the stack pointer.
-            "cmp eax, 15",
+            "cmp ecx, 15",
             "jne 8f",
+            "mov eax, ecx",
             "mov rsp, r11",
             "syscall",
             "ud2",
             "8:",
-            "mov [rsp + {back}], rcx",
-            "mov [rsp + {rax}], rax",
             "mov [rsp + {rdi}], rdi",
             "mov [rsp + {rsi}], rsi",
             "mov [rsp + {rdx}], rdx",
@@ -91,14 +96,10 @@ macro_rules! enter {
             "mov rbx, [rsp + {fs}]",
             "wrfsbase rbx",
             concat!($name, "_leaving:"),
-            // The overflow flag by an addition, and the others by `sahf`: `popf` would take twenty
-            // cycles.
+            // Sets the overflow flag if `seto` has stored 1, and the others by `sahf`: `popf` would
+            // take twenty cycles.
             "mov rax, [rsp + {flags}]",
-            "mov ecx, eax",
-            "shr ecx, 11",
-            "and ecx, 1",
-            "add cl, 0x7f",
-            "mov ah, al",
+            "add al, 127",
             "sahf",
             "mov r15, [rsp + {r15}]",
             "mov r14, [rsp + {r14}]",
@@ -196,18 +197,21 @@ global_asm!(
 unsafe extern "C" {
     fn sojourn_enter_go();
     fn sojourn_enter_go_saving();
+    fn sojourn_enter_go_kept();
     fn sojourn_enter_go_based();
     fn sojourn_enter_go_inside();
     fn sojourn_enter_go_leaving();
     fn sojourn_enter_go_end();
     fn sojourn_enter_sse();
     fn sojourn_enter_sse_saving();
+    fn sojourn_enter_sse_kept();
     fn sojourn_enter_sse_based();
     fn sojourn_enter_sse_inside();
     fn sojourn_enter_sse_leaving();
     fn sojourn_enter_sse_end();
     fn sojourn_enter_avx();
     fn sojourn_enter_avx_saving();
+    fn sojourn_enter_avx_kept();
     fn sojourn_enter_avx_based();
     fn sojourn_enter_avx_inside();
     fn sojourn_enter_avx_leaving();
@@ -223,6 +227,8 @@ pub(crate) struct Entry {
     pub(crate) start: usize,
     /// From here to `inside` the call can begin again.
     pub(crate) saving: usize,
+    /// From here on the guest's `rax` and `rcx` are in the frame only.
+    pub(crate) kept: usize,
     /// From here on the guest's `rbx` is in the frame only.
     pub(crate) based: usize,
     /// From here on the FS base is the host's.
@@ -243,6 +249,7 @@ pub(crate) fn entries() -> [Entry; 3] {
         entry!(
             start = sojourn_enter_go,
             saving = sojourn_enter_go_saving,
+            kept = sojourn_enter_go_kept,
             based = sojourn_enter_go_based,
             inside = sojourn_enter_go_inside,
             leaving = sojourn_enter_go_leaving,
@@ -251,6 +258,7 @@ pub(crate) fn entries() -> [Entry; 3] {
         entry!(
             start = sojourn_enter_sse,
             saving = sojourn_enter_sse_saving,
+            kept = sojourn_enter_sse_kept,
             based = sojourn_enter_sse_based,
             inside = sojourn_enter_sse_inside,
             leaving = sojourn_enter_sse_leaving,
@@ -259,6 +267,7 @@ pub(crate) fn entries() -> [Entry; 3] {
         entry!(
             start = sojourn_enter_avx,
             saving = sojourn_enter_avx_saving,
+            kept = sojourn_enter_avx_kept,
             based = sojourn_enter_avx_based,
             inside = sojourn_enter_avx_inside,
             leaving = sojourn_enter_avx_leaving,

@@ -51,6 +51,7 @@ pub(crate) fn guest() -> &'static Guest {
 static KERNEL: Door = Door {
     call: by_kernel,
     concerns: concerns_nobody,
+    is_kernels: is_kernels_always,
     vfork_begins: nothing,
     vfork_ends: nothing,
     signal: run_now,
@@ -64,6 +65,10 @@ unsafe extern "C-unwind" fn by_kernel(number: i64, arguments: &[usize; 6]) -> is
 
 extern "C" fn concerns_nobody(_: i64) -> bool {
     false
+}
+
+extern "C" fn is_kernels_always(_: c_int) -> bool {
+    true
 }
 
 extern "C" fn nothing() {}

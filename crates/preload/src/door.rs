@@ -10,7 +10,7 @@ use crate::process::{self, ends_by_call};
 use crate::raw::{self, Numbered};
 use crate::syscalls::{Dispatch, concerns, dispatch, forked, serve, served};
 use crate::trampoline::{Interposer, asks_first};
-use crate::{signals, stdio};
+use crate::{io, signals, stdio};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_long};
 use core::mem::MaybeUninit;
@@ -80,6 +80,7 @@ impl Table {
         unsafe {
             (&raw mut (*at).call).write_volatile(by_number);
             (&raw mut (*at).concerns).write_volatile(concerns);
+            (&raw mut (*at).is_kernels).write_volatile(is_kernels);
             (&raw mut (*at).vfork_begins).write_volatile(process::before_shared_child);
             (&raw mut (*at).vfork_ends).write_volatile(guard::vfork_ends);
             (&raw mut (*at).signal).write_volatile(signals::came_through_door);
@@ -87,6 +88,10 @@ impl Table {
         }
         at
     }
+}
+
+extern "C" fn is_kernels(fd: c_int) -> bool {
+    io::is_surely_kernel_only(fd)
 }
 
 extern "C" fn thread_ends_by_call(status: c_int) {

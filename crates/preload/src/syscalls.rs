@@ -140,7 +140,7 @@ pub(crate) unsafe fn served(number: i64, arguments: &[usize; 6]) -> Option<isize
     }
     // SAFETY: the program's own call.
     let answer = unsafe {
-        if is_served(number) {
+        if SERVED.get(number as usize) == Some(&true) {
             serve(number, a, b, c, d, e, f)
         } else {
             match dispatch(&[number as usize, a, b, c, d, e]) {
@@ -151,6 +151,19 @@ pub(crate) unsafe fn served(number: i64, arguments: &[usize; 6]) -> Option<isize
     };
     Some(if answer == -1 { -(crate::errno::value() as isize) } else { answer as isize })
 }
+
+/// For each number the answer of [`is_served`]: one look in place of many comparisons.
+static SERVED: [bool; NUMBERS] = {
+    let mut served = [false; NUMBERS];
+    let mut number = 0;
+    while number < NUMBERS {
+        served[number] = is_served(number as i64);
+        number += 1;
+    }
+    served
+};
+/// Numbers from here on are no system calls.
+const NUMBERS: usize = 512;
 
 /// Returns true if a call may enter the library. Initializes the library if the call needs that.
 #[cold]
@@ -235,7 +248,7 @@ fn rings_changed(arguments: &[usize; 6]) {
 macro_rules! served {
     ($($(#[$here:meta])* $number:ident = $function:path[$($index:literal)*];)+) => {
         /// Returns true if [`serve`] serves the system call `number`.
-        fn is_served(number: i64) -> bool {
+        const fn is_served(number: i64) -> bool {
             match number {
                 $($(#[$here])* libc::$number => true,)+
                 _ => false,
