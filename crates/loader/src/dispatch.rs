@@ -110,10 +110,10 @@ enum Server {
 }
 
 /// Who serves the call of each number: one look in place of many comparisons.
-static SERVERS: [Server; NUMBERS] = {
-    let mut all = [Server::Library; NUMBERS];
+static SERVERS: [Server; kinds::NUMBERS] = {
+    let mut all = [Server::Library; kinds::NUMBERS];
     let mut number = 0;
-    while number < NUMBERS {
+    while number < kinds::NUMBERS {
         if is_own(number as i64) {
             all[number] = Server::Loader;
         } else if is_data(number as i64) {
@@ -123,15 +123,15 @@ static SERVERS: [Server; NUMBERS] = {
     }
     all
 };
-/// Numbers from here on are no system calls.
-const NUMBERS: usize = 512;
 
 /// Serves a call that the loader does not serve itself.
 #[inline(always)]
 fn pass(frame: &mut Frame, server: Server) -> isize {
     let arguments = frame.arguments();
-    let is_kernels =
-        server == Server::Descriptor && (guest::door().is_kernels)(arguments[0] as c_int);
+    let is_kernels = match server {
+        Server::Descriptor => (guest::door().is_kernels)(arguments[0] as c_int),
+        _ => kinds::is_guests(frame.rax),
+    };
     if is_kernels && !trap::is_trapped(frame.back) {
         // The guest makes the call itself, by the `syscall` instruction before the address at which
         // it goes on. Many processors mispredict each return behind a system call, because the

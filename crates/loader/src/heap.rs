@@ -1,8 +1,9 @@
 //! The loader's heap: a piece of its own memory while no C library is in the process (`host`), that
 //! of the C library afterwards.
 //!
-//! Without a C library the process has one thread and no signal handlers. What was allocated then
-//! stays, except for the latest piece, which can grow and be given back.
+//! Without a C library the process has one thread and no signal handlers. Blocks have sizes that
+//! are powers of two; those that are given back are in one list for each size. What is allocated
+//! when the C library comes stays in the piece.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -10,17 +11,23 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::alloc::System;
 
 /// Bytes of the piece. Its pages have no memory until they are used.
-const ROOM: usize = 8 << 20;
+const ROOM: usize = 16 << 20;
+const PAGE: usize = 4096;
+/// The least size of a block, which has room for a list's link.
+const LEAST: usize = 16;
+const SIZES: usize = usize::BITS as usize;
 
 #[repr(C, align(4096))]
 struct Piece(UnsafeCell<[u8; ROOM]>);
 
-// SAFETY: the allocator hands out parts that do not overlap.
+// SAFETY: the allocator hands out blocks that do not overlap.
 unsafe impl Sync for Piece {}
 
 static PIECE: Piece = Piece(UnsafeCell::new([0; ROOM]));
-/// The bytes of the piece that are in use.
+/// The bytes of the piece that have been in use.
 static USED: AtomicUsize = AtomicUsize::new(0);
+/// The first free block of each size, by the size's exponent; 0 for none.
+static FREE: [AtomicUsize; SIZES] = [const { AtomicUsize::new(0) }; SIZES];
 static HAS_HOST: AtomicBool = AtomicBool::new(false);
 
 /// Allocates from the C library from now on.
@@ -38,58 +45,80 @@ fn is_own(at: *mut u8) -> bool {
     (at as usize).wrapping_sub(start()) < ROOM
 }
 
-/// Returns true if this is the latest allocation of the piece, before the C library is there.
-fn is_latest(at: *mut u8, len: usize) -> bool {
-    let end = start() + USED.load(Ordering::Relaxed);
-    !HAS_HOST.load(Ordering::Relaxed) && at as usize + len == end
+fn size_of_block(layout: Layout) -> usize {
+    layout.size().max(layout.align()).max(LEAST).next_power_of_two()
 }
 
-/// Uses the piece up to `end`. Returns false if it is too small.
-fn use_up_to(end: usize) -> bool {
-    let is_enough = end - start() <= ROOM;
-    if is_enough {
-        USED.store(end - start(), Ordering::Relaxed);
+/// Returns the list of free blocks of a size.
+fn free(size: usize) -> &'static AtomicUsize {
+    &FREE[size.trailing_zeros() as usize % SIZES]
+}
+
+/// Takes a block of the piece; null if there is no room.
+fn take(layout: Layout) -> *mut u8 {
+    if layout.align() > PAGE || layout.size() > ROOM {
+        return core::ptr::null_mut();
     }
-    is_enough
+    let size = size_of_block(layout);
+    let list = free(size);
+    let block = list.load(Ordering::Relaxed);
+    if block != 0 {
+        // SAFETY: a free block of the piece begins with the link to the next one.
+        list.store(unsafe { (block as *const usize).read() }, Ordering::Relaxed);
+        return block as *mut u8;
+    }
+    let at = USED.load(Ordering::Relaxed).next_multiple_of(size.min(PAGE));
+    if at + size > ROOM {
+        return core::ptr::null_mut();
+    }
+    USED.store(at + size, Ordering::Relaxed);
+    (start() + at) as *mut u8
 }
 
-// SAFETY: parts of the piece do not overlap, and are never given to the C library's heap.
+/// Gives a block of the piece back.
+fn give(at: *mut u8, layout: Layout) {
+    if HAS_HOST.load(Ordering::Relaxed) {
+        // Several threads may be here.
+        return;
+    }
+    let list = free(size_of_block(layout));
+    // SAFETY: a block that is not in use any more, with room for the link.
+    unsafe { at.cast::<usize>().write(list.load(Ordering::Relaxed)) };
+    list.store(at as usize, Ordering::Relaxed);
+}
+
+// SAFETY: blocks of the piece do not overlap, and are never given to the C library's heap.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if HAS_HOST.load(Ordering::Relaxed) {
+        match HAS_HOST.load(Ordering::Relaxed) {
             // SAFETY: the caller's layout.
-            return unsafe { System.alloc(layout) };
-        }
-        let end = start() + USED.load(Ordering::Relaxed);
-        let at = end.next_multiple_of(layout.align());
-        match at.checked_add(layout.size()) {
-            Some(end) if use_up_to(end) => at as *mut u8,
-            _ => core::ptr::null_mut(),
+            true => unsafe { System.alloc(layout) },
+            false => take(layout),
         }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        if is_latest(at, layout.size()) {
-            use_up_to(at as usize);
-        } else if !is_own(at) {
+        match is_own(at) {
+            true => give(at, layout),
             // SAFETY: allocated by the C library, with this layout.
-            unsafe { System.dealloc(at, layout) };
+            false => unsafe { System.dealloc(at, layout) },
         }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, len: usize) -> *mut u8 {
-        if is_latest(at, layout.size()) {
-            return if use_up_to(at as usize + len) { at } else { core::ptr::null_mut() };
-        }
         if !is_own(at) {
             // SAFETY: allocated by the C library, with this layout.
             return unsafe { System.realloc(at, layout, len) };
+        }
+        if len <= size_of_block(layout) && len > size_of_block(layout) / 2 {
+            return at;
         }
         // SAFETY: the caller's layout with another size; both places have room for the smaller one.
         unsafe {
             let new = self.alloc(Layout::from_size_align_unchecked(len, layout.align()));
             if !new.is_null() {
                 core::ptr::copy_nonoverlapping(at, new, len.min(layout.size()));
+                self.dealloc(at, layout);
             }
             new
         }

@@ -2,21 +2,28 @@
 //! does more for them than the kernel.
 //!
 //! The way in looks a call up by the lowest byte of its number, with instructions that change no
-//! flag (`enter`). Calls with numbers from 256 on are never made so; the most frequent calls have
-//! lower ones. Not here: which calls those are (`dispatch`, `early`).
+//! flag (`enter`). Calls with numbers from 256 on go as far as `dispatch` first; the most frequent
+//! calls have lower ones. Not here: which calls those are (`dispatch`, `early`).
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// The number of entries.
+/// The number of entries that each thread has.
 const LEN: usize = 256;
+/// Numbers from here on are no system calls.
+pub(crate) const NUMBERS: usize = 512;
 
 /// For each number: 0 if the guest makes the call itself.
 pub(crate) type Kinds = [u8; LEN];
 
-/// The table for new threads.
-static KINDS: [AtomicU8; LEN] = [const { AtomicU8::new(1) }; LEN];
+/// The whole table, whose beginning new threads get.
+static KINDS: [AtomicU8; NUMBERS] = [const { AtomicU8::new(1) }; NUMBERS];
 
-/// Returns the table.
+/// Returns true if the guest makes the call itself.
+pub(crate) fn is_guests(number: usize) -> bool {
+    KINDS.get(number).is_some_and(|kind| kind.load(Ordering::Relaxed) == 0)
+}
+
+/// Returns the table for a thread.
 pub(crate) fn all() -> Kinds {
     core::array::from_fn(|at| KINDS[at].load(Ordering::Relaxed))
 }
