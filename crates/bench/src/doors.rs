@@ -4,8 +4,8 @@
 //! Every call that is measured is one that the kernel serves. So what it costs more under Sojourn
 //! than plainly is the cost of its door. A data call (`write`) goes to the library, which says that
 //! the kernel serves it; of a call that concerns no descriptor (`getppid`) the library learns
-//! nothing. Plain and Sojourn take turns. Not here: the programs and how they are started (`programs`), calls that the library
-//! serves itself (`local`), a server's answers (`papers`).
+//! nothing. Plain and Sojourn take turns. Not here: the programs and how they are started
+//! (`programs`), calls that the library serves itself (`local`), a server's answers (`papers`).
 
 mod programs;
 

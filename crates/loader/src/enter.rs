@@ -13,9 +13,9 @@
 //! A handler may interrupt at any instruction. The FS base tells where the thread is: with the
 //! host's FS base, it is in a call. With the guest's FS base and the stack pointer on the host's
 //! stack, it is between the two, in a *window*. In the window before [`inside`] only `r11`, `rsp`,
-//! the flags, `rax` and `rcx`, and at the end `rbx` have changed, and everything can begin again at `enter`. In the
-//! window behind [`leaving`] only the registers are still to be loaded from the frame, which can be
-//! done at once (`signals::windows`).
+//! the flags, `rax` and `rcx`, and at the end `rbx` have changed, and everything can begin again at
+//! `enter`. In the window behind [`leaving`] only the registers are still to be loaded from the
+//! frame, which can be done at once (`signals::windows`).
 
 use crate::block::{Block, FRAME, Frame};
 use core::arch::{asm, global_asm};

@@ -8,6 +8,7 @@
 //! `std` that does: no I/O, no environment, no locks that wait. A panic ends the process. Read
 //! `main` first.
 
+use crate::exec::PRELOAD;
 use crate::plain::{self, Given, starts_with};
 use crate::refusal::Refusal;
 use crate::{begin, early, host, raw};
@@ -57,34 +58,28 @@ unsafe extern "C" fn first(stack: *mut u64) -> ! {
     unsafe { host::start_first(stack) }
 }
 
-/// Returns true if the host can be started later: the libraries to preload are there. Otherwise it
-/// is started now, so that what is missing is said before the guest begins.
+/// Returns true if the host can be started later: the preload library is there, and no other is to
+/// be preloaded. Otherwise the host is started now, so that what is missing is said before the
+/// guest begins, and other libraries begin when they would.
 fn can_wait(given: &Given) -> bool {
-    const PRELOAD: &[u8] = b"LD_PRELOAD=";
-    /// `PATH_MAX`.
-    const PATH: usize = 4096;
+    const LIBRARY: &[u8] = b"/libsojourn_preload.so";
     let Some(list) = given.variables.iter().find(|one| starts_with(**one, PRELOAD)) else {
         return false;
     };
     // SAFETY: a string of the environment, which begins with the name.
     let list = unsafe { core::ffi::CStr::from_ptr(list.add(PRELOAD.len())) }.to_bytes();
-    let mut paths = list.split(|byte| b": ".contains(byte)).filter(|path| !path.is_empty());
-    let mut place = [0u8; PATH];
-    let mut is_readable = |path: &[u8]| {
-        if !path.starts_with(b"/") || path.len() >= PATH {
-            return false;
-        }
-        place[..path.len()].copy_from_slice(path);
-        place[path.len()] = 0;
-        let arguments = [place.as_ptr() as usize, libc::R_OK as usize, 0, 0, 0, 0];
-        // SAFETY: a path that ends with a zero.
-        unsafe { raw::call(libc::SYS_access, arguments) == 0 }
-    };
-    !list.is_empty() && paths.all(&mut is_readable)
+    let is_one = list.starts_with(b"/") && !list.iter().any(|byte| b": ".contains(byte));
+    if !is_one || !list.ends_with(LIBRARY) {
+        return false;
+    }
+    let arguments = [list.as_ptr() as usize, libc::R_OK as usize, 0, 0, 0, 0];
+    // SAFETY: a string of the environment, which ends with a zero.
+    unsafe { raw::call(libc::SYS_access, arguments) == 0 }
 }
 
 /// Writes the addresses within this program that depend on its place, as the dynamic loader does
-/// again later. Uses nothing that needs relocation.
+/// again later. Uses nothing that needs relocation. Relocations that a linker has packed
+/// (`DT_RELR`) would be done twice; there are none.
 fn relocate() {
     const TABLE: usize = 7;
     const TABLE_LEN: usize = 8;

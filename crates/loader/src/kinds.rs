@@ -1,5 +1,5 @@
-//! The table of system calls that the guest makes itself, because neither the loader nor the library
-//! does more for them than the kernel.
+//! The table of system calls that the guest makes itself, because neither the loader nor the
+//! library does more for them than the kernel.
 //!
 //! The way in looks a call up by the lowest byte of its number, with instructions that change no
 //! flag (`enter`). Calls with numbers from 256 on go as far as `dispatch` first; the most frequent

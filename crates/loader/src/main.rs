@@ -3,15 +3,21 @@
 //!
 //! `sojourn run` starts the loader with the program's own arguments, the preload library in
 //! `LD_PRELOAD` and the program's path in `SOJOURN_ABI_FILE`. The loader loads the program,
-//! rewrites its system calls to calls of the loader's, and becomes the program. A program that
-//! cannot be loaded runs without Sojourn, with one line about the cause on standard error; on other
-//! processors than x86-64 that is every program so far. Not here: finding and rewriting system
-//! calls (`crates/abi`), serving most of them (`crates/preload`). Read `docs/understand/abi.md`
-//! first.
+//! rewrites its system calls to calls of the loader's, and becomes the program. The C library and
+//! the preload library come into the process with the first call that needs them (`host`). A
+//! program that cannot be loaded runs without Sojourn, with one line about the cause on standard
+//! error; on other processors than x86-64 that is every program so far. Not here: finding and
+//! rewriting system calls (`crates/abi`), serving most of them (`crates/preload`). Read
+//! `docs/understand/abi.md` first.
+//!
+//! # The way of a start
+//! The kernel → `first` → `begin` (`load`, `cache`, `rewriting`) → the program. With the first call
+//! that needs it: `host` → the dynamic loader → `main` → `host`.
 //!
 //! # The way of a call
-//! The program's text → its trampoline → `enter` → `dispatch` → the preload library, or one of
-//! `memory`, `threads`, `children`, `exec`, `files`, `signals`.
+//! The program's text → its trampoline → `enter` → the kernel, for calls that concern nobody here
+//! (`kinds`); or → `dispatch` → the preload library, or one of `memory`, `threads`, `children`,
+//! `exec`, `files`, `signals`. Before the host is there: `dispatch` → `early`.
 
 #![no_main]
 #![allow(unsafe_code, reason = "another program's memory, registers and system calls")]

@@ -16,8 +16,8 @@ use crate::raw::{Kernel, Numbered};
 use crate::readiness::{self, Countdown, WaitTerms, masked, terms};
 use crate::rings::{self, View};
 use crate::{
-    buffers, confined, connections, control, descriptors, exec, files, io, messages, options,
-    reopen, select, sockets,
+    buffers, confined, connections, control, descriptors, exec, files, first_calls, io, messages,
+    options, reopen, select, sockets,
 };
 use core::ffi::{c_int, c_long};
 use libc::{fd_set, sigset_t, timespec};
@@ -100,35 +100,6 @@ fn is_told(number: i64) -> bool {
     )
 }
 
-/// Returns true for calls of programs that stay small. Like the C library's functions of the same
-/// names, they ask themselves whether the guard is open, and until then need no relocation.
-fn can_precede_initialization(number: i64) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if matches!(number, libc::SYS_open | libc::SYS_dup2) {
-        return true;
-    }
-    matches!(
-        number,
-        libc::SYS_read
-            | libc::SYS_write
-            | libc::SYS_readv
-            | libc::SYS_writev
-            | libc::SYS_close
-            | libc::SYS_dup
-            | libc::SYS_dup3
-            | libc::SYS_fcntl
-            | libc::SYS_ioctl
-            | libc::SYS_openat
-            | libc::SYS_munmap
-            | libc::SYS_mprotect
-            | libc::SYS_mremap
-            | libc::SYS_prctl
-            | libc::SYS_prlimit64
-            | libc::SYS_execve
-            | libc::SYS_exit_group
-    )
-}
-
 /// Makes a system call if this library serves it. `None`: the caller is to make it, unchanged.
 ///
 /// # Safety
@@ -169,7 +140,7 @@ const NUMBERS: usize = 512;
 #[cold]
 #[inline(never)]
 fn is_let_in(number: i64) -> bool {
-    if is_initialized() || !can_precede_initialization(number) {
+    if is_initialized() || !first_calls::are_among(number) {
         return concerns(number) && is_open();
     }
     can_open()

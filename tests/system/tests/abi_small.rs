@@ -1,5 +1,5 @@
-//! Tests of loaded programs that stay small: they run without the loader's C library and without the
-//! preload library, which come into the process with the first call that needs them.
+//! Tests of loaded programs that stay small: they run without the loader's C library and without
+//! the preload library, which come into the process with the first call that needs them.
 //!
 //! The program is `c/abi/small.c`. What such a start costs is counted here, not timed (`cargo xtask
 //! bench doors`). Not here: programs that need both at once (`abi.rs`).
@@ -91,6 +91,18 @@ fn the_first_calls_on_a_pipe_need_no_host() {
     input.write_all(&bytes).unwrap();
     drop(input);
     assert!(child.wait().unwrap().success());
+}
+
+/// The kernel starts the loader itself; and the loader relocates itself, by addresses that the
+/// dynamic loader writes once more.
+#[test]
+fn the_loader_is_linked_to_start_itself() {
+    let loader = Built::find().unwrap().path("sojourn-abi");
+    let words = ["--wide", "--segments", "--dynamic"];
+    let output = Command::new("readelf").args(words).arg(loader).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("(RELACOUNT)") && text.contains("[libc.so.6]"), "{text}");
+    assert!(!text.contains("INTERP") && !text.contains("(RELR)"), "{text}");
 }
 
 /// What a program costs from `exec` to its end.
