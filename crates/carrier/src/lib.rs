@@ -9,6 +9,7 @@
 //! Not here: the packet filter (`sojourn_filter`), and bytes and packets of sessions that are away
 //! (`sojourn_pump`).
 
+mod abandoned;
 mod addresses;
 mod adopt;
 mod carrier;
@@ -50,6 +51,7 @@ mod sockets;
 mod timers;
 mod too_big;
 mod tuning;
+mod unfiltered;
 
 pub use carrier::Carrier;
 pub use commands::{Command, CommandReceiver, CommandSender, Commands, command_channel};
