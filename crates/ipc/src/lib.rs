@@ -72,6 +72,7 @@ use sojourn_shm::{deadline, fault, wait};
 pub use address::{Address, AddressError};
 pub use ancillary::peer;
 pub use connect::{ConnectError, ConnectOptions};
+pub use connection::apart::{ApartSocket, Ending, WakeServer};
 pub use connection::replies::Reply;
 pub use connection::{Connection, Pending};
 pub use deadline::{Deadline, now_ns};

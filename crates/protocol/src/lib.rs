@@ -18,6 +18,7 @@ mod client;
 #[cfg(feature = "server")]
 pub mod confine;
 #[cfg(feature = "server")]
+mod groups;
 mod options;
 #[cfg(feature = "server")]
 pub mod process;
