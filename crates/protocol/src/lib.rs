@@ -19,6 +19,7 @@ mod client;
 pub mod confine;
 #[cfg(feature = "server")]
 mod groups;
+#[cfg(feature = "server")]
 mod options;
 #[cfg(feature = "server")]
 pub mod process;

@@ -99,7 +99,11 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
         let again = Err(Errno::AGAIN);
         let len = receiver.size().min(buffer.len());
         let keeps = is_shared || receiver.is_answered_first();
-        let found = if must_queue { again } else { self.look(data, &mut buffer[..len], keeps || how.peeks) };
+        let found = if must_queue {
+            again
+        } else {
+            self.look(data, &mut buffer[..len], keeps || how.peeks)
+        };
         match found {
             Err(Errno::AGAIN) if how.may_wait => self.receivers.push_back(receiver),
             Ok(count) => {
@@ -197,7 +201,8 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
     /// Ends the calls of a client that wait for bytes.
     pub(crate) fn cancel(&mut self, client: ClientId) {
         let all = core::mem::take(&mut self.receivers).into_iter();
-        let (theirs, others): (VecDeque<R>, _) = all.partition(|receiver| receiver.client() == client);
+        let (theirs, others): (VecDeque<R>, _) =
+            all.partition(|receiver| receiver.client() == client);
         self.receivers = others;
         for receiver in theirs {
             ignore(receiver.answer(number(Errno::INTR), &[]));

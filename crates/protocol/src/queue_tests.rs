@@ -100,8 +100,7 @@ struct Room {
     is_shared: bool,
 }
 
-const WAITS: ReceiveMode =
-    ReceiveMode { peeks: false, may_wait: true, is_answered_first: false };
+const WAITS: ReceiveMode = ReceiveMode { peeks: false, may_wait: true, is_answered_first: false };
 const ANSWERED_FIRST: ReceiveMode = ReceiveMode { is_answered_first: true, ..WAITS };
 
 impl Room {

@@ -254,9 +254,7 @@ impl ProtocolServer for Protocol {
                 let (client, is_answered_first) = (caller.client, how.is_answered_first);
                 let receiver = Receive { size: size as usize, client, is_answered_first, reply };
                 let data = (&served.socket, is_shared);
-                with_buffer(|buffer| {
-                    waiting.queue.receive(receiver, how, data, buffer)
-                });
+                with_buffer(|buffer| waiting.queue.receive(receiver, how, data, buffer));
                 served.arm(&mut waiting, &self.watcher);
             }
         }

@@ -15,6 +15,7 @@ use sojourn_system::Admin;
 use sojourn_system::network::{hosts, next_port, programs};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -114,8 +115,12 @@ impl Scene {
         Echo { thread, gate }
     }
 
-    fn start(&self, way: &str, port: u16, rounds: u32) -> Running {
-        Running::start(self.program(way, port, rounds)).unwrap()
+    /// Starts the program, which goes on at least until the file is there.
+    fn start(&self, way: &str, port: u16, rounds: u32) -> (Running, PathBuf) {
+        let end = self.world.folder().join("end");
+        let mut command = self.program(way, port, rounds);
+        command.arg(&end);
+        (Running::start(command).unwrap(), end)
     }
 
     fn program(&self, way: &str, port: u16, rounds: u32) -> Command {
@@ -172,9 +177,10 @@ fn runs(
     let Some(mut scene) = Scene::new(has_ports) else { return };
     let port = next_port();
     let echo = scene.echo(port);
-    let mut program = scene.start(way, port, rounds);
+    let (mut program, end) = scene.start(way, port, rounds);
     let away = scene.await_served(&mut program);
     meanwhile(&mut scene, &away);
+    std::fs::write(end, "").unwrap();
     let said = program.finish(PATIENCE).unwrap().success(way).unwrap();
     assert_eq!(said, "done\n", "{way}");
     assert!(echo.thread.join().unwrap() > rounds as usize, "{way}");
@@ -187,11 +193,12 @@ fn end_of_killed(way: &str) -> Option<bool> {
     let mut scene = Scene::new(false)?;
     let port = next_port();
     let echo = scene.echo(port);
-    let mut program = scene.start(way, port, 3000);
+    let (mut program, end) = scene.start(way, port, 3000);
     let away = scene.await_served(&mut program);
     echo.hold(program.pid(), || {
         kill_process(Pid::from_raw(away.pid.cast_signed()).unwrap(), Signal::KILL).unwrap()
     });
+    std::fs::write(end, "").unwrap();
     let finished = program.finish(PATIENCE).unwrap();
     let goes_on = finished.out == "done\n";
     assert!(goes_on || finished.err.contains("ConnectionResetError"), "{}", finished.err);
@@ -202,6 +209,17 @@ fn end_of_killed(way: &str) -> Option<bool> {
 fn calls_that_wait() {
     runs("blocking", false, 2000, |_, _| {});
     runs("timeout", true, 2000, |_, _| {});
+}
+
+#[test]
+fn calls_that_wait_in_the_server_end_by_limits_and_signals_and_lose_nothing() {
+    runs("limit", false, 2000, |_, _| {});
+    runs("signals", false, 2000, |_, _| {});
+}
+
+#[test]
+fn one_thread_sends_while_another_waits_for_bytes() {
+    runs("threads", false, 1000, |_, _| {});
 }
 
 #[test]
@@ -251,10 +269,7 @@ fn a_session_is_moved_by_hand_between_library_and_server() {
     scene.world.set("MEASURE_BULK", "off");
     let port = next_port();
     let echo = scene.echo(port);
-    let end = scene.world.folder().join("end");
-    let mut command = scene.program("poll", port, 1);
-    command.arg(&end);
-    let mut program = Running::start(command).unwrap();
+    let (mut program, end) = scene.start("poll", port, 1);
     for _ in 0..3 {
         let away = scene.await_away(&mut program, HomeT::Library);
         let served = scene.move_by_hand(away.stream, "server");

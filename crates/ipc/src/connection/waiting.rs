@@ -68,7 +68,9 @@ impl Connection {
         self.parts.policy.slept();
         let region = &self.parts.region;
         let Some(socket) = self.parts.socket.here() else {
-            return if self.parts.socket.is_over() { self.drain() };
+            return if self.parts.socket.is_over() {
+                self.drain()
+            };
         };
         if woken == futex::Woken::Look || ready(region) {
             return;

@@ -10,6 +10,7 @@ use crate::io::sleep::Waited;
 use crate::process::library::library;
 use crate::remote::served::Asked;
 use crate::session::Session;
+use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -33,15 +34,26 @@ impl Session {
         let limit = self.receive_timeout.load(Ordering::Relaxed);
         let (mut got, mut deadline, mut is_last) = (0, None, false);
         loop {
-            let asked = self.ask_service(generation, |server, number| {
-                server.receive(number, bufs, got, how.peek)
-            });
+            let asked = match may_wait && !how.peek {
+                true => {
+                    let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
+                    self.receive_waiting(generation, bufs, got, until)
+                }
+                false => self.receive_now(generation, bufs, got, how.peek),
+            };
             let result = match asked {
                 Asked::Home => return (got > 0).then_some(Ok(got)),
                 Asked::Unknown if how.peek => return None,
                 Asked::Unknown => Err(self.is_cut()),
-                Asked::Answer(0) => return Some(Ok(got)),
-                Asked::Answer(len) => {
+                Asked::Answer(ControlFlow::Break(waited)) => {
+                    // The server has looked once more before it ended the wait.
+                    match after_wait(waited, got > 0, Deadline::NEVER, &mut true) {
+                        Some(error) => Err(error),
+                        None => continue,
+                    }
+                }
+                Asked::Answer(ControlFlow::Continue(0)) => return Some(Ok(got)),
+                Asked::Answer(ControlFlow::Continue(len)) => {
                     got += len;
                     if got < wanted {
                         self.arm_for_set();
@@ -68,6 +80,44 @@ impl Session {
             };
             return Some(if got > 0 { Ok(got) } else { result });
         }
+    }
+
+    /// Asks for bytes that are there.
+    fn receive_now(
+        &self,
+        generation: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        got: usize,
+        peek: bool,
+    ) -> Asked<ControlFlow<Waited, usize>> {
+        self.ask_service(generation, |server, number| {
+            server.receive(number, bufs, got, peek).map(ControlFlow::Continue)
+        })
+    }
+
+    /// Asks for bytes, and waits for them in the server; if no connection is left for that, asks
+    /// for those that are there.
+    fn receive_waiting(
+        &self,
+        generation: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        got: usize,
+        until: Deadline,
+    ) -> Asked<ControlFlow<Waited, usize>> {
+        let mut is_receipt = false;
+        let asked = self.ask_service(generation, |server, number| {
+            match server.receive_waiting(number, bufs, got, until) {
+                Some(received) => {
+                    is_receipt = matches!(received, Ok(ControlFlow::Continue(1..)));
+                    received
+                }
+                None => server.receive(number, bufs, got, false).map(ControlFlow::Continue),
+            }
+        });
+        if is_receipt {
+            self.service.received();
+        }
+        asked
     }
 
     /// Sends; the result is as that of [`Session::send`].
@@ -119,7 +169,7 @@ impl Session {
     /// Ends the connection, of whose bytes nobody knows which have been sent or received: it would
     /// go on with some missing, or there twice. Returns the call's error.
     #[cold]
-    fn is_cut(&self) -> Errno {
+    pub(crate) fn is_cut(&self) -> Errno {
         if let Ok(fd) = kernel::at(self.number()) {
             let _ = rustix::net::connect_unspec(fd);
         }

@@ -1,0 +1,170 @@
+//! Connections with the protocol server on which the program's threads make calls themselves.
+//!
+//! They are of one group with the connection that has the bell (`idl/protocol.idl`, `group`): its
+//! sessions have the same numbers here. Not here: that connection, and sessions
+//! (`protocol_server`, `served`). Read `docs/understand/protocol-server.md` first.
+//!
+//! # Theory of operation
+//! A call takes a connection that no other call has, and keeps it until its answer has come, also
+//! while it waits for bytes. Nobody waits for a connection: a signal handler that runs during such a
+//! wait may make calls, too. Where none is left, calls go by the thread that has the bell.
+//!
+//! The sockets are in that thread's table (`sojourn_ipc::Connection::part_from_socket`). A call
+//! needs its socket only to wake a server that has not heard of the connection for long; that
+//! thread does it then. It also tells of the end of the server.
+//!
+//! A receive that waits takes bytes out of the session only after its answer (`ANSWER_FIRST`), so
+//! that one without an answer has taken none, and the program goes on in the kernel.
+
+use crate::host::Interrupt;
+use crate::io::sleep::Waited;
+use crate::process::library::library;
+use crate::remote::channel::{ANSWER_LIMIT, Answered, Channel, room, scatter};
+use crate::remote::protocol_server::{Failure, accept};
+use core::ops::ControlFlow;
+use rustix::io::{Errno, IoSliceMut};
+use sojourn_ipc::rt::{CallError, Forms};
+use sojourn_ipc::{Deadline, Pending};
+use sojourn_session::protocol::client::{ANSWER_FIRST, protocol_wire};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+/// The most connections of one process.
+pub(crate) const DIRECT_MAX: usize = 4;
+
+/// The number of the operation that is called without the stub's own method.
+const RECEIVE: u16 = 3;
+
+/// A connection on which one thread at a time makes calls.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    pub(crate) channel: Channel,
+    /// The number of the interface's first operation.
+    pub(crate) base: u16,
+    /// The number of the connection with the bell.
+    pub(crate) connection: u32,
+}
+
+/// The connections of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Directs([Mutex<Option<Direct>>; DIRECT_MAX]);
+
+/// A connection that a call has taken.
+pub(crate) struct Taken<'a>(MutexGuard<'a, Option<Direct>>);
+
+impl Directs {
+    /// Takes a connection of which `connection` has the bell. `None`: all are in use, or there is
+    /// none.
+    pub(crate) fn take(&self, connection: u32) -> Option<Taken<'_>> {
+        self.places().find_map(|mut place| {
+            // One of a server that is gone is of no use any more.
+            if place.as_ref().is_some_and(|direct| direct.connection != connection) {
+                *place = None;
+            }
+            place.is_some().then_some(Taken(place))
+        })
+    }
+
+    /// Keeps a new connection. Returns false if there are as many as there may be.
+    pub(crate) fn keep(&self, direct: Direct) -> bool {
+        let place = self.places().find(|place| place.is_none());
+        place.map(|mut place| *place = Some(direct)).is_some()
+    }
+
+    fn places(&self) -> impl Iterator<Item = MutexGuard<'_, Option<Direct>>> {
+        self.0.iter().filter_map(|place| match place.try_lock() {
+            Ok(place) => Some(place),
+            Err(TryLockError::Poisoned(place)) => Some(place.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        })
+    }
+}
+
+impl Taken<'_> {
+    /// Makes a call. A connection whose server has not answered is dropped.
+    pub(crate) fn ask<R>(&mut self, ask: impl FnOnce(&mut Channel) -> Answered<R>) -> Answered<R> {
+        self.use_it(|direct| library().with_stack(|| ask(&mut direct.channel)))
+    }
+
+    fn use_it<R>(&mut self, work: impl FnOnce(&mut Direct) -> Answered<R>) -> Answered<R> {
+        let Some(direct) = self.0.as_mut() else { return Ok(Err(Failure::Gone)) };
+        let done = work(direct);
+        if done.is_err() {
+            *self.0 = None;
+        }
+        done
+    }
+
+    /// Receives into the buffers beyond their first `skip` bytes. Waits in the server for the first
+    /// byte; `Break` if that has ended without any.
+    pub(crate) fn receive(
+        &mut self,
+        session: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        skip: usize,
+        until: Deadline,
+    ) -> Answered<ControlFlow<Waited, usize>> {
+        self.use_it(|direct| {
+            let size = room(bufs, skip) as u32;
+            let library = library();
+            let pending = library.with_stack(|| direct.begin(session, size))?;
+            let ended = direct.wait(&pending, until)?;
+            library.with_stack(|| {
+                if ended.is_some() {
+                    // Its answer comes after that of the call, which may have bytes by now.
+                    direct.channel.within(ANSWER_LIMIT).cancel(session)?;
+                }
+                let status = direct.finish(pending, size)?;
+                let interrupted = Errno::INTR.raw_os_error().cast_unsigned();
+                Ok(match ended {
+                    Some(waited) if status == interrupted => Ok(ControlFlow::Break(waited)),
+                    _ => accept(status)
+                        .map(|()| ControlFlow::Continue(scatter(&direct.channel.data, bufs, skip))),
+                })
+            })
+        })
+    }
+}
+
+impl Direct {
+    /// Sends the request of a receive that waits.
+    fn begin(&mut self, session: u32, size: u32) -> Result<Pending, CallError> {
+        let measured =
+            protocol_wire::receive_request_size(Forms::machine(), session, ANSWER_FIRST, size)?;
+        let connection = self.channel.client.transport();
+        let mut draft = connection.start(self.base.wrapping_add(RECEIVE), measured.body_len);
+        let mut writer = draft.encoder();
+        writer.set_forms(measured.forms);
+        protocol_wire::put_receive_request(&mut writer, session, ANSWER_FIRST, size)?;
+        draft.submit(Deadline::after(ANSWER_LIMIT))
+    }
+
+    /// Waits for the answer, where signal handlers and the time limit are the program's. Returns
+    /// what has ended the wait before.
+    fn wait(&mut self, pending: &Pending, until: Deadline) -> Result<Option<Waited>, CallError> {
+        let host = library().host();
+        host.wait_begins();
+        let stop = || host.interrupt() != Interrupt::None;
+        let come = self.channel.client.transport().await_answer_unless(pending, until, &stop);
+        let interrupt = host.interrupt();
+        host.wait_ends();
+        Ok(match (come, interrupt) {
+            (Ok(true), _) => None,
+            (Ok(false), Interrupt::Break) => Some(Waited::Interrupted),
+            // signal(7): a socket call with a time limit is not restarted.
+            (Ok(false), Interrupt::Restart) if until != Deadline::NEVER => {
+                Some(Waited::Interrupted)
+            }
+            (Ok(false), Interrupt::Restart) => Some(Waited::Restart),
+            (Ok(false), Interrupt::None) => Some(Waited::Look),
+            (Err(CallError::Timeout), _) => Some(Waited::TimedOut),
+            (Err(error), _) => return Err(error),
+        })
+    }
+
+    fn finish(&mut self, pending: Pending, size: u32) -> Result<u32, CallError> {
+        let Channel { client, data } = &mut self.channel;
+        let mut reply = client.transport().finish(pending, Deadline::after(ANSWER_LIMIT))?;
+        let out = protocol_wire::get_receive_reply(reply.decoder(), i128::from(size), data)?;
+        Ok(out.ret)
+    }
+}
