@@ -27,6 +27,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Looks in turn that find a program in the same sleep, before it counts as waiting.
 const QUIET_LOOKS: u32 = 10;
 
+/// A process sleeps if its threads begin to run so seldom in so long: timers of its own, such as
+/// looks whether anybody needs it, are seconds apart.
+const ASLEEP_FOR: Duration = Duration::from_millis(300);
+const ASLEEP_RUNS: u64 = 3;
+
 /// The echo of one connection.
 struct Echo {
     /// Ends with the number of bytes.
@@ -64,6 +69,31 @@ fn sleeps_of(pid: u32) -> Option<String> {
     let value = |name: &str| Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim());
     value("State:")?.starts_with('S').then_some(())?;
     Some(value("voluntary_ctxt_switches:")?.to_owned())
+}
+
+/// Returns how often threads of a process have begun to run (schedstat, proc(5)).
+fn runs_of(pid: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let counts = threads.map(|thread| {
+        let said = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        said.split_whitespace().nth(2).map_or(0, |count| count.parse::<u64>().unwrap())
+    });
+    counts.sum()
+}
+
+/// Waits until a process sleeps: hardly any thread of it runs for a while.
+#[track_caller]
+fn await_sleep(what: &str, pid: u32) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let before = runs_of(pid);
+        std::thread::sleep(ASLEEP_FOR);
+        let runs = runs_of(pid) - before;
+        if runs <= ASLEEP_RUNS {
+            return;
+        }
+        assert!(Instant::now() < until, "{what}: {runs} runs in {ASLEEP_FOR:?}");
+    }
 }
 
 /// A host with a session server, and another one with an echo.
@@ -248,6 +278,25 @@ fn the_program_goes_on_in_the_kernel_when_its_protocol_server_is_killed() {
             let Some(end) = end_of_killed(way) else { return };
             ends.push(end);
         }
+    }
+}
+
+#[test]
+fn who_waits_for_bytes_sleeps_and_so_does_its_protocol_server() {
+    for way in ["blocking", "epoll"] {
+        let Some(mut scene) = Scene::new(false) else { return };
+        let port = next_port();
+        let echo = scene.echo(port);
+        let (mut program, end) = scene.start(way, port, 100);
+        let away = scene.await_served(&mut program);
+        echo.hold(program.pid(), || {
+            await_sleep("the protocol server", away.pid);
+            await_sleep("the program", program.pid());
+        });
+        std::fs::write(end, "").unwrap();
+        let said = program.finish(PATIENCE).unwrap().success(way).unwrap();
+        assert_eq!(said, "done\n", "{way}");
+        echo.thread.join().unwrap();
     }
 }
 
