@@ -5,7 +5,7 @@
 
 use crate::address::Address;
 use crate::ancillary;
-use crate::connection::apart::Socket;
+use crate::apart::Socket;
 use crate::connection::{Connection, Parts};
 use crate::control::{self, GREETING, Packet, Received, Topic, WHOLE};
 use crate::deadline::Deadline;

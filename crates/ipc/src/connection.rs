@@ -6,6 +6,7 @@
 //! line whose call was given up is not used until its answer has come. Not here: building a request
 //! (`draft`), connecting (`connect`).
 
+use crate::apart::{ApartSocket, Ending, Socket, WakeServer};
 use crate::control::Inbox;
 use crate::deadline::Deadline;
 use crate::fault;
@@ -20,14 +21,12 @@ use crate::rt::Reason;
 use crate::rt::{Beside, CallError, ClientId};
 use crate::shared::Shared;
 use crate::wait::{Policy, Wait};
-use apart::Socket;
 use core::any::Any;
 use core::time::Duration;
 use rustix::fd::{AsFd, BorrowedFd};
 use sojourn_shm::{Ordering, Span, ring};
 use std::sync::Arc;
 
-pub(crate) mod apart;
 pub(crate) mod replies;
 mod sharing;
 mod waiting;
@@ -154,6 +153,13 @@ impl Connection {
     /// calls fail.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.parts.socket.here().map_or(rustix::fs::CWD, AsFd::as_fd)
+    }
+
+    /// Gives up the socket: from now on the connection makes only calls without descriptors, and
+    /// registers no memory. `wake` is called where the server must be woken by a packet. Returns
+    /// `None` if the connection has done so before.
+    pub fn part_from_socket(&mut self, wake: WakeServer) -> Option<(ApartSocket, Ending)> {
+        self.parts.socket.part(&self.parts.region, wake)
     }
 
     /// Returns the object that the server registered for direct calls, if the server is in this

@@ -254,7 +254,7 @@ pub fn reply(bytes: &[u8]) {
     let mut connection = Connection::new(Parts {
         id: ClientId { index: 0, generation: 1 },
         region: region.into(),
-        socket: crate::connection::apart::Socket::Here(socket),
+        socket: crate::apart::Socket::Here(socket),
         policy: Policy::new(Wait::Park),
         wants_whole: false,
         request_max: 20_000,

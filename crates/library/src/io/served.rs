@@ -3,11 +3,12 @@
 //!
 //! Not here: the calls to the server (`remote::protocol_server`), readiness (`remote::served`).
 
-use crate::host::{Interrupt, kernel};
+use crate::host::Interrupt;
 use crate::io::call_flags::{Recv, Send};
 use crate::io::receive::after_wait;
 use crate::io::sleep::Waited;
 use crate::process::library::library;
+use crate::remote::direct::Ended;
 use crate::remote::served::Asked;
 use crate::session::Session;
 use core::ops::ControlFlow;
@@ -20,6 +21,17 @@ use sojourn_shm::{Deadline, futex};
 /// The longest single sleep; a sleep without a deadline is cut into such pieces, because the kernel
 /// would restart one without a limit after a handler with `SA_RESTART` (signal(7)).
 const LONG: Duration = Duration::from_secs(3600);
+
+/// Returns the end of a wait as calls have it.
+fn waited(ended: Ended, until: Deadline) -> Waited {
+    match ended {
+        Ended::TimedOut => Waited::TimedOut,
+        Ended::Interrupted(Interrupt::None) => Waited::Look,
+        // signal(7): a socket call with a time limit is not restarted.
+        Ended::Interrupted(Interrupt::Restart) if until == Deadline::NEVER => Waited::Restart,
+        Ended::Interrupted(_) => Waited::Interrupted,
+    }
+}
 
 impl Session {
     /// Receives; the result is as that of [`Session::recv`].
@@ -34,20 +46,21 @@ impl Session {
         let limit = self.receive_timeout.load(Ordering::Relaxed);
         let (mut got, mut deadline, mut is_last) = (0, None, false);
         loop {
+            let until = match may_wait {
+                true => *deadline.get_or_insert_with(|| Deadline::from_limit(limit)),
+                false => Deadline::NEVER,
+            };
             let asked = match may_wait && !how.peek {
-                true => {
-                    let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
-                    self.receive_waiting(generation, bufs, got, until)
-                }
+                true => self.receive_waiting(generation, bufs, got, until),
                 false => self.receive_now(generation, bufs, got, how.peek),
             };
             let result = match asked {
                 Asked::Home => return (got > 0).then_some(Ok(got)),
                 Asked::Unknown if how.peek => return None,
                 Asked::Unknown => Err(self.is_cut()),
-                Asked::Answer(ControlFlow::Break(waited)) => {
+                Asked::Answer(ControlFlow::Break(ended)) => {
                     // The server has looked once more before it ended the wait.
-                    match after_wait(waited, got > 0, Deadline::NEVER, &mut true) {
+                    match after_wait(waited(ended, until), got > 0, until, &mut true) {
                         Some(error) => Err(error),
                         None => continue,
                     }
@@ -64,7 +77,6 @@ impl Session {
                     continue;
                 }
                 Asked::Refused(Errno::AGAIN) if may_wait => {
-                    let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                     let waited = self.wait_served((true, false), until);
                     match after_wait(waited, got > 0, until, &mut is_last) {
                         Some(error) => Err(error),
@@ -89,7 +101,7 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         got: usize,
         peek: bool,
-    ) -> Asked<ControlFlow<Waited, usize>> {
+    ) -> Asked<ControlFlow<Ended, usize>> {
         self.ask_service(generation, |server, number| {
             server.receive(number, bufs, got, peek).map(ControlFlow::Continue)
         })
@@ -103,7 +115,7 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         got: usize,
         until: Deadline,
-    ) -> Asked<ControlFlow<Waited, usize>> {
+    ) -> Asked<ControlFlow<Ended, usize>> {
         let mut is_receipt = false;
         let asked = self.ask_service(generation, |server, number| {
             match server.receive_waiting(number, bufs, got, until) {
@@ -166,16 +178,6 @@ impl Session {
         Some(Ok(sent))
     }
 
-    /// Ends the connection, of whose bytes nobody knows which have been sent or received: it would
-    /// go on with some missing, or there twice. Returns the call's error.
-    #[cold]
-    pub(crate) fn is_cut(&self) -> Errno {
-        if let Ok(fd) = kernel::at(self.number()) {
-            let _ = rustix::net::connect_unspec(fd);
-        }
-        Errno::CONNRESET
-    }
-
     /// Waits until the server has told of input or output.
     fn wait_served(&self, (input, output): (bool, bool), deadline: Deadline) -> Waited {
         // Read before the server is asked to ring: what it tells from then on ends the sleep.
@@ -196,11 +198,8 @@ impl Session {
             return Waited::Look;
         }
         match interrupt {
-            Interrupt::Break => Waited::Interrupted,
-            // signal(7): a socket call with a time limit is not restarted.
-            Interrupt::Restart if deadline != Deadline::NEVER => Waited::Interrupted,
-            Interrupt::Restart => Waited::Restart,
             Interrupt::None => Waited::TimedOut,
+            interrupt => waited(Ended::Interrupted(interrupt), deadline),
         }
     }
 }

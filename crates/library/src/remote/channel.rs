@@ -3,15 +3,25 @@
 //! Each is one call of the IPC, and waits for nothing but the server's answer. Not here: who makes
 //! them on which connection (`direct`, `protocol_server`), and calls that wait there (`direct`).
 
-use crate::remote::protocol_server::{Failure, accept};
 use core::time::Duration;
-use rustix::io::{IoSlice, IoSliceMut};
+use rustix::io::{Errno, IoSlice, IoSliceMut};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Connection, Deadline};
 use sojourn_session::protocol::client::{DATA_MAX, DONT_WAIT, PEEK, ProtocolClient};
 
 /// How long the server may take for a call that waits for nothing.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// The reason why a call has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// An error number of the session's, or the server's.
+    Refused(Errno),
+    /// There is no server, or it had gone before the call.
+    Gone,
+    /// The server has gone, or has not answered in time: nobody knows if the call was done.
+    Unanswered,
+}
 
 /// A connection, and a buffer for the bytes that come and go by it.
 #[derive(Debug)]
@@ -84,6 +94,14 @@ impl Channel {
     /// Has the bell rung when one of the events holds.
     pub(crate) fn watch(&mut self, session: u32, events: u32) -> Answered<()> {
         Ok(accept(self.within(ANSWER_LIMIT).watch(session, events)?))
+    }
+}
+
+/// Returns the failure of a call by its status.
+pub(crate) fn accept(status: u32) -> Result<(), Failure> {
+    match status {
+        0 => Ok(()),
+        number => Err(Failure::Refused(Errno::from_raw_os_error(number.cast_signed()))),
     }
 }
 

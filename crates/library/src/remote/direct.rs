@@ -17,10 +17,8 @@
 //! that one without an answer has taken none, and the program goes on in the kernel.
 
 use crate::host::Interrupt;
-use crate::io::sleep::Waited;
 use crate::process::library::library;
-use crate::remote::channel::{ANSWER_LIMIT, Answered, Channel, room, scatter};
-use crate::remote::protocol_server::{Failure, accept};
+use crate::remote::channel::{ANSWER_LIMIT, Answered, Channel, Failure, accept, room, scatter};
 use core::ops::ControlFlow;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_ipc::rt::{CallError, Forms};
@@ -33,6 +31,14 @@ pub(crate) const DIRECT_MAX: usize = 4;
 
 /// The number of the operation that is called without the stub's own method.
 const RECEIVE: u16 = 3;
+
+/// What has ended a wait in the program, before the answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// A signal handler ran.
+    Interrupted(Interrupt),
+    TimedOut,
+}
 
 /// A connection on which one thread at a time makes calls.
 #[derive(Debug)]
@@ -102,7 +108,7 @@ impl Taken<'_> {
         bufs: &mut [IoSliceMut<'_>],
         skip: usize,
         until: Deadline,
-    ) -> Answered<ControlFlow<Waited, usize>> {
+    ) -> Answered<ControlFlow<Ended, usize>> {
         self.use_it(|direct| {
             let size = room(bufs, skip) as u32;
             let library = library();
@@ -116,7 +122,7 @@ impl Taken<'_> {
                 let status = direct.finish(pending, size)?;
                 let interrupted = Errno::INTR.raw_os_error().cast_unsigned();
                 Ok(match ended {
-                    Some(waited) if status == interrupted => Ok(ControlFlow::Break(waited)),
+                    Some(ended) if status == interrupted => Ok(ControlFlow::Break(ended)),
                     _ => accept(status)
                         .map(|()| ControlFlow::Continue(scatter(&direct.channel.data, bufs, skip))),
                 })
@@ -140,25 +146,19 @@ impl Direct {
 
     /// Waits for the answer, where signal handlers and the time limit are the program's. Returns
     /// what has ended the wait before.
-    fn wait(&mut self, pending: &Pending, until: Deadline) -> Result<Option<Waited>, CallError> {
+    fn wait(&mut self, pending: &Pending, until: Deadline) -> Result<Option<Ended>, CallError> {
         let host = library().host();
         host.wait_begins();
         let stop = || host.interrupt() != Interrupt::None;
         let come = self.channel.client.transport().await_answer_unless(pending, until, &stop);
         let interrupt = host.interrupt();
         host.wait_ends();
-        Ok(match (come, interrupt) {
-            (Ok(true), _) => None,
-            (Ok(false), Interrupt::Break) => Some(Waited::Interrupted),
-            // signal(7): a socket call with a time limit is not restarted.
-            (Ok(false), Interrupt::Restart) if until != Deadline::NEVER => {
-                Some(Waited::Interrupted)
-            }
-            (Ok(false), Interrupt::Restart) => Some(Waited::Restart),
-            (Ok(false), Interrupt::None) => Some(Waited::Look),
-            (Err(CallError::Timeout), _) => Some(Waited::TimedOut),
-            (Err(error), _) => return Err(error),
-        })
+        match come {
+            Ok(true) => Ok(None),
+            Ok(false) => Ok(Some(Ended::Interrupted(interrupt))),
+            Err(CallError::Timeout) => Ok(Some(Ended::TimedOut)),
+            Err(error) => Err(error),
+        }
     }
 
     fn finish(&mut self, pending: Pending, size: u32) -> Result<u32, CallError> {

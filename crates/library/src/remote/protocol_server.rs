@@ -9,19 +9,18 @@
 //! (`served`). Read `docs/understand/protocol-server.md` first.
 
 use crate::host::lock::lock;
-use crate::io::sleep::Waited;
 use crate::process::engine::Engine;
 use crate::process::library::{Library, PerProcess, library};
 use crate::remote::carry_server::{open_connection, open_socket};
-use crate::remote::channel::{ANSWER_LIMIT, Answered, Channel};
-use crate::remote::direct::{DIRECT_MAX, Direct, Directs};
+use crate::remote::channel::{ANSWER_LIMIT, Answered, Channel, Failure, accept};
+use crate::remote::direct::{DIRECT_MAX, Direct, Directs, Ended};
 use crate::session::service::ServiceNumber;
 use core::ops::ControlFlow;
 use core::sync::atomic::AtomicBool;
 use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{RecvFlags, recv};
 use sojourn_ipc::rt::{self, CallError};
 use sojourn_ipc::{ApartSocket, Connection, Deadline, Ending};
@@ -37,17 +36,6 @@ use std::sync::Mutex;
 /// How long it may take for a call that waits for the session server: the longest of those, and
 /// some more.
 const SLOW_LIMIT: Duration = Duration::from_secs(20);
-
-/// The reason why a call has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// An error number of the session's, or the server's.
-    Refused(Errno),
-    /// There is no server, or it had gone before the call.
-    Gone,
-    /// The server has gone, or has not answered in time: nobody knows if the call was done.
-    Unanswered,
-}
 
 /// The protocol server as the threads of this process see it.
 #[derive(Debug)]
@@ -252,7 +240,7 @@ impl ProtocolServer {
         bufs: &mut [IoSliceMut<'_>],
         skip: usize,
         until: Deadline,
-    ) -> Option<Result<ControlFlow<Waited, usize>, Failure>> {
+    ) -> Option<Result<ControlFlow<Ended, usize>, Failure>> {
         let taken = self.directs.take(number.connection);
         let taken = taken.or_else(|| {
             let is_made = self.add_direct(number.connection);
@@ -446,11 +434,4 @@ fn wake_server(number: u32) {
     });
     // A connection that is gone is told of its end.
     let _ = woken;
-}
-
-pub(crate) fn accept(status: u32) -> Result<(), Failure> {
-    match status {
-        0 => Ok(()),
-        number => Err(Failure::Refused(Errno::from_raw_os_error(number.cast_signed()))),
-    }
 }

@@ -13,7 +13,8 @@ use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::process::engine::Job;
 use crate::process::library::library;
-use crate::remote::protocol_server::{Failure, ProtocolServer};
+use crate::remote::channel::Failure;
+use crate::remote::protocol_server::ProtocolServer;
 use crate::session::service::ServiceNumber;
 use crate::session::{Ready, Session};
 use core::sync::atomic::Ordering;
@@ -150,6 +151,16 @@ impl Session {
         }
         self.end_service();
         is_confirmed
+    }
+
+    /// Ends the connection, of whose bytes nobody knows which have been sent or received: it would
+    /// go on with some missing, or there twice. Returns the call's error.
+    #[cold]
+    pub(crate) fn is_cut(&self) -> Errno {
+        if let Ok(fd) = kernel::at(self.number()) {
+            let _ = rustix::net::connect_unspec(fd);
+        }
+        Errno::CONNRESET
     }
 
     /// Ends the service: the session is the kernel's. The caller holds no lock of the session or of

@@ -4,10 +4,9 @@
 //! threads do not share (`sojourn_shm::aside`). Calls that carry no descriptors need the region
 //! alone, except for two things: to wake a server whose lane is cold takes a packet, and the end of
 //! the server shows on the socket. For a connection that has parted from its socket
-//! ([`Connection::part_from_socket`]) others do both: [`ApartSocket`] sends the packet, [`Ending`]
-//! tells of the end. Not here: the wait (`waiting`).
+//! ([`crate::Connection::part_from_socket`]) others do both: [`ApartSocket`] sends the packet, [`Ending`]
+//! tells of the end. Not here: the wait (`connection::waiting`).
 
-use super::Connection;
 use crate::control::{self, Packet, Topic};
 use crate::layout::Region;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +59,24 @@ impl Socket {
         }
     }
 
+    /// Gives up the socket, see [`crate::Connection::part_from_socket`].
+    pub(crate) fn part(
+        &mut self,
+        region: &Arc<Region>,
+        wake: WakeServer,
+    ) -> Option<(ApartSocket, Ending)> {
+        self.here()?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let apart = Self::Apart(Apart { wake, is_over: Arc::clone(&is_over) });
+        match core::mem::replace(self, apart) {
+            Self::Here(socket) => {
+                let ending = Ending { region: Arc::clone(region), is_over };
+                Some((ApartSocket(socket), ending))
+            }
+            Self::Apart(_) => None,
+        }
+    }
+
     /// Wakes the peer after a publication, if its bell says that it sleeps.
     #[inline(always)]
     pub(crate) fn ring(&self, bell: &AtomicU32) {
@@ -109,24 +126,6 @@ impl Ending {
         let bell = self.region.client_bell();
         if park::ring(bell) != park::AWAKE {
             futex::wake(bell);
-        }
-    }
-}
-
-impl Connection {
-    /// Gives up the socket: from now on the connection makes only calls without descriptors, and
-    /// registers no memory. `wake` is called where the server must be woken by a packet. Returns
-    /// `None` if the connection has done so before.
-    pub fn part_from_socket(&mut self, wake: WakeServer) -> Option<(ApartSocket, Ending)> {
-        self.parts.socket.here()?;
-        let is_over = Arc::new(AtomicBool::new(false));
-        let apart = Socket::Apart(Apart { wake, is_over: Arc::clone(&is_over) });
-        match core::mem::replace(&mut self.parts.socket, apart) {
-            Socket::Here(socket) => {
-                let ending = Ending { region: Arc::clone(&self.parts.region), is_over };
-                Some((ApartSocket(socket), ending))
-            }
-            Socket::Apart(_) => None,
         }
     }
 }
