@@ -8,6 +8,7 @@ use rustix::io::{Errno, IoSlice, IoSliceMut};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Connection, Deadline};
 use sojourn_session::protocol::client::{DATA_MAX, DONT_WAIT, PEEK, ProtocolClient};
+use sojourn_session::protocol::receiving::Receiver;
 
 /// How long the server may take for a call that waits for nothing.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -26,7 +27,7 @@ pub(crate) enum Failure {
 /// A connection, and a buffer for the bytes that come and go by it.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    pub(crate) client: ProtocolClient<Connection>,
+    pub(crate) receiver: Receiver,
     /// The bytes received last, or those of a send from several buffers.
     pub(crate) data: Vec<u8>,
 }
@@ -35,13 +36,13 @@ pub(crate) struct Channel {
 pub(crate) type Answered<R> = Result<Result<R, Failure>, CallError>;
 
 impl Channel {
-    pub(crate) fn new(client: ProtocolClient<Connection>) -> Self {
-        Self { client, data: Vec::with_capacity(DATA_MAX as usize) }
+    pub(crate) fn new(receiver: Receiver) -> Self {
+        Self { receiver, data: Vec::with_capacity(DATA_MAX as usize) }
     }
 
     /// Returns the stubs for a call that may take so long.
     pub(crate) fn within(&mut self, limit: Duration) -> &mut ProtocolClient<Connection> {
-        self.client.with_deadline(Deadline::after(limit))
+        self.receiver.client.with_deadline(Deadline::after(limit))
     }
 
     /// Sends as much as there is room for, without the first `skip` bytes.
@@ -51,13 +52,14 @@ impl Channel {
         bufs: &[IoSlice<'_>],
         skip: usize,
     ) -> Answered<usize> {
-        let Self { client, data } = self;
+        let Self { receiver, data } = self;
         let part = match bufs {
             [one] => &one[skip.min(one.len())..],
             _ => gather(bufs, skip, data),
         };
         let part = &part[..part.len().min(DATA_MAX as usize)];
-        let sent = client.with_deadline(Deadline::after(ANSWER_LIMIT)).send(session, part)?;
+        let sent =
+            receiver.client.with_deadline(Deadline::after(ANSWER_LIMIT)).send(session, part)?;
         Ok(accept(sent.ret).map(|()| sent.sent as usize))
     }
 
@@ -69,18 +71,18 @@ impl Channel {
         skip: usize,
         peek: bool,
     ) -> Answered<usize> {
-        let Self { client, data } = self;
+        let Self { receiver, data } = self;
         let flags = DONT_WAIT | if peek { PEEK } else { 0 };
         let size = room(bufs, skip) as u32;
-        let client = client.with_deadline(Deadline::after(ANSWER_LIMIT));
+        let client = receiver.client.with_deadline(Deadline::after(ANSWER_LIMIT));
         let status = client.receive(session, flags, size, data)?;
         Ok(accept(status).map(|()| scatter(data, bufs, skip)))
     }
 
     /// Counts the bytes that could be received, up to those of one call.
     pub(crate) fn queued(&mut self, session: u32) -> Answered<usize> {
-        let Self { client, data } = self;
-        let client = client.with_deadline(Deadline::after(ANSWER_LIMIT));
+        let Self { receiver, data } = self;
+        let client = receiver.client.with_deadline(Deadline::after(ANSWER_LIMIT));
         let status = client.receive(session, DONT_WAIT | PEEK, DATA_MAX, data)?;
         Ok(accept(status).map(|()| data.len()))
     }

@@ -21,16 +21,13 @@ use crate::process::library::library;
 use crate::remote::channel::{ANSWER_LIMIT, Answered, Channel, Failure, accept, room, scatter};
 use core::ops::ControlFlow;
 use rustix::io::{Errno, IoSliceMut};
-use sojourn_ipc::rt::{CallError, Forms};
-use sojourn_ipc::{Deadline, Pending};
-use sojourn_session::protocol::client::{ANSWER_FIRST, protocol_wire};
+use sojourn_ipc::Deadline;
+use sojourn_ipc::rt::CallError;
+use sojourn_session::protocol::receiving::Receiving;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// The most connections of one process.
 pub(crate) const DIRECT_MAX: usize = 4;
-
-/// The number of the operation that is called without the stub's own method.
-const RECEIVE: u16 = 3;
 
 /// What has ended a wait in the program, before the answer came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +41,6 @@ pub(crate) enum Ended {
 #[derive(Debug)]
 pub(crate) struct Direct {
     pub(crate) channel: Channel,
-    /// The number of the interface's first operation.
-    pub(crate) base: u16,
     /// The number of the connection with the bell.
     pub(crate) connection: u32,
 }
@@ -110,21 +105,22 @@ impl Taken<'_> {
         until: Deadline,
     ) -> Answered<ControlFlow<Ended, usize>> {
         self.use_it(|direct| {
-            let size = room(bufs, skip) as u32;
+            let (size, limit) = (room(bufs, skip) as u32, || Deadline::after(ANSWER_LIMIT));
             let library = library();
-            let pending = library.with_stack(|| direct.begin(session, size))?;
-            let ended = direct.wait(&pending, until)?;
+            let receiver = &mut direct.channel.receiver;
+            let receiving = library.with_stack(|| receiver.begin(session, size, limit()))?;
+            let ended = direct.wait(&receiving, until)?;
             library.with_stack(|| {
+                let Channel { receiver, data } = &mut direct.channel;
                 if ended.is_some() {
                     // Its answer comes after that of the call, which may have bytes by now.
-                    direct.channel.within(ANSWER_LIMIT).cancel(session)?;
+                    receiver.cancel(&receiving, limit())?;
                 }
-                let status = direct.finish(pending, size)?;
+                let status = receiver.finish(receiving, data, limit())?;
                 let interrupted = Errno::INTR.raw_os_error().cast_unsigned();
                 Ok(match ended {
                     Some(ended) if status == interrupted => Ok(ControlFlow::Break(ended)),
-                    _ => accept(status)
-                        .map(|()| ControlFlow::Continue(scatter(&direct.channel.data, bufs, skip))),
+                    _ => accept(status).map(|()| ControlFlow::Continue(scatter(data, bufs, skip))),
                 })
             })
         })
@@ -132,25 +128,13 @@ impl Taken<'_> {
 }
 
 impl Direct {
-    /// Sends the request of a receive that waits.
-    fn begin(&mut self, session: u32, size: u32) -> Result<Pending, CallError> {
-        let measured =
-            protocol_wire::receive_request_size(Forms::machine(), session, ANSWER_FIRST, size)?;
-        let connection = self.channel.client.transport();
-        let mut draft = connection.start(self.base.wrapping_add(RECEIVE), measured.body_len);
-        let mut writer = draft.encoder();
-        writer.set_forms(measured.forms);
-        protocol_wire::put_receive_request(&mut writer, session, ANSWER_FIRST, size)?;
-        draft.submit(Deadline::after(ANSWER_LIMIT))
-    }
-
     /// Waits for the answer, where signal handlers and the time limit are the program's. Returns
     /// what has ended the wait before.
-    fn wait(&mut self, pending: &Pending, until: Deadline) -> Result<Option<Ended>, CallError> {
+    fn wait(&mut self, receiving: &Receiving, until: Deadline) -> Result<Option<Ended>, CallError> {
         let host = library().host();
         host.wait_begins();
         let stop = || host.interrupt() != Interrupt::None;
-        let come = self.channel.client.transport().await_answer_unless(pending, until, &stop);
+        let come = self.channel.receiver.wait(receiving, until, &stop);
         let interrupt = host.interrupt();
         host.wait_ends();
         match come {
@@ -159,12 +143,5 @@ impl Direct {
             Err(CallError::Timeout) => Ok(Some(Ended::TimedOut)),
             Err(error) => Err(error),
         }
-    }
-
-    fn finish(&mut self, pending: Pending, size: u32) -> Result<u32, CallError> {
-        let Channel { client, data } = &mut self.channel;
-        let mut reply = client.transport().finish(pending, Deadline::after(ANSWER_LIMIT))?;
-        let out = protocol_wire::get_receive_reply(reply.decoder(), i128::from(size), data)?;
-        Ok(out.ret)
     }
 }

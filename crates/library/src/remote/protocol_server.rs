@@ -22,12 +22,11 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{RecvFlags, recv};
-use sojourn_ipc::rt::{self, CallError};
-use sojourn_ipc::{ApartSocket, Connection, Deadline, Ending};
+use sojourn_ipc::rt::CallError;
+use sojourn_ipc::{ApartSocket, Deadline, Ending};
 use sojourn_session::protocol::SUFFIX;
-use sojourn_session::protocol::client::{
-    PROTOCOL_ID, ProtocolClient, READY_MAX, ReadyT, TokenT, protocol_connect_options,
-};
+use sojourn_session::protocol::client::{READY_MAX, ReadyT, TokenT, protocol_connect_options};
+use sojourn_session::protocol::receiving::Receiver;
 use sojourn_shm::aside::{Aside, pair};
 use sojourn_shm::{AtomicU32, Ordering};
 use std::collections::HashMap;
@@ -378,20 +377,19 @@ impl Connected {
         if self.channel.is_none() || self.number != connection || self.directs.len() >= DIRECT_MAX {
             return Err(Failure::Gone);
         }
-        let mut client = open()?;
+        let mut receiver = open()?;
         let gone = |_| Failure::Gone;
-        let deadline = Deadline::after(ANSWER_LIMIT);
         let group = TokenT { half: self.group };
-        accept(client.with_deadline(deadline).join(&group).map_err(gone)?)?;
-        let base = rt::stub::bind(client.transport(), &PROTOCOL_ID, deadline).map_err(gone)?;
-        let transport = client.transport();
+        let deadline = Deadline::after(ANSWER_LIMIT);
+        accept(receiver.client.with_deadline(deadline).join(&group).map_err(gone)?)?;
+        let transport = receiver.client.transport();
         transport.set_wait(library().policy.wait());
         self.made = self.made.wrapping_add(1);
         let number = self.made;
         let parted = transport.part_from_socket(Box::new(move || wake_server(number)));
         let (socket, ending) = parted.ok_or(Failure::Gone)?;
         self.directs.push(DirectSocket { number, socket, ending });
-        Ok(Direct { channel: Channel::new(client), base, connection })
+        Ok(Direct { channel: Channel::new(receiver), connection })
     }
 
     /// Gives the server up, and wakes the calls that wait for it.
@@ -419,10 +417,10 @@ impl Connected {
 }
 
 /// Connects to the protocol server.
-fn open() -> Result<ProtocolClient<Connection>, Failure> {
+fn open() -> Result<Receiver, Failure> {
     let socket = open_socket(library(), SUFFIX).ok_or(Failure::Gone)?;
     let connection = open_connection(socket, protocol_connect_options()).ok_or(Failure::Gone)?;
-    ProtocolClient::bind_by(connection, Deadline::after(ANSWER_LIMIT)).map_err(|_| Failure::Gone)
+    Receiver::bind(connection, Deadline::after(ANSWER_LIMIT)).map_err(|_| Failure::Gone)
 }
 
 /// Wakes the server for a connection whose socket the thread has.
