@@ -24,7 +24,7 @@ use crate::wait::{Policy, Wait};
 use core::any::Any;
 use core::time::Duration;
 use rustix::fd::{AsFd, BorrowedFd};
-use sojourn_shm::{Ordering, Span, ring};
+use sojourn_shm::{AtomicU32, Ordering, Span, ring};
 use std::sync::Arc;
 
 pub(crate) mod replies;
@@ -160,6 +160,12 @@ impl Connection {
     /// `None` if the connection has done so before.
     pub fn part_from_socket(&mut self, wake: WakeServer) -> Option<(ApartSocket, Ending)> {
         self.parts.socket.part(&self.parts.region, wake)
+    }
+
+    /// Returns the word that this connection's thread sleeps on. 0, stored there by a signal handler
+    /// on that thread, ends the sleep, and one that is about to begin.
+    pub fn bell(&self) -> &AtomicU32 {
+        self.parts.region.client_bell()
     }
 
     /// Returns the object that the server registered for direct calls, if the server is in this

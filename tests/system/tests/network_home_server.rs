@@ -12,6 +12,7 @@ use sojourn_lab::net::{End, Link};
 use sojourn_lab::{Mode, Running, Sandbox};
 use sojourn_session::{HomeT, SessionInfoT};
 use sojourn_system::Admin;
+use sojourn_system::compile::compile;
 use sojourn_system::network::{hosts, next_port, programs};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener};
@@ -245,6 +246,24 @@ fn calls_that_wait() {
 fn calls_that_wait_in_the_server_end_by_limits_and_signals_and_lose_nothing() {
     runs("limit", false, 2000, |_, _| {});
     runs("signals", false, 2000, |_, _| {});
+}
+
+#[test]
+fn who_jumps_out_of_a_wait_in_the_server_loses_nothing() {
+    let Some(mut scene) = Scene::new(false) else { return };
+    let program = scene.world.folder().join("jumps");
+    compile(&program, &["jumps/jumps.c"], &["-Wall", "-Werror"]).unwrap();
+    let port = next_port();
+    let echo = scene.echo(port);
+    let end = scene.world.folder().join("end");
+    let mut command = scene.world.command(Mode::Sojourn, program);
+    command.args([IpAddr::from(scene.link.v4(End::B)).to_string(), port.to_string()]).arg(&end);
+    let mut program = Running::start(command).unwrap();
+    scene.await_served(&mut program);
+    std::fs::write(end, "").unwrap();
+    let said = program.finish(PATIENCE).unwrap().success("jumps").unwrap();
+    assert_eq!(said, "done\n");
+    assert!(echo.thread.join().unwrap() > 2000);
 }
 
 #[test]

@@ -22,14 +22,25 @@ use sojourn_shm::{Deadline, futex};
 /// would restart one without a limit after a handler with `SA_RESTART` (signal(7)).
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Returns the end of a wait as calls have it.
+/// Returns the end of a wait as calls have it, after handlers that were put off have run.
 fn waited(ended: Ended, until: Deadline) -> Waited {
-    match ended {
-        Ended::TimedOut => Waited::TimedOut,
-        Ended::Interrupted(Interrupt::None) => Waited::Look,
+    if ended == Ended::TimedOut {
+        return Waited::TimedOut;
+    }
+    let host = library().host();
+    host.wait_begins();
+    let interrupt = host.interrupt();
+    host.wait_ends();
+    waited_until(interrupt, until)
+}
+
+fn waited_until(interrupt: Interrupt, until: Deadline) -> Waited {
+    match interrupt {
+        Interrupt::None => Waited::Look,
+        Interrupt::Break => Waited::Interrupted,
         // signal(7): a socket call with a time limit is not restarted.
-        Ended::Interrupted(Interrupt::Restart) if until == Deadline::NEVER => Waited::Restart,
-        Ended::Interrupted(_) => Waited::Interrupted,
+        Interrupt::Restart if until != Deadline::NEVER => Waited::Interrupted,
+        Interrupt::Restart => Waited::Restart,
     }
 }
 
@@ -60,7 +71,7 @@ impl Session {
                 Asked::Unknown => Err(self.is_cut()),
                 Asked::Answer(ControlFlow::Break(ended)) => {
                     // The server has looked once more before it ended the wait.
-                    match after_wait(waited(ended, until), got > 0, until, &mut true) {
+                    match after_wait(waited(ended, until), got > 0, until, &mut is_last) {
                         Some(error) => Err(error),
                         None => continue,
                     }
@@ -199,7 +210,7 @@ impl Session {
         }
         match interrupt {
             Interrupt::None => Waited::TimedOut,
-            interrupt => waited(Ended::Interrupted(interrupt), deadline),
+            interrupt => waited_until(interrupt, deadline),
         }
     }
 }

@@ -6,8 +6,7 @@
 //!
 //! # Theory of operation
 //! A call takes a connection that no other call has, and keeps it until its answer has come, also
-//! while it waits for bytes. Nobody waits for a connection: a signal handler that runs during such a
-//! wait may make calls, too. Where none is left, calls go by the thread that has the bell.
+//! while it waits for bytes. Nobody waits for a connection. Where none is left, calls go by the thread that has the bell.
 //!
 //! The sockets are in that thread's table (`sojourn_ipc::Connection::part_from_socket`). A call
 //! needs its socket only to wake a server that has not heard of the connection for long; that
@@ -16,7 +15,6 @@
 //! A receive that waits takes bytes out of the session only after its answer (`ANSWER_FIRST`), so
 //! that one without an answer has taken none, and the program goes on in the kernel.
 
-use crate::host::Interrupt;
 use crate::process::library::library;
 use crate::remote::channel::{ANSWER_LIMIT, Answered, Channel, Failure, accept, room, scatter};
 use core::ops::ControlFlow;
@@ -32,8 +30,8 @@ pub(crate) const DIRECT_MAX: usize = 4;
 /// What has ended a wait in the program, before the answer came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// A signal handler ran.
-    Interrupted(Interrupt),
+    /// A signal handler has been put off.
+    Interrupted,
     TimedOut,
 }
 
@@ -67,7 +65,8 @@ impl Directs {
 
     /// Keeps a new connection. Returns false if there are as many as there may be.
     pub(crate) fn keep(&self, direct: Direct) -> bool {
-        let place = self.places().find(|place| place.is_none());
+        let of_another = |kept: &Direct| kept.connection != direct.connection;
+        let place = self.places().find(|place| place.as_ref().is_none_or(of_another));
         place.map(|mut place| *place = Some(direct)).is_some()
     }
 
@@ -128,18 +127,17 @@ impl Taken<'_> {
 }
 
 impl Direct {
-    /// Waits for the answer, where signal handlers and the time limit are the program's. Returns
-    /// what has ended the wait before.
+    /// Waits for the answer. Returns what has ended the wait before. Handlers are put off
+    /// meanwhile, because one that jumps out of the wait (siglongjmp(3)) would leave a call behind
+    /// that takes the next bytes; a handler that is put off ends the wait.
     fn wait(&mut self, receiving: &Receiving, until: Deadline) -> Result<Option<Ended>, CallError> {
-        let host = library().host();
-        host.wait_begins();
-        let stop = || host.interrupt() != Interrupt::None;
-        let come = self.channel.receiver.wait(receiving, until, &stop);
-        let interrupt = host.interrupt();
-        host.wait_ends();
+        let (host, receiver) = (library().host(), &mut self.channel.receiver);
+        host.sleeps_on(Some(receiver.bell()));
+        let come = receiver.wait(receiving, until, &|| host.is_wanted_outside());
+        host.sleeps_on(None);
         match come {
             Ok(true) => Ok(None),
-            Ok(false) => Ok(Some(Ended::Interrupted(interrupt))),
+            Ok(false) => Ok(Some(Ended::Interrupted)),
             Err(CallError::Timeout) => Ok(Some(Ended::TimedOut)),
             Err(error) => Err(error),
         }

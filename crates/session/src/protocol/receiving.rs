@@ -5,6 +5,8 @@
 //! without an answer has taken none; one that is given up is cancelled first, and its answer says
 //! if it has bytes. Not here: who waits how (`sojourn_protocol::Client`, `sojourn_library`).
 
+use core::sync::atomic::AtomicU32;
+
 use super::client::{ANSWER_FIRST, PROTOCOL_ID, ProtocolClient, protocol_wire};
 use sojourn_ipc::rt::{CallError, Forms, stub};
 use sojourn_ipc::{Connection, Deadline, Pending};
@@ -72,6 +74,11 @@ impl Receiver {
         stop: &dyn Fn() -> bool,
     ) -> Result<bool, CallError> {
         self.client.transport().await_answer_unless(&receiving.pending, until, stop)
+    }
+
+    /// Returns the word that a wait sleeps on: see [`Connection::bell`].
+    pub fn bell(&mut self) -> &AtomicU32 {
+        self.client.transport().bell()
     }
 
     /// Cancels a receive. It still has to be finished: its answer is `EINTR`, if it has no bytes.
