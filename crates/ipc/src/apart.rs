@@ -2,10 +2,10 @@
 //!
 //! A library inside a program may have sockets only in a descriptor table that the program's
 //! threads do not share (`sojourn_shm::aside`). Calls that carry no descriptors need the region
-//! alone, except for two things: to wake a server whose lane is cold takes a packet, and the end of
-//! the server shows on the socket. For a connection that has parted from its socket
-//! ([`crate::Connection::part_from_socket`]) others do both: [`ApartSocket`] sends the packet, [`Ending`]
-//! tells of the end. Not here: the wait (`connection::waiting`).
+//! alone, except for two things: to wake a server whose lane is cold takes a packet, and the end
+//! of the server shows on the socket. For a connection that has parted from its socket
+//! ([`crate::Connection::part_from_socket`]) others do both: [`ApartSocket`] sends the packet,
+//! [`Ending`] tells of the end. Not here: the wait (`connection::waiting`).
 
 use crate::control::{self, Packet, Topic};
 use crate::layout::Region;

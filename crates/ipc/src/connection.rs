@@ -162,8 +162,8 @@ impl Connection {
         self.parts.socket.part(&self.parts.region, wake)
     }
 
-    /// Returns the word that this connection's thread sleeps on. 0, stored there by a signal handler
-    /// on that thread, ends the sleep, and one that is about to begin.
+    /// Returns the word that this connection's thread sleeps on. 0, stored there by a signal
+    /// handler on that thread, ends the sleep, and one that is about to begin.
     pub fn bell(&self) -> &AtomicU32 {
         self.parts.region.client_bell()
     }

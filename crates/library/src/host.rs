@@ -54,8 +54,8 @@ pub trait Host: Sync + core::fmt::Debug {
     /// there, so that a futex wait for another value ends or does not begin. `None`: nowhere any
     /// more.
     fn sleeps_on(&self, _word: Option<&AtomicU32>) {}
-    /// Returns true if this thread should leave the shell, or admit handlers, as soon as it can: one
-    /// has been put off, or threads are being cancelled.
+    /// Returns true if this thread should leave the shell, or admit handlers, as soon as it can:
+    /// one has been put off, or threads are being cancelled.
     fn is_wanted_outside(&self) -> bool {
         false
     }

@@ -45,9 +45,9 @@ impl Connection {
         self.wait(deadline, |region| is_answer(region.reply(line).tag(), seq))
     }
 
-    /// Waits as [`Connection::await_answer`] does, but not beyond the moment at which `stop` returns
-    /// true. Returns true if the answer has come. A thread that sleeps looks at `stop` again when a
-    /// signal handler has run, or has stored 0 in [`Connection::bell`].
+    /// Waits as [`Connection::await_answer`] does, but not beyond the moment at which `stop`
+    /// returns true. Returns true if the answer has come. A thread that sleeps looks at `stop`
+    /// again when a signal handler has run, or has stored 0 in [`Connection::bell`].
     ///
     /// # Errors
     /// [`CallError`].

@@ -6,7 +6,8 @@
 //!
 //! # Theory of operation
 //! A call takes a connection that no other call has, and keeps it until its answer has come, also
-//! while it waits for bytes. Nobody waits for a connection. Where none is left, calls go by the thread that has the bell.
+//! while it waits for bytes. Nobody waits for a connection: where none is left, calls go by the
+//! thread that has the bell.
 //!
 //! The sockets are in that thread's table (`sojourn_ipc::Connection::part_from_socket`). A call
 //! needs its socket only to wake a server that has not heard of the connection for long; that
