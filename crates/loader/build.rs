@@ -10,4 +10,10 @@ fn main() {
     // linker script that names the static libraries instead.
     fs::write(out.join("libgcc_s.so"), "INPUT(-lgcc_eh -lgcc)\n").expect("OUT_DIR is writable");
     println!("cargo:rustc-link-search=native={}", out.display());
+    if env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|name| name == "x86_64") {
+        // The kernel starts the loader itself, which starts the dynamic loader when the program
+        // first needs the C library (`first`, `host`).
+        println!("cargo:rustc-link-arg-bins=-Wl,--no-dynamic-linker");
+        println!("cargo:rustc-link-arg-bins=-Wl,--entry=sojourn_first");
+    }
 }

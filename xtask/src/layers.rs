@@ -75,6 +75,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "sojourn-server",
         &[
             "sojourn-carrier",
+            "sojourn-confine",
             "sojourn-driver",
             "sojourn-ipc",
             "sojourn-options",

@@ -19,6 +19,9 @@ pub enum Class {
 /// The number of bytes at the beginning of a file that [`class`] needs.
 pub const FIRST: usize = 4096;
 
+/// The name of Sojourn's own loader.
+const LOADER: &[u8] = b"sojourn-abi";
+
 /// Returns the class of the program at `path`, whose file begins with `first`.
 #[must_use]
 pub fn class(path: &[u8], first: &[u8]) -> Class {
@@ -26,8 +29,10 @@ pub fn class(path: &[u8], first: &[u8]) -> Class {
     match Image::read(first) {
         Err(_) => Class::Plain,
         // A dynamic loader that is started as a program (ld.so(8)) loads another program, and
-        // preloads into it.
-        Ok(_) if name.starts_with(b"ld-") || name.starts_with(b"ld.") => Class::Dynamic,
+        // preloads into it. Sojourn's own loader names no interpreter and starts one itself.
+        Ok(_) if name.starts_with(b"ld-") || name.starts_with(b"ld.") || name == LOADER => {
+            Class::Dynamic
+        }
         Ok(image) => match image.interpreter {
             None => Class::Loaded,
             Some((offset, len)) => {
@@ -63,5 +68,6 @@ mod tests {
         }
         assert_eq!(class(b"static", &bytes), Class::Loaded);
         assert_eq!(class(b"/lib64/ld-linux-x86-64.so.2", &bytes), Class::Dynamic);
+        assert_eq!(class(b"/usr/bin/sojourn-abi", &bytes), Class::Dynamic);
     }
 }

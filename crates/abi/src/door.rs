@@ -13,7 +13,7 @@ use core::ffi::{c_int, c_void};
 pub const NUMBER: i64 = -0x534f_4a01;
 
 /// The version of the table, which changes with every change of [`Door`].
-pub const VERSION: usize = 1;
+pub const VERSION: usize = 3;
 
 /// Runs a handler of the guest's, given the data that were passed along with the function.
 pub type RunFn = unsafe extern "C-unwind" fn(*mut c_void);
@@ -48,6 +48,12 @@ pub struct Door {
     /// # Safety
     /// As for the system call itself.
     pub call: unsafe extern "C-unwind" fn(number: i64, arguments: &[usize; 6]) -> isize,
+    /// Returns true if the library serves a system call, or has to know of it. All others may be
+    /// made without it.
+    pub concerns: extern "C" fn(number: i64) -> bool,
+    /// Returns true if the kernel serves a data call on the descriptor `fd`, and the library does
+    /// not count it. A wrong "false" does no harm.
+    pub is_kernels: extern "C" fn(fd: c_int) -> bool,
     /// Announces a child that shares this memory while its parent's thread waits (vfork(2)).
     pub vfork_begins: extern "C" fn(),
     /// Notes, in the parent, that this child runs its own program or has ended.

@@ -266,6 +266,15 @@ unsafe fn by_name(number: c_long, arguments: [usize; 6]) -> isize {
     answer
 }
 
+/// Whatever the program calls may be emulated.
+extern "C" fn concerns(_: i64) -> bool {
+    true
+}
+
+extern "C" fn is_kernels(_: c_int) -> bool {
+    false
+}
+
 extern "C" fn nothing() {}
 
 extern "C" fn ends(_: c_int) {}
@@ -279,6 +288,8 @@ unsafe extern "C-unwind" fn signalled(signal: &Signal) {
 
 static DOOR: Door = Door {
     call: by_number,
+    concerns,
+    is_kernels,
     vfork_begins: nothing,
     vfork_ends: nothing,
     signal: signalled,

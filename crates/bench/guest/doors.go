@@ -12,17 +12,31 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 4 || os.Args[1] != "parent" {
+	if len(os.Args) != 4 {
 		return
 	}
 	// The processor of the second word is left to Go's scheduler.
 	runtime.LockOSThread()
 	ms, _ := strconv.Atoi(os.Args[3])
 	expected := syscall.Getppid()
+	null, err := syscall.Open("/dev/null", syscall.O_WRONLY, 0)
+	if err != nil {
+		panic(err)
+	}
+	byte := []byte("x")
 	ask := func(count int) {
 		for range count {
 			if syscall.Getppid() != expected {
 				panic("getppid")
+			}
+		}
+	}
+	if os.Args[1] == "write" {
+		ask = func(count int) {
+			for range count {
+				if done, _ := syscall.Write(null, byte); done != 1 {
+					panic("write")
+				}
 			}
 		}
 	}

@@ -20,11 +20,13 @@ use crate::keeping::InheritedState;
 use crate::label::{Kept, Label, OfDatagrams};
 use crate::metastate::NextHop;
 use crate::plan::UdpPlan;
+use crate::replay;
 use crate::session::{Delegated, JoinedEnds, Phase, Session, UdpDelegated};
 use crate::sessions::Adopted;
 use crate::too_big::PathMtu;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::sockopt;
 use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::SessionRecord;
@@ -124,6 +126,9 @@ impl Carrier {
             }
         }
         let count = sessions.len();
+        if count > 0 {
+            self.load_unfiltered();
+        }
         let mut adopted = Vec::new();
         for (label, fds) in sessions {
             let adopted_one = match label.datagrams {
@@ -144,6 +149,11 @@ impl Carrier {
         let keys: HashSet<Key> = self.table.values().flat_map(Session::keys).collect();
         for unclaimed in self.links.drop_unclaimed(&|key| keys.contains(key)) {
             self.sessions.warn(format_args!("{unclaimed} was nobody's: it is the kernel's again"));
+            // The server before this one died before it had taken the session out. A reset that has
+            // come since then is lost.
+            if unclaimed.protocol() == Protocol::Tcp {
+                let _ = replay::ask_peer(&unclaimed);
+            }
         }
         let taken = adopted.len();
         self.sessions
@@ -165,6 +175,9 @@ impl Carrier {
             self.peer_inboxes.close(id);
             return Err(if is_ruled { AdoptError::Memory } else { AdoptError::Rule });
         };
+        // A session whose socket reports nothing is put back as well, only later.
+        let cookie = sockopt::socket_cookie(&socket).unwrap_or(0);
+        let _ = self.report_unfiltered(&socket);
         self.last_local += 1;
         let local = self.last_local;
         let what = Adopted::Socket(socket.as_fd());
@@ -190,7 +203,7 @@ impl Carrier {
             link: label.link,
             port: label.port,
             is_cut: true,
-            next_look_us: u64::MAX,
+            cookie,
             kept: Kept { label: *label, region, inbox, own: None },
             is_known: false,
             home_by: None,

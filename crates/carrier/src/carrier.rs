@@ -28,7 +28,7 @@ use crate::timers::Timers;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use sojourn_filter::Key;
+use sojourn_filter::{Key, Unfiltered};
 use sojourn_session::JoinT;
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
@@ -40,6 +40,7 @@ pub(crate) const INBOX: u64 = 1;
 pub(crate) const CHANGES: u64 = 2;
 pub(crate) const ROUTERS: u64 = 3;
 pub(crate) const RULES: u64 = 4;
+pub(crate) const UNFILTERED: u64 = 5;
 /// A program of an earlier server's session; its process number is in the lower half.
 pub(crate) const PROGRAM: u64 = 1 << 32;
 
@@ -54,6 +55,8 @@ pub struct Carrier {
     /// The rules of packet filters and IPsec; `None` if the server ignores them.
     pub(crate) rules: Option<Rules>,
     pub(crate) links: Links,
+    /// The programs for what comes past the filter, once a session has been joined.
+    pub(crate) unfiltered: Option<Unfiltered>,
     /// The sessions, by the carrier's numbers.
     pub(crate) table: HashMap<u64, Session>,
     /// Delegated sessions, by token.

@@ -29,6 +29,8 @@ use std::net::{IpAddr, SocketAddr};
 
 /// `TCP_ESTABLISHED` (`net/tcp_states.h`).
 const ESTABLISHED: u8 = 1;
+/// `TCP_CLOSE_WAIT`: the peer's FIN has come.
+const CLOSE_WAIT: u8 = 8;
 /// Room for bytes that arrive while the queue is read.
 const PIECE: usize = 64 * 1024;
 const SO_MEMINFO: (i32, i32) = (libc::SOL_SOCKET, 55);
@@ -227,6 +229,12 @@ pub(crate) fn addresses(socket: BorrowedFd<'_>) -> Result<(SocketAddr, SocketAdd
     Ok((canonical(local)?, canonical(remote.ok_or(ExportError::State)?)?))
 }
 
+/// Returns true if the program has a filter on the socket: instructions, whose number the kernel
+/// answers, or an eBPF program, which it does not show.
+pub(crate) fn has_filter(socket: BorrowedFd<'_>) -> bool {
+    raw::getsockopt(socket, (libc::SOL_SOCKET, libc::SO_GET_FILTER), &mut []) != Ok(0)
+}
+
 /// Copies the bytes that the program has not read; they stay in the socket.
 fn peek(socket: BorrowedFd<'_>) -> Result<Vec<u8>, ExportError> {
     let waiting = raw::queue_len(socket, SIOCINQ).map_err(step("SIOCINQ"))?;
@@ -258,13 +266,21 @@ pub(crate) fn has_gap(socket: BorrowedFd<'_>) -> bool {
         && u32::from_ne_bytes(words) > 0
 }
 
-/// Takes the bytes that the socket has received since it was exported: their packets had passed the
-/// filter before that, and reached the socket after. The peer will not send them again, because the
-/// kernel has acknowledged them.
-pub(crate) fn late_bytes(socket: impl AsFd) -> Vec<u8> {
+/// What a socket has received since it was exported: it came past the packet filter. The peer does
+/// not send it again, because the kernel has acknowledged it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Late {
+    pub(crate) bytes: Vec<u8>,
+    /// The peer's FIN has come behind the bytes.
+    pub(crate) has_ended: bool,
+}
+
+/// Takes what the socket has received since it was exported.
+pub(crate) fn take_late(socket: impl AsFd) -> Late {
     let bytes = peek(socket.as_fd()).unwrap_or_default();
-    raw::discard(socket, bytes.len());
-    bytes
+    raw::discard(&socket, bytes.len());
+    let has_ended = info_of(socket.as_fd()).is_ok_and(|info| info.state == CLOSE_WAIT);
+    Late { bytes, has_ended }
 }
 
 fn timestamps(
@@ -305,5 +321,46 @@ fn counters(info: &TcpInfo) -> TcpCounters {
         total_retrans: info.total_retrans.into(),
         total_rto: info.total_rto.into(),
         total_rto_recoveries: info.total_rto_recoveries.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{Shutdown, TcpListener, TcpStream};
+
+    #[test]
+    fn what_came_past_the_filter_has_bytes_and_an_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let near = listener.accept().unwrap().0;
+        let late = |bytes: &[u8], has_ended| Late { bytes: bytes.to_vec(), has_ended };
+        assert_eq!(take_late(&near), late(b"", false));
+        far.write_all(b"late").unwrap();
+        near.peek(&mut [0]).unwrap();
+        assert_eq!(take_late(&near), late(b"late", false));
+        far.write_all(b"last").unwrap();
+        far.shutdown(Shutdown::Write).unwrap();
+        // The FIN comes with the bytes or a moment later.
+        let began = std::time::Instant::now();
+        while info_of(near.as_fd()).unwrap().state != CLOSE_WAIT {
+            assert!(began.elapsed() < std::time::Duration::from_secs(10));
+            std::thread::yield_now();
+        }
+        assert_eq!(take_late(&near), late(b"last", true));
+    }
+
+    #[test]
+    fn a_programs_own_filter_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(!has_filter(socket.as_fd()));
+        // Lets everything pass: return 0xffff.
+        let filter = libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0xffff };
+        let program = [1u64.to_ne_bytes(), (&raw const filter as u64).to_ne_bytes()].concat();
+        let option = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+        raw::setsockopt(&socket, option, &program).unwrap();
+        assert!(has_filter(socket.as_fd()));
     }
 }

@@ -12,6 +12,7 @@
 //! A server without a path has no keeper, and sessions end with it. Not here: the adoption of what
 //! is taken over (`adopt`), and the keeper itself (`sojourn_filter::keeper`).
 
+use crate::abandoned;
 use crate::label::{Kept, Label};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -329,12 +330,11 @@ pub fn keep(path: &Path) -> io::Result<()> {
     let control = io::stdin().as_fd().try_clone_to_owned()?;
     let listener = io::stdout().as_fd().try_clone_to_owned()?;
     let own = file_at(path);
-    let kept = keeper::keep(control, &listener, PATIENCE);
-    // The kernel's state of these sockets is outdated. Disconnected, they do not exist for the
-    // peers, and the kernel answers their segments with resets (RFC 9293 section 3.5.2).
-    for fd in kept.iter().flat_map(|kept| kept.values()).flatten() {
-        // Descriptors that are no such sockets refuse this.
-        let _ = crate::raw::disconnect(fd);
+    let mut kept = keeper::keep(control, &listener, PATIENCE);
+    if let Ok(held) = &mut kept {
+        // With its filters gone the sessions' packets are the kernel's again.
+        held.retain(|name, _| link_name(name).is_none());
+        abandoned::end(held.values().flatten());
     }
     // The file goes before the listener closes, so that nobody finds a file without a listener. By
     // now it may be another keeper's.

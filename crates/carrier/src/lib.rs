@@ -9,6 +9,7 @@
 //! Not here: the packet filter (`sojourn_filter`), and bytes and packets of sessions that are away
 //! (`sojourn_pump`).
 
+mod abandoned;
 mod addresses;
 mod adopt;
 mod carrier;
@@ -49,6 +50,7 @@ mod sessions;
 mod timers;
 mod too_big;
 mod tuning;
+mod unfiltered;
 
 pub use carrier::Carrier;
 pub use commands::{Command, CommandReceiver, CommandSender, Commands, command_channel};

@@ -2,7 +2,8 @@
 //!
 //! These are: the peer's FIN, which has sent the session home and which the kernel has to see;
 //! bytes beyond a gap, which the kernel takes in no other way; segments that came while the session
-//! was on its way home; and datagrams that a program had not read when its socket went home.
+//! was on its way home; and datagrams that a program had not read when its socket went home. One
+//! segment no peer has sent ([`ask_peer`]).
 //!
 //! Otherwise the kernel would see the FIN, or a lone question, only when the peer repeats it, a
 //! retransmission time-out later. All go by a raw socket to this host's own address, so they come
@@ -13,6 +14,7 @@ use crate::raw;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto};
+use sojourn_filter::Key;
 use sojourn_proto::record::{Datagram, OutOfOrder, SessionRecord, TcpRecord};
 use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload};
 use sojourn_wire::ip::{Ecn, TrafficClass};
@@ -80,6 +82,25 @@ pub(crate) fn datagram(datagram: &Datagram, local: SocketAddr) -> Result<(), Err
         }
         rest = after;
     }
+}
+
+/// Has the kernel's socket of a connection ask its peer whether there is still a connection, where
+/// nobody here has that socket: the socket answers a segment from outside its window with an
+/// acknowledgement (RFC 9293 section 3.10.7.4, "first"), and a peer without a connection answers
+/// that with a reset.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn ask_peer(key: &Key) -> Result<(), Errno> {
+    let (local, remote) = (key.local(), key.remote().ok_or(Errno::NOTCONN)?);
+    let raw = Raw::open(local)?;
+    // The numbers of the connection are not known; one of these two is outside any window.
+    for sequence in [0, 1 << 31] {
+        let said = Said { sequence, piece: &[], fin: false };
+        let packet = segment(local, remote, &TcpRecord::default(), &said);
+        raw.say(&packet.ok_or(Errno::INVAL)?)?;
+    }
+    Ok(())
 }
 
 /// Gives the kernel packets that come in at an address of this host.

@@ -2,7 +2,7 @@
 //!
 //! Not here: the steps of a session (`moves`).
 
-use crate::carrier::{CHANGES, COMMANDS, Carrier, INBOX, ROUTERS, RULES};
+use crate::carrier::{CHANGES, COMMANDS, Carrier, INBOX, ROUTERS, RULES, UNFILTERED};
 use crate::commands::Commands;
 use crate::conntrack::Conntrack;
 use crate::fragments::Fragments;
@@ -55,6 +55,7 @@ impl Carrier {
             conntrack: Conntrack::new(),
             rules,
             links,
+            unfiltered: None,
             table: HashMap::new(),
             tokens: HashMap::new(),
             flows: HashMap::new(),
@@ -111,6 +112,7 @@ impl Carrier {
                     CHANGES => self.changed(),
                     RULES => self.look_at_rules(),
                     ROUTERS => self.read_router_messages(),
+                    UNFILTERED => self.read_arrivals(),
                     program => self.program_ended(program as u32),
                 }
             }

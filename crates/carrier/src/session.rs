@@ -174,8 +174,8 @@ pub(crate) struct Delegated {
     pub(crate) port: Option<Mac>,
     /// There is no route for the moment.
     pub(crate) is_cut: bool,
-    /// See `Carrier::check_for_late_bytes`.
-    pub(crate) next_look_us: u64,
+    /// The socket's cookie (`SO_COOKIE`, socket(7)), by which arrivals name it.
+    pub(crate) cookie: u64,
     pub(crate) kept: Kept,
     /// The library can be told of other next hops. An adopted session's library can, once it has
     /// registered.

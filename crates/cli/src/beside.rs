@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The preload library's name.
 pub(crate) const LIBRARY: &str = "libsojourn_preload.so";
 const SERVER: &str = "sojournd";
-const LOADER: &str = "sojourn-abi";
+pub(crate) const LOADER: &str = "sojourn-abi";
 
 /// The error that a part is missing.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

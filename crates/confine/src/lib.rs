@@ -3,7 +3,7 @@
 //!
 //! Every call that is not listed fails with `EPERM`: a newer C library that tries a call and can do
 //! without it goes on. Not here: the lists of calls of each process (`sojourn_protocol::confine`,
-//! `sojourn_driver::confine`), and the session server's own processes (`sojourn_server::seccomp`).
+//! `sojourn_driver::confine`, `sojourn_server::seccomp`).
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{
@@ -98,5 +98,13 @@ pub fn confine(kept: CapabilitySet, calls: impl Iterator<Item = i64>) -> Result<
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: none })?;
     // The packet sockets that the process may have must not become a tracer's.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    limit(calls)
+}
+
+/// Leaves all threads of the process these system calls, for ever.
+///
+/// # Errors
+/// [`ConfineError`]; then there is no filter.
+pub fn limit(calls: impl Iterator<Item = i64>) -> Result<(), ConfineError> {
     Ok(apply_filter_all_threads(&filter(calls)?)?)
 }

@@ -4,11 +4,11 @@
 //! The probes leave nothing behind. They touch no interface, except for a packet socket on the
 //! loopback for a moment, whose filter accepts nothing. Not here: the attached programs (`list`).
 
-use crate::error::Failed;
+use crate::error::{AttachError, Failed};
 use crate::group::Group;
 use crate::loader;
 use crate::sys::{self, AttachPoint};
-use aya_obj::generated::bpf_insn;
+use crate::unfiltered::Unfiltered;
 use rustix::fd::AsFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
@@ -26,7 +26,7 @@ pub fn is_built() -> bool {
 /// # Errors
 /// `EPERM` without `CAP_BPF`, `ENOSYS` without bpf(2).
 pub fn programs() -> io::Result<()> {
-    nothing().map(drop)
+    sys::load_nothing().map(drop)
 }
 
 /// Probes if programs can be attached to interfaces by link (tcx, Linux 6.6).
@@ -43,8 +43,21 @@ pub fn links() -> io::Result<()> {
 /// # Errors
 /// `EPERM` without `CAP_NET_RAW` and `CAP_BPF`, otherwise the error of the missing feature.
 pub fn fanout() -> Result<(), Failed> {
-    let program = nothing().map_err(Failed::at("loading a program"))?;
+    let program = sys::load_nothing().map_err(Failed::at("loading a program"))?;
     Group::new(LOOPBACK, program.as_fd(), program.as_fd()).map(drop)
+}
+
+/// Loads the programs for segments that come past the filter: a ring buffer, and the socket lookup
+/// (Linux 5.9).
+///
+/// # Errors
+/// `EPERM` without `CAP_BPF`, otherwise the error of the missing feature.
+pub fn unfiltered() -> io::Result<()> {
+    match Unfiltered::load() {
+        Ok(_) => Ok(()),
+        Err(AttachError::Failed(failed)) => Err(failed.source),
+        Err(error) => Err(io::Error::other(error)),
+    }
 }
 
 /// Makes an AF_XDP socket, without rings.
@@ -55,20 +68,6 @@ pub fn xdp_sockets() -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC;
     rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?;
     Ok(())
-}
-
-/// Loads a socket filter that accepts nothing: `r0 = 0; exit`.
-fn nothing() -> io::Result<rustix::fd::OwnedFd> {
-    const MOVE: u8 = 0xb7;
-    const EXIT: u8 = 0x95;
-    let [zero, exit] = [MOVE, EXIT].map(|code| bpf_insn {
-        code,
-        _bitfield_align_1: [],
-        _bitfield_1: Default::default(),
-        off: 0,
-        imm: 0,
-    });
-    sys::load_socket_filter("sojourn_probe", &[zero, exit])
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //! program sends.
 //!
 //! The rules are eBPF programs (`bpf/filter.bpf.c`), loaded and attached from here, and the same
-//! rules are in Rust for tests. Nothing here moves a session or reads a packet on the data path.
+//! rules are in Rust for tests. [`Unfiltered`] has the programs for what
+//! comes past the filter. Nothing here moves a session or reads a packet on the data path.
 //! Formats are `sojourn-wire`'s. Read
 //! [docs/understand/packet-path.md](../../../docs/understand/packet-path.md) first, then:
 //!
@@ -53,6 +54,7 @@ mod port;
 pub mod reason;
 pub mod rule;
 mod sys;
+mod unfiltered;
 
 pub use adopt::{holding_of, remove_ports};
 pub use away::{AwaySession, away};
@@ -65,3 +67,4 @@ pub use owners::Removed;
 pub use port::Port;
 pub use reason::{Counts, Reason};
 pub use rule::{Key, KeyError, OwnerId, Rule, Target};
+pub use unfiltered::{Arrival, Unfiltered};

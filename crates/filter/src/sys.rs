@@ -141,6 +141,20 @@ pub(crate) fn load_socket_filter(name: &str, instructions: &[bpf_insn]) -> io::R
     bpf_fd(PROG_LOAD, &mut attribute)
 }
 
+/// Loads a socket filter that accepts nothing: `r0 = 0; exit`.
+pub(crate) fn load_nothing() -> io::Result<OwnedFd> {
+    const MOVE: u8 = 0xb7;
+    const EXIT: u8 = 0x95;
+    let [zero, exit] = [MOVE, EXIT].map(|code| bpf_insn {
+        code,
+        _bitfield_align_1: [],
+        _bitfield_1: Default::default(),
+        off: 0,
+        imm: 0,
+    });
+    load_socket_filter("sojourn_nothing", &[zero, exit])
+}
+
 #[repr(C)]
 #[derive(Default)]
 struct ProgramQuery {

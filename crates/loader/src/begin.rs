@@ -4,23 +4,38 @@
 //! reasons not to load it (`refusal`). Read `main` first.
 
 use crate::block::{Block, FRAME, Frame};
+use crate::dispatch::let_pass;
 use crate::exec::PRELOAD;
 use crate::guest::{self, Guest, guest};
 use crate::load::{File, Loaded, Part, load};
 use crate::plain::{Given, NOT_RUN, plainly, starts_with};
 use crate::refusal::Refusal;
 use crate::threads::STACK;
-use crate::{cache, enter, raw, trap};
+use crate::{cache, enter, host, raw, trap};
 use core::ffi::{CStr, c_char, c_int};
-use sojourn_abi::door::{self, Door};
 use sojourn_abi::stack::{Facts, auxiliary, words};
 use std::ffi::CString;
 
-/// Becomes the program. Returns only if the program cannot be started.
+/// Becomes the program, in a process with the host. Returns only if the program cannot be started.
 pub(crate) fn begin(given: &Given) -> c_int {
+    let Some(door) = host::find_door() else {
+        return plainly(given, possible(given).err().unwrap_or(Refusal::NoLibrary));
+    };
+    guest::set_door(door);
     match prepare(given) {
         Ok(ready) => become_guest(ready),
         Err(refusal) => plainly(given, refusal),
+    }
+}
+
+/// Becomes the program, in a process without the host. Returns why the program cannot be started.
+pub(crate) fn without_host(given: &Given) -> Refusal {
+    match prepare(given) {
+        Ok(ready) => {
+            become_guest(ready);
+            Refusal::Ended
+        }
+        Err(refusal) => refusal,
     }
 }
 
@@ -28,21 +43,14 @@ pub(crate) fn begin(given: &Given) -> c_int {
 struct Ready {
     words: Vec<u64>,
     entry: usize,
-}
-
-/// Returns the preload library's functions, if the library is in this process.
-fn door() -> Option<&'static Door> {
-    let mut found: Option<&'static Door> = None;
-    let at = (&raw mut found) as usize;
-    // SAFETY: the number is the preload library's; without the library the kernel refuses it.
-    let result = unsafe { libc::syscall(door::NUMBER, door::VERSION, at) };
-    if result == 0 { found } else { None }
+    /// The host's stack: its lowest address, and the address behind the highest.
+    stack: (usize, usize),
 }
 
 fn prepare(given: &Given) -> Result<Ready, Refusal> {
-    possible()?;
-    let door = door().ok_or(Refusal::NoLibrary)?;
-    cache::open();
+    possible(given)?;
+    let stack = stack()?;
+    cache::open(&given.environment);
     let file = File::open(given.path)?;
     if file.image.wants_executable_stack {
         return Err(Refusal::ExecutableStack);
@@ -58,14 +66,9 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
     let hidden = given.environment.iter().find(|one| has_loader && starts_with(**one, PRELOAD));
     // SAFETY: a string of the environment.
     let preload = hidden.map(|one| unsafe { CStr::from_ptr(*one) }.to_owned());
-    let real = std::fs::canonicalize(given.path.to_string_lossy().as_ref());
-    let real =
-        real.ok().and_then(|path| CString::new(path.into_os_string().into_encoded_bytes()).ok());
-    let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     guest::set(Guest {
-        door,
-        file: real.unwrap_or_else(|| given.path.to_owned()),
-        loader: CString::new(own.into_os_string().into_encoded_bytes()).unwrap_or_default(),
+        file: file.path().unwrap_or_else(|| given.path.to_owned()),
+        loader: raw::link(c"/proc/self/exe").unwrap_or_default(),
         entry,
         breaks: (program.plan.breaks.0 as usize, program.plan.breaks.1 as usize),
         preload,
@@ -87,15 +90,15 @@ fn prepare(given: &Given) -> Result<Ready, Refusal> {
     let words =
         words(&pointers(&given.words), &pointers(&shown), &auxiliary(&given.auxiliary, facts));
     name(given.path);
-    Ok(Ready { words, entry: first as usize })
+    Ok(Ready { words, entry: first as usize, stack })
 }
 
 /// Checks that this processor and kernel have the necessary features.
-fn possible() -> Result<(), Refusal> {
+fn possible(given: &Given) -> Result<(), Refusal> {
     /// `HWCAP2_FSGSBASE`.
     const BASES: u64 = 2;
-    // SAFETY: reads the auxiliary vector.
-    if unsafe { libc::getauxval(libc::AT_HWCAP2) } & BASES == 0 {
+    let features = given.auxiliary.iter().find(|one| one.0 == libc::AT_HWCAP2);
+    if features.map_or(0, |one| one.1) & BASES == 0 {
         return Err(Refusal::NoBases);
     }
     /// `PR_GET_MDWE`; its lowest bit is `PR_MDWE_REFUSE_EXEC_GAIN` (prctl(2)).
@@ -130,37 +133,37 @@ fn trapped(program: &Loaded, interpreter: Option<&Loaded>) -> Result<Trapped, Re
 fn name(path: &CStr) {
     let name = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     if let Ok(name) = CString::new(name) {
+        let arguments = [libc::PR_SET_NAME as usize, name.as_ptr() as usize, 0, 0, 0, 0];
         // SAFETY: a string; the kernel copies its beginning.
-        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+        unsafe { raw::call(libc::SYS_prctl, arguments) };
     }
 }
 
 /// Maps a stack for the host. The guest gets the process's own stack, which grows.
-fn stack() -> Option<(usize, usize)> {
+fn stack() -> Result<(usize, usize), Refusal> {
     const GUARD: usize = 4096;
     let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
     let arguments = [0, STACK + GUARD, access, flags as usize, usize::MAX, 0];
     // SAFETY: the kernel chooses an address that is not in use.
-    let at = usize::try_from(unsafe { raw::call(libc::SYS_mmap, arguments) }).ok()?;
+    let at = unsafe { raw::call(libc::SYS_mmap, arguments) };
+    let at = usize::try_from(at).map_err(|_| Refusal::Kernel(-at as i32))?;
     // SAFETY: the lowest page of the new mapping becomes the guard page.
     unsafe { raw::call(libc::SYS_mprotect, [at, GUARD, libc::PROT_NONE as usize, 0, 0, 0]) };
-    Some((at + GUARD, at + GUARD + STACK))
+    Ok((at + GUARD, at + GUARD + STACK))
 }
 
 /// Bytes of the process's stack below this function that are left alone.
 const USED: usize = 16 << 10;
 
 fn become_guest(ready: Ready) -> c_int {
-    let Some(stack) = stack() else {
-        eprintln!("sojourn: no memory for a stack");
-        return NOT_RUN;
-    };
+    let stack = ready.stack;
     let mask = raw::block_signals();
     trap::install();
     // The block lives as long as the process.
     let block = Box::leak(Box::new(Block::new(stack, stack.1)));
     block.is_first = true;
+    let_pass(block);
     block.install();
     trap::arm();
     let local = 0u8;

@@ -6,6 +6,7 @@
 //! on the way in and on the way out (`enter`). Only its own thread accesses a block, and signal
 //! handlers on that thread.
 
+use crate::kinds::{self, Kinds};
 use core::arch::asm;
 
 /// The guest's registers at a call, as `enter` saves them.
@@ -17,7 +18,7 @@ pub(crate) struct Frame {
     pub(crate) vectors: [[u64; 4]; 16],
     /// Fills the frame up to whole lines.
     unused: [usize; 7],
-    /// The arithmetic flags count; the others are not given back.
+    /// The arithmetic flags, as `lahf` and `seto al` store them; the others are not given back.
     pub(crate) flags: usize,
     pub(crate) fs: usize,
     pub(crate) r15: usize,
@@ -42,6 +43,15 @@ impl Frame {
     /// Returns the arguments of the guest's call.
     pub(crate) fn arguments(&self) -> [usize; 6] {
         [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+
+    /// Returns the flags register.
+    pub(crate) fn all_flags(&self) -> usize {
+        /// Bits that are always set in a program: the second one, and that of interrupts.
+        const ALWAYS: usize = 0x202;
+        const OVERFLOW: u32 = 11;
+        const ARITHMETIC: usize = 0xd5;
+        self.flags >> 8 & ARITHMETIC | (self.flags & 1) << OVERFLOW | ALWAYS
     }
 
     /// Returns a frame of zeroes.
@@ -89,6 +99,8 @@ pub(crate) struct Block {
     /// The process's number while a child made by vfork(2) from this thread may be running; 0 if
     /// there is none.
     pub(crate) vforking: i32,
+    /// This thread's copy of the table of calls (`kinds`), which `enter` reads.
+    pub(crate) kinds: Kinds,
 }
 
 const _: () = {
@@ -155,6 +167,7 @@ impl Block {
             host_robust: [0; 2],
             is_first: false,
             vforking: 0,
+            kinds: kinds::all(),
         }
     }
 

@@ -6,15 +6,14 @@
 //! (there is no home, or it cannot be written) leaves the text to be searched at each start. Not
 //! here: the contents of a file and the checks of each site (`sojourn_abi::cache`).
 
+use crate::plain::starts_with;
 use crate::raw;
 use core::ffi::CStr;
+use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, Ordering};
 use sojourn_abi::cache::{FILE_MAX, FileState, Key, decode, encode, sample};
 use sojourn_abi::sites::{Found, Text, find};
-use std::ffi::{CString, OsString};
-use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::ffi::CString;
 use std::sync::OnceLock;
 
 /// The number of files that the folder can have.
@@ -52,23 +51,20 @@ static CACHE: OnceLock<Option<Cache>> = OnceLock::new();
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Reads the cache's place from the environment.
-pub(crate) fn open() {
-    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
-    let variable = |name| std::env::var_os(name).and_then(absolute);
-    let parent = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    let words = |path: PathBuf| CString::new(path.into_os_string().into_vec()).ok();
+pub(crate) fn open(environment: &[*const c_char]) {
+    let variable = |name: &[u8]| {
+        let text = environment.iter().find(|one| starts_with(**one, name))?;
+        // SAFETY: a string of the environment, which begins with the name.
+        let value = unsafe { CStr::from_ptr(text.add(name.len())) }.to_bytes();
+        value.starts_with(b"/").then_some(value)
+    };
+    let parent = variable(b"XDG_CACHE_HOME=").map(<[u8]>::to_vec);
+    let parent = parent.or_else(|| Some([variable(b"HOME=")?, b"/.cache"].concat()));
     let cache = || {
         let parent = parent?;
-        let folder = words(parent.join("sojourn"))?;
-        let own = std::fs::metadata("/proc/self/exe").ok()?;
-        let loader = FileState {
-            device: own.dev(),
-            inode: own.ino(),
-            size: own.size(),
-            modified_ns: nanoseconds(own.mtime(), own.mtime_nsec()),
-            changed_ns: nanoseconds(own.ctime(), own.ctime_nsec()),
-        };
-        Some(Cache { folder, parent: words(parent)?, loader })
+        let folder = CString::new([&parent, &b"/sojourn"[..]].concat()).ok()?;
+        let loader = state(&status_at(c"/proc/self/exe")?);
+        Some(Cache { folder, parent: CString::new(parent).ok()?, loader })
     };
     let _ = CACHE.set(cache());
 }
@@ -107,8 +103,9 @@ fn key(cache: &Cache, place: Place, text: Text<'_>) -> Option<Key> {
 /// Returns true if a later change of the file will show in its state.
 fn is_settled(file: &FileState) -> bool {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let arguments = [libc::CLOCK_REALTIME as usize, (&raw mut now) as usize, 0, 0, 0, 0];
     // SAFETY: `now` has room for the answer.
-    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
+    unsafe { raw::call(libc::SYS_clock_gettime, arguments) };
     let now = nanoseconds(now.tv_sec, now.tv_nsec);
     now.saturating_sub(file.changed_ns.max(file.modified_ns)) > SETTLED_NS
 }
@@ -132,6 +129,15 @@ fn status(fd: usize) -> Option<libc::stat> {
     let arguments = [fd, status.as_mut_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: `status` has room for the answer, and is zeroes if there is none.
     let (result, status) = unsafe { (raw::call(libc::SYS_fstat, arguments), status.assume_init()) };
+    (result == 0).then_some(status)
+}
+
+fn status_at(path: &CStr) -> Option<libc::stat> {
+    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    let arguments = [path.as_ptr() as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: a path that ends with a zero; `status` has room for the answer, and is zeroes if
+    // there is none.
+    let (result, status) = unsafe { (raw::call(libc::SYS_stat, arguments), status.assume_init()) };
     (result == 0).then_some(status)
 }
 
@@ -211,10 +217,7 @@ impl Cache {
 
     /// Writes a cache file under a name of this thread's own, and renames it.
     fn write(&self, key: &Key, bytes: &[u8]) -> Option<()> {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: `limit` has room for the answer.
-        unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-        if limit.rlim_cur < bytes.len() as u64 {
+        if raw::limit(libc::RLIMIT_FSIZE as usize) < bytes.len() as u64 {
             // The kernel would send `SIGXFSZ`, which ends the program.
             return None;
         }

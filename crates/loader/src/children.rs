@@ -6,7 +6,7 @@
 //! (`threads`).
 
 use crate::block::{Block, Frame};
-use crate::guest::{call, guest};
+use crate::guest::{self, call};
 use crate::raw::refusal;
 use crate::threads::{self, Wanted};
 use crate::{raw, trap};
@@ -105,7 +105,7 @@ pub(crate) fn clone(frame: &mut Frame, block: &mut Block, asked: Asked) -> isize
 fn share(frame: &mut Frame, block: &mut Block) -> isize {
     // In a child that shares memory itself, the library is closed already.
     if block.vforking == 0 {
-        (guest().door.vfork_begins)();
+        (guest::door().vfork_begins)();
         block.vforking = raw::process_number();
     }
     frame.back -= 2;
@@ -118,7 +118,7 @@ fn share(frame: &mut Frame, block: &mut Block) -> isize {
 pub(crate) fn look(block: &mut Block) {
     if block.vforking == raw::process_number() {
         block.vforking = 0;
-        (guest().door.vfork_ends)();
+        (guest::door().vfork_ends)();
     }
 }
 

@@ -6,20 +6,23 @@
 
 use crate::block::{Block, Frame, here};
 use crate::children::{self, Asked};
-use crate::guest::call;
-use crate::{cache, exec, files, memory, raw, signals, threads};
-
-/// The operations of arch_prctl(2).
-const SET_GS: usize = 0x1001;
-const SET_FS: usize = 0x1002;
-const GET_FS: usize = 0x1003;
-const GET_GS: usize = 0x1004;
+use crate::guest::{self, call, guest};
+use crate::{bases, cache, early, exec, files, host, kinds, memory, signals, threads, trap};
+use core::ffi::c_int;
 
 /// Serves a call of the guest's. Returns the value for the guest's `rax`. `enter` calls this
 /// function by its symbol, because it is below all modules that this one uses.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sojourn_dispatch(frame: &mut Frame) -> isize {
     let block = here();
+    if !host::is_present() {
+        if let Some(result) = early::answer(frame, block) {
+            return result;
+        }
+        host::start(block);
+        early::hand_over(block);
+        let_pass(block);
+    }
     if block.vforking != 0 {
         children::look(block);
     }
@@ -34,10 +37,125 @@ unsafe extern "C" fn sojourn_dispatch(frame: &mut Frame) -> isize {
     answer(frame, block)
 }
 
+/// Lets the guest make the calls itself that concern nobody here. The calling thread is the only
+/// one.
+pub(crate) fn let_pass(block: &mut Block) {
+    let door = guest::door();
+    // In a guest with trapped calls the guest's own `syscall` may be one of these.
+    if guest().trapped.is_some() {
+        return;
+    }
+    if host::is_present() {
+        kinds::set(|number| is_own(number) || (door.concerns)(number));
+    } else {
+        kinds::set(|number| !early::passes(number));
+    }
+    block.kinds = kinds::all();
+}
+
+/// Returns true for the calls that the loader serves. The kernel finds the frame of rt_sigreturn(2)
+/// by the stack pointer (`enter`).
+const fn is_own(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_rt_sigreturn
+            | libc::SYS_arch_prctl
+            | libc::SYS_brk
+            | libc::SYS_mmap
+            | libc::SYS_mprotect
+            | libc::SYS_rt_sigaction
+            | libc::SYS_rt_sigprocmask
+            | libc::SYS_sigaltstack
+            | libc::SYS_set_tid_address
+            | libc::SYS_set_robust_list
+            | libc::SYS_rseq
+            | libc::SYS_clone
+            | libc::SYS_clone3
+            | libc::SYS_fork
+            | libc::SYS_vfork
+            | libc::SYS_exit
+            | libc::SYS_execve
+            | libc::SYS_readlink
+            | libc::SYS_readlinkat
+            | libc::SYS_open
+            | libc::SYS_openat
+            | libc::SYS_openat2
+            | libc::SYS_seccomp
+            | libc::SYS_prctl
+    )
+}
+
+/// Returns true for the data calls.
+const fn is_data(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_read
+            | libc::SYS_write
+            | libc::SYS_readv
+            | libc::SYS_writev
+            | libc::SYS_recvfrom
+            | libc::SYS_sendto
+            | libc::SYS_recvmsg
+            | libc::SYS_sendmsg
+    )
+}
+
+/// Who serves a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Server {
+    Loader,
+    /// The library or the kernel, which the descriptor decides.
+    Descriptor,
+    Library,
+}
+
+/// Who serves the call of each number: one look in place of many comparisons.
+static SERVERS: [Server; kinds::NUMBERS] = {
+    let mut all = [Server::Library; kinds::NUMBERS];
+    let mut number = 0;
+    while number < kinds::NUMBERS {
+        if is_own(number as i64) {
+            all[number] = Server::Loader;
+        } else if is_data(number as i64) {
+            all[number] = Server::Descriptor;
+        }
+        number += 1;
+    }
+    all
+};
+
+/// Serves a call that the loader does not serve itself.
+#[inline(always)]
+fn pass(frame: &mut Frame, server: Server) -> isize {
+    let arguments = frame.arguments();
+    let is_kernels = match server {
+        Server::Descriptor => (guest::door().is_kernels)(arguments[0] as c_int),
+        _ => kinds::is_guests(frame.rax),
+    };
+    if is_kernels && !trap::is_trapped(frame.back) {
+        // The guest makes the call itself, by the `syscall` instruction before the address at which
+        // it goes on. Many processors mispredict each return behind a system call, because the
+        // kernel guards its own returns; here no return is behind it.
+        frame.back -= 2;
+        return frame.rax as isize;
+    }
+    // SAFETY: the guest's own call, which library and kernel check.
+    unsafe { call(frame.rax as i64, &arguments) }
+}
+
 fn answer(frame: &mut Frame, block: &mut Block) -> isize {
+    let server = SERVERS.get(frame.rax).copied().unwrap_or(Server::Library);
+    if server != Server::Loader {
+        return pass(frame, server);
+    }
+    serve(frame, block)
+}
+
+/// Serves a call of [`is_own`].
+fn serve(frame: &mut Frame, block: &mut Block) -> isize {
     let arguments = frame.arguments();
     match frame.rax as i64 {
-        libc::SYS_arch_prctl => arch_prctl(frame),
+        libc::SYS_arch_prctl => bases::arch_prctl(frame),
         libc::SYS_brk => memory::set_break(arguments[0]),
         libc::SYS_mmap => memory::map(&arguments),
         libc::SYS_mprotect => memory::protect(&arguments),
@@ -79,32 +197,4 @@ fn answer(frame: &mut Frame, block: &mut Block) -> isize {
 /// Returns true for seccomp(2), and for the operation of prctl(2) that does the same.
 fn confines(arguments: &[usize; 6], number: i64) -> bool {
     number == libc::SYS_seccomp || arguments[0] == libc::PR_SET_SECCOMP as usize
-}
-
-fn arch_prctl(frame: &mut Frame) -> isize {
-    match frame.rdi {
-        SET_FS => {
-            // The kernel refuses addresses beyond user space, for which `wrfsbase` would fault.
-            if frame.rsi >> 47 != 0 {
-                return -(libc::EPERM as isize);
-            }
-            frame.fs = frame.rsi;
-            0
-        }
-        GET_FS => {
-            // SAFETY: the guest's memory, as for the kernel.
-            unsafe { (frame.rsi as *mut usize).write_unaligned(frame.fs) };
-            0
-        }
-        // The GS register is the loader's. A program whose text sets it is not loaded at all
-        // (`Refusal::Gs`).
-        SET_GS => -(libc::EPERM as isize),
-        GET_GS => {
-            // SAFETY: the guest's memory, as for the kernel.
-            unsafe { (frame.rsi as *mut usize).write_unaligned(0) };
-            0
-        }
-        // SAFETY: the guest's own call.
-        _ => unsafe { raw::call(libc::SYS_arch_prctl, frame.arguments()) },
-    }
 }

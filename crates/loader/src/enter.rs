@@ -5,16 +5,20 @@
 //! stack may be a goroutine's, with no more room than the kernel would use, and the guest may have
 //! data below the stack pointer (the red zone).
 //!
+//! Most calls concern neither the loader nor the library. Their kind is in a table (`kinds`), and
+//! the guest makes them itself: nothing is saved, and no register but the two that the kernel
+//! clobbers has changed.
+//!
 //! # Theory of operation
 //! A handler may interrupt at any instruction. The FS base tells where the thread is: with the
 //! host's FS base, it is in a call. With the guest's FS base and the stack pointer on the host's
 //! stack, it is between the two, in a *window*. In the window before [`inside`] only `r11`, `rsp`,
-//! the flags and at the end `rbx` have changed, and everything can begin again at `enter`. In the
-//! window behind [`leaving`] only the registers are still to be loaded from the frame, which can be
-//! done at once (`signals::windows`).
+//! the flags, `rax` and `rcx`, and at the end `rbx` have changed, and everything can begin again at
+//! `enter`. In the window behind [`leaving`] only the registers are still to be loaded from the
+//! frame, which can be done at once (`signals::windows`).
 
-use crate::block::{FRAME, Frame};
-use core::arch::global_asm;
+use crate::block::{Block, FRAME, Frame};
+use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use sojourn_abi::vectors;
 
@@ -24,27 +28,45 @@ macro_rules! enter {
         global_asm!(
             ".pushsection .text.sojourn_enter, \"ax\", @progbits",
             ".p2align 6",
-            concat!(".globl ", $name, ", ", $name, "_saving, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
-            concat!(".hidden ", $name, ", ", $name, "_saving, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
+            // The number is less than 256. If the kernel alone serves the call, the guest makes it
+            // itself, by its trampoline's own `syscall`. No flag changes.
+            "7: movzx ecx, al",
+            "movzx ecx, byte ptr gs:[rcx + {kinds}]",
+            "jrcxz 9f",
+            "jmp 6f",
+            "9: lea rcx, [r11 - 2]",
+            "jmp rcx",
+            ".p2align 5",
+            concat!(".globl ", $name, ", ", $name, "_saving, ", $name, "_kept, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
+            concat!(".hidden ", $name, ", ", $name, "_saving, ", $name, "_kept, ", $name, "_based, ", $name, "_inside, ", $name, "_leaving, ", $name, "_end"),
             concat!($name, ":"),
+            "mov r11, rcx",
+            "movzx ecx, ah",
+            "jrcxz 7b",
+            "6: mov rcx, r11",
             "mov r11, rsp",
             "mov rsp, gs:[8]",
             concat!($name, "_saving:"),
             "mov [rsp + {rsp}], r11",
+            "mov [rsp + {back}], rcx",
+            "mov [rsp + {rax}], rax",
+            concat!($name, "_kept:"),
             // The kernel keeps the flags over a call. A thread that begins again has lost them,
-            // which only a compiler's choice of instructions could show.
-            "pushfq",
-            "pop [rsp + {flags}]",
+            // which only a compiler's choice of instructions could show. `pushfq` would take ten
+            // cycles more.
+            "mov rcx, rax",
+            "lahf",
+            "seto al",
+            "mov [rsp + {flags}], rax",
             // rt_sigreturn(2) is not a call for the host: the kernel finds the frame of a handler
             // by the stack pointer.
-            "cmp eax, 15",
+            "cmp ecx, 15",
             "jne 8f",
+            "mov eax, ecx",
             "mov rsp, r11",
             "syscall",
             "ud2",
             "8:",
-            "mov [rsp + {back}], rcx",
-            "mov [rsp + {rax}], rax",
             "mov [rsp + {rdi}], rdi",
             "mov [rsp + {rsi}], rsi",
             "mov [rsp + {rdx}], rdx",
@@ -74,14 +96,10 @@ macro_rules! enter {
             "mov rbx, [rsp + {fs}]",
             "wrfsbase rbx",
             concat!($name, "_leaving:"),
-            // The overflow flag by an addition, and the others by `sahf`: `popf` would take twenty
-            // cycles.
+            // Sets the overflow flag if `seto` has stored 1, and the others by `sahf`: `popf` would
+            // take twenty cycles.
             "mov rax, [rsp + {flags}]",
-            "mov ecx, eax",
-            "shr ecx, 11",
-            "and ecx, 1",
-            "add cl, 0x7f",
-            "mov ah, al",
+            "add al, 127",
             "sahf",
             "mov r15, [rsp + {r15}]",
             "mov r14, [rsp + {r14}]",
@@ -101,6 +119,7 @@ macro_rules! enter {
             "jmp rcx",
             concat!($name, "_end:"),
             ".popsection",
+            kinds = const offset_of!(Block, kinds),
             fs = const offset_of!(Frame, fs),
             r15 = const offset_of!(Frame, r15),
             r14 = const offset_of!(Frame, r14),
@@ -178,18 +197,21 @@ global_asm!(
 unsafe extern "C" {
     fn sojourn_enter_go();
     fn sojourn_enter_go_saving();
+    fn sojourn_enter_go_kept();
     fn sojourn_enter_go_based();
     fn sojourn_enter_go_inside();
     fn sojourn_enter_go_leaving();
     fn sojourn_enter_go_end();
     fn sojourn_enter_sse();
     fn sojourn_enter_sse_saving();
+    fn sojourn_enter_sse_kept();
     fn sojourn_enter_sse_based();
     fn sojourn_enter_sse_inside();
     fn sojourn_enter_sse_leaving();
     fn sojourn_enter_sse_end();
     fn sojourn_enter_avx();
     fn sojourn_enter_avx_saving();
+    fn sojourn_enter_avx_kept();
     fn sojourn_enter_avx_based();
     fn sojourn_enter_avx_inside();
     fn sojourn_enter_avx_leaving();
@@ -205,6 +227,8 @@ pub(crate) struct Entry {
     pub(crate) start: usize,
     /// From here to `inside` the call can begin again.
     pub(crate) saving: usize,
+    /// From here on the guest's `rax` and `rcx` are in the frame only.
+    pub(crate) kept: usize,
     /// From here on the guest's `rbx` is in the frame only.
     pub(crate) based: usize,
     /// From here on the FS base is the host's.
@@ -225,6 +249,7 @@ pub(crate) fn entries() -> [Entry; 3] {
         entry!(
             start = sojourn_enter_go,
             saving = sojourn_enter_go_saving,
+            kept = sojourn_enter_go_kept,
             based = sojourn_enter_go_based,
             inside = sojourn_enter_go_inside,
             leaving = sojourn_enter_go_leaving,
@@ -233,6 +258,7 @@ pub(crate) fn entries() -> [Entry; 3] {
         entry!(
             start = sojourn_enter_sse,
             saving = sojourn_enter_sse_saving,
+            kept = sojourn_enter_sse_kept,
             based = sojourn_enter_sse_based,
             inside = sojourn_enter_sse_inside,
             leaving = sojourn_enter_sse_leaving,
@@ -241,6 +267,7 @@ pub(crate) fn entries() -> [Entry; 3] {
         entry!(
             start = sojourn_enter_avx,
             saving = sojourn_enter_avx_saving,
+            kept = sojourn_enter_avx_kept,
             based = sojourn_enter_avx_based,
             inside = sojourn_enter_avx_inside,
             leaving = sojourn_enter_avx_leaving,
@@ -254,9 +281,26 @@ pub(crate) fn entry_for(is_go: bool) -> usize {
     let [go, sse, avx] = entries();
     match is_go {
         true => go.start,
-        false if std::arch::is_x86_feature_detected!("avx") => avx.start,
+        false if has_avx() => avx.start,
         false => sse.start,
     }
+}
+
+/// Returns true if the processor has AVX and the kernel keeps its registers. `std` would ask the
+/// processor seven times, and each answer may take microseconds in a virtual machine.
+fn has_avx() -> bool {
+    const HAS_XGETBV: u32 = 1 << 27;
+    const HAS_AVX: u32 = 1 << 28;
+    /// The registers of SSE and AVX.
+    const KEPT: u32 = 6;
+    let features = core::arch::x86_64::__cpuid(1).ecx;
+    if features & (HAS_XGETBV | HAS_AVX) != HAS_XGETBV | HAS_AVX {
+        return false;
+    }
+    let kept: u32;
+    // SAFETY: the processor has the instruction, and the kernel has enabled it.
+    unsafe { asm!("xgetbv", in("ecx") 0, out("eax") kept, out("edx") _, options(nomem, nostack)) };
+    kept & KEPT == KEPT
 }
 
 /// Continues as the guest with the registers of `frame` and this signal mask, until its thread
@@ -290,7 +334,7 @@ pub(crate) unsafe fn again(frame: *mut Frame, start: usize) -> ! {
     let inside = entries().iter().find(|entry| entry.start == start).map_or(0, |one| one.inside);
     // SAFETY: the caller promises a frame; the way in continues with nothing else.
     unsafe {
-        core::arch::asm!(
+        asm!(
             "mov rsp, rdi",
             "jmp rsi",
             in("rdi") frame,

@@ -26,9 +26,9 @@ pub(crate) fn exec(arguments: &[usize; 6]) -> isize {
     let mut list = [core::ptr::null::<c_char>(); VARIABLES + 3];
     let mut file = [0u8; PATH];
     let mut class = class_of(path);
-    // `/proc/self/exe` leads to the loader's own file, which is dynamic. For a path that the kernel
-    // cannot open the class is plain, so `own` only reads paths that the kernel has read.
-    if class == Class::Dynamic
+    // `/proc/self/exe` leads to the loader's own file, which is a program. For a path that the
+    // kernel cannot open the class is plain, so `own` only reads paths that the kernel has read.
+    if class != Class::Plain
         && let Some(own) = files::own(path)
     {
         path = own.as_ptr() as usize;

@@ -1,15 +1,15 @@
 //! The guest: one program, which is set when it is loaded and does not change afterwards.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
-use sojourn_abi::door::Door;
+use crate::raw;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use sojourn_abi::door::{Door, Signal};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
 /// The program, and the loader's knowledge of it.
 #[derive(Debug)]
 pub(crate) struct Guest {
-    /// The preload library's functions.
-    pub(crate) door: &'static Door,
     /// The program's file, as an absolute path without symbolic links.
     pub(crate) file: CString,
     /// The loader's own file.
@@ -47,6 +47,53 @@ pub(crate) fn guest() -> &'static Guest {
     }
 }
 
+/// The functions in the place of the preload library's while that is not in the process.
+static KERNEL: Door = Door {
+    call: by_kernel,
+    concerns: concerns_nobody,
+    is_kernels: is_kernels_always,
+    vfork_begins: nothing,
+    vfork_ends: nothing,
+    signal: run_now,
+    thread_ends: nothing_ends,
+};
+
+unsafe extern "C-unwind" fn by_kernel(number: i64, arguments: &[usize; 6]) -> isize {
+    // SAFETY: the caller answers for the call.
+    unsafe { raw::call(number, *arguments) }
+}
+
+extern "C" fn concerns_nobody(_: i64) -> bool {
+    false
+}
+
+extern "C" fn is_kernels_always(_: c_int) -> bool {
+    true
+}
+
+extern "C" fn nothing() {}
+
+extern "C" fn nothing_ends(_: c_int) {}
+
+unsafe extern "C-unwind" fn run_now(signal: &Signal) {
+    // SAFETY: the data belong to this function.
+    unsafe { (signal.run)(signal.data) }
+}
+
+static DOOR: AtomicPtr<Door> = AtomicPtr::new((&raw const KERNEL).cast_mut());
+
+/// Sets the preload library's functions, while the process has one thread.
+pub(crate) fn set_door(door: &'static Door) {
+    DOOR.store(core::ptr::from_ref(door).cast_mut(), Ordering::Relaxed);
+}
+
+/// Returns the preload library's functions.
+#[inline(always)]
+pub(crate) fn door() -> &'static Door {
+    // SAFETY: a table that lives as long as the process, and does not change.
+    unsafe { &*DOOR.load(Ordering::Relaxed) }
+}
+
 /// Lets the library make a system call, which it may pass to the kernel.
 ///
 /// # Safety
@@ -54,5 +101,5 @@ pub(crate) fn guest() -> &'static Guest {
 #[inline(always)]
 pub(crate) unsafe fn call(number: i64, arguments: &[usize; 6]) -> isize {
     // SAFETY: the caller answers for the call.
-    unsafe { (guest().door.call)(number, arguments) }
+    unsafe { (door().call)(number, arguments) }
 }

@@ -13,6 +13,7 @@ use sojourn_abi::elf::Image;
 use sojourn_abi::layout::{Mapping, Plan, Room, Source, plan};
 use sojourn_abi::patch::region_len;
 use sojourn_abi::sites::{Found, Rewrite, Site, Text};
+use std::ffi::CString;
 
 /// A program's file, mapped unchanged.
 pub(crate) struct File {
@@ -43,6 +44,13 @@ impl File {
         let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
         let image = Image::read(bytes).map_err(Refusal::File)?;
         Ok(Self { fd, bytes, image })
+    }
+
+    /// Returns the file's absolute path without symbolic links; `None` if the file has none any
+    /// more.
+    pub(crate) fn path(&self) -> Option<CString> {
+        let link = CString::new(format!("/proc/self/fd/{}", self.fd)).ok()?;
+        raw::link(&link).filter(|path| !path.to_bytes().ends_with(b" (deleted)"))
     }
 
     /// Returns the path of the program's interpreter.
@@ -113,15 +121,7 @@ pub(crate) fn load(file: &File, part: Part, entry: usize) -> Result<Loaded, Refu
     let trampolines = texts.iter().map(|(_, sites)| room_of(sites)).sum::<usize>() as u64;
     let breaks = if part == Part::Program { break_room() } else { 0 };
     let gap = if part == Part::Program { random(13) << 12 } else { 0 };
-    let room = Room { trampolines, gap, breaks };
-    let plan = reserve(&file.image, part, room)?;
-    for mapping in &plan.mappings {
-        map(mapping, file.fd)?;
-    }
-    for (at, len) in &plan.cleared {
-        // SAFETY: the end of a writable page of the program.
-        unsafe { core::ptr::write_bytes(*at as *mut u8, 0, *len as usize) };
-    }
+    let plan = place(file, part, Room { trampolines, gap, breaks })?;
     let mut region = plan.trampolines.0 as usize;
     let mut left = Vec::new();
     for (text, sites) in texts {
@@ -134,6 +134,19 @@ pub(crate) fn load(file: &File, part: Part, entry: usize) -> Result<Loaded, Refu
         left.extend(sites.iter().filter(|site| is_missed(site)).map(|site| site.at as usize));
     }
     Ok(Loaded { plan, left })
+}
+
+/// Maps a program's file, and reserves room behind it.
+pub(crate) fn place(file: &File, part: Part, room: Room) -> Result<Plan, Refusal> {
+    let plan = reserve(&file.image, part, room)?;
+    for mapping in &plan.mappings {
+        map(mapping, file.fd)?;
+    }
+    for (at, len) in &plan.cleared {
+        // SAFETY: the end of a writable page of the program.
+        unsafe { core::ptr::write_bytes(*at as *mut u8, 0, *len as usize) };
+    }
+    Ok(plan)
 }
 
 /// Returns true if a call is left that must be trapped. An rt_sigreturn(2) need not be: signal
@@ -150,10 +163,8 @@ fn room_of(sites: &[Site]) -> usize {
 /// limited (`RLIMIT_AS`).
 fn break_room() -> u64 {
     const MOST: u64 = 1 << 36;
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` has room for the answer.
-    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-    if limit.rlim_cur == libc::RLIM_INFINITY { MOST } else { (limit.rlim_cur / 4).min(MOST) }
+    let limit = raw::limit(libc::RLIMIT_AS as usize);
+    if limit == libc::RLIM_INFINITY { MOST } else { (limit / 4).min(MOST) }
 }
 
 /// Returns this many random bits.

@@ -18,6 +18,8 @@ const QUIET: &[u8] = b"SOJOURN_ABI_QUIET=";
 /// The arguments, environment and auxiliary vector of the loader's own start.
 pub(crate) struct Given {
     pub(crate) words: Vec<*const c_char>,
+    /// The whole environment.
+    pub(crate) variables: Vec<*const c_char>,
     /// The environment without the loader's own variables.
     pub(crate) environment: Vec<*const c_char>,
     pub(crate) auxiliary: Vec<(u64, u64)>,
@@ -52,7 +54,7 @@ pub(crate) unsafe fn given(
     let path = unsafe { CStr::from_ptr(path.add(FILE.len())) };
     let is_own = |one: &*const c_char| starts_with(*one, FILE) || starts_with(*one, QUIET);
     let environment = all.iter().copied().filter(|one| !is_own(one)).collect();
-    Some(Given { words, environment, auxiliary, path })
+    Some(Given { words, variables: all.to_vec(), environment, auxiliary, path })
 }
 
 /// Runs the program without Sojourn, or refuses to if `strict` is set.

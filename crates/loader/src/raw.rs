@@ -1,6 +1,8 @@
 //! Bare system calls. Not here: calls that the library must see (`guest::call`).
 
 use core::arch::asm;
+use core::ffi::CStr;
+use std::ffi::CString;
 
 /// Makes system call `number`. Returns the kernel's result: a negative error number if the call
 /// failed.
@@ -88,6 +90,26 @@ pub(crate) fn wake(word: *const u32, most: usize) {
     let arguments = [word as usize, libc::FUTEX_WAKE as usize, most, 0, 0, 0];
     // SAFETY: wakes threads, and does not access the word.
     unsafe { call(libc::SYS_futex, arguments) };
+}
+
+/// Returns the soft limit of this process on a resource (getrlimit(2)).
+pub(crate) fn limit(resource: usize) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` has room for the answer.
+    unsafe { call(libc::SYS_prlimit64, [0, resource, 0, (&raw mut limit) as usize, 0, 0]) };
+    limit.rlim_cur
+}
+
+/// Returns the target of a symbolic link.
+pub(crate) fn link(path: &CStr) -> Option<CString> {
+    /// `PATH_MAX`.
+    const PATH: usize = 4096;
+    let mut target = [0u8; PATH];
+    let room = (&raw mut target) as usize;
+    let (folder, path) = (libc::AT_FDCWD as usize, path.as_ptr() as usize);
+    // SAFETY: `target` has room for `PATH` bytes.
+    let len = unsafe { call(libc::SYS_readlinkat, [folder, path, room, PATH, 0, 0]) };
+    CString::new(target.get(..usize::try_from(len).ok()?)?).ok()
 }
 
 /// Returns an error in the kernel's form.

@@ -22,6 +22,8 @@ pub(crate) enum Refusal {
     Untrapped(usize),
     /// The kernel refuses a mapping, with this `errno`.
     Kernel(i32),
+    /// The program's first thread has returned, which it cannot.
+    Ended,
     /// The kernel refuses to let the text be overwritten, with this `errno`.
     Text(i32),
 }
@@ -52,6 +54,7 @@ impl fmt::Display for Refusal {
                  (Linux 6.18 can)"
             ),
             Self::Kernel(number) => write!(out, "it cannot be put into memory: {}", error(number)),
+            Self::Ended => write!(out, "it has ended"),
             Self::Text(number) => {
                 write!(out, "its system calls cannot be rewritten: {}", error(number))
             }

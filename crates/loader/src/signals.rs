@@ -19,7 +19,7 @@ mod windows;
 
 use crate::block::{Block, FRAME, Frame, here};
 use crate::enter;
-use crate::guest::guest;
+use crate::guest::{self, guest};
 use crate::raw;
 use actions::Handler;
 pub(crate) use actions::act;
@@ -200,7 +200,7 @@ unsafe extern "C" fn on_signal(
         data: (&raw mut coming).cast(),
     };
     // SAFETY: this is the kernel's handler function.
-    unsafe { (guest().door.signal)(&asked) };
+    unsafe { (guest::door().signal)(&asked) };
 }
 
 /// Runs the guest's handler. `coming` points to a [`Coming`].

@@ -9,7 +9,7 @@ mod robust;
 
 use crate::block::{Block, FRAME, Frame, here};
 use crate::enter;
-use crate::guest::guest;
+use crate::guest;
 use crate::{raw, trap};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
@@ -156,7 +156,7 @@ fn private_wake(word: *const u32) {
 /// Serves exit(2): ends the guest's thread.
 pub(crate) fn end(status: usize) -> ! {
     let block = here();
-    (guest().door.thread_ends)(status as c_int);
+    (guest::door().thread_ends)(status as c_int);
     if block.is_first {
         loop {
             // SAFETY: ends the thread, as the guest asks; the kernel has the thread's lists.

@@ -8,10 +8,12 @@
 use crate::guard::{self, has_started, is_inside, is_open};
 use crate::process::{self, ends_by_call};
 use crate::raw::{self, Numbered};
-use crate::syscalls::{Dispatch, dispatch, forked, serve, served};
+use crate::syscalls::{Dispatch, concerns, dispatch, forked, serve, served};
 use crate::trampoline::{Interposer, asks_first};
-use crate::{relocation, signals, stdio};
+use crate::{io, signals, stdio};
+use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_long};
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 use sojourn_abi::door::{self, Door};
 
@@ -19,6 +21,7 @@ type NumberFn =
     unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
 
 /// The loader has the table.
+#[unsafe(link_section = ".data.start")]
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Returns true if this process is the loader's, with a guest in it.
@@ -60,13 +63,36 @@ unsafe extern "C-unwind" fn plain(
 }
 
 /// The table of functions for the loader of programs that make their own system calls.
-static DOOR: Door = Door {
-    call: by_number,
-    vfork_begins: process::before_shared_child,
-    vfork_ends: guard::vfork_ends,
-    signal: signals::came_through_door,
-    thread_ends: thread_ends_by_call,
-};
+struct Table(UnsafeCell<MaybeUninit<Door>>);
+
+// SAFETY: written before the loader has its address, and never again.
+unsafe impl Sync for Table {}
+
+#[unsafe(link_section = ".data.start")]
+static TABLE: Table = Table(UnsafeCell::new(MaybeUninit::uninit()));
+
+impl Table {
+    /// Fills the table, field by field and volatile: a constant table would hold addresses, which
+    /// wait for relocation, and a compiler may copy from one.
+    fn fill(&self) -> *const Door {
+        let at = self.0.get().cast::<Door>();
+        // SAFETY: this table's own fields; the only caller is the loader's first thread, once.
+        unsafe {
+            (&raw mut (*at).call).write_volatile(by_number);
+            (&raw mut (*at).concerns).write_volatile(concerns);
+            (&raw mut (*at).is_kernels).write_volatile(is_kernels);
+            (&raw mut (*at).vfork_begins).write_volatile(process::before_shared_child);
+            (&raw mut (*at).vfork_ends).write_volatile(guard::vfork_ends);
+            (&raw mut (*at).signal).write_volatile(signals::came_through_door);
+            (&raw mut (*at).thread_ends).write_volatile(thread_ends_by_call);
+        }
+        at
+    }
+}
+
+extern "C" fn is_kernels(fd: c_int) -> bool {
+    io::is_surely_kernel_only(fd)
+}
 
 extern "C" fn thread_ends_by_call(status: c_int) {
     if is_open() {
@@ -90,12 +116,10 @@ unsafe extern "C-unwind" fn open_door(
         crate::errno::set_raw(libc::EINVAL);
         return -1;
     }
-    // The table has addresses, and the guest's first call may be any.
-    relocation::all();
     stdio::belongs_to_loader();
     IS_TAKEN.store(true, Ordering::Relaxed);
     // SAFETY: a caller that knows the number passes such an address.
-    unsafe { (at as *mut &Door).write(&DOOR) };
+    unsafe { (at as *mut *const Door).write(TABLE.fill()) };
     0
 }
 

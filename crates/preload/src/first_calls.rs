@@ -49,6 +49,36 @@ pub(crate) fn could_move(fd: c_int) -> bool {
     matches!(status.st_mode & libc::S_IFMT, libc::S_IFIFO | libc::S_IFSOCK)
 }
 
+/// Returns true for calls by number that programs make which stay small. Like the C library's
+/// functions of the same names, they ask themselves whether the guard is open, and until then need
+/// no relocation.
+pub(crate) fn are_among(number: i64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if matches!(number, libc::SYS_open | libc::SYS_dup2) {
+        return true;
+    }
+    matches!(
+        number,
+        libc::SYS_read
+            | libc::SYS_write
+            | libc::SYS_readv
+            | libc::SYS_writev
+            | libc::SYS_close
+            | libc::SYS_dup
+            | libc::SYS_dup3
+            | libc::SYS_fcntl
+            | libc::SYS_ioctl
+            | libc::SYS_openat
+            | libc::SYS_munmap
+            | libc::SYS_mprotect
+            | libc::SYS_mremap
+            | libc::SYS_prctl
+            | libc::SYS_prlimit64
+            | libc::SYS_execve
+            | libc::SYS_exit_group
+    )
+}
+
 /// Has every data call on a pipe or a socket counted from the first one on.
 pub(crate) fn count_all() {
     SESSIONS.store(SESSION_CALLS, Ordering::Relaxed);

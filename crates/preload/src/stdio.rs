@@ -43,6 +43,7 @@ fn number_of(file: *mut FILE) -> c_int {
 }
 
 /// Not 0 if this process belongs to a loader, whose guest has a C library of its own, or none.
+#[unsafe(link_section = ".data.start")]
 static IS_LOADER: AtomicU32 = AtomicU32::new(0);
 
 /// Notes that the streams of this process's C library are not the program's.

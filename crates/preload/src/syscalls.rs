@@ -7,15 +7,17 @@
 //! `own_calls`).
 
 use crate::descriptors::opened;
-use crate::guard::{is_open, tell, within};
+use crate::guard::{
+    can_open, is_initialized, is_open, is_wide_open, tell, tell_if_initialized, within,
+};
 use crate::library::{EpollEvent, Origin, PollFd, ReasonT};
 use crate::process::{ends_by_call, forked_by, has_notification, is_filter, shut};
 use crate::raw::{Kernel, Numbered};
 use crate::readiness::{self, Countdown, WaitTerms, masked, terms};
 use crate::rings::{self, View};
 use crate::{
-    buffers, confined, connections, control, descriptors, exec, files, io, messages, options,
-    reopen, select, sockets,
+    buffers, confined, connections, control, descriptors, exec, files, first_calls, io, messages,
+    options, reopen, select, sockets,
 };
 use core::ffi::{c_int, c_long};
 use libc::{fd_set, sigset_t, timespec};
@@ -52,11 +54,50 @@ pub(crate) fn dispatch(arguments: &[usize; 6]) -> Dispatch {
         libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid => confined::user_changes(),
         libc::SYS_io_uring_enter => rings_entered(arguments),
         libc::SYS_io_uring_register => rings_changed(arguments),
-        libc::SYS_execve | libc::SYS_execveat => tell(|library| library.before_exec()),
+        libc::SYS_execve | libc::SYS_execveat => {
+            tell_if_initialized(|library| library.before_exec());
+        }
         libc::SYS_exit_group => exec::ends(),
         _ => {}
     }
     Dispatch::AsItIs
+}
+
+/// Returns true if the library serves the system call `number`, or has to know of it
+/// ([`dispatch`]). All others are the kernel's alone.
+pub(crate) extern "C" fn concerns(number: i64) -> bool {
+    is_served(number) || is_told(number)
+}
+
+/// Returns true for the calls that [`dispatch`] tells the library of.
+fn is_told(number: i64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if matches!(number, libc::SYS_fork | libc::SYS_vfork) {
+        return true;
+    }
+    matches!(
+        number,
+        libc::SYS_clone
+            | libc::SYS_clone3
+            | libc::SYS_mq_notify
+            | libc::SYS_exit
+            | libc::SYS_seccomp
+            | libc::SYS_unshare
+            | libc::SYS_setns
+            | libc::SYS_prctl
+            | libc::SYS_chroot
+            | libc::SYS_pivot_root
+            | libc::SYS_setrlimit
+            | libc::SYS_prlimit64
+            | libc::SYS_setuid
+            | libc::SYS_setreuid
+            | libc::SYS_setresuid
+            | libc::SYS_io_uring_enter
+            | libc::SYS_io_uring_register
+            | libc::SYS_execve
+            | libc::SYS_execveat
+            | libc::SYS_exit_group
+    )
 }
 
 /// Makes a system call if this library serves it. `None`: the caller is to make it, unchanged.
@@ -65,18 +106,44 @@ pub(crate) fn dispatch(arguments: &[usize; 6]) -> Dispatch {
 /// As for the system call itself.
 pub(crate) unsafe fn served(number: i64, arguments: &[usize; 6]) -> Option<isize> {
     let [a, b, c, d, e, f] = *arguments;
-    if !is_open() {
+    if !is_wide_open() && !is_let_in(number) {
         return None;
     }
     // SAFETY: the program's own call.
     let answer = unsafe {
-        match dispatch(&[number as usize, a, b, c, d, e]) {
-            Dispatch::Served => serve(number, a, b, c, d, e, f),
-            Dispatch::Forked => forked(number, a, b, c, d, e, f),
-            Dispatch::AsItIs => return None,
+        if SERVED.get(number as usize) == Some(&true) {
+            serve(number, a, b, c, d, e, f)
+        } else {
+            match dispatch(&[number as usize, a, b, c, d, e]) {
+                Dispatch::Forked => forked(number, a, b, c, d, e, f),
+                Dispatch::Served | Dispatch::AsItIs => return None,
+            }
         }
     };
     Some(if answer == -1 { -(crate::errno::value() as isize) } else { answer as isize })
+}
+
+/// For each number the answer of [`is_served`]: one look in place of many comparisons.
+static SERVED: [bool; NUMBERS] = {
+    let mut served = [false; NUMBERS];
+    let mut number = 0;
+    while number < NUMBERS {
+        served[number] = is_served(number as i64);
+        number += 1;
+    }
+    served
+};
+/// Numbers from here on are no system calls.
+const NUMBERS: usize = 512;
+
+/// Returns true if a call may enter the library. Initializes the library if the call needs that.
+#[cold]
+#[inline(never)]
+fn is_let_in(number: i64) -> bool {
+    if is_initialized() || !first_calls::are_among(number) {
+        return concerns(number) && is_open();
+    }
+    can_open()
 }
 
 /// Flags of `clone` that share something with the child or change its parent, so that the call is
@@ -152,7 +219,7 @@ fn rings_changed(arguments: &[usize; 6]) {
 macro_rules! served {
     ($($(#[$here:meta])* $number:ident = $function:path[$($index:literal)*];)+) => {
         /// Returns true if [`serve`] serves the system call `number`.
-        fn is_served(number: i64) -> bool {
+        const fn is_served(number: i64) -> bool {
             match number {
                 $($(#[$here])* libc::$number => true,)+
                 _ => false,

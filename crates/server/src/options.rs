@@ -3,9 +3,9 @@
 //! Not here: the command line (`flags`), the processes (`run`, `apart`).
 
 use crate::network::Network;
-use crate::seccomp::SeccompError;
 use crate::service::{Rules, StartError};
 use rustix::io::Errno;
+use sojourn_confine::ConfineError;
 use sojourn_ipc::BindError;
 use sojourn_session::place::PlaceError;
 use std::path::PathBuf;
@@ -86,7 +86,7 @@ pub enum RunError {
     Privileges(Errno),
     /// A process of the server's cannot be confined to its system calls.
     #[error(transparent)]
-    Confined(#[from] SeccompError),
+    Confined(#[from] ConfineError),
     /// A process of the server's cannot begin, or ends again and again.
     #[error("{0}")]
     Process(String),

@@ -7,10 +7,7 @@
 //!
 //! Not here: capabilities (`privileges`).
 
-use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompFilter, apply_filter_all_threads,
-};
-use std::collections::BTreeMap;
+use sojourn_confine::ConfineError;
 
 /// A process of the server's that has a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +24,6 @@ pub enum Part {
     Proxy,
     /// Holds the sockets and records that the next server needs (`sojourn_carrier::keep`).
     Keeper,
-}
-
-/// The reason why a process has no filter.
-#[derive(Debug, thiserror::Error)]
-pub enum SeccompError {
-    /// There is no filter for this kind of processor.
-    #[error("no seccomp filter: {0}")]
-    Made(#[from] BackendError),
-    /// The kernel refused it.
-    #[error("the kernel refused the seccomp filter: {0}")]
-    Refused(#[from] seccompiler::Error),
 }
 
 /// The calls that the C library and the Rust standard library make in every process: memory, locks,
@@ -262,11 +248,14 @@ const PROXY: [i64; 34] = [
 
 /// A keeper's calls: one server at a time, descriptors, and the name of its socket. `connect` ends
 /// the connection of a socket that nobody has taken over.
-const KEEPER: [i64; 13] = [
+const KEEPER: [i64; 16] = [
     libc::SYS_accept4,
+    libc::SYS_bind,
     libc::SYS_capset,
     libc::SYS_connect,
     libc::SYS_geteuid,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
     libc::SYS_getsockopt,
     libc::SYS_ppoll,
     libc::SYS_recvmsg,
@@ -320,22 +309,14 @@ impl Part {
         let own = own.iter().copied().flatten();
         EVERY.iter().chain(&OLDER).chain(own).copied().collect()
     }
-
-    fn filter(self) -> Result<BpfProgram, BackendError> {
-        let rules: BTreeMap<_, _> =
-            self.calls().into_iter().map(|call| (call, Vec::new())).collect();
-        let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-        let architecture = std::env::consts::ARCH.try_into()?;
-        SeccompFilter::new(rules, refused, SeccompAction::Allow, architecture)?.try_into()
-    }
 }
 
 /// Limits this process and its threads to the calls of `part`, from now on.
 ///
 /// # Errors
-/// [`SeccompError`]; then there is no filter.
-pub fn confine(part: Part) -> Result<(), SeccompError> {
-    Ok(apply_filter_all_threads(&part.filter()?)?)
+/// [`ConfineError`]; then there is no filter.
+pub fn confine(part: Part) -> Result<(), ConfineError> {
+    sojourn_confine::limit(part.calls().into_iter())
 }
 
 #[cfg(test)]
@@ -348,7 +329,7 @@ mod tests {
     #[test]
     fn only_the_parent_runs_programs_and_only_the_carrier_loads_anything_into_the_kernel() {
         for part in CHILDREN {
-            assert!(part.filter().is_ok());
+            assert!(sojourn_confine::filter(part.calls().into_iter()).is_ok());
             for call in [libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace, libc::SYS_mount] {
                 assert!(!part.calls().contains(&call), "{part:?}: {call}");
             }
@@ -400,7 +381,8 @@ mod tests {
     #[test]
     fn a_proxy_may_enlarge_the_buffer_that_answers_come_to() {
         let confined = || {
-            seccompiler::apply_filter(&Part::Proxy.filter().unwrap()).unwrap();
+            let filter = sojourn_confine::filter(Part::Proxy.calls().into_iter()).unwrap();
+            sojourn_confine::apply_filter(&filter).unwrap();
             let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
             rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 1 << 16)
         };

@@ -371,8 +371,9 @@ mod tests {
             looks += 1;
             looks > 2 * TURN_LOOKS
         };
-        // Where others have the processor for long, a call has only one turn.
-        let mut calls = (0..3).map(|_| by_turns.spin(cpu(), Deadline::NEVER, &mut third_turn));
+        // Where others have the processor for long, or instrumented code is slow, a call has one
+        // turn or less.
+        let mut calls = (0..1000).map(|_| by_turns.spin(cpu(), Deadline::NEVER, &mut third_turn));
         assert!(calls.any(|spun| spun == Spun::Ready));
         assert_eq!(by_turns.spin(0, Deadline::NEVER, || false), Spun::GaveUp, "for air");
         assert!(!by_turns.parks());

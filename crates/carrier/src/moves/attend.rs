@@ -15,7 +15,6 @@ impl Carrier {
     pub(crate) fn attend(&mut self, local: u64) {
         let Some(Session { key, phase }) = self.table.remove(&local) else { return };
         let outcome = match phase {
-            Phase::Offered { .. } | Phase::UdpOffered(_) => Outcome::Stay(phase),
             Phase::Waiting(waiting) => self.step_out(local, &key, waiting),
             Phase::Delegated(delegated) if delegated.stream.is_frozen() => {
                 let ledger = delegated.stream.ledger();
@@ -32,10 +31,12 @@ impl Carrier {
                     }
                 } else {
                     // The library is about to give the session back.
-                    Self::check_for_late_bytes(delegated)
+                    Outcome::Stay(Phase::Delegated(delegated))
                 }
             }
-            Phase::Delegated(delegated) => Self::check_for_late_bytes(delegated),
+            Phase::Offered { .. } | Phase::Delegated(_) | Phase::UdpOffered(_) => {
+                Outcome::Stay(phase)
+            }
             Phase::UdpWaiting(waiting) => self.step_out_datagrams(local, &key, waiting),
             Phase::UdpDelegated(delegated) => self.attend_datagrams(delegated),
         };

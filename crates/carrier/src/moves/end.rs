@@ -4,13 +4,14 @@
 //! Not here: the socket's calls (`import`), and the requests for a return (`home`, `attend`). Read
 //! the head of `carrier` and `docs/understand/moves.md` first.
 
-use super::numbers::{add_late_bytes, last_known};
+use super::numbers::{add_late, last_known};
 use super::out::restore_packets;
 use crate::carrier::Carrier;
 use crate::datagrams;
 use crate::import::{ImportError, Room, import};
 use crate::replay;
 use crate::session::{Delegated, FinalState, Phase, Session};
+use crate::unfiltered;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -86,15 +87,18 @@ impl Carrier {
         if stream.ledger().is_lost() {
             // The program has waited for the carrier in vain, and has taken the session for reset.
             self.links.give_back(delegated.next_hop.interface, delegated.link, key);
+            self.stop_reports(&delegated.socket);
             return (0, 0);
         }
         let unknown = || FinalState { record: last_known(delegated), has_ended: false };
         let FinalState { mut record, has_ended } = known.unwrap_or_else(unknown);
-        add_late_bytes(&mut record, delegated);
-        let mut links = Some(&mut self.links);
+        self.turn_deaf(key, delegated);
+        let has_ended = add_late(&mut record, delegated) || has_ended;
+        let (mut links, mut unfiltered) = (Some(&mut self.links), self.unfiltered.as_mut());
         let mut hear = || {
             if let Some(links) = links.take() {
                 links.give_back(delegated.next_hop.interface, delegated.link, key);
+                unfiltered::hear(unfiltered.take(), key, &delegated.socket);
             }
         };
         let imported = import(&record, delegated.socket.as_fd(), &mut hear);

@@ -6,22 +6,24 @@
 use crate::carrier::Carrier;
 use crate::clock::later;
 use crate::datagrams;
-use crate::export::{ExportError, addresses, export, has_gap, release};
+use crate::export::{ExportError, addresses, export, has_filter, has_gap, release};
 use crate::hasten::Hastening;
 use crate::label::{Kept, Label};
 use crate::links::{LinkError, Links, Ticket};
 use crate::metastate::NextHop;
 use crate::next_hop::{hop_of, next_hop_of};
 use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
-use crate::raw::{self, SIOCINQ, SIOCOUTQ};
+use crate::raw::{self, SIOCOUTQ};
+use crate::repair;
 use crate::session::{
     Delegated, JoinedEnds, JoinedStream, Outcome, Phase, Redirection, Session, Waiting, token,
 };
 use crate::too_big::PathMtu;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use sojourn_filter::Key;
-use sojourn_proto::record::{SessionRecord, TcpTuning};
+use rustix::net::sockopt;
+use sojourn_filter::{Failed, Key};
+use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use sojourn_pump::sealed::pack;
@@ -35,10 +37,6 @@ const ASK_LIMIT_US: u64 = 2_000;
 /// How long a session may be deaf because its program does not give up the kernel (microseconds).
 /// After that the kernel gets its packets again, until the program does.
 const DEAF_LIMIT_US: u64 = 20_000;
-/// The times of looks whether a packet has slipped past the filter to the socket (microseconds
-/// after the move); each is ten times as late as the one before.
-const SLIP_FIRST_US: u64 = 1_000;
-const SLIP_LAST_US: u64 = 1_000_000;
 
 impl Carrier {
     pub(super) fn offer(&mut self, socket: OwnedFd) {
@@ -56,6 +54,9 @@ impl Carrier {
             |key| self.conntrack.as_mut().is_some_and(|known| known.standing(key).is_translated);
         if key.as_ref().is_some_and(is_translated) {
             return self.sessions.decline(socket.as_fd(), ReasonT::Translated);
+        }
+        if has_filter(socket.as_fd()) {
+            return self.sessions.decline(socket.as_fd(), ReasonT::Option);
         }
         self.update_rules(now());
         let next_hop = key.as_ref().and_then(|key| next_hop_of(&mut self.metastate, key));
@@ -118,6 +119,7 @@ impl Carrier {
             let program = self.program_at(&ends);
             let _ = self.links.prepare(&next_hop, program);
         }
+        self.load_unfiltered();
         // The program's side may send to its ring from now on, and then says so. For the time being
         // it receives from the kernel: the acknowledgement of the bytes sent takes a round trip or
         // more.
@@ -173,8 +175,7 @@ impl Carrier {
             Transition::Take => match self.take(key, next_hop, &mut waiting) {
                 Ok(taken) => {
                     let delegated = self.delegate(local, key, *waiting, taken);
-                    let when = later(at, SLIP_FIRST_US);
-                    return Outcome::Look(Phase::Delegated(Box::new(delegated)), Some(when));
+                    return Outcome::Look(Phase::Delegated(Box::new(delegated)), None);
                 }
                 Err(error) => Err(error),
             },
@@ -226,18 +227,6 @@ impl Carrier {
         Ok(turned)
     }
 
-    /// Sends a session home if the kernel has received bytes of it after it was taken out.
-    pub(super) fn check_for_late_bytes(mut delegated: Box<Delegated>) -> Outcome {
-        if raw::queue_len(&delegated.socket, SIOCINQ).is_ok_and(|len| len > 0) {
-            delegated.call_home(ReasonT::Route);
-        } else if delegated.next_look_us <= SLIP_LAST_US {
-            let when = later(now(), delegated.next_look_us);
-            delegated.next_look_us *= 10;
-            return Outcome::Look(Phase::Delegated(delegated), Some(when));
-        }
-        Outcome::Stay(Phase::Delegated(delegated))
-    }
-
     /// Reads the connection's state out of the socket. After a failure the session's packets are
     /// the kernel's again.
     fn take(
@@ -263,7 +252,7 @@ impl Carrier {
         // If this process dies before this mark, the program goes on with the socket as it is.
         let taken = match waiting.stream.ledger().take() {
             false => Err(TakeError::Kept),
-            true => read_out(&waiting.socket, &waiting.tuning),
+            true => self.read_out(waiting),
         };
         match taken {
             Ok((record, sealed)) => {
@@ -276,6 +265,27 @@ impl Carrier {
                 Err(error)
             }
         }
+    }
+
+    /// Reads the record of the socket, with the bytes that the program has not read, and makes a
+    /// file of it. The socket loses its bytes when the file is there: whatever fails before that
+    /// harms nothing.
+    fn read_out(&self, waiting: &Waiting) -> Result<(SessionRecord, OwnedFd), TakeError> {
+        let socket = waiting.socket.as_fd();
+        // A segment that reaches the socket later is not in the record.
+        self.report_unfiltered(&waiting.socket)?;
+        let read = || {
+            let mut record = export(socket, &waiting.tuning)?;
+            let sealed = pack(&record).map_err(TakeError::Seal)?;
+            // Without another file the engine knows a little less of the window that the peer was
+            // told.
+            let sealed = match release(socket, &mut record)? {
+                true => pack(&record).unwrap_or(sealed),
+                false => sealed,
+            };
+            Ok((record, sealed))
+        };
+        read().inspect_err(|_| self.stop_reports(&waiting.socket))
     }
 
     /// Delegates the session that was taken out to the program.
@@ -312,6 +322,7 @@ impl Carrier {
         flows.insert(*key, local);
         let (hop, ring) = (hop_of(&next_hop, port), links.ring());
         let (packets, sealed) = (packets.into(), sealed.into());
+        let cookie = sockopt::socket_cookie(&socket).unwrap_or(0);
         sessions
             .delegate(local, LendT { local: 0, token, hop, link, packets, ring, record: sealed });
         Delegated {
@@ -325,7 +336,7 @@ impl Carrier {
             link,
             port,
             is_cut: false,
-            next_look_us: SLIP_FIRST_US * 10,
+            cookie,
             kept,
             is_known: true,
             home_by: None,
@@ -347,6 +358,8 @@ struct ExportedSession {
 enum TakeError {
     #[error(transparent)]
     Link(#[from] LinkError),
+    #[error(transparent)]
+    Unfiltered(#[from] Failed),
     #[error(transparent)]
     Export(#[from] ExportError),
     #[error("the record cannot be passed on: {0}")]
@@ -391,10 +404,15 @@ fn ask(waiting: &mut Waiting, at: Instant) {
     waiting.stream.attention();
 }
 
-/// Gives the session's packets back to the kernel, if they were turned away.
+/// Gives the session's packets back to the kernel, if they were turned away. A segment that has
+/// come meanwhile is lost, and a peer sends a reset once: a program that only receives would never
+/// hear of it. So the peer is asked with a window probe, which a connection that is no more answers
+/// with another reset.
 pub(super) fn restore_packets(links: &mut Links, key: &Key, waiting: &mut Waiting) {
     if let Some(Redirection { ticket, next_hop, .. }) = waiting.turned.take() {
         links.give_back(next_hop.interface, ticket.number, key);
+        // A socket that is not connected any more refuses this, and has been told.
+        let _ = repair::probe(waiting.socket.as_fd());
     }
 }
 
@@ -402,18 +420,4 @@ pub(super) fn restore_packets(links: &mut Links, key: &Key, waiting: &mut Waitin
 /// peer has acknowledged everything, and there is no gap in the peer's bytes.
 fn is_quiet(Waiting { stream, socket, .. }: &Waiting) -> bool {
     stream.peer_uses_ring() && raw::queue_len(socket, SIOCOUTQ) == Ok(0) && !has_gap(socket.as_fd())
-}
-
-/// Reads the record of the socket, with the bytes that the program has not read, and makes a file
-/// of it. The socket loses its bytes when the file is there: whatever fails before that harms
-/// nothing.
-fn read_out(socket: &OwnedFd, tuning: &TcpTuning) -> Result<(SessionRecord, OwnedFd), TakeError> {
-    let mut record = export(socket.as_fd(), tuning)?;
-    let sealed = pack(&record).map_err(TakeError::Seal)?;
-    // Without another file the engine knows a little less of the window that the peer was told.
-    let sealed = match release(socket.as_fd(), &mut record)? {
-        true => pack(&record).unwrap_or(sealed),
-        false => sealed,
-    };
-    Ok((record, sealed))
 }

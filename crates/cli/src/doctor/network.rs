@@ -196,6 +196,12 @@ fn kernel() -> Vec<Item> {
         tried("packet-fanout", "programs share one tap on an interface", fanout, || {
             format!("{with} CONFIG_PACKET and eBPF fanout (Linux 4.3)")
         }),
+        tried(
+            "sk_lookup",
+            "sessions whose packets change their interface go home",
+            features::unfiltered(),
+            || "Linux 5.9 has it; without it sessions with other hosts stay in the kernel".into(),
+        ),
         tried("af_xdp", "AF_XDP sockets can be made", features::xdp_sockets(), || {
             format!("{with} CONFIG_XDP_SOCKETS; packet sockets do as well")
         }),

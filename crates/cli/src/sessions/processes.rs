@@ -4,7 +4,7 @@
 //! root. A process may end while its files are read; files that cannot be read count as absent. See
 //! proc(5).
 
-use crate::beside::LIBRARY;
+use crate::beside::{LIBRARY, LOADER};
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use sojourn_session::{Config, ReasonT, notice};
 use std::collections::{HashMap, HashSet};
@@ -124,7 +124,7 @@ fn process(proc: &Path, pid: u32) -> Option<Process> {
     let (objects, errors) = objects(&directory)?;
     let maps = fs::read(directory.join("maps")).unwrap_or_default();
     let maps = String::from_utf8_lossy(&maps);
-    let has_library = maps.lines().any(is_library);
+    let has_library = maps.lines().any(|line| is_library(line) || is_loader(line));
     let space = |of: &str| {
         let link = fs::read_link(directory.join("ns").join(of)).unwrap_or_default();
         link.to_string_lossy().into_owned()
@@ -239,9 +239,19 @@ pub(crate) fn program(proc: &Path, pid: u32) -> Option<String> {
 
 /// Returns true if a line of `/proc/PID/maps` is a mapping of the library.
 fn is_library(line: &str) -> bool {
-    // A library whose file has been replaced since is still the library.
+    is_mapping_of(line, LIBRARY)
+}
+
+/// Returns true if a line of `/proc/PID/maps` is a mapping of the loader, into whose process the
+/// library comes with the first call that needs it.
+fn is_loader(line: &str) -> bool {
+    is_mapping_of(line, LOADER)
+}
+
+fn is_mapping_of(line: &str, name: &str) -> bool {
+    // A file that has been replaced since is still the same.
     let line = line.strip_suffix(" (deleted)").unwrap_or(line);
-    line.strip_suffix(LIBRARY).is_some_and(|folder| folder.ends_with('/'))
+    line.strip_suffix(name).is_some_and(|folder| folder.ends_with('/'))
 }
 
 /// Returns the objects of a process, each once and in order, and the object that only standard
@@ -353,6 +363,15 @@ mod tests {
         assert_eq!(status.groups, [20, 30]);
         let damaged = Status::parse("PPid: x\nGid: 1\n");
         assert_eq!((damaged.parent, damaged.gid, damaged.depth), (0, u32::MAX, 0));
+    }
+
+    #[test]
+    fn a_program_that_the_loader_has_loaded_counts_as_one_with_the_library() {
+        let line = |path: &str| format!("7f10000000-7f10100000 r-xp 00001000 08:01 77 {path}");
+        assert!(is_loader(&line("/usr/lib/sojourn/sojourn-abi")));
+        assert!(is_loader(&line("/usr/lib/sojourn/sojourn-abi (deleted)")));
+        assert!(!is_loader(&line("/usr/lib/not-sojourn-abi")));
+        assert!(!is_loader(&line("/usr/lib/libsojourn_preload.so")));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::process::deferred::NotifyWhen;
 use crate::process::engine::{BOARD_SLOTS, Engine};
 use crate::process::library::Library;
 use crate::process::patience::{PASS_LIMIT, Waits};
+use crate::remote::carry_server::ANSWER_LIMIT;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::io::FdFlags;
@@ -176,7 +177,18 @@ impl Library {
         };
         let all = self.table.with_sessions().map(|(fd, _)| fd).filter(stays_open);
         self.go_home_together(&all.collect::<Vec<_>>(), ReasonT::Exec);
+        self.await_datagrams();
         self.fork_epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Waits until the protocol thread is done with UDP sockets that have gone home, for the server
+    /// may have delegated one of them just then: the thread gives back the datagrams that have come
+    /// for it here, and ends with the program.
+    pub(crate) fn await_datagrams(&self) {
+        let has_any = |engine: &&Engine| engine.has_datagrams.load(Ordering::SeqCst);
+        if self.engine().filter(has_any).is_some() {
+            self.await_server(ANSWER_LIMIT);
+        }
     }
 
     /// Prepares for `vfork`, as for `exec`: the child has this process's memory, but its own

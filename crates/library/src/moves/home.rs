@@ -436,12 +436,20 @@ impl Library {
     /// read, and what they have sent to it, is in the kernel then, as far as there is room, where
     /// the next holder of the descriptors finds it. (A process that is killed leaves those bytes in
     /// the rings, to the peers' libraries.) The carrier does the same for sessions with other
-    /// hosts.
+    /// hosts, but for datagrams: those that have come here a child may be waiting for.
     pub fn before_exit(&self) {
-        if self.engine().is_none_or(|engine| engine.away.load(Ordering::SeqCst) == 0) {
+        let Some(engine) = self.engine().filter(|engine| engine.away.load(Ordering::SeqCst) > 0)
+        else {
             return;
-        }
+        };
         self.policy.forbid();
+        if engine.has_children() && engine.has_datagrams.load(Ordering::SeqCst) {
+            let fds = self.table.with_sessions().map(|(fd, _)| fd);
+            let udp =
+                fds.filter(|fd| self.session_of(*fd).is_some_and(|session| session.is_datagram()));
+            self.go_home_together(&udp.collect::<Vec<_>>(), ReasonT::Fork);
+            self.await_datagrams();
+        }
         let fds = self.table.with_sessions().map(|(fd, _)| fd);
         let fds =
             fds.filter(|fd| self.session_of(*fd).is_some_and(|session| !session.is_carried()));

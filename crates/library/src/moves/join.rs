@@ -183,6 +183,11 @@ impl Session {
     /// Sets the state that every session has that leaves the kernel.
     pub(crate) fn settle_down(&self, offer: &Offer, is_carried: bool) {
         self.kind.store(offer.kind as u32, Ordering::SeqCst);
+        if offer.kind == KindT::Udp
+            && let Some(engine) = crate::process::library::library().engine()
+        {
+            engine.has_datagrams.store(true, Ordering::SeqCst);
+        }
         self.fd.store(offer.fd, Ordering::SeqCst);
         let flags = [
             &self.rx_kernel_event,

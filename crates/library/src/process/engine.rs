@@ -97,6 +97,8 @@ pub(crate) struct Engine {
     pub(crate) offering: AtomicI32,
     /// A stream has had both its ends in this process (`moves::within`).
     pub(crate) has_within: AtomicBool,
+    /// A UDP socket has been away.
+    pub(crate) has_datagrams: AtomicBool,
     /// The protocol thread looks at corks (`io::cork`).
     pub(crate) looks_at_corks: AtomicBool,
     /// The number of sessions that are away.
@@ -142,6 +144,7 @@ impl Engine {
             rings: Mutex::default(),
             offering: AtomicI32::new(-1),
             has_within: AtomicBool::new(false),
+            has_datagrams: AtomicBool::new(false),
             looks_at_corks: AtomicBool::new(false),
             away: AtomicU32::new(0),
             mapped: AtomicU64::new(0),

@@ -24,6 +24,10 @@ pub(super) fn leave(interrupted: &mut ucontext_t, block: &Block) {
     let frame = unsafe { &*(rsp as *const Frame) };
     let mut set = |register: i32, value: usize| registers[register as usize] = value as i64;
     if (entry.saving..entry.inside).contains(&rip) {
+        if rip >= entry.kept {
+            set(REG_RAX, frame.rax);
+            set(REG_RCX, frame.back);
+        }
         if rip >= entry.based {
             set(REG_RBX, frame.rbx);
         }
@@ -49,7 +53,7 @@ pub(super) fn leave(interrupted: &mut ucontext_t, block: &Block) {
             (REG_RCX, frame.back),
             (REG_RIP, frame.back),
             (REG_RSP, frame.rsp),
-            (REG_EFL, frame.flags),
+            (REG_EFL, frame.all_flags()),
         ];
         all.into_iter().for_each(|(register, value)| set(register, value));
     }

@@ -25,8 +25,11 @@ fn is(end: BorrowedFd<'_>, option: &SocketOption) -> bool {
         AcceptedValue::Rule(_) => return true,
         AcceptedValue::Empty => get(&mut [0; 64]).map(|len| len == 0),
         // Asked with no room, the kernel answers the number of the filter's instructions
-        // (SO_GET_FILTER).
-        AcceptedValue::NoFilter => get(&mut []).map(|count| count == 0),
+        // (SO_GET_FILTER). It does not show eBPF programs: see `has_filter_program`.
+        AcceptedValue::NoFilter => match get(&mut []) {
+            Err(Errno::ACCESS) => Ok(true),
+            count => count.map(|count| count == 0),
+        },
         AcceptedValue::ZeroOrOne => {
             get(&mut value).map(|_| matches!(i32::from_ne_bytes(value), 0 | 1))
         }
@@ -42,6 +45,14 @@ fn is(end: BorrowedFd<'_>, option: &SocketOption) -> bool {
         // Protocols have more than one error for an option that they do not know.
         Err(_) => true,
     }
+}
+
+/// Returns true if an eBPF program filters the socket. The carrier gives one to the socket of a
+/// session that is away, which is shown again to the next server. A program's own keeps the session
+/// in the kernel; of sessions with other hosts only the carrier knows whose it is.
+pub(super) fn has_filter_program(end: BorrowedFd<'_>) -> bool {
+    let filter = raw::getsockopt(end, libc::SOL_SOCKET, libc::SO_GET_FILTER, &mut []);
+    filter == Err(Errno::ACCESS)
 }
 
 /// Returns true if an option is not 0.

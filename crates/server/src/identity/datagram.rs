@@ -61,7 +61,8 @@ pub(super) fn identify(
     if is_here(local.ip()) || remote.is_some_and(|remote| is_here(remote.ip())) {
         return Err(ReasonT::NoPeer);
     }
-    if !accepted_values::all(end, Kind::Datagram, is_v6) {
+    if !accepted_values::all(end, Kind::Datagram, is_v6) || accepted_values::has_filter_program(end)
+    {
         return Err(ReasonT::Option);
     }
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;

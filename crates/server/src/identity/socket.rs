@@ -50,6 +50,7 @@ pub(super) fn identify(
     }
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;
     match kind {
+        KindT::Unix if accepted_values::has_filter_program(end) => Err(ReasonT::Option),
         KindT::Unix => unix(end, (local, remote), (inode, cookie), diag),
         _ => tcp(end, (local, remote), (inode, cookie), diag),
     }
@@ -70,6 +71,7 @@ fn tcp(
     let local = address(local).map_err(|_| ReasonT::Kind)?;
     let remote = address(remote.ok_or(ReasonT::State)?).map_err(|_| ReasonT::Kind)?;
     let peer = match diag.of(end)?.tcp_cookie(remote, local) {
+        Ok(_) if accepted_values::has_filter_program(end) => return Err(ReasonT::Option),
         Ok(peer) => peer,
         // The carrier finds out later if the peer is on another host, and how that is reached.
         Err(DiagError::Absent) if diag.may_carry(end) && !remote.ip().is_loopback() => {
