@@ -55,6 +55,7 @@ impl Stacks {
         Self::Kernel,
         Self::Client,
         Self::ProtocolServer,
+        Self::HomeServer,
         Self::Both,
         Self::Port,
         Self::Smoltcp,
