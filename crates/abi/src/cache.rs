@@ -8,11 +8,12 @@
 use crate::sites::{Found, Rewrite, Site, Text};
 
 /// The first bytes of a cache file; the last one is the format's version.
-const MAGIC: &[u8; 8] = b"SJSITES\x01";
+const MAGIC: &[u8; 8] = b"SJSITES\x02";
 /// The number of words of a key.
 const KEY: usize = 14;
-/// The bytes before the sites: the magic bytes, the key, and the address that sets GS.
-const HEAD: usize = 8 + 8 * KEY + 8;
+/// The bytes before the sites: the magic bytes, the key, the address that sets GS, and a byte that
+/// is 1 if the program tests its integrity.
+const HEAD: usize = 8 + 8 * KEY + 8 + 1;
 /// Bytes of a site before the bytes of the text.
 const SITE: usize = 10;
 /// Takes the place of a number or an offset that is not there.
@@ -118,6 +119,7 @@ pub fn encode(key: &Key, text: Text<'_>, found: &Found) -> Option<Vec<u8>> {
     bytes.extend(bytes_of(&key.words()));
     let sets_gs = found.sets_gs.map_or(NONE_64, |at| at.wrapping_sub(text.address));
     bytes.extend(sets_gs.to_le_bytes());
+    bytes.push(found.tests_integrity.into());
     for site in &found.sites {
         let at = u32::try_from(site.at.wrapping_sub(text.address)).ok()?;
         let (kind, before, after) = match site.rewrite {
@@ -156,7 +158,8 @@ pub fn decode(file: &[u8], key: &Key, text: Text<'_>) -> Option<Found> {
         return None;
     }
     let sets_gs = u64::from_le_bytes(*bytes.get(8 + 8 * KEY..)?.first_chunk()?);
-    let mut found = Found { sites: Vec::new(), sets_gs: None };
+    let tests_integrity = *bytes.get(HEAD - 1)? != 0;
+    let mut found = Found { sites: Vec::new(), sets_gs: None, tests_integrity };
     found.sets_gs = (sets_gs != NONE_64).then(|| text.address.wrapping_add(sets_gs));
     let mut rest = &bytes[HEAD..];
     let mut free = text.address;

@@ -29,6 +29,8 @@ pub struct Found {
     pub sites: Vec<Site>,
     /// The address of an instruction that sets the base of the GS register, if there is one.
     pub sets_gs: Option<u64>,
+    /// The program's file has a test of its own code's integrity ([`tests_integrity`]).
+    pub tests_integrity: bool,
 }
 
 /// A system call, without a decision how it is rewritten.
@@ -58,7 +60,8 @@ pub fn calls(text: Text<'_>) -> impl Iterator<Item = Call> + '_ {
     })
 }
 
-/// Finds every system call, and decides how each is rewritten.
+/// Finds every system call, and decides how each is rewritten. Whether the program tests its
+/// integrity the text does not tell.
 #[must_use]
 pub fn find(text: Text<'_>) -> Found {
     let mut found = Found::default();
@@ -80,6 +83,17 @@ pub fn find(text: Text<'_>) -> Found {
     part(&mut found.sites);
     found.sets_gs = sets_gs(text);
     found
+}
+
+/// A part of the message of BoringSSL's and AWS-LC's integrity test (FIPS 140), which compares
+/// the code in memory with a checksum and ends the program if it has been changed.
+const INTEGRITY: &[u8] = b"FIPS integrity test";
+
+/// Returns true if a program, by the bytes of its file, tests the integrity of its code: then its
+/// code must stay as it is.
+#[must_use]
+pub fn tests_integrity(file: &[u8]) -> bool {
+    memchr::memmem::find(file, INTEGRITY).is_some()
 }
 
 /// Leaves each site alone that would move the same bytes as an earlier one.

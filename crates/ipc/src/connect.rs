@@ -5,6 +5,7 @@
 
 use crate::address::Address;
 use crate::ancillary;
+use crate::apart::Socket;
 use crate::connection::{Connection, Parts};
 use crate::control::{self, GREETING, Packet, Received, Topic, WHOLE};
 use crate::deadline::Deadline;
@@ -22,6 +23,7 @@ use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::time::Timespec;
 use sojourn_shm::{Segment, SegmentError};
+use std::sync::Arc;
 
 /// The options of a client.
 #[derive(Clone, Copy, Debug)]
@@ -127,8 +129,8 @@ fn connect(address: Address, options: &ConnectOptions) -> Result<Connection, Con
     let space = is_here.then(|| Shared::in_this_space(welcome.d)).flatten();
     Ok(Connection::new(Parts {
         id,
-        region: Region::open(&segment, layout).map_err(region)?,
-        socket,
+        region: Arc::new(Region::open(&segment, layout).map_err(region)?),
+        socket: Socket::Here(socket),
         policy: Policy::new(options.wait),
         request_max: welcome.c,
         wants_whole: welcome.b & WHOLE != 0,

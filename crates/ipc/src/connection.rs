@@ -6,7 +6,8 @@
 //! line whose call was given up is not used until its answer has come. Not here: building a request
 //! (`draft`), connecting (`connect`).
 
-use crate::control::{self, Inbox};
+use crate::apart::{ApartSocket, Ending, Socket, WakeServer};
+use crate::control::Inbox;
 use crate::deadline::Deadline;
 use crate::fault;
 use crate::layout::{
@@ -22,8 +23,8 @@ use crate::shared::Shared;
 use crate::wait::{Policy, Wait};
 use core::any::Any;
 use core::time::Duration;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_shm::{Ordering, Span, ring};
+use rustix::fd::{AsFd, BorrowedFd};
+use sojourn_shm::{AtomicU32, Ordering, Span, ring};
 use std::sync::Arc;
 
 pub(crate) mod replies;
@@ -48,8 +49,8 @@ const SPLIT_SLOTS_MIN: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) id: ClientId,
-    pub(crate) region: Region,
-    pub(crate) socket: OwnedFd,
+    pub(crate) region: Arc<Region>,
+    pub(crate) socket: Socket,
     pub(crate) policy: Policy,
     pub(crate) request_max: u64,
     /// The server prefers messages in one piece if they fit.
@@ -148,9 +149,23 @@ impl Connection {
     }
 
     /// Returns the control socket, which becomes readable when the server has gone. The caller must
-    /// not read from it.
+    /// not read from it. Of a connection that has parted from its socket: `AT_FDCWD`, on which
+    /// calls fail.
     pub fn socket(&self) -> BorrowedFd<'_> {
-        self.parts.socket.as_fd()
+        self.parts.socket.here().map_or(rustix::fs::CWD, AsFd::as_fd)
+    }
+
+    /// Gives up the socket: from now on the connection makes only calls without descriptors, and
+    /// registers no memory. `wake` is called where the server must be woken by a packet. Returns
+    /// `None` if the connection has done so before.
+    pub fn part_from_socket(&mut self, wake: WakeServer) -> Option<(ApartSocket, Ending)> {
+        self.parts.socket.part(&self.parts.region, wake)
+    }
+
+    /// Returns the word that this connection's thread sleeps on. 0, stored there by a signal
+    /// handler on that thread, ends the sleep, and one that is about to begin.
+    pub fn bell(&self) -> &AtomicU32 {
+        self.parts.region.client_bell()
     }
 
     /// Returns the object that the server registered for direct calls, if the server is in this
@@ -315,7 +330,7 @@ impl Connection {
     /// Wakes the server if it sleeps.
     #[inline]
     pub(crate) fn ring_server(&self) {
-        control::ring(self.parts.region.server_bell(), &self.parts.socket);
+        self.parts.socket.ring(self.parts.region.server_bell());
     }
 
     /// Returns true if the server was last seen on this processor, on which it cannot run while
@@ -383,7 +398,9 @@ impl Connection {
     fn end(&mut self, reason: Reason) -> CallError {
         let published = self.parts.region.reason().load(Ordering::Acquire);
         let reason = if published == 0 { reason } else { Reason::from_code(published) };
-        let _ = rustix::net::shutdown(&self.parts.socket, rustix::net::Shutdown::Both);
+        if let Some(socket) = self.parts.socket.here() {
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
         CallError::Disconnected(*self.ended.get_or_insert(reason))
     }
 }

@@ -253,8 +253,8 @@ pub fn reply(bytes: &[u8]) {
     let Some((region, socket, mut peer, _segment)) = meet() else { return };
     let mut connection = Connection::new(Parts {
         id: ClientId { index: 0, generation: 1 },
-        region,
-        socket,
+        region: region.into(),
+        socket: crate::apart::Socket::Here(socket),
         policy: Policy::new(Wait::Park),
         wants_whole: false,
         request_max: 20_000,

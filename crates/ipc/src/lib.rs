@@ -40,6 +40,7 @@
 
 mod address;
 pub mod ancillary;
+mod apart;
 mod connect;
 mod connection;
 mod control;
@@ -71,6 +72,7 @@ use sojourn_shm::{deadline, fault, wait};
 
 pub use address::{Address, AddressError};
 pub use ancillary::peer;
+pub use apart::{ApartSocket, Ending, WakeServer};
 pub use connect::{ConnectError, ConnectOptions};
 pub use connection::replies::Reply;
 pub use connection::{Connection, Pending};

@@ -6,7 +6,13 @@ mod common;
 
 use common::service::{COUNT, COUNTED, ECHO, KEEP, RELEASE, SIZED, UNHEARD};
 use common::{Echo, Home, ask, call, call_until, call_with_items, limit, soon, watchdog};
-use sojourn_ipc::{CallError, ConnectOptions, Connection, Deadline, ServerOptions, Wait};
+use rustix::fd::AsFd;
+use sojourn_ipc::{
+    ApartSocket, CallError, ConnectOptions, Connection, Deadline, Ending, Reason, ServerOptions,
+    Wait,
+};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 #[test]
@@ -32,6 +38,9 @@ in_both_homes! {
     a_connection_changes_how_it_waits
     a_deadline_ends_a_call_and_the_late_answer_is_not_taken_for_another
     an_answer_can_be_awaited_in_several_goes
+    a_wait_for_an_answer_can_be_stopped
+    a_connection_goes_on_apart_from_its_socket
+    the_end_of_a_connection_apart_from_its_socket_wakes_who_waits
     lines_of_given_up_calls_come_back
     many_calls_may_be_outstanding_and_finish_in_any_order
     one_way_messages_arrive_in_order_and_wait_only_for_room
@@ -140,6 +149,77 @@ fn an_answer_can_be_awaited_in_several_goes(home: Home) {
         connection.await_answer(&pending, limit()).unwrap();
     }
     assert_eq!(connection.finish(pending, limit()).unwrap().body(), b"late");
+}
+
+fn a_wait_for_an_answer_can_be_stopped(home: Home) {
+    let _watchdog = watchdog(60);
+    let echo = Echo::start(home);
+    let mut connection = echo.connect();
+    let pending = connection.start(KEEP, 0).submit(limit()).unwrap();
+    assert_eq!(connection.await_answer_unless(&pending, limit(), &|| true), Ok(false));
+    assert_eq!(call(&mut connection, RELEASE, b"x").unwrap(), b"x");
+    assert_eq!(connection.await_answer_unless(&pending, limit(), &|| false), Ok(true));
+    assert_eq!(connection.await_answer_unless(&pending, limit(), &|| true), Ok(true), "there");
+    assert_eq!(connection.finish(pending, limit()).unwrap().body(), b"late");
+}
+
+/// Parts the connection from its socket; returns also how often the server was woken by it.
+fn part(connection: &mut Connection) -> (Arc<OnceLock<ApartSocket>>, Ending, Arc<AtomicU32>) {
+    let (kept, woken) = (Arc::<OnceLock<ApartSocket>>::default(), Arc::<AtomicU32>::default());
+    let (socket, count) = (Arc::clone(&kept), Arc::clone(&woken));
+    let wake = move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        socket.get().unwrap().wake_server();
+    };
+    let (socket, ending) = connection.part_from_socket(Box::new(wake)).unwrap();
+    kept.set(socket).unwrap();
+    (kept, ending, woken)
+}
+
+fn a_connection_goes_on_apart_from_its_socket(home: Home) {
+    let _watchdog = watchdog(60);
+    let echo = Echo::start(home);
+    let (mut connection, mut other) = (echo.connect(), echo.connect());
+    let (_kept, _ending, woken) = part(&mut connection);
+    assert!(connection.part_from_socket(Box::new(|| ())).is_none(), "once");
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let mut draft = connection.start(ECHO, 0);
+    draft.encoder().put_fd(file.as_fd()).unwrap();
+    assert!(matches!(draft.call(limit()), Err(CallError::System(_))), "descriptors");
+    // The server's thread sleeps between the other's calls, until this connection's lane is cold.
+    common::until("a cold lane", || {
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(1));
+            call(&mut other, ECHO, b"other").unwrap();
+        }
+        for len in [1, 100, 5000] {
+            let body = vec![7; len];
+            assert!(call(&mut connection, ECHO, &body) == Ok(body), "{len}");
+        }
+        woken.load(Ordering::SeqCst) > 0
+    });
+}
+
+fn the_end_of_a_connection_apart_from_its_socket_wakes_who_waits(home: Home) {
+    let _watchdog = watchdog(60);
+    let echo = Echo::start(home);
+    let over = Err(CallError::Disconnected(Reason::PeerDied));
+    for wait in [Wait::Park, Wait::Adaptive, Wait::Spin(None)] {
+        let mut connection = echo.connect();
+        connection.set_wait(wait);
+        let (_kept, ending, _) = part(&mut connection);
+        let answered = connection.start(ECHO, 0).submit(limit()).unwrap();
+        connection.await_answer(&answered, limit()).unwrap();
+        let pending = connection.start(KEEP, 0).submit(limit()).unwrap();
+        let other = std::thread::spawn(move || {
+            // The other thread may sleep by now; if not, it must see the end before it does.
+            std::thread::sleep(Duration::from_millis(5));
+            ending.end();
+        });
+        assert_eq!(connection.await_answer(&pending, Deadline::NEVER), over);
+        assert_eq!(connection.finish(answered, limit()).unwrap().body(), b"", "was there before");
+        other.join().unwrap();
+    }
 }
 
 fn lines_of_given_up_calls_come_back(home: Home) {

@@ -11,6 +11,7 @@ pub(crate) mod kernel;
 pub(crate) mod lock;
 pub mod numbers;
 
+use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 use epoll::EpollEvent;
 use kernel::PollFd;
@@ -49,6 +50,15 @@ pub trait Host: Sync + core::fmt::Debug {
     fn wait_ends(&self);
     /// Tells which handlers ran since [`Host::wait_begins`].
     fn interrupt(&self) -> Interrupt;
+    /// Tells where this thread sleeps while handlers are put off: for each that is, 0 is stored
+    /// there, so that a futex wait for another value ends or does not begin. `None`: nowhere any
+    /// more.
+    fn sleeps_on(&self, _word: Option<&AtomicU32>) {}
+    /// Returns true if this thread should leave the shell, or admit handlers, as soon as it can:
+    /// one has been put off, or threads are being cancelled.
+    fn is_wanted_outside(&self) -> bool {
+        false
+    }
     /// Runs `work` on a stack that is large enough, however small the caller's is. `work` must not
     /// wait between `wait_begins` and `wait_ends`: handlers have to run on the program's own stack.
     fn on_own_stack(&self, work: &mut dyn FnMut()) {

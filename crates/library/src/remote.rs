@@ -5,7 +5,9 @@
 
 pub(crate) mod carried;
 pub(crate) mod carry_server;
+pub(crate) mod channel;
 pub(crate) mod delegation;
+pub(crate) mod direct;
 pub(crate) mod net;
 pub(crate) mod options;
 pub(crate) mod protocol_server;

@@ -12,7 +12,7 @@ use core::ffi::CStr;
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, Ordering};
 use sojourn_abi::cache::{FILE_MAX, FileState, Key, decode, encode, sample};
-use sojourn_abi::sites::{Found, Text, find};
+use sojourn_abi::sites::{Found, Text, find, tests_integrity};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
@@ -76,14 +76,15 @@ pub(crate) fn close() {
 
 /// Finds the sites of a text: in the cache, or else by a search, whose result the cache keeps.
 pub(crate) fn sites(place: Place, text: Text<'_>) -> Found {
+    let search = || Found { tests_integrity: has_test(place.fd), ..find(text) };
     let cache = CACHE.get().and_then(Option::as_ref);
     let cache = cache.filter(|_| !IS_CLOSED.load(Ordering::Relaxed));
     let key = cache.and_then(|cache| Some((cache, key(cache, place, text)?)));
-    let Some((cache, key)) = key else { return find(text) };
+    let Some((cache, key)) = key else { return search() };
     if let Some(found) = cache.read(&key).and_then(|file| decode(&file, &key, text)) {
         return found;
     }
-    let found = find(text);
+    let found = search();
     if is_settled(&key.program)
         && let Some(file) = encode(&key, text, &found)
     {
@@ -91,6 +92,21 @@ pub(crate) fn sites(place: Place, text: Text<'_>) -> Found {
         let _ = cache.write(&key, &file);
     }
     found
+}
+
+/// Returns true if a file tests the integrity of its code; its message is not in the text.
+fn has_test(fd: usize) -> bool {
+    let Some(len) = status(fd).map(|status| status.st_size as usize) else { return false };
+    let (read, private) = (libc::PROT_READ as usize, libc::MAP_PRIVATE as usize);
+    // SAFETY: the kernel chooses an address that is not in use.
+    let at = unsafe { raw::call(libc::SYS_mmap, [0, len, read, private, fd, 0]) };
+    let Ok(at) = usize::try_from(at) else { return false };
+    // SAFETY: the mapping was just made. A process that may change the file may change the program
+    // anyway.
+    let does = tests_integrity(unsafe { core::slice::from_raw_parts(at as *const u8, len) });
+    // SAFETY: no reference to the bytes is left.
+    unsafe { raw::call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]) };
+    does
 }
 
 fn key(cache: &Cache, place: Place, text: Text<'_>) -> Option<Key> {

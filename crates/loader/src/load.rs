@@ -12,7 +12,7 @@ use sojourn_abi::cache::checksum;
 use sojourn_abi::elf::Image;
 use sojourn_abi::layout::{Mapping, Plan, Room, Source, plan};
 use sojourn_abi::patch::region_len;
-use sojourn_abi::sites::{Found, Rewrite, Site, Text};
+use sojourn_abi::sites::{Rewrite, Site, Text};
 use std::ffi::CString;
 
 /// A program's file, mapped unchanged.
@@ -75,11 +75,14 @@ impl File {
                     .ok_or(Refusal::File(sojourn_abi::elf::ElfError::Headers))?;
                 let text = Text { address: one.address, bytes };
                 let place = Place { fd: self.fd, build_id, offset: one.offset };
-                let Found { sites, sets_gs } = cache::sites(place, text);
-                match sets_gs {
-                    None => Ok((text, sites)),
-                    Some(_) => Err(Refusal::Gs),
+                let found = cache::sites(place, text);
+                if found.sets_gs.is_some() {
+                    return Err(Refusal::Gs);
                 }
+                if found.tests_integrity {
+                    return Err(Refusal::Integrity);
+                }
+                Ok((text, found.sites))
             })
             .collect()
     }

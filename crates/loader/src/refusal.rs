@@ -12,6 +12,8 @@ pub(crate) enum Refusal {
     NoLibrary,
     /// The program uses the GS register, which the loader needs.
     Gs,
+    /// The program tests the integrity of its code, and ends if that was rewritten.
+    Integrity,
     /// This processor or kernel does not let programs set their FS and GS bases.
     NoBases,
     /// Memory that was written cannot be executed (`PR_SET_MDWE`, SELinux).
@@ -38,6 +40,11 @@ impl fmt::Display for Refusal {
                 "its loader was started without the preload library; start it with `sojourn run`"
             ),
             Self::Gs => write!(out, "it uses the GS register, which its loader needs"),
+            Self::Integrity => write!(
+                out,
+                "it compares its code with a checksum (FIPS 140), so its system calls cannot be \
+                 rewritten"
+            ),
             Self::NoBases => write!(
                 out,
                 "this processor or kernel does not let programs set their FS and GS bases (fsgsbase)"

@@ -5,7 +5,7 @@ use crate::cache::{self, Place};
 use crate::guest::guest;
 use crate::raw;
 use sojourn_abi::patch::{self, Rewritten, region_len};
-use sojourn_abi::sites::{Rewrite, Site, Text};
+use sojourn_abi::sites::{Found, Rewrite, Site, Text};
 
 const PAGE: usize = 4096;
 const READ_WRITE: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
@@ -106,8 +106,8 @@ pub(crate) fn rewrite_mapped(at: usize, arguments: &[usize; 6]) {
     let text = Text { address: at as u64, bytes };
     // The build-id is elsewhere in the file, which the rest of the key identifies.
     let place = Place { fd, build_id: 0, offset: offset as u64 };
-    let sites = cache::sites(place, text).sites;
-    if sites.iter().all(|site| site.rewrite == Rewrite::Unchanged) {
+    let Found { sites, tests_integrity, .. } = cache::sites(place, text);
+    if tests_integrity || sites.iter().all(|site| site.rewrite == Rewrite::Unchanged) {
         return;
     }
     if let Some(region) = near(at, region_len(&sites).next_multiple_of(PAGE)) {

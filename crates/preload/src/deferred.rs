@@ -15,7 +15,7 @@ use crate::raw;
 use crate::tls::Thread;
 use crate::turns::SignalInfo;
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{siginfo_t, ucontext_t};
 
 /// The first real-time signal.
@@ -84,6 +84,7 @@ pub(crate) unsafe fn put_off(
     let all = thread.put_off.fetch_or(bit, Ordering::Relaxed) | bit;
     // SAFETY: the caller promises the kernel's context.
     unsafe { *going_on_with(context) |= all };
+    end_sleep(thread);
     reinstall(signal, handler);
     // SAFETY: the caller promises the kernel's information.
     keep_turn(thread, signal, unsafe { &mut *info });
@@ -94,6 +95,15 @@ pub(crate) unsafe fn put_off(
     // SAFETY: sends a signal to this thread itself, for which the kernel accepts any information
     // (rt_sigqueueinfo(2)).
     unsafe { raw::call(libc::SYS_rt_tgsigqueueinfo, arguments) };
+}
+
+/// Has the thread's sleep end, or not begin, if it told of one.
+fn end_sleep(thread: &Thread) {
+    let word = thread.sleeps_on.load(Ordering::Relaxed) as *const AtomicU32;
+    // SAFETY: null, or the address of a word that lives at least until the thread says otherwise.
+    if let Some(word) = unsafe { word.as_ref() } {
+        word.store(0, Ordering::Relaxed);
+    }
 }
 
 /// The kernel's `struct sigaction`.

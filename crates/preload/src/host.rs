@@ -9,7 +9,7 @@ use crate::library::{EpollEvent, Host, Interrupt, PollFd, library};
 #[cfg(target_arch = "x86_64")]
 use crate::rewriting;
 use crate::{deferred, handlers, notice, pause, process, raw, rings, stack, stdio, tls};
-use core::sync::atomic::{Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use core::time::Duration;
 use libc::timespec;
 use rustix::io::Errno;
@@ -48,6 +48,18 @@ impl Host for Shell {
             1 => Interrupt::Restart,
             _ => Interrupt::Break,
         }
+    }
+
+    fn sleeps_on(&self, word: Option<&AtomicU32>) {
+        let word = word.map_or(0, |word| core::ptr::from_ref(word) as usize);
+        tls::here().sleeps_on.store(word, Ordering::Relaxed);
+        // Before the look at what has been put off; a handler on this thread sees the same order.
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    fn is_wanted_outside(&self) -> bool {
+        compiler_fence(Ordering::SeqCst);
+        tls::here().put_off.load(Ordering::Relaxed) != 0 || process::is_cancelling()
     }
 
     fn on_own_stack(&self, work: &mut dyn FnMut()) {

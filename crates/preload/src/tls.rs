@@ -34,6 +34,8 @@ pub(crate) struct Thread {
     pub(crate) own_stack: AtomicUsize,
     /// Signals that were put off and are blocked, bit `n - 1` for signal `n`.
     pub(crate) put_off: AtomicU64,
+    /// The address of the word that this thread sleeps on while handlers are put off; 0 if none.
+    pub(crate) sleeps_on: AtomicUsize,
     /// The order of deferred real-time signals.
     pub(crate) turns: Turns,
     /// Memory of the program that is known to be accessible.

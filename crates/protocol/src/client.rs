@@ -1,15 +1,15 @@
 //! The client: sessions that are served by `sojourn-protocol`.
 //!
-//! The stubs do most of the work. Beyond that, calls that may wait for room or until a deadline
-//! are put together here of calls that do not take bytes before they can be handed over: a receiver
-//! that gives up at its deadline loses nothing.
+//! The stubs do most of the work. Beyond that, a send waits for room, and a receive ends at its
+//! deadline without a loss: it is cancelled, and its answer says if it has bytes.
 
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Address, ConnectError, ConnectOptions, Connection, Deadline, Wait};
 use sojourn_session::protocol::client::{
-    DATA_MAX, DONT_WAIT, OPTION_MAX, ProtocolClient, READABLE, TokenT, WRITABLE,
+    DATA_MAX, DONT_WAIT, OPTION_MAX, ProtocolClient, TokenT, WRITABLE,
 };
+use sojourn_session::protocol::receiving::Receiver;
 use std::net::Shutdown;
 
 /// The reason why a call failed.
@@ -64,7 +64,7 @@ pub struct Session(u32);
 /// want to wait each for themselves have connections of their own, and attach to the session.
 #[derive(Debug)]
 pub struct Client {
-    protocol: ProtocolClient<Connection>,
+    receiver: Receiver,
     /// The bytes received last.
     data: Vec<u8>,
 }
@@ -81,8 +81,25 @@ impl Client {
             ..sojourn_session::protocol::client::protocol_connect_options()
         };
         let connection = Connection::connect(server, &options)?;
-        let protocol = ProtocolClient::bind_by(connection, Deadline::after(options.timeout))?;
-        Ok(Self { protocol, data: Vec::with_capacity(DATA_MAX as usize) })
+        let receiver = Receiver::bind(connection, Deadline::after(options.timeout))?;
+        Ok(Self { receiver, data: Vec::with_capacity(DATA_MAX as usize) })
+    }
+
+    /// Makes one more connection, for another thread: it has this one's sessions, under the same
+    /// names, until this one is dropped.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn another(&mut self, server: Address, wait: Wait) -> Result<Self, Error> {
+        let out = self.stubs().group()?;
+        accept(out.ret)?;
+        let mut other = Self::connect(server, wait)?;
+        accept(other.stubs().join(&out.group)?)?;
+        Ok(other)
+    }
+
+    fn stubs(&mut self) -> &mut ProtocolClient<Connection> {
+        &mut self.receiver.client
     }
 
     /// Hands over a connected TCP socket: data goes by the server from now on, and the descriptor
@@ -95,7 +112,7 @@ impl Client {
         socket: BorrowedFd<'_>,
         is_sole: bool,
     ) -> Result<(Session, Token), Error> {
-        let out = self.protocol.open(Some(socket), is_sole)?;
+        let out = self.stubs().open(Some(socket), is_sole)?;
         accept(out.ret)?;
         Ok((Session(out.session), Token(out.token.half)))
     }
@@ -105,7 +122,7 @@ impl Client {
     /// # Errors
     /// [`Error`].
     pub fn attach(&mut self, token: &Token) -> Result<Session, Error> {
-        let out = self.protocol.attach(&TokenT { half: token.0 })?;
+        let out = self.stubs().attach(&TokenT { half: token.0 })?;
         accept(out.ret)?;
         Ok(Session(out.session))
     }
@@ -116,7 +133,7 @@ impl Client {
     /// [`Error`]; it [would block](Error::would_block) if there is none.
     pub fn try_send(&mut self, session: Session, data: &[u8]) -> Result<usize, Error> {
         let part = &data[..data.len().min(DATA_MAX as usize)];
-        let out = self.protocol.send(session.0, part)?;
+        let out = self.stubs().send(session.0, part)?;
         accept(out.ret)?;
         Ok(out.sent as usize)
     }
@@ -164,14 +181,21 @@ impl Client {
         if deadline == Deadline::NEVER {
             return self.receive_by(session, 0, buffer);
         }
-        loop {
-            match self.try_receive(session, buffer) {
-                Err(error) if error.would_block() => {
-                    self.wait(session, READABLE, deadline)?;
-                }
-                done => return done,
+        let size = buffer.len().min(DATA_MAX as usize) as u32;
+        let Self { receiver, data } = self;
+        let receiving = receiver.begin(session.0, size, Deadline::NEVER)?;
+        let waited = match receiver.wait(&receiving, deadline, &|| false) {
+            Err(CallError::Timeout) => {
+                receiver.cancel(&receiving, Deadline::NEVER)?;
+                Err(CallError::Timeout)
             }
+            waited => waited,
+        };
+        let status = receiver.finish(receiving, data, Deadline::NEVER)?;
+        if status == libc::EINTR.cast_unsigned() {
+            waited?;
         }
+        self.received(status, buffer)
     }
 
     fn receive_by(
@@ -181,8 +205,15 @@ impl Client {
         buffer: &mut [u8],
     ) -> Result<usize, Error> {
         let size = buffer.len().min(DATA_MAX as usize);
-        let status = self.protocol.receive(session.0, how, size as u32, &mut self.data)?;
+        let Self { receiver, data } = self;
+        let status = receiver.client.receive(session.0, how, size as u32, data)?;
+        self.received(status, buffer)
+    }
+
+    /// Copies the bytes received last to where they are wanted.
+    fn received(&self, status: u32, buffer: &mut [u8]) -> Result<usize, Error> {
         accept(status)?;
+        let size = buffer.len().min(DATA_MAX as usize);
         let len = self.data.len().min(size);
         buffer[..len].copy_from_slice(&self.data[..len]);
         Ok(len)
@@ -199,7 +230,7 @@ impl Client {
         events: u32,
         deadline: Deadline,
     ) -> Result<u32, Error> {
-        let out = self.protocol.with_deadline(deadline).wait(session.0, events)?;
+        let out = self.stubs().with_deadline(deadline).wait(session.0, events)?;
         accept(out.ret)?;
         Ok(out.ready)
     }
@@ -210,7 +241,7 @@ impl Client {
     /// # Errors
     /// [`Error`]; there is one for each connection.
     pub fn bell(&mut self) -> Result<OwnedFd, Error> {
-        let out = self.protocol.bell()?;
+        let out = self.stubs().bell()?;
         accept(out.ret)?;
         out.bell.ok_or(Error::Refused(libc::EIO))
     }
@@ -220,7 +251,7 @@ impl Client {
     /// # Errors
     /// [`Error`].
     pub fn watch(&mut self, session: Session, events: u32) -> Result<(), Error> {
-        accept(self.protocol.watch(session.0, events)?)
+        accept(self.stubs().watch(session.0, events)?)
     }
 
     /// Returns the watched events that have happened since.
@@ -228,7 +259,7 @@ impl Client {
     /// # Errors
     /// [`Error`].
     pub fn collect(&mut self) -> Result<Vec<(Session, u32)>, Error> {
-        let ready = self.protocol.collect()?;
+        let ready = self.stubs().collect()?;
         Ok(ready.into_iter().map(|one| (Session(one.session), one.events)).collect())
     }
 
@@ -242,7 +273,7 @@ impl Client {
             Shutdown::Write => 1,
             Shutdown::Both => 2,
         };
-        accept(self.protocol.shutdown(session.0, how)?)
+        accept(self.stubs().shutdown(session.0, how)?)
     }
 
     /// Sets an option, by level and name as in setsockopt(2).
@@ -255,7 +286,7 @@ impl Client {
         (level, name): (i32, i32),
         value: &[u8],
     ) -> Result<(), Error> {
-        accept(self.protocol.set_option(session.0, level, name, value)?)
+        accept(self.stubs().set_option(session.0, level, name, value)?)
     }
 
     /// Returns the value of an option.
@@ -268,7 +299,7 @@ impl Client {
         (level, name): (i32, i32),
     ) -> Result<Vec<u8>, Error> {
         let mut value = Vec::with_capacity(OPTION_MAX as usize);
-        accept(self.protocol.get_option(session.0, level, name, OPTION_MAX, &mut value)?)?;
+        accept(self.stubs().get_option(session.0, level, name, OPTION_MAX, &mut value)?)?;
         Ok(value)
     }
 
@@ -277,7 +308,7 @@ impl Client {
     /// # Errors
     /// [`Error`]. `EBUSY`: it is not there in time, and is served as before.
     pub fn release(&mut self, session: Session) -> Result<OwnedFd, Error> {
-        let out = self.protocol.release(session.0)?;
+        let out = self.stubs().release(session.0)?;
         accept(out.ret)?;
         out.end.ok_or(Error::Refused(libc::EIO))
     }
@@ -287,7 +318,7 @@ impl Client {
     /// # Errors
     /// [`Error`].
     pub fn close(&mut self, session: Session) -> Result<(), Error> {
-        accept(self.protocol.close(session.0)?)
+        accept(self.stubs().close(session.0)?)
     }
 }
 

@@ -18,6 +18,8 @@ mod client;
 #[cfg(feature = "server")]
 pub mod confine;
 #[cfg(feature = "server")]
+mod groups;
+#[cfg(feature = "server")]
 mod options;
 #[cfg(feature = "server")]
 pub mod process;

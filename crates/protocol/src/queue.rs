@@ -9,7 +9,7 @@
 use rustix::io::Errno;
 use sojourn_ipc::{ClientId, Gone};
 use sojourn_session::protocol::server::{
-    DONT_WAIT, FAILED, HUNG_UP, PEEK, PEER_DONE, READABLE, WRITABLE,
+    ANSWER_FIRST, DONT_WAIT, FAILED, HUNG_UP, PEEK, PEER_DONE, READABLE, WRITABLE,
 };
 use std::collections::VecDeque;
 
@@ -33,6 +33,10 @@ pub(crate) trait Data {
 pub(crate) trait Receiver {
     /// Returns the most bytes that it takes.
     fn size(&self) -> usize;
+    /// Returns the connection that it came by.
+    fn client(&self) -> ClientId;
+    /// Returns true if the bytes are to be taken only after the answer.
+    fn is_answered_first(&self) -> bool;
     /// Answers the call.
     ///
     /// # Errors
@@ -51,6 +55,7 @@ pub(crate) trait Waiter {
 pub(crate) struct ReceiveMode {
     peeks: bool,
     may_wait: bool,
+    pub(crate) is_answered_first: bool,
 }
 
 impl ReceiveMode {
@@ -58,7 +63,8 @@ impl ReceiveMode {
     pub(crate) fn of(flags: u32) -> Self {
         // A receiver that peeks and waits would be served again and again by one and the same byte.
         let peeks = flags & PEEK != 0;
-        Self { peeks, may_wait: !peeks && flags & DONT_WAIT == 0 }
+        let may_wait = !peeks && flags & DONT_WAIT == 0;
+        Self { peeks, may_wait, is_answered_first: flags & ANSWER_FIRST != 0 }
     }
 }
 
@@ -92,13 +98,17 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
         let must_queue = !self.receivers.is_empty() && !how.peeks;
         let again = Err(Errno::AGAIN);
         let len = receiver.size().min(buffer.len());
-        let keeps = how.peeks || is_shared;
-        let found = if must_queue { again } else { self.look(data, &mut buffer[..len], keeps) };
+        let keeps = is_shared || receiver.is_answered_first();
+        let found = if must_queue {
+            again
+        } else {
+            self.look(data, &mut buffer[..len], keeps || how.peeks)
+        };
         match found {
             Err(Errno::AGAIN) if how.may_wait => self.receivers.push_back(receiver),
             Ok(count) => {
                 let is_taken = receiver.answer(0, &buffer[..count]).is_ok();
-                if is_taken && is_shared && !how.peeks {
+                if is_taken && keeps && !how.peeks {
                     self.answered = count;
                     self.settle(data, buffer);
                 }
@@ -174,16 +184,28 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
     fn serve_receivers(&mut self, data: &impl Data, is_shared: bool, buffer: &mut [u8]) {
         while let Some(first) = self.receivers.pop_front() {
             let len = first.size().min(buffer.len());
-            match self.look(data, &mut buffer[..len], is_shared) {
+            let keeps = is_shared || first.is_answered_first();
+            match self.look(data, &mut buffer[..len], keeps) {
                 Err(Errno::AGAIN) => return self.receivers.push_front(first),
                 Ok(count) => {
-                    if first.answer(0, &buffer[..count]).is_ok() && is_shared {
+                    if first.answer(0, &buffer[..count]).is_ok() && keeps {
                         self.answered = count;
                         self.settle(data, buffer);
                     }
                 }
                 Err(error) => ignore(first.answer(number(error), &[])),
             }
+        }
+    }
+
+    /// Ends the calls of a client that wait for bytes.
+    pub(crate) fn cancel(&mut self, client: ClientId) {
+        let all = core::mem::take(&mut self.receivers).into_iter();
+        let (theirs, others): (VecDeque<R>, _) =
+            all.partition(|receiver| receiver.client() == client);
+        self.receivers = others;
+        for receiver in theirs {
+            ignore(receiver.answer(number(Errno::INTR), &[]));
         }
     }
 

@@ -58,6 +58,7 @@ type Answers = Rc<RefCell<Vec<(u32, u32, Vec<u8>)>>>;
 struct Call {
     name: u32,
     size: usize,
+    is_answered_first: bool,
     is_gone: Rc<Cell<bool>>,
     answers: Answers,
 }
@@ -65,6 +66,14 @@ struct Call {
 impl Receiver for Call {
     fn size(&self) -> usize {
         self.size
+    }
+
+    fn client(&self) -> ClientId {
+        client(self.name)
+    }
+
+    fn is_answered_first(&self) -> bool {
+        self.is_answered_first
     }
 
     fn answer(self, status: u32, data: &[u8]) -> Result<(), Gone> {
@@ -91,7 +100,8 @@ struct Room {
     is_shared: bool,
 }
 
-const WAITS: ReceiveMode = ReceiveMode { peeks: false, may_wait: true };
+const WAITS: ReceiveMode = ReceiveMode { peeks: false, may_wait: true, is_answered_first: false };
+const ANSWERED_FIRST: ReceiveMode = ReceiveMode { is_answered_first: true, ..WAITS };
 
 impl Room {
     fn new(is_shared: bool) -> Self {
@@ -100,11 +110,13 @@ impl Room {
     }
 
     fn call(&self, name: u32, size: usize) -> Call {
-        Call { name, size, is_gone: Rc::default(), answers: Rc::clone(&self.answers) }
+        let answers = Rc::clone(&self.answers);
+        Call { name, size, is_answered_first: false, is_gone: Rc::default(), answers }
     }
 
     fn receive(&mut self, name: u32, size: usize, how: ReceiveMode) -> Rc<Cell<bool>> {
-        let call = self.call(name, size);
+        let is_answered_first = how.is_answered_first;
+        let call = Call { is_answered_first, ..self.call(name, size) };
         let is_gone = Rc::clone(&call.is_gone);
         self.queue.receive(call, how, (&self.bytes, self.is_shared), &mut self.buffer);
         is_gone
@@ -213,6 +225,37 @@ fn a_watch_is_replaced_and_given_up() {
     room.queue.end(Errno::STALE, &mut rung);
     assert_eq!((rung, room.queue.interest()), (vec![(client(1), FAILED)], 0));
     assert_eq!(room.answered(), [(4, Errno::STALE.raw_os_error().cast_unsigned(), vec![])]);
+}
+
+#[test]
+fn bytes_are_taken_after_the_answer_where_the_caller_wants_that() {
+    let mut room = Room::new(false);
+    room.receive(1, 2, ANSWERED_FIRST).set(true);
+    room.receive(2, 2, ANSWERED_FIRST);
+    room.bytes.put(b"abcd");
+    room.serve();
+    assert_eq!(room.answered(), [(2, 0, b"ab".to_vec())], "nobody has the first one's");
+    assert_eq!(*room.bytes.bytes.borrow(), *b"cd");
+    room.bytes.moves.set(1);
+    room.receive(3, 1, ANSWERED_FIRST);
+    assert_eq!(room.answered(), [(3, 0, b"c".to_vec())]);
+    assert_eq!(*room.bytes.bytes.borrow(), *b"cd", "it moves");
+    room.receive(4, 1, WAITS);
+    assert_eq!(room.answered(), [(4, 0, b"d".to_vec())], "not the same again");
+}
+
+#[test]
+fn calls_that_are_cancelled_are_answered_and_take_nothing() {
+    let mut room = Room::new(false);
+    room.receive(1, 4, ANSWERED_FIRST);
+    room.receive(2, 4, ANSWERED_FIRST);
+    room.queue.cancel(client(1));
+    let interrupted = Errno::INTR.raw_os_error().cast_unsigned();
+    assert_eq!(room.answered(), [(1, interrupted, vec![])]);
+    room.bytes.put(b"ab");
+    room.serve();
+    room.queue.cancel(client(2));
+    assert_eq!(room.answered(), [(2, 0, b"ab".to_vec())], "it was answered before");
 }
 
 proptest! {

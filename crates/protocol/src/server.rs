@@ -25,7 +25,7 @@ use sojourn_ipc::rt::{Caller, Credentials, Fault};
 use sojourn_ipc::{ClientId, ServerOptions};
 use sojourn_session::protocol::server::{
     ProtocolAttachDeferredReply, ProtocolAttachOut, ProtocolBellOut, ProtocolCloseDeferredReply,
-    ProtocolGetOptionDeferredReply, ProtocolGetOptionOut, ProtocolOpenOut,
+    ProtocolGetOptionDeferredReply, ProtocolGetOptionOut, ProtocolGroupOut, ProtocolOpenOut,
     ProtocolReceiveDeferredReply, ProtocolReleaseDeferredReply, ProtocolReleaseOut,
     ProtocolSendOut, ProtocolServer, ProtocolSetOptionDeferredReply, ProtocolShutdownDeferredReply,
     ProtocolWaitDeferredReply, ProtocolWaitOut, ReadyT, TokenT, protocol_server_options,
@@ -223,6 +223,7 @@ impl ProtocolServer for Protocol {
 
     fn send(&self, caller: &Caller, session: u32, data: &[u8]) -> Result<ProtocolSendOut, Fault> {
         let sent = self.find(caller, session).and_then(|(session, _)| {
+            session.session.settle();
             let sent = session.session.socket.send(data);
             self.put(session);
             sent
@@ -249,11 +250,11 @@ impl ProtocolServer for Protocol {
         match served.enter() {
             Err(error) => ignore(reply.lend(number(error), &[])),
             Ok(mut waiting) => {
-                let receiver = Receive { size: size as usize, reply };
+                let how = ReceiveMode::of(flags);
+                let (client, is_answered_first) = (caller.client, how.is_answered_first);
+                let receiver = Receive { size: size as usize, client, is_answered_first, reply };
                 let data = (&served.socket, is_shared);
-                with_buffer(|buffer| {
-                    waiting.queue.receive(receiver, ReceiveMode::of(flags), data, buffer)
-                });
+                with_buffer(|buffer| waiting.queue.receive(receiver, how, data, buffer));
                 served.arm(&mut waiting, &self.watcher);
             }
         }
@@ -285,7 +286,8 @@ impl ProtocolServer for Protocol {
     }
 
     fn watch(&self, caller: &Caller, session: u32, events: u32) -> Result<u32, Fault> {
-        if !self.bells.has(caller.client) {
+        let client = lock(&self.table).first_of(caller.client);
+        if !self.bells.has(client) {
             return Ok(number(Errno::NXIO));
         }
         let (found, is_shared) = match self.find(caller, session) {
@@ -295,7 +297,7 @@ impl ProtocolServer for Protocol {
         let served = &found.session;
         let mut rung = Vec::new();
         let done = served.enter().map(|mut waiting| {
-            waiting.queue.watch(caller.client, events);
+            waiting.queue.watch(client, events);
             served.serve(&mut waiting, &self.watcher, is_shared, &mut rung);
         });
         self.ring(&found, rung);
@@ -387,19 +389,40 @@ impl ProtocolServer for Protocol {
     }
 
     fn close(&self, caller: &Caller, session: u32, reply: ProtocolCloseDeferredReply) {
-        self.bells.forget(caller.client, session);
+        let client = lock(&self.table).first_of(caller.client);
+        self.bells.forget(client, session);
         let (session, is_last) = match lock(&self.table).close(caller.client, session) {
             Ok(closed) => closed,
             Err(error) => return ignore(reply.send(number(error))),
         };
         match is_last {
             true => self.end(&session),
-            false => self.part(caller.client, &session),
+            false => self.part(client, &session),
         }
         self.slow.leave(move || {
             drop(session);
             ignore(reply.send(0));
         });
+    }
+
+    fn cancel(&self, caller: &Caller, session: u32) -> Result<u32, Fault> {
+        let found = lock(&self.table).find(caller.client, session);
+        Ok(status(found.map(|(session, _)| {
+            session.session.lock().queue.cancel(caller.client);
+            self.put(session);
+        })))
+    }
+
+    fn group(&self, caller: &Caller) -> Result<ProtocolGroupOut, Fault> {
+        let made = fresh_token().and_then(|fresh| lock(&self.table).group(caller.client, fresh));
+        Ok(match made {
+            Ok(half) => ProtocolGroupOut { ret: 0, group: TokenT { half } },
+            Err(error) => ProtocolGroupOut { ret: number(error), group: TokenT { half: [0; 2] } },
+        })
+    }
+
+    fn join(&self, caller: &Caller, group: &TokenT) -> Result<u32, Fault> {
+        Ok(status(lock(&self.table).join(caller.client, group)))
     }
 
     fn client_connected(&self, _: ClientId, _: Credentials) {

@@ -20,12 +20,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Receive {
     pub(crate) size: usize,
+    pub(crate) client: ClientId,
+    pub(crate) is_answered_first: bool,
     pub(crate) reply: ProtocolReceiveDeferredReply,
 }
 
 impl Receiver for Receive {
     fn size(&self) -> usize {
         self.size
+    }
+
+    fn client(&self) -> ClientId {
+        self.client
+    }
+
+    fn is_answered_first(&self) -> bool {
+        self.is_answered_first
     }
 
     fn answer(self, status: u32, data: &[u8]) -> Result<(), Gone> {
@@ -81,6 +91,12 @@ impl Served {
             true => Err(Errno::STALE),
             false => Ok(waiting),
         }
+    }
+
+    /// Takes the bytes that have been answered with: the answer to a later call says that they have
+    /// been, unless the session is moving just now.
+    pub(crate) fn settle(&self) {
+        with_buffer(|buffer| self.lock().queue.settle(&self.socket, buffer));
     }
 
     /// Sends the session home for good. May wait for the session server.

@@ -3,6 +3,7 @@
 //! A session lives as long as a client has a part of it. Not here: the session itself (`session`),
 //! the randomness of tokens (`server`).
 
+use crate::groups::Groups;
 use rustix::io::Errno;
 use sojourn_ipc::ClientId;
 use sojourn_session::protocol::server::TokenT;
@@ -41,13 +42,43 @@ pub(crate) type Opened<S> = (u32, Arc<Entry<S>>);
 pub(crate) struct Table<S> {
     limits: Limits,
     clients: HashMap<ClientId, Parts<S>>,
+    groups: Groups,
     /// Each session and the number of its parts.
     tokens: HashMap<[u64; 2], (Arc<Entry<S>>, usize)>,
 }
 
 impl<S> Table<S> {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, clients: HashMap::new(), tokens: HashMap::new() }
+        let groups = Groups::default();
+        Self { limits, clients: HashMap::new(), groups, tokens: HashMap::new() }
+    }
+
+    /// Returns the first connection of the client's group, whose sessions it has, too.
+    pub(crate) fn first_of(&self, client: ClientId) -> ClientId {
+        self.groups.first_of(client)
+    }
+
+    /// Returns the token of the client's group; `fresh` if it had none.
+    ///
+    /// # Errors
+    /// Those of [`Groups::token`].
+    pub(crate) fn group(&mut self, client: ClientId, fresh: [u64; 2]) -> Result<[u64; 2], Errno> {
+        self.groups.token(client, fresh)
+    }
+
+    /// Adds a client to a group.
+    ///
+    /// # Errors
+    /// `EBUSY`: it has sessions of its own. Those of [`Groups::join`].
+    pub(crate) fn join(&mut self, client: ClientId, group: &TokenT) -> Result<(), Errno> {
+        if self.clients.get(&client).is_some_and(|parts| !parts.sessions.is_empty()) {
+            return Err(Errno::BUSY);
+        }
+        self.groups.join(client, &group.half)
+    }
+
+    fn parts_of(&self, client: ClientId) -> Option<&Parts<S>> {
+        self.clients.get(&self.groups.first_of(client))
     }
 
     /// Returns an error if the client may not have one more session, or there are too many.
@@ -55,7 +86,7 @@ impl<S> Table<S> {
     /// # Errors
     /// `EMFILE`, `ENFILE`.
     pub(crate) fn has_room(&self, client: ClientId) -> Result<(), Errno> {
-        let theirs = self.clients.get(&client).map_or(0, |parts| parts.sessions.len());
+        let theirs = self.parts_of(client).map_or(0, |parts| parts.sessions.len());
         if theirs >= self.limits.of_client {
             return Err(Errno::MFILE);
         }
@@ -85,7 +116,7 @@ impl<S> Table<S> {
     /// # Errors
     /// `ENOENT`: there is none. `EMFILE`.
     pub(crate) fn attach(&mut self, client: ClientId, token: &TokenT) -> Result<u32, Errno> {
-        let parts = self.clients.get(&client);
+        let parts = self.parts_of(client);
         let has = |parts: &Parts<S>| {
             parts.sessions.iter().find(|(_, e)| e.token == token.half).map(|(n, _)| *n)
         };
@@ -103,7 +134,8 @@ impl<S> Table<S> {
 
     fn give(&mut self, client: ClientId, entry: &Arc<Entry<S>>) -> u32 {
         let fresh = || Parts { sessions: BTreeMap::new(), last: 0 };
-        let parts = self.clients.entry(client).or_insert_with(fresh);
+        let first = self.groups.first_of(client);
+        let parts = self.clients.entry(first).or_insert_with(fresh);
         loop {
             // 0 names nothing. A client has far fewer sessions than there are numbers.
             parts.last = parts.last.wrapping_add(1).max(1);
@@ -123,7 +155,7 @@ impl<S> Table<S> {
         client: ClientId,
         number: u32,
     ) -> Result<(Arc<Entry<S>>, bool), Errno> {
-        let found = self.clients.get(&client).and_then(|parts| parts.sessions.get(&number));
+        let found = self.parts_of(client).and_then(|parts| parts.sessions.get(&number));
         let entry = found.ok_or(Errno::BADF)?;
         Ok((Arc::clone(entry), self.is_shared(entry)))
     }
@@ -135,7 +167,7 @@ impl<S> Table<S> {
 
     /// Returns the number under which a client has a session.
     pub(crate) fn number_of(&self, client: ClientId, entry: &Arc<Entry<S>>) -> Option<u32> {
-        let parts = self.clients.get(&client)?;
+        let parts = self.parts_of(client)?;
         parts.sessions.iter().find(|(_, own)| Arc::ptr_eq(own, entry)).map(|(number, _)| *number)
     }
 
@@ -148,7 +180,8 @@ impl<S> Table<S> {
         client: ClientId,
         number: u32,
     ) -> Result<(Arc<Entry<S>>, bool), Errno> {
-        let parts = self.clients.get_mut(&client).ok_or(Errno::BADF)?;
+        let first = self.groups.first_of(client);
+        let parts = self.clients.get_mut(&first).ok_or(Errno::BADF)?;
         let entry = parts.sessions.remove(&number).ok_or(Errno::BADF)?;
         let is_last = self.release(&entry);
         Ok((entry, is_last))
@@ -156,6 +189,7 @@ impl<S> Table<S> {
 
     /// Takes all parts of a client back; returns for each the same as [`Table::close`].
     pub(crate) fn gone(&mut self, client: ClientId) -> Vec<(Arc<Entry<S>>, bool)> {
+        self.groups.gone(client);
         let parts = self.clients.remove(&client);
         let sessions = parts.into_iter().flat_map(|parts| parts.sessions.into_values());
         sessions

@@ -59,6 +59,30 @@ fn a_client_and_all_together_have_limits() {
     assert!(table.attach(client(3), &token(0)).is_ok() && table.has_room(client(3)).is_ok());
 }
 
+#[test]
+fn connections_of_a_group_have_the_first_one_s_sessions() {
+    let mut table = Table::new(LIMITS);
+    let group = TokenT { half: table.group(client(1), [1, 2]).unwrap() };
+    assert_eq!(table.group(client(1), [3, 4]), Ok([1, 2]), "one group each");
+    assert_eq!(table.join(client(2), &token(1)), Err(Errno::NOENT), "half of it");
+    assert_eq!(table.join(client(1), &group), Err(Errno::BUSY), "its own");
+    table.join(client(2), &group).unwrap();
+    assert_eq!(table.join(client(2), &group), Err(Errno::BUSY), "twice");
+    assert_eq!(table.group(client(2), [5, 6]), Err(Errno::BUSY));
+    let (number, entry) = table.open(client(1), [7, 0], "seven").unwrap();
+    assert_eq!(table.find(client(2), number).unwrap().0.session, "seven");
+    assert!(!table.is_shared(&entry), "one program");
+    assert_eq!(table.attach(client(2), &token(7)), Ok(number));
+    table.open(client(3), [8, 0], "eight").unwrap();
+    assert_eq!(table.join(client(3), &group), Err(Errno::BUSY), "it has sessions");
+    assert!(table.gone(client(2)).is_empty());
+    assert_eq!(table.find(client(2), number).unwrap_err(), Errno::BADF);
+    table.join(client(4), &group).unwrap();
+    assert!(table.gone(client(1))[0].1, "the last part");
+    assert_eq!(table.find(client(4), number).unwrap_err(), Errno::BADF);
+    assert_eq!(table.join(client(5), &group), Err(Errno::NOENT));
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Open(u32, u64),

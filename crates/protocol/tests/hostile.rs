@@ -43,7 +43,7 @@ fn rubbish_ends_its_sender_and_nobody_else() {
     };
     for round in 0..300_u16 {
         let mut connection = raw(&server);
-        for op in [round % 14, 0xffff, (next() % 14) as u16] {
+        for op in [round % 17, 0xffff, (next() % 17) as u16] {
             // Half of the messages are of the right length for some operation, with small numbers.
             let bytes: Vec<u8> = match next() % 2 {
                 0 => (0..next() % 200).map(|_| next() as u8).collect(),

@@ -8,6 +8,7 @@ mod common;
 use common::{PATIENCE, Server, connection, eventually, pattern, soon};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
+use sojourn_ipc::rt::CallError;
 use sojourn_protocol::{
     Address, Client, DATA_MAX, Deadline, Error, PEER_DONE, READABLE, Token, WRITABLE, Wait,
 };
@@ -102,6 +103,80 @@ fn who_waits_is_answered_and_others_are_not_held_up() {
     drop(plain);
     let ended = client.wait(session, PEER_DONE, soon()).unwrap();
     assert_eq!(ended & PEER_DONE, PEER_DONE);
+}
+
+#[test]
+fn receives_that_give_up_lose_nothing_and_overtake_nobody() {
+    const ROUNDS: usize = 2000;
+    let server = Server::start();
+    let (mut plain, served) = connection();
+    let mut client = server.client();
+    let (session, _) = client.open(served.as_fd(), true).unwrap();
+    let sent = pattern(ROUNDS, 1);
+    let writer = std::thread::spawn({
+        let sent = sent.clone();
+        move || {
+            for byte in sent {
+                plain.write_all(&[byte]).unwrap();
+                // Some bytes come in the middle of a wait, some at its end.
+                std::thread::yield_now();
+            }
+            plain
+        }
+    });
+    let (mut got, mut given_up) = (Vec::new(), 0);
+    while got.len() < ROUNDS || given_up == 0 {
+        let mut buffer = [0; 3];
+        let limit = Deadline::after(Duration::from_micros(got.len() as u64 % 60));
+        match client.receive(session, &mut buffer, limit) {
+            Ok(len) => got.extend_from_slice(&buffer[..len]),
+            Err(error) => {
+                assert!(matches!(error, Error::Call(CallError::Timeout)), "{error:?}");
+                given_up += 1;
+            }
+        }
+    }
+    assert!(got == sent, "{} of {}", got.len(), sent.len());
+    drop(writer.join().unwrap());
+    assert_eq!(client.receive(session, &mut [0; 1], soon()).unwrap(), 0, "the end");
+}
+
+#[test]
+fn connections_of_a_group_have_one_session_and_wait_each_for_itself() {
+    let server = Server::start();
+    let (mut plain, served) = connection();
+    let mut client = server.client();
+    let other = |client: &mut Client| {
+        client.another(Address::Descriptor(server.socket()), Wait::Adaptive).unwrap()
+    };
+    let mut waiting = other(&mut client);
+    // Opened after that, by the later one, and closed by the first.
+    let (session, _) = waiting.open(served.as_fd(), true).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let waits = std::thread::spawn(move || {
+        let mut buffer = [0; 8];
+        let len = waiting.receive(session, &mut buffer, Deadline::NEVER).unwrap();
+        tell.send(()).unwrap();
+        let ended = waiting.receive(session, &mut [0; 8], Deadline::NEVER);
+        (buffer[..len].to_vec(), is_refused(&ended, libc::EBADF))
+    });
+    client.send(session, b"question", soon()).unwrap();
+    plain.read_exact(&mut [0; 8]).unwrap();
+    plain.write_all(b"answer").unwrap();
+    told.recv_timeout(PATIENCE).unwrap();
+    // The bell is the first one's.
+    let (bell, mut third) = (client.bell().unwrap(), other(&mut client));
+    third.watch(session, WRITABLE).unwrap();
+    eventually("the bell", || rings(&bell, Duration::from_millis(100)));
+    assert_eq!(client.collect().unwrap(), [(session, WRITABLE)]);
+    assert!(is_refused(
+        &third.another(Address::Descriptor(server.socket()), Wait::Park),
+        libc::EBUSY
+    ));
+    client.close(session).unwrap();
+    assert_eq!(waits.join().unwrap(), (b"answer".to_vec(), true));
+    drop(client);
+    eventually("the group is gone", || is_refused(&third.try_send(session, b"!"), libc::EBADF));
 }
 
 fn rings(bell: &OwnedFd, limit: Duration) -> bool {

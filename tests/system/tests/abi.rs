@@ -124,6 +124,15 @@ fn flags_survive_calls() {
     case("flags");
 }
 
+/// A program that compares its code with a checksum would end if that were rewritten.
+#[test]
+fn programs_that_test_their_integrity_run_plainly() {
+    for linked in &LINKED[..2] {
+        let program = made("abi-integrity", &["abi/integrity.c"], *linked).unwrap();
+        assert_eq!(under(&program, &[]), "whole\n", "{linked:?}");
+    }
+}
+
 /// Tests calls that cannot be rewritten. Where the kernel cannot trap them, the program runs
 /// plainly.
 #[test]

@@ -12,9 +12,11 @@ use sojourn_lab::net::{End, Link};
 use sojourn_lab::{Mode, Running, Sandbox};
 use sojourn_session::{HomeT, SessionInfoT};
 use sojourn_system::Admin;
+use sojourn_system::compile::compile;
 use sojourn_system::network::{hosts, next_port, programs};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,6 +27,11 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Looks in turn that find a program in the same sleep, before it counts as waiting.
 const QUIET_LOOKS: u32 = 10;
+
+/// A process sleeps if its threads begin to run so seldom in so long: timers of its own, such as
+/// looks whether anybody needs it, are seconds apart.
+const ASLEEP_FOR: Duration = Duration::from_millis(300);
+const ASLEEP_RUNS: u64 = 3;
 
 /// The echo of one connection.
 struct Echo {
@@ -63,6 +70,31 @@ fn sleeps_of(pid: u32) -> Option<String> {
     let value = |name: &str| Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim());
     value("State:")?.starts_with('S').then_some(())?;
     Some(value("voluntary_ctxt_switches:")?.to_owned())
+}
+
+/// Returns how often threads of a process have begun to run (schedstat, proc(5)).
+fn runs_of(pid: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let counts = threads.map(|thread| {
+        let said = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        said.split_whitespace().nth(2).map_or(0, |count| count.parse::<u64>().unwrap())
+    });
+    counts.sum()
+}
+
+/// Waits until a process sleeps: hardly any thread of it runs for a while.
+#[track_caller]
+fn await_sleep(what: &str, pid: u32) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let before = runs_of(pid);
+        std::thread::sleep(ASLEEP_FOR);
+        let runs = runs_of(pid) - before;
+        if runs <= ASLEEP_RUNS {
+            return;
+        }
+        assert!(Instant::now() < until, "{what}: {runs} runs in {ASLEEP_FOR:?}");
+    }
 }
 
 /// A host with a session server, and another one with an echo.
@@ -114,8 +146,12 @@ impl Scene {
         Echo { thread, gate }
     }
 
-    fn start(&self, way: &str, port: u16, rounds: u32) -> Running {
-        Running::start(self.program(way, port, rounds)).unwrap()
+    /// Starts the program, which goes on at least until the file is there.
+    fn start(&self, way: &str, port: u16, rounds: u32) -> (Running, PathBuf) {
+        let end = self.world.folder().join("end");
+        let mut command = self.program(way, port, rounds);
+        command.arg(&end);
+        (Running::start(command).unwrap(), end)
     }
 
     fn program(&self, way: &str, port: u16, rounds: u32) -> Command {
@@ -172,9 +208,10 @@ fn runs(
     let Some(mut scene) = Scene::new(has_ports) else { return };
     let port = next_port();
     let echo = scene.echo(port);
-    let mut program = scene.start(way, port, rounds);
+    let (mut program, end) = scene.start(way, port, rounds);
     let away = scene.await_served(&mut program);
     meanwhile(&mut scene, &away);
+    std::fs::write(end, "").unwrap();
     let said = program.finish(PATIENCE).unwrap().success(way).unwrap();
     assert_eq!(said, "done\n", "{way}");
     assert!(echo.thread.join().unwrap() > rounds as usize, "{way}");
@@ -187,11 +224,12 @@ fn end_of_killed(way: &str) -> Option<bool> {
     let mut scene = Scene::new(false)?;
     let port = next_port();
     let echo = scene.echo(port);
-    let mut program = scene.start(way, port, 3000);
+    let (mut program, end) = scene.start(way, port, 3000);
     let away = scene.await_served(&mut program);
     echo.hold(program.pid(), || {
         kill_process(Pid::from_raw(away.pid.cast_signed()).unwrap(), Signal::KILL).unwrap()
     });
+    std::fs::write(end, "").unwrap();
     let finished = program.finish(PATIENCE).unwrap();
     let goes_on = finished.out == "done\n";
     assert!(goes_on || finished.err.contains("ConnectionResetError"), "{}", finished.err);
@@ -202,6 +240,35 @@ fn end_of_killed(way: &str) -> Option<bool> {
 fn calls_that_wait() {
     runs("blocking", false, 2000, |_, _| {});
     runs("timeout", true, 2000, |_, _| {});
+}
+
+#[test]
+fn calls_that_wait_in_the_server_end_by_limits_and_signals_and_lose_nothing() {
+    runs("limit", false, 2000, |_, _| {});
+    runs("signals", false, 2000, |_, _| {});
+}
+
+#[test]
+fn who_jumps_out_of_a_wait_in_the_server_loses_nothing() {
+    let Some(mut scene) = Scene::new(false) else { return };
+    let program = scene.world.folder().join("jumps");
+    compile(&program, &["jumps/jumps.c"], &["-Wall", "-Werror"]).unwrap();
+    let port = next_port();
+    let echo = scene.echo(port);
+    let end = scene.world.folder().join("end");
+    let mut command = scene.world.command(Mode::Sojourn, program);
+    command.args([IpAddr::from(scene.link.v4(End::B)).to_string(), port.to_string()]).arg(&end);
+    let mut program = Running::start(command).unwrap();
+    scene.await_served(&mut program);
+    std::fs::write(end, "").unwrap();
+    let said = program.finish(PATIENCE).unwrap().success("jumps").unwrap();
+    assert_eq!(said, "done\n");
+    assert!(echo.thread.join().unwrap() > 2000);
+}
+
+#[test]
+fn one_thread_sends_while_another_waits_for_bytes() {
+    runs("threads", false, 1000, |_, _| {});
 }
 
 #[test]
@@ -234,6 +301,25 @@ fn the_program_goes_on_in_the_kernel_when_its_protocol_server_is_killed() {
 }
 
 #[test]
+fn who_waits_for_bytes_sleeps_and_so_does_its_protocol_server() {
+    for way in ["blocking", "epoll"] {
+        let Some(mut scene) = Scene::new(false) else { return };
+        let port = next_port();
+        let echo = scene.echo(port);
+        let (mut program, end) = scene.start(way, port, 100);
+        let away = scene.await_served(&mut program);
+        echo.hold(program.pid(), || {
+            await_sleep("the protocol server", away.pid);
+            await_sleep("the program", program.pid());
+        });
+        std::fs::write(end, "").unwrap();
+        let said = program.finish(PATIENCE).unwrap().success(way).unwrap();
+        assert_eq!(said, "done\n", "{way}");
+        echo.thread.join().unwrap();
+    }
+}
+
+#[test]
 fn sessions_that_are_recalled_again_and_again_lose_nothing() {
     runs("poll", false, 4000, |scene, _| {
         for _ in 0..20 {
@@ -251,10 +337,7 @@ fn a_session_is_moved_by_hand_between_library_and_server() {
     scene.world.set("MEASURE_BULK", "off");
     let port = next_port();
     let echo = scene.echo(port);
-    let end = scene.world.folder().join("end");
-    let mut command = scene.program("poll", port, 1);
-    command.arg(&end);
-    let mut program = Running::start(command).unwrap();
+    let (mut program, end) = scene.start("poll", port, 1);
     for _ in 0..3 {
         let away = scene.await_away(&mut program, HomeT::Library);
         let served = scene.move_by_hand(away.stream, "server");

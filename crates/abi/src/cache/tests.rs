@@ -39,6 +39,7 @@ fn what_was_kept_is_found_again_wherever_the_text_is() {
     let bytes = text();
     let mut found = find(at(&bytes, ADDRESS));
     found.sets_gs = Some(ADDRESS + 3);
+    found.tests_integrity = true;
     let kinds: Vec<_> = found.sites.iter().map(|site| site.rewrite).collect();
     assert_eq!(kinds, [Rewrite::Before(5), Rewrite::Around(0, 6), Rewrite::Unchanged]);
     let file = encode(&key(&bytes), at(&bytes, ADDRESS), &found).unwrap();
@@ -46,6 +47,7 @@ fn what_was_kept_is_found_again_wherever_the_text_is() {
     let elsewhere = decode(&file, &key(&bytes), at(&bytes, 0x7000)).unwrap();
     assert_eq!(elsewhere.sites, find(at(&bytes, 0x7000)).sites);
     assert_eq!(elsewhere.sets_gs, Some(0x7003));
+    assert!(elsewhere.tests_integrity);
 }
 
 #[test]

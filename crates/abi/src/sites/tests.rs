@@ -133,3 +133,9 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_integrity_test_is_known_by_its_message() {
+    assert!(tests_integrity(b"\0FIPS integrity test failed.\n\0"));
+    assert!(!tests_integrity(b"\0FIPS integrity self-test passed\0"));
+}

@@ -74,6 +74,7 @@ impl Stacks {
         Self::Client,
         Self::Xdp,
         Self::ProtocolServer,
+        Self::HomeServer,
         Self::Both,
         Self::XdpBoth,
         Self::Port,

@@ -45,6 +45,24 @@ impl Connection {
         self.wait(deadline, |region| is_answer(region.reply(line).tag(), seq))
     }
 
+    /// Waits as [`Connection::await_answer`] does, but not beyond the moment at which `stop`
+    /// returns true. Returns true if the answer has come. A thread that sleeps looks at `stop`
+    /// again when a signal handler has run, or has stored 0 in [`Connection::bell`].
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn await_answer_unless(
+        &mut self,
+        pending: &Pending,
+        deadline: Deadline,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<bool, CallError> {
+        let Pending { line, seq } = *pending;
+        let has_come = |region: &Region| is_answer(region.reply(line).tag(), seq);
+        self.wait(deadline, |region| has_come(region) || stop())?;
+        Ok(has_come(&self.parts.region))
+    }
+
     /// Copies the answer on `line` out of the region and frees the line.
     #[inline]
     pub(super) fn take_reply(

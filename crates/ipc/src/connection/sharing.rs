@@ -14,6 +14,8 @@ use sojourn_shm::{Access, Ordering};
 /// The largest number of packets taken at once, more than an honest server can have sent since the
 /// last look.
 const PACKETS_AT_ONCE: u32 = 4096;
+/// The error of what takes the socket, for a connection that has parted from it.
+const APART: CallError = CallError::System(rustix::io::Errno::NOTSOCK.raw_os_error());
 /// The largest number of kept answers to registrations, some of whose callers may have given up.
 const DONE_MAX: usize = 1024;
 
@@ -79,7 +81,8 @@ impl Connection {
             if let Some(reason) = self.ended {
                 return Err(CallError::Disconnected(reason));
             }
-            if is_last || !connect::readable(&self.parts.socket, deadline) {
+            let socket = self.parts.socket.here().ok_or(APART)?;
+            if is_last || !connect::readable(socket, deadline) {
                 return Err(CallError::Timeout);
             }
             is_last = deadline.is_over();
@@ -94,7 +97,8 @@ impl Connection {
         deadline: Deadline,
     ) -> Result<(), CallError> {
         loop {
-            match control::send(self.parts.socket.as_fd(), packet, fds) {
+            let socket = self.parts.socket.here().ok_or(APART)?;
+            match control::send(socket.as_fd(), packet, fds) {
                 Ok(()) => return Ok(()),
                 Err(rustix::io::Errno::AGAIN) => {
                     // A peer that has shut its side down makes every wait end at once, so the end
@@ -103,7 +107,7 @@ impl Connection {
                     if let Some(reason) = self.ended {
                         return Err(CallError::Disconnected(reason));
                     }
-                    let socket = &self.parts.socket;
+                    let socket = self.parts.socket.here().ok_or(APART)?;
                     if deadline.is_over() || !wait_for(socket, PollFlags::OUT, deadline) {
                         return Err(CallError::Timeout);
                     }
@@ -138,7 +142,10 @@ impl Connection {
     }
 
     fn drain_one(&mut self) -> Option<Result<(), Reason>> {
-        let (packet, fds) = match control::receive(self.parts.socket.as_fd()) {
+        let Some(socket) = self.parts.socket.here() else {
+            return self.parts.socket.is_over().then_some(Err(Reason::PeerDied));
+        };
+        let (packet, fds) = match control::receive(socket.as_fd()) {
             Received::Packet { packet, fds, lost, .. } => {
                 self.has_lost_fds |= lost;
                 (packet, fds)

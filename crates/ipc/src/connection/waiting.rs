@@ -10,7 +10,12 @@ use crate::fault;
 use crate::layout::Region;
 use crate::rt::CallError;
 use crate::wait::Spun;
+use core::time::Duration;
 use sojourn_shm::{futex, park};
+
+/// The longest single sleep of a connection that has parted from its socket: without a limit the
+/// kernel would restart the wait after a handler with `SA_RESTART` (signal(7)).
+const LONG: Duration = Duration::from_secs(3600);
 
 impl Connection {
     /// Waits until `ready` returns true, the deadline passes, or the connection ends. Messages
@@ -49,21 +54,31 @@ impl Connection {
         let bell = region.client_bell();
         park::announce(bell, park::ON_FUTEX);
         fault::point("client.bell");
-        let slice = deadline.left().map_or(ON_BELL, |left| left.min(ON_BELL));
+        let longest = match self.parts.socket.here() {
+            Some(_) => ON_BELL,
+            // The bell rings at the end of the server, too.
+            None => LONG,
+        };
+        let slice = deadline.left().map_or(longest, |left| left.min(longest));
         let mut woken = futex::Woken::Look;
-        if !ready(region) {
+        if !ready(region) && !self.parts.socket.is_over() {
             woken = futex::wait(bell, park::ON_FUTEX, Some(slice));
         }
         park::withdraw(bell);
         self.parts.policy.slept();
         let region = &self.parts.region;
+        let Some(socket) = self.parts.socket.here() else {
+            return if self.parts.socket.is_over() {
+                self.drain()
+            };
+        };
         if woken == futex::Woken::Look || ready(region) {
             return;
         }
         park::announce(region.client_bell(), park::ON_SOCKET);
         fault::point("client.socket");
         if !ready(region) {
-            connect::readable(&self.parts.socket, deadline);
+            connect::readable(socket, deadline);
         }
         park::withdraw(region.client_bell());
         self.drain();

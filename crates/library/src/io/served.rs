@@ -3,13 +3,15 @@
 //!
 //! Not here: the calls to the server (`remote::protocol_server`), readiness (`remote::served`).
 
-use crate::host::{Interrupt, kernel};
+use crate::host::Interrupt;
 use crate::io::call_flags::{Recv, Send};
 use crate::io::receive::after_wait;
 use crate::io::sleep::Waited;
 use crate::process::library::library;
+use crate::remote::direct::Ended;
 use crate::remote::served::Asked;
 use crate::session::Session;
+use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -19,6 +21,28 @@ use sojourn_shm::{Deadline, futex};
 /// The longest single sleep; a sleep without a deadline is cut into such pieces, because the kernel
 /// would restart one without a limit after a handler with `SA_RESTART` (signal(7)).
 const LONG: Duration = Duration::from_secs(3600);
+
+/// Returns the end of a wait as calls have it, after handlers that were put off have run.
+fn waited(ended: Ended, until: Deadline) -> Waited {
+    if ended == Ended::TimedOut {
+        return Waited::TimedOut;
+    }
+    let host = library().host();
+    host.wait_begins();
+    let interrupt = host.interrupt();
+    host.wait_ends();
+    waited_until(interrupt, until)
+}
+
+fn waited_until(interrupt: Interrupt, until: Deadline) -> Waited {
+    match interrupt {
+        Interrupt::None => Waited::Look,
+        Interrupt::Break => Waited::Interrupted,
+        // signal(7): a socket call with a time limit is not restarted.
+        Interrupt::Restart if until != Deadline::NEVER => Waited::Interrupted,
+        Interrupt::Restart => Waited::Restart,
+    }
+}
 
 impl Session {
     /// Receives; the result is as that of [`Session::recv`].
@@ -33,15 +57,27 @@ impl Session {
         let limit = self.receive_timeout.load(Ordering::Relaxed);
         let (mut got, mut deadline, mut is_last) = (0, None, false);
         loop {
-            let asked = self.ask_service(generation, |server, number| {
-                server.receive(number, bufs, got, how.peek)
-            });
+            let until = match may_wait {
+                true => *deadline.get_or_insert_with(|| Deadline::from_limit(limit)),
+                false => Deadline::NEVER,
+            };
+            let asked = match may_wait && !how.peek {
+                true => self.receive_waiting(generation, bufs, got, until),
+                false => self.receive_now(generation, bufs, got, how.peek),
+            };
             let result = match asked {
                 Asked::Home => return (got > 0).then_some(Ok(got)),
                 Asked::Unknown if how.peek => return None,
                 Asked::Unknown => Err(self.is_cut()),
-                Asked::Answer(0) => return Some(Ok(got)),
-                Asked::Answer(len) => {
+                Asked::Answer(ControlFlow::Break(ended)) => {
+                    // The server has looked once more before it ended the wait.
+                    match after_wait(waited(ended, until), got > 0, until, &mut is_last) {
+                        Some(error) => Err(error),
+                        None => continue,
+                    }
+                }
+                Asked::Answer(ControlFlow::Continue(0)) => return Some(Ok(got)),
+                Asked::Answer(ControlFlow::Continue(len)) => {
                     got += len;
                     if got < wanted {
                         self.arm_for_set();
@@ -52,7 +88,6 @@ impl Session {
                     continue;
                 }
                 Asked::Refused(Errno::AGAIN) if may_wait => {
-                    let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                     let waited = self.wait_served((true, false), until);
                     match after_wait(waited, got > 0, until, &mut is_last) {
                         Some(error) => Err(error),
@@ -68,6 +103,44 @@ impl Session {
             };
             return Some(if got > 0 { Ok(got) } else { result });
         }
+    }
+
+    /// Asks for bytes that are there.
+    fn receive_now(
+        &self,
+        generation: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        got: usize,
+        peek: bool,
+    ) -> Asked<ControlFlow<Ended, usize>> {
+        self.ask_service(generation, |server, number| {
+            server.receive(number, bufs, got, peek).map(ControlFlow::Continue)
+        })
+    }
+
+    /// Asks for bytes, and waits for them in the server; if no connection is left for that, asks
+    /// for those that are there.
+    fn receive_waiting(
+        &self,
+        generation: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        got: usize,
+        until: Deadline,
+    ) -> Asked<ControlFlow<Ended, usize>> {
+        let mut is_receipt = false;
+        let asked = self.ask_service(generation, |server, number| {
+            match server.receive_waiting(number, bufs, got, until) {
+                Some(received) => {
+                    is_receipt = matches!(received, Ok(ControlFlow::Continue(1..)));
+                    received
+                }
+                None => server.receive(number, bufs, got, false).map(ControlFlow::Continue),
+            }
+        });
+        if is_receipt {
+            self.service.received();
+        }
+        asked
     }
 
     /// Sends; the result is as that of [`Session::send`].
@@ -116,16 +189,6 @@ impl Session {
         Some(Ok(sent))
     }
 
-    /// Ends the connection, of whose bytes nobody knows which have been sent or received: it would
-    /// go on with some missing, or there twice. Returns the call's error.
-    #[cold]
-    fn is_cut(&self) -> Errno {
-        if let Ok(fd) = kernel::at(self.number()) {
-            let _ = rustix::net::connect_unspec(fd);
-        }
-        Errno::CONNRESET
-    }
-
     /// Waits until the server has told of input or output.
     fn wait_served(&self, (input, output): (bool, bool), deadline: Deadline) -> Waited {
         // Read before the server is asked to ring: what it tells from then on ends the sleep.
@@ -146,11 +209,8 @@ impl Session {
             return Waited::Look;
         }
         match interrupt {
-            Interrupt::Break => Waited::Interrupted,
-            // signal(7): a socket call with a time limit is not restarted.
-            Interrupt::Restart if deadline != Deadline::NEVER => Waited::Interrupted,
-            Interrupt::Restart => Waited::Restart,
             Interrupt::None => Waited::TimedOut,
+            interrupt => waited_until(interrupt, deadline),
         }
     }
 }

@@ -12,58 +12,65 @@ use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::{Library, PerProcess, library};
 use crate::remote::carry_server::{open_connection, open_socket};
+use crate::remote::channel::{ANSWER_LIMIT, Answered, Channel, Failure, accept};
+use crate::remote::direct::{DIRECT_MAX, Direct, Directs, Ended};
 use crate::session::service::ServiceNumber;
+use core::ops::ControlFlow;
+use core::sync::atomic::AtomicBool;
 use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{RecvFlags, recv};
 use sojourn_ipc::rt::CallError;
-use sojourn_ipc::{Connection, Deadline};
+use sojourn_ipc::{ApartSocket, Deadline, Ending};
 use sojourn_session::protocol::SUFFIX;
-use sojourn_session::protocol::client::{
-    DATA_MAX, DONT_WAIT, PEEK, ProtocolClient, READY_MAX, ReadyT, TokenT, protocol_connect_options,
-};
+use sojourn_session::protocol::client::{READY_MAX, ReadyT, TokenT, protocol_connect_options};
+use sojourn_session::protocol::receiving::Receiver;
 use sojourn_shm::aside::{Aside, pair};
 use sojourn_shm::{AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// How long the server may take for a call that waits for nothing.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// How long it may take for a call that waits for the session server: the longest of those, and
 /// some more.
 const SLOW_LIMIT: Duration = Duration::from_secs(20);
-
-/// The reason why a call has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// An error number of the session's, or the server's.
-    Refused(Errno),
-    /// There is no server, or it had gone before the call.
-    Gone,
-    /// The server has gone, or has not answered in time: nobody knows if the call was done.
-    Unanswered,
-}
 
 /// The protocol server as the threads of this process see it.
 #[derive(Debug)]
 pub(crate) struct ProtocolServer {
     /// `None`: the thread has ended.
     aside: Mutex<Option<Aside<Connected>>>,
+    directs: Directs,
+    /// No more connections for calls can be made.
+    has_enough: AtomicBool,
+    /// Held for a watch, from the look at what is wanted until the server has been told.
+    watching: Mutex<()>,
 }
 
 /// The state of the thread that has the connection.
 pub(crate) struct Connected {
-    client: Option<ProtocolClient<Connection>>,
-    /// The number of `client`, or of the one before it.
+    channel: Option<Channel>,
+    /// The number of `channel`, or of the one before it.
     number: u32,
+    /// The token of its group.
+    group: [u64; 2],
+    /// The sockets of the group's other connections, which calls make themselves.
+    directs: Vec<DirectSocket>,
+    /// Counts those ever made.
+    made: u32,
     /// Rings when [`ProtocolServer::collect`] has something, or the server has gone.
     bell: Option<OwnedFd>,
     /// Duplicates of sockets that are to be handed over, by their sessions' slots.
     sockets: HashMap<u32, OwnedFd>,
-    /// The bytes received last, or those of a send from several buffers.
-    data: Vec<u8>,
+}
+
+/// The socket of a connection on which calls are made directly.
+#[derive(Debug)]
+struct DirectSocket {
+    number: u32,
+    socket: ApartSocket,
+    ending: Ending,
 }
 
 /// The process's connection, made with the first session that is to be handed over.
@@ -94,7 +101,12 @@ impl Library {
                 return None;
             }
             engine.add_waker(end_thread);
-            Some(ProtocolServer { aside: Mutex::new(Some(aside)) })
+            Some(ProtocolServer {
+                aside: Mutex::new(Some(aside)),
+                directs: Directs::default(),
+                has_enough: AtomicBool::new(false),
+                watching: Mutex::default(),
+            })
         });
         made?.as_ref()
     }
@@ -112,7 +124,56 @@ impl ProtocolServer {
     /// Connects, if need be. The bell is added to `set`, an epoll set of the shared table, with
     /// `data`.
     pub(crate) fn connect(&self, set: i32, data: u64) -> Result<(), Failure> {
-        self.call(|connected| connected.connect(set, data))
+        self.call(|connected| connected.connect(set, data))?;
+        self.has_enough.store(false, Ordering::SeqCst);
+        // Without one, calls go by the thread.
+        let number = self.call(|connected| Ok(connected.number))?;
+        if self.directs.take(number).is_none() {
+            self.add_direct(number);
+        }
+        Ok(())
+    }
+
+    /// Makes one more connection on which calls are made directly. Returns false if there are
+    /// enough.
+    fn add_direct(&self, connection: u32) -> bool {
+        if self.has_enough.load(Ordering::Relaxed) {
+            return false;
+        }
+        let made = self.call(|connected| connected.add_direct(connection));
+        let is_kept = made.is_ok_and(|direct| self.directs.keep(direct));
+        self.has_enough.store(!is_kept, Ordering::Relaxed);
+        is_kept
+    }
+
+    /// Makes a call that waits for nothing but its answer: directly, or on the thread.
+    fn ask_of<R: Send>(
+        &self,
+        number: ServiceNumber,
+        ask: impl FnOnce(&mut Channel) -> Answered<R> + Send,
+    ) -> Result<R, Failure> {
+        match self.directs.take(number.connection) {
+            Some(mut taken) => taken.ask(ask).unwrap_or_else(|_| {
+                drop(taken);
+                self.lose(number);
+                Err(Failure::Unanswered)
+            }),
+            None => self.call(|connected| {
+                connected.has(number)?;
+                connected.ask(ask)
+            }),
+        }
+    }
+
+    /// Gives up a server that has not answered.
+    fn lose(&self, number: ServiceNumber) {
+        let lost = self.call(|connected| {
+            connected.has(number)?;
+            connected.lose();
+            Ok(())
+        });
+        // Without the thread, or with another connection, it has been given up before.
+        let _ = lost;
     }
 
     /// Keeps a socket for [`ProtocolServer::open`].
@@ -140,10 +201,10 @@ impl ProtocolServer {
         self.call(|connected| {
             let socket = connected.sockets.remove(&slot).ok_or(Failure::Gone)?;
             let connection = connected.number;
-            let opened =
-                connected.ask(SLOW_LIMIT, |client| client.open(Some(socket.as_fd()), true));
-            let opened = opened?;
-            accept(opened.ret)?;
+            let opened = connected.ask(|channel| {
+                let opened = channel.within(SLOW_LIMIT).open(Some(socket.as_fd()), true)?;
+                Ok(accept(opened.ret).map(|()| opened))
+            })?;
             let session = opened.session;
             Ok((ServiceNumber { connection, session }, opened.token.half))
         })
@@ -156,19 +217,7 @@ impl ProtocolServer {
         bufs: &[IoSlice<'_>],
         skip: usize,
     ) -> Result<usize, Failure> {
-        self.call(|connected| {
-            let mut data = core::mem::take(&mut connected.data);
-            let part = match bufs {
-                [one] => &one[skip.min(one.len())..],
-                _ => gather(bufs, skip, &mut data),
-            };
-            let part = &part[..part.len().min(DATA_MAX as usize)];
-            let sent = connected.ask_of(number, |client| client.send(number.session, part));
-            connected.data = data;
-            let sent = sent?;
-            accept(sent.ret)?;
-            Ok(sent.sent as usize)
-        })
+        self.ask_of(number, |channel| channel.send(number.session, bufs, skip))
     }
 
     /// Receives what is there, into the buffers beyond their first `skip` bytes.
@@ -179,49 +228,52 @@ impl ProtocolServer {
         skip: usize,
         peek: bool,
     ) -> Result<usize, Failure> {
-        let size: usize = bufs.iter().map(|buf| buf.len()).sum();
-        let size = (size - skip.min(size)).min(DATA_MAX as usize);
-        self.call(|connected| {
-            let flags = DONT_WAIT | if peek { PEEK } else { 0 };
-            let mut data = core::mem::take(&mut connected.data);
-            let status = connected.ask_of(number, |client| {
-                client.receive(number.session, flags, size as u32, &mut data)
-            });
-            let got = status.and_then(accept).map(|()| scatter(&data, bufs, skip));
-            connected.data = data;
-            got
-        })
+        self.ask_of(number, |channel| channel.receive(number.session, bufs, skip, peek))
+    }
+
+    /// Receives like [`ProtocolServer::receive`], and waits in the server for the first byte;
+    /// `Break` if that has ended without any. `None`: no connection is left for that.
+    pub(crate) fn receive_waiting(
+        &self,
+        number: ServiceNumber,
+        bufs: &mut [IoSliceMut<'_>],
+        skip: usize,
+        until: Deadline,
+    ) -> Option<Result<ControlFlow<Ended, usize>, Failure>> {
+        let taken = self.directs.take(number.connection);
+        let taken = taken.or_else(|| {
+            let is_made = self.add_direct(number.connection);
+            is_made.then(|| self.directs.take(number.connection)).flatten()
+        });
+        let mut taken = taken?;
+        Some(taken.receive(number.session, bufs, skip, until).unwrap_or_else(|error| {
+            drop(taken);
+            self.lose(number);
+            // A call without an answer has taken no bytes (`ANSWER_FIRST`). Of a server that has
+            // not answered in time, but goes on, nobody knows if it will.
+            Err(match error {
+                CallError::Disconnected(_) => Failure::Gone,
+                _ => Failure::Unanswered,
+            })
+        }))
     }
 
     /// Counts the bytes that could be received, up to those of one call.
     pub(crate) fn queued(&self, number: ServiceNumber) -> Result<usize, Failure> {
-        self.call(|connected| {
-            let mut data = core::mem::take(&mut connected.data);
-            let status = connected.ask_of(number, |client| {
-                client.receive(number.session, DONT_WAIT | PEEK, DATA_MAX, &mut data)
-            });
-            let queued = data.len();
-            connected.data = data;
-            status.and_then(accept).map(|()| queued)
-        })
+        self.ask_of(number, |channel| channel.queued(number.session))
     }
 
     /// Returns all events that hold.
     pub(crate) fn ready(&self, number: ServiceNumber) -> Result<u32, Failure> {
-        self.call(|connected| {
-            let ready = connected.ask_of(number, |client| client.wait(number.session, 0))?;
-            accept(ready.ret)?;
-            Ok(ready.ready)
-        })
+        self.ask_of(number, |channel| channel.ready(number.session))
     }
 
     /// Has the bell rung when one of the events `armed` holds. They are read when it is this call's
     /// turn, so that of two threads' calls the later one watches for what both want.
     pub(crate) fn watch(&self, number: ServiceNumber, armed: &AtomicU32) -> Result<(), Failure> {
-        self.call(|connected| {
-            let events = armed.load(Ordering::SeqCst);
-            accept(connected.ask_of(number, |client| client.watch(number.session, events))?)
-        })
+        let _turn = lock(&self.watching);
+        let events = armed.load(Ordering::SeqCst);
+        self.ask_of(number, |channel| channel.watch(number.session, events))
     }
 
     /// Returns the watched events that have happened, and the connection that they are of.
@@ -234,7 +286,8 @@ impl ProtocolServer {
             }
             let mut all = Vec::new();
             loop {
-                let some = connected.ask(ANSWER_LIMIT, ProtocolClient::collect)?;
+                let some =
+                    connected.ask(|channel| Ok(Ok(channel.within(ANSWER_LIMIT).collect()?)))?;
                 let is_last = some.len() < READY_MAX as usize;
                 all.extend(some);
                 if is_last {
@@ -251,9 +304,11 @@ impl ProtocolServer {
         self.call(|connected| {
             connected.has(number)?;
             // The program has a descriptor of its own; the one of the answer is closed here.
-            let released = connected.ask(SLOW_LIMIT, |client| client.release(number.session))?.ret;
-            accept(connected.ask(SLOW_LIMIT, |client| client.close(number.session))?)?;
-            accept(released)
+            connected.ask(|channel| {
+                let released = channel.within(SLOW_LIMIT).release(number.session)?.ret;
+                let closed = channel.within(SLOW_LIMIT).close(number.session)?;
+                Ok(accept(closed).and_then(|()| accept(released)))
+            })
         })
     }
 
@@ -261,7 +316,7 @@ impl ProtocolServer {
     pub(crate) fn close(&self, number: ServiceNumber) -> Result<(), Failure> {
         self.call(|connected| {
             connected.has(number)?;
-            accept(connected.ask(SLOW_LIMIT, |client| client.close(number.session))?)
+            connected.ask(|channel| Ok(accept(channel.within(SLOW_LIMIT).close(number.session)?)))
         })
     }
 
@@ -269,9 +324,11 @@ impl ProtocolServer {
     pub(crate) fn attach(&self, token: [u64; 2]) -> Result<ServiceNumber, Failure> {
         self.call(|connected| {
             let token = TokenT { half: token };
-            let attached = connected.ask(SLOW_LIMIT, |client| client.attach(&token))?;
-            accept(attached.ret)?;
-            Ok(ServiceNumber { connection: connected.number, session: attached.session })
+            let session = connected.ask(|channel| {
+                let attached = channel.within(SLOW_LIMIT).attach(&token)?;
+                Ok(accept(attached.ret).map(|()| attached.session))
+            })?;
+            Ok(ServiceNumber { connection: connected.number, session })
         })
     }
 }
@@ -284,113 +341,95 @@ impl core::fmt::Debug for Connected {
 
 impl Connected {
     fn new() -> Self {
-        let data = Vec::with_capacity(DATA_MAX as usize);
-        Self { client: None, number: 0, bell: None, sockets: HashMap::new(), data }
+        Self {
+            channel: None,
+            number: 0,
+            group: [0; 2],
+            directs: Vec::new(),
+            made: 0,
+            bell: None,
+            sockets: HashMap::new(),
+        }
     }
 
     fn connect(&mut self, set: i32, data: u64) -> Result<(), Failure> {
-        if self.client.is_some() {
+        if self.channel.is_some() {
             return Ok(());
         }
-        let socket = open_socket(library(), SUFFIX).ok_or(Failure::Gone)?;
-        let connection =
-            open_connection(socket, protocol_connect_options()).ok_or(Failure::Gone)?;
-        let mut client = ProtocolClient::bind_by(connection, Deadline::after(ANSWER_LIMIT))
-            .map_err(|_| Failure::Gone)?;
-        let made = client.with_deadline(Deadline::after(ANSWER_LIMIT)).bell();
-        let made = made.map_err(|_| Failure::Gone)?;
-        accept(made.ret)?;
-        let bell = made.bell.ok_or(Failure::Gone)?;
+        self.lose();
+        let mut channel = Channel::new(open()?);
+        let bell = channel.within(ANSWER_LIMIT).bell().map_err(|_| Failure::Gone)?;
+        accept(bell.ret)?;
+        let bell = bell.bell.ok_or(Failure::Gone)?;
+        let group = channel.within(ANSWER_LIMIT).group().map_err(|_| Failure::Gone)?;
+        accept(group.ret)?;
         let set = crate::host::kernel::at(set).map_err(Failure::Refused)?;
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(set, &bell, EventData::new_u64(data), flags).map_err(Failure::Refused)?;
         self.number = self.number.wrapping_add(1);
-        (self.client, self.bell) = (Some(client), Some(bell));
+        self.group = group.group.half;
+        (self.channel, self.bell) = (Some(channel), Some(bell));
         Ok(())
+    }
+
+    /// Makes a connection of the group of `connection`, of which the socket stays here.
+    fn add_direct(&mut self, connection: u32) -> Result<Direct, Failure> {
+        if self.channel.is_none() || self.number != connection || self.directs.len() >= DIRECT_MAX {
+            return Err(Failure::Gone);
+        }
+        let mut receiver = open()?;
+        let gone = |_| Failure::Gone;
+        let group = TokenT { half: self.group };
+        let deadline = Deadline::after(ANSWER_LIMIT);
+        accept(receiver.client.with_deadline(deadline).join(&group).map_err(gone)?)?;
+        let transport = receiver.client.transport();
+        transport.set_wait(library().policy.wait());
+        self.made = self.made.wrapping_add(1);
+        let number = self.made;
+        let parted = transport.part_from_socket(Box::new(move || wake_server(number)));
+        let (socket, ending) = parted.ok_or(Failure::Gone)?;
+        self.directs.push(DirectSocket { number, socket, ending });
+        Ok(Direct { channel: Channel::new(receiver), connection })
+    }
+
+    /// Gives the server up, and wakes the calls that wait for it.
+    fn lose(&mut self) {
+        (self.channel, self.bell) = (None, None);
+        for direct in self.directs.drain(..) {
+            direct.ending.end();
+        }
     }
 
     /// Returns an error if the number is of a connection that is lost.
     fn has(&self, number: ServiceNumber) -> Result<(), Failure> {
-        let is_it = self.client.is_some() && number.connection == self.number;
+        let is_it = self.channel.is_some() && number.connection == self.number;
         if is_it { Ok(()) } else { Err(Failure::Gone) }
     }
 
-    fn ask_of<R>(
-        &mut self,
-        number: ServiceNumber,
-        ask: impl FnOnce(&mut ProtocolClient<Connection>) -> Result<R, CallError>,
-    ) -> Result<R, Failure> {
-        self.has(number)?;
-        self.ask(ANSWER_LIMIT, ask)
-    }
-
     /// Makes a call. A server that does not answer in time is given up, and counts as gone.
-    fn ask<R>(
-        &mut self,
-        limit: Duration,
-        ask: impl FnOnce(&mut ProtocolClient<Connection>) -> Result<R, CallError>,
-    ) -> Result<R, Failure> {
-        let client = self.client.as_mut().ok_or(Failure::Gone)?;
-        ask(client.with_deadline(Deadline::after(limit))).map_err(|_| {
-            (self.client, self.bell) = (None, None);
-            Failure::Unanswered
+    fn ask<R>(&mut self, ask: impl FnOnce(&mut Channel) -> Answered<R>) -> Result<R, Failure> {
+        let channel = self.channel.as_mut().ok_or(Failure::Gone)?;
+        ask(channel).unwrap_or_else(|_| {
+            self.lose();
+            Err(Failure::Unanswered)
         })
     }
 }
 
-fn accept(status: u32) -> Result<(), Failure> {
-    match status {
-        0 => Ok(()),
-        number => Err(Failure::Refused(Errno::from_raw_os_error(number.cast_signed()))),
-    }
+/// Connects to the protocol server.
+fn open() -> Result<Receiver, Failure> {
+    let socket = open_socket(library(), SUFFIX).ok_or(Failure::Gone)?;
+    let connection = open_connection(socket, protocol_connect_options()).ok_or(Failure::Gone)?;
+    Receiver::bind(connection, Deadline::after(ANSWER_LIMIT)).map_err(|_| Failure::Gone)
 }
 
-/// Copies the buffers' bytes beyond the first `skip`, as many as one call takes, into `data`.
-fn gather<'a>(bufs: &[IoSlice<'_>], mut skip: usize, data: &'a mut Vec<u8>) -> &'a [u8] {
-    data.clear();
-    for buf in bufs {
-        let part = &buf[skip.min(buf.len())..];
-        skip -= buf.len() - part.len();
-        let room = DATA_MAX as usize - data.len();
-        data.extend_from_slice(&part[..part.len().min(room)]);
-    }
-    data
-}
-
-/// Copies `data` into the buffers, beyond their first `skip` bytes. Returns its length.
-fn scatter(data: &[u8], bufs: &mut [IoSliceMut<'_>], mut skip: usize) -> usize {
-    let mut done = 0;
-    for buf in bufs {
-        let from = skip.min(buf.len());
-        skip -= from;
-        let len = (buf.len() - from).min(data.len() - done);
-        buf[from..from + len].copy_from_slice(&data[done..done + len]);
-        done += len;
-    }
-    done
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_of_several_buffers_go_out_and_come_back_in_their_order() {
-        let all: Vec<u8> = (0..100).collect();
-        let parts = [&all[..30], &all[30..30], &all[30..31], &all[31..]];
-        for skip in [0, 1, 29, 30, 31, 40, 99, 100] {
-            let mut data = vec![7; 3];
-            let got = gather(&parts.map(IoSlice::new), skip, &mut data);
-            assert_eq!(got, &all[skip..], "{skip}");
-            let (mut one, mut two, mut three) = ([0; 40], [0; 0], [0; 60]);
-            let bufs = &mut [&mut one[..], &mut two[..], &mut three[..]].map(IoSliceMut::new);
-            assert_eq!(scatter(&all[skip..], bufs, skip), 100 - skip);
-            let filled = [&one[..], &three[..]].concat();
-            assert_eq!(filled[skip..], all[skip..], "{skip}");
-            assert!(filled[..skip].iter().all(|byte| *byte == 0));
-        }
-        let large = vec![1; DATA_MAX as usize];
-        let bufs = [IoSlice::new(&large), IoSlice::new(&large)];
-        assert_eq!(gather(&bufs, 5, &mut Vec::new()).len(), DATA_MAX as usize, "one call's worth");
-    }
+/// Wakes the server for a connection whose socket the thread has.
+fn wake_server(number: u32) {
+    let Some(server) = library().protocol_server() else { return };
+    let woken = server.call(|connected| {
+        let direct = connected.directs.iter().find(|direct| direct.number == number);
+        direct.map(|direct| direct.socket.wake_server()).ok_or(Failure::Gone)
+    });
+    // A connection that is gone is told of its end.
+    let _ = woken;
 }

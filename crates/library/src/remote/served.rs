@@ -13,7 +13,8 @@ use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::process::engine::Job;
 use crate::process::library::library;
-use crate::remote::protocol_server::{Failure, ProtocolServer};
+use crate::remote::channel::Failure;
+use crate::remote::protocol_server::ProtocolServer;
 use crate::session::service::ServiceNumber;
 use crate::session::{Ready, Session};
 use core::sync::atomic::Ordering;
@@ -81,7 +82,14 @@ impl Session {
         if self.generation.load(Ordering::SeqCst) != generation {
             return Asked::Home;
         }
-        match library().protocol_server().map_or(Err(Failure::Gone), |server| ask(server, number)) {
+        // Read before the call: the answer to it says nothing of a later receipt.
+        let receipt = self.service.receipt();
+        let asked =
+            library().protocol_server().map_or(Err(Failure::Gone), |server| ask(server, number));
+        if matches!(asked, Ok(_) | Err(Failure::Refused(_))) {
+            self.service.confirm(receipt);
+        }
+        match asked {
             Ok(answer) => Asked::Answer(answer),
             // Another holder has released the session, or this one is about to.
             Err(Failure::Refused(Errno::STALE | Errno::BADF)) => {
@@ -89,10 +97,10 @@ impl Session {
                 Asked::Home
             }
             Err(Failure::Refused(error)) => Asked::Refused(error),
-            Err(Failure::Gone) => {
-                self.await_kernel();
-                Asked::Home
-            }
+            Err(Failure::Gone) => match self.await_kernel() {
+                true => Asked::Home,
+                false => Asked::Unknown,
+            },
             Err(Failure::Unanswered) => {
                 self.await_kernel();
                 Asked::Unknown
@@ -104,7 +112,9 @@ impl Session {
     pub(crate) fn release(&self, number: ServiceNumber) {
         let released = library().protocol_server().map(|server| server.release(number));
         match released {
-            None | Some(Err(Failure::Gone | Failure::Unanswered)) => self.await_kernel(),
+            None | Some(Err(Failure::Gone | Failure::Unanswered)) => {
+                self.await_kernel();
+            }
             // Refused: the server does not have it any more.
             Some(_) if self.service.number() == Some(number) => self.end_service(),
             Some(_) => {}
@@ -112,13 +122,14 @@ impl Session {
     }
 
     /// Notes that the server is gone: the protocol thread ends the service when the kernel has the
-    /// session again. Waits for that, unless this is a thread of the library's own.
-    fn await_kernel(&self) {
+    /// session again. Waits for that, unless this is a thread of the library's own. Returns false
+    /// if the connection was ended for what is not known, see [`Session::end_lost_service`].
+    fn await_kernel(&self) -> bool {
         self.service.is_lost.store(true, Ordering::SeqCst);
         library().push(Job::ServiceLost);
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
         if library().engine().is_none_or(|engine| engine.is_own_thread(tid)) {
-            return;
+            return true;
         }
         let deadline = Deadline::after(LOST_LIMIT);
         while self.service.is_begun() && !deadline.is_over() {
@@ -127,7 +138,29 @@ impl Session {
                 futex::wait(self.service.news(), said, Some(LOST_SLICE));
             }
         }
+        self.end_lost_service()
+    }
+
+    /// Ends the service of a session whose server is gone. Returns false if the connection is ended
+    /// with it: the server may have gone between an answer and the taking of its bytes, and they
+    /// would come twice.
+    pub(crate) fn end_lost_service(&self) -> bool {
+        let is_confirmed = self.service.forget_receipt();
+        if !is_confirmed {
+            self.is_cut();
+        }
         self.end_service();
+        is_confirmed
+    }
+
+    /// Ends the connection, of whose bytes nobody knows which have been sent or received: it would
+    /// go on with some missing, or there twice. Returns the call's error.
+    #[cold]
+    pub(crate) fn is_cut(&self) -> Errno {
+        if let Ok(fd) = kernel::at(self.number()) {
+            let _ = rustix::net::connect_unspec(fd);
+        }
+        Errno::CONNRESET
     }
 
     /// Ends the service: the session is the kernel's. The caller holds no lock of the session or of

@@ -32,6 +32,11 @@ pub(crate) struct Service {
     news: AtomicU32,
     /// The connection is lost, and the kernel does not have the session again yet.
     pub(crate) is_lost: AtomicBool,
+    /// Counts the receipts: answers to calls that have waited in the server, which takes the bytes
+    /// out after the answer.
+    receipts: AtomicU32,
+    /// The last receipt, until another answer says that the server has taken its bytes; 0: none.
+    unconfirmed: AtomicU32,
 }
 
 impl Service {
@@ -63,6 +68,7 @@ impl Service {
     pub(crate) fn begin(&self, number: ServiceNumber) {
         self.connection.store(number.connection, Ordering::SeqCst);
         self.session.store(number.session, Ordering::SeqCst);
+        self.unconfirmed.store(0, Ordering::SeqCst);
         // SYNC: release, after the number; pairs with `Service::number`.
         self.state.store(SERVED, Ordering::SeqCst);
     }
@@ -81,6 +87,31 @@ impl Service {
             connection: self.connection.load(Ordering::SeqCst),
             session: self.session.load(Ordering::SeqCst),
         })
+    }
+
+    /// Notes bytes that the server takes out after its answer, which has come.
+    pub(crate) fn received(&self) {
+        let last = self.receipts.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+        self.unconfirmed.store(last.max(1), Ordering::SeqCst);
+    }
+
+    /// Returns the last receipt, if it is not confirmed; else 0.
+    pub(crate) fn receipt(&self) -> u32 {
+        self.unconfirmed.load(Ordering::SeqCst)
+    }
+
+    /// Notes that the server has answered a call that was made after that receipt.
+    pub(crate) fn confirm(&self, receipt: u32) {
+        if receipt != 0 {
+            let order = Ordering::SeqCst;
+            // Another one may have come since, which is not confirmed by this.
+            let _ = self.unconfirmed.compare_exchange(receipt, 0, order, order);
+        }
+    }
+
+    /// Forgets the last receipt. Returns true if it was confirmed.
+    pub(crate) fn forget_receipt(&self) -> bool {
+        self.unconfirmed.swap(0, Ordering::SeqCst) == 0
     }
 
     /// Wakes those who wait: the server has told of an event, or the service has ended.

@@ -5,8 +5,9 @@
 
 use super::maps::{Mapping, Maps};
 use super::memory::{bytes, copy, read};
+use core::ops::Range;
 use sojourn_abi::elf::Image;
-use sojourn_abi::sites::{Call, Text, calls};
+use sojourn_abi::sites::{self, Call, Text, calls};
 use sojourn_abi::unwind::{ENTRY, FUNCTION_MAX, Table, Verdict, within_function, without_function};
 
 /// Bytes that are looked at together, and what is read beyond them on either side, so that decoders
@@ -38,6 +39,9 @@ pub(super) fn calls_of(code: &Mapping, maps: &Maps) -> Option<Vec<u64>> {
     if object.as_ref().is_some_and(|object| object.image.is_go) {
         return None;
     }
+    if maps.constants(code).any(tests_integrity) {
+        return None;
+    }
     let table = object.as_ref().and_then(|object| Table::read(object.table_at, &object.table));
     let mut found = Vec::new();
     for call in candidates {
@@ -53,8 +57,23 @@ pub(super) fn calls_of(code: &Mapping, maps: &Maps) -> Option<Vec<u64>> {
 
 /// Returns what may be a call.
 fn candidates(code: &Mapping) -> Vec<Call> {
-    let range = &code.place.range;
     let mut found = Vec::new();
+    each_part(code, |part, text| {
+        found.extend(calls(text).filter(|call| part.contains(&call.at)));
+    });
+    found
+}
+
+/// Returns true if the mapping has the message of an integrity test.
+fn tests_integrity(constants: &Mapping) -> bool {
+    let mut does = false;
+    each_part(constants, |_, text| does |= sites::tests_integrity(text.bytes));
+    does
+}
+
+/// Reads a mapping in parts, each with some bytes around it.
+fn each_part(mapping: &Mapping, mut look: impl FnMut(Range<u64>, Text<'_>)) {
+    let range = &mapping.place.range;
     let mut buffer = vec![0; (PART + 2 * AROUND) as usize];
     for start in range.clone().step_by(PART as usize) {
         let address = start.saturating_sub(AROUND).max(range.start);
@@ -62,11 +81,8 @@ fn candidates(code: &Mapping) -> Vec<Call> {
         let room = &mut buffer[..(end - address) as usize];
         // Pages behind the end of a file cannot be read (mmap(2), `SIGBUS`).
         let len = read(address, room);
-        let text = Text { address, bytes: &room[..len] };
-        let part = start..start + PART;
-        found.extend(calls(text).filter(|call| part.contains(&call.at)));
+        look(start..start + PART, Text { address, bytes: &room[..len] });
     }
-    found
 }
 
 fn verdict(call: &Call, table: Option<&Table<'_>>) -> Verdict {

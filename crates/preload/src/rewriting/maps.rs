@@ -122,6 +122,13 @@ impl Maps {
         self.all.iter().rev().find(is_base).map(|one| one.place.range.start)
     }
 
+    /// Returns what is mapped of the code's file for reading only, code and constants.
+    pub(super) fn constants(&self, code: &Mapping) -> impl Iterator<Item = &Mapping> {
+        let file = code.place.file.clone();
+        let is_it = move |one: &&Mapping| one.place.file == file && one.is_readable;
+        self.all.iter().filter(is_it).filter(|one| !one.is_writable)
+    }
+
     /// Returns true if nothing is mapped at these addresses, and nothing is going to grow there:
     /// the program's break, and the first thread's stack.
     pub(super) fn is_free(&self, range: &Range<u64>) -> bool {

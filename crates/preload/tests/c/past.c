@@ -1,7 +1,8 @@
 /* A program that makes its own system calls for a session that is away: in itself (main), in a library
    that it is linked with (needed), in one that it opens when the session is away (opened), and in a
    file's code that it maps then (mapped); beside threads that do so all the time (storm), and where nothing can be
-   rewritten (barred). `past WHERE FILE`. */
+   rewritten: written memory must not be executed (barred), or the program tests its own code (integrity).
+   `past WHERE FILE`. */
 #include "check.h"
 #include "past.h"
 
@@ -142,6 +143,11 @@ int main(int argc, char **argv) {
     }
     /* PR_SET_MDWE: written memory must not be executed, so that nothing can be rewritten. */
     if (where == 'b') is_barred = 1, CHECK(!prctl(65, 1, 0, 0, 0));
+#ifdef INTEGRITY
+    /* By this message programs are known that compare their code with a checksum. */
+    static const char *volatile message = "FIPS integrity test failed";
+    is_barred = message != 0;
+#endif
     int64_t start = now_ms();
     for (int i = 0; i < 500 || (must() && !is_away()); i++) {
         CHECK(now_ms() - start < 20000);

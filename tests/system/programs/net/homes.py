@@ -1,13 +1,17 @@
 """Questions and answers with an echo, in one of several ways to wait.
 
 homes.py WAY ADDRESS PORT ROUNDS [FILE]: each answer must be the question. `fork` takes turns with a
-child that has the same connection. With FILE it goes on until that is there. Says `done` at the end.
+child that has the same connection; `threads` sends in one thread and receives in another. With FILE
+it goes on until that is there. Says `done` at the end.
 """
 
 import os
 import select
+import signal
 import socket
+import struct
 import sys
+import threading
 
 way, address, port, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 end_file = sys.argv[5] if len(sys.argv) > 5 else None
@@ -39,6 +43,13 @@ class Waiter:
             assert self.set.poll(30), "nothing for 30 seconds"
 
 
+class Repeater:
+    """Waits for nothing: the call that has found nothing has waited."""
+
+    def wait(self, output):
+        pass
+
+
 def send(sock, waiter, data):
     while data:
         try:
@@ -59,10 +70,15 @@ def receive(sock, waiter, count):
     return got
 
 
-def ask(sock, waiter, number, salt=0):
+def question_of(number, salt=0):
     size = (1, 100, 1460, 9000, 70_000)[number % 5]
     question = bytes((number + salt + at) % 251 for at in range(256)) * (size // 256 + 1)
-    question = question[:size]
+    return question[:size]
+
+
+def ask(sock, waiter, number, salt=0):
+    question = question_of(number, salt)
+    size = len(question)
     send(sock, waiter, question)
     answer = receive(sock, waiter, size)
     assert answer == question, f"round {number}: another answer"
@@ -70,8 +86,15 @@ def ask(sock, waiter, number, salt=0):
 
 sock = socket.create_connection((address, port))
 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-if way in ("blocking", "fork"):
+if way in ("blocking", "fork", "threads"):
     waiter = None
+elif way == "signals":
+    waiter = None
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+elif way == "limit":
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 300))
+    waiter = Repeater()
 elif way == "timeout":
     sock.settimeout(30)
     waiter = None
@@ -83,6 +106,19 @@ for number in range(rounds):
     ask(sock, waiter, number)
 while end_file and not os.path.exists(end_file):
     ask(sock, waiter, rounds)
+
+if way == "threads":
+
+    def send_all():
+        for number in range(rounds):
+            send(sock, None, question_of(number))
+
+    sender = threading.Thread(target=send_all)
+    sender.start()
+    for number in range(rounds):
+        answer = receive(sock, None, len(question_of(number)))
+        assert answer == question_of(number), f"round {number}: another answer"
+    sender.join()
 
 if way == "fork":
     to_child, from_parent = os.pipe(), os.pipe()
@@ -103,8 +139,11 @@ if way == "fork":
     os.write(theirs, b"c")
     assert os.waitpid(child, 0)[1] == 0, "the child has failed"
 else:
+    signal.setitimer(signal.ITIMER_REAL, 0)
     sock.shutdown(socket.SHUT_WR)
-    if waiter:
+    if way == "limit":
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
+    elif waiter:
         sock.setblocking(True)
     assert sock.recv(1) == b"", "bytes after the end"
     sock.close()

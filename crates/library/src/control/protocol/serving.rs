@@ -152,7 +152,7 @@ impl Thread {
             if since.elapsed() < LOST_LIMIT && self.is_away(session) {
                 is_any_away = true;
             } else {
-                session.end_service();
+                session.end_lost_service();
             }
         }
         if !is_any_away {

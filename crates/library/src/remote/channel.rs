@@ -1,0 +1,164 @@
+//! The calls of one connection with the protocol server.
+//!
+//! Each is one call of the IPC, and waits for nothing but the server's answer. Not here: who makes
+//! them on which connection (`direct`, `protocol_server`), and calls that wait there (`direct`).
+
+use core::time::Duration;
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use sojourn_ipc::rt::CallError;
+use sojourn_ipc::{Connection, Deadline};
+use sojourn_session::protocol::client::{DATA_MAX, DONT_WAIT, PEEK, ProtocolClient};
+use sojourn_session::protocol::receiving::Receiver;
+
+/// How long the server may take for a call that waits for nothing.
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// The reason why a call has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// An error number of the session's, or the server's.
+    Refused(Errno),
+    /// There is no server, or it had gone before the call.
+    Gone,
+    /// The server has gone, or has not answered in time: nobody knows if the call was done.
+    Unanswered,
+}
+
+/// A connection, and a buffer for the bytes that come and go by it.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) receiver: Receiver,
+    /// The bytes received last, or those of a send from several buffers.
+    pub(crate) data: Vec<u8>,
+}
+
+/// The result of a call: `Err` if the server has not answered.
+pub(crate) type Answered<R> = Result<Result<R, Failure>, CallError>;
+
+impl Channel {
+    pub(crate) fn new(receiver: Receiver) -> Self {
+        Self { receiver, data: Vec::with_capacity(DATA_MAX as usize) }
+    }
+
+    /// Returns the stubs for a call that may take so long.
+    pub(crate) fn within(&mut self, limit: Duration) -> &mut ProtocolClient<Connection> {
+        self.receiver.client.with_deadline(Deadline::after(limit))
+    }
+
+    /// Sends as much as there is room for, without the first `skip` bytes.
+    pub(crate) fn send(
+        &mut self,
+        session: u32,
+        bufs: &[IoSlice<'_>],
+        skip: usize,
+    ) -> Answered<usize> {
+        let Self { receiver, data } = self;
+        let part = match bufs {
+            [one] => &one[skip.min(one.len())..],
+            _ => gather(bufs, skip, data),
+        };
+        let part = &part[..part.len().min(DATA_MAX as usize)];
+        let sent =
+            receiver.client.with_deadline(Deadline::after(ANSWER_LIMIT)).send(session, part)?;
+        Ok(accept(sent.ret).map(|()| sent.sent as usize))
+    }
+
+    /// Receives what is there, into the buffers beyond their first `skip` bytes.
+    pub(crate) fn receive(
+        &mut self,
+        session: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        skip: usize,
+        peek: bool,
+    ) -> Answered<usize> {
+        let Self { receiver, data } = self;
+        let flags = DONT_WAIT | if peek { PEEK } else { 0 };
+        let size = room(bufs, skip) as u32;
+        let client = receiver.client.with_deadline(Deadline::after(ANSWER_LIMIT));
+        let status = client.receive(session, flags, size, data)?;
+        Ok(accept(status).map(|()| scatter(data, bufs, skip)))
+    }
+
+    /// Counts the bytes that could be received, up to those of one call.
+    pub(crate) fn queued(&mut self, session: u32) -> Answered<usize> {
+        let Self { receiver, data } = self;
+        let client = receiver.client.with_deadline(Deadline::after(ANSWER_LIMIT));
+        let status = client.receive(session, DONT_WAIT | PEEK, DATA_MAX, data)?;
+        Ok(accept(status).map(|()| data.len()))
+    }
+
+    /// Returns all events that hold.
+    pub(crate) fn ready(&mut self, session: u32) -> Answered<u32> {
+        let ready = self.within(ANSWER_LIMIT).wait(session, 0)?;
+        Ok(accept(ready.ret).map(|()| ready.ready))
+    }
+
+    /// Has the bell rung when one of the events holds.
+    pub(crate) fn watch(&mut self, session: u32, events: u32) -> Answered<()> {
+        Ok(accept(self.within(ANSWER_LIMIT).watch(session, events)?))
+    }
+}
+
+/// Returns the failure of a call by its status.
+pub(crate) fn accept(status: u32) -> Result<(), Failure> {
+    match status {
+        0 => Ok(()),
+        number => Err(Failure::Refused(Errno::from_raw_os_error(number.cast_signed()))),
+    }
+}
+
+/// Returns the room of the buffers beyond their first `skip` bytes, as far as one call fills it.
+pub(crate) fn room(bufs: &[IoSliceMut<'_>], skip: usize) -> usize {
+    let size: usize = bufs.iter().map(|buf| buf.len()).sum();
+    (size - skip.min(size)).min(DATA_MAX as usize)
+}
+
+/// Copies the buffers' bytes beyond the first `skip`, as many as one call takes, into `data`.
+fn gather<'a>(bufs: &[IoSlice<'_>], mut skip: usize, data: &'a mut Vec<u8>) -> &'a [u8] {
+    data.clear();
+    for buf in bufs {
+        let part = &buf[skip.min(buf.len())..];
+        skip -= buf.len() - part.len();
+        let room = DATA_MAX as usize - data.len();
+        data.extend_from_slice(&part[..part.len().min(room)]);
+    }
+    data
+}
+
+/// Copies `data` into the buffers, beyond their first `skip` bytes. Returns its length.
+pub(crate) fn scatter(data: &[u8], bufs: &mut [IoSliceMut<'_>], mut skip: usize) -> usize {
+    let mut done = 0;
+    for buf in bufs {
+        let from = skip.min(buf.len());
+        skip -= from;
+        let len = (buf.len() - from).min(data.len() - done);
+        buf[from..from + len].copy_from_slice(&data[done..done + len]);
+        done += len;
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_several_buffers_go_out_and_come_back_in_their_order() {
+        let all: Vec<u8> = (0..100).collect();
+        let parts = [&all[..30], &all[30..30], &all[30..31], &all[31..]];
+        for skip in [0, 1, 29, 30, 31, 40, 99, 100] {
+            let mut data = vec![7; 3];
+            let got = gather(&parts.map(IoSlice::new), skip, &mut data);
+            assert_eq!(got, &all[skip..], "{skip}");
+            let (mut one, mut two, mut three) = ([0; 40], [0; 0], [0; 60]);
+            let bufs = &mut [&mut one[..], &mut two[..], &mut three[..]].map(IoSliceMut::new);
+            assert_eq!(scatter(&all[skip..], bufs, skip), 100 - skip);
+            let filled = [&one[..], &three[..]].concat();
+            assert_eq!(filled[skip..], all[skip..], "{skip}");
+            assert!(filled[..skip].iter().all(|byte| *byte == 0));
+        }
+        let large = vec![1; DATA_MAX as usize];
+        let bufs = [IoSlice::new(&large), IoSlice::new(&large)];
+        assert_eq!(gather(&bufs, 5, &mut Vec::new()).len(), DATA_MAX as usize, "one call's worth");
+    }
+}
