@@ -11,7 +11,7 @@ use crate::addresses::{self, Own};
 use crate::carrier::Carrier;
 use crate::clock::later;
 use crate::label::{Kept, Label, OfDatagrams};
-use crate::links::{LinkError, Ticket};
+use crate::links::Ticket;
 use crate::metastate::NextHop;
 use crate::next_hop::hop_of;
 use crate::plan::{UdpPlan, receives_for};
@@ -20,6 +20,7 @@ use crate::replay;
 use crate::session::{
     JoinedEnds, JoinedStream, Outcome, Phase, Session, UdpDelegated, UdpWaiting, is_sending, token,
 };
+use crate::sockets::LinkError;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketType, sockopt};
@@ -240,7 +241,8 @@ impl Carrier {
         tokens.insert(token, local);
         let (hop, ring) = (hop_of(&next_hop, port), links.ring());
         let (packets, record) = (packets.into(), sealed.into());
-        sessions.delegate(local, LendT { local: 0, token, hop, link, packets, ring, record });
+        let xdp = links.take_xdp(next_hop.interface, link);
+        sessions.delegate(local, LendT { local: 0, token, hop, link, packets, ring, xdp, record });
         UdpDelegated {
             stream,
             ends,

@@ -47,6 +47,7 @@ mod rules;
 mod run;
 mod session;
 mod sessions;
+mod sockets;
 mod timers;
 mod too_big;
 mod tuning;

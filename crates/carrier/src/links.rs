@@ -8,38 +8,16 @@ use crate::keeping::Keeping;
 use crate::label::Label;
 use crate::metastate::{Mac, NextHop};
 use crate::sessions::Lend;
+use crate::sockets::{LinkError, Made, SocketKinds, direct, port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_filter::{
-    AttachError, Filter, FlowError, Key, Method, Options, OwnerError, OwnerId, XdpMode,
-};
+use rustix::fd::OwnedFd;
+use sojourn_filter::{Filter, Key, Method, Options, OwnerId, XdpMode};
 use sojourn_ipc::rt::Descriptor;
-use sojourn_netif::{OpenError, PacketOptions, Ring, RingLayout, packet};
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use sojourn_session::RingT;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::io;
-
-/// The reason why an interface cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LinkError {
-    #[error(transparent)]
-    Filter(#[from] AttachError),
-    #[error(transparent)]
-    Owner(#[from] OwnerError),
-    #[error(transparent)]
-    Flow(#[from] FlowError),
-    #[error("a packet socket: {0}")]
-    Socket(#[from] OpenError),
-    #[error("a port takes no datagrams without checksum")]
-    NoChecksum,
-    #[error("no descriptors left")]
-    Descriptors,
-    #[error("sojourn-driver: {0}")]
-    Driver(io::Error),
-}
 
 /// How long an unused filter or socket stays for the next session (microseconds): a filter takes a
 /// millisecond to attach.
@@ -53,10 +31,6 @@ const OPTIONS: Options = Options {
     stays_attached: true,
 };
 
-/// The ring of a program's packet socket: frames that fit its slots are seen without a system call.
-/// Segments that offloads make do not fit, and are read from the socket.
-const RING: RingLayout = RingLayout { slot_len: 2048, slots: 512 };
-
 /// Pause between two looks for fragments while there are sessions (microseconds).
 const FRAGMENTS_EVERY_US: u64 = 1_000_000;
 
@@ -67,6 +41,8 @@ struct Owner {
     process: Descriptor,
     /// `None` if the owner is adopted.
     socket: Option<OwnedFd>,
+    /// An AF_XDP socket, until the program gets it with a session.
+    xdp: Option<OwnedFd>,
     /// The link address from which a port's frames are sent.
     port: Option<Mac>,
     sessions: usize,
@@ -109,8 +85,7 @@ pub(crate) struct Program {
 pub(crate) struct Links {
     links: HashMap<u32, FilteredInterface>,
     last: u64,
-    /// The ring of a program's packet socket, if it has one.
-    ring: Option<RingLayout>,
+    kinds: SocketKinds,
     /// What a program gets for its packet socket.
     lend: Lend,
     /// The time of the next look for fragments.
@@ -144,45 +119,20 @@ impl Owner {
     }
 }
 
-/// The parts of an owner.
-type Made = (OwnerId, OwnedFd, Option<Mac>);
-
-fn set_up(socket: BorrowedFd<'_>, ring: Option<RingLayout>) -> Result<(), OpenError> {
-    packet::configure(socket, &PacketOptions::default())?;
-    ring.map_or(Ok(()), |ring| Ring::prepare(socket, ring))
-}
-
-fn direct(filter: &mut Filter, ring: Option<RingLayout>) -> Result<Made, LinkError> {
-    let (id, socket) = filter.add_owner(|socket| set_up(socket, ring).map_err(io::Error::other))?;
-    Ok((id, socket, None))
-}
-
-fn port(filter: &mut Filter, ring: Option<RingLayout>) -> Result<Made, LinkError> {
-    let port = filter.open_port()?;
-    if let Err(error) = set_up(port.descriptor.as_fd(), ring) {
-        let _ = filter.remove_owner(port.owner);
-        return Err(error.into());
-    }
-    Ok((port.owner, port.descriptor, Some(port.mac.0)))
-}
-
 impl Links {
     /// Starts without interfaces.
-    pub(crate) fn new(keeping: Keeping, has_rings: bool, lend: Lend) -> Self {
+    pub(crate) fn new(keeping: Keeping, kinds: SocketKinds, lend: Lend) -> Self {
         let mut bytes = [0; 8];
         // Numbers of an earlier server must not come again, because programs may still know them.
         // Without randomness they might.
         let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
         let last = u64::from_ne_bytes(bytes) >> 1;
-        let ring = has_rings.then_some(RING);
-        Self { links: HashMap::new(), last, ring, lend, fragments_at: Instant::ZERO, keeping }
+        Self { links: HashMap::new(), last, kinds, lend, fragments_at: Instant::ZERO, keeping }
     }
 
     /// Returns the layout of the ring of programs' packet sockets, as programs are told.
     pub(crate) fn ring(&self) -> RingT {
-        let none = RingLayout { slot_len: 0, slots: 0 };
-        let RingLayout { slot_len, slots } = self.ring.unwrap_or(none);
-        RingT { slot_len, slots }
+        self.kinds.ring_told()
     }
 
     /// Returns the interface of a next hop, after attaching a filter if need be.
@@ -241,6 +191,7 @@ impl Links {
             id,
             process: Descriptor::NONE,
             socket: None,
+            xdp: None,
             port: label.port,
             sessions: 0,
             idle_since: now(),
@@ -285,7 +236,7 @@ impl Links {
         next_hop: &NextHop,
         program: Program,
     ) -> Result<u64, LinkError> {
-        let (number, ring) = (self.last + 1, self.ring);
+        let (number, kinds) = (self.last + 1, self.kinds);
         let link = self.open(next_hop)?;
         // Otherwise the first session would have to wait for the hook.
         link.filter.attach_hook()?;
@@ -293,9 +244,9 @@ impl Links {
         if let Some((number, _)) = known {
             return Ok(*number);
         }
-        let (id, socket, port) = match program.may_have_packets {
-            true => direct(&mut link.filter, ring)?,
-            false => port(&mut link.filter, ring)?,
+        let Made { id, socket, xdp, port } = match program.may_have_packets {
+            true => direct(&mut link.filter, kinds)?,
+            false => port(&mut link.filter, kinds)?,
         };
         let socket = match (self.lend)(socket) {
             Ok(socket) => socket,
@@ -311,6 +262,7 @@ impl Links {
             id,
             process,
             socket: Some(socket),
+            xdp,
             port,
             sessions: 0,
             idle_since: now(),
@@ -342,6 +294,16 @@ impl Links {
         link.filter.add_flow(key, owner.id)?;
         owner.sessions += 1;
         Ok(Ticket { number, owner: owner.id, socket, port: owner.port })
+    }
+
+    /// Returns the AF_XDP socket that a program gets with a session, or none. It gets it once, so
+    /// that the queue which it binds the socket to is free when the program has closed it.
+    /// `number`: that of the ticket.
+    pub(crate) fn take_xdp(&mut self, interface: u32, number: u64) -> Descriptor {
+        let link = self.links.get_mut(&interface);
+        let owner = link.and_then(|link| link.owners.get_mut(&number));
+        let socket = owner.and_then(|owner| owner.xdp.take());
+        socket.map_or(Descriptor::NONE, Descriptor::from)
     }
 
     /// Notes that no packet which came before [`Links::take`] is on its way to the kernel any more.

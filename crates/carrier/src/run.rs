@@ -15,9 +15,11 @@ use crate::returned::Returned;
 use crate::rules::Rules;
 use crate::session::Phase;
 use crate::sessions::Sessions;
+use crate::sockets::SocketKinds;
 use crate::timers::Timers;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
+use sojourn_filter::xdp_socket;
 use sojourn_proto::time::Instant;
 use sojourn_pump::{now, position};
 use sojourn_session::ReasonT;
@@ -29,6 +31,16 @@ const EVENTS: usize = 32;
 #[derive(Debug, thiserror::Error)]
 #[error("{0}: {1}")]
 pub struct StartError(&'static str, Errno);
+
+/// Returns true if AF_XDP sockets can be made; else tells the administrator, who has asked for
+/// them, why not.
+fn can_make_xdp(sessions: &dyn Sessions) -> bool {
+    let made = xdp_socket();
+    if let Err(error) = &made {
+        sessions.warn(format_args!("short frames are not sent by AF_XDP sockets: {error}"));
+    }
+    made.is_ok()
+}
 
 impl Carrier {
     /// Makes a carrier in the network namespace of the calling thread. It adopts the sessions that
@@ -45,7 +57,9 @@ impl Carrier {
         let at = |step| move |error| StartError(step, error);
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(at("epoll"))?;
         let metastate = Metastate::new().map_err(at("rtnetlink"))?;
-        let links = Links::new(Keeping::at(keeper), sessions.has_rings(), sessions.lend());
+        let has_xdp = sessions.has_xdp() && can_make_xdp(&*sessions);
+        let kinds = SocketKinds::new(sessions.has_rings(), has_xdp);
+        let links = Links::new(Keeping::at(keeper), kinds, sessions.lend());
         let rules = sessions.respects_firewalls().then(|| Rules::new(now()));
         let mut carrier = Self {
             sessions,

@@ -43,6 +43,8 @@ pub trait Sessions: Send {
     /// Returns true if programs' packet sockets have mapped rings; without one every packet is a
     /// message.
     fn has_rings(&self) -> bool;
+    /// Returns true if programs get AF_XDP sockets beside their packet sockets.
+    fn has_xdp(&self) -> bool;
     /// Returns what becomes of a packet socket before a program gets it: the program may get a
     /// connection with a driver in its place.
     fn lend(&self) -> Lend {

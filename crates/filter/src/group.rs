@@ -36,6 +36,16 @@ pub(crate) fn port_socket(interface: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Creates an AF_XDP socket that is bound to nothing: its holder can send any frame on any
+/// interface of the calling thread's network name space.
+///
+/// # Errors
+/// The kernel's error: `EPERM` without `CAP_NET_RAW`, `EAFNOSUPPORT` if it has no such sockets.
+pub fn xdp_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?)
+}
+
 /// The group, held by its sink.
 pub(crate) struct Group {
     sink: OwnedFd,

@@ -60,6 +60,7 @@ pub use adopt::{holding_of, remove_ports};
 pub use away::{AwaySession, away};
 pub use error::{AttachError, Failed, FlowError, OwnerError};
 pub use filter::{Filter, Options, XdpMode};
+pub use group::xdp_socket;
 pub use hook::Method;
 pub use list::{Attached, ObjectKind, list};
 pub use loader::PACKAGE;

@@ -18,7 +18,7 @@ use crate::group::{Group, MEMBERS_MAX};
 use crate::loader::{SELECT, SINK, SocketSlots, XSK_PLACES};
 use crate::netlink;
 use crate::owner::Owner;
-use crate::port::{self, Opened, Port};
+use crate::port::{self, Opened, Port, PortOptions};
 use crate::rule::{OwnerId, Target};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::fstat;
@@ -85,15 +85,17 @@ impl Filter {
         Ok(socket)
     }
 
-    /// Opens a port for a program that may not have access to the interface.
+    /// Opens a port for a program that may not have access to the interface, with an AF_XDP socket
+    /// if `has_xdp`.
     ///
     /// # Errors
     /// The kernel's error: `EPERM` without `CAP_SYS_ADMIN`, which is needed to make a network name
     /// space.
-    pub fn open_port(&mut self) -> Result<Port, OwnerError> {
+    pub fn open_port(&mut self, has_xdp: bool) -> Result<Port, OwnerError> {
+        let how = PortOptions { method: self.options.method, has_xdp };
         loop {
             let owner = self.next_owner()?;
-            match port::open(&self.loaded, &self.interface, owner, self.options.method)? {
+            match port::open(&self.loaded, &self.interface, owner, &how)? {
                 Opened::NameTaken => {}
                 Opened::Port(port) => {
                     self.owners.insert(owner, Owner::Port { interface: port.interface });

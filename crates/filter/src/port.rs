@@ -40,6 +40,15 @@ const RAW_MAC: MacAddress = MacAddress([2, 0, 0x73, 0x6a, 0, 1]);
 /// The alias of a port's interface, before the index of the real one.
 const ALIAS: &str = "sojourn port of interface ";
 
+/// The options of a port.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PortOptions {
+    /// The way in which its programs are attached.
+    pub(crate) method: Method,
+    /// The program also gets an AF_XDP socket.
+    pub(crate) has_xdp: bool,
+}
+
 /// A way to packets for a program that may not have access to the interface.
 #[derive(Debug)]
 pub struct Port {
@@ -50,6 +59,9 @@ pub struct Port {
     /// The program's side: a packet socket (`SOCK_RAW`), to be handed over. When its last copy is
     /// closed the port is gone.
     pub descriptor: OwnedFd,
+    /// An AF_XDP socket of the program's side that is bound to nothing, if it was asked for and can
+    /// be had. The port lasts as long as the last of both sockets.
+    pub xdp: Option<OwnedFd>,
     /// The link-layer source address that frames sent into the port must have.
     pub mac: MacAddress,
 }
@@ -89,10 +101,10 @@ pub(crate) fn open(
     loaded: &Loaded,
     real: &Interface,
     owner: OwnerId,
-    method: Method,
+    how: &PortOptions,
 ) -> Result<Opened, Failed> {
-    let name = name_of(owner);
-    let far = FarEnd { name: &name, mac: mac_of(real), closed: loaded.program(CLOSED)?, method };
+    let (name, closed) = (name_of(owner), loaded.program(CLOSED)?);
+    let far = FarEnd { name: &name, mac: mac_of(real), closed, how };
     let here = netlink::Socket::new().map_err(Failed::at("opening a netlink socket"))?;
     let (go, is_ready) = mpsc::channel();
     let (tell, told) = mpsc::channel();
@@ -102,21 +114,22 @@ pub(crate) fn open(
         scope.spawn(|| far.make(&here, tell, is_ready));
         let silent = |_| Failed::missing("the thread that makes a port");
         told.recv().map_err(silent)??;
-        let interface = near_end(loaded, real, &name, method)?;
+        let interface = near_end(loaded, real, &name, how.method)?;
         // If the thread has ended, its answer has the reason.
         let _ = go.send(());
         drop(go);
-        let descriptor = told.recv().map_err(silent)??;
-        Ok((interface, descriptor))
+        let sockets = told.recv().map_err(silent)??;
+        Ok((interface, sockets))
     });
-    let (interface, descriptor) = match opened {
+    let (interface, sockets) = match opened {
         Err(Failed { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
             return Ok(Opened::NameTaken);
         }
         opened => opened?,
     };
-    let descriptor = descriptor.ok_or_else(|| Failed::missing("a port's packet socket"))?;
-    Ok(Opened::Port(Port { owner, interface, descriptor, mac: far.mac }))
+    let FarSockets { descriptor, xdp } =
+        sockets.ok_or_else(|| Failed::missing("a port's packet socket"))?;
+    Ok(Opened::Port(Port { owner, interface, descriptor, xdp, mac: far.mac }))
 }
 
 /// The program's side of a pair to be made.
@@ -124,22 +137,28 @@ struct FarEnd<'a> {
     name: &'a str,
     mac: MacAddress,
     closed: BorrowedFd<'a>,
-    method: Method,
+    how: &'a PortOptions,
 }
 
-/// The messages of the far end's thread: `None` when the pair exists, then the program's socket.
-type Progress = Result<Option<OwnedFd>, Failed>;
+/// The program's sockets at the far end.
+struct FarSockets {
+    descriptor: OwnedFd,
+    xdp: Option<OwnedFd>,
+}
+
+/// The messages of the far end's thread: `None` when the pair exists, then the program's sockets.
+type Progress = Result<Option<FarSockets>, Failed>;
 
 impl FarEnd<'_> {
     /// Makes the pair, reports that, and waits until the near end is guarded and up; then sets the
-    /// far end up and sends its socket.
+    /// far end up and sends its sockets.
     fn make(&self, here: &netlink::Socket, tell: Sender<Progress>, is_ready: Receiver<()>) {
         let paired = self.pair(here);
         let index = paired.as_ref().ok().copied();
         // The send fails if the near end failed; then no thread waits for it.
         let _ = tell.send(paired.map(|_| None));
         if let (Some(index), Ok(())) = (index, is_ready.recv()) {
-            let _ = tell.send(socket_on(index).map(Some));
+            let _ = tell.send(self.sockets_on(index).map(Some));
         }
     }
 
@@ -160,16 +179,19 @@ impl FarEnd<'_> {
         netlink::add_pair(here, &pair).map_err(Failed::at("making a port"))?;
         let peer = netlink::by_name(PEER_NAME).map_err(Failed::at("finding a port's far end"))?;
         let place = AttachPoint::TcxIngress;
-        hook::attach_for_good(self.closed, CLOSED, peer.index, place, self.method)?;
+        hook::attach_for_good(self.closed, CLOSED, peer.index, place, self.how.method)?;
         Ok(peer.index)
     }
-}
 
-/// Creates the program's socket. The interface is set up first, because a socket bound to an
-/// interface that is down starts with an error.
-fn socket_on(far_end: u32) -> Result<OwnedFd, Failed> {
-    netlink::set_up(far_end).map_err(Failed::at("setting a port up"))?;
-    group::port_socket(far_end).map_err(Failed::at("making a port's packet socket"))
+    /// Creates the program's sockets. The interface is set up first, because a socket bound to an
+    /// interface that is down starts with an error.
+    fn sockets_on(&self, far_end: u32) -> Result<FarSockets, Failed> {
+        netlink::set_up(far_end).map_err(Failed::at("setting a port up"))?;
+        let packets = group::port_socket(far_end);
+        let descriptor = packets.map_err(Failed::at("making a port's packet socket"))?;
+        let xdp = self.how.has_xdp.then(|| group::xdp_socket().ok()).flatten();
+        Ok(FarSockets { descriptor, xdp })
+    }
 }
 
 /// Attaches the guards to the server's side, sets it up and returns its index.

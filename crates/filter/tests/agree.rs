@@ -139,7 +139,7 @@ impl Subject {
         // Without AF_XDP sockets: the XDP program passes all frames of this owner, so its packet
         // socket gets them.
         filter.set_xsks(two, &[]).unwrap();
-        let port = filter.open_port().unwrap();
+        let port = filter.open_port(false).unwrap();
         let mut all = shifted(3);
         for (owner, far) in [(one, 0), (two, 10), (port.owner, 20)] {
             for key in shifted(far) {

@@ -26,7 +26,7 @@ fn holder() {
     let (owner, _socket) = filter.add_owner(|_| Ok(())).unwrap();
     filter.set_xsks(owner, &[]).unwrap();
     filter.add_flow(key(1), owner).unwrap();
-    let port = filter.open_port().unwrap();
+    let port = filter.open_port(false).unwrap();
     filter.add_flow(key(2), port.owner).unwrap();
     println!("\nholding");
     // Blocks until this process is killed, or until its parent is gone.

@@ -46,7 +46,7 @@ fn packets_without_link_header() {
             filter => filter.unwrap(),
         };
         let (owner, socket) = filter.add_owner(|_| Ok(())).unwrap();
-        let port = filter.open_port().unwrap();
+        let port = filter.open_port(false).unwrap();
         for key in keys() {
             let packet = frame(&key, false).split_off(HEADER_LEN);
             filter.add_flow(key, owner).unwrap();
@@ -79,7 +79,7 @@ fn a_port_of_a_link_without_header() {
             Err(AttachError::Unavailable { .. }) => return eprintln!("skipped: not built"),
             filter => filter.unwrap(),
         };
-        let port = filter.open_port().unwrap();
+        let port = filter.open_port(false).unwrap();
         let one = 1_i32;
         // SAFETY: the kernel reads an int.
         let result = unsafe {

@@ -328,7 +328,7 @@ fn what_holds_the_descriptors_holds_the_filter() {
         let Some(mut filter) = filter(Options::default()) else { return };
         let sender = two.run(|| UdpSocket::bind("10.0.0.2:0").unwrap());
         let programs: Vec<_> = (1..=3).map(|port| Program::new(&mut filter, port)).collect();
-        let port = filter.open_port().unwrap();
+        let port = filter.open_port(false).unwrap();
         let hold = |filter: &Filter| -> Vec<(String, OwnedFd)> {
             let held = filter.holdings().into_iter();
             held.map(|(name, fd)| (name, fd.try_clone_to_owned().unwrap())).collect()

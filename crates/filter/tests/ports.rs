@@ -109,7 +109,7 @@ impl Message {
 
 /// Opens a port with sessions, whose program may send any frame.
 fn open(filter: &mut Filter, keys: &[Key]) -> Port {
-    let port = filter.open_port().unwrap();
+    let port = filter.open_port(false).unwrap();
     for key in keys {
         filter.add_flow(*key, port.owner).unwrap();
     }
@@ -342,7 +342,7 @@ fn a_filter_that_is_detached_leaves_no_port() {
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
         let _port = open(&mut filter, &[udp("10.0.0.1:5000", "10.0.0.2:6000")]);
-        let left_behind = filter.open_port().unwrap();
+        let left_behind = filter.open_port(false).unwrap();
         filter.detach();
         assert_eq!(attached(), [""; 0]);
         drop(left_behind);

@@ -71,7 +71,7 @@ fn what_was_checked_is_what_leaves() {
     let seen = two.run(|| common::tap("eth0"));
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
-        let port = filter.open_port().unwrap();
+        let port = filter.open_port(false).unwrap();
         // The second sample is UDP over IPv4.
         let key = keys()[1];
         filter.add_flow(key, port.owner).unwrap();

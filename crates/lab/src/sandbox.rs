@@ -47,7 +47,7 @@ impl Sandbox {
 
     /// Makes a sandbox whose server and programs are on `host`. The server also carries sessions
     /// with other hosts. If the variable `LAB_PORTS` is set, the sandbox is that of
-    /// [`Sandbox::with_ports`].
+    /// [`Sandbox::with_ports`], and if `LAB_XDP` is set, that of [`Sandbox::with_xdp`].
     ///
     /// # Errors
     /// As [`Sandbox::new`].
@@ -55,14 +55,21 @@ impl Sandbox {
         if std::env::var_os("LAB_PORTS").is_some() {
             return Self::with_ports(host);
         }
+        if std::env::var_os("LAB_XDP").is_some() {
+            return Self::with_xdp(host, false);
+        }
         Self::make(Some(host.clone()), &["--network=rights"])
     }
 
-    /// Makes a sandbox on `host` in which every program gets a port, whatever its rights.
+    /// Makes a sandbox on `host` in which every program gets a port, whatever its rights, and if
+    /// the variable `LAB_XDP` is set an AF_XDP socket with it.
     ///
     /// # Errors
     /// As [`Sandbox::new`].
     pub fn with_ports(host: &Host) -> Result<Self> {
+        if std::env::var_os("LAB_XDP").is_some() {
+            return Self::with_xdp(host, true);
+        }
         Self::make(Some(host.clone()), &["--network=ports"])
     }
 
@@ -73,6 +80,17 @@ impl Sandbox {
     /// As [`Sandbox::new`].
     pub fn with_messages(host: &Host) -> Result<Self> {
         Self::make(Some(host.clone()), &["--network=messages"])
+    }
+
+    /// Makes a sandbox on `host` whose programs send short frames by AF_XDP sockets: on the
+    /// interface itself, or each through its port.
+    ///
+    /// # Errors
+    /// As [`Sandbox::new`].
+    pub fn with_xdp(host: &Host, by_port: bool) -> Result<Self> {
+        let words: &[&str] =
+            if by_port { &["--network=ports", "--xdp"] } else { &["--network=rights", "--xdp"] };
+        Self::make(Some(host.clone()), words)
     }
 
     /// Makes a sandbox on `host` whose packet sockets are a driver's, with each frame in a message

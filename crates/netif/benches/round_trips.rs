@@ -12,7 +12,7 @@ mod common;
 
 use common::frames::{self, Front, NOBODY, flow, pattern, probe, tcp_header};
 use common::xsk::Steering;
-use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE};
+use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, with_xdp};
 use sojourn_netif::{
     Interface, LinkType, Message, Outgoing, PacketOptions, Ring, RingLayout, SendError, Xdp,
     XdpOptions,
@@ -42,6 +42,9 @@ const KINDS: &[(&str, Open)] = &[
         (Box::new(ring(device, layout, false)), None)
     }),
     ("ring, no qdisc", |device| (Box::new(ring(device, RingLayout::default(), true)), None)),
+    ("ring, short by xdp", |device| {
+        (Box::new(with_xdp(ring(device, RingLayout::default(), false))), None)
+    }),
     ("xdp", |device| {
         let near = Xdp::open(device, &XdpOptions::default()).unwrap();
         let steering = Steering::new(near.properties().index);

@@ -10,8 +10,8 @@
 use crate::interface::{
     FRAME_BYTES_MAX, Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics,
 };
+use crate::partial::complete_checksum;
 use crate::random::Random;
-use crate::xdp::complete_checksum;
 use rustix::fd::BorrowedFd;
 use sojourn_wire::ethernet;
 use sojourn_wire::ethernet::VlanTag;

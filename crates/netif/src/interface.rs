@@ -128,6 +128,17 @@ pub struct Properties {
     pub gso_max: usize,
 }
 
+impl Properties {
+    /// Returns the length of the longest frame of the link.
+    pub(crate) const fn frame_max(&self) -> usize {
+        let header = match self.link {
+            LinkType::Ethernet => sojourn_wire::ethernet::HEADER_BYTES_MAX,
+            LinkType::Raw => 0,
+        };
+        self.mtu + header
+    }
+}
+
 /// The counters of an interface since it was opened, in frames, not segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {

@@ -56,11 +56,11 @@ impl Umem {
         is_in.then_some(address & !(self.chunk_len as u64 - 1))
     }
 
-    /// Returns true if `address` is the start of a chunk to send from.
+    /// Returns the chunk to send from that contains `address`, if there is one.
     #[inline]
-    pub(crate) fn is_send_chunk(&self, address: u64) -> bool {
-        (self.receive_len as u64..self.map.len() as u64).contains(&address)
-            && address & (self.chunk_len as u64 - 1) == 0
+    pub(crate) fn send_chunk(&self, address: u64) -> Option<u64> {
+        let is_in = (self.receive_len as u64..self.map.len() as u64).contains(&address);
+        is_in.then_some(address & !(self.chunk_len as u64 - 1))
     }
 
     /// Returns the frame of an entry of the receive ring, if it lies within one chunk to receive
@@ -86,7 +86,7 @@ impl Umem {
     /// The kernel must not have the chunk: it never got the chunk, or has completed it.
     #[inline]
     pub(crate) unsafe fn chunk_mut(&mut self, address: u64) -> Option<&mut [u8]> {
-        if !self.is_send_chunk(address) {
+        if self.send_chunk(address) != Some(address) {
             return None;
         }
         // SAFETY: the caller's contract.
@@ -110,8 +110,8 @@ mod tests {
         assert_eq!(umem.send_chunks().collect::<Vec<_>>(), [8192, 10240]);
         assert_eq!(umem.receive_chunk(6144 + 300), Some(6144));
         assert_eq!(umem.receive_chunk(8192), None);
-        assert!(umem.is_send_chunk(8192) && !umem.is_send_chunk(6144));
-        assert!(!umem.is_send_chunk(8193) && !umem.is_send_chunk(12288));
+        assert_eq!((umem.send_chunk(8192), umem.send_chunk(8191)), (Some(8192), None));
+        assert_eq!((umem.send_chunk(10239), umem.send_chunk(12288)), (Some(8192), None));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! AF_XDP in copy mode: receives the frames of one queue of an interface that an XDP program
 //! redirects to this socket.
 //!
-//! Not here: that program, and its map of sockets. The code that loads them enters this socket's
-//! descriptor ([`AsFd`]). `Documentation/networking/af_xdp.rst` of the kernel.
+//! Not here: sending (`xdp_send`); that program, and its map of sockets. The code that loads them
+//! enters this socket's descriptor ([`AsFd`]). `Documentation/networking/af_xdp.rst` of the kernel.
 //!
 //! # Theory of operation
 //! A memory area is registered with the kernel: half of its chunks are for receiving, and travel
@@ -19,23 +19,12 @@ use crate::device::Device;
 use crate::interface::{
     Interface, LinkError, OpenError, Outgoing, Properties, Received, SendError, Statistics,
 };
-use crate::umem::Umem;
 use crate::xdp_ring::{ADDRESS_BYTES, Consumer, DESCRIPTOR_BYTES, Descriptor, Producer, Shared};
+use crate::xdp_send::{XdpLayout, XdpSending};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::Errno;
-use rustix::net::xdp::{
-    SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
-    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpUmemReg, XdpUmemRegFlags,
-};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with, sockopt,
-};
-use sojourn_wire::ethernet;
-use sojourn_wire::frame::LinkType;
+use rustix::net::xdp::{XDP_PGOFF_RX_RING, XDP_UMEM_PGOFF_FILL_RING};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socket_with, sockopt};
 use sojourn_wire::vnet::{self, Checksum};
-
-/// The largest number of system calls of one flush; each sends 32 frames.
-const KICKS_MAX: usize = 64;
 
 /// The options of an AF_XDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,16 +51,10 @@ impl Default for XdpOptions {
 pub struct Xdp {
     // Declared before the socket, so that the rings are unmapped before the socket is closed.
     fill: Producer,
-    completion: Consumer,
     receive: Consumer,
-    transmit: Producer,
-    fd: OwnedFd,
+    sending: XdpSending,
     /// A socket for queries about the interface.
     control: OwnedFd,
-    // Declared after the socket, because the kernel uses the area until the socket is closed.
-    umem: Umem,
-    /// Free chunks to send from.
-    spare: Vec<u64>,
     checksum: Checksum,
     properties: Properties,
     counts: Statistics,
@@ -107,131 +90,42 @@ impl Xdp {
         options: &XdpOptions,
     ) -> Result<Self, OpenError> {
         let &XdpOptions { queue, chunks, chunk_len, trusts_checksums } = options;
-        if !chunks.is_power_of_two() || chunks > 1 << 16 {
-            return Err(OpenError::BadLayout("chunks: a power of two, 65,536 at most"));
-        }
-        if chunk_len != 2048 && chunk_len != 4096 {
-            return Err(OpenError::BadLayout("chunks of 2048 or 4096 bytes"));
-        }
+        let layout = XdpLayout { receive_chunks: chunks, send_chunks: chunks, chunk_len };
+        let sending = XdpSending::prepare(fd, &layout)?;
         let device = Device::by_index(control.as_fd(), index)?;
-        let umem = Umem::new(chunk_len as usize, chunks as usize, chunks as usize)
-            .map_err(OpenError::at("memory"))?;
-        register(fd.as_fd(), &umem, chunks)?;
-        let offsets = sockopt::xdp_mmap_offsets(&fd).map_err(OpenError::at("XDP_MMAP_OFFSETS"))?;
-        let at = fd.as_fd();
+        let at = sending.fd();
+        let offsets = sockopt::xdp_mmap_offsets(at).map_err(OpenError::at("XDP_MMAP_OFFSETS"))?;
         let map = |offsets, page_offset, entry_len| {
             Shared::map(at, offsets, page_offset, entry_len, chunks).map_err(OpenError::at("mmap"))
         };
         let fill = map(&offsets.fr, XDP_UMEM_PGOFF_FILL_RING, ADDRESS_BYTES)?;
-        let completion = map(&offsets.cr, XDP_UMEM_PGOFF_COMPLETION_RING, ADDRESS_BYTES)?;
         let receive = map(&offsets.rx, XDP_PGOFF_RX_RING, DESCRIPTOR_BYTES)?;
-        let transmit = map(&offsets.tx, XDP_PGOFF_TX_RING, DESCRIPTOR_BYTES)?;
-        let (mut fill, transmit) = (Producer::new(fill), Producer::new(transmit));
-        let (completion, receive) = (Consumer::new(completion), Consumer::new(receive));
-        for address in umem.receive_chunks() {
+        let (mut fill, receive) = (Producer::new(fill), Consumer::new(receive));
+        for address in sending.umem.receive_chunks() {
             fill.push(Descriptor { address, len: 0 });
         }
         fill.publish();
-        let flags = SocketAddrXdpFlags::XDP_COPY | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-        rustix::net::bind(&fd, &SocketAddrXdp::new(flags, index, queue))
-            .map_err(OpenError::at("bind"))?;
+        sending.bind(index, queue)?;
         let properties = Properties {
             index,
             mtu: device.mtu,
             link: device.link,
             address: device.address,
-            // The checksum is completed here, while the frame is copied.
+            // The checksum is completed at the latest while the frame is copied.
             checksum_offload: true,
             gso_max: 0,
         };
-        let spare = umem.send_chunks().collect();
         let checksum = if trusts_checksums { Checksum::Valid } else { Checksum::Unknown };
         let counts = Statistics::default();
-        Ok(Self {
-            fill,
-            completion,
-            receive,
-            transmit,
-            fd,
-            control,
-            umem,
-            spare,
-            checksum,
-            properties,
-            counts,
-        })
+        Ok(Self { fill, receive, sending, control, checksum, properties, counts })
     }
-
-    /// Reclaims the chunks that the kernel has sent.
-    fn reclaim(&mut self) {
-        let count = self.completion.available();
-        for _ in 0..count {
-            let Descriptor { address, .. } = self.completion.take();
-            // More chunks than exist would be false completions, and would make the list grow.
-            if self.umem.is_send_chunk(address) && self.spare.len() < self.spare.capacity() {
-                self.spare.push(address);
-            }
-        }
-        if count > 0 {
-            self.completion.release();
-        }
-    }
-
-    /// Returns the length of the longest frame of the link.
-    fn frame_max(&self) -> usize {
-        let header = match self.properties.link {
-            LinkType::Ethernet => ethernet::HEADER_BYTES_MAX,
-            LinkType::Raw => 0,
-        };
-        self.properties.mtu + header
-    }
-}
-
-/// Registers the memory area and sets the sizes of the rings.
-fn register(fd: BorrowedFd<'_>, umem: &Umem, chunks: u32) -> Result<(), OpenError> {
-    let area = XdpUmemReg {
-        addr: umem.address(),
-        len: umem.len() as u64,
-        chunk_size: umem.chunk_len() as u32,
-        headroom: 0,
-        flags: XdpUmemRegFlags::empty(),
-        tx_metadata_len: 0,
-    };
-    sockopt::set_xdp_umem_reg(fd, area).map_err(|errno| match errno {
-        Errno::NOPROTOOPT | Errno::NOTSOCK | Errno::OPNOTSUPP => {
-            OpenError::WrongDescriptor("not an AF_XDP socket")
-        }
-        Errno::BUSY => OpenError::WrongDescriptor("it has its memory already"),
-        errno => OpenError::at("XDP_UMEM_REG")(errno),
-    })?;
-    let error = OpenError::at("AF_XDP ring sizes");
-    sockopt::set_xdp_umem_fill_ring_size(fd, chunks).map_err(&error)?;
-    sockopt::set_xdp_umem_completion_ring_size(fd, chunks).map_err(&error)?;
-    sockopt::set_xdp_rx_ring_size(fd, chunks).map_err(&error)?;
-    sockopt::set_xdp_tx_ring_size(fd, chunks).map_err(&error)
 }
 
 /// The descriptor is for the map in which the XDP program finds the socket.
 impl AsFd for Xdp {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.sending.fd()
     }
-}
-
-/// Completes a partial checksum. Returns false if the checksum's position lies outside the frame. A
-/// computed UDP checksum of zero is sent as 0xffff, because zero means no checksum (RFC 768).
-pub(crate) fn complete_checksum(frame: &mut [u8], checksum: Checksum) -> bool {
-    const UDP_OFFSET: u16 = 6;
-    let Checksum::Partial { start, offset } = checksum else { return true };
-    let (start, field) = (usize::from(start), usize::from(start) + usize::from(offset));
-    let Some(covered) = frame.get(start..) else { return false };
-    let sum = match sojourn_wire::checksum::sum(covered).finish() {
-        0 if offset == UDP_OFFSET => 0xffff,
-        sum => sum,
-    };
-    let Some(place) = frame.get_mut(field..field + 2) else { return false };
-    place.copy_from_slice(&sum.to_be_bytes());
-    true
 }
 
 impl Interface for Xdp {
@@ -247,14 +141,14 @@ impl Interface for Xdp {
         for _ in 0..available {
             let entry = self.receive.take();
             // SAFETY: the chunk goes back below, after the callback.
-            match unsafe { self.umem.frame(entry) } {
+            match unsafe { self.sending.umem.frame(entry) } {
                 Some(frame) => {
                     accept(Received { vnet, frame, tag: None, time_ns: None });
                     count += 1;
                 }
                 None => self.counts.damaged += 1,
             }
-            if let Some(address) = self.umem.receive_chunk(entry.address) {
+            if let Some(address) = self.sending.umem.receive_chunk(entry.address) {
                 self.fill.push(Descriptor { address, len: 0 });
             }
         }
@@ -265,7 +159,7 @@ impl Interface for Xdp {
         }
         if self.fill.needs_wakeup() {
             // The result does not matter, because the next call tries again.
-            let _ = recv(&self.fd, &mut [0; 0][..], RecvFlags::DONTWAIT);
+            let _ = recv(self.sending.fd(), &mut [0; 0][..], RecvFlags::DONTWAIT);
         }
         Ok(count)
     }
@@ -275,56 +169,23 @@ impl Interface for Xdp {
         if frame.vnet.segments.is_some() {
             return Err(SendError::NoOffload);
         }
-        let len = frame.len();
-        if len > self.frame_max() || len > self.umem.chunk_len() {
+        if frame.len() > self.properties.frame_max() {
             return Err(SendError::TooLong);
         }
-        if self.spare.is_empty() {
-            self.reclaim();
-        }
-        let Some(address) = self.spare.pop() else { return Err(SendError::Full) };
-        // SAFETY: it was among the spare ones, which the kernel does not have.
-        let Some(chunk) = (unsafe { self.umem.chunk_mut(address) }) else {
-            return Err(SendError::Invalid);
-        };
-        frame.copy_to(chunk);
-        let is_right = complete_checksum(&mut chunk[..len], frame.vnet.checksum);
-        if !is_right || len == 0 {
-            self.spare.push(address);
-            return Err(SendError::Invalid);
-        }
-        // The ring has as many entries as there are chunks, so there is room.
-        self.transmit.push(Descriptor { address, len: len as u32 });
-        self.counts.sent += 1;
-        Ok(())
+        self.sending.send(frame)
     }
 
     #[inline]
     fn flush(&mut self) -> Result<(), SendError> {
-        self.transmit.publish();
-        for _ in 0..KICKS_MAX {
-            let pending = self.transmit.pending();
-            if pending == 0 || !self.transmit.needs_wakeup() {
-                break;
-            }
-            match send(&self.fd, &[], SendFlags::DONTWAIT) {
-                Ok(_) => {}
-                // The kernel sends a limited number of frames per call and returns `EAGAIN` if more
-                // remain (`__xsk_generic_xmit`).
-                Err(Errno::AGAIN) if self.transmit.pending() < pending => {}
-                Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS) => return Err(SendError::Full),
-                Err(error) => return Err(SendError::Link(error.into())),
-            }
-        }
-        Ok(())
+        self.sending.flush()
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.fd.as_fd())
+        Some(self.sending.fd())
     }
 
     fn take_error(&mut self) -> Option<LinkError> {
-        sockopt::socket_error(&self.fd).ok()?.err().map(LinkError::from)
+        sockopt::socket_error(self.sending.fd()).ok()?.err().map(LinkError::from)
     }
 
     fn properties(&self) -> &Properties {
@@ -339,8 +200,8 @@ impl Interface for Xdp {
     }
 
     fn statistics(&mut self) -> Statistics {
-        let mut counts = self.counts;
-        if let Ok(told) = sockopt::xdp_statistics(&self.fd) {
+        let mut counts = Statistics { sent: self.sending.sent, ..self.counts };
+        if let Ok(told) = sockopt::xdp_statistics(self.sending.fd()) {
             let full = told.rx_ring_full.unwrap_or(0);
             counts.overruns = full + told.rx_fill_ring_empty_descs.unwrap_or(0);
             // These are mostly frames longer than a chunk; the kernel does not distinguish them
@@ -349,34 +210,5 @@ impl Interface for Xdp {
             counts.damaged += told.rx_invalid_descs + told.tx_invalid_descs;
         }
         counts
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_partial_checksum_is_completed_or_refused() {
-        let mut frame = *b"headers.\x12\x34\x56\x78\x00\x00\x00\x10";
-        let partial = |start, offset| Checksum::Partial { start, offset };
-        assert!(complete_checksum(&mut frame, partial(8, 4)));
-        assert_eq!(sojourn_wire::checksum::sum(&frame[8..]).value(), 0xffff);
-        assert_eq!(&frame[..8], b"headers.");
-        let before = frame;
-        assert!(!complete_checksum(&mut frame, partial(17, 0)));
-        assert!(!complete_checksum(&mut frame, partial(8, 7)), "half outside");
-        assert!(!complete_checksum(&mut frame, partial(u16::MAX, u16::MAX)));
-        assert!(complete_checksum(&mut frame, Checksum::Unknown));
-        assert_eq!(frame, before);
-    }
-
-    #[test]
-    fn udp_never_says_that_it_has_no_checksum() {
-        // The covered bytes sum to 0xffff, whose complement is zero.
-        let mut frame = [0u8; 8];
-        frame[..2].copy_from_slice(&[0xff, 0xff]);
-        assert!(complete_checksum(&mut frame, Checksum::Partial { start: 0, offset: 6 }));
-        assert_eq!(frame[6..], [0xff, 0xff]);
     }
 }

@@ -114,9 +114,16 @@ impl Producer {
         self.next.wrapping_sub(consumer).min(self.shared.len)
     }
 
-    /// Adds an entry; returns false if there was no room.
+    /// Adds an entry without options; returns false if there was no room.
     #[inline]
     pub(crate) fn push(&mut self, entry: Descriptor) -> bool {
+        self.push_with(entry, 0)
+    }
+
+    /// Adds an entry; returns false if there was no room. `options` (`XDP_TX_*`) are a transmit
+    /// ring's.
+    #[inline]
+    pub(crate) fn push_with(&mut self, entry: Descriptor, options: u32) -> bool {
         if self.pending() == self.shared.len {
             return false;
         }
@@ -124,7 +131,7 @@ impl Producer {
         let mut is_in = self.shared.map.store(at, entry.address);
         if self.shared.entry_len == DESCRIPTOR_BYTES {
             is_in &= self.shared.map.store(at + 8, entry.len);
-            is_in &= self.shared.map.store(at + 12, 0u32);
+            is_in &= self.shared.map.store(at + 12, options);
         }
         self.next = self.next.wrapping_add(1);
         is_in

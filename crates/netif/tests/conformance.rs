@@ -7,7 +7,9 @@ mod common;
 use common::frames::{self, Front, NOBODY, pattern, probe, send_now};
 use common::tun::Tun;
 use common::xsk::Steering;
-use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, receive_until, shows, until_it_carries, wait};
+use common::{
+    FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, receive_until, shows, until_it_carries, wait, with_xdp,
+};
 use rustix::event::PollFlags;
 use sojourn_driver::process::serve_handed;
 use sojourn_driver::{Address, DriverInterface, FrameWay, Serving, Wait};
@@ -155,6 +157,7 @@ conforms! {
     messages_on_tun: on_tun(message);
     a_ring: on_veth(|| ring(NEAR_DEVICE, RingLayout::default()));
     a_ring_of_large_slots: on_veth(|| ring(NEAR_DEVICE, LARGE));
+    a_ring_with_an_xdp_socket: on_veth(|| with_xdp(ring(NEAR_DEVICE, LARGE)));
     a_ring_of_small_slots: on_veth(|| ring(NEAR_DEVICE, SMALL));
     a_ring_without_offloads:
         on_veth(|| Ring::open(NEAR_DEVICE, &PLAIN, RingLayout::default()).unwrap());

@@ -7,7 +7,7 @@ mod common;
 
 use common::frames::{self, Front, flow, pattern, send_now, tcp_header};
 use common::xsk::Steering;
-use common::{FAR, FAR_DEVICE, LIMIT, Lab, NEAR, NEAR_DEVICE, receive_until, wait};
+use common::{FAR, FAR_DEVICE, LIMIT, Lab, NEAR, NEAR_DEVICE, receive_until, wait, with_xdp};
 use rustix::net::sockopt;
 use sojourn_netif::{
     Interface, LinkType, Message, Outgoing, PacketOptions, Ring, RingLayout, Xdp, XdpOptions, vnet,
@@ -122,6 +122,14 @@ fn a_kernel_resolves_and_is_echoed_without_offloads() {
 fn a_kernel_resolves_and_is_echoed_by_a_ring() {
     let Some(lab) = Lab::new() else { return };
     echo(&lab, &mut lab.near(ring));
+}
+
+#[test]
+fn a_kernel_resolves_and_is_echoed_by_a_ring_and_an_xdp_socket() {
+    let Some(lab) = Lab::new() else { return };
+    let mut near = lab.near(|| with_xdp(ring()));
+    assert!(near.properties().checksum_offload, "checksums are left to the device");
+    echo(&lab, &mut near);
 }
 
 #[test]
@@ -284,6 +292,15 @@ fn tcp_with_long_segments_both_ways_by_rings() {
 }
 
 /// Sends datagrams of 1000 bytes, twenty in a frame, to the kernel and from it.
+/// Long segments by one socket, and acknowledgements and the rest by the other.
+#[test]
+fn tcp_with_long_segments_both_ways_by_a_ring_and_an_xdp_socket() {
+    let Some(lab) = Lab::new() else { return };
+    let mut near = lab.near(|| with_xdp(ring()));
+    let longest = bulk(&lab, &mut near);
+    assert!(longest > 1500, "{longest}");
+}
+
 #[test]
 fn udp_segments_both_ways() {
     const LEN: usize = 1000;

@@ -5,11 +5,12 @@
 mod common;
 
 use common::frames::{self, Front, NOBODY, flow, pattern, probe, send_now, tcp_header};
-use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, WATCHING, receive_until, shows};
+use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, WATCHING, receive_until, shows, with_xdp};
 use rustix::event::PollFlags;
+use rustix::net::{AddressFamily, SocketType, socket};
 use sojourn_netif::{
     Interface, LinkError, LinkType, Message, OpenError, Outgoing, PacketOptions, Ring, RingLayout,
-    SendError, Xdp, XdpOptions, packet,
+    SendError, Xdp, XdpOptions, XdpSender, packet,
 };
 use sojourn_wire::Protocol;
 use sojourn_wire::frame::{self, Offload};
@@ -48,6 +49,57 @@ fn watchers_see_what_is_sent_unless_it_passes_the_queue() {
     assert!(!sees(&mut lab.near(|| Message::open(NEAR_DEVICE, &options).unwrap()), 3));
     // AF_XDP differs here: taps do not see its frames, as its documentation says.
     assert!(!sees(&mut lab.near(|| Xdp::open(NEAR_DEVICE, &XdpOptions::default()).unwrap()), 4));
+}
+
+/// Short frames leave by the AF_XDP socket, where a tap does not see them; segments do not.
+#[test]
+fn watchers_see_segments_but_not_short_frames_beside_an_xdp_socket() {
+    let Some(lab) = Lab::new() else { return };
+    let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
+    let mut watcher = lab.near(|| Message::open(NEAR_DEVICE, &WATCHING).unwrap());
+    let mut near = lab.near(|| with_xdp(ring()));
+    let headers =
+        frames::headers(LinkType::Ethernet, NOBODY, NOBODY, flow(Protocol::Tcp, 1000, 2000));
+    let payload = pattern(20_000, 1);
+    let tcp = tcp_header(1, 2, Flags::ACK);
+    let front = Front::tcp(&headers, &tcp, &[&payload], Offload::Segments(SEGMENT));
+    let short = probe(LinkType::Ethernet, 1000, 1);
+    // All in one flush: the segments do not overtake the frames before them.
+    near.send(&Outgoing::plain(&short)).unwrap();
+    near.send(&Outgoing::plain(&short)).unwrap();
+    near.send(&front.with(&payload, &[])).unwrap();
+    near.send(&Outgoing::plain(&short)).unwrap();
+    near.flush().unwrap();
+    let mut lens = Vec::new();
+    receive_until(&mut far, "four frames", |received| {
+        lens.push(received.frame.len());
+        lens.len() == 4
+    });
+    assert!(lens[2] > 20_000, "{lens:?}");
+    assert_eq!((lens[0], lens[1], lens[3]), (1000, 1000, 1000));
+    let mut seen = Vec::new();
+    watcher.receive(64, &mut |received| seen.push(received.frame.len())).unwrap();
+    assert_eq!(seen, [lens[2]]);
+    assert_eq!(near.statistics().sent, 4);
+}
+
+/// A queue of an interface has one AF_XDP socket: the second is refused, and harms nobody.
+#[test]
+fn a_second_xdp_socket_is_refused() {
+    let Some(lab) = Lab::new() else { return };
+    let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
+    let mut near = lab.near(|| with_xdp(ring()));
+    let open = || {
+        let socket = socket(AddressFamily::XDP, SocketType::RAW, None).unwrap();
+        XdpSender::open(socket, near.properties().index)
+    };
+    let refused = lab.near(|| open().map(drop)).unwrap_err();
+    assert!(matches!(refused, OpenError::Failed { step: "bind", .. }), "{refused:?}");
+    let frame = probe(LinkType::Ethernet, 300, 1);
+    send_now(&mut near, &Outgoing::plain(&frame)).unwrap();
+    receive_until(&mut far, "it is sent", |received| received.frame == frame);
+    let wrong = lab.near(|| XdpSender::open(packet::open(&PacketOptions::default()).unwrap(), 1));
+    assert!(matches!(wrong.map(drop), Err(OpenError::WrongDescriptor(_))));
 }
 
 /// A socket in the form in which the session server passes it: with a ring, bound, filtered and

@@ -10,6 +10,7 @@ use crate::identity::{self, Diag};
 use crate::inspected::Inspected;
 use crate::log::{self, Level};
 use crate::network::Network;
+use crate::options::Options;
 use crate::registry::{CARRIER, CarrierMessage, ProcessInfo};
 use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
@@ -31,6 +32,7 @@ pub(crate) struct ServerSide {
     server: Weak<Sojournd>,
     caller: Caller,
     network: Network,
+    has_xdp: bool,
     respects_firewalls: bool,
     beat: Beat,
     /// For looks at the carrier's sockets. These may be a program's, so a look may wait, and
@@ -45,7 +47,7 @@ impl ServerSide {
         server: &Arc<Sojournd>,
         commands: &CommandSender,
         network: Network,
-        respects_firewalls: bool,
+        options: &Options,
     ) -> Option<Self> {
         introduce(server, commands)?;
         let credentials =
@@ -54,7 +56,8 @@ impl ServerSide {
         let beat = server.beats().beat("carrier");
         let server = Arc::downgrade(server);
         let diag = Mutex::new(Diag::new(true).ok()?);
-        Some(Self { server, caller, network, respects_firewalls, beat, diag })
+        let &Options { has_xdp, respects_firewalls, .. } = options;
+        Some(Self { server, caller, network, has_xdp, respects_firewalls, beat, diag })
     }
 }
 
@@ -82,12 +85,12 @@ pub(crate) fn introduce(server: &Arc<Sojournd>, commands: &CommandSender) -> Opt
 pub(crate) fn start(
     server: &Arc<Sojournd>,
     network: Network,
-    respects_firewalls: bool,
+    options: &Options,
     keeper: Option<PathBuf>,
 ) -> Result<(), String> {
     let (commands, receiver) = command_channel().map_err(|error| error.to_string())?;
-    let place = ServerSide::new(server, &commands, network, respects_firewalls)
-        .ok_or("no descriptors left")?;
+    let place =
+        ServerSide::new(server, &commands, network, options).ok_or("no descriptors left")?;
     let (tell, told) = channel();
     let keeper = keeper.map(|path| KeeperLocation { path, start: Box::new(start_keeper) });
     let carry = move || match Carrier::new(Box::new(place), Box::new(receiver), keeper) {
@@ -141,6 +144,11 @@ impl Sessions for ServerSide {
 
     fn has_rings(&self) -> bool {
         self.network.has_rings()
+    }
+
+    fn has_xdp(&self) -> bool {
+        // A driver's connection is no packet socket.
+        self.has_xdp && !matches!(self.network, Network::Driver(_))
     }
 
     fn lend(&self) -> Lend {

@@ -36,6 +36,12 @@ pub(crate) struct Flags {
     /// respect leaves them in the kernel, ignore carries them past these. Only with --network.
     #[arg(long, value_name = "HOW", default_value = "respect", requires = "network")]
     pub(crate) firewall: Filtered,
+    /// Programs send short frames of such sessions by AF_XDP sockets, which takes less of the
+    /// kernel. What is sent so passes the host's queueing disciplines and the programs of TC by,
+    /// and tcpdump on this host does not see it; what arrives it sees as ever. Only with --network,
+    /// and not with its driver.
+    #[arg(long, requires = "network")]
+    pub(crate) xdp: bool,
     /// Also join sessions whose two ends are in one process. For test suites that talk to
     /// themselves.
     #[arg(long)]

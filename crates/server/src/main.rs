@@ -78,7 +78,9 @@ fn options(flags: Flags) -> Result<Options, String> {
         return Err("--network=driver is for a user's own server, without --system".into());
     }
     let respects_firewalls = flags.firewall == Filtered::Respect;
-    Ok(Options { place, idle_exit, network, respects_firewalls, rules, is_apart: true })
+    let has_xdp = flags.xdp;
+    let is_apart = true;
+    Ok(Options { place, idle_exit, network, has_xdp, respects_firewalls, rules, is_apart })
 }
 
 /// Runs one of the server's other processes, if this program was started as one; only the server

@@ -31,6 +31,8 @@ pub struct Options {
     pub idle_exit: Option<Duration>,
     /// Sessions with other hosts are carried, too, in this process's network namespace.
     pub network: Option<Network>,
+    /// Programs send the short frames of such sessions by AF_XDP sockets.
+    pub has_xdp: bool,
     /// Sessions stay in the kernel if a packet filter or an IPsec policy of the host could concern
     /// their packets.
     pub respects_firewalls: bool,
@@ -50,6 +52,7 @@ impl Options {
             place: Location::At(address.into()),
             idle_exit: None,
             network: None,
+            has_xdp: false,
             respects_firewalls: true,
             rules: Rules::default(),
             is_apart: false,

@@ -90,7 +90,7 @@ pub(crate) fn rules(options: &Options) -> Rules {
 /// Starts the carrier, if sessions with other hosts are to move.
 fn start_carrier(options: &Options, served: &Arc<Sojournd>, keeper: Option<PathBuf>) {
     let Some(network) = options.network else { return };
-    if let Err(missing) = carried::start(served, network, options.respects_firewalls, keeper) {
+    if let Err(missing) = carried::start(served, network, options, keeper) {
         log::say(
             Level::Error,
             format_args!("sessions with other hosts stay in the kernel: {missing}"),

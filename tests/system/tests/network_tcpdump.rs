@@ -191,6 +191,11 @@ fn play(has_ports: bool) {
 
 #[test]
 fn every_byte_both_ways() {
+    if std::env::var_os("LAB_XDP").is_some() {
+        // Short frames bypass the taps of the interface that they are sent on. Behind a port that
+        // is the port's own: the next test.
+        return;
+    }
     play(false);
 }
 

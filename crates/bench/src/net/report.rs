@@ -138,7 +138,7 @@ fn by_waiting(cells: &[&Cell]) -> String {
         let awake = value(of(Stacks::Kernel, Wait::Spinning));
         let mut name = case;
         // These contain the ways of UDP.
-        for &way in Stacks::MEASURED_TCP {
+        for &way in Stacks::ROUND_TRIPS_TCP {
             let (blocking, spinning) = (of(way, Wait::Blocking), of(way, Wait::Spinning));
             if blocking.or(spinning).is_none() {
                 continue;

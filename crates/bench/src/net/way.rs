@@ -26,6 +26,12 @@ pub(crate) enum Stacks {
     /// As `Client`, but the client gets its packets through a port, as programs without CAP_NET_RAW
     /// do.
     Port,
+    /// As `Client`, with short frames sent by an AF_XDP socket.
+    Xdp,
+    /// As `Both`, with short frames sent by AF_XDP sockets.
+    XdpBoth,
+    /// As `Port`, with short frames sent by an AF_XDP socket.
+    XdpPort,
     /// As `Client`, but the client's packet socket has no mapped ring: each packet takes a system
     /// call.
     Message,
@@ -50,14 +56,29 @@ impl Stacks {
     /// The ways for rows whose client is `lab-bench`.
     pub(crate) const MEASURED: &[Self] =
         &[Self::Kernel, Self::Client, Self::Both, Self::Port, Self::Smoltcp, Self::Gvisor];
-    /// The same ways for TCP, which the protocol server has, too.
-    pub(crate) const MEASURED_TCP: &[Self] = &[
+    /// The ways for round trips: the same, and with AF_XDP.
+    pub(crate) const ROUND_TRIPS: &[Self] = &[
         Self::Kernel,
         Self::Client,
+        Self::Xdp,
+        Self::Both,
+        Self::XdpBoth,
+        Self::Port,
+        Self::XdpPort,
+        Self::Smoltcp,
+        Self::Gvisor,
+    ];
+    /// The same ways for TCP, which the protocol server has, too.
+    pub(crate) const ROUND_TRIPS_TCP: &[Self] = &[
+        Self::Kernel,
+        Self::Client,
+        Self::Xdp,
         Self::ProtocolServer,
         Self::HomeServer,
         Self::Both,
+        Self::XdpBoth,
         Self::Port,
+        Self::XdpPort,
         Self::Smoltcp,
         Self::Gvisor,
     ];
@@ -86,6 +107,9 @@ impl Stacks {
             Self::Server => "sojourn, server",
             Self::Both => "sojourn, both",
             Self::Port => "sojourn, port",
+            Self::Xdp => "sojourn, xdp",
+            Self::XdpBoth => "sojourn, xdp, both",
+            Self::XdpPort => "sojourn, xdp, port",
             Self::Message => "sojourn, message",
             Self::Driver => "sojourn, driver",
             Self::DriverMemory => "sojourn, driver, memory",
@@ -101,13 +125,15 @@ impl Stacks {
         match self {
             Self::Client
             | Self::Port
+            | Self::Xdp
+            | Self::XdpPort
             | Self::Message
             | Self::Driver
             | Self::DriverMemory
             | Self::ProtocolServer
             | Self::HomeServer => side == Side::Client,
             Self::Server => side == Side::Server,
-            Self::Both => true,
+            Self::Both | Self::XdpBoth => true,
             Self::Kernel | Self::Smoltcp | Self::Gvisor => false,
         }
     }
@@ -116,7 +142,12 @@ impl Stacks {
     /// Targets of the protocol server are of the papers' tables.
     pub(crate) fn is_compared(self) -> bool {
         let is_other = matches!(self, Self::Message | Self::Driver | Self::DriverMemory);
-        is_other || self.is_served()
+        is_other || self.has_xdp() || self.is_served()
+    }
+
+    /// Returns true if short frames are sent by AF_XDP sockets.
+    pub(crate) fn has_xdp(self) -> bool {
+        matches!(self, Self::Xdp | Self::XdpBoth | Self::XdpPort)
     }
 
     /// Returns true if the client's sessions are in the protocol server.

@@ -123,6 +123,9 @@ impl Hosts {
         };
         let on = |host: &Host| match way {
             Stacks::Port => Sandbox::with_ports(host),
+            Stacks::Xdp | Stacks::XdpBoth | Stacks::XdpPort => {
+                Sandbox::with_xdp(host, way == Stacks::XdpPort)
+            }
             Stacks::Message => Sandbox::with_messages(host),
             Stacks::Driver | Stacks::DriverMemory => {
                 Sandbox::with_driver(host, way == Stacks::DriverMemory)

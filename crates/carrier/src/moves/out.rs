@@ -9,7 +9,7 @@ use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_filter, has_gap, release};
 use crate::hasten::Hastening;
 use crate::label::{Kept, Label};
-use crate::links::{LinkError, Links, Ticket};
+use crate::links::{Links, Ticket};
 use crate::metastate::NextHop;
 use crate::next_hop::{hop_of, next_hop_of};
 use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
@@ -18,6 +18,7 @@ use crate::repair;
 use crate::session::{
     Delegated, JoinedEnds, JoinedStream, Outcome, Phase, Redirection, Session, Waiting, token,
 };
+use crate::sockets::LinkError;
 use crate::too_big::PathMtu;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -322,9 +323,12 @@ impl Carrier {
         flows.insert(*key, local);
         let (hop, ring) = (hop_of(&next_hop, port), links.ring());
         let (packets, sealed) = (packets.into(), sealed.into());
+        let xdp = links.take_xdp(next_hop.interface, link);
         let cookie = sockopt::socket_cookie(&socket).unwrap_or(0);
-        sessions
-            .delegate(local, LendT { local: 0, token, hop, link, packets, ring, record: sealed });
+        sessions.delegate(
+            local,
+            LendT { local: 0, token, hop, link, packets, ring, xdp, record: sealed },
+        );
         Delegated {
             socket,
             stream,

@@ -5,6 +5,24 @@
 
 use sojourn_proto::record::SessionRecord;
 use sojourn_session::LendT;
+use sojourn_shm::MovableFd;
+
+/// The sockets of an interface, in the program's table.
+#[derive(Debug)]
+pub(crate) struct LinkSockets {
+    /// The packet socket.
+    pub(crate) packets: MovableFd,
+    /// The AF_XDP socket for short frames, if the server gives one.
+    pub(crate) xdp: Option<MovableFd>,
+}
+
+impl LinkSockets {
+    /// Names the descriptors of a delegation, in the order in which they were passed.
+    pub(crate) fn of(placed: Vec<MovableFd>) -> Option<Self> {
+        let mut placed = placed.into_iter();
+        Some(Self { packets: placed.next()?, xdp: placed.next() })
+    }
+}
 
 /// A delegation whose descriptors have been dealt with.
 #[derive(Debug)]

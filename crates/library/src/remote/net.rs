@@ -22,7 +22,7 @@ use crate::process::library::library;
 use crate::process::library::{Library, PerProcess};
 use crate::process::room::has_room;
 use crate::remote::carry_server::CarryConnection;
-use crate::remote::delegation::Delegation;
+use crate::remote::delegation::{Delegation, LinkSockets};
 use crate::remote::watch::Watch;
 use crate::session::Session;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -32,7 +32,7 @@ use rustix::fd::AsRawFd;
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain as domain_of;
 use sojourn_driver::{Address, DriverInterface, Wait};
-use sojourn_netif::{Interface, Message, Ring, RingLayout};
+use sojourn_netif::{Interface, Message, Ring, RingLayout, WithXdp, XdpSender};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
@@ -75,8 +75,9 @@ pub(crate) struct Net {
     was_turned: AtomicBool,
     /// For each session's slot the server's token of it, and its interface.
     tokens: Mutex<HashMap<u32, (u64, LinkId)>>,
-    /// The numbers of connections with drivers, by those of their bells.
-    connections: Mutex<HashMap<i32, i32>>,
+    /// The numbers of what interfaces have beside the descriptors that they are waited for with, by
+    /// the numbers of these: connections with drivers, and AF_XDP sockets.
+    beside: Mutex<HashMap<i32, i32>>,
     /// The connection over which sessions are given back.
     pub(crate) server: CarryConnection,
     /// A session has waited for a server in vain; the next ones do not wait as long.
@@ -133,7 +134,7 @@ impl Net {
                 looks_at: AtomicU64::new(NEVER),
                 was_turned: AtomicBool::new(false),
                 tokens: Mutex::default(),
-                connections: Mutex::default(),
+                beside: Mutex::default(),
                 server,
                 is_alone: AtomicBool::new(false),
                 has_thread: AtomicBool::new(false),
@@ -157,7 +158,7 @@ impl Net {
         engine: &Engine,
         session: &Session,
         other: Stream,
-        (delegation, packets): (&Delegation, Option<MovableFd>),
+        (delegation, sockets): (&Delegation, Option<LinkSockets>),
     ) -> bool {
         let (Some(record), terms) = (&delegation.record, &delegation.terms) else { return false };
         if !has_room(0) {
@@ -166,7 +167,7 @@ impl Net {
         // The server has begun the ring; this view of the stream is older than that.
         other.use_ring();
         let mut pump = lock(&self.pump);
-        if !self.has_link(&mut pump, terms, packets) {
+        if !self.has_link(&mut pump, terms, sockets) {
             return false;
         }
         let hop = hop_of(&terms.hop);
@@ -193,16 +194,17 @@ impl Net {
 
     /// Returns true if the pump has the session's interface, after adding the one that came with
     /// it.
-    fn has_link(&self, pump: &mut Pump, terms: &LendT, packets: Option<MovableFd>) -> bool {
+    fn has_link(&self, pump: &mut Pump, terms: &LendT, sockets: Option<LinkSockets>) -> bool {
         if pump.has_link(terms.link) {
             return true;
         }
-        let opened = packets.and_then(|packets| self.open_link(terms.ring, packets));
+        let opened = sockets.and_then(|sockets| self.open_link(terms.ring, sockets));
         opened.map(|packets| pump.add_link(terms.link, packets, now())).is_some()
     }
 
-    fn open_link(&self, ring: RingT, socket: MovableFd) -> Option<Box<dyn Interface + Send>> {
+    fn open_link(&self, ring: RingT, sockets: LinkSockets) -> Option<Box<dyn Interface + Send>> {
         let RingT { slot_len, slots } = ring;
+        let LinkSockets { packets: socket, xdp } = sockets;
         if domain_of(&socket) == Ok(AddressFamily::UNIX) {
             return self.open_driver(socket);
         }
@@ -212,7 +214,30 @@ impl Net {
             _ => Box::new(Ring::map(socket, RingLayout { slot_len, slots }).ok()?),
         };
         self.watch.add(packets.wait_fd()?).ok()?;
-        Some(packets)
+        Some(match xdp {
+            Some(xdp) => self.with_xdp(packets, xdp),
+            None => packets,
+        })
+    }
+
+    /// Gives a packet socket an AF_XDP socket for its short frames. Where that cannot be had, as on
+    /// an interface whose queues have owners, all frames go by the packet socket.
+    fn with_xdp(
+        &self,
+        packets: Box<dyn Interface + Send>,
+        socket: MovableFd,
+    ) -> Box<dyn Interface + Send> {
+        let (bell, number) = (packets.wait_fd().map(|bell| bell.as_raw_fd()), socket.number());
+        match XdpSender::open(socket.into_owned(), packets.properties().index) {
+            Ok(sender) => {
+                bell.and_then(|bell| lock(&self.beside).insert(bell, number));
+                Box::new(WithXdp::new(packets, sender))
+            }
+            Err(_) => {
+                library().engine().iter().for_each(|engine| engine.own.forget(number));
+                packets
+            }
+        }
     }
 
     /// Opens an interface that a driver has, of which `socket` is a connection.
@@ -225,7 +250,7 @@ impl Net {
         let packets = DriverInterface::connect_with(address, Wait::Adaptive, place).ok()?;
         let bell = packets.wait_fd()?;
         self.watch.add(bell).ok()?;
-        lock(&self.connections).insert(bell.as_raw_fd(), number);
+        lock(&self.beside).insert(bell.as_raw_fd(), number);
         Some(Box::new(packets))
     }
 

@@ -12,11 +12,14 @@ pub(crate) mod tun;
 pub(crate) mod xsk;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{
     CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getcpu, sched_setaffinity,
 };
 use rustix::time::Timespec;
-use sojourn_netif::{Interface, Message, Outgoing, PacketOptions, Received};
+use sojourn_netif::{
+    Interface, Message, Outgoing, PacketOptions, Received, Ring, WithXdp, XdpSender,
+};
 use sojourn_wire::MacAddress;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -224,6 +227,13 @@ pub(crate) fn until_it_carries(source: &mut dyn Interface, target: &mut dyn Inte
             break;
         }
     }
+}
+
+/// Gives a ring an AF_XDP socket for its short frames. The thread must be on the ring's host.
+pub(crate) fn with_xdp(ring: Ring) -> WithXdp<Ring> {
+    let socket = socket(AddressFamily::XDP, SocketType::RAW, None).unwrap();
+    let sender = XdpSender::open(socket, ring.properties().index).unwrap();
+    WithXdp::new(ring, sender)
 }
 
 /// Options of sockets that watch: they also see the frames that the host sends.

@@ -83,6 +83,7 @@ pub fn carry(options: &Options, text: &str) -> io::Result<()> {
     let sessions = Apart {
         front: Arc::clone(&front),
         network,
+        has_xdp: options.has_xdp,
         respects_firewalls: options.respects_firewalls,
         beat,
         diag: Mutex::new(Diag::new(true)?),
@@ -208,6 +209,7 @@ impl Commands for Orders {
 struct Apart {
     front: Shared,
     network: Network,
+    has_xdp: bool,
     respects_firewalls: bool,
     beat: Beat,
     diag: Mutex<Diag>,
@@ -258,6 +260,10 @@ impl Sessions for Apart {
 
     fn has_rings(&self) -> bool {
         self.network.has_rings()
+    }
+
+    fn has_xdp(&self) -> bool {
+        self.has_xdp
     }
 
     fn respects_firewalls(&self) -> bool {

@@ -56,7 +56,7 @@ impl Row for RoundTrip {
     }
 
     fn ways(&self) -> &'static [Stacks] {
-        if self.protocol == "tcp" { Stacks::MEASURED_TCP } else { Stacks::MEASURED }
+        if self.protocol == "tcp" { Stacks::ROUND_TRIPS_TCP } else { Stacks::ROUND_TRIPS }
     }
 
     fn unavailable(&self, world: &World, way: Stacks) -> Option<String> {

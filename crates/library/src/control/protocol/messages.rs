@@ -8,7 +8,7 @@ use super::outside::ServerMessage;
 use super::thread::{Joined, Thread};
 use crate::process::engine::Job;
 use crate::remote::carry_server::ANSWER_LIMIT;
-use crate::remote::delegation::Delegation;
+use crate::remote::delegation::{Delegation, LinkSockets};
 use crate::remote::net::Net;
 use core::time::Duration;
 use sojourn_session::{EventT, KindT, ReasonT, RecallT};
@@ -108,7 +108,7 @@ impl Thread {
         match message {
             ServerMessage::Join(prepared) => self.join(*prepared, placed),
             ServerMessage::Delegate(delegation) => {
-                self.carry(&delegation, placed.and_then(|mut placed| placed.pop()))
+                self.carry(&delegation, placed.and_then(LinkSockets::of))
             }
             ServerMessage::Event(event) => self.do_event(event),
             ServerMessage::Forget(local) => self.forget(local),
@@ -154,7 +154,7 @@ impl Thread {
     }
 
     /// Begins to run the engine of a delegated session.
-    fn carry(&mut self, delegation: &Delegation, packets: Option<MovableFd>) {
+    fn carry(&mut self, delegation: &Delegation, sockets: Option<LinkSockets>) {
         let Some(session) = self.session(delegation.terms.local) else { return };
         let joined = self.joined.get_mut(&delegation.terms.local);
         let other = joined.and_then(|Joined { other, .. }| other.take());
@@ -162,8 +162,8 @@ impl Thread {
         let net =
             Net::start(self.library, self.engine).filter(|net| net.server.is_there(self.library));
         let begins = net.zip(other).is_some_and(|(net, other)| match session.kind() {
-            KindT::Udp => net.begin_datagrams(session, other, (delegation, packets)),
-            _ => net.begin(self.engine, session, other, (delegation, packets)),
+            KindT::Udp => net.begin_datagrams(session, other, (delegation, sockets)),
+            _ => net.begin(self.engine, session, other, (delegation, sockets)),
         });
         // The thread that froze the stream before this may not have found the session here.
         let is_called_home = session.stream().is_some_and(|stream| stream.is_frozen());
@@ -183,13 +183,14 @@ fn has_delegation(messages: &VecDeque<ServerMessage>, local: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sojourn_ipc::rt::Descriptor;
     use sojourn_session::{HopT, LendT, RingT};
 
     fn delegation(local: u64) -> ServerMessage {
         let hop = HopT { is_cut: false, has_addresses: false, own: [0; 6], next: [0; 6], mtu: 0 };
         let ring = RingT { slot_len: 0, slots: 0 };
-        let (packets, record) = (None.into(), None.into());
-        let terms = LendT { local, token: 1, hop, link: 1, packets, ring, record };
+        let [packets, xdp, record] = [const { Descriptor::NONE }; 3];
+        let terms = LendT { local, token: 1, hop, link: 1, packets, ring, xdp, record };
         ServerMessage::Delegate(Box::new(Delegation { terms, record: None, passed: 1 }))
     }
 

@@ -242,8 +242,10 @@ impl Outside {
         let record = take(&mut terms.record)
             .filter(|file| has_room(RECORD_COPIES * len_of(file)))
             .and_then(|file| sojourn_pump::sealed::open(file).ok());
-        let packets = take(&mut terms.packets);
-        let passed = packets.map_or(0, |packets| self.pass_on(&[packets.as_fd()]));
+        // In the order of `LinkSockets::of`.
+        let sockets = [take(&mut terms.packets), take(&mut terms.xdp)];
+        let sockets: Vec<_> = sockets.iter().map_while(|fd| Some(fd.as_ref()?.as_fd())).collect();
+        let passed = self.pass_on(&sockets);
         Delegation { terms, record, passed }
     }
 

@@ -9,7 +9,7 @@ use crate::process::engine::Job;
 use crate::process::library::library;
 use crate::process::room::has_room;
 use crate::remote::carry_server::ANSWER_LIMIT;
-use crate::remote::delegation::Delegation;
+use crate::remote::delegation::{Delegation, LinkSockets};
 use crate::session::Session;
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
@@ -18,7 +18,6 @@ use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_proto::udp::{Limits, Socket};
 use sojourn_pump::{Datagrams, Sent, Source, now};
 use sojourn_session::{LendT, RouteT};
-use sojourn_shm::MovableFd;
 use sojourn_stream::Stream;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -56,7 +55,7 @@ impl Net {
         &self,
         session: &Session,
         other: Stream,
-        (delegation, packets): (&Delegation, Option<MovableFd>),
+        (delegation, sockets): (&Delegation, Option<LinkSockets>),
     ) -> bool {
         let record = delegation.record.as_ref().filter(|_| has_room(0));
         let made = record.and_then(|record| {
@@ -66,7 +65,7 @@ impl Net {
         let terms = &delegation.terms;
         let Some(socket) = made.map(|socket| Arc::new(Mutex::new(socket))) else { return false };
         let mut pump = lock(&self.pump);
-        if !self.has_link(&mut pump, terms, packets) {
+        if !self.has_link(&mut pump, terms, sockets) {
             return false;
         }
         // SYNC: under the pump's lock, before the claim; pairs with `withdraw`, for the same reason

@@ -74,8 +74,8 @@ impl Net {
                 self.watch.remove(fd);
                 if let Some(engine) = library().engine() {
                     engine.own.forget(fd.as_raw_fd());
-                    let connection = lock(&self.connections).remove(&fd.as_raw_fd());
-                    connection.into_iter().for_each(|number| engine.own.forget(number));
+                    let beside = lock(&self.beside).remove(&fd.as_raw_fd());
+                    beside.into_iter().for_each(|number| engine.own.forget(number));
                 }
             }
         }
