@@ -37,7 +37,10 @@ pub struct StartError(&'static str, Errno);
 fn can_make_xdp(sessions: &dyn Sessions) -> bool {
     let made = xdp_socket();
     if let Err(error) = &made {
-        sessions.warn(format_args!("short frames are not sent by AF_XDP sockets: {error}"));
+        sessions.warn(format_args!(
+            "short frames are not sent by AF_XDP sockets: {error} (in a systemd unit, add \
+             RestrictAddressFamilies=AF_XDP)"
+        ));
     }
     made.is_ok()
 }

@@ -25,6 +25,7 @@ const REVOKED: u32 = 2;
 const LOST: u32 = 3;
 const TAKEN: u32 = 4;
 const KEPT: u32 = 5;
+const CLOSED: u32 = 6;
 
 /// The ledger. Any bytes are a valid one.
 #[repr(C, align(128))]
@@ -108,10 +109,15 @@ impl Ledger {
         self.decide(TAKEN, REVOKED)
     }
 
+    /// Returns true if the carrier has revoked the session: it had begun to take it out.
+    pub fn is_revoked(&self) -> bool {
+        self.claim.load(Ordering::SeqCst) == REVOKED
+    }
+
     /// Closes the session for the carrier, which then puts the program's bytes into the socket;
     /// nobody takes the session out any more. Returns false if that has begun.
     pub fn close(&self) -> bool {
-        self.decide(FREE, REVOKED)
+        self.decide(FREE, CLOSED)
     }
 
     /// Keeps the session for the program, whose carrier is gone: the program puts its bytes into

@@ -94,8 +94,9 @@ impl Thread {
             && !is_kept(other)
             && !deadline.is_over()
         {
-            // The server delegates before it says that it has flushed.
-            let is_told = other.has_flushed();
+            // The carrier delegates before it revokes and says that it has flushed. What it says
+            // is in memory, but a delegation comes by the server, and perhaps later.
+            let is_told = other.has_flushed() && !other.ledger().is_revoked();
             self.take_events();
             if is_told && !has_delegation(&self.server_messages, local) {
                 return;
