@@ -5,12 +5,11 @@
 //! loopback for a moment, whose filter accepts nothing. Not here: the attached programs (`list`).
 
 use crate::error::{AttachError, Failed};
-use crate::group::Group;
+use crate::group::{Group, xdp_socket};
 use crate::loader;
 use crate::sys::{self, AttachPoint};
 use crate::unfiltered::Unfiltered;
 use rustix::fd::AsFd;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 
 /// The index of the loopback interface in every network name space.
@@ -65,9 +64,7 @@ pub fn unfiltered() -> io::Result<()> {
 /// # Errors
 /// `EPERM` without `CAP_NET_RAW`, `EAFNOSUPPORT` on kernels built without.
 pub fn xdp_sockets() -> io::Result<()> {
-    let flags = SocketFlags::CLOEXEC;
-    rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?;
-    Ok(())
+    xdp_socket().map(drop)
 }
 
 #[cfg(test)]

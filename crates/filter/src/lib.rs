@@ -2,9 +2,9 @@
 //! program sends.
 //!
 //! The rules are eBPF programs (`bpf/filter.bpf.c`), loaded and attached from here, and the same
-//! rules are in Rust for tests. [`Unfiltered`] has the programs for what
-//! comes past the filter. Nothing here moves a session or reads a packet on the data path.
-//! Formats are `sojourn-wire`'s. Read
+//! rules are in Rust for tests. [`Unfiltered`] has the programs for what comes past the filter.
+//! Nothing here moves a session or reads a packet on the data path. Formats are `sojourn-wire`'s.
+//! Read
 //! [docs/understand/packet-path.md](../../../docs/understand/packet-path.md) first, then:
 //!
 //! * [`rule`]: the filter's data of a session; [`oracle`]: its decisions about a frame; [`reason`]:

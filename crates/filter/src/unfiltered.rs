@@ -143,7 +143,7 @@ impl Unfiltered {
     /// [`Failed`]: the kernel refuses the lookup, or there are too many such sessions.
     pub fn begin_absence(&mut self, key: &Key) -> Result<(), Failed> {
         if self.lookup.is_none() {
-            self.lookup = Some(Lookup::attach(&mut self.programs)?);
+            self.lookup = Some(Lookup::attach(&mut self.programs, &self.nothing)?);
         }
         let inserted = self.absent.insert(key.encode(), 0, 0);
         inserted.map_err(|error| Failed::other("dropping a session's segments", error))
@@ -151,18 +151,21 @@ impl Unfiltered {
 
     /// Ends that. A session that is not known is as good as one that was removed.
     pub fn end_absence(&mut self, key: &Key) {
-        let _ = self.absent.remove(&key.encode());
+        // Without the lookup no session was ever added.
+        if self.lookup.is_some() {
+            let _ = self.absent.remove(&key.encode());
+        }
     }
 }
 
 impl Lookup {
-    fn attach(programs: &mut Ebpf) -> Result<Self, Failed> {
+    fn attach(programs: &mut Ebpf, nothing: &OwnedFd) -> Result<Self, Failed> {
         let map = programs.map_mut(SILENT).ok_or_else(|| Failed::missing(SILENT))?;
         let mut sockets = SockMap::try_from(map).map_err(|error| Failed::other(SILENT, error))?;
         let mut silent = Vec::new();
         for (index, address) in LOOPBACK.into_iter().enumerate() {
             // A host without IPv6 has no session by it.
-            let Ok(socket) = listener(address.into()) else { continue };
+            let Ok(socket) = listener(address.into(), nothing) else { continue };
             let set = sockets.set(index as u32, &socket, 0);
             set.map_err(|error| Failed::other(SILENT, error))?;
             silent.push(socket);
@@ -192,10 +195,10 @@ fn attach(socket: impl AsFd, program: &OwnedFd) -> io::Result<()> {
 
 /// Makes a listening socket that drops everything. Nobody can connect to its port, which is the
 /// loopback's.
-fn listener(address: SocketAddr) -> io::Result<OwnedFd> {
+fn listener(address: SocketAddr, nothing: &OwnedFd) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    attach(&socket, &sys::load_nothing()?)?;
+    attach(&socket, nothing)?;
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, 1)?;
     Ok(socket)

@@ -96,21 +96,15 @@ pub(crate) fn sites(place: Place, text: Text<'_>) -> Found {
 
 /// Returns true if a file tests the integrity of its code; its message is not in the text.
 fn has_test(fd: usize) -> bool {
-    let Some(len) = status(fd).map(|status| status.st_size as usize) else { return false };
-    let (read, private) = (libc::PROT_READ as usize, libc::MAP_PRIVATE as usize);
-    // SAFETY: the kernel chooses an address that is not in use.
-    let at = unsafe { raw::call(libc::SYS_mmap, [0, len, read, private, fd, 0]) };
-    let Ok(at) = usize::try_from(at) else { return false };
-    // SAFETY: the mapping was just made. A process that may change the file may change the program
-    // anyway.
-    let does = tests_integrity(unsafe { core::slice::from_raw_parts(at as *const u8, len) });
+    let Ok(bytes) = raw::map_file(fd) else { return false };
+    let does = tests_integrity(bytes);
     // SAFETY: no reference to the bytes is left.
-    unsafe { raw::call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]) };
+    unsafe { raw::unmap(bytes) };
     does
 }
 
 fn key(cache: &Cache, place: Place, text: Text<'_>) -> Option<Key> {
-    let program = state(&status(place.fd).filter(is_file)?);
+    let program = state(&raw::status(place.fd).filter(is_file)?);
     let (build_id, offset) = (place.build_id, place.offset);
     let (len, sample) = (text.bytes.len() as u64, sample(text.bytes));
     Some(Key { build_id, program, loader: cache.loader, offset, len, sample })
@@ -138,14 +132,6 @@ fn state(status: &libc::stat) -> FileState {
         modified_ns: nanoseconds(status.st_mtime, status.st_mtime_nsec),
         changed_ns: nanoseconds(status.st_ctime, status.st_ctime_nsec),
     }
-}
-
-fn status(fd: usize) -> Option<libc::stat> {
-    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    let arguments = [fd, status.as_mut_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: `status` has room for the answer, and is zeroes if there is none.
-    let (result, status) = unsafe { (raw::call(libc::SYS_fstat, arguments), status.assume_init()) };
-    (result == 0).then_some(status)
 }
 
 fn status_at(path: &CStr) -> Option<libc::stat> {
@@ -220,12 +206,12 @@ impl Cache {
     fn folder(&self) -> Option<Opened> {
         let flags = libc::O_PATH | libc::O_DIRECTORY;
         let folder = Opened::at(libc::AT_FDCWD, &self.folder, flags)?;
-        status(folder.0).filter(is_own).map(|_| folder)
+        raw::status(folder.0).filter(is_own).map(|_| folder)
     }
 
     fn read(&self, key: &Key) -> Option<Vec<u8>> {
         let file = self.folder()?.open(&name(key), libc::O_RDONLY)?;
-        let status = status(file.0).filter(is_own).filter(is_file)?;
+        let status = raw::status(file.0).filter(is_own).filter(is_file)?;
         let is_private = status.st_mode & 0o7777 == 0o600;
         let len = usize::try_from(status.st_size).ok()?;
         if is_private && len <= FILE_MAX { file.read(len) } else { None }

@@ -18,15 +18,14 @@ pub(crate) fn class_of(path: usize) -> Class {
     }
     let fd = fd as usize;
     let mut bytes = [0u8; FIRST];
-    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: there is room for both answers; the descriptor was opened above.
-    let (got, status) = unsafe {
+    let mode = raw::status(fd).map_or(0, |status| status.st_mode);
+    // SAFETY: there is room for the answer; the descriptor was opened above.
+    let got = unsafe {
         let got = raw::call(libc::SYS_pread64, [fd, bytes.as_mut_ptr() as usize, FIRST, 0, 0, 0]);
-        raw::call(libc::SYS_fstat, [fd, status.as_mut_ptr() as usize, 0, 0, 0, 0]);
         raw::call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
-        (got, status.assume_init())
+        got
     };
-    if status.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0 {
+    if mode & (libc::S_ISUID | libc::S_ISGID) != 0 {
         return Class::Plain;
     }
     // SAFETY: the guest's string, which the kernel has read for `open`.

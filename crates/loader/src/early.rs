@@ -137,13 +137,7 @@ fn has_handler(action: usize) -> bool {
 
 /// Returns true for a data call that a program makes which stays small.
 fn is_small(fd: usize) -> bool {
-    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    let arguments = [fd, status.as_mut_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: room for the answer, which is zeroes until then.
-    let mode = unsafe {
-        raw::call(libc::SYS_fstat, arguments);
-        status.assume_init().st_mode
-    };
+    let mode = raw::status(fd).map_or(0, |status| status.st_mode);
     let (count, most) = match mode & libc::S_IFMT {
         libc::S_IFIFO | libc::S_IFSOCK => (&SESSIONS, SESSION_CALLS),
         _ => (&FILES, FILE_CALLS),

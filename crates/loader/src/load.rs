@@ -29,19 +29,7 @@ impl File {
         let arguments = [path.as_ptr() as usize, flags, 0, 0, 0, 0];
         // SAFETY: a path that ends with a zero.
         let fd = number(unsafe { raw::call(libc::SYS_open, arguments) })?;
-        let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
-        let at = status.as_mut_ptr() as usize;
-        // SAFETY: `status` has room for the answer, and is zeroes if there is none.
-        let len = unsafe {
-            raw::call(libc::SYS_fstat, [fd, at, 0, 0, 0, 0]);
-            status.assume_init().st_size as usize
-        };
-        let (read, private) = (libc::PROT_READ as usize, libc::MAP_PRIVATE as usize);
-        // SAFETY: the kernel chooses an address that is not in use.
-        let at = number(unsafe { raw::call(libc::SYS_mmap, [0, len, read, private, fd, 0]) })?;
-        // SAFETY: the mapping was just made. A process that may change the file may change the
-        // program anyway.
-        let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
+        let bytes = raw::map_file(fd).map_err(Refusal::Kernel)?;
         let image = Image::read(bytes).map_err(Refusal::File)?;
         Ok(Self { fd, bytes, image })
     }
@@ -90,10 +78,9 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        let (at, len) = (self.bytes.as_ptr() as usize, self.bytes.len());
         // SAFETY: no reference to the bytes is left.
         unsafe {
-            raw::call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]);
+            raw::unmap(self.bytes);
             raw::call(libc::SYS_close, [self.fd, 0, 0, 0, 0, 0]);
         }
     }

@@ -100,6 +100,39 @@ pub(crate) fn limit(resource: usize) -> u64 {
     limit.rlim_cur
 }
 
+/// Returns what fstat(2) tells of a descriptor.
+pub(crate) fn status(fd: usize) -> Option<libc::stat> {
+    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    let arguments = [fd, status.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: `status` has room for the answer, and is zeroes if there is none.
+    let (result, status) = unsafe { (call(libc::SYS_fstat, arguments), status.assume_init()) };
+    (result == 0).then_some(status)
+}
+
+/// Maps all of a file for reading, until [`unmap`].
+///
+/// # Errors
+/// The kernel's `errno`.
+pub(crate) fn map_file(fd: usize) -> Result<&'static [u8], i32> {
+    let len = status(fd).map_or(0, |status| status.st_size as usize);
+    let (read, private) = (libc::PROT_READ as usize, libc::MAP_PRIVATE as usize);
+    // SAFETY: the kernel chooses an address that is not in use.
+    let at = unsafe { call(libc::SYS_mmap, [0, len, read, private, fd, 0]) };
+    let at = usize::try_from(at).map_err(|_| -at as i32)?;
+    // SAFETY: the mapping was just made. A process that may change the file may change the program
+    // anyway.
+    Ok(unsafe { core::slice::from_raw_parts(at as *const u8, len) })
+}
+
+/// Undoes [`map_file`].
+///
+/// # Safety
+/// There is no other reference to the bytes.
+pub(crate) unsafe fn unmap(bytes: &'static [u8]) {
+    // SAFETY: the caller promises it.
+    unsafe { call(libc::SYS_munmap, [bytes.as_ptr() as usize, bytes.len(), 0, 0, 0, 0]) };
+}
+
 /// Returns the target of a symbolic link.
 pub(crate) fn link(path: &CStr) -> Option<CString> {
     /// `PATH_MAX`.
