@@ -176,7 +176,7 @@ impl View<'_> {
         if peers.contains(&index) {
             return ReasonT::SameProcess;
         }
-        if self.holders.get(&object).is_some_and(|holders| holders.len() > 1) {
+        if self.has_several_holders(object) {
             return ReasonT::SeveralHolders;
         }
         if let Some(reason) = self.observer.standing(process, object) {
@@ -194,6 +194,13 @@ impl View<'_> {
             return ReasonT::Stdio;
         }
         ReasonT::NotHot
+    }
+
+    /// Returns true if several processes hold an object, not counting the session server's.
+    fn has_several_holders(&self, object: Object) -> bool {
+        let holders = self.holders.get(&object).into_iter().flatten();
+        let mut others = holders.filter(|one| !self.observer.is_servers(&self.processes[**one]));
+        others.nth(1).is_some()
     }
 
     /// Returns the reason at the other end, whose holders are `peers`; `None` if there is none.

@@ -77,7 +77,7 @@ pub(super) struct Process {
     pub(super) processes: String,
     pub(super) depth: usize,
     /// The parent process, and the groups.
-    parent: u32,
+    pub(super) parent: u32,
     pub(super) gid: u32,
     pub(super) groups: Vec<u32>,
 }

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 /// The properties of the session server that decide what it can see.
 #[derive(Debug)]
 struct Served {
+    /// The process that has made the server's socket; `None` if its number says nothing here.
+    pid: Option<u32>,
     /// The server runs as root, or serves all users: it can enter other network name spaces.
     looks_elsewhere: bool,
     /// The server's name spaces, with the depth of its process name space; `None` if this user may
@@ -48,7 +50,9 @@ impl Observer {
             };
             let depth = super::processes::Status::read(&directory).map(|status| status.depth);
             let looks_elsewhere = client.uid == 0 || is_systems(&client.address);
-            Served { looks_elsewhere, network: name("net"), processes: name("pid").zip(depth) }
+            // Process 1 is the parent of other processes than the server's, too.
+            let pid = Some(client.pid).filter(|pid| *pid > 1);
+            Served { pid, looks_elsewhere, network: name("net"), processes: name("pid").zip(depth) }
         });
         Self {
             proc: proc.into(),
@@ -82,6 +86,14 @@ impl Observer {
         }
         let has_server = self.server.is_some();
         Some(if has_server { ReasonT::Unreachable } else { ReasonT::ServerGone })
+    }
+
+    /// Returns true for a process of the session server: the one that has made the server's
+    /// socket, and those that it has started. They have duplicates of descriptors while they look
+    /// at an offer, and of the sockets of sessions with other hosts.
+    pub(super) fn is_servers(&self, process: &Process) -> bool {
+        let server = self.server.as_ref().and_then(|server| server.pid);
+        server.is_some_and(|server| [process.pid, process.parent].contains(&server))
     }
 
     /// Returns the server that a process finds, if that is known.

@@ -78,7 +78,9 @@ impl Registry {
         }
         self.keys.insert(identity.key, (process, arguments.local));
         let OfferArguments { ring_bytes, set, inode, home, .. } = arguments;
-        owner.forget_refusal(inode);
+        if let State::Joined { .. } = state {
+            owner.forget_refusal(inode);
+        }
         // The sessions of a protocol server itself leave the kernel for its own process.
         let is_for_protocol_server = home == HomeT::Server
             && identity.kind == KindT::Tcp
@@ -214,6 +216,7 @@ impl Registry {
         now_ms: u64,
         memory: &mut dyn SharedMemory,
     ) -> Offered {
+        self.forget_local_refusal(process, local);
         let Some(end) = self.end(process, local) else { return Offered::Decided };
         let Some(&other) = self.keys.get(&end.identity.key.mirror()) else {
             if process == CARRIER {
@@ -249,6 +252,16 @@ impl Registry {
             }
         }
         Offered::Decided
+    }
+
+    /// Forgets the last refusal of an end whose only obstacle is that its peer has not come. Until
+    /// the carrier has looked at a session with another host, the last refusal still holds.
+    fn forget_local_refusal(&mut self, process: ClientId, local: u64) {
+        let Some(owner) = self.processes.get_mut(&process) else { return };
+        let end = owner.ends.get(&local).filter(|end| !end.identity.key.is_carried());
+        if let Some(inode) = end.map(|end| end.inode) {
+            owner.forget_refusal(inode);
+        }
     }
 
     /// Has those of two ends counted for which only the library says that no other process holds
@@ -313,6 +326,10 @@ impl Registry {
             if let Some(end) = self.end_mut(process, local) {
                 end.state = State::Joined { stream: number, side: side as u8, is_known: false };
                 end.since_ms = now_ms;
+                let inode = end.inode;
+                if let Some(owner) = self.processes.get_mut(&process) {
+                    owner.forget_refusal(inode);
+                }
             }
             self.push(process, Event::Join { local, stream: number }, now_ms);
         }

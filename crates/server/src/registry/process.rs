@@ -74,7 +74,12 @@ pub(super) struct Refused {
 const REFUSED_MAX: usize = 256;
 
 impl Process {
-    /// Forgets the refusal of an end that is offered anew.
+    /// Returns the reason of the refusal that is remembered of an end.
+    pub(super) fn refusal(&self, inode: u64) -> Option<ReasonT> {
+        self.refused.iter().find(|refused| refused.inode == inode).map(|refused| refused.reason)
+    }
+
+    /// Forgets the refusal of an end.
     pub(super) fn forget_refusal(&mut self, inode: u64) {
         self.refused.retain(|refused| refused.inode != inode);
     }

@@ -145,7 +145,7 @@ impl Registry {
             stream: 0,
             kind: end.identity.kind,
             home: HomeT::Kernel,
-            reason: ReasonT::NoPeer,
+            reason: process.refusal(end.inode).unwrap_or(ReasonT::NoPeer),
             pid: process.info.pid,
             uid: process.info.uid,
             program: text(&process.info.program),

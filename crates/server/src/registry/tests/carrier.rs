@@ -93,6 +93,35 @@ fn a_program_whose_session_comes_again_while_its_carrier_has_the_last_one_may_tr
 }
 
 #[test]
+fn a_session_that_is_offered_again_has_its_last_refusal_until_something_new_is_known() {
+    let mut world = with_carrier();
+    let reason = |world: &World| {
+        let (rows, _) = world.registry.list((1000, 0), 9, &world.memory);
+        let (refusals, _) = world.registry.refused((1000, 0), 9);
+        (rows.first().map(|row| row.reason), refusals.first().map(|refusal| refusal.reason))
+    };
+    // With another host: the carrier has not looked yet.
+    assert_eq!(world.offer(1, socket(5, 0), args(10)), Offered::Waits);
+    world.registry.left(client(1), 10, ReasonT::Firewall, 0, 6, &world.memory);
+    assert_eq!(reason(&world), (None, Some(ReasonT::Firewall)));
+    let again = OfferArguments { inode: 10, ..args(11) };
+    assert_eq!(world.offer(1, socket(5, 0), again), Offered::Waits);
+    assert_eq!(reason(&world), (Some(ReasonT::Firewall), Some(ReasonT::Firewall)));
+    assert_eq!(offered_by_carrier(&mut world, 20), Offered::Decided);
+    world.join(1);
+    assert_eq!(reason(&world), (Some(ReasonT::None), None));
+    // Within this host: while holders are counted nothing is known, and then only the peer lacks.
+    let mut world = with_carrier();
+    world.registry.declined(client(1), 7, (ReasonT::SeveralHolders, [0; 2]), 5);
+    let uncounted = OfferArguments { is_sole: false, inode: 7, ..args(10) };
+    let Offered::Count(number) = world.offer(1, socket(5, 6), uncounted) else { panic!() };
+    assert_eq!(reason(&world), (Some(ReasonT::SeveralHolders), Some(ReasonT::SeveralHolders)));
+    let World { registry, memory } = &mut world;
+    registry.counted(client(1), 10, number, Ok(()), 9, memory);
+    assert_eq!(reason(&world), (Some(ReasonT::NoPeer), None));
+}
+
+#[test]
 fn a_carrier_s_offer_does_not_wait_for_a_program_that_has_gone() {
     let mut world = with_carrier();
     assert_eq!(world.offer(1, socket(5, 0), args(10)), Offered::Waits);
