@@ -31,6 +31,8 @@ const RING_BYTES: u32 = 64 * 1024;
 pub(crate) struct Pair {
     pub(crate) ends: [Option<OwnedFd>; 2],
     kind: KindT,
+    /// The peer is on another host: the stream's other side is the carrier's.
+    pub(crate) is_carried: bool,
     /// The near part that both ends want of a ring (bytes).
     pub(crate) near: u32,
 }
@@ -67,7 +69,7 @@ impl Pair {
             rustix::io::ioctl_fionbio(end, true).unwrap();
             library().opened(end.as_raw_fd(), Origin::Fresh);
         }
-        Self { ends: ends.map(Some), kind, near: RING_BYTES }
+        Self { ends: ends.map(Some), kind, is_carried: kind == KindT::Udp, near: RING_BYTES }
     }
 
     /// One that has moved.
@@ -143,7 +145,7 @@ impl Pair {
             stream: 0,
             side: side as u8,
             kind,
-            is_carried: kind == KindT::Udp,
+            is_carried: self.is_carried,
             ring_bytes: [RING_BYTES; 2],
             region: None.into(),
             own: none(),

@@ -10,7 +10,8 @@
 //! ([`TxPhase::Flushing`]). So no call waits for a move that only the peer's program can complete
 //! by reading, and the order is kept. Where this process will write no more, or another one will,
 //! nothing can follow: the kernel's buffer is made larger. Where that is not possible, the rest
-//! *stays* in the ring, and the peer's library takes it from there.
+//! *stays* in the ring, and the peer's library takes it from there; a peer on another host, which
+//! has none, hears of a reset.
 
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -29,6 +30,8 @@ use sojourn_stream::Stream;
 
 /// How long a flush waits for a full kernel before the rest stays in the ring.
 const STAY_LIMIT: Duration = Duration::from_millis(200);
+/// The same for a session with another host, whose peer has no library that takes the rest.
+const REMOTE_LIMIT: Duration = Duration::from_secs(2);
 
 /// The treatment of bytes for which the kernel has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +92,13 @@ impl Session {
         }
         let mut pushed = self.push_leftover(stream, tx.flushed, owed, Deadline::NOW);
         if pushed.is_short && rest != Rest::Follows {
-            kernel::make_room(self.number(), self.kind(), owed - pushed.done, rest == Rest::Ends);
-            let deadline = library().patience.until(STAY_LIMIT).min(until);
+            let is_last = rest == Rest::Ends || self.is_carried();
+            kernel::make_room(self.number(), self.kind(), owed - pushed.done, is_last);
+            let limit = match self.is_carried() {
+                true => Deadline::after(REMOTE_LIMIT),
+                false => library().patience.until(STAY_LIMIT),
+            };
+            let deadline = limit.min(until);
             let begun = now_ns();
             pushed = self.push_leftover(stream, pushed.done, owed, deadline);
             library().patience.waited_since(begun);
@@ -102,8 +110,20 @@ impl Session {
             tx.phase = TxPhase::Flushing;
             self.is_flushing.store(true, Ordering::SeqCst);
         } else {
+            if pushed.is_short && self.is_carried() {
+                self.abort(rx);
+            }
             stream.set_flushed(pushed.done);
             self.end_sending(tx);
+        }
+    }
+
+    /// Resets the connection with another host whose bytes nobody can send any more: no library
+    /// takes the rest from the ring there, and an end without them would pass for the right one.
+    fn abort(&self, rx: &mut Receiver) {
+        rx.is_reset = true;
+        if let Ok(fd) = kernel::at(self.number()) {
+            let _ = rustix::net::connect_unspec(fd);
         }
     }
 

@@ -186,3 +186,42 @@ fn what_has_come_is_read_before_the_reset() {
     assert_eq!(read(pair.fd(0), &mut buf), Err(Errno::AGAIN));
     assert!(!is_away(pair.fd(0)));
 }
+
+/// A session with another host whose carrier ends before it has taken the session out: the kernel
+/// gets what is in the ring, and has no room for it now. Returns the number of bytes sent, too.
+fn carrier_lost() -> (Pair, usize) {
+    let mut pair = Pair::tcp();
+    pair.is_carried = true;
+    let [ours, theirs] = pair.ends.each_ref().map(|end| end.as_ref().unwrap());
+    sockopt::set_socket_send_buffer_size(ours, 4608).unwrap();
+    sockopt::set_socket_recv_buffer_size(theirs, 4608).unwrap();
+    let mut backlog = 0;
+    while let Ok(sent) = rustix::io::write(ours, &bytes(backlog, 1000)) {
+        backlog += sent;
+    }
+    let carrier = pair.join_hostile();
+    carrier.side.consent();
+    assert_eq!(write(pair.fd(0), &bytes(backlog, BYTES)), Ok(BYTES));
+    let session = library().session_of(pair.fd(0)).unwrap();
+    session.carrier_is_lost();
+    assert_eq!(lock(&session.tx).phase, TxPhase::Flushing, "the test shows nothing");
+    // The carrier has asked for attention, and others ask for the return as well.
+    session.attend();
+    session.leave(ReasonT::User, false);
+    (pair, backlog + BYTES)
+}
+
+#[test]
+fn what_the_ring_of_a_lost_carrier_holds_follows() {
+    let (pair, sent) = carrier_lost();
+    receive(sent, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
+    wait_for("the sender at home", || !is_away(pair.fd(0)));
+}
+
+#[test]
+fn what_the_ring_of_a_lost_carrier_holds_comes_before_the_end() {
+    let (mut pair, sent) = carrier_lost();
+    pair.close(0);
+    receive(sent, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
+    assert_eq!(rustix::io::read(pair.ends[1].as_ref().unwrap(), &mut [0; 10]), Ok(0));
+}

@@ -135,7 +135,10 @@ impl Session {
         // The carrier has nothing of a session that had not given up the kernel in either
         // direction, and need not even be there.
         let is_away = tx.phase == TxPhase::Ring || rx.phase == RxPhase::Ring;
-        if self.is_carried() && !(is_away && self.return_carried(rx, stream, reason)) {
+        // A flush that was cut short goes on: the carrier never had the session.
+        if self.is_carried()
+            && !(was_flushing || is_away && self.return_carried(rx, stream, reason))
+        {
             self.end_sending(tx);
         } else if tx.stream.is_some() {
             // The death counts only if the kernel confirms it: another process can hold the dead
