@@ -5,8 +5,13 @@
 //! does the same.
 #![allow(unsafe_code, reason = "a page that is never there")]
 
+use super::Fake;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, sendmsg,
+};
+use std::io::IoSlice;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// `linux/userfaultfd.h`.
@@ -64,5 +69,52 @@ fn page(device: &OwnedFd) -> (usize, OwnedFd) {
         let mut range = [page as u64, PAGE as u64, MISSING, 0];
         assert_eq!(libc::ioctl(fd, UFFDIO_REGISTER, range.as_mut_ptr()), 0);
         (page as usize, faults)
+    }
+}
+
+impl Fake {
+    /// Connects, and sends so many packets that are no greeting, with descriptors beside each.
+    fn send_packets(&self, count: u64, fds: &[BorrowedFd<'_>]) {
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        let address = rustix::net::SocketAddrUnix::new(&*self.server).unwrap();
+        rustix::net::connect(&socket, &address).unwrap();
+        for _ in 0..count {
+            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(64))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
+            let bytes = [IoSlice::new(b"what is no greeting, and as long as one.")];
+            // The server may have hung up already.
+            let _ = sendmsg(&socket, &bytes, &mut control, SendFlags::NOSIGNAL);
+        }
+        std::mem::forget(socket);
+    }
+
+    /// Sends a session's end beside bytes that are no greeting, several times, and closes it.
+    pub(super) fn send_held(&mut self, local: u64) -> String {
+        let end = self.ends.remove(&local).unwrap();
+        self.send_packets(3, &[end.as_fd()]);
+        // It waits where nobody else has it any more.
+        std::thread::spawn(move || drop(end));
+        "ok".into()
+    }
+
+    /// The same with more descriptors than the server has room for; the held one is among the last.
+    pub(super) fn send_many_held(&mut self, local: u64) -> String {
+        let end = self.ends.remove(&local).unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let mut fds = [file.as_fd(); 64];
+        fds[40..].fill(end.as_fd());
+        self.send_packets(1, &fds);
+        std::thread::spawn(move || drop(end));
+        "ok".into()
+    }
+
+    /// So many connections with a packet each that is no greeting, and a descriptor beside it.
+    pub(super) fn send_beside(&self, count: u64) -> String {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        for _ in 0..count {
+            self.send_packets(1, &[file.as_fd()]);
+        }
+        "ok".into()
     }
 }
