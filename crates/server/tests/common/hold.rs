@@ -6,10 +6,11 @@
 #![allow(unsafe_code, reason = "a page that is never there")]
 
 use super::Fake;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, sendmsg,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketType, sendmsg,
 };
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -75,16 +76,9 @@ fn page(device: &OwnedFd) -> (usize, OwnedFd) {
 impl Fake {
     /// Connects, and sends so many packets that are no greeting, with descriptors beside each.
     fn send_packets(&self, count: u64, fds: &[BorrowedFd<'_>]) {
-        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-        let address = rustix::net::SocketAddrUnix::new(&*self.server).unwrap();
-        rustix::net::connect(&socket, &address).unwrap();
+        let socket = self.connected();
         for _ in 0..count {
-            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(64))];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
-            let bytes = [IoSlice::new(b"what is no greeting, and as long as one.")];
-            // The server may have hung up already.
-            let _ = sendmsg(&socket, &bytes, &mut control, SendFlags::NOSIGNAL);
+            send_beside(&socket, b"what is no greeting, and as long as one.", fds);
         }
         std::mem::forget(socket);
     }
@@ -117,4 +111,47 @@ impl Fake {
         }
         "ok".into()
     }
+
+    /// So many clients, each of which sends as many descriptors beforehand as it may and no call
+    /// (packets of `sojourn_ipc`: a greeting, and descriptors).
+    pub(super) fn hoard(&self, clients: u64) -> String {
+        let packet = |topic: u32, id: u32, words: [u64; 4]| {
+            let head = [topic, id].into_iter().flat_map(u32::to_ne_bytes);
+            head.chain(words.into_iter().flat_map(u64::to_ne_bytes)).collect::<Vec<u8>>()
+        };
+        let file = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        for _ in 0..clients {
+            let socket = self.connected();
+            let greeting = packet(1, 0, [0x534a_4950_4331_0001, 8 | 4096 << 32, 4096, 0]);
+            let sent = rustix::net::send(&socket, &greeting, SendFlags::NOSIGNAL);
+            if sent.is_err()
+                || rustix::net::recv(&socket, &mut [0; 64], RecvFlags::empty()).is_err()
+            {
+                return "refused".into();
+            }
+            for batch in 0..16 {
+                send_beside(&socket, &packet(5, 1000 + batch, [0; 4]), &[file.as_fd(); 16]);
+            }
+            std::mem::forget(socket);
+        }
+        "ok".into()
+    }
+
+    pub(super) fn connected(&self) -> OwnedFd {
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        let address = match self.server.strip_prefix('@') {
+            Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
+            None => SocketAddrUnix::new(&*self.server),
+        };
+        rustix::net::connect(&socket, &address.unwrap()).unwrap();
+        socket
+    }
+}
+
+/// Sends a packet with descriptors beside it. The server may have hung up already.
+fn send_beside(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(64))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
+    let _ = sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL);
 }

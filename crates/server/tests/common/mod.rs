@@ -360,6 +360,7 @@ impl Fake {
             "send-held" => self.send_held(number(1)),
             "send-many-held" => self.send_many_held(number(1)),
             "send-beside" => self.send_beside(number(1)),
+            "hoard" => self.hoard(number(1)),
             _ => self.act_on(number(1), words),
         }
     }
@@ -390,9 +391,7 @@ impl Fake {
 
     /// Connects and says nothing; the descriptor's number.
     fn connect(&mut self) -> String {
-        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-        let address = rustix::net::SocketAddrUnix::new(&*self.server).unwrap();
-        rustix::net::connect(&socket, &address).unwrap();
+        let socket = self.connected();
         let number = std::os::fd::AsRawFd::as_raw_fd(&socket).to_string();
         std::mem::forget(socket);
         number
