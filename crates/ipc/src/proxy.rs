@@ -12,8 +12,9 @@
 //! Only these two processes read the client's socket, and the server asks only when it has seen a
 //! packet with descriptors. So the proxy answers at once; if it does not, the server counts it as
 //! lost, for all clients whose sockets it shares ([`ProxyState`]): the server waits for each proxy
-//! once, not once for each of a user's clients. While the proxy shares the socket, the server's close is never the last one, so the
-//! descriptors that remain in the queue are closed by the proxy, too.
+//! once, not once for each of a user's clients. While the proxy shares the socket, the server's
+//! close is never the last one, so the descriptors that remain in the queue are closed by the
+//! proxy, too.
 //!
 //! Not here: the processes, and the replacements of descriptors (`sojourn-server`); packets
 //! (`control`).
@@ -157,8 +158,9 @@ fn ask(line: &Line, bytes: &mut [u8; PACKET_LEN + 1]) -> Result<Arrived, Errno> 
 }
 
 /// Serves one question in the proxy: receives it from the line, receives one packet from the
-/// client, and answers. `replace` is called for each descriptor, and its result is sent to the
-/// server, of [`FDS_MAX`] at most. Closes no descriptor of the client's itself. Returns false if the server has ended the line.
+/// client, and answers. `replace` is called for each descriptor, and the first [`FDS_MAX`] results
+/// are sent to the server. No descriptor of the client's is closed here. Returns false if the
+/// server has ended the line.
 pub fn forward(
     client: BorrowedFd<'_>,
     line: BorrowedFd<'_>,
