@@ -17,13 +17,20 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 
 /// The size of a buffer for one packet's descriptors and credentials, in words, to which headers
 /// are aligned.
-const WORDS: usize = (space(FDS_MAX * 4) + space(size_of::<libc::ucred>())) / 8;
+const WORDS: usize = words(FDS_MAX);
+/// The most descriptors that the kernel passes beside one packet (`SCM_MAX_FD`, unix(7)).
+const KERNEL_FDS_MAX: usize = 253;
 /// Bytes of a header in front of its payload (`CMSG_LEN(0)`).
 const HEADER: usize = size_of::<libc::cmsghdr>().next_multiple_of(8);
 
 /// `CMSG_SPACE`.
 const fn space(len: usize) -> usize {
     HEADER + len.next_multiple_of(8)
+}
+
+/// The size of a buffer for so many descriptors, and credentials, in words.
+const fn words(fds: usize) -> usize {
+    (space(fds * 4) + space(size_of::<libc::ucred>())) / 8
 }
 
 /// A received packet.
@@ -59,11 +66,28 @@ pub fn send(socket: impl AsFd, parts: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) ->
 /// # Errors
 /// Those of recvmsg(2).
 pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<Arrived, Errno> {
-    let mut control = [0u64; WORDS];
+    receive_into(socket, bytes, &mut [0; WORDS])
+}
+
+/// Receives one packet without waiting, with every descriptor beside it, however many. The kernel
+/// closes those that have no room, in the calling thread: closing may wait for ever, so a thread
+/// that must not wait needs room for all.
+///
+/// # Errors
+/// Those of recvmsg(2).
+pub(crate) fn receive_all(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<Arrived, Errno> {
+    receive_into(socket, bytes, &mut [0; words(KERNEL_FDS_MAX)])
+}
+
+fn receive_into(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    control: &mut [u64],
+) -> Result<Arrived, Errno> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    let (len, message) = receive_raw(socket, bytes, &mut control, flags)?;
+    let (len, message) = receive_raw(socket, bytes, control, flags)?;
     let lost = message.msg_flags & libc::MSG_CTRUNC != 0;
-    let used = message.msg_controllen.div_ceil(8).min(WORDS);
+    let used = message.msg_controllen.div_ceil(8).min(control.len());
     let (numbers, sender) = parse(crate::message::bytes_of(&control[..used]));
     // SAFETY: the kernel has just installed these for us, and told nobody else.
     let fds = numbers.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect();

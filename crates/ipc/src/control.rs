@@ -8,6 +8,7 @@
 
 use crate::ancillary::{self, Arrived};
 use crate::rt::Credentials;
+use crate::shares::Share;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
 use sojourn_shm::{AtomicU32, futex, park};
@@ -134,26 +135,38 @@ pub(crate) fn read(arrived: Result<Arrived, Errno>, bytes: &[u8; PACKET_LEN + 1]
     }
 }
 
-/// Batches of descriptors that came before the messages that announce them, by sequence number.
+/// Descriptors that came before the message that announces them.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// The sequence number of that message.
+    pub(crate) seq: u32,
+    pub(crate) fds: Vec<OwnedFd>,
+    /// The share of a server's descriptors that its client has so; a client counts none.
+    pub(crate) share: Option<Share>,
+}
+
+/// The batches of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    batches: Vec<(u32, Vec<OwnedFd>)>,
+    batches: Vec<Batch>,
 }
 
 impl Inbox {
     /// Keeps a batch; returns false if as many wait as a connection may have.
-    pub(crate) fn put(&mut self, seq: u32, fds: Vec<OwnedFd>, batches_max: usize) -> bool {
+    pub(crate) fn put(&mut self, batch: Batch, batches_max: usize) -> bool {
         if self.batches.len() >= batches_max {
             return false;
         }
-        self.batches.push((seq, fds));
+        self.batches.push(batch);
         true
     }
 
     /// Takes the batch for message `seq`.
     pub(crate) fn take(&mut self, seq: u32) -> Option<Vec<OwnedFd>> {
-        let at = self.batches.iter().position(|(number, _)| *number == seq)?;
-        Some(self.batches.swap_remove(at).1)
+        let at = self.batches.iter().position(|batch| batch.seq == seq)?;
+        let Batch { fds, share, .. } = self.batches.swap_remove(at);
+        drop(share);
+        Some(fds)
     }
 }
 
@@ -212,8 +225,9 @@ mod tests {
     #[test]
     fn an_inbox_is_bounded_and_finds_by_sequence() {
         let mut inbox = Inbox::default();
-        assert!(inbox.put(1, vec![], 2) && inbox.put(2, vec![], 2));
-        assert!(!inbox.put(3, vec![], 2));
+        let batch = |seq| Batch { seq, fds: vec![], share: None };
+        assert!(inbox.put(batch(1), 2) && inbox.put(batch(2), 2));
+        assert!(!inbox.put(batch(3), 2));
         assert!(inbox.take(2).is_some() && inbox.take(2).is_none() && inbox.take(1).is_some());
     }
 }

@@ -16,6 +16,7 @@ use crate::link::{ClientLink, Terms};
 use crate::rt::{ClientId, Credentials, Fault};
 use crate::server::Server;
 use crate::server::event::Event;
+use crate::shares::Budget;
 use crate::thread::Note;
 use crate::wait::{Policy, Wait};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -186,6 +187,7 @@ pub fn request(bytes: &[u8]) {
         request_max: 20_000,
         items_in_place: bytes.first().is_some_and(|byte| byte & 1 == 1),
         same_space: false,
+        budget: Budget::new(),
     };
     let link = Arc::new(ClientLink::new(terms, region, socket.into(), Arc::clone(&thread)));
     let mut server = Server::new(Arc::clone(&thread), Policy::new(Wait::Park));

@@ -7,6 +7,7 @@
 //! back: after [`crate::Connection::unregister`] a hostile server may still read memory that it has
 //! mapped, so memory lent to an untrusted server should be dropped, not reused.
 
+use crate::shares::Share;
 use sojourn_shm::{Access, Mapping, Segment, SegmentError, Span};
 
 /// Flag of a grant: the receiver may write.
@@ -56,10 +57,11 @@ impl Memory {
     }
 }
 
-/// The server's half: a registered grant.
+/// The server's half: a registered grant. The mapping goes before its user's share.
 #[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) mapping: Mapping,
+    pub(crate) _share: Share,
 }
 
 impl Granted {

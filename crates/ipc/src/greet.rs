@@ -351,6 +351,7 @@ impl Lobby {
             reply_max: hello.c,
             request_max: options.max_message,
             items_in_place: options.items_in_place,
+            budget: self.shared.budget.clone(),
         };
         let key = u64::from(id.index) | u64::from(id.generation) << 32;
         if self.control.watch(&socket, key).is_err() {

@@ -65,6 +65,7 @@ pub mod raw;
 mod reply;
 mod server;
 mod shared;
+mod shares;
 mod stubs;
 mod thread;
 

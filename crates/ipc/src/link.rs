@@ -4,13 +4,14 @@
 //! serves the client reads requests (`lane`); any thread that holds a token may answer (`reply`);
 //! the control thread (`endpoint`) handles the socket. Nothing here waits for the client, ever.
 
-use crate::control::{self, Inbox, Packet, Topic};
+use crate::control::{self, Batch, Inbox, Packet, Topic};
 use crate::grant::Granted;
 use crate::layout::{INLINE_WORDS, Region};
 use crate::lock::lock;
 use crate::proxy::ClientSocket;
 use crate::rt::Reason;
 use crate::rt::{Beside, ClientId, Credentials, FDS_MAX};
+use crate::shares::Budget;
 use crate::thread::{Mailbox, Note};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -116,6 +117,8 @@ pub(crate) struct ClientLink {
     pub(crate) local: Mutex<Local>,
     pub(crate) long_replies: Mutex<Vec<LongReply>>,
     pub(crate) grants: Mutex<Vec<(u32, Arc<Granted>)>>,
+    /// The endpoint's.
+    pub(crate) budget: Budget,
     pub(crate) inbox: Mutex<Inbox>,
     /// Held while packets are read and put away.
     pub(crate) reading: Mutex<()>,
@@ -135,6 +138,7 @@ pub(crate) struct Terms {
     pub(crate) request_max: u64,
     pub(crate) items_in_place: bool,
     pub(crate) same_space: bool,
+    pub(crate) budget: Budget,
 }
 
 impl ClientLink {
@@ -165,6 +169,7 @@ impl ClientLink {
             local: Mutex::default(),
             long_replies: Mutex::default(),
             grants: Mutex::default(),
+            budget: terms.budget,
             inbox: Mutex::default(),
             reading: Mutex::default(),
             ended: AtomicU32::new(0),
@@ -281,8 +286,9 @@ impl ClientLink {
 
     /// Keeps descriptors until their message comes; returns false if too many wait.
     pub(crate) fn put_fds(&self, seq: u32, fds: Vec<OwnedFd>) -> bool {
+        let share = self.budget.descriptors.take(self.credentials.uid, fds.len());
         let batches_max = BATCHES_MAX * self.lines.len();
-        lock(&self.inbox).put(seq, fds, batches_max)
+        share.is_some() && lock(&self.inbox).put(Batch { seq, fds, share }, batches_max)
     }
 
     /// Notes that the server thread does not read the caller's memory any more.

@@ -8,6 +8,7 @@ use crate::grant::{Granted, REGISTERED_MAX};
 use crate::link::ClientLink;
 use crate::lock::lock;
 use crate::rt::Reason;
+use crate::shares::Share;
 use crate::thread::Note;
 use rustix::fd::{AsFd, OwnedFd};
 use sojourn_shm::{Access, Segment};
@@ -88,23 +89,31 @@ impl ClientLink {
     fn register(&self, packet: control::Packet, fds: Vec<OwnedFd>) -> Result<(), Reason> {
         let access = if packet.b == 1 { Access::ReadWrite } else { Access::Read };
         let Ok([fd]) = <[OwnedFd; 1]>::try_from(fds) else { return Err(Reason::BadPacket) };
-        let granted = usize::try_from(packet.a)
-            .ok()
-            .and_then(|len| Segment::accept(fd, len).ok())
-            .and_then(|segment| segment.map(access).ok());
-        let Some(mapping) = granted else {
+        let segment = usize::try_from(packet.a).ok().and_then(|len| Segment::accept(fd, len).ok());
+        let Some(segment) = segment else {
             return answer(self, packet.id, Reason::BadGrant.code());
         };
-        let mut grants = lock(&self.grants);
-        let sum: u64 = grants.iter().map(|(_, grant)| grant.mapping.len() as u64).sum();
-        let is_known = grants.iter().any(|(id, _)| *id == packet.id);
-        if is_known || grants.len() >= REGISTERED_MAX || sum + packet.a > self.thread.grants_max {
-            drop(grants);
+        // Packets are read by one thread at a time, so no other grant comes in between.
+        let Some(share) = self.grant_share(packet.id, packet.a) else {
             return answer(self, packet.id, Reason::NoResources.code());
-        }
-        grants.push((packet.id, Arc::new(Granted { mapping })));
-        drop(grants);
+        };
+        let Ok(mapping) = segment.map(access) else {
+            return answer(self, packet.id, Reason::BadGrant.code());
+        };
+        lock(&self.grants).push((packet.id, Arc::new(Granted { mapping, _share: share })));
         answer(self, packet.id, 0)
+    }
+
+    /// Counts a grant of this number and length, if the client may have one more.
+    fn grant_share(&self, id: u32, len: u64) -> Option<Share> {
+        let grants = lock(&self.grants);
+        let sum: u64 = grants.iter().map(|(_, grant)| grant.mapping.len() as u64).sum();
+        let is_known = grants.iter().any(|(known, _)| *known == id);
+        let is_much = sum.saturating_add(len) > self.thread.grants_max;
+        if is_known || is_much || grants.len() >= REGISTERED_MAX {
+            return None;
+        }
+        self.budget.grants.take(self.credentials.uid, 1)
     }
 }
 

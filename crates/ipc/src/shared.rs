@@ -8,6 +8,7 @@ use crate::lock::lock;
 use crate::options::ServerOptions;
 use crate::proxy::Proxies;
 use crate::rt::ClientId;
+use crate::shares::Budget;
 use core::any::Any;
 use core::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) id: u64,
     pub(crate) threads: Mutex<Vec<Arc<ServerThread>>>,
     pub(crate) links: Mutex<Vec<Slot>>,
+    pub(crate) budget: Budget,
     pub(crate) local: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     pub(crate) is_closing: AtomicBool,
 }
@@ -57,6 +59,7 @@ impl Shared {
             id: fresh_id(),
             threads: Mutex::default(),
             links: Mutex::default(),
+            budget: Budget::new(),
             local: Mutex::default(),
             is_closing: AtomicBool::new(false),
         });

@@ -11,7 +11,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sojourn_ipc::ancillary;
-use sojourn_ipc::proxy::{self, ClientSocket};
+use sojourn_ipc::proxy::{self, ClientSocket, ProxyState};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -24,10 +24,17 @@ const USERS_MAX: usize = 1024;
 /// objects in their queues.
 const STRANDED_MAX: usize = 1024;
 
+/// A proxy in use: its control socket, and whether it still answers.
+#[derive(Debug)]
+struct Proxy {
+    control: OwnedFd,
+    state: ProxyState,
+}
+
 #[derive(Debug, Default)]
 struct User {
-    /// The control socket of the proxy in use.
-    control: Option<OwnedFd>,
+    /// The proxy in use.
+    proxy: Option<Proxy>,
     /// The processes of all proxies of the user that have not ended.
     processes: Vec<OwnedFd>,
 }
@@ -62,11 +69,11 @@ impl Proxies {
         users.by_uid.retain(|uid, user| {
             user.processes.retain(|process| !has_ended(process));
             if !has_clients(*uid) {
-                user.control = None;
+                user.proxy = None;
             }
-            user.control.is_some() || !user.processes.is_empty()
+            user.proxy.is_some() || !user.processes.is_empty()
         });
-        users.by_uid.values().any(|user| user.control.is_none())
+        users.by_uid.values().any(|user| user.proxy.is_none())
     }
 }
 
@@ -78,18 +85,19 @@ impl User {
         }
         let (control, theirs) = pair()?;
         self.processes.push(spawner.spawn(&[theirs.as_fd()])?);
-        self.control = Some(control);
+        self.proxy = Some(Proxy { control, state: ProxyState::default() });
         Ok(())
     }
 
     /// Hands the proxy a share of the socket; returns the server's end of the line. An error means
-    /// that there is no such process.
-    fn hand(&self, socket: &OwnedFd) -> Result<OwnedFd, Errno> {
-        let control = self.control.as_ref().ok_or(Errno::PIPE)?;
+    /// that there is no such process, or that it does not answer any more.
+    fn hand(&self, socket: &OwnedFd) -> Result<(OwnedFd, ProxyState), Errno> {
+        let answers = |proxy: &&Proxy| !proxy.state.is_lost();
+        let proxy = self.proxy.as_ref().filter(answers).ok_or(Errno::PIPE)?;
         let (line, theirs) = pair()?;
         let fds = [socket.as_fd(), theirs.as_fd()];
-        ancillary::send(control, &[IoSlice::new(&[CLIENT])], &fds)?;
-        Ok(line)
+        ancillary::send(&proxy.control, &[IoSlice::new(&[CLIENT])], &fds)?;
+        Ok((line, proxy.state.clone()))
     }
 }
 
@@ -111,14 +119,14 @@ impl proxy::Proxies for Proxies {
         let mut made = Err(Errno::BUSY);
         if is_known || by_uid.len() < USERS_MAX {
             let user = by_uid.entry(uid).or_default();
-            // The user may have no proxy yet, or its proxy has ended.
+            // The user may have no proxy yet, or its proxy has ended or is lost.
             made = user.hand(&socket).or_else(|_| {
                 user.start(&self.spawner)?;
                 user.hand(&socket)
             });
         }
         match made {
-            Ok(line) => Some(ClientSocket::new(socket, line)),
+            Ok((line, proxy)) => Some(ClientSocket::new(socket, line, proxy)),
             Err(error) => {
                 log::say(Level::Warn, format_args!("user {uid} is not served: {error}"));
                 let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);

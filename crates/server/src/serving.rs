@@ -28,6 +28,8 @@ pub(crate) fn server_options(own_user: Option<u32>) -> ServerOptions {
         wait: Wait::Park,
         area: 16 << 10,
         max_message: 64 << 10,
+        // No call has a grant, and each would be a mapping of the server's.
+        max_granted: 0,
         own_user,
         ..ServerOptions::default()
     }

@@ -103,3 +103,17 @@ fn what_waits_in_a_clients_socket_does_not_keep_the_server_from_ending() {
     assert_can_be_killed(server, &folder);
     drop(hostile);
 }
+
+#[test]
+fn what_a_packet_has_beyond_its_room_holds_up_nobody() {
+    let folder = Folder::new();
+    let Some(server) = roots(&folder) else { return };
+    let Some(hostile) = holder(&folder.server(), 1) else { return };
+    assert_eq!(hostile.tell("send-many-held 0", None), ["ok"]);
+    // Each of these has a descriptor waiting, for which its user's proxy is asked.
+    assert_eq!(hostile.tell("send-beside 20", None), ["ok"]);
+    assert_serves(&folder.server(), HONEST);
+    assert_serves(&folder.server(), HOSTILE);
+    assert_can_be_killed(server, &folder);
+    drop(hostile);
+}

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Folder, Program, Server, be_fake, is_there, until};
-use sojourn_ipc::{Address, Connection};
+use sojourn_ipc::{Access, Address, Connection, Deadline, Memory};
 use sojourn_session::{AdminClient, HomeT, ReasonT, SessionClient, session_connect_options};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
@@ -102,6 +102,19 @@ fn calls_out_of_order_are_answered_with_faults() {
 
 /// A program may connect as root and give up that right: the process that has its connection
 /// afterwards is no administrator.
+/// Each grant would be a mapping of the server's, of which a process has 65,530.
+#[test]
+fn no_client_registers_memory() {
+    let folder = Folder::new();
+    let _server = Server::start(&folder.server(), &[]);
+    let address = Address::parse(&folder.server()).unwrap();
+    let mut connection = Connection::connect(address, &session_connect_options()).unwrap();
+    let memory = Memory::new(4096, Access::Read).unwrap();
+    let registered = connection.register(&memory, Deadline::after(Duration::from_secs(10)));
+    assert!(matches!(registered, Err(sojourn_ipc::CallError::TooLarge)), "{registered:?}");
+    assert_serves(&folder.server());
+}
+
 #[test]
 fn a_librarys_connection_is_no_administrators() {
     let folder = Folder::new();
@@ -326,6 +339,25 @@ fn no_user_takes_all_descriptors() {
     let (streams, reason) = refused.unwrap();
     assert_eq!(reason, "quota", "after {streams} streams");
     assert!((20..60).contains(&streams), "{streams}: half of what there is, seven for each");
+    let other = [(); 2].map(|()| Program::start_as(Some(USERS[1]), &address));
+    assert!(other.iter().all(Program::hello));
+    let (reader, writer) = pipe();
+    assert!(other[0].offer(1, reader, true));
+    assert!(!other[1].offer(1, writer, true));
+    assert_eq!(other[0].joined().stream, other[1].joined().stream);
+}
+
+/// A client may send descriptors before the call that takes them; nobody has to call.
+#[test]
+fn no_user_takes_all_descriptors_with_those_that_no_call_takes() {
+    if !can_be_others() {
+        return;
+    }
+    let address = open_address("hoard");
+    let _server = Server::start_with(600, &address, &["--system"]);
+    let greedy = Program::start_as(Some(USERS[0]), &address);
+    assert!(greedy.hello());
+    assert_eq!(greedy.tell("hoard 10", None), ["ok"]);
     let other = [(); 2].map(|()| Program::start_as(Some(USERS[1]), &address));
     assert!(other.iter().all(Program::hello));
     let (reader, writer) = pipe();

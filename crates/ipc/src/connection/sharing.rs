@@ -2,7 +2,7 @@
 
 use super::{BATCHES_MAX, Connection};
 use crate::connect::{self, wait_for};
-use crate::control::{self, Packet, Received, Topic};
+use crate::control::{self, Batch, Packet, Received, Topic};
 use crate::deadline::Deadline;
 use crate::grant::Memory;
 use crate::rt::CallError;
@@ -162,10 +162,12 @@ impl Connection {
             }
             // Descriptors of an answer that no caller waits for any more are dropped.
             Topic::Descriptors if !self.is_awaited(packet.id) => Ok(()),
-            Topic::Descriptors => match self.inbox.put(packet.id, fds, BATCHES_MAX) {
-                true => Ok(()),
-                false => Err(Reason::DescriptorFlood),
-            },
+            Topic::Descriptors => {
+                match self.inbox.put(Batch { seq: packet.id, fds, share: None }, BATCHES_MAX) {
+                    true => Ok(()),
+                    false => Err(Reason::DescriptorFlood),
+                }
+            }
             _ => Err(Reason::BadPacket),
         })
     }

@@ -358,6 +358,9 @@ impl Fake {
             "connect" => self.connect(),
             "offer-held" => self.offer_held(number(1), words[2] == "close"),
             "send-held" => self.send_held(number(1)),
+            "send-many-held" => self.send_many_held(number(1)),
+            "send-beside" => self.send_beside(number(1)),
+            "hoard" => self.hoard(number(1)),
             _ => self.act_on(number(1), words),
         }
     }
@@ -388,33 +391,10 @@ impl Fake {
 
     /// Connects and says nothing; the descriptor's number.
     fn connect(&mut self) -> String {
-        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-        let address = rustix::net::SocketAddrUnix::new(&*self.server).unwrap();
-        rustix::net::connect(&socket, &address).unwrap();
+        let socket = self.connected();
         let number = std::os::fd::AsRawFd::as_raw_fd(&socket).to_string();
         std::mem::forget(socket);
         number
-    }
-
-    /// Sends a session's end beside bytes that are no greeting, several times, and closes it.
-    fn send_held(&mut self, local: u64) -> String {
-        let end = self.ends.remove(&local).unwrap();
-        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-        let address = rustix::net::SocketAddrUnix::new(&*self.server).unwrap();
-        rustix::net::connect(&socket, &address).unwrap();
-        let fds = [end.as_fd()];
-        for _ in 0..3 {
-            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
-            let bytes = [IoSlice::new(b"what is no greeting, and as long as one.")];
-            // The server may have hung up already.
-            let _ = sendmsg(&socket, &bytes, &mut control, SendFlags::NOSIGNAL);
-        }
-        std::mem::forget(socket);
-        // It waits where nobody else has it any more.
-        std::thread::spawn(move || drop(end));
-        "ok".into()
     }
 
     /// Carries out a command for one session.

@@ -130,7 +130,11 @@ impl Episode {
         let deadline = Instant::now() + BEGIN;
         while !self.field.pairs.iter().all(super::pair::Pair::is_whole) {
             self.look()?;
-            ensure!(Instant::now() < deadline, "sessions have not begun");
+            if Instant::now() >= deadline {
+                let late = self.field.pairs.iter().filter(|pair| !pair.is_whole());
+                let late: Vec<_> = late.map(super::pair::Pair::describe).collect();
+                bail!("sessions have not begun: {}", late.join("; "));
+            }
             std::thread::sleep(Duration::from_millis(3));
         }
         Ok(())

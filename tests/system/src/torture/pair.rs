@@ -100,6 +100,13 @@ impl Pair {
         self.killed.is_none() && told.iter().all(|told| told.pid != 0 && told.received > 0)
     }
 
+    /// Describes the pair, how far its programs are, and where they wait.
+    pub(super) fn describe(&self) -> String {
+        let told = self.told().unwrap_or_default();
+        let waits = told.map(|told| whereabouts(told.pid));
+        format!("{}: {told:?}, {waits:?}", self.name)
+    }
+
     /// Returns the number of bytes that were checked since the last count.
     pub(super) fn new_bytes(&mut self) -> u64 {
         let now = self.told().unwrap_or_default().iter().map(|told| told.received).sum();

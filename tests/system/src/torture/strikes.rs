@@ -20,6 +20,8 @@ const HOSTILE_WITHIN: Duration = Duration::from_secs(90);
 /// Time after a server's death in which sessions that it held may end: the time of a peer's
 /// retransmissions.
 const LOSSY: Duration = Duration::from_secs(10);
+/// Time in which a server that has lost a process may cut clients off, on a busy machine.
+const CUTS: Duration = Duration::from_secs(30);
 /// Time in which a server starts another keeper.
 const KEEPER_BACK: Duration = Duration::from_secs(3);
 /// Bytes of each write that fills the disk.
@@ -158,6 +160,7 @@ fn servers_process(field: &mut Field, kind: Kind) -> Result<bool> {
             }
             field.lossy_until = Some(Instant::now() + LOSSY);
         }
+        field.testbed.servers[which].cuts_until = Some(Instant::now() + CUTS);
         signal(pid, Signal::KILL);
     } else {
         signal(pid, Signal::STOP);

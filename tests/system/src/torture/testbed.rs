@@ -11,11 +11,13 @@ use sojourn_lab::net::{Conditions, End, Host, Link};
 use sojourn_lab::{Mode, Sandbox};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Values of the settings `MOVE_AFTER_CALLS` and `RING_BYTES` to choose from.
 const CALLS: [&str; 4] = ["0", "4", "4", "64"];
 const RINGS: [&str; 3] = ["16k", "64k", "256k"];
+/// Time between two questions to a server that begins anew.
+const ASK_EVERY: Duration = Duration::from_millis(10);
 
 /// Sandboxes with their servers.
 enum Ground {
@@ -32,6 +34,9 @@ pub(super) struct ServerState {
     pub(super) is_hampered: bool,
     /// True if the server may end for want of memory.
     pub(super) may_starve: bool,
+    /// The time until which the server may cut clients off, because a process of it was killed and
+    /// the others begin anew.
+    pub(super) cuts_until: Option<Instant>,
 }
 
 /// A place. The link is dropped after the hosts' programs.
@@ -130,14 +135,31 @@ impl Testbed {
         }
     }
 
+    /// Asks a server, if it can answer; again while it may cut clients off.
+    fn ask<T>(
+        &mut self,
+        which: usize,
+        question: impl Fn(&mut Admin) -> Result<T>,
+    ) -> Result<Option<T>> {
+        loop {
+            let state = self.servers[which];
+            if state.is_hampered || !self.world(which).has_server() {
+                return Ok(None);
+            }
+            let answer = Admin::new(self.world(which)).and_then(|mut admin| question(&mut admin));
+            let is_cut = state.cuts_until.is_some_and(|until| Instant::now() < until);
+            if answer.is_ok() || !is_cut {
+                return answer.map(Some);
+            }
+            std::thread::sleep(ASK_EVERY);
+        }
+    }
+
     /// Counts the streams made since the last count.
     pub(super) fn new_moves(&mut self) -> Result<u64> {
         let mut sum = 0;
         for which in self.served() {
-            if self.servers[which].is_hampered || !self.world(which).has_server() {
-                continue;
-            }
-            let now = Admin::new(self.world(which))?.moves()?.0;
+            let Some((now, _)) = self.ask(which, Admin::moves)? else { continue };
             sum += now.saturating_sub(self.servers[which].moves);
             self.servers[which].moves = now;
         }
@@ -148,9 +170,7 @@ impl Testbed {
     pub(super) fn away(&mut self) -> Result<u64> {
         let mut sum = 0;
         for which in self.served() {
-            if !self.servers[which].is_hampered && self.world(which).has_server() {
-                sum += Admin::new(self.world(which))?.away()?.len() as u64;
-            }
+            sum += self.ask(which, Admin::away)?.map_or(0, |away| away.len() as u64);
         }
         Ok(sum)
     }
@@ -158,9 +178,7 @@ impl Testbed {
     /// Recalls all sessions.
     pub(super) fn recall(&mut self) -> Result<()> {
         for which in self.served() {
-            if !self.servers[which].is_hampered && self.world(which).has_server() {
-                Admin::new(self.world(which))?.recall_all()?;
-            }
+            self.ask(which, Admin::recall_all)?;
         }
         Ok(())
     }
@@ -225,12 +243,9 @@ impl Testbed {
 
     /// Waits until no session is away.
     pub(super) fn await_none_away(&mut self, limit: Duration) -> Result<()> {
-        let deadline = std::time::Instant::now() + limit;
+        let deadline = Instant::now() + limit;
         while self.away().context("a server at the end")? > 0 {
-            ensure!(
-                std::time::Instant::now() < deadline,
-                "sessions are listed whose programs have ended"
-            );
+            ensure!(Instant::now() < deadline, "sessions are listed whose programs have ended");
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())

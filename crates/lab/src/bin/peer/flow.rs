@@ -1,12 +1,16 @@
 //! Transfers: in both directions at once, or as question and answer, with a check of every byte.
 
 use crate::link::{self, ReceiveCall, Side};
-use crate::wait::WaitCall;
+use crate::wait::{Found, WaitCall};
 use sojourn_lab::progress::ProgressWriter;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Instant;
+
+/// Calls in one direction before the other has its turn: a peer that reads as fast as this side
+/// writes would keep it from ever reading.
+const TURN: usize = 64;
 
 /// The transfer, as the command line describes it.
 #[derive(Clone, Debug)]
@@ -267,19 +271,19 @@ fn exchange_by_waiting(mut link: Side, plan: &Plan, mine: u64, theirs: u64) -> R
     let mut buf = vec![0; plan.size_max];
     let (mut sent, mut got, mut ended, mut step) = (0, 0, false, 0);
     let mut bytes = plan.bytes;
+    // Where only edges are told, a direction is ready until a call would block.
+    let turn = if way.is_edge() { TURN } else { 1 };
+    let mut ready = Found::default();
     while sent < bytes || !ended {
-        let found = way.wait((input, !ended), (output, sent < bytes))?;
-        step += 1;
-        if sent < bytes && plan.is_over(step) {
-            bytes = sent;
-            link.output.end()?;
-        }
-        while found.output && sent < bytes {
-            // A peer that reads as fast as this side writes would keep this loop from ever ending.
+        let news = way.wait((input, !ended), (output, sent < bytes), ready)?;
+        ready = if way.is_edge() { ready.or(news) } else { news };
+        for _ in 0..turn {
             step += 1;
-            if plan.is_over(step) {
+            if sent < bytes && plan.is_over(step) {
                 bytes = sent;
                 link.output.end()?;
+            }
+            if !ready.output || sent >= bytes {
                 break;
             }
             let len = (1 + random.below(plan.size_max)).min((bytes - sent) as usize);
@@ -289,20 +293,17 @@ fn exchange_by_waiting(mut link: Side, plan: &Plan, mine: u64, theirs: u64) -> R
                     plan.teller.sent(len as u64);
                     sent += len as u64;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => ready.output = false,
                 Err(error) => return Err(error),
             }
             if sent == bytes {
                 link.output.end()?;
             }
-            if matches!(
-                way,
-                WaitCall::Poll | WaitCall::Select | WaitCall::Epoll { is_edge: false, .. }
-            ) {
+        }
+        for _ in 0..turn {
+            if !ready.input || ended {
                 break;
             }
-        }
-        while found.input && !ended {
             let len = 1 + random.below(plan.size_max);
             match plan.heard((&link.input).read(&mut buf[..len])) {
                 Ok(0) => ended = true,
@@ -311,14 +312,8 @@ fn exchange_by_waiting(mut link: Side, plan: &Plan, mine: u64, theirs: u64) -> R
                     plan.teller.received(len as u64);
                     got += len as u64;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => ready.input = false,
                 Err(error) => return Err(error),
-            }
-            if matches!(
-                way,
-                WaitCall::Poll | WaitCall::Select | WaitCall::Epoll { is_edge: false, .. }
-            ) {
-                break;
             }
         }
     }
@@ -353,7 +348,7 @@ fn converse(mut link: Side, plan: &Plan, is_first: bool) -> Result<String> {
             let mut done = 0;
             while done < len {
                 if let Some(way) = &way {
-                    while !way.wait((input, true), (output, false))?.input {}
+                    while !way.wait((input, true), (output, false), Found::default())?.input {}
                 }
                 let got = plan.heard((&link.input).read(&mut buf[done..len]))?;
                 if got == 0 && done == 0 && plan.is_endless() {

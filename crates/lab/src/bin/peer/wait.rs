@@ -21,7 +21,18 @@ pub(crate) struct Found {
     pub(crate) output: bool,
 }
 
+impl Found {
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self { input: self.input || other.input, output: self.output || other.output }
+    }
+}
+
 impl WaitCall {
+    /// Returns true if only changes are told.
+    pub(crate) fn is_edge(&self) -> bool {
+        matches!(self, Self::Epoll { is_edge: true, .. })
+    }
+
     pub(crate) fn new(name: &str, input: RawFd, output: RawFd) -> Result<Self> {
         match name {
             "poll" => Ok(Self::Poll),
@@ -58,13 +69,21 @@ impl WaitCall {
         )
     }
 
-    /// Waits for input and for room, each only if its flag is true.
-    pub(crate) fn wait(&self, input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
+    /// Waits for input and for room, each only if its flag is true. Where only edges are told, and
+    /// one of those is ready already, it looks and does not wait.
+    pub(crate) fn wait(
+        &self,
+        input: (RawFd, bool),
+        output: (RawFd, bool),
+        ready: Found,
+    ) -> Result<Found> {
+        let is_ready = input.1 && ready.input || output.1 && ready.output;
+        let limit_ms = if self.is_edge() && is_ready { 0 } else { LIMIT_MS };
         loop {
             let found = match self {
                 Self::Poll => poll(input, output),
                 Self::Select => select(input, output),
-                Self::Epoll { set, is_edge } => epoll(*set, *is_edge, input, output),
+                Self::Epoll { set, is_edge } => epoll(*set, *is_edge, input, output, limit_ms),
             };
             // A process that was stopped and continued gets EINTR from these calls (signal(7)).
             let is_interrupted = |error: &Error| error.kind() == ErrorKind::Interrupted;
@@ -130,7 +149,13 @@ fn select(input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
     }
 }
 
-fn epoll(set: RawFd, is_edge: bool, input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
+fn epoll(
+    set: RawFd,
+    is_edge: bool,
+    input: (RawFd, bool),
+    output: (RawFd, bool),
+    limit_ms: i32,
+) -> Result<Found> {
     if !is_edge {
         let out = if output.1 { libc::EPOLLOUT as u32 } else { 0 };
         let into = if input.1 { libc::EPOLLIN as u32 } else { 0 };
@@ -145,7 +170,8 @@ fn epoll(set: RawFd, is_edge: bool, input: (RawFd, bool), output: (RawFd, bool))
     }
     let mut events: [libc::epoll_event; 4] = [libc::epoll_event { events: 0, u64: 0 }; 4];
     // SAFETY: `events` has four entries.
-    let count = some(unsafe { libc::epoll_wait(set, events.as_mut_ptr(), 4, LIMIT_MS) })?;
+    let count = unsafe { libc::epoll_wait(set, events.as_mut_ptr(), 4, limit_ms) };
+    let count = if limit_ms == 0 { check(count)? } else { some(count)? };
     let mut found = Found::default();
     for event in &events[..count as usize] {
         let (fd, what) = (event.u64 as RawFd, event.events);
