@@ -17,13 +17,14 @@ pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod received;
 pub(crate) mod service;
+pub(crate) mod transport;
 
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
 use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase, switch};
 use crate::session::owed::{rest_in_ring, rest_is_here};
-use crate::session::progress::TrialProgress;
 use crate::session::service::Service;
+use crate::session::transport::{Local, Transport, Transports};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use sojourn_session::KindT;
 use sojourn_shm::wait::{Policy, Wait};
@@ -82,30 +83,16 @@ pub struct Session {
     pub(crate) tx_kernel_event: AtomicBool,
     /// The sending direction is in `Flushing`.
     pub(crate) is_flushing: AtomicBool,
-    /// The other side is the server's carrier, and the peer is on another host: see
-    /// `remote::carried`.
-    pub(crate) is_carried: AtomicBool,
-    /// A TCP connection within the host whose bytes may still come through the kernel: see
-    /// `io::send`.
-    pub(crate) acknowledges: AtomicBool,
+    /// What carries the session's bytes.
+    pub(crate) transports: Transports,
     /// The protocol server's part in the session: see `remote::served`.
     pub(crate) service: Service,
     /// This process runs the session's engine: see `remote::net`.
     pub(crate) is_delegated: AtomicBool,
     /// The program has sent something since it last waited for an answer.
     pub(crate) has_asked: AtomicBool,
-    /// Bits of `io::datagrams::form`, for a UDP socket.
-    pub(crate) form: AtomicU32,
-    /// Of a remote session: `SO_KEEPALIVE` as the program set it, and whether the program set an
-    /// option before the session was delegated: see `remote::options`.
-    pub(crate) keepalive: AtomicBool,
-    pub(crate) has_new_options: AtomicBool,
     /// The session has ended, and its slot is not free yet: see `settle`.
     pub(crate) is_over: AtomicBool,
-    /// Bytes or room of the ring are with the program: see `io::lend`. Written under the lock of
-    /// the direction.
-    pub(crate) is_lent: AtomicBool,
-    pub(crate) is_reserved: AtomicBool,
     /// Counts the uses of the slot.
     pub(crate) generation: AtomicU32,
     /// The state of `tx`, readable without its lock: a constant of `switch`.
@@ -113,12 +100,9 @@ pub struct Session {
     pub(crate) tx: Mutex<Sender>,
     pub(crate) rx: Mutex<Receiver>,
     pub(crate) facts: Mutex<Facts>,
-    /// A sample for `progress` is due.
-    pub(crate) is_due: AtomicBool,
     /// Times of its layers were wanted at the last look, and when that was (ns): see `io::timed`.
     pub(crate) is_timed: AtomicBool,
     pub(crate) looked_at: AtomicU64,
-    pub(crate) progress: Mutex<TrialProgress>,
     rx_policy: Mutex<Policy>,
     tx_policy: Mutex<Policy>,
 }
@@ -144,25 +128,17 @@ impl Session {
             tx_kernel_event: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),
             has_asked: AtomicBool::new(false),
-            is_carried: AtomicBool::new(false),
-            acknowledges: AtomicBool::new(false),
+            transports: Transports::default(),
             service: Service::default(),
             is_delegated: AtomicBool::new(false),
-            form: AtomicU32::new(0),
-            keepalive: AtomicBool::new(false),
-            has_new_options: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            is_lent: AtomicBool::new(false),
-            is_reserved: AtomicBool::new(false),
             generation: AtomicU32::new(0),
             tx_state: AtomicU32::new(switch::KERNEL),
             tx: Mutex::default(),
             rx: Mutex::default(),
             facts: Mutex::default(),
-            is_due: AtomicBool::new(false),
             is_timed: AtomicBool::new(false),
             looked_at: AtomicU64::new(0),
-            progress: Mutex::default(),
             rx_policy: policy(),
             tx_policy: policy(),
         }
@@ -184,6 +160,22 @@ impl Session {
             4 => KindT::Udp,
             _ => KindT::Pipe,
         }
+    }
+
+    /// Returns the session's transport.
+    #[inline]
+    pub(crate) fn transport(&self) -> Transport<'_> {
+        self.transports.used()
+    }
+
+    pub(crate) fn is_udp(&self) -> bool {
+        matches!(self.transport(), Transport::Udp(_))
+    }
+
+    /// Returns the state of a session within the host; `None` for other sessions.
+    #[inline]
+    pub(crate) fn local(&self) -> Option<&Local> {
+        self.transports.local()
     }
 
     /// Returns true if a call may wait: neither it nor the descriptor says that none must.
@@ -235,13 +227,13 @@ impl Session {
         if self.service.is_any() {
             return self.ready_by_service();
         }
+        if let Transport::Udp(_) = self.transport() {
+            return self.ready_for_datagrams();
+        }
         let (input, receives, is_in_kernel) = {
             let rx = lock(&self.rx);
             let mut is_in_kernel = !matches!(rx.phase, RxPhase::Home | RxPhase::Ring);
             let input = match (&rx.stream, rx.phase) {
-                (Some(_), RxPhase::Ring | RxPhase::Joined) if self.is_datagram() => {
-                    Some(self.has_datagram(&rx))
-                }
                 (Some(stream), RxPhase::Ring | RxPhase::Joined) => match stream.available() {
                     Ok(len) => Some(len > 0),
                     // The program's next call returns the violation, so it has to be made.
@@ -261,8 +253,6 @@ impl Session {
         let (output, sends) = {
             let tx = lock(&self.tx);
             let output = match (&tx.stream, tx.phase) {
-                // The kernel's send buffer decides for datagrams.
-                (Some(_), TxPhase::Ring) if self.is_datagram() => None,
                 (Some(stream), TxPhase::Ring) => match stream.room_in_all() {
                     Ok(room) => Some(room >= self.room_wanted(stream)),
                     Err(Stop::Violation) => Some(true),

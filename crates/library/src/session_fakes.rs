@@ -156,8 +156,10 @@ impl Pair {
         entry.unmark(mark::OFFERED);
         // Nobody would pair it again after a trial.
         if let Some(session) = library().session_of(fd) {
-            *crate::host::lock::lock(&session.progress) =
-                crate::session::progress::TrialProgress::default();
+            if let Some(local) = session.local() {
+                *crate::host::lock::lock(&local.progress) =
+                    crate::session::progress::TrialProgress::default();
+            }
         }
         joined && is_away(fd)
     }

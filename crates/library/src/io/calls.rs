@@ -87,7 +87,7 @@ impl Call<'_> {
     /// Returns true for a UDP socket, which has calls of its own.
     #[inline]
     pub fn is_datagram(&self) -> bool {
-        self.session.is_datagram()
+        self.session.is_udp()
     }
 
     /// Receives a datagram into at most [`crate::PARTS_MAX`] slices. `None` means that the session

@@ -24,8 +24,9 @@ use crate::io::sleep::Waited;
 use crate::process::library::library;
 use crate::remote::net::Net;
 use crate::remote::net::datagrams::has_unread;
-use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
+use crate::session::transport::{Transport, Udp};
+use crate::session::{Ready, Session};
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use rustix::fd::BorrowedFd;
@@ -34,7 +35,7 @@ use rustix::net::{AddressFamily, sockopt};
 use sojourn_proto::udp::Socket;
 use sojourn_pump::ancillary::{self, DatagramAncillary};
 use sojourn_pump::options;
-use sojourn_session::{KindT, ReasonT};
+use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
 use sojourn_stream::{Bell, Stream};
 use std::net::{IpAddr, SocketAddr};
@@ -48,7 +49,7 @@ const RETURN_SLICE: Duration = Duration::from_millis(20);
 /// Slices that one receive fills at most.
 pub const PARTS_MAX: usize = 16;
 
-/// Bits of [`Session::form`].
+/// Bits of [`Udp::form`].
 pub(crate) mod form {
     /// An IPv6 socket.
     pub(crate) const IS_V6: u32 = 1;
@@ -103,14 +104,9 @@ enum DatagramReceived {
 }
 
 impl Session {
-    /// Returns true for a UDP socket, whose calls are those of this file.
-    #[inline]
-    pub(crate) fn is_datagram(&self) -> bool {
-        self.kind.load(Ordering::Relaxed) == KindT::Udp as u32
-    }
-
     /// Notes that the pump fills `socket`'s queue from now on.
     pub(crate) fn receives_datagrams(&self, socket: Arc<Mutex<Socket>>) {
+        let Transport::Udp(udp) = self.transport() else { return };
         let mut rx = lock(&self.rx);
         // The session may have gone home already; that happens under the same lock.
         if !self.is_delegated() {
@@ -118,7 +114,7 @@ impl Session {
         }
         rx.datagrams = Some(socket);
         // The record is older than the options that the program has set since it was made.
-        self.learn_options(&rx);
+        self.learn_options(udp, &rx);
         drop(rx);
         // Threads that wait for the kernel alone wake up, and wait for both queues.
         self.kernel_event();
@@ -126,8 +122,9 @@ impl Session {
 
     /// Takes over an option that the program has set and that the engine obeys.
     pub(crate) fn options_changed(&self) {
+        let Transport::Udp(udp) = self.transport() else { return };
         let rx = lock(&self.rx);
-        self.learn_options(&rx);
+        self.learn_options(udp, &rx);
         let ip = rx.datagrams.as_ref().map(|socket| lock(socket).ip());
         if let (Some(ip), Some(net)) = (ip, library().net()) {
             net.with_pump(|pump| pump.set_ip(self.slot(), ip));
@@ -136,9 +133,9 @@ impl Session {
 
     /// Reads the options that the engine obeys from the kernel's socket. The caller holds the
     /// receiver's lock, so that the value set last is the one read last.
-    fn learn_options(&self, rx: &Receiver) {
+    fn learn_options(&self, udp: &Udp, rx: &Receiver) {
         let Ok(fd) = kernel::at(self.number()) else { return };
-        self.form.store(form_of(fd) | ancillary::wanted(fd), Ordering::SeqCst);
+        udp.form.store(form_of(fd) | ancillary::wanted(fd), Ordering::SeqCst);
         if let Some(socket) = &rx.datagrams {
             let (found, mut socket) = (options::read_udp(fd), lock(socket));
             socket.set_gro(found.gro);
@@ -215,7 +212,7 @@ impl Session {
         }
         if rx.phase == RxPhase::Joined {
             let stream = Arc::clone(stream);
-            self.try_consent(&mut rx, &stream);
+            self.consent_to_carrier(&mut rx, &stream);
         }
         let is_kernels_turn = !rx.was_kernels_turn && self.rx_kernel_event.load(Ordering::Relaxed);
         if !is_kernels_turn && let Some(datagram) = self.take_datagram(&rx, bufs, peek) {
@@ -236,6 +233,7 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
     ) -> Option<Datagram> {
+        let Transport::Udp(udp) = self.transport() else { return None };
         let mut socket = lock(rx.datagrams.as_ref()?);
         let mut parts = core::array::from_fn::<&mut [u8], PARTS_MAX, _>(|_| &mut []);
         let count = bufs.len().min(PARTS_MAX);
@@ -244,7 +242,7 @@ impl Session {
         }
         let parts = &mut parts[..count];
         let got = if peek { socket.peek(parts) } else { socket.recv(parts) }?;
-        let wants = self.form.load(Ordering::Relaxed);
+        let wants = udp.form.load(Ordering::Relaxed);
         let is_v6 = wants & form::IS_V6 != 0;
         let source = match got.source.ip() {
             // An IPv6 socket shows a sender's IPv4 address as an IPv4-mapped one (ipv6(7), RFC 4291
@@ -284,7 +282,8 @@ impl Session {
         if self.tx_kernel_event.swap(false, Ordering::SeqCst) && kernel::has_error(self.number()) {
             return None;
         }
-        let form = self.form.load(Ordering::Relaxed);
+        let Transport::Udp(udp) = self.transport() else { return None };
+        let form = udp.form.load(Ordering::Relaxed);
         let target = match target {
             Some(target) => Some(plain(target, form)?),
             None => None,
@@ -298,8 +297,27 @@ impl Session {
         rx.datagrams.as_ref().is_some_and(|socket| lock(socket).is_readable())
     }
 
-    /// Returns the length (bytes) of the next datagram in the library's queue.
+    /// Tells what is known of readiness; see [`Session::ready`].
+    pub(crate) fn ready_for_datagrams(&self) -> Ready {
+        let (has_datagram, receives, phase) = {
+            let rx = lock(&self.rx);
+            (self.has_datagram(&rx), rx.stream.is_some(), rx.phase)
+        };
+        Ready {
+            input: has_datagram && matches!(phase, RxPhase::Joined | RxPhase::Ring),
+            // The kernel's send buffer decides.
+            output: None,
+            error: false,
+            is_home: !receives && lock(&self.tx).stream.is_none(),
+            is_in_kernel: phase == RxPhase::Joined,
+            others: 0,
+        }
+    }
+
+    /// Returns the length (bytes) of the next datagram in the library's queue; `None` for other
+    /// sessions.
     pub(crate) fn next_datagram(&self) -> Option<usize> {
+        let Transport::Udp(_) = self.transport() else { return None };
         if self.is_delegated() {
             library().turn_net();
         }
@@ -308,7 +326,7 @@ impl Session {
         socket.is_readable().then(|| socket.siocinq())
     }
 
-    /// Gives a frozen session's packets back: waits until the kernel has the packets again, and
+    /// Gives a frozen UDP session's packets back: waits until the kernel has the packets again, and
     /// then the datagrams that the program has not read.
     pub(crate) fn return_datagrams(&self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
         rx.datagrams = None;

@@ -22,6 +22,7 @@ use crate::policy::measured::RINGS;
 use crate::process::library::library;
 use crate::session::Session;
 use crate::session::directions::{RxPhase, TxPhase};
+use crate::session::transport::Local;
 use core::sync::atomic::Ordering;
 use sojourn_shm::Deadline;
 use sojourn_stream::{InPlace, Stop, Stream};
@@ -101,10 +102,10 @@ impl Session {
     fn loan_step(&self, generation: u32, amount: Amount) -> Step {
         let rx = lock(&self.rx);
         // What the program has peeked at, and what comes in packets, is not lent.
+        let Some(local) = self.local() else { return Step::Elsewhere };
         let is_elsewhere = self.generation.load(Ordering::Relaxed) != generation
             || rx.phase != RxPhase::Ring
-            || self.is_carried()
-            || self.is_lent.load(Ordering::Relaxed)
+            || local.is_lent.load(Ordering::Relaxed)
             || !rx.peeked.is_empty();
         let Some(stream) = rx.stream.as_ref().filter(|_| !is_elsewhere) else {
             return Step::Elsewhere;
@@ -114,7 +115,7 @@ impl Session {
             Ok(there) if there >= amount.at_least => {
                 let place = stream.there_at(there.min(amount.max));
                 let step = self.lent(stream, generation, place, amount.at_least);
-                self.is_lent.store(matches!(step, Step::Lent(..)), Ordering::Relaxed);
+                local.is_lent.store(matches!(step, Step::Lent(..)), Ordering::Relaxed);
                 step
             }
             // An event of the kernel may be the end: an ordinary call finds out.
@@ -142,23 +143,21 @@ impl Session {
 
     fn reserve_step(&self, generation: u32, amount: Amount) -> Step {
         let mut tx = lock(&self.tx);
+        let Some(local) = self.local() else { return Step::Elsewhere };
         let is_elsewhere = self.generation.load(Ordering::Relaxed) != generation
-            || self.is_carried()
-            || self.is_reserved.load(Ordering::Relaxed)
+            || local.is_reserved.load(Ordering::Relaxed)
             || (tx.phase != TxPhase::Ring && !self.switch(&mut tx))
             || self.tx_kernel_event.load(Ordering::Relaxed) && self.peer_is_gone();
         let Some(stream) = tx.stream.as_ref().filter(|_| !is_elsewhere) else {
             return Step::Elsewhere;
         };
         self.note_writers_cpu(stream);
-        if self.acknowledges.load(Ordering::Relaxed) {
-            self.acknowledge();
-        }
+        self.acknowledge(local);
         match stream.reserve(amount.at_least, amount.max) {
             Ok(len) => {
                 let place = stream.reserved_at(len);
                 let step = self.lent(stream, generation, place, amount.at_least);
-                self.is_reserved.store(matches!(step, Step::Lent(..)), Ordering::Relaxed);
+                local.is_reserved.store(matches!(step, Step::Lent(..)), Ordering::Relaxed);
                 step
             }
             Err(Stop::Full) => Step::Wait,
@@ -199,17 +198,10 @@ impl Lent {
     pub fn give_back(self, len: usize) -> bool {
         let used = self.session().is_some_and(|session| {
             let rx = lock(&session.rx);
-            let is_same = self.is_of(session, rx.stream.as_ref());
-            if !is_same {
-                return false;
-            }
-            session.is_lent.store(false, Ordering::Relaxed);
-            let is_used = rx.phase == RxPhase::Ring
-                && (len == 0 || self.stream.use_up(len.min(self.len as usize)).is_ok());
-            if is_used {
-                session.have_delivered(&self.stream);
-            }
-            is_used
+            let Some(local) = self.lender(session, rx.stream.as_ref()) else { return false };
+            local.is_lent.store(false, Ordering::Relaxed);
+            rx.phase == RxPhase::Ring
+                && (len == 0 || self.stream.use_up(len.min(self.len as usize)).is_ok())
         });
         self.end();
         used || len == 0
@@ -220,16 +212,17 @@ impl Lent {
     pub fn commit(self, len: usize) -> Option<Self> {
         let is_sent = self.session().is_some_and(|session| {
             let tx = lock(&session.tx);
-            if !self.is_of(session, tx.stream.as_ref()) || tx.phase != TxPhase::Ring {
+            let Some(local) = self.lender(session, tx.stream.as_ref()) else { return false };
+            if tx.phase != TxPhase::Ring {
                 return false;
             }
             session.note_call(&self.stream);
             if self.stream.publish_filled(len.min(self.len as usize)).is_err() {
                 return false;
             }
-            session.is_reserved.store(false, Ordering::Relaxed);
+            local.is_reserved.store(false, Ordering::Relaxed);
             if self.stream.has_rung(RINGS) {
-                session.is_due.store(true, Ordering::Relaxed);
+                local.is_due.store(true, Ordering::Relaxed);
             }
             true
         });
@@ -238,7 +231,7 @@ impl Lent {
             return Some(self);
         }
         if let Some(session) = self.session()
-            && session.is_due.swap(false, Ordering::Relaxed)
+            && session.local().is_some_and(|local| local.is_due.swap(false, Ordering::Relaxed))
         {
             session.measure(self.generation);
         }
@@ -256,8 +249,8 @@ impl Lent {
     fn open(&self) {
         if let Some(session) = self.session() {
             let tx = lock(&session.tx);
-            if self.is_of(session, tx.stream.as_ref()) {
-                session.is_reserved.store(false, Ordering::Relaxed);
+            if let Some(local) = self.lender(session, tx.stream.as_ref()) {
+                local.is_reserved.store(false, Ordering::Relaxed);
             }
         }
     }
@@ -268,10 +261,12 @@ impl Lent {
         library.engine().filter(|_| is_here)?.pool.session(self.slot)
     }
 
-    /// Returns true if the session is the one that has lent the memory, on the same stream.
-    fn is_of(&self, session: &Session, stream: Option<&Arc<Stream>>) -> bool {
-        session.generation.load(Ordering::Relaxed) == self.generation
-            && stream.is_some_and(|stream| Arc::ptr_eq(stream, &self.stream))
+    /// Returns the session's state, if the session is the one that has lent the memory, on the same
+    /// stream.
+    fn lender<'s>(&self, session: &'s Session, stream: Option<&Arc<Stream>>) -> Option<&'s Local> {
+        let is_it = session.generation.load(Ordering::Relaxed) == self.generation
+            && stream.is_some_and(|stream| Arc::ptr_eq(stream, &self.stream));
+        session.local().filter(|_| is_it)
     }
 
     fn end(self) {

@@ -68,7 +68,7 @@ impl Session {
     /// come.
     fn may_place(&self, rx: &Receiver, generation: u32) -> bool {
         rx.phase == RxPhase::Ring
-            && !rx.is_promised
+            && rx.promised == 0
             && self.generation.load(Ordering::Relaxed) == generation
             && rx.stream.as_ref().is_some_and(|stream| stream.available() == Ok(0))
     }

@@ -250,7 +250,7 @@ impl Library {
                 // The kernel is asked for the kind only where no session knows it: programs set
                 // options of TCP for each answer (`TCP_CORK`).
                 let is_udp = match self.session_of(fd) {
-                    Some(session) => session.is_datagram(),
+                    Some(session) => session.is_udp(),
                     None => {
                         let is_away = entry.session.load(Ordering::SeqCst) != 0;
                         (is_away || entry.has(mark::OFFERED)) && self.is_udp(fd)
@@ -274,7 +274,7 @@ impl Library {
     /// Returns the length (bytes) that `FIONREAD` must return instead of the kernel's: that of the
     /// next datagram.
     pub fn next_datagram(&self, fd: i32) -> Option<usize> {
-        self.session_of(fd).filter(|session| session.is_datagram())?.next_datagram()
+        self.session_of(fd)?.next_datagram()
     }
 
     /// Returns true if `fd` is a UDP socket.
@@ -284,7 +284,7 @@ impl Library {
 
     /// Returns true if `fd` is a UDP socket that is away.
     pub fn is_datagram(&self, fd: i32) -> bool {
-        self.session_of(fd).is_some_and(Session::is_datagram)
+        self.session_of(fd).is_some_and(Session::is_udp)
     }
 
     /// Counts the bytes that `SIOCOUTQ` must add to the kernel's count.

@@ -10,7 +10,7 @@
 use crate::fds::table::{FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::moves::flush::Rest;
+use crate::moves::flush::{Rest, ReturnTerms};
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::{BOARD_SLOTS, Engine};
 use crate::process::library::Library;
@@ -101,8 +101,12 @@ impl Engine {
             .filter_map(|slot| self.pool.session(slot))
             .collect();
         for session in &wanted {
-            let how = (Rest::of(ReasonT::Fork, true), Waits { room: until, ..Waits::NOT });
-            session.leave_within(ReasonT::Fork, how, NotifyWhen::Now);
+            session.leave_within(ReturnTerms {
+                reason: ReasonT::Fork,
+                rest: Rest::of(ReasonT::Fork, true),
+                waits: Waits { room: until, ..Waits::NOT },
+                when: NotifyWhen::Now,
+            });
         }
         wanted.iter().for_each(|session| session.await_peer(until));
         for index in (0..BOARD_SLOTS).filter(|index| is_wanted(self.set_word(*index))) {

@@ -6,7 +6,7 @@
 
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::moves::flush::Rest;
+use crate::moves::flush::{Rest, ReturnTerms};
 use crate::process::deferred::NotifyWhen;
 use crate::process::library::Library;
 use crate::process::library::library;
@@ -14,6 +14,7 @@ use crate::process::patience::{PASS_LIMIT, Waits};
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase};
 use crate::session::owed::flushed;
+use crate::session::transport::Transport;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::PollFlags;
@@ -39,16 +40,20 @@ impl Session {
     /// Sends the session home. With `pass_on` another holder may use the descriptor next: then this
     /// returns when the kernel has what the peer had sent, or as much of it as there is room for.
     pub(crate) fn leave(&self, reason: ReasonT, pass_on: bool) {
-        let rest = Rest::of(reason, pass_on);
         // The peer, or the kernel, has woken the protocol thread as well. So this call, which was
         // only the first to find the freeze and may be about to hear of the end, wakes nobody.
-        let is_told = reason == ReasonT::PeerLeft && !self.is_carried();
-        let when = if is_told { NotifyWhen::Deferred } else { NotifyWhen::Now };
-        let waits =
-            if pass_on { Waits::until(library().patience.until(PASS_LIMIT)) } else { Waits::NOT };
+        let is_told = reason == ReasonT::PeerLeft && self.local().is_some();
         let stream = if is_told { self.stream() } else { None };
         let (fd, kind) = (self.number(), self.kind());
-        self.leave_within(reason, (rest, waits), when);
+        self.leave_within(ReturnTerms {
+            reason,
+            rest: Rest::of(reason, pass_on),
+            waits: match pass_on {
+                true => Waits::until(library().patience.until(PASS_LIMIT)),
+                false => Waits::NOT,
+            },
+            when: if is_told { NotifyWhen::Deferred } else { NotifyWhen::Now },
+        });
         if let Some(stream) = stream.filter(|stream| stream.peer_ends()) {
             await_end(fd, kind, stream.peer_cpu_writing());
         }
@@ -59,19 +64,19 @@ impl Session {
     /// puts owed bytes into the kernel, and reads there what it has not read. If the process has
     /// ended, the process table or the kernel's descriptor says so.
     pub(crate) fn recalled(&self, reason: ReasonT) {
-        let is_doubtful = reason == ReasonT::PeerDied && !self.is_carried();
+        let is_doubtful = reason == ReasonT::PeerDied && self.local().is_some();
         let lives = is_doubtful && !self.peer_process_is_gone() && !self.kernel_has_ended();
         let reason = if lives { ReasonT::PeerLeft } else { reason };
-        self.leave_within(reason, (Rest::of(reason, false), Waits::NOT), NotifyWhen::Now);
+        let (rest, waits) = (Rest::of(reason, false), Waits::NOT);
+        self.leave_within(ReturnTerms { reason, rest, waits, when: NotifyWhen::Now });
     }
 
-    /// Sends the session home, waiting no longer than `how` says. If the peer owes bytes it is
-    /// notified at once, whatever `when` says.
-    pub(crate) fn leave_within(&self, reason: ReasonT, how: (Rest, Waits), when: NotifyWhen) {
-        library().with_stack(|| self.leave_here(reason, how, when));
+    /// Sends the session home on these terms.
+    pub(crate) fn leave_within(&self, terms: ReturnTerms) {
+        library().with_stack(|| self.leave_here(&terms));
     }
 
-    fn leave_here(&self, reason: ReasonT, how: (Rest, Waits), when: NotifyWhen) {
+    fn leave_here(&self, terms: &ReturnTerms) {
         if self.service.is_any() {
             return self.leave_service();
         }
@@ -82,20 +87,20 @@ impl Session {
             let mut tx = lock(&self.tx);
             let mut rx = lock(&self.rx);
             let Some(stream) = tx.stream.clone().or_else(|| rx.stream.clone()) else { return };
-            if how.0 == Rest::Stays {
+            if terms.rest == Rest::Stays {
                 // Somebody else takes bytes out of the kernel next, uncounted, so that nobody knows
                 // any more which bytes the peeked ones are.
                 rx.peeked.forget();
             }
             if tx.phase != TxPhase::Home || !matches!(rx.phase, RxPhase::Residue | RxPhase::Reset) {
-                self.freeze(&mut tx, &mut rx, &stream, reason, how, when);
+                self.freeze(&mut tx, &mut rx, &stream, terms);
             }
             stream
         };
         // Sleepers of this process look again, and find the kernel.
         wake_sleepers(&stream, place);
         self.settle();
-        self.await_rest(&stream, how.1.peer);
+        self.await_rest(&stream, terms.waits.peer);
     }
 
     /// Waits until the kernel has what the peer had sent, or as much of it as there is room for.
@@ -113,11 +118,38 @@ impl Session {
         tx: &mut Sender,
         rx: &mut Receiver,
         stream: &Arc<Stream>,
-        reason: ReasonT,
-        how: (Rest, Waits),
-        when: NotifyWhen,
+        terms: &ReturnTerms,
     ) {
-        let reason = self.reason_for(reason, stream);
+        let was_flushing = tx.phase == TxPhase::Flushing;
+        let reason = match self.transport() {
+            Transport::Local(_) => {
+                self.freeze_local(tx, rx, stream, terms);
+                terms.reason
+            }
+            Transport::RemoteTcp(_) | Transport::Udp(_) => {
+                let reason = self.reason_for(terms.reason, stream);
+                self.freeze_remote(tx, rx, stream, &ReturnTerms { reason, ..*terms });
+                reason
+            }
+        };
+        if !was_flushing {
+            library().count_return(self, stream, reason, terms.when);
+            if tx.phase == TxPhase::Flushing {
+                self.continue_in_protocol_thread();
+            }
+        }
+    }
+
+    /// Freezes the stream with a peer on this host: either side gives the kernel what the other one
+    /// has not read.
+    fn freeze_local(
+        &self,
+        tx: &mut Sender,
+        rx: &mut Receiver,
+        stream: &Arc<Stream>,
+        terms: &ReturnTerms,
+    ) {
+        let reason = terms.reason;
         // If the stream is not frozen yet nobody has flushed, so these bytes are older than the
         // ring's.
         let queued = match rx.phase {
@@ -125,40 +157,20 @@ impl Session {
             _ => 0,
         };
         let was_frozen = stream.is_frozen();
-        let was_flushing = tx.phase == TxPhase::Flushing;
         stream.freeze();
-        if reason == ReasonT::PeerLeft && !self.is_carried() && !was_flushing {
+        if reason == ReasonT::PeerLeft && tx.phase != TxPhase::Flushing {
             // The peer may be about to end the connection. This thread goes on to hear of that from
             // the kernel, which is not to wake the protocol thread for it first.
             self.unwatch();
         }
-        // The carrier has nothing of a session that had not given up the kernel in either
-        // direction, and need not even be there.
-        let is_away = tx.phase == TxPhase::Ring || rx.phase == RxPhase::Ring;
-        if self.is_carried() && !(is_away && self.return_carried(rx, stream, reason)) {
-            self.end_sending(tx);
-        } else if tx.stream.is_some() {
-            // The death counts only if the kernel confirms it: another process can hold the dead
-            // one's end, and reads from the kernel.
-            let died = !was_frozen && reason == ReasonT::PeerDied && self.kernel_has_ended();
-            self.flush(tx, rx, stream, died, (how.0, how.1.room));
-        } else {
-            self.end_sending(tx);
-        }
-        let owed = rx.stream.as_ref().map_or(0, |stream| stream.peer_leftover().unwrap_or(0));
+        self.flush_frozen(tx, rx, stream, was_frozen, terms);
+        let owed = owed_by_peer(rx);
         // A peer that froze the stream itself, and to which nothing is owed, needs no notification.
-        let is_known = was_frozen && !self.is_carried() && stream.own_leftover() == Ok(0);
-        if let Some(engine) = library().engine().filter(|_| !is_known || owed > 0) {
+        if !was_frozen || stream.own_leftover() != Ok(0) || owed > 0 {
             let waits = was_frozen || owed > 0;
-            engine.tell_peer(stream, if waits { NotifyWhen::Now } else { when });
+            tell_peer(stream, if waits { NotifyWhen::Now } else { terms.when });
         }
-        if !was_flushing {
-            library().count_return(self, stream, reason, when);
-            if tx.phase == TxPhase::Flushing {
-                self.continue_in_protocol_thread();
-            }
-        }
-        if owed == 0 || self.is_carried() {
+        if owed == 0 {
             self.finish(rx);
         } else if rx.phase != RxPhase::Residue {
             rx.phase = RxPhase::Residue;
@@ -175,6 +187,56 @@ impl Session {
             let is_dead = !was_frozen && reason == ReasonT::PeerDied;
             rx.flushed = (is_dead || reason == ReasonT::Violation).then_some(0);
         }
+    }
+
+    /// Freezes the stream with the carrier, or with the engine in this process, and returns when
+    /// the kernel has the session.
+    fn freeze_remote(
+        &self,
+        tx: &mut Sender,
+        rx: &mut Receiver,
+        stream: &Arc<Stream>,
+        terms: &ReturnTerms,
+    ) {
+        let was_frozen = stream.is_frozen();
+        stream.freeze();
+        // The carrier has nothing of a session that had not given up the kernel in either
+        // direction, and need not even be there.
+        let is_away = tx.phase == TxPhase::Ring || rx.phase == RxPhase::Ring;
+        let was_kernels = match self.transport() {
+            _ if !is_away => false,
+            Transport::Udp(_) => {
+                self.return_datagrams(rx, stream, terms.reason);
+                false
+            }
+            Transport::Local(_) | Transport::RemoteTcp(_) => self.return_carried(rx, stream),
+        };
+        if was_kernels {
+            self.flush_frozen(tx, rx, stream, was_frozen, terms);
+        } else {
+            self.end_sending(tx);
+        }
+        let waits = was_frozen || owed_by_peer(rx) > 0;
+        tell_peer(stream, if waits { NotifyWhen::Now } else { terms.when });
+        self.finish(rx);
+    }
+
+    /// Gives the kernel the bytes of the frozen stream that the peer has not read.
+    fn flush_frozen(
+        &self,
+        tx: &mut Sender,
+        rx: &mut Receiver,
+        stream: &Stream,
+        was_frozen: bool,
+        terms: &ReturnTerms,
+    ) {
+        if tx.stream.is_none() {
+            return self.end_sending(tx);
+        }
+        // The death counts only if the kernel confirms it: another process can hold the dead one's
+        // end, and reads from the kernel.
+        let died = !was_frozen && terms.reason == ReasonT::PeerDied && self.kernel_has_ended();
+        self.flush(tx, rx, stream, died, terms);
     }
 
     /// Ends the receiving direction, to which nothing is owed any more: the descriptor is an
@@ -274,7 +336,7 @@ impl Session {
     pub(crate) fn attend(&self) {
         let Some(stream) = self.stream() else { return };
         if !stream.is_frozen() {
-            if self.is_carried() {
+            if self.local().is_none() {
                 self.hand_over(&stream);
             }
             return;
@@ -305,7 +367,12 @@ impl Session {
             stream.will_end();
         }
         // First, because it wakes the peer's calls.
-        self.leave_within(ReasonT::Closed, (Rest::Ends, Waits::NOT), NotifyWhen::Deferred);
+        self.leave_within(ReturnTerms {
+            reason: ReasonT::Closed,
+            rest: Rest::Ends,
+            waits: Waits::NOT,
+            when: NotifyWhen::Deferred,
+        });
         // This thread does it: if the protocol thread were in a call on the descriptor, the
         // connection would not have ended when the program's close returns.
         self.unwatch();
@@ -333,6 +400,17 @@ impl Session {
             }
         }
         self.settle();
+    }
+}
+
+/// Counts the bytes that the peer of a frozen stream owes.
+fn owed_by_peer(rx: &Receiver) -> usize {
+    rx.stream.as_ref().map_or(0, |stream| stream.peer_leftover().unwrap_or(0))
+}
+
+fn tell_peer(stream: &Arc<Stream>, when: NotifyWhen) {
+    if let Some(engine) = library().engine() {
+        engine.tell_peer(stream, when);
     }
 }
 
@@ -378,8 +456,12 @@ impl Library {
         }
         match self.own_session(entry) {
             Some((session, _)) => {
-                let waits = Waits::until(self.patience.until(session.pass_limit()));
-                session.leave_within(reason, (Rest::of(reason, true), waits), NotifyWhen::Now);
+                session.leave_within(ReturnTerms {
+                    reason,
+                    rest: Rest::of(reason, true),
+                    waits: Waits::until(self.patience.until(session.pass_limit())),
+                    when: NotifyWhen::Now,
+                });
             }
             None => self.recall_from_parent(entry),
         }
@@ -423,10 +505,11 @@ impl Library {
                     stream.will_end();
                 }
                 let mut waits = Waits::NOT;
-                if receives || session.is_carried() {
+                if receives || session.local().is_none() {
                     waits.peer = self.patience.until(session.pass_limit());
                 }
-                session.leave_within(ReasonT::State, (Rest::Stays, waits), when);
+                let (reason, rest) = (ReasonT::State, Rest::Stays);
+                session.leave_within(ReturnTerms { reason, rest, waits, when });
             }
             None => self.recall_from_parent(entry),
         }
@@ -445,20 +528,23 @@ impl Library {
         self.policy.forbid();
         if engine.has_children() && engine.has_datagrams.load(Ordering::SeqCst) {
             let fds = self.table.with_sessions().map(|(fd, _)| fd);
-            let udp =
-                fds.filter(|fd| self.session_of(*fd).is_some_and(|session| session.is_datagram()));
+            let udp = fds.filter(|fd| self.session_of(*fd).is_some_and(Session::is_udp));
             self.go_home_together(&udp.collect::<Vec<_>>(), ReasonT::Fork);
             self.await_datagrams();
         }
         let fds = self.table.with_sessions().map(|(fd, _)| fd);
-        let fds =
-            fds.filter(|fd| self.session_of(*fd).is_some_and(|session| !session.is_carried()));
+        let is_local = |session: &Session| session.local().is_some();
+        let fds = fds.filter(|fd| self.session_of(*fd).is_some_and(is_local));
         // A peer to which nothing is owed hears of the end from the kernel, which is about to
         // notify all.
         let until = Deadline::after(EXIT_LIMIT);
         self.home_together(&fds.collect::<Vec<_>>(), until, |session| {
-            let how = (Rest::of(ReasonT::Closed, true), Waits { room: until, ..Waits::NOT });
-            session.leave_within(ReasonT::Closed, how, NotifyWhen::Deferred);
+            session.leave_within(ReturnTerms {
+                reason: ReasonT::Closed,
+                rest: Rest::of(ReasonT::Closed, true),
+                waits: Waits { room: until, ..Waits::NOT },
+                when: NotifyWhen::Deferred,
+            });
         });
     }
 

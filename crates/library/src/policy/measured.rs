@@ -90,15 +90,16 @@ impl Session {
             if self.generation.load(Ordering::Relaxed) != generation || tx.phase != TxPhase::Ring {
                 return;
             }
+            let Some(local) = self.local() else { return };
             let Some(stream) = tx.stream.as_ref().filter(|stream| judges(stream)) else { return };
             let (sent, received) = stream.totals();
             let at = clocks();
-            let rate = lock(&self.progress).sample(at, sent.saturating_add(received));
+            let rate = lock(&local.progress).sample(at, sent.saturating_add(received));
             let Some(rate) = rate else { return };
             (at.now_ns, rate)
         };
         // A pending kernel event may be the session's end, and such a trial would show nothing.
-        if self.is_carried() || self.tx_kernel_event.load(Ordering::Relaxed) {
+        if self.tx_kernel_event.load(Ordering::Relaxed) {
             return;
         }
         let library = library();

@@ -114,8 +114,7 @@ impl Polling<'_> {
         let phase = lock(&session.rx).phase;
         if !matches!(phase, RxPhase::Joined | RxPhase::Ring)
             || session.rx_kernel_event.load(Ordering::Relaxed)
-            || session.is_datagram()
-            || session.is_carried()
+            || session.local().is_none()
         {
             return None;
         }

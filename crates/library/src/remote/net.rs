@@ -25,6 +25,7 @@ use crate::remote::carry_server::CarryConnection;
 use crate::remote::delegation::{Delegation, LinkSockets};
 use crate::remote::watch::Watch;
 use crate::session::Session;
+use crate::session::transport::Transport;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -187,7 +188,9 @@ impl Net {
         self.count.fetch_add(1, Ordering::SeqCst);
         crate::process::library::library().set_hears_packets(session, self.watch.packets());
         session.is_delegated.store(true, Ordering::SeqCst);
-        session.take_new_options(&mut pump);
+        if let Transport::RemoteTcp(tcp) = session.transport() {
+            session.take_new_options(tcp, &mut pump);
+        }
         self.serve_and_leave(pump);
         true
     }

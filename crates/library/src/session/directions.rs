@@ -75,15 +75,13 @@ pub(crate) struct Receiver {
     /// In `Residue`: owed bytes that a peer which has died, and cannot say so itself, had put into
     /// the kernel.
     pub(crate) flushed: Option<usize>,
-    /// In `Ring`, of a remote session: the kernel had bytes when it was given up, so the program
-    /// may know of them; they come first in the ring.
-    pub(crate) is_promised: bool,
+    /// In `Ring`, of a remote session: bytes that the kernel had when it was given up. The program
+    /// may know of them; they come first in the ring. 0 once bytes have come in the ring.
+    pub(crate) promised: usize,
     /// The queue of a UDP socket, while this process runs its engine.
     pub(crate) datagrams: Option<Waiting>,
     /// Both queues had something, and the kernel's was asked last: see `io::datagrams`.
     pub(crate) was_kernels_turn: bool,
-    /// The number of bytes that `is_promised` is about.
-    pub(crate) promised: usize,
     /// The bytes in the ring that the program has peeked at and not taken.
     pub(crate) peeked: Peeked,
 }
