@@ -12,6 +12,7 @@ use crate::moves::descriptors::Origin;
 use crate::moves::join::Parts;
 use crate::moves::offer::Offer;
 use crate::process::library::library;
+use crate::session::Session;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -155,11 +156,9 @@ impl Pair {
         let joined = library().join(engine, &offer, &join, parts).is_ok();
         entry.unmark(mark::OFFERED);
         // Nobody would pair it again after a trial.
-        if let Some(session) = library().session_of(fd) {
-            if let Some(local) = session.local() {
-                *crate::host::lock::lock(&local.progress) =
-                    crate::session::progress::TrialProgress::default();
-            }
+        if let Some(local) = library().session_of(fd).and_then(Session::local) {
+            *crate::host::lock::lock(&local.progress) =
+                crate::session::progress::TrialProgress::default();
         }
         joined && is_away(fd)
     }
@@ -249,7 +248,8 @@ pub(crate) fn receive(fd: i32, buf: &mut [u8], how: Recv) -> Result<usize, Errno
                 flags.set(RecvFlags::PEEK, how.peek);
                 return rustix::net::recv(kernel::at(fd)?, buf, flags).map(|(got, _)| got);
             }
-            Route::Session(call) => {
+            Route::Datagrams(_) => panic!("a stream"),
+            Route::Stream(call) => {
                 let bufs = &mut [IoSliceMut::new(buf)];
                 if let Some(done) = call.recv(bufs, how, &mut BytesOnly::default()) {
                     return done;
@@ -264,7 +264,8 @@ pub(crate) fn write(fd: i32, buf: &[u8]) -> Result<usize, Errno> {
     loop {
         match library().writing(fd) {
             Route::Plain | Route::Kernel(_) => return rustix::io::write(kernel::at(fd)?, buf),
-            Route::Session(call) => {
+            Route::Datagrams(_) => panic!("a stream"),
+            Route::Stream(call) => {
                 if let Some(done) = call.send(&[IoSlice::new(buf)], Send::default()) {
                     return done;
                 }

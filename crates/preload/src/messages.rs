@@ -9,9 +9,11 @@ use crate::buffers;
 use crate::guard::home;
 use crate::guard::kernel;
 use crate::guard::{is_open, tell};
-use crate::library::{Recv, Route, Send};
+use crate::library::{DatagramCall, Recv, Route, Send};
 use crate::raw::Kernel;
-use crate::sockets::{addressed, peer_name, receive_message, recv_flags, send_flags, send_message};
+use crate::sockets::{
+    addressed, datagram_route, peer_name, receive_message, recv_flags, send_flags, send_message,
+};
 use crate::trampoline::alias;
 use crate::transfer::{self, Buffers, counted};
 use crate::{datagrams, raw};
@@ -119,10 +121,10 @@ pub(crate) fn recvmsg_by(
     match transfer::receive_route(fd) {
         Route::Plain => return took_in(kernel(), message),
         Route::Kernel(usage) => return took_in(counted(usage, kernel), message),
-        Route::Session(call) if call.is_datagram() => {
-            return receive_datagram(fd, message, how, flags, kernel);
+        Route::Datagrams(call) => {
+            return receive_datagram(fd, call, message, how, flags, kernel);
         }
-        Route::Session(_) => {}
+        Route::Stream(_) => {}
     }
     if !buffers::is_writable(message) {
         return transfer::refused(fd, kernel);
@@ -149,6 +151,7 @@ pub(crate) fn recvmsg_by(
 /// Receives a datagram into the buffers that the program's header names.
 fn receive_datagram(
     fd: c_int,
+    call: DatagramCall<'static>,
     message: *mut msghdr,
     how: Recv,
     flags: c_int,
@@ -159,7 +162,7 @@ fn receive_datagram(
     }
     // SAFETY: the header is writable, as checked above, and so readable.
     let mut header = unsafe { message.read_unaligned() };
-    match receive_message(fd, &mut header, how, flags) {
+    match receive_message(fd, call, &mut header, how, flags) {
         None => kernel(),
         Some(got) => {
             if got >= 0 {
@@ -336,11 +339,11 @@ pub(crate) fn recvmmsg_by(
     let got = match transfer::receive_route(fd) {
         Route::Plain => kernel(),
         Route::Kernel(usage) => counted(usage, kernel),
-        Route::Session(call) if call.is_datagram() => {
+        Route::Datagrams(_) => {
             let got = receive_datagrams(fd, messages, count, flags, limit);
             return got.unwrap_or_else(kernel);
         }
-        Route::Session(_) => {
+        Route::Stream(_) => {
             // The library has no `recvmmsg` for byte streams, so the kernel serves the call.
             home(fd, true);
             kernel()
@@ -391,7 +394,8 @@ fn receive_datagrams(
         }
         // SAFETY: the message is writable, as checked above, and so readable.
         let mut header = unsafe { (*message).msg_hdr };
-        let got = receive_message(fd, &mut header, how, each);
+        let got =
+            datagram_route(fd).and_then(|call| receive_message(fd, call, &mut header, how, each));
         // `None` means that the session has gone home meanwhile. Datagrams received so far are
         // returned, and the program's next call goes to the kernel.
         let got = got.or((done > 0).then_some(-1))?;

@@ -79,7 +79,7 @@ pub enum ReceiveOutcome {
     /// A datagram.
     Here(Datagram),
     /// The caller asks the kernel's queue, without waiting, and reports any result other than
-    /// `EAGAIN` by [`kernel_gave`](crate::Call::kernel_gave). If the kernel has nothing either,
+    /// `EAGAIN` by [`kernel_gave`](crate::DatagramCall::kernel_gave). If the kernel has nothing either,
     /// `EAGAIN` is the program's result if `is_last`; if not, the caller receives again.
     Kernel {
         /// Both queues have been asked.
@@ -101,6 +101,15 @@ enum DatagramReceived {
     Empty,
     Leave(ReasonT),
     Home,
+}
+
+/// A UDP session, as it was when a call began.
+#[derive(Clone, Copy)]
+pub(in crate::io) struct UdpSession<'a> {
+    pub(in crate::io) session: &'a Session,
+    pub(in crate::io) udp: &'a Udp,
+    /// The generation of its slot.
+    pub(in crate::io) generation: u32,
 }
 
 impl Session {
@@ -145,151 +154,9 @@ impl Session {
         }
     }
 
-    /// Receives one datagram. `None` means that the session is home and the kernel serves this
-    /// call.
-    pub(crate) fn receive_datagram(
-        &self,
-        generation: u32,
-        bufs: &mut [IoSliceMut<'_>],
-        how: Recv,
-        attempt: &mut Attempt,
-    ) -> Option<Result<ReceiveOutcome, Errno>> {
-        let may_wait = self.may_wait(how.dont_wait);
-        loop {
-            match self.datagram_step(generation, bufs, how.peek) {
-                DatagramReceived::Home => {
-                    self.settle();
-                    return None;
-                }
-                DatagramReceived::Leave(reason) => {
-                    self.leave(reason, false);
-                    continue;
-                }
-                DatagramReceived::Got(datagram) => return Some(Ok(ReceiveOutcome::Here(datagram))),
-                DatagramReceived::Kernel => {
-                    return Some(Ok(ReceiveOutcome::Kernel { is_last: false }));
-                }
-                // Packets that have arrived count as received, so they are taken in before the call
-                // says that there is nothing.
-                DatagramReceived::Empty if !attempt.has_turned && self.is_delegated() => {
-                    attempt.has_turned = true;
-                    library().turn_net();
-                    continue;
-                }
-                DatagramReceived::Empty => {}
-            }
-            if may_wait {
-                let limit = self.receive_timeout.load(Ordering::Relaxed);
-                let until = *attempt.deadline.get_or_insert_with(|| Deadline::from_limit(limit));
-                match self.wait_readable(until, &Room::none()) {
-                    Waited::Look | Waited::Restart => continue,
-                    Waited::Interrupted => return Some(Err(Errno::INTR)),
-                    Waited::TimedOut => {}
-                }
-            }
-            // The kernel's queue may have got a datagram just now, and the program may have heard
-            // of it from somebody who sent it. So the kernel is asked once before the call fails.
-            if core::mem::replace(&mut attempt.has_asked, true) {
-                return Some(Err(Errno::AGAIN));
-            }
-            return Some(Ok(ReceiveOutcome::Kernel { is_last: true }));
-        }
-    }
-
-    fn datagram_step(
-        &self,
-        generation: u32,
-        bufs: &mut [IoSliceMut<'_>],
-        peek: bool,
-    ) -> DatagramReceived {
-        let mut rx = lock(&self.rx);
-        if self.generation.load(Ordering::Relaxed) != generation || rx.phase == RxPhase::Home {
-            return DatagramReceived::Home;
-        }
-        let Some(stream) = &rx.stream else { return DatagramReceived::Home };
-        if stream.is_frozen() {
-            return DatagramReceived::Leave(ReasonT::PeerLeft);
-        }
-        if rx.phase == RxPhase::Joined {
-            let stream = Arc::clone(stream);
-            self.consent_to_carrier(&mut rx, &stream);
-        }
-        let is_kernels_turn = !rx.was_kernels_turn && self.rx_kernel_event.load(Ordering::Relaxed);
-        if !is_kernels_turn && let Some(datagram) = self.take_datagram(&rx, bufs, peek) {
-            rx.was_kernels_turn = false;
-            return DatagramReceived::Got(datagram);
-        }
-        // Cleared before the kernel is asked, so that an event meanwhile is found by the next look.
-        if self.rx_kernel_event.swap(false, Ordering::SeqCst) {
-            rx.was_kernels_turn = true;
-            return DatagramReceived::Kernel;
-        }
-        DatagramReceived::Empty
-    }
-
-    fn take_datagram(
-        &self,
-        rx: &Receiver,
-        bufs: &mut [IoSliceMut<'_>],
-        peek: bool,
-    ) -> Option<Datagram> {
-        let Transport::Udp(udp) = self.transport() else { return None };
-        let mut socket = lock(rx.datagrams.as_ref()?);
-        let mut parts = core::array::from_fn::<&mut [u8], PARTS_MAX, _>(|_| &mut []);
-        let count = bufs.len().min(PARTS_MAX);
-        for (part, buf) in parts.iter_mut().zip(bufs) {
-            *part = &mut **buf;
-        }
-        let parts = &mut parts[..count];
-        let got = if peek { socket.peek(parts) } else { socket.recv(parts) }?;
-        let wants = udp.form.load(Ordering::Relaxed);
-        let is_v6 = wants & form::IS_V6 != 0;
-        let source = match got.source.ip() {
-            // An IPv6 socket shows a sender's IPv4 address as an IPv4-mapped one (ipv6(7), RFC 4291
-            // section 2.5.5.2).
-            IpAddr::V4(ip) if is_v6 => {
-                SocketAddr::new(ip.to_ipv6_mapped().into(), got.source.port())
-            }
-            _ => got.source,
-        };
-        let told = DatagramAncillary {
-            wants: wants & !form::ALL,
-            envelope: got.envelope,
-            interface: socket.interface(),
-            segment_size: got.segment_size,
-        };
-        Some(Datagram { source, len: got.len, copied: got.copied, told })
-    }
-
     /// Notes that the kernel's queue had something: it may have more.
     pub(crate) fn kernel_gave(&self) {
         self.rx_kernel_event.store(true, Ordering::SeqCst);
-    }
-
-    /// Sends a datagram past the kernel; returns the number of bytes. `None` means that the
-    /// kernel's socket sends it, or says why it cannot.
-    pub(crate) fn send_datagram(
-        &self,
-        generation: u32,
-        bufs: &[IoSlice<'_>],
-        target: Option<SocketAddr>,
-        segment: Option<u16>,
-    ) -> Option<usize> {
-        if self.generation.load(Ordering::Relaxed) != generation {
-            return None;
-        }
-        // An error that an earlier datagram caused is this call's to return, and the kernel has it.
-        if self.tx_kernel_event.swap(false, Ordering::SeqCst) && kernel::has_error(self.number()) {
-            return None;
-        }
-        let Transport::Udp(udp) = self.transport() else { return None };
-        let form = udp.form.load(Ordering::Relaxed);
-        let target = match target {
-            Some(target) => Some(plain(target, form)?),
-            None => None,
-        };
-        let is_sent = self.send_past(target, bufs, segment);
-        is_sent.then(|| bufs.iter().map(|buf| buf.len()).sum())
     }
 
     /// Returns true if a datagram waits in the library's queue.
@@ -372,6 +239,143 @@ impl Session {
             has_server = is_decided() || net.server.is_there(library());
         }
         net.is_alone.store(!has_server, Ordering::SeqCst);
+    }
+}
+
+impl UdpSession<'_> {
+    /// Receives one datagram. `None` means that the session is home and the kernel serves this
+    /// call.
+    pub(in crate::io) fn receive(
+        self,
+        bufs: &mut [IoSliceMut<'_>],
+        how: Recv,
+        attempt: &mut Attempt,
+    ) -> Option<Result<ReceiveOutcome, Errno>> {
+        let session = self.session;
+        let may_wait = session.may_wait(how.dont_wait);
+        loop {
+            match self.step(bufs, how.peek) {
+                DatagramReceived::Home => {
+                    session.settle();
+                    return None;
+                }
+                DatagramReceived::Leave(reason) => {
+                    session.leave(reason, false);
+                    continue;
+                }
+                DatagramReceived::Got(datagram) => return Some(Ok(ReceiveOutcome::Here(datagram))),
+                DatagramReceived::Kernel => {
+                    return Some(Ok(ReceiveOutcome::Kernel { is_last: false }));
+                }
+                // Packets that have arrived count as received, so they are taken in before the call
+                // says that there is nothing.
+                DatagramReceived::Empty if !attempt.has_turned && session.is_delegated() => {
+                    attempt.has_turned = true;
+                    library().turn_net();
+                    continue;
+                }
+                DatagramReceived::Empty => {}
+            }
+            if may_wait {
+                let limit = session.receive_timeout.load(Ordering::Relaxed);
+                let until = *attempt.deadline.get_or_insert_with(|| Deadline::from_limit(limit));
+                match session.wait_readable(until, &Room::none()) {
+                    Waited::Look | Waited::Restart => continue,
+                    Waited::Interrupted => return Some(Err(Errno::INTR)),
+                    Waited::TimedOut => {}
+                }
+            }
+            // The kernel's queue may have got a datagram just now, and the program may have heard
+            // of it from somebody who sent it. So the kernel is asked once before the call fails.
+            if core::mem::replace(&mut attempt.has_asked, true) {
+                return Some(Err(Errno::AGAIN));
+            }
+            return Some(Ok(ReceiveOutcome::Kernel { is_last: true }));
+        }
+    }
+
+    fn step(self, bufs: &mut [IoSliceMut<'_>], peek: bool) -> DatagramReceived {
+        let session = self.session;
+        let mut rx = lock(&session.rx);
+        let is_another = session.generation.load(Ordering::Relaxed) != self.generation;
+        if is_another || rx.phase == RxPhase::Home {
+            return DatagramReceived::Home;
+        }
+        let Some(stream) = &rx.stream else { return DatagramReceived::Home };
+        if stream.is_frozen() {
+            return DatagramReceived::Leave(ReasonT::PeerLeft);
+        }
+        if rx.phase == RxPhase::Joined {
+            let stream = Arc::clone(stream);
+            session.consent_to_carrier(&mut rx, &stream);
+        }
+        let is_kernels_turn =
+            !rx.was_kernels_turn && session.rx_kernel_event.load(Ordering::Relaxed);
+        if !is_kernels_turn && let Some(datagram) = self.take(&rx, bufs, peek) {
+            rx.was_kernels_turn = false;
+            return DatagramReceived::Got(datagram);
+        }
+        // Cleared before the kernel is asked, so that an event meanwhile is found by the next look.
+        if session.rx_kernel_event.swap(false, Ordering::SeqCst) {
+            rx.was_kernels_turn = true;
+            return DatagramReceived::Kernel;
+        }
+        DatagramReceived::Empty
+    }
+
+    fn take(self, rx: &Receiver, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Option<Datagram> {
+        let mut socket = lock(rx.datagrams.as_ref()?);
+        let mut parts = core::array::from_fn::<&mut [u8], PARTS_MAX, _>(|_| &mut []);
+        let count = bufs.len().min(PARTS_MAX);
+        for (part, buf) in parts.iter_mut().zip(bufs) {
+            *part = &mut **buf;
+        }
+        let parts = &mut parts[..count];
+        let got = if peek { socket.peek(parts) } else { socket.recv(parts) }?;
+        let wants = self.udp.form.load(Ordering::Relaxed);
+        let is_v6 = wants & form::IS_V6 != 0;
+        let source = match got.source.ip() {
+            // An IPv6 socket shows a sender's IPv4 address as an IPv4-mapped one (ipv6(7), RFC 4291
+            // section 2.5.5.2).
+            IpAddr::V4(ip) if is_v6 => {
+                SocketAddr::new(ip.to_ipv6_mapped().into(), got.source.port())
+            }
+            _ => got.source,
+        };
+        let told = DatagramAncillary {
+            wants: wants & !form::ALL,
+            envelope: got.envelope,
+            interface: socket.interface(),
+            segment_size: got.segment_size,
+        };
+        Some(Datagram { source, len: got.len, copied: got.copied, told })
+    }
+
+    /// Sends a datagram past the kernel; returns the number of bytes. `None` means that the
+    /// kernel's socket sends it, or says why it cannot.
+    pub(in crate::io) fn send(
+        self,
+        bufs: &[IoSlice<'_>],
+        target: Option<SocketAddr>,
+        segment: Option<u16>,
+    ) -> Option<usize> {
+        let session = self.session;
+        if session.generation.load(Ordering::Relaxed) != self.generation {
+            return None;
+        }
+        // An error that an earlier datagram caused is this call's to return, and the kernel has it.
+        if session.tx_kernel_event.swap(false, Ordering::SeqCst)
+            && kernel::has_error(session.number())
+        {
+            return None;
+        }
+        let form = self.udp.form.load(Ordering::Relaxed);
+        let target = match target {
+            Some(target) => Some(plain(target, form)?),
+            None => None,
+        };
+        let is_sent = session.send_past(target, bufs, segment);
+        is_sent.then(|| bufs.iter().map(|buf| buf.len()).sum())
     }
 }
 
