@@ -22,7 +22,6 @@ pub(crate) mod transport;
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
 use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase, switch};
-use crate::session::owed::{rest_in_ring, rest_is_here};
 use crate::session::service::Service;
 use crate::session::transport::{Local, Transport, Transports};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -244,7 +243,7 @@ impl Session {
                         Some(false)
                     }
                 },
-                (Some(stream), RxPhase::Residue) => Some(rest_is_here(stream, &rx)),
+                (Some(stream), RxPhase::Residue(residue)) => Some(residue.is_in_ring(stream)),
                 (Some(_), RxPhase::Reset) => Some(true),
                 _ => None,
             };
@@ -329,7 +328,7 @@ impl Session {
             (Some(stream), RxPhase::Ring | RxPhase::Joined) if stream.peer_uses_ring() => {
                 stream.available().unwrap_or(0)
             }
-            (Some(stream), RxPhase::Residue) => rest_in_ring(stream, &rx),
+            (Some(stream), RxPhase::Residue(residue)) => residue.rest_in_ring(stream),
             _ => 0,
         }
     }

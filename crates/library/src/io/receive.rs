@@ -250,7 +250,7 @@ impl Session {
             (RxPhase::Ring, Transport::Local(_)) => self.look_at_ring(rx, &stream, bufs, look.peek),
             (RxPhase::Joined, _) => self.look_while_leaving(rx, &stream, bufs, look.peek, kernel),
             (RxPhase::Ring, _) => self.look_at_remote_ring(rx, &stream, bufs, look.peek),
-            (RxPhase::Residue, _) => self.look_for_rest(rx, &stream, bufs, look, kernel),
+            (RxPhase::Residue(_), _) => self.look_for_rest(rx, &stream, bufs, look, kernel),
             (RxPhase::Reset, _) => {
                 // The kernel reports an error only after the bytes that came before it
                 // (`tcp_recvmsg_locked`).

@@ -68,17 +68,17 @@ impl Session {
 
     fn wait_until(&self, until: Until, deadline: Deadline, room: &Room<'_>) -> Waited {
         let Some(stream) = self.stream() else { return Waited::Look };
-        let (phase, seen, datagrams) = {
+        let (phase, datagrams) = {
             let rx = lock(&self.rx);
-            (rx.phase, rx.seen_news, rx.datagrams.clone())
+            (rx.phase, rx.datagrams.clone())
         };
         let transport = self.transport();
         let is_lent = self.local().is_some_and(|local| local.has_lent(&stream));
         let wait = Wait {
             deadline,
             piece: match phase {
-                RxPhase::Residue if stream.peer_flushed().is_some() => UNDER_WAY,
-                RxPhase::Residue => OWED,
+                RxPhase::Residue(_) if stream.peer_flushed().is_some() => UNDER_WAY,
+                RxPhase::Residue(_) => OWED,
                 _ if is_lent => UNDER_WAY,
                 _ => LONG,
             },
@@ -103,7 +103,7 @@ impl Session {
                             !local.has_lent(&stream) && stream.may_read()
                         }
                         (RxPhase::Ring, Transport::RemoteTcp(_)) => stream.may_read(),
-                        (RxPhase::Residue, _) => stream.flush_news() != seen,
+                        (RxPhase::Residue(residue), _) => stream.flush_news() != residue.seen_news,
                     }
             },
             announce: &|| stream.announce_reader(Bell::OnFutex),

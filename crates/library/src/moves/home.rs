@@ -12,8 +12,7 @@ use crate::process::library::Library;
 use crate::process::library::library;
 use crate::process::patience::{PASS_LIMIT, Waits};
 use crate::session::Session;
-use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase};
-use crate::session::owed::flushed;
+use crate::session::directions::{Receiver, Residue, RxPhase, Sender, TxPhase};
 use crate::session::transport::Transport;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -92,7 +91,9 @@ impl Session {
                 // any more which bytes the peeked ones are.
                 rx.peeked.forget();
             }
-            if tx.phase != TxPhase::Home || !matches!(rx.phase, RxPhase::Residue | RxPhase::Reset) {
+            if tx.phase != TxPhase::Home
+                || !matches!(rx.phase, RxPhase::Residue(_) | RxPhase::Reset)
+            {
                 self.freeze(&mut tx, &mut rx, &stream, terms);
             }
             stream
@@ -120,22 +121,11 @@ impl Session {
         stream: &Arc<Stream>,
         terms: &ReturnTerms,
     ) {
-        let was_flushing = tx.phase == TxPhase::Flushing;
-        let reason = match self.transport() {
-            Transport::Local(_) => {
-                self.freeze_local(tx, rx, stream, terms);
-                terms.reason
-            }
+        match self.transport() {
+            Transport::Local(_) => self.freeze_local(tx, rx, stream, terms),
             Transport::RemoteTcp(_) | Transport::Udp(_) => {
                 let reason = self.reason_for(terms.reason, stream);
                 self.freeze_remote(tx, rx, stream, &ReturnTerms { reason, ..*terms });
-                reason
-            }
-        };
-        if !was_flushing {
-            library().count_return(self, stream, reason, terms.when);
-            if tx.phase == TxPhase::Flushing {
-                self.continue_in_protocol_thread();
             }
         }
     }
@@ -157,8 +147,9 @@ impl Session {
             _ => 0,
         };
         let was_frozen = stream.is_frozen();
+        let was_flushing = tx.phase == TxPhase::Flushing;
         stream.freeze();
-        if reason == ReasonT::PeerLeft && tx.phase != TxPhase::Flushing {
+        if reason == ReasonT::PeerLeft && !was_flushing {
             // The peer may be about to end the connection. This thread goes on to hear of that from
             // the kernel, which is not to wake the protocol thread for it first.
             self.unwatch();
@@ -170,22 +161,26 @@ impl Session {
             let waits = was_frozen || owed > 0;
             tell_peer(stream, if waits { NotifyWhen::Now } else { terms.when });
         }
+        if !was_flushing {
+            self.report_return(tx, stream, terms);
+        }
         if owed == 0 {
             self.finish(rx);
-        } else if rx.phase != RxPhase::Residue {
-            rx.phase = RxPhase::Residue;
-            rx.since_freeze = 0;
+        } else if !matches!(rx.phase, RxPhase::Residue(_)) {
             // Part of the queued bytes may be flushed ones; how many is known once the peer has
             // said how far it came.
             let before =
                 if was_frozen && queued > 0 { self.queued_before(stream) } else { Some(queued) };
-            rx.is_unsure = before.is_none();
-            rx.before_owed = before.unwrap_or(queued);
-            rx.seen_news = stream.flush_news();
             // A peer that died before the freeze has flushed nothing, and never will. A peer that
             // breaks the rules is not relied on.
             let is_dead = !was_frozen && reason == ReasonT::PeerDied;
-            rx.flushed = (is_dead || reason == ReasonT::Violation).then_some(0);
+            rx.phase = RxPhase::Residue(Residue {
+                since_freeze: 0,
+                before_owed: before.unwrap_or(queued),
+                is_unsure: before.is_none(),
+                seen_news: stream.flush_news(),
+                flushed: (is_dead || reason == ReasonT::Violation).then_some(0),
+            });
         }
     }
 
@@ -199,6 +194,7 @@ impl Session {
         terms: &ReturnTerms,
     ) {
         let was_frozen = stream.is_frozen();
+        let was_flushing = tx.phase == TxPhase::Flushing;
         stream.freeze();
         // The carrier has nothing of a session that had not given up the kernel in either
         // direction, and need not even be there.
@@ -218,7 +214,20 @@ impl Session {
         }
         let waits = was_frozen || owed_by_peer(rx) > 0;
         tell_peer(stream, if waits { NotifyWhen::Now } else { terms.when });
+        if !was_flushing {
+            self.report_return(tx, stream, terms);
+        }
         self.finish(rx);
+    }
+
+    /// Reports the return to the server, and has the protocol thread go on with a flush that was
+    /// cut short. The receiving direction is not finished yet: after that another thread may detach
+    /// the session.
+    fn report_return(&self, tx: &Sender, stream: &Arc<Stream>, terms: &ReturnTerms) {
+        library().count_return(self, stream, terms.reason, terms.when);
+        if tx.phase == TxPhase::Flushing {
+            self.continue_in_protocol_thread();
+        }
     }
 
     /// Gives the kernel the bytes of the frozen stream that the peer has not read.
@@ -249,9 +258,6 @@ impl Session {
         }
         rx.phase = RxPhase::Home;
         rx.stream = None;
-        rx.since_freeze = 0;
-        rx.flushed = None;
-        rx.is_unsure = false;
         rx.peeked.forget();
         self.is_over.store(true, Ordering::SeqCst);
     }
@@ -284,11 +290,9 @@ impl Session {
     /// Returns true if the peer still owes bytes; ends the residue if not.
     fn is_owed(&self, stream: &Stream) -> bool {
         let mut rx = lock(&self.rx);
-        if rx.phase != RxPhase::Residue {
-            return false;
-        }
+        let RxPhase::Residue(residue) = rx.phase else { return false };
         let owed = stream.peer_leftover().unwrap_or(0);
-        let is_owed = flushed(stream, &rx).is_none_or(|flushed| flushed < owed);
+        let is_owed = residue.flushed(stream).is_none_or(|flushed| flushed < owed);
         // Peeked bytes must be laid over the kernel's, which only the residue does.
         if !is_owed && rx.peeked.is_empty() {
             self.finish(&mut rx);
