@@ -11,6 +11,7 @@
 //! nanoseconds, a return for as long as it takes; no thread sleeps for the peer's data with one.
 
 pub(crate) mod directions;
+pub(crate) mod identity;
 pub(crate) mod owed;
 pub(crate) mod peeked;
 pub(crate) mod pool;
@@ -22,12 +23,14 @@ pub(crate) mod transport;
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
 use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase, switch};
+use crate::session::identity::{Generation, InboxPlace};
 use crate::session::service::Service;
 use crate::session::transport::{Local, Transport, Transports};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use sojourn_session::KindT;
+use sojourn_session::protocol::client::TokenT;
 use sojourn_shm::wait::{Policy, Wait};
-use sojourn_stream::{Inbox, Stop, Stream};
+use sojourn_stream::{Stop, Stream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Facts that do not change while a session is joined.
@@ -35,15 +38,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub(crate) struct Facts {
     /// The library's own number for the session, by which the server knows it.
     pub(crate) local: u64,
-    /// The inbox that peers post to, and the session's slot in it.
-    pub(crate) place: Option<(Arc<Inbox>, u32)>,
+    /// Where peers post to.
+    pub(crate) place: Option<InboxPlace>,
     /// The epoll set that the inbox serves; 0: the sessions that are in no set.
     pub(crate) set: u32,
     pub(crate) peer_pid: u32,
     /// The server's number for the stream.
     pub(crate) stream: u64,
-    /// The protocol server's name of the session, for other processes that hold it.
-    pub(crate) token: [u64; 2],
+    /// The protocol server's name of the session, for other processes that hold it; `None` if it
+    /// does not serve the session.
+    pub(crate) token: Option<TokenT>,
     /// Every descriptor number of the session in this process.
     pub(crate) numbers: Vec<i32>,
 }
@@ -93,7 +97,7 @@ pub struct Session {
     /// The session has ended, and its slot is not free yet: see `settle`.
     pub(crate) is_over: AtomicBool,
     /// Counts the uses of the slot.
-    pub(crate) generation: AtomicU32,
+    generation: AtomicU32,
     /// The state of `tx`, readable without its lock: a constant of `switch`.
     pub(crate) tx_state: AtomicU32,
     pub(crate) tx: Mutex<Sender>,
@@ -146,6 +150,22 @@ impl Session {
     /// Returns the session's index in the process's pool.
     pub(crate) fn slot(&self) -> u32 {
         self.slot
+    }
+
+    /// Returns the use of the slot. It is another one as soon as the session is home.
+    pub(crate) fn generation(&self) -> Generation {
+        Generation(self.generation.load(Ordering::SeqCst))
+    }
+
+    /// Returns true if the slot's use is still this one. Under a lock of the session it stays so.
+    #[inline]
+    pub(crate) fn is_still(&self, generation: Generation) -> bool {
+        self.generation.load(Ordering::Relaxed) == generation.0
+    }
+
+    /// Ends the use of the slot.
+    pub(crate) fn end_use(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn number(&self) -> i32 {
@@ -302,8 +322,8 @@ impl Session {
         self.is_flushing.load(Ordering::Relaxed) && lock(&self.rx).phase == RxPhase::Home
     }
 
-    /// Returns the inbox that peers post to, and the session's slot in it.
-    pub(crate) fn place(&self) -> Option<(Arc<Inbox>, u32)> {
+    /// Returns the place where peers post to.
+    pub(crate) fn place(&self) -> Option<InboxPlace> {
         lock(&self.facts).place.clone()
     }
 

@@ -13,6 +13,7 @@ use crate::moves::join::Parts;
 use crate::moves::offer::Offer;
 use crate::process::library::library;
 use crate::session::Session;
+use crate::session::identity::InboxPlace;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -92,7 +93,8 @@ impl Pair {
             Stream::new(mapping, layout, side, common_inbox(), 0).unwrap()
         };
         let stream = Arc::new(view(0));
-        let parts = Parts { stream, own_inbox: common_inbox(), own_slot: 1 };
+        let place = InboxPlace { inbox: common_inbox(), slot: 1 };
+        let parts = Parts { stream, place };
         assert!(self.join_end(0, 0, &parts));
         Hostile { memory, side: Arc::new(view(1)) }
     }
@@ -112,8 +114,7 @@ impl Pair {
             let stream = Stream::new(mapping, layout, side, peer_inbox, slots[peer]).unwrap();
             let parts = Parts {
                 stream: Arc::new(stream),
-                own_inbox: Arc::clone(&inboxes[side].0),
-                own_slot: slots[side],
+                place: InboxPlace { inbox: Arc::clone(&inboxes[side].0), slot: slots[side] },
             };
             all &= self.join_end(side, inboxes[side].1, &parts);
         }

@@ -11,6 +11,7 @@ use crate::io::from_kernel::FromKernel;
 use crate::io::lend::{Amount, Lending};
 use crate::process::library::Library;
 use crate::session::Session;
+use crate::session::identity::{FoundSession, Generation};
 use crate::session::transport::{Transport, Udp};
 use core::sync::atomic::Ordering;
 use rustix::fd::BorrowedFd;
@@ -74,7 +75,7 @@ impl Drop for Use<'_> {
 struct Found<'a> {
     session: &'a Session,
     /// The slot's generation: the slot may have a new use by now.
-    generation: u32,
+    generation: Generation,
     entry: &'a FdEntry,
     /// The entry's version, for the same reason.
     version: u32,
@@ -244,7 +245,7 @@ impl Library {
     #[inline]
     fn session_path<'a>(&'a self, fd: i32, entry: &'a FdEntry, way: Direction) -> Route<'a> {
         let version = entry.version.load(Ordering::Relaxed);
-        let Some((session, generation)) = self.own_session(entry) else {
+        let Some(FoundSession { session, generation }) = self.own_session(entry) else {
             return self.path_of_child(fd, entry, way);
         };
         if session.service.is_pending() && session.stays_in_kernel(entry, way) {

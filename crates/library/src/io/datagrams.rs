@@ -25,6 +25,7 @@ use crate::process::library::library;
 use crate::remote::net::Net;
 use crate::remote::net::datagrams::has_unread;
 use crate::session::directions::{Receiver, RxPhase};
+use crate::session::identity::Generation;
 use crate::session::transport::{Transport, Udp};
 use crate::session::{Ready, Session};
 use core::sync::atomic::{Ordering, fence};
@@ -109,7 +110,7 @@ pub(in crate::io) struct UdpSession<'a> {
     pub(in crate::io) session: &'a Session,
     pub(in crate::io) udp: &'a Udp,
     /// The generation of its slot.
-    pub(in crate::io) generation: u32,
+    pub(in crate::io) generation: Generation,
 }
 
 impl Session {
@@ -297,7 +298,7 @@ impl UdpSession<'_> {
     fn step(self, bufs: &mut [IoSliceMut<'_>], peek: bool) -> DatagramReceived {
         let session = self.session;
         let mut rx = lock(&session.rx);
-        let is_another = session.generation.load(Ordering::Relaxed) != self.generation;
+        let is_another = !session.is_still(self.generation);
         if is_another || rx.phase == RxPhase::Home {
             return DatagramReceived::Home;
         }
@@ -360,7 +361,7 @@ impl UdpSession<'_> {
         segment: Option<u16>,
     ) -> Option<usize> {
         let session = self.session;
-        if session.generation.load(Ordering::Relaxed) != self.generation {
+        if !session.is_still(self.generation) {
             return None;
         }
         // An error that an earlier datagram caused is this call's to return, and the kernel has it.

@@ -22,6 +22,7 @@ use crate::policy::measured::RINGS;
 use crate::process::library::library;
 use crate::session::Session;
 use crate::session::directions::{RxPhase, TxPhase};
+use crate::session::identity::Generation;
 use crate::session::transport::Local;
 use core::sync::atomic::Ordering;
 use sojourn_shm::Deadline;
@@ -35,7 +36,7 @@ pub struct Lent {
     stream: Arc<Stream>,
     /// The session, and its slot's use, to which the memory belongs.
     slot: u32,
-    generation: u32,
+    generation: Generation,
     /// The process: a child of `fork` does not have the memory.
     process: u32,
     len: u32,
@@ -81,7 +82,7 @@ enum Step {
 
 impl Session {
     /// Lends bytes that have arrived in the ring.
-    pub(crate) fn loan(&self, generation: u32, amount: Amount, until: Deadline) -> Lending {
+    pub(crate) fn loan(&self, generation: Generation, amount: Amount, until: Deadline) -> Lending {
         let mut is_last = false;
         loop {
             match self.loan_step(generation, amount) {
@@ -99,11 +100,11 @@ impl Session {
         }
     }
 
-    fn loan_step(&self, generation: u32, amount: Amount) -> Step {
+    fn loan_step(&self, generation: Generation, amount: Amount) -> Step {
         let rx = lock(&self.rx);
         // What the program has peeked at, and what comes in packets, is not lent.
         let Some(local) = self.local() else { return Step::Elsewhere };
-        let is_elsewhere = self.generation.load(Ordering::Relaxed) != generation
+        let is_elsewhere = !self.is_still(generation)
             || rx.phase != RxPhase::Ring
             || local.is_lent.load(Ordering::Relaxed)
             || !rx.peeked.is_empty();
@@ -125,7 +126,12 @@ impl Session {
     }
 
     /// Lends space in the ring.
-    pub(crate) fn reserve(&self, generation: u32, amount: Amount, until: Deadline) -> Lending {
+    pub(crate) fn reserve(
+        &self,
+        generation: Generation,
+        amount: Amount,
+        until: Deadline,
+    ) -> Lending {
         let mut room = ForRoom::until(until);
         loop {
             match self.reserve_step(generation, amount) {
@@ -141,10 +147,10 @@ impl Session {
         }
     }
 
-    fn reserve_step(&self, generation: u32, amount: Amount) -> Step {
+    fn reserve_step(&self, generation: Generation, amount: Amount) -> Step {
         let mut tx = lock(&self.tx);
         let Some(local) = self.local() else { return Step::Elsewhere };
-        let is_elsewhere = self.generation.load(Ordering::Relaxed) != generation
+        let is_elsewhere = !self.is_still(generation)
             || local.is_reserved.load(Ordering::Relaxed)
             || (tx.phase != TxPhase::Ring && !self.switch(&mut tx))
             || self.tx_kernel_event.load(Ordering::Relaxed) && self.peer_is_gone();
@@ -170,7 +176,7 @@ impl Session {
     fn lent(
         &self,
         stream: &Arc<Stream>,
-        generation: u32,
+        generation: Generation,
         place: InPlace<'_>,
         least: usize,
     ) -> Step {
@@ -264,7 +270,7 @@ impl Lent {
     /// Returns the session's state, if the session is the one that has lent the memory, on the same
     /// stream.
     fn lender<'s>(&self, session: &'s Session, stream: Option<&Arc<Stream>>) -> Option<&'s Local> {
-        let is_it = session.generation.load(Ordering::Relaxed) == self.generation
+        let is_it = session.is_still(self.generation)
             && stream.is_some_and(|stream| Arc::ptr_eq(stream, &self.stream));
         session.local().filter(|_| is_it)
     }

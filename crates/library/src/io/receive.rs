@@ -14,6 +14,7 @@ use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
+use crate::session::identity::Generation;
 use crate::session::received::{ReceiveTerms, Received};
 use crate::session::transport::Transport;
 use core::sync::atomic::Ordering;
@@ -53,7 +54,7 @@ impl Session {
     /// Receives. `None` means that the session is home and that the kernel serves this call.
     pub(crate) fn recv(
         &self,
-        generation: u32,
+        generation: Generation,
         bufs: &mut [IoSliceMut<'_>],
         how: Recv,
         kernel: &mut dyn FromKernel,
@@ -154,14 +155,14 @@ impl Session {
     /// Looks once, into the buffers beyond their first `skip` bytes.
     fn receive_step(
         &self,
-        generation: u32,
+        generation: Generation,
         bufs: &mut [IoSliceMut<'_>],
         skip: usize,
         look: ReceiveTerms,
         kernel: &mut dyn FromKernel,
     ) -> Received {
         let mut rx = lock(&self.rx);
-        if self.generation.load(Ordering::Relaxed) != generation {
+        if !self.is_still(generation) {
             return Received::Home;
         }
         if skip == 0 {

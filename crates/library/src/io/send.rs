@@ -14,6 +14,7 @@ use crate::policy::measured::RINGS;
 use crate::process::library::library;
 use crate::session::Session;
 use crate::session::directions::{RxPhase, Sender, TxPhase, switch};
+use crate::session::identity::Generation;
 use crate::session::transport::Local;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -66,7 +67,7 @@ impl Session {
     /// Sends. `None` means that the kernel serves this call.
     pub(crate) fn send(
         &self,
-        generation: u32,
+        generation: Generation,
         bufs: &[IoSlice<'_>],
         how: Send,
     ) -> Option<Result<usize, Errno>> {
@@ -128,7 +129,7 @@ impl Session {
     #[cold]
     pub(in crate::io) fn wait_for_room(
         &self,
-        generation: u32,
+        generation: Generation,
         room: &mut ForRoom,
         at_least: usize,
         left: usize,
@@ -172,9 +173,9 @@ impl Session {
 
     /// Goes on in the ring's far part; returns false if there is none or it is in use already.
     #[cold]
-    fn turn(&self, generation: u32) -> bool {
+    fn turn(&self, generation: Generation) -> bool {
         let tx = lock(&self.tx);
-        self.generation.load(Ordering::Relaxed) == generation
+        self.is_still(generation)
             && tx.phase == TxPhase::Ring
             && self.local().is_some_and(|local| !local.is_reserved.load(Ordering::Relaxed))
             && tx.stream.as_ref().is_some_and(|stream| stream.turn())
@@ -182,14 +183,14 @@ impl Session {
 
     fn send_step(
         &self,
-        generation: u32,
+        generation: Generation,
         bufs: &[IoSlice<'_>],
         skip: usize,
         at_least: usize,
         local: Option<&Local>,
     ) -> Sent {
         let mut tx = lock(&self.tx);
-        if self.generation.load(Ordering::Relaxed) != generation {
+        if !self.is_still(generation) {
             return Sent::Kernel;
         }
         if skip == 0 {
@@ -344,7 +345,7 @@ impl Session {
     /// Sends from a file, straight into the ring. `None` means that the kernel serves this call.
     pub(crate) fn send_file(
         &self,
-        generation: u32,
+        generation: Generation,
         file: BorrowedFd<'_>,
         offset: Option<&mut u64>,
         count: usize,
@@ -397,13 +398,13 @@ impl Session {
 
     fn file_step(
         &self,
-        generation: u32,
+        generation: Generation,
         file: BorrowedFd<'_>,
         at: Option<u64>,
         max: usize,
     ) -> Sent {
         let mut tx = lock(&self.tx);
-        let is_other = self.generation.load(Ordering::Relaxed) != generation;
+        let is_other = !self.is_still(generation);
         if tx.phase == TxPhase::Flushing && !is_other {
             return self.after_flush(&mut tx);
         }

@@ -67,7 +67,7 @@ fn a_send_that_waits_for_room_goes_on_with_the_rest_of_its_buffers() {
     pair.warm_up();
     let session = library().session_of(pair.fd(0)).unwrap();
     session.is_nonblocking.store(false, Ordering::SeqCst);
-    let generation = session.generation.load(Ordering::SeqCst);
+    let generation = session.generation();
     let all: Vec<u8> = (0..500_000_usize).map(|at| (at % 251) as u8).collect();
     let (first, rest) = all.split_at(100_000);
     // Many buffers lie before and behind the place where the ring is full, some of them empty.

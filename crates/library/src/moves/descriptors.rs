@@ -12,6 +12,7 @@ use crate::process::engine::{Engine, Job};
 use crate::process::library::Library;
 use crate::process::library::library;
 use crate::session::Session;
+use crate::session::identity::FoundSession;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::fs::FileType;
@@ -303,7 +304,7 @@ impl Library {
                 self.end_offered(engine, fd, entry);
             }
         }
-        let Some((session, _)) = self.own_session(entry) else {
+        let Some(FoundSession { session, .. }) = self.own_session(entry) else {
             // The session is another process's, or there is none: only the number is cleared.
             entry.session.store(0, Ordering::SeqCst);
             return;
@@ -347,7 +348,7 @@ impl Library {
     /// Ends the session of a descriptor that was closed past the library: the kernel has told the
     /// peer already.
     fn lost(&self, fd: i32, entry: &FdEntry) {
-        if let Some((session, _)) = self.own_session(entry) {
+        if let Some(FoundSession { session, .. }) = self.own_session(entry) {
             session.abandon();
         }
         entry.session.store(0, Ordering::SeqCst);

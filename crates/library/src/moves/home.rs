@@ -13,6 +13,7 @@ use crate::process::library::library;
 use crate::process::patience::{PASS_LIMIT, Waits};
 use crate::session::Session;
 use crate::session::directions::{Receiver, Residue, RxPhase, Sender, TxPhase};
+use crate::session::identity::{FoundSession, InboxPlace};
 use crate::session::transport::Transport;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -21,7 +22,7 @@ use rustix::io::Errno;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_shm::deadline::now_ns;
-use sojourn_stream::{Inbox, Stream};
+use sojourn_stream::Stream;
 use std::sync::Arc;
 
 /// How long a close waits for the peer to put into the kernel what the program never read.
@@ -420,10 +421,10 @@ fn tell_peer(stream: &Arc<Stream>, when: NotifyWhen) {
 
 /// Wakes this process's own threads that sleep for a session: on its bells, or at its place in an
 /// inbox.
-fn wake_sleepers(stream: &Stream, place: Option<(Arc<Inbox>, u32)>) {
+fn wake_sleepers(stream: &Stream, place: Option<InboxPlace>) {
     let by_inbox = stream.wake_reader() | stream.wake_writer();
-    if by_inbox && let Some((inbox, slot)) = place {
-        inbox.post_own(slot);
+    if by_inbox && let Some(place) = place {
+        place.post();
     }
 }
 
@@ -459,7 +460,7 @@ impl Library {
             return;
         }
         match self.own_session(entry) {
-            Some((session, _)) => {
+            Some(FoundSession { session, .. }) => {
                 session.leave_within(ReturnTerms {
                     reason,
                     rest: Rest::of(reason, true),
@@ -481,7 +482,7 @@ impl Library {
             return;
         }
         match self.own_session(entry) {
-            Some((session, _)) => {
+            Some(FoundSession { session, .. }) => {
                 if session.stream().is_some_and(|stream| !stream.is_frozen()) {
                     entry.postpone_offer();
                 }
@@ -504,7 +505,7 @@ impl Library {
         match self.own_session(entry) {
             // Nothing can follow once the direction is shut down. Owed bytes are waited for only
             // where the receiving direction ends: else they come as ever.
-            Some((session, _)) => {
+            Some(FoundSession { session, .. }) => {
                 if let Some(stream) = session.stream() {
                     stream.will_end();
                 }

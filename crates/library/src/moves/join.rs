@@ -10,6 +10,7 @@ use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Engine;
 use crate::process::library::Library;
 use crate::session::directions::{Receiver, RxPhase, TxPhase, switch};
+use crate::session::identity::InboxPlace;
 use crate::session::transport::Transport;
 use crate::session::{Facts, Session};
 use core::sync::atomic::Ordering;
@@ -23,8 +24,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) stream: Arc<Stream>,
-    pub(crate) own_inbox: Arc<Inbox>,
-    pub(crate) own_slot: u32,
+    /// Where the peer posts to.
+    pub(crate) place: InboxPlace,
 }
 
 /// Makes this side's view of a join's stream, in its region.
@@ -125,12 +126,12 @@ impl Library {
         }
         *lock(&session.facts) = Facts {
             local: offer.local,
-            place: Some((Arc::clone(&parts.own_inbox), parts.own_slot)),
+            place: Some(parts.place.clone()),
             set: offer.what.set,
             peer_pid: join.peer_pid,
             stream: join.stream,
             numbers: offer.numbers.clone(),
-            token: [0; 2],
+            token: None,
         };
         let mut tx = lock(&session.tx);
         let mut rx = lock(&session.rx);
@@ -148,7 +149,7 @@ impl Library {
     /// Detaches a session that is home for good: its numbers are the kernel's again.
     pub(crate) fn detach(&self, session: &Session) {
         let Some(engine) = self.engine() else { return };
-        session.generation.fetch_add(1, Ordering::SeqCst);
+        session.end_use();
         let facts = core::mem::take(&mut *lock(&session.facts));
         let word = self.session_word(session.slot());
         for fd in &facts.numbers {

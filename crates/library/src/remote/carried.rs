@@ -111,8 +111,9 @@ impl Session {
         while !is_decided() && !deadline.is_over() {
             match (parting, net) {
                 (Some(parting), Some((_, net))) => {
-                    let session = (parting.token, parting.carried.has_ended());
-                    given = net.server.give_back(library, given, session, &parting.record);
+                    let (token, has_ended) = (parting.token, parting.carried.has_ended());
+                    let record = &parting.record;
+                    given = net.server.give_back(library, given, token, has_ended, record);
                     // Packets that come for the session meanwhile are taken in now, so that this
                     // work is not left for afterwards.
                     while !is_decided() && net.with_pump(|pump| pump.turn(false, now())) {}

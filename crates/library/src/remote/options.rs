@@ -20,6 +20,7 @@ use crate::host::lock::lock;
 use crate::process::library::Library;
 use crate::session::Session;
 use crate::session::directions::{RxPhase, Sender, TxPhase};
+use crate::session::identity::{FoundSession, Generation};
 use crate::session::transport::{RemoteTcp, Transport};
 use core::sync::atomic::Ordering;
 use rustix::net::sockopt;
@@ -66,7 +67,7 @@ pub enum Queue {
 struct RemoteSession<'a> {
     session: &'a Session,
     /// The generation of its slot.
-    generation: u32,
+    generation: Generation,
     tcp: &'a RemoteTcp,
 }
 
@@ -78,7 +79,7 @@ impl Library {
         if entry.session.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let Some((session, generation)) = self.own_session(entry) else {
+        let Some(FoundSession { session, generation }) = self.own_session(entry) else {
             self.recall_foreign(fd);
             return None;
         };
@@ -156,7 +157,7 @@ impl RemoteSession<'_> {
     /// that it is home, or another session, already.
     fn at_rest<R>(&self, work: impl FnOnce(&Sender) -> R) -> Option<R> {
         let tx = lock(&self.session.tx);
-        let is_it = self.session.generation.load(Ordering::SeqCst) == self.generation;
+        let is_it = self.session.generation() == self.generation;
         (is_it && tx.phase != TxPhase::Home).then(|| work(&tx))
     }
 }
