@@ -12,7 +12,7 @@ use crate::guard::{is_open, tell};
 use crate::library::{DatagramCall, Recv, Route, Send};
 use crate::raw::Kernel;
 use crate::sockets::{
-    addressed, datagram_route, peer_name, receive_message, recv_flags, send_flags, send_message,
+    datagram_route, peer_name, receive_message, recv_flags, send_flags, send_message, send_to,
 };
 use crate::trampoline::alias;
 use crate::transfer::{self, Buffers, counted};
@@ -50,16 +50,14 @@ pub(crate) fn sendmsg_by(
         return transfer::refused(fd, kernel);
     };
     let header = &header;
-    let is_plain = header.msg_name.is_null() && header.msg_control.is_null();
-    if !is_plain && let Some(sent) = send_message(fd, header, flags) {
-        return sent;
-    }
-    if !header.msg_control.is_null() && header.msg_controllen > 0 && !datagrams::is_concerned(fd) {
+    let has_control = !header.msg_control.is_null() && header.msg_controllen > 0;
+    let has_name = !header.msg_name.is_null() && header.msg_namelen > 0;
+    if has_control && !datagrams::is_concerned(fd) {
         pass_on(header);
         return transfer::send_by_kernel(fd, flags & libc::MSG_DONTWAIT != 0, kernel);
     }
-    if !header.msg_name.is_null() && header.msg_namelen > 0 {
-        return addressed(fd, kernel);
+    if has_control || has_name {
+        return send_to(fd, header, flags, kernel);
     }
     let Some(how) = send_flags(fd, flags) else { return kernel() };
     send_bytes(fd, header, how, flags, kernel)
@@ -277,10 +275,16 @@ pub(crate) fn sendmmsg_by(
             }
         }
     }
-    if datagrams::is_concerned(fd) {
-        return send_datagrams(fd, messages, count, flags).unwrap_or_else(kernel);
+    match transfer::send_route(fd) {
+        Route::Plain => kernel(),
+        Route::Kernel(usage) => counted(usage, kernel),
+        Route::Datagrams(_) => send_datagrams(fd, messages, count, flags).unwrap_or_else(kernel),
+        Route::Stream(_) => {
+            // The library has no `sendmmsg` for byte streams, so the kernel serves the call.
+            home(fd, true);
+            kernel()
+        }
     }
-    addressed(fd, kernel)
 }
 
 /// Sends messages one after another, each through its session or through the kernel. Returns how

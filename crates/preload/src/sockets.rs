@@ -309,25 +309,29 @@ pub(crate) fn sendto_by(
         let mut header = datagrams::header_of(core::slice::from_ref(&buffer));
         header.msg_name = to.cast_mut().cast();
         header.msg_namelen = to_len;
-        if let Some(sent) = send_message(fd, &header, flags) {
-            return sent;
-        }
-        // Mostly a datagram for the kernel. A connected stream socket refuses the address or
-        // ignores it; the kernel decides.
-        return addressed(fd, kernel);
+        return send_to(fd, &header, flags, kernel);
     }
     let Some(how) = send_flags(fd, flags) else { return kernel() };
     let buffers = Buffers::one(at, len);
     transfer::send(fd, how, Some(flags), buffers, kernel)
 }
 
-/// Makes a sending call with an address, in the kernel.
-#[inline]
-pub(crate) fn addressed(fd: c_int, kernel: impl Kernel) -> isize {
+/// Sends a message with an address: a datagram through its session if possible, anything else in
+/// the kernel.
+pub(crate) fn send_to(
+    fd: c_int,
+    header: &libc::msghdr,
+    flags: c_int,
+    kernel: impl Kernel,
+) -> isize {
+    if transfer::is_kernel_only(fd) {
+        return kernel();
+    }
     match transfer::send_route(fd) {
         Route::Plain => kernel(),
         Route::Kernel(usage) => counted(usage, kernel),
-        Route::Datagrams(_) => kernel(),
+        Route::Datagrams(call) => datagrams::send(fd, &call, header, flags).unwrap_or_else(kernel),
+        // A connected stream socket refuses the address or ignores it; the kernel decides.
         Route::Stream(_) => {
             home(fd, true);
             kernel()
@@ -335,8 +339,8 @@ pub(crate) fn addressed(fd: c_int, kernel: impl Kernel) -> isize {
     }
 }
 
-/// Sends a datagram through its session, if possible. Returns `None` if the kernel is to serve the
-/// call.
+/// Sends one of several datagrams through its session, if possible. Returns `None` if the kernel is
+/// to serve the call.
 pub(crate) fn send_message(fd: c_int, header: &libc::msghdr, flags: c_int) -> Option<isize> {
     if transfer::is_kernel_only(fd) {
         return None;
