@@ -2,8 +2,8 @@
 //!
 //! One thread at a time looks for a session, under the lock of its receiving direction; no thread
 //! waits under that lock. Not here: bytes that a peer owes after a freeze (`moves::residue`), and
-//! looks that differ where the peer is on another host (`io::receive_remote`). Read `docs/understand/streams.md`, "Moving out"
-//! (4, 5) and "Going home".
+//! the looks that differ where the peer is on another host (`io::receive_remote`). Read
+//! `docs/understand/streams.md`, "Moving out" (4, 5) and "Going home".
 
 use crate::fds::table::Direction;
 use crate::host::kernel;

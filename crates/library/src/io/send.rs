@@ -261,10 +261,10 @@ impl Session {
         }
     }
 
-    /// While received bytes still come through the kernel
-    /// and the answers go to the ring, no answer takes acknowledgements along. Without them the
-    /// peer cannot switch, and Nagle's algorithm (RFC 9293 section 3.7.4) holds its next small
-    /// segment back until the delayed acknowledgement, 40 ms later.
+    /// Acknowledges. While received bytes still come through the kernel and the answers go to the
+    /// ring, no answer takes acknowledgements along. Without them the peer cannot switch, and
+    /// Nagle's algorithm (RFC 9293 section 3.7.4) holds its next small segment back until the
+    /// delayed acknowledgement, 40 ms later.
     #[cold]
     fn acknowledge_now(&self, local: &Local) {
         if lock(&self.rx).phase == RxPhase::Joined {

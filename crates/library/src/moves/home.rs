@@ -1,8 +1,8 @@
-//! Going home: freezing the stream, and letting go of it when nothing is owed any more.
+//! Going home: leaving the stream, and letting go of it when nothing is owed any more.
 //!
 //! Any thread of the process may send a session home, under both locks of the session. Not here:
-//! the bytes that the peer has not read (`flush`), and those that a dead writer has left in a ring
-//! (`put_back`). Read `docs/understand/streams.md`, "Going home".
+//! freezing the stream (`freeze`), the bytes that the peer has not read (`flush`), and those that a
+//! dead writer has left in a ring (`put_back`). Read `docs/understand/streams.md`, "Going home".
 
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -12,9 +12,8 @@ use crate::process::library::Library;
 use crate::process::library::library;
 use crate::process::patience::{PASS_LIMIT, Waits};
 use crate::session::Session;
-use crate::session::directions::{Receiver, Residue, RxPhase, Sender, TxPhase};
+use crate::session::directions::{Receiver, RxPhase, TxPhase};
 use crate::session::identity::{FoundSession, InboxPlace};
-use crate::session::transport::Transport;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::PollFlags;
@@ -23,7 +22,6 @@ use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_shm::deadline::now_ns;
 use sojourn_stream::Stream;
-use std::sync::Arc;
 
 /// How long a close waits for the peer to put into the kernel what the program never read.
 const UNREAD_LIMIT: Duration = Duration::from_millis(100);
@@ -115,140 +113,6 @@ impl Session {
         self.settle();
     }
 
-    fn freeze(
-        &self,
-        tx: &mut Sender,
-        rx: &mut Receiver,
-        stream: &Arc<Stream>,
-        terms: &ReturnTerms,
-    ) {
-        match self.transport() {
-            Transport::Local(_) => self.freeze_local(tx, rx, stream, terms),
-            Transport::RemoteTcp(_) | Transport::Udp(_) => {
-                let reason = self.reason_for(terms.reason, stream);
-                self.freeze_remote(tx, rx, stream, &ReturnTerms { reason, ..*terms });
-            }
-        }
-    }
-
-    /// Freezes the stream with a peer on this host: either side gives the kernel what the other one
-    /// has not read.
-    fn freeze_local(
-        &self,
-        tx: &mut Sender,
-        rx: &mut Receiver,
-        stream: &Arc<Stream>,
-        terms: &ReturnTerms,
-    ) {
-        let reason = terms.reason;
-        // If the stream is not frozen yet nobody has flushed, so these bytes are older than the
-        // ring's.
-        let queued = match rx.phase {
-            RxPhase::Joined if stream.peer_uses_ring() => kernel::input_queue(self.number()),
-            _ => 0,
-        };
-        let was_frozen = stream.is_frozen();
-        let was_flushing = tx.phase == TxPhase::Flushing;
-        stream.freeze();
-        if reason == ReasonT::PeerLeft && !was_flushing {
-            // The peer may be about to end the connection. This thread goes on to hear of that from
-            // the kernel, which is not to wake the protocol thread for it first.
-            self.unwatch();
-        }
-        self.flush_frozen(tx, rx, stream, was_frozen, terms);
-        let owed = owed_by_peer(rx);
-        // A peer that froze the stream itself, and to which nothing is owed, needs no notification.
-        if !was_frozen || stream.own_leftover() != Ok(0) || owed > 0 {
-            let waits = was_frozen || owed > 0;
-            tell_peer(stream, if waits { NotifyWhen::Now } else { terms.when });
-        }
-        if !was_flushing {
-            self.report_return(tx, stream, terms);
-        }
-        if owed == 0 {
-            self.finish(rx);
-        } else if !matches!(rx.phase, RxPhase::Residue(_)) {
-            // Part of the queued bytes may be flushed ones; how many is known once the peer has
-            // said how far it came.
-            let before =
-                if was_frozen && queued > 0 { self.queued_before(stream) } else { Some(queued) };
-            // A peer that died before the freeze has flushed nothing, and never will. A peer that
-            // breaks the rules is not relied on.
-            let is_dead = !was_frozen && reason == ReasonT::PeerDied;
-            rx.phase = RxPhase::Residue(Residue {
-                since_freeze: 0,
-                before_owed: before.unwrap_or(queued),
-                is_unsure: before.is_none(),
-                seen_news: stream.flush_news(),
-                flushed: (is_dead || reason == ReasonT::Violation).then_some(0),
-            });
-        }
-    }
-
-    /// Freezes the stream with the carrier, or with the engine in this process, and returns when
-    /// the kernel has the session.
-    fn freeze_remote(
-        &self,
-        tx: &mut Sender,
-        rx: &mut Receiver,
-        stream: &Arc<Stream>,
-        terms: &ReturnTerms,
-    ) {
-        let was_frozen = stream.is_frozen();
-        let was_flushing = tx.phase == TxPhase::Flushing;
-        stream.freeze();
-        // The carrier has nothing of a session that had not given up the kernel in either
-        // direction, and need not even be there.
-        let is_away = tx.phase == TxPhase::Ring || rx.phase == RxPhase::Ring;
-        let was_kernels = match self.transport() {
-            _ if !is_away => false,
-            Transport::Udp(_) => {
-                self.return_datagrams(rx, stream, terms.reason);
-                false
-            }
-            Transport::Local(_) | Transport::RemoteTcp(_) => self.return_carried(rx, stream),
-        };
-        if was_kernels {
-            self.flush_frozen(tx, rx, stream, was_frozen, terms);
-        } else {
-            self.end_sending(tx);
-        }
-        let waits = was_frozen || owed_by_peer(rx) > 0;
-        tell_peer(stream, if waits { NotifyWhen::Now } else { terms.when });
-        if !was_flushing {
-            self.report_return(tx, stream, terms);
-        }
-        self.finish(rx);
-    }
-
-    /// Reports the return to the server, and has the protocol thread go on with a flush that was
-    /// cut short. The receiving direction is not finished yet: after that another thread may detach
-    /// the session.
-    fn report_return(&self, tx: &Sender, stream: &Arc<Stream>, terms: &ReturnTerms) {
-        library().count_return(self, stream, terms.reason, terms.when);
-        if tx.phase == TxPhase::Flushing {
-            self.continue_in_protocol_thread();
-        }
-    }
-
-    /// Gives the kernel the bytes of the frozen stream that the peer has not read.
-    fn flush_frozen(
-        &self,
-        tx: &mut Sender,
-        rx: &mut Receiver,
-        stream: &Stream,
-        was_frozen: bool,
-        terms: &ReturnTerms,
-    ) {
-        if tx.stream.is_none() {
-            return self.end_sending(tx);
-        }
-        // The death counts only if the kernel confirms it: another process can hold the dead one's
-        // end, and reads from the kernel.
-        let died = !was_frozen && terms.reason == ReasonT::PeerDied && self.kernel_has_ended();
-        self.flush(tx, rx, stream, died, terms);
-    }
-
     /// Ends the receiving direction, to which nothing is owed any more: the descriptor is an
     /// ordinary one again. A reset that the program must see keeps the session until it is
     /// reported.
@@ -308,7 +172,7 @@ impl Session {
     }
 
     /// Returns true if the kernel says that nobody will read what is sent.
-    fn kernel_has_ended(&self) -> bool {
+    pub(super) fn kernel_has_ended(&self) -> bool {
         let wanted = kernel::hang_up(self.kind());
         let found = kernel::at(self.number()).and_then(|fd| kernel::poll(fd, wanted));
         // A pipe's reading end shows the end of its writers as a hang-up.
@@ -405,17 +269,6 @@ impl Session {
             }
         }
         self.settle();
-    }
-}
-
-/// Counts the bytes that the peer of a frozen stream owes.
-fn owed_by_peer(rx: &Receiver) -> usize {
-    rx.stream.as_ref().map_or(0, |stream| stream.peer_leftover().unwrap_or(0))
-}
-
-fn tell_peer(stream: &Arc<Stream>, when: NotifyWhen) {
-    if let Some(engine) = library().engine() {
-        engine.tell_peer(stream, when);
     }
 }
 
