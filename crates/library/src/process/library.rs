@@ -11,7 +11,7 @@ use crate::process::engine::Engine;
 use crate::process::patience::Patience;
 use crate::process::thresholds::Policy;
 use crate::session::Session;
-use crate::session::identity::FoundSession;
+use crate::session::identity::Generation;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::OnceLock;
@@ -86,6 +86,13 @@ fn forget_own(number: i32) {
 #[inline]
 pub fn library() -> &'static Library {
     &LIBRARY
+}
+
+/// A session, and the use of its slot that was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundSession<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) generation: Generation,
 }
 
 /// A slot of an ancestor's: of its sessions, or of its epoll sets.

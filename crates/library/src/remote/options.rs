@@ -17,10 +17,11 @@
 
 use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::process::library::FoundSession;
 use crate::process::library::Library;
 use crate::session::Session;
 use crate::session::directions::{RxPhase, Sender, TxPhase};
-use crate::session::identity::{FoundSession, Generation};
+use crate::session::identity::Generation;
 use crate::session::transport::{RemoteTcp, Transport};
 use core::sync::atomic::Ordering;
 use rustix::net::sockopt;

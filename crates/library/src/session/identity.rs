@@ -3,7 +3,6 @@
 //! Not here: the server's and the protocol server's names of it (`session::Facts`,
 //! `session::service`).
 
-use crate::session::Session;
 use sojourn_stream::Inbox;
 use std::sync::Arc;
 
@@ -11,13 +10,6 @@ use std::sync::Arc;
 /// remembers a session remembers its generation, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Generation(pub(super) u32);
-
-/// A session, and the use of its slot that was found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FoundSession<'a> {
-    pub(crate) session: &'a Session,
-    pub(crate) generation: Generation,
-}
 
 /// A session's place in the inbox that its peer posts to.
 #[derive(Clone, Debug)]

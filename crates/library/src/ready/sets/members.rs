@@ -6,11 +6,12 @@
 use super::{SetAt, Slot};
 use crate::fds::table::mark;
 use crate::host::lock::lock;
+use crate::process::library::FoundSession;
 use crate::process::library::Library;
 use crate::ready::set::{RemainingHolder, Set};
 use crate::ready::set_entry::Registration;
 use crate::session::Session;
-use crate::session::identity::{FoundSession, Generation, InboxPlace};
+use crate::session::identity::{Generation, InboxPlace};
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 
