@@ -1,4 +1,4 @@
-//! Labelled points at which a test can kill this process, as by `kill -9`.
+//! Labelled points at which a test can kill this process, as by `kill -9`, or delay a thread.
 //!
 //! The points exist in debug builds only; in a release build a point does nothing. The environment
 //! variable `SOJOURN_FAULT_POINT` names the label and, after a colon, the number of times that the
@@ -6,16 +6,32 @@
 //! `server.` (the IPC), `stream.`, `library.`, `sojournd.`. The tests that use them:
 //! `tests/death.rs` of `sojourn-ipc`, `tests/deaths.rs` of `sojourn-library`.
 //!
+//! `SOJOURN_DELAY_POINTS` names labels, separated by commas, at which each thread sleeps for a
+//! second: what other threads and processes do meanwhile comes before what follows the point.
+//!
 //! `SOJOURN_WITHOUT` names a facility of the kernel that this process must not use, as on an older
 //! kernel: `futex_waitv`; the test is `tests/features/clients.rs` of `sojourn-ipc`.
 
-/// Kills the process if the test wants that at this label.
+/// Kills the process, or delays the thread, if the test wants that at this label.
 #[inline(always)]
 pub fn point(label: &str) {
     #[cfg(debug_assertions)]
-    pass(label);
+    {
+        delay(label);
+        pass(label);
+    }
     #[cfg(not(debug_assertions))]
     let _ = label;
+}
+
+#[cfg(debug_assertions)]
+fn delay(label: &str) {
+    use std::sync::OnceLock;
+    static LABELS: OnceLock<Option<String>> = OnceLock::new();
+    let labels = LABELS.get_or_init(|| std::env::var("SOJOURN_DELAY_POINTS").ok());
+    if labels.as_ref().is_some_and(|labels| labels.split(',').any(|one| one == label)) {
+        std::thread::sleep(core::time::Duration::from_secs(1));
+    }
 }
 
 #[cfg(debug_assertions)]

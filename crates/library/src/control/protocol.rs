@@ -11,6 +11,7 @@
 
 mod corks;
 mod events;
+mod joined;
 mod joins;
 mod life;
 mod living;
@@ -137,6 +138,7 @@ impl Thread {
     fn serve(&mut self) {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
+            fault::point("library.sleep");
             let limit = self.sleeps_for();
             let woken = self.aside.call(|outside| outside.wait(limit));
             if self.engine.is_ending() {
@@ -215,6 +217,7 @@ impl Thread {
         // busy program always has another job.
         let (jobs, number) = self.engine.take_jobs();
         for job in jobs {
+            fault::point("library.job");
             match job {
                 Job::Offer { fd, version, kind } => {
                     if let Some(offer) = self.prepare_offer(fd, version, kind) {
@@ -227,10 +230,9 @@ impl Thread {
                     // A delegation on its way may bring packets of this session, which would be
                     // lost after `left`.
                     self.await_delegation(local);
-                    self.unwatch(local, reason);
+                    left.extend(self.unwatch(local, reason));
                     self.tell_left(local, reason, sent, received);
                     drop(stream);
-                    left.push(local);
                 }
                 Job::Wanted { inode, home } => self.offer_wanted(inode, home),
                 Job::Withdraw { fd } => self.withdraw(fd),
@@ -249,7 +251,8 @@ impl Thread {
             // Joins that the server made before it heard of these returns may name what the
             // sessions named.
             self.take_events();
-            self.server_messages.extend(left.into_iter().map(ServerMessage::Forget));
+            self.server_messages
+                .extend(left.into_iter().map(|joined| ServerMessage::Forget(Box::new(joined))));
             self.take_messages();
         }
         self.engine.did_jobs(number);

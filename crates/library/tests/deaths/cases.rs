@@ -3,6 +3,7 @@
 
 use crate::record::{Numbers, end};
 use crate::world::{Pair, World, until};
+use sojourn_session::SessionInfoT;
 use std::time::{Duration, Instant};
 
 /// How soon a survivor has noticed. (A machine full of other work takes its time.)
@@ -70,9 +71,15 @@ pub(crate) fn server_dies(world: &mut World, point: &str) {
     world.kill_server();
     world.start_server(Some(point));
     let Pair { mut asks, mut answers } = world.start_pair("one", [None, None]);
-    if point.starts_with("sojournd.recall") {
+    if point.starts_with("sojournd.recall") || !world.delays.is_empty() {
         // It also dies if one of the programs goes home first, and the other is told so.
-        until(&format!("{name}: away"), || !world.away().is_empty() || world.server_has_died());
+        let is_delayed = !world.delays.is_empty();
+        until(&format!("{name}: away"), || {
+            let ends = world.away();
+            // A delayed program learns of the join late.
+            let sends = |end: &SessionInfoT| !is_delayed || end.sent > 0;
+            !ends.is_empty() && ends.iter().all(sends) || world.server_has_died()
+        });
         let stream = world.away().first().map(|end| end.stream);
         // It dies over that.
         if let (Some(stream), Some(mut admin)) = (stream, world.try_admin()) {

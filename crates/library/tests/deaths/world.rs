@@ -53,12 +53,24 @@ impl Drop for Process {
 }
 
 fn start(role: &str, point: Option<&str>, input: Stdio, output: Stdio, server: &str) -> Process {
+    start_delayed(role, point, "", (input, output), server)
+}
+
+/// `delays`: the points at which threads of the program sleep (`sojourn_shm::fault`).
+fn start_delayed(
+    role: &str,
+    point: Option<&str>,
+    delays: &str,
+    (input, output): (Stdio, Stdio),
+    server: &str,
+) -> Process {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .env(ROLE, role)
         .stdin(input)
         .stdout(output)
         .env("SOJOURN_SERVER", server)
+        .env("SOJOURN_DELAY_POINTS", delays)
         .env("SOJOURN_MOVE_AFTER_CALLS", "8");
     if let Some(point) = point {
         command.env("SOJOURN_FAULT_POINT", point);
@@ -79,6 +91,8 @@ pub(crate) struct World {
     server: Option<Process>,
     /// Descriptors of the server when it knows nobody.
     descriptors: usize,
+    /// The points at which threads of the program that answers sleep (`sojourn_shm::fault`).
+    pub(crate) delays: &'static str,
 }
 
 impl World {
@@ -86,7 +100,7 @@ impl World {
         let folder = std::env::temp_dir();
         let folder = folder.join(format!("sojourn-deaths-{kind}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let mut world = Self { kind, folder, server: None, descriptors: 0 };
+        let mut world = Self { kind, folder, server: None, descriptors: 0, delays: "" };
         world.start_server(None);
         world.descriptors = world.count_descriptors();
         world
@@ -146,8 +160,10 @@ impl World {
         let [a, b] = ends(self.kind);
         let folder = self.folder.display();
         let role = |who| format!("{who} {} {wait} {folder}", self.kind);
-        let start =
-            |who, point, (input, output)| start(&role(who), point, input, output, &self.address());
+        let start = |who, point, files| {
+            let delays = if who == "answers" { self.delays } else { "" };
+            start_delayed(&role(who), point, delays, files, &self.address())
+        };
         let asks = start("asks", points[0], a);
         let answers = start("answers", points[1], b);
         Pair { asks, answers }

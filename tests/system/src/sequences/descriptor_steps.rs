@@ -105,11 +105,26 @@ impl Writer {
 
     // ---- options ----
 
+    /// Returns true if a direction of the slot's session is full.
+    fn is_full(&mut self, actor: usize, slot: usize) -> bool {
+        let slots = &self.model.actors[actor].slots;
+        let Some(held) = slots.iter().find(|held| held.number == slot).map(|held| held.held) else {
+            return false;
+        };
+        self.model.out(held).is_some_and(|way| way.is_full)
+            || self.model.inward(held).is_some_and(|way| way.is_full)
+    }
+
     pub(super) fn option(&mut self, actor: usize) {
         if self.random.percent(25) {
             let slot = self.any(actor);
             let what =
                 self.one_of(&["FIONREAD", "FIONREAD", "SIOCOUTQ", "SIOCATMARK", "TIOCGWINSZ"]);
+            // A pipe tells at both ends what it holds, and a full session holds more away than in
+            // the kernel.
+            if self.is_full(actor, slot) && matches!(what, "FIONREAD" | "SIOCOUTQ") {
+                return;
+            }
             return self.emit(actor, &format!("ioctl s{slot} {what}"));
         }
         let Some(Slot { number, held }) = self.socket(actor) else { return };

@@ -5,8 +5,9 @@
 //! `inbox_t`). Not here: the join of the session itself (`crate::moves::join`).
 
 use super::events::{FLUSH, SESSION};
+use super::joined::Joined;
 use super::outside::{PreparedJoin, address_space};
-use super::thread::{Joined, OwnInbox, Thread};
+use super::thread::{OwnInbox, Thread};
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::join::{self, Parts};
@@ -172,10 +173,11 @@ impl Thread {
         }
     }
 
-    /// Ends the watch on a session's descriptor, which is the kernel's alone again, and forgets the
-    /// session's slot in the inbox, which may soon be another's.
-    pub(super) fn unwatch(&mut self, local: u64, reason: ReasonT) {
-        let Some(joined) = self.joined.get(&local) else { return };
+    /// Takes out a session that has gone home: a server that is found from now on does not hear
+    /// of it. Ends the watch on its descriptor, which is the kernel's alone again, and forgets its
+    /// slot in the inbox, which may soon be another's.
+    pub(super) fn unwatch(&mut self, local: u64, reason: ReasonT) -> Option<Joined> {
+        let joined = self.joined.remove(&local)?;
         // A close has done this already, before the kernel's: see `Session::close`.
         if reason != ReasonT::Closed
             && let Ok(fd) = kernel::at(joined.offer.fd)
@@ -185,11 +187,11 @@ impl Thread {
         if let Some(inbox) = self.own_inboxes.get_mut(&joined.own_inbox) {
             inbox.slots.remove(&joined.own_slot);
         }
+        Some(joined)
     }
 
     /// Lets go of the needs of a session that has gone home, once the server knows that.
-    pub(super) fn forget(&mut self, local: u64) {
-        let Some(joined) = self.joined.remove(&local) else { return };
+    pub(super) fn forget(&mut self, joined: &Joined) {
         self.gives_addresses_back(joined.addresses);
         if let Some(inbox) = self.own_inboxes.get_mut(&joined.own_inbox) {
             inbox.uses -= 1;

@@ -4,8 +4,9 @@
 //! bell's socket until a thread may take them into the program's table (`crate::fds::own`), and all
 //! later messages wait for that. Not here: the needs of joins (`super::joins`).
 
+use super::joined::Joined;
 use super::outside::ServerMessage;
-use super::thread::{Joined, Thread};
+use super::thread::Thread;
 use crate::process::engine::Job;
 use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::delegation::{Delegation, LinkSockets};
@@ -112,7 +113,7 @@ impl Thread {
                 self.carry(&delegation, placed.and_then(LinkSockets::of))
             }
             ServerMessage::Event(event) => self.do_event(event),
-            ServerMessage::Forget(local) => self.forget(local),
+            ServerMessage::Forget(joined) => self.forget(&joined),
             ServerMessage::Nothing | ServerMessage::Gone => {}
         }
     }

@@ -7,6 +7,7 @@
 //! here: the messages to the server, and the reactions to its events (`super`).
 
 use super::events::{BELL, DOORBELL, EVENTS, INBOX, PEER, SERVER, WATCHED};
+use super::joined::Joined;
 use super::living::watch_thread;
 use crate::fds::own::{receive_descriptors, send_descriptors};
 use crate::host::descriptors::{Direct, OpenDescriptors};
@@ -65,8 +66,8 @@ pub(super) enum ServerMessage {
     Delegate(Box<Delegation>),
     /// A message without descriptors.
     Event(EventT),
-    /// Not a message: a session that the server knows to be home is forgotten in its turn.
-    Forget(u64),
+    /// Not a message: the needs of a session that the server knows to be home end in its turn.
+    Forget(Box<Joined>),
 }
 
 /// A join whose descriptors have been dealt with.

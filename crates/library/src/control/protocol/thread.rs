@@ -2,6 +2,7 @@
 //!
 //! Not here: the thread's work (`super`).
 
+use super::joined::Joined;
 use super::living::ThreadWatch;
 use super::outside::{Outside, ServerMessage};
 use crate::control::search::Search;
@@ -12,7 +13,7 @@ use crate::process::library::Library;
 use core::time::Duration;
 use sojourn_ipc::Deadline;
 use sojourn_shm::aside::Aside;
-use sojourn_stream::{Inbox, Stream};
+use sojourn_stream::Inbox;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -59,22 +60,6 @@ pub(super) struct Thread {
     pub(super) serving: Serving,
     /// For each peer's process the number of sessions with it.
     pub(super) peers: HashMap<u32, usize>,
-}
-
-/// A session that has joined.
-pub(super) struct Joined {
-    pub(super) offer: Offer,
-    pub(super) slot: u32,
-    pub(super) stream: u64,
-    /// The other side of a stream to another host, until this process runs its engine.
-    pub(super) other: Option<Stream>,
-    pub(super) side: u8,
-    pub(super) own_inbox: u64,
-    pub(super) own_slot: u32,
-    pub(super) peer_inbox: u64,
-    pub(super) peer_pid: u32,
-    /// Bytes of address space that the stream takes.
-    pub(super) addresses: u64,
 }
 
 /// The sessions of this process that the protocol server serves, or is about to.

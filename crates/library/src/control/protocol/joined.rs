@@ -1,0 +1,24 @@
+//! The protocol thread's record of a session that is away from the kernel.
+//!
+//! Not here: the session itself (`crate::session`), and the making and the end of records
+//! (`super::joins`).
+
+use crate::moves::offer::Offer;
+use sojourn_stream::Stream;
+
+/// A session that has joined.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub(super) offer: Offer,
+    pub(super) slot: u32,
+    pub(super) stream: u64,
+    /// The other side of a stream to another host, until this process runs its engine.
+    pub(super) other: Option<Stream>,
+    pub(super) side: u8,
+    pub(super) own_inbox: u64,
+    pub(super) own_slot: u32,
+    pub(super) peer_inbox: u64,
+    pub(super) peer_pid: u32,
+    /// Bytes of address space that the stream takes.
+    pub(super) addresses: u64,
+}
