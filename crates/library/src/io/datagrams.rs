@@ -80,8 +80,8 @@ pub enum ReceiveOutcome {
     /// A datagram.
     Here(Datagram),
     /// The caller asks the kernel's queue, without waiting, and reports any result other than
-    /// `EAGAIN` by [`kernel_gave`](crate::DatagramCall::kernel_gave). If the kernel has nothing either,
-    /// `EAGAIN` is the program's result if `is_last`; if not, the caller receives again.
+    /// `EAGAIN` by [`kernel_gave`](crate::DatagramCall::kernel_gave). If the kernel has nothing
+    /// either, `EAGAIN` is the program's result if `is_last`; if not, the caller receives again.
     Kernel {
         /// Both queues have been asked.
         is_last: bool,

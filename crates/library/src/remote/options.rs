@@ -11,8 +11,8 @@
 //! a return that has begun does not undo a change.
 //!
 //! Keepalive is the exception: a deaf socket must not probe the peer. So it is off in the kernel
-//! while the session is away, and [`RemoteTcp::keepalive`] has the program's setting. An option that
-//! is set after the join and before the delegation may have come too late for the record; the
+//! while the session is away, and [`RemoteTcp::keepalive`] has the program's setting. An option
+//! that is set after the join and before the delegation may have come too late for the record; the
 //! thread that begins to run the engine reads all options again ([`Session::take_new_options`]).
 
 use crate::host::kernel;
