@@ -14,6 +14,7 @@ pub(crate) mod lend;
 mod lend_tests;
 pub(crate) mod placement;
 pub(crate) mod receive;
+mod receive_remote;
 pub(crate) mod send;
 #[cfg(test)]
 mod send_tests;

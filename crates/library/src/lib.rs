@@ -24,7 +24,7 @@ pub use host::kernel::PollFd;
 pub use host::numbers;
 pub use host::{Host, Interrupt, OwnCalls, Plain};
 pub use io::call_flags::{Recv, Send};
-pub use io::calls::{Call, Route, Use};
+pub use io::calls::{Call, DatagramCall, Route, Use};
 pub use io::cork::Corking;
 pub use io::datagrams::{Attempt, Datagram, PARTS_MAX, ReceiveOutcome};
 pub use io::from_kernel::{BytesOnly, FromKernel};

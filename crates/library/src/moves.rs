@@ -9,6 +9,7 @@ pub(crate) mod flush;
 #[cfg(test)]
 mod flush_tests;
 pub(crate) mod fork;
+mod freeze;
 pub(crate) mod home;
 #[cfg(test)]
 mod hostile_tests;

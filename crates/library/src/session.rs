@@ -11,23 +11,26 @@
 //! nanoseconds, a return for as long as it takes; no thread sleeps for the peer's data with one.
 
 pub(crate) mod directions;
+pub(crate) mod identity;
 pub(crate) mod owed;
 pub(crate) mod peeked;
 pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod received;
 pub(crate) mod service;
+pub(crate) mod transport;
 
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
 use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase, switch};
-use crate::session::owed::{rest_in_ring, rest_is_here};
-use crate::session::progress::TrialProgress;
+use crate::session::identity::{Generation, InboxPlace};
 use crate::session::service::Service;
+use crate::session::transport::{Local, Transport, Transports};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use sojourn_session::KindT;
+use sojourn_session::protocol::client::TokenT;
 use sojourn_shm::wait::{Policy, Wait};
-use sojourn_stream::{Inbox, Stop, Stream};
+use sojourn_stream::{Stop, Stream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Facts that do not change while a session is joined.
@@ -35,15 +38,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub(crate) struct Facts {
     /// The library's own number for the session, by which the server knows it.
     pub(crate) local: u64,
-    /// The inbox that peers post to, and the session's slot in it.
-    pub(crate) place: Option<(Arc<Inbox>, u32)>,
+    /// Where peers post to.
+    pub(crate) place: Option<InboxPlace>,
     /// The epoll set that the inbox serves; 0: the sessions that are in no set.
     pub(crate) set: u32,
     pub(crate) peer_pid: u32,
     /// The server's number for the stream.
     pub(crate) stream: u64,
-    /// The protocol server's name of the session, for other processes that hold it.
-    pub(crate) token: [u64; 2],
+    /// The protocol server's name of the session, for other processes that hold it; `None` if it
+    /// does not serve the session.
+    pub(crate) token: Option<TokenT>,
     /// Every descriptor number of the session in this process.
     pub(crate) numbers: Vec<i32>,
 }
@@ -82,43 +86,26 @@ pub struct Session {
     pub(crate) tx_kernel_event: AtomicBool,
     /// The sending direction is in `Flushing`.
     pub(crate) is_flushing: AtomicBool,
-    /// The other side is the server's carrier, and the peer is on another host: see
-    /// `remote::carried`.
-    pub(crate) is_carried: AtomicBool,
-    /// A TCP connection within the host whose bytes may still come through the kernel: see
-    /// `io::send`.
-    pub(crate) acknowledges: AtomicBool,
+    /// What carries the session's bytes.
+    pub(crate) transports: Transports,
     /// The protocol server's part in the session: see `remote::served`.
     pub(crate) service: Service,
     /// This process runs the session's engine: see `remote::net`.
     pub(crate) is_delegated: AtomicBool,
     /// The program has sent something since it last waited for an answer.
     pub(crate) has_asked: AtomicBool,
-    /// Bits of `io::datagrams::form`, for a UDP socket.
-    pub(crate) form: AtomicU32,
-    /// Of a remote session: `SO_KEEPALIVE` as the program set it, and whether the program set an
-    /// option before the session was delegated: see `remote::options`.
-    pub(crate) keepalive: AtomicBool,
-    pub(crate) has_new_options: AtomicBool,
     /// The session has ended, and its slot is not free yet: see `settle`.
     pub(crate) is_over: AtomicBool,
-    /// Bytes or room of the ring are with the program: see `io::lend`. Written under the lock of
-    /// the direction.
-    pub(crate) is_lent: AtomicBool,
-    pub(crate) is_reserved: AtomicBool,
     /// Counts the uses of the slot.
-    pub(crate) generation: AtomicU32,
+    generation: AtomicU32,
     /// The state of `tx`, readable without its lock: a constant of `switch`.
     pub(crate) tx_state: AtomicU32,
     pub(crate) tx: Mutex<Sender>,
     pub(crate) rx: Mutex<Receiver>,
     pub(crate) facts: Mutex<Facts>,
-    /// A sample for `progress` is due.
-    pub(crate) is_due: AtomicBool,
     /// Times of its layers were wanted at the last look, and when that was (ns): see `io::timed`.
     pub(crate) is_timed: AtomicBool,
     pub(crate) looked_at: AtomicU64,
-    pub(crate) progress: Mutex<TrialProgress>,
     rx_policy: Mutex<Policy>,
     tx_policy: Mutex<Policy>,
 }
@@ -144,25 +131,17 @@ impl Session {
             tx_kernel_event: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),
             has_asked: AtomicBool::new(false),
-            is_carried: AtomicBool::new(false),
-            acknowledges: AtomicBool::new(false),
+            transports: Transports::default(),
             service: Service::default(),
             is_delegated: AtomicBool::new(false),
-            form: AtomicU32::new(0),
-            keepalive: AtomicBool::new(false),
-            has_new_options: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            is_lent: AtomicBool::new(false),
-            is_reserved: AtomicBool::new(false),
             generation: AtomicU32::new(0),
             tx_state: AtomicU32::new(switch::KERNEL),
             tx: Mutex::default(),
             rx: Mutex::default(),
             facts: Mutex::default(),
-            is_due: AtomicBool::new(false),
             is_timed: AtomicBool::new(false),
             looked_at: AtomicU64::new(0),
-            progress: Mutex::default(),
             rx_policy: policy(),
             tx_policy: policy(),
         }
@@ -171,6 +150,22 @@ impl Session {
     /// Returns the session's index in the process's pool.
     pub(crate) fn slot(&self) -> u32 {
         self.slot
+    }
+
+    /// Returns the use of the slot. It is another one as soon as the session is home.
+    pub(crate) fn generation(&self) -> Generation {
+        Generation(self.generation.load(Ordering::SeqCst))
+    }
+
+    /// Returns true if the slot's use is still this one. Under a lock of the session it stays so.
+    #[inline]
+    pub(crate) fn is_still(&self, generation: Generation) -> bool {
+        self.generation.load(Ordering::Relaxed) == generation.0
+    }
+
+    /// Ends the use of the slot.
+    pub(crate) fn end_use(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn number(&self) -> i32 {
@@ -184,6 +179,22 @@ impl Session {
             4 => KindT::Udp,
             _ => KindT::Pipe,
         }
+    }
+
+    /// Returns the session's transport.
+    #[inline]
+    pub(crate) fn transport(&self) -> Transport<'_> {
+        self.transports.used()
+    }
+
+    pub(crate) fn is_udp(&self) -> bool {
+        matches!(self.transport(), Transport::Udp(_))
+    }
+
+    /// Returns the state of a session within the host; `None` for other sessions.
+    #[inline]
+    pub(crate) fn local(&self) -> Option<&Local> {
+        self.transports.local()
     }
 
     /// Returns true if a call may wait: neither it nor the descriptor says that none must.
@@ -235,13 +246,13 @@ impl Session {
         if self.service.is_any() {
             return self.ready_by_service();
         }
+        if let Transport::Udp(_) = self.transport() {
+            return self.ready_for_datagrams();
+        }
         let (input, receives, is_in_kernel) = {
             let rx = lock(&self.rx);
             let mut is_in_kernel = !matches!(rx.phase, RxPhase::Home | RxPhase::Ring);
             let input = match (&rx.stream, rx.phase) {
-                (Some(_), RxPhase::Ring | RxPhase::Joined) if self.is_datagram() => {
-                    Some(self.has_datagram(&rx))
-                }
                 (Some(stream), RxPhase::Ring | RxPhase::Joined) => match stream.available() {
                     Ok(len) => Some(len > 0),
                     // The program's next call returns the violation, so it has to be made.
@@ -252,7 +263,7 @@ impl Session {
                         Some(false)
                     }
                 },
-                (Some(stream), RxPhase::Residue) => Some(rest_is_here(stream, &rx)),
+                (Some(stream), RxPhase::Residue(residue)) => Some(residue.is_in_ring(stream)),
                 (Some(_), RxPhase::Reset) => Some(true),
                 _ => None,
             };
@@ -261,8 +272,6 @@ impl Session {
         let (output, sends) = {
             let tx = lock(&self.tx);
             let output = match (&tx.stream, tx.phase) {
-                // The kernel's send buffer decides for datagrams.
-                (Some(_), TxPhase::Ring) if self.is_datagram() => None,
                 (Some(stream), TxPhase::Ring) => match stream.room_in_all() {
                     Ok(room) => Some(room >= self.room_wanted(stream)),
                     Err(Stop::Violation) => Some(true),
@@ -313,8 +322,8 @@ impl Session {
         self.is_flushing.load(Ordering::Relaxed) && lock(&self.rx).phase == RxPhase::Home
     }
 
-    /// Returns the inbox that peers post to, and the session's slot in it.
-    pub(crate) fn place(&self) -> Option<(Arc<Inbox>, u32)> {
+    /// Returns the place where peers post to.
+    pub(crate) fn place(&self) -> Option<InboxPlace> {
         lock(&self.facts).place.clone()
     }
 
@@ -339,7 +348,7 @@ impl Session {
             (Some(stream), RxPhase::Ring | RxPhase::Joined) if stream.peer_uses_ring() => {
                 stream.available().unwrap_or(0)
             }
-            (Some(stream), RxPhase::Residue) => rest_in_ring(stream, &rx),
+            (Some(stream), RxPhase::Residue(residue)) => residue.rest_in_ring(stream),
             _ => 0,
         }
     }

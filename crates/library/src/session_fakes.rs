@@ -12,6 +12,8 @@ use crate::moves::descriptors::Origin;
 use crate::moves::join::Parts;
 use crate::moves::offer::Offer;
 use crate::process::library::library;
+use crate::session::Session;
+use crate::session::identity::InboxPlace;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -93,7 +95,8 @@ impl Pair {
             Stream::new(mapping, layout, side, common_inbox(), 0).unwrap()
         };
         let stream = Arc::new(view(0));
-        let parts = Parts { stream, own_inbox: common_inbox(), own_slot: 1 };
+        let place = InboxPlace { inbox: common_inbox(), slot: 1 };
+        let parts = Parts { stream, place };
         assert!(self.join_end(0, 0, &parts));
         Hostile { memory, side: Arc::new(view(1)) }
     }
@@ -113,8 +116,7 @@ impl Pair {
             let stream = Stream::new(mapping, layout, side, peer_inbox, slots[peer]).unwrap();
             let parts = Parts {
                 stream: Arc::new(stream),
-                own_inbox: Arc::clone(&inboxes[side].0),
-                own_slot: slots[side],
+                place: InboxPlace { inbox: Arc::clone(&inboxes[side].0), slot: slots[side] },
             };
             all &= self.join_end(side, inboxes[side].1, &parts);
         }
@@ -157,8 +159,8 @@ impl Pair {
         let joined = library().join(engine, &offer, &join, parts).is_ok();
         entry.unmark(mark::OFFERED);
         // Nobody would pair it again after a trial.
-        if let Some(session) = library().session_of(fd) {
-            *crate::host::lock::lock(&session.progress) =
+        if let Some(local) = library().session_of(fd).and_then(Session::local) {
+            *crate::host::lock::lock(&local.progress) =
                 crate::session::progress::TrialProgress::default();
         }
         joined && is_away(fd)
@@ -249,7 +251,8 @@ pub(crate) fn receive(fd: i32, buf: &mut [u8], how: Recv) -> Result<usize, Errno
                 flags.set(RecvFlags::PEEK, how.peek);
                 return rustix::net::recv(kernel::at(fd)?, buf, flags).map(|(got, _)| got);
             }
-            Route::Session(call) => {
+            Route::Datagrams(_) => panic!("a stream"),
+            Route::Stream(call) => {
                 let bufs = &mut [IoSliceMut::new(buf)];
                 if let Some(done) = call.recv(bufs, how, &mut BytesOnly::default()) {
                     return done;
@@ -264,7 +267,8 @@ pub(crate) fn write(fd: i32, buf: &[u8]) -> Result<usize, Errno> {
     loop {
         match library().writing(fd) {
             Route::Plain | Route::Kernel(_) => return rustix::io::write(kernel::at(fd)?, buf),
-            Route::Session(call) => {
+            Route::Datagrams(_) => panic!("a stream"),
+            Route::Stream(call) => {
                 if let Some(done) = call.send(&[IoSlice::new(buf)], Send::default()) {
                     return done;
                 }

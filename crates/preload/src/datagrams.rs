@@ -10,7 +10,9 @@ use crate::buffers::{self, Access, accessible};
 use crate::errno;
 use crate::flags::RECV_SERVED;
 use crate::guard::{home, is_open, within};
-use crate::library::{Attempt, Call, Datagram, DatagramAncillary, PARTS_MAX, ReceiveOutcome, Recv};
+use crate::library::{
+    Attempt, Datagram, DatagramAncillary, DatagramCall, PARTS_MAX, ReceiveOutcome, Recv,
+};
 use crate::process::was_cancelled;
 use crate::raw;
 use crate::vectors::{self, IOV_MAX};
@@ -59,7 +61,7 @@ fn buffers_of(header: &msghdr) -> Option<&[iovec]> {
 /// must ask for the route again.
 pub(crate) fn receive(
     fd: c_int,
-    call: &Call<'static>,
+    call: &DatagramCall<'static>,
     header: &mut msghdr,
     how: Recv,
     flags: c_int,
@@ -68,7 +70,7 @@ pub(crate) fn receive(
     loop {
         let got = buffers_of(header).and_then(|buffers| {
             vectors::datagram_room(buffers, PAYLOAD_MAX, |slices| {
-                within(|_| call.receive_datagram(slices, how, attempt)).flatten()
+                within(|_| call.receive(slices, how, attempt)).flatten()
             })
         });
         let Some(got) = got else {
@@ -222,7 +224,7 @@ fn segment_of(header: &msghdr) -> Result<Option<u16>, ()> {
 /// serve it.
 pub(crate) fn send(
     fd: c_int,
-    call: &Call<'static>,
+    call: &DatagramCall<'static>,
     header: &msghdr,
     flags: c_int,
 ) -> Option<isize> {
@@ -241,7 +243,7 @@ pub(crate) fn send(
     }
     let (target, segment) = (target_of(header).ok()?, segment_of(header).ok()?);
     let sent = vectors::datagram(buffers, PAYLOAD_MAX, |slices| {
-        within(|_| call.send_datagram(slices, target, segment)).flatten()
+        within(|_| call.send(slices, target, segment)).flatten()
     });
     sent?.map(|len| len as isize)
 }

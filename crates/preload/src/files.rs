@@ -46,15 +46,15 @@ pub(crate) fn sendfile_by(
     kernel: impl Kernel,
 ) -> isize {
     // The source must be a file. If it is a session, the kernel decides (sendfile(2)).
-    if let Route::Session(_) = receive_route(file) {
+    if let Route::Stream(_) | Route::Datagrams(_) = receive_route(file) {
         home(file, true);
     }
     loop {
         match send_route(out) {
             Route::Plain => return kernel(),
             Route::Kernel(usage) => return counted(usage, kernel),
-            Route::Session(call) if call.is_datagram() => return kernel(),
-            Route::Session(call) => {
+            Route::Datagrams(_) => return kernel(),
+            Route::Stream(call) => {
                 // The kernel refuses these, also a count that is negative as `ssize_t`.
                 let is_refused = file < 0 || isize::try_from(count).is_err();
                 if is_refused || (!offset.is_null() && !buffers::is_writable(offset)) {

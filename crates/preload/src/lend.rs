@@ -53,7 +53,7 @@ fn amount(at_least: usize, max: usize) -> Amount {
 /// Asks a session of bytes for memory; `None` if the route leads elsewhere.
 fn lend(route: Route<'_>, ask: impl FnOnce(&Call<'_>) -> Lending) -> Option<Lending> {
     match route {
-        Route::Session(call) if !call.is_datagram() => within(|_| ask(&call)),
+        Route::Stream(call) => within(|_| ask(&call)),
         _ => None,
     }
 }

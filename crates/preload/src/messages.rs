@@ -9,9 +9,11 @@ use crate::buffers;
 use crate::guard::home;
 use crate::guard::kernel;
 use crate::guard::{is_open, tell};
-use crate::library::{Recv, Route, Send};
+use crate::library::{DatagramCall, Recv, Route, Send};
 use crate::raw::Kernel;
-use crate::sockets::{addressed, peer_name, receive_message, recv_flags, send_flags, send_message};
+use crate::sockets::{
+    datagram_route, peer_name, receive_message, recv_flags, send_flags, send_message, send_to,
+};
 use crate::trampoline::alias;
 use crate::transfer::{self, Buffers, counted};
 use crate::{datagrams, raw};
@@ -48,16 +50,14 @@ pub(crate) fn sendmsg_by(
         return transfer::refused(fd, kernel);
     };
     let header = &header;
-    let is_plain = header.msg_name.is_null() && header.msg_control.is_null();
-    if !is_plain && let Some(sent) = send_message(fd, header, flags) {
-        return sent;
-    }
-    if !header.msg_control.is_null() && header.msg_controllen > 0 && !datagrams::is_concerned(fd) {
+    let has_control = !header.msg_control.is_null() && header.msg_controllen > 0;
+    let has_name = !header.msg_name.is_null() && header.msg_namelen > 0;
+    if has_control && !datagrams::is_concerned(fd) {
         pass_on(header);
         return transfer::send_by_kernel(fd, flags & libc::MSG_DONTWAIT != 0, kernel);
     }
-    if !header.msg_name.is_null() && header.msg_namelen > 0 {
-        return addressed(fd, kernel);
+    if has_control || has_name {
+        return send_to(fd, header, flags, kernel);
     }
     let Some(how) = send_flags(fd, flags) else { return kernel() };
     send_bytes(fd, header, how, flags, kernel)
@@ -119,10 +119,10 @@ pub(crate) fn recvmsg_by(
     match transfer::receive_route(fd) {
         Route::Plain => return took_in(kernel(), message),
         Route::Kernel(usage) => return took_in(counted(usage, kernel), message),
-        Route::Session(call) if call.is_datagram() => {
-            return receive_datagram(fd, message, how, flags, kernel);
+        Route::Datagrams(call) => {
+            return receive_datagram(fd, call, message, how, flags, kernel);
         }
-        Route::Session(_) => {}
+        Route::Stream(_) => {}
     }
     if !buffers::is_writable(message) {
         return transfer::refused(fd, kernel);
@@ -149,6 +149,7 @@ pub(crate) fn recvmsg_by(
 /// Receives a datagram into the buffers that the program's header names.
 fn receive_datagram(
     fd: c_int,
+    call: DatagramCall<'static>,
     message: *mut msghdr,
     how: Recv,
     flags: c_int,
@@ -159,7 +160,7 @@ fn receive_datagram(
     }
     // SAFETY: the header is writable, as checked above, and so readable.
     let mut header = unsafe { message.read_unaligned() };
-    match receive_message(fd, &mut header, how, flags) {
+    match receive_message(fd, call, &mut header, how, flags) {
         None => kernel(),
         Some(got) => {
             if got >= 0 {
@@ -274,10 +275,16 @@ pub(crate) fn sendmmsg_by(
             }
         }
     }
-    if datagrams::is_concerned(fd) {
-        return send_datagrams(fd, messages, count, flags).unwrap_or_else(kernel);
+    match transfer::send_route(fd) {
+        Route::Plain => kernel(),
+        Route::Kernel(usage) => counted(usage, kernel),
+        Route::Datagrams(_) => send_datagrams(fd, messages, count, flags).unwrap_or_else(kernel),
+        Route::Stream(_) => {
+            // The library has no `sendmmsg` for byte streams, so the kernel serves the call.
+            home(fd, true);
+            kernel()
+        }
     }
-    addressed(fd, kernel)
 }
 
 /// Sends messages one after another, each through its session or through the kernel. Returns how
@@ -336,11 +343,11 @@ pub(crate) fn recvmmsg_by(
     let got = match transfer::receive_route(fd) {
         Route::Plain => kernel(),
         Route::Kernel(usage) => counted(usage, kernel),
-        Route::Session(call) if call.is_datagram() => {
+        Route::Datagrams(_) => {
             let got = receive_datagrams(fd, messages, count, flags, limit);
             return got.unwrap_or_else(kernel);
         }
-        Route::Session(_) => {
+        Route::Stream(_) => {
             // The library has no `recvmmsg` for byte streams, so the kernel serves the call.
             home(fd, true);
             kernel()
@@ -391,7 +398,8 @@ fn receive_datagrams(
         }
         // SAFETY: the message is writable, as checked above, and so readable.
         let mut header = unsafe { (*message).msg_hdr };
-        let got = receive_message(fd, &mut header, how, each);
+        let got =
+            datagram_route(fd).and_then(|call| receive_message(fd, call, &mut header, how, each));
         // `None` means that the session has gone home meanwhile. Datagrams received so far are
         // returned, and the program's next call goes to the kernel.
         let got = got.or((done > 0).then_some(-1))?;

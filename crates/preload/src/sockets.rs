@@ -7,7 +7,7 @@ use crate::buffers::overflow;
 use crate::flags::RECV_SERVED;
 use crate::guard::kernel;
 use crate::guard::{home, within};
-use crate::library::{Attempt, Recv, Route, Send, Use};
+use crate::library::{Attempt, DatagramCall, Recv, Route, Send, Use};
 use crate::next::{next, own};
 use crate::raw::Kernel;
 use crate::trampoline::alias;
@@ -139,7 +139,7 @@ pub(crate) fn recvfrom_by(
     match transfer::receive_route(fd) {
         Route::Plain => kernel(),
         Route::Kernel(usage) => counted(usage, kernel),
-        Route::Session(call) if call.is_datagram() => {
+        Route::Datagrams(call) => {
             if !buffers::is_writable(from_len) {
                 home(fd, false);
                 return kernel();
@@ -149,7 +149,7 @@ pub(crate) fn recvfrom_by(
             header.msg_name = from.cast();
             // SAFETY: the length is writable, as checked above, and so readable.
             header.msg_namelen = unsafe { from_len.read_unaligned() };
-            let got = receive_message(fd, &mut header, how, flags);
+            let got = receive_message(fd, call, &mut header, how, flags);
             if let Some(got) = got.filter(|got| *got >= 0) {
                 // SAFETY: the length is writable, as checked above.
                 unsafe { from_len.write_unaligned(header.msg_namelen) };
@@ -157,7 +157,7 @@ pub(crate) fn recvfrom_by(
             }
             got.unwrap_or_else(kernel)
         }
-        Route::Session(_) => {
+        Route::Stream(_) => {
             // A stream's bytes carry no address: `sender` fills in the peer's name afterwards.
             let got = transfer::receive(fd, how, Some(flags), Buffers::one(at, len), kernel);
             // The kernel has served a call for 0 bytes.
@@ -174,17 +174,14 @@ pub(crate) fn recvfrom_by(
 /// `None` if the kernel is to serve the call.
 pub(crate) fn receive_message(
     fd: c_int,
+    mut call: DatagramCall<'static>,
     header: &mut libc::msghdr,
     how: Recv,
     flags: c_int,
 ) -> Option<isize> {
     let interrupting_handlers = transfer::interrupting_handlers();
     let mut attempt = Attempt::default();
-    while let Route::Session(call) = transfer::receive_route(fd) {
-        if !call.is_datagram() {
-            home(fd, true);
-            return None;
-        }
+    loop {
         let got = datagrams::receive(fd, &call, header, how, flags, &mut attempt);
         if got.is_some() {
             return got;
@@ -195,8 +192,22 @@ pub(crate) fn receive_message(
         if transfer::is_broken(fd, interrupting_handlers, how.dont_wait) {
             return Some(crate::errno::count(Err(Errno::INTR)));
         }
+        call = datagram_route(fd)?;
     }
-    None
+}
+
+/// Returns the route of a receiving call on a UDP socket; `None` if the kernel is to serve the
+/// call.
+pub(crate) fn datagram_route(fd: c_int) -> Option<DatagramCall<'static>> {
+    match transfer::receive_route(fd) {
+        Route::Datagrams(call) => Some(call),
+        // The number means another socket by now.
+        Route::Stream(_) => {
+            home(fd, true);
+            None
+        }
+        Route::Plain | Route::Kernel(_) => None,
+    }
 }
 
 fn bad_address() -> isize {
@@ -298,40 +309,44 @@ pub(crate) fn sendto_by(
         let mut header = datagrams::header_of(core::slice::from_ref(&buffer));
         header.msg_name = to.cast_mut().cast();
         header.msg_namelen = to_len;
-        if let Some(sent) = send_message(fd, &header, flags) {
-            return sent;
-        }
-        // Mostly a datagram for the kernel. A connected stream socket refuses the address or
-        // ignores it; the kernel decides.
-        return addressed(fd, kernel);
+        return send_to(fd, &header, flags, kernel);
     }
     let Some(how) = send_flags(fd, flags) else { return kernel() };
     let buffers = Buffers::one(at, len);
     transfer::send(fd, how, Some(flags), buffers, kernel)
 }
 
-/// Makes a sending call with an address, in the kernel.
-#[inline]
-pub(crate) fn addressed(fd: c_int, kernel: impl Kernel) -> isize {
+/// Sends a message with an address: a datagram through its session if possible, anything else in
+/// the kernel.
+pub(crate) fn send_to(
+    fd: c_int,
+    header: &libc::msghdr,
+    flags: c_int,
+    kernel: impl Kernel,
+) -> isize {
+    if transfer::is_kernel_only(fd) {
+        return kernel();
+    }
     match transfer::send_route(fd) {
         Route::Plain => kernel(),
         Route::Kernel(usage) => counted(usage, kernel),
-        Route::Session(call) if call.is_datagram() => kernel(),
-        Route::Session(_) => {
+        Route::Datagrams(call) => datagrams::send(fd, &call, header, flags).unwrap_or_else(kernel),
+        // A connected stream socket refuses the address or ignores it; the kernel decides.
+        Route::Stream(_) => {
             home(fd, true);
             kernel()
         }
     }
 }
 
-/// Sends a datagram through its session, if possible. Returns `None` if the kernel is to serve the
-/// call.
+/// Sends one of several datagrams through its session, if possible. Returns `None` if the kernel is
+/// to serve the call.
 pub(crate) fn send_message(fd: c_int, header: &libc::msghdr, flags: c_int) -> Option<isize> {
     if transfer::is_kernel_only(fd) {
         return None;
     }
     match transfer::send_route(fd) {
-        Route::Session(call) if call.is_datagram() => datagrams::send(fd, &call, header, flags),
+        Route::Datagrams(call) => datagrams::send(fd, &call, header, flags),
         Route::Kernel(usage) => {
             drop_unused(usage);
             None

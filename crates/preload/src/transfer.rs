@@ -158,25 +158,25 @@ pub(crate) fn receive_noted(
         let call = match receive_route(fd) {
             Route::Plain => return kernel(),
             Route::Kernel(usage) => return counted(usage, kernel),
-            Route::Session(call) => call,
-        };
-        if call.is_datagram() {
-            // A `read` of 0 bytes takes no datagram, but a `recv` of 0 bytes does.
-            let is_empty = |all: &[iovec]| flags.is_none() && vectors::total(all) == Some(0);
-            let Some(all) = buffers.all().filter(|all| !is_empty(all)) else {
-                return refused(fd, kernel);
-            };
-            let mut header = datagrams::header_of(all);
-            let flags = flags.unwrap_or(0);
-            match datagrams::receive(fd, &call, &mut header, how, flags, &mut attempt) {
-                Some(result) => return result,
-                None if call.number_is_another() => return errno::count(Err(Errno::BADF)),
-                None if is_broken(fd, interrupting_handlers, how.dont_wait) => {
-                    return errno::count(Err(Errno::INTR));
+            Route::Datagrams(call) => {
+                // A `read` of 0 bytes takes no datagram, but a `recv` of 0 bytes does.
+                let is_empty = |all: &[iovec]| flags.is_none() && vectors::total(all) == Some(0);
+                let Some(all) = buffers.all().filter(|all| !is_empty(all)) else {
+                    return refused(fd, kernel);
+                };
+                let mut header = datagrams::header_of(all);
+                let flags = flags.unwrap_or(0);
+                match datagrams::receive(fd, &call, &mut header, how, flags, &mut attempt) {
+                    Some(result) => return result,
+                    None if call.number_is_another() => return errno::count(Err(Errno::BADF)),
+                    None if is_broken(fd, interrupting_handlers, how.dont_wait) => {
+                        return errno::count(Err(Errno::INTR));
+                    }
+                    None => continue,
                 }
-                None => continue,
             }
-        }
+            Route::Stream(call) => call,
+        };
         let total = buffers.all().and_then(vectors::total);
         let (Some(buffers), Some(total)) = (buffers.all(), total) else {
             return refused(fd, kernel);
@@ -258,7 +258,7 @@ fn receive_rest(
     if beside.as_ref().is_some_and(|beside| beside.has_ended()) {
         return done as isize;
     }
-    if let Route::Session(_) = receive_route(fd) {
+    if let Route::Stream(_) | Route::Datagrams(_) = receive_route(fd) {
         // The session is not home: a signal or a time limit ended the call.
         return done as isize;
     }
@@ -320,15 +320,16 @@ fn send_noted(
         let call = match send_route(fd) {
             Route::Plain => return kernel(),
             Route::Kernel(usage) => return counted(usage, kernel),
-            Route::Session(call) => call,
+            Route::Datagrams(call) => {
+                let dont_wait = if how.dont_wait { libc::MSG_DONTWAIT } else { 0 };
+                let flags = flags.unwrap_or(0) | dont_wait;
+                let sent = buffers
+                    .all()
+                    .and_then(|all| datagrams::send(fd, &call, &datagrams::header_of(all), flags));
+                return sent.unwrap_or_else(kernel);
+            }
+            Route::Stream(call) => call,
         };
-        if call.is_datagram() {
-            let flags = flags.unwrap_or(0) | if how.dont_wait { libc::MSG_DONTWAIT } else { 0 };
-            let sent = buffers
-                .all()
-                .and_then(|all| datagrams::send(fd, &call, &datagrams::header_of(all), flags));
-            return sent.unwrap_or_else(kernel);
-        }
         let total = buffers.all().and_then(vectors::total);
         let (Some(buffers), Some(total @ 1..)) = (buffers.all(), total) else {
             return refused(fd, kernel);
@@ -370,8 +371,8 @@ pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) ->
         let call = match send_route(fd) {
             Route::Plain => return kernel(),
             Route::Kernel(usage) => return counted(usage, kernel),
-            Route::Session(call) if call.is_datagram() => return kernel(),
-            Route::Session(call) => call,
+            Route::Datagrams(_) => return kernel(),
+            Route::Stream(call) => call,
         };
         // Either the session has moved out again, or some of its bytes are not in the kernel yet.
         // In the second case, sending 0 bytes waits until they are.
@@ -397,7 +398,7 @@ fn send_on(call: &Call<'static>, buffers: &[iovec], how: Send) -> Rounds {
 #[cold]
 #[inline(never)]
 fn send_rest(fd: c_int, buffers: &[iovec], done: usize, flags: Option<c_int>) -> isize {
-    if let Route::Session(_) = send_route(fd) {
+    if let Route::Stream(_) | Route::Datagrams(_) = send_route(fd) {
         return done as isize;
     }
     // Room is awaited before sending. A call that has sent some bytes leaves a later error for the

@@ -69,13 +69,16 @@ impl Socket {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         loop {
             match library().writing(self.number) {
-                Route::Plain => return rustix::net::send(self.fd()?, data, flags),
+                // The server's sessions are no UDP sockets.
+                Route::Plain | Route::Datagrams(_) => {
+                    return rustix::net::send(self.fd()?, data, flags);
+                }
                 Route::Kernel(using) => {
                     let sent = rustix::net::send(self.fd()?, data, flags);
                     using.done(counted(sent));
                     return sent;
                 }
-                Route::Session(call) => {
+                Route::Stream(call) => {
                     let how = Send { dont_wait: true };
                     if let Some(sent) = call.send(&[IoSlice::new(data)], how) {
                         return sent;
@@ -93,7 +96,7 @@ impl Socket {
         let until = Instant::now() + HOME_LIMIT;
         library().go_home(self.number, ReasonT::User, true);
         // Bytes that the peer's side still owes come by the session's calls until all are there.
-        while matches!(library().reading(self.number), Route::Session(_)) {
+        while matches!(library().reading(self.number), Route::Stream(_)) {
             if Instant::now() > until {
                 return Err(Errno::BUSY);
             }
@@ -137,13 +140,13 @@ impl Data for Socket {
         let kernel = |buffer: &mut [u8]| Ok(rustix::net::recv(self.fd()?, buffer, flags)?.0);
         loop {
             match library().reading(self.number) {
-                Route::Plain => return kernel(buffer),
+                Route::Plain | Route::Datagrams(_) => return kernel(buffer),
                 Route::Kernel(using) => {
                     let got = kernel(buffer);
                     using.done(counted(got));
                     return got;
                 }
-                Route::Session(call) => {
+                Route::Stream(call) => {
                     let how = Recv { peek, dont_wait: true, ..Recv::default() };
                     let bufs = &mut [IoSliceMut::new(buffer)];
                     if let Some(got) = call.recv(bufs, how, &mut BytesOnly::default()) {

@@ -125,6 +125,7 @@ fn it_is_what_the_kernel_tells() {
     // The cases in question really ran.
     let has = |text: &str| plain.lines().any(|line| line.contains(text));
     assert!(has("merged 12000 1200 12000"), "{plain}");
+    assert!(has("class b'class 40'") && has("class b'class 0'"), "{plain}");
     assert!(has("threads True") && !has("threads False") && !has(" False)"), "{plain}");
 }
 

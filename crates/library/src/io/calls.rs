@@ -6,11 +6,14 @@
 
 use crate::fds::table::{Direction, FdEntry, mark};
 use crate::io::call_flags::{Recv, Send};
-use crate::io::datagrams::{Attempt, ReceiveOutcome};
+use crate::io::datagrams::{Attempt, ReceiveOutcome, UdpSession};
 use crate::io::from_kernel::FromKernel;
 use crate::io::lend::{Amount, Lending};
+use crate::process::library::FoundSession;
 use crate::process::library::Library;
 use crate::session::Session;
+use crate::session::identity::Generation;
+use crate::session::transport::{Transport, Udp};
 use core::sync::atomic::Ordering;
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -24,8 +27,10 @@ pub enum Route<'a> {
     Plain,
     /// The kernel serves the call; its result goes to [`Use::done`].
     Kernel(Use<'a>),
-    /// The session serves the call.
-    Session(Call<'a>),
+    /// The session serves the call, as a stream of bytes.
+    Stream(Call<'a>),
+    /// The session serves the call, as a UDP socket.
+    Datagrams(DatagramCall<'a>),
 }
 
 /// A data call that the kernel serves, counted as such until this is dropped.
@@ -66,64 +71,88 @@ impl Drop for Use<'_> {
     }
 }
 
-/// A data call that a session serves.
+/// What the table said of a descriptor when its call began.
 #[derive(Debug)]
-pub struct Call<'a> {
+struct Found<'a> {
     session: &'a Session,
-    /// The slot's generation when the table was read: the slot may have a new use by now.
-    generation: u32,
+    /// The slot's generation: the slot may have a new use by now.
+    generation: Generation,
     entry: &'a FdEntry,
-    /// The entry's version then, for the same reason.
+    /// The entry's version, for the same reason.
     version: u32,
+}
+
+impl Found<'_> {
+    fn number_is_another(&self) -> bool {
+        self.entry.version.load(Ordering::SeqCst) != self.version
+    }
+}
+
+/// A data call that a session serves as a stream of bytes.
+#[derive(Debug)]
+pub struct Call<'a>(Found<'a>);
+
+/// A data call that a session serves as a UDP socket.
+#[derive(Debug)]
+pub struct DatagramCall<'a> {
+    found: Found<'a>,
+    udp: &'a Udp,
+}
+
+impl DatagramCall<'_> {
+    fn session(&self) -> UdpSession<'_> {
+        let Found { session, generation, .. } = self.found;
+        UdpSession { session, udp: self.udp, generation }
+    }
+
+    /// Receives a datagram into at most [`crate::PARTS_MAX`] slices. `None` means that the session
+    /// has gone home: the caller asks for a new route. The caller keeps `attempt` until its call is
+    /// over.
+    pub fn receive(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        how: Recv,
+        attempt: &mut Attempt,
+    ) -> Option<Result<ReceiveOutcome, Errno>> {
+        self.session().receive(bufs, how, attempt)
+    }
+
+    /// Reports that the kernel had a datagram, or an error, when [`ReceiveOutcome::Kernel`] said to
+    /// ask it.
+    pub fn kernel_gave(&self) {
+        self.found.session.kernel_gave();
+    }
+
+    /// Sends a datagram, or several of `segment` bytes each but the last; to the connected peer if
+    /// there is no target. Returns the number of bytes. `None` means that the kernel serves this
+    /// call.
+    pub fn send(
+        &self,
+        bufs: &[IoSlice<'_>],
+        target: Option<SocketAddr>,
+        segment: Option<u16>,
+    ) -> Option<usize> {
+        self.session().send(bufs, target, segment)
+    }
+
+    /// Returns true if the number was closed, or given to something else, since the call began:
+    /// then the caller must not use it again.
+    pub fn number_is_another(&self) -> bool {
+        self.found.number_is_another()
+    }
 }
 
 impl Call<'_> {
     /// Returns true if socket calls are allowed: the descriptor is not a pipe.
     #[inline]
     pub fn is_socket(&self) -> bool {
-        self.session.kind() != sojourn_session::KindT::Pipe
-    }
-
-    /// Returns true for a UDP socket, which has calls of its own.
-    #[inline]
-    pub fn is_datagram(&self) -> bool {
-        self.session.is_datagram()
-    }
-
-    /// Receives a datagram into at most [`crate::PARTS_MAX`] slices. `None` means that the session
-    /// has gone home: the caller asks for a new route. The caller keeps `attempt` until its call is
-    /// over.
-    pub fn receive_datagram(
-        &self,
-        bufs: &mut [IoSliceMut<'_>],
-        how: Recv,
-        attempt: &mut Attempt,
-    ) -> Option<Result<ReceiveOutcome, Errno>> {
-        self.session.receive_datagram(self.generation, bufs, how, attempt)
-    }
-
-    /// Reports that the kernel had a datagram, or an error, when [`ReceiveOutcome::Kernel`] said to
-    /// ask it.
-    pub fn kernel_gave(&self) {
-        self.session.kernel_gave();
-    }
-
-    /// Sends a datagram, or several of `segment` bytes each but the last; to the connected peer if
-    /// there is no target. Returns the number of bytes. `None` means that the kernel serves this
-    /// call.
-    pub fn send_datagram(
-        &self,
-        bufs: &[IoSlice<'_>],
-        target: Option<SocketAddr>,
-        segment: Option<u16>,
-    ) -> Option<usize> {
-        self.session.send_datagram(self.generation, bufs, target, segment)
+        self.0.session.kind() != sojourn_session::KindT::Pipe
     }
 
     /// Returns true if the number was closed, or given to something else, since the call began:
     /// then the caller must not use it again.
     pub fn number_is_another(&self) -> bool {
-        self.entry.version.load(Ordering::SeqCst) != self.version
+        self.0.number_is_another()
     }
 
     /// Receives; `kernel` takes bytes that are still in the kernel. `None` means that the session
@@ -135,13 +164,14 @@ impl Call<'_> {
         how: Recv,
         kernel: &mut dyn FromKernel,
     ) -> Option<Result<usize, Errno>> {
-        let begun = self.session.begin_timed();
-        let result = match self.session.service.is_any() {
-            true => self.session.recv_served(self.generation, bufs, how),
-            false => self.session.recv(self.generation, bufs, how, kernel),
+        let Found { session, generation, .. } = self.0;
+        let begun = session.begin_timed();
+        let result = match session.service.is_any() {
+            true => session.recv_served(generation, bufs, how),
+            false => session.recv(generation, bufs, how, kernel),
         };
         if let Some(begun) = begun {
-            self.session.end_timed(begun, result.as_ref());
+            session.end_timed(begun, result.as_ref());
         }
         result
     }
@@ -150,20 +180,21 @@ impl Call<'_> {
     /// direction has not switched to the ring yet.
     #[inline]
     pub fn send(&self, bufs: &[IoSlice<'_>], how: Send) -> Option<Result<usize, Errno>> {
-        match self.session.service.is_any() {
-            true => self.session.send_served(self.generation, bufs, how),
-            false => self.session.send(self.generation, bufs, how),
+        let Found { session, generation, .. } = self.0;
+        match session.service.is_any() {
+            true => session.send_served(generation, bufs, how),
+            false => session.send(generation, bufs, how),
         }
     }
 
     /// Lends bytes that have arrived, and waits for them.
     pub fn loan(&self, amount: Amount, until: Deadline) -> Lending {
-        self.session.loan(self.generation, amount, until)
+        self.0.session.loan(self.0.generation, amount, until)
     }
 
     /// Lends room for bytes to be sent, and waits for it.
     pub fn reserve(&self, amount: Amount, until: Deadline) -> Lending {
-        self.session.reserve(self.generation, amount, until)
+        self.0.session.reserve(self.0.generation, amount, until)
     }
 
     /// Sends from a file, at `offset` or at the file's own position, and advances whichever was
@@ -174,7 +205,7 @@ impl Call<'_> {
         offset: Option<&mut u64>,
         count: usize,
     ) -> Option<Result<usize, Errno>> {
-        self.session.send_file(self.generation, file, offset, count)
+        self.0.session.send_file(self.0.generation, file, offset, count)
     }
 }
 
@@ -215,7 +246,7 @@ impl Library {
     #[inline]
     fn session_path<'a>(&'a self, fd: i32, entry: &'a FdEntry, way: Direction) -> Route<'a> {
         let version = entry.version.load(Ordering::Relaxed);
-        let Some((session, generation)) = self.own_session(entry) else {
+        let Some(FoundSession { session, generation }) = self.own_session(entry) else {
             return self.path_of_child(fd, entry, way);
         };
         if session.service.is_pending() && session.stays_in_kernel(entry, way) {
@@ -235,7 +266,11 @@ impl Library {
             }
             entry.leave(way);
         }
-        Route::Session(Call { session, generation, entry, version })
+        let found = Found { session, generation, entry, version };
+        match session.transport() {
+            Transport::Udp(udp) => Route::Datagrams(DatagramCall { found, udp }),
+            Transport::Local(_) | Transport::RemoteTcp(_) => Route::Stream(Call(found)),
+        }
     }
 
     /// Routes a call on a session that belongs to an ancestor: this process is a `fork` child. Of

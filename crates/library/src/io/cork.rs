@@ -48,8 +48,8 @@ impl Library {
 
     fn stream_to_cork(&self, fd: i32) -> Option<Arc<Stream>> {
         let session = self.session_of(fd)?;
-        let is_tcp = session.kind() == KindT::Tcp && !session.is_carried();
-        session.stream().filter(|_| is_tcp)
+        session.local()?;
+        session.stream().filter(|_| session.kind() == KindT::Tcp)
     }
 
     /// Looks at the corks of the sessions in these slots; returns true if one is in.

@@ -24,8 +24,10 @@ use crate::io::sleep::Waited;
 use crate::process::library::library;
 use crate::remote::net::Net;
 use crate::remote::net::datagrams::has_unread;
-use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
+use crate::session::identity::Generation;
+use crate::session::transport::{Transport, Udp};
+use crate::session::{Ready, Session};
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use rustix::fd::BorrowedFd;
@@ -34,7 +36,7 @@ use rustix::net::{AddressFamily, sockopt};
 use sojourn_proto::udp::Socket;
 use sojourn_pump::ancillary::{self, DatagramAncillary};
 use sojourn_pump::options;
-use sojourn_session::{KindT, ReasonT};
+use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
 use sojourn_stream::{Bell, Stream};
 use std::net::{IpAddr, SocketAddr};
@@ -48,7 +50,7 @@ const RETURN_SLICE: Duration = Duration::from_millis(20);
 /// Slices that one receive fills at most.
 pub const PARTS_MAX: usize = 16;
 
-/// Bits of [`Session::form`].
+/// Bits of [`Udp::form`].
 pub(crate) mod form {
     /// An IPv6 socket.
     pub(crate) const IS_V6: u32 = 1;
@@ -78,8 +80,8 @@ pub enum ReceiveOutcome {
     /// A datagram.
     Here(Datagram),
     /// The caller asks the kernel's queue, without waiting, and reports any result other than
-    /// `EAGAIN` by [`kernel_gave`](crate::Call::kernel_gave). If the kernel has nothing either,
-    /// `EAGAIN` is the program's result if `is_last`; if not, the caller receives again.
+    /// `EAGAIN` by [`kernel_gave`](crate::DatagramCall::kernel_gave). If the kernel has nothing
+    /// either, `EAGAIN` is the program's result if `is_last`; if not, the caller receives again.
     Kernel {
         /// Both queues have been asked.
         is_last: bool,
@@ -102,15 +104,19 @@ enum DatagramReceived {
     Home,
 }
 
-impl Session {
-    /// Returns true for a UDP socket, whose calls are those of this file.
-    #[inline]
-    pub(crate) fn is_datagram(&self) -> bool {
-        self.kind.load(Ordering::Relaxed) == KindT::Udp as u32
-    }
+/// A UDP session, as it was when a call began.
+#[derive(Clone, Copy)]
+pub(in crate::io) struct UdpSession<'a> {
+    pub(in crate::io) session: &'a Session,
+    pub(in crate::io) udp: &'a Udp,
+    /// The generation of its slot.
+    pub(in crate::io) generation: Generation,
+}
 
+impl Session {
     /// Notes that the pump fills `socket`'s queue from now on.
     pub(crate) fn receives_datagrams(&self, socket: Arc<Mutex<Socket>>) {
+        let Transport::Udp(udp) = self.transport() else { return };
         let mut rx = lock(&self.rx);
         // The session may have gone home already; that happens under the same lock.
         if !self.is_delegated() {
@@ -118,7 +124,7 @@ impl Session {
         }
         rx.datagrams = Some(socket);
         // The record is older than the options that the program has set since it was made.
-        self.learn_options(&rx);
+        self.learn_options(udp, &rx);
         drop(rx);
         // Threads that wait for the kernel alone wake up, and wait for both queues.
         self.kernel_event();
@@ -126,8 +132,9 @@ impl Session {
 
     /// Takes over an option that the program has set and that the engine obeys.
     pub(crate) fn options_changed(&self) {
+        let Transport::Udp(udp) = self.transport() else { return };
         let rx = lock(&self.rx);
-        self.learn_options(&rx);
+        self.learn_options(udp, &rx);
         let ip = rx.datagrams.as_ref().map(|socket| lock(socket).ip());
         if let (Some(ip), Some(net)) = (ip, library().net()) {
             net.with_pump(|pump| pump.set_ip(self.slot(), ip));
@@ -136,9 +143,9 @@ impl Session {
 
     /// Reads the options that the engine obeys from the kernel's socket. The caller holds the
     /// receiver's lock, so that the value set last is the one read last.
-    fn learn_options(&self, rx: &Receiver) {
+    fn learn_options(&self, udp: &Udp, rx: &Receiver) {
         let Ok(fd) = kernel::at(self.number()) else { return };
-        self.form.store(form_of(fd) | ancillary::wanted(fd), Ordering::SeqCst);
+        udp.form.store(form_of(fd) | ancillary::wanted(fd), Ordering::SeqCst);
         if let Some(socket) = &rx.datagrams {
             let (found, mut socket) = (options::read_udp(fd), lock(socket));
             socket.set_gro(found.gro);
@@ -148,149 +155,9 @@ impl Session {
         }
     }
 
-    /// Receives one datagram. `None` means that the session is home and the kernel serves this
-    /// call.
-    pub(crate) fn receive_datagram(
-        &self,
-        generation: u32,
-        bufs: &mut [IoSliceMut<'_>],
-        how: Recv,
-        attempt: &mut Attempt,
-    ) -> Option<Result<ReceiveOutcome, Errno>> {
-        let may_wait = self.may_wait(how.dont_wait);
-        loop {
-            match self.datagram_step(generation, bufs, how.peek) {
-                DatagramReceived::Home => {
-                    self.settle();
-                    return None;
-                }
-                DatagramReceived::Leave(reason) => {
-                    self.leave(reason, false);
-                    continue;
-                }
-                DatagramReceived::Got(datagram) => return Some(Ok(ReceiveOutcome::Here(datagram))),
-                DatagramReceived::Kernel => {
-                    return Some(Ok(ReceiveOutcome::Kernel { is_last: false }));
-                }
-                // Packets that have arrived count as received, so they are taken in before the call
-                // says that there is nothing.
-                DatagramReceived::Empty if !attempt.has_turned && self.is_delegated() => {
-                    attempt.has_turned = true;
-                    library().turn_net();
-                    continue;
-                }
-                DatagramReceived::Empty => {}
-            }
-            if may_wait {
-                let limit = self.receive_timeout.load(Ordering::Relaxed);
-                let until = *attempt.deadline.get_or_insert_with(|| Deadline::from_limit(limit));
-                match self.wait_readable(until, &Room::none()) {
-                    Waited::Look | Waited::Restart => continue,
-                    Waited::Interrupted => return Some(Err(Errno::INTR)),
-                    Waited::TimedOut => {}
-                }
-            }
-            // The kernel's queue may have got a datagram just now, and the program may have heard
-            // of it from somebody who sent it. So the kernel is asked once before the call fails.
-            if core::mem::replace(&mut attempt.has_asked, true) {
-                return Some(Err(Errno::AGAIN));
-            }
-            return Some(Ok(ReceiveOutcome::Kernel { is_last: true }));
-        }
-    }
-
-    fn datagram_step(
-        &self,
-        generation: u32,
-        bufs: &mut [IoSliceMut<'_>],
-        peek: bool,
-    ) -> DatagramReceived {
-        let mut rx = lock(&self.rx);
-        if self.generation.load(Ordering::Relaxed) != generation || rx.phase == RxPhase::Home {
-            return DatagramReceived::Home;
-        }
-        let Some(stream) = &rx.stream else { return DatagramReceived::Home };
-        if stream.is_frozen() {
-            return DatagramReceived::Leave(ReasonT::PeerLeft);
-        }
-        if rx.phase == RxPhase::Joined {
-            let stream = Arc::clone(stream);
-            self.try_consent(&mut rx, &stream);
-        }
-        let is_kernels_turn = !rx.was_kernels_turn && self.rx_kernel_event.load(Ordering::Relaxed);
-        if !is_kernels_turn && let Some(datagram) = self.take_datagram(&rx, bufs, peek) {
-            rx.was_kernels_turn = false;
-            return DatagramReceived::Got(datagram);
-        }
-        // Cleared before the kernel is asked, so that an event meanwhile is found by the next look.
-        if self.rx_kernel_event.swap(false, Ordering::SeqCst) {
-            rx.was_kernels_turn = true;
-            return DatagramReceived::Kernel;
-        }
-        DatagramReceived::Empty
-    }
-
-    fn take_datagram(
-        &self,
-        rx: &Receiver,
-        bufs: &mut [IoSliceMut<'_>],
-        peek: bool,
-    ) -> Option<Datagram> {
-        let mut socket = lock(rx.datagrams.as_ref()?);
-        let mut parts = core::array::from_fn::<&mut [u8], PARTS_MAX, _>(|_| &mut []);
-        let count = bufs.len().min(PARTS_MAX);
-        for (part, buf) in parts.iter_mut().zip(bufs) {
-            *part = &mut **buf;
-        }
-        let parts = &mut parts[..count];
-        let got = if peek { socket.peek(parts) } else { socket.recv(parts) }?;
-        let wants = self.form.load(Ordering::Relaxed);
-        let is_v6 = wants & form::IS_V6 != 0;
-        let source = match got.source.ip() {
-            // An IPv6 socket shows a sender's IPv4 address as an IPv4-mapped one (ipv6(7), RFC 4291
-            // section 2.5.5.2).
-            IpAddr::V4(ip) if is_v6 => {
-                SocketAddr::new(ip.to_ipv6_mapped().into(), got.source.port())
-            }
-            _ => got.source,
-        };
-        let told = DatagramAncillary {
-            wants: wants & !form::ALL,
-            envelope: got.envelope,
-            interface: socket.interface(),
-            segment_size: got.segment_size,
-        };
-        Some(Datagram { source, len: got.len, copied: got.copied, told })
-    }
-
     /// Notes that the kernel's queue had something: it may have more.
     pub(crate) fn kernel_gave(&self) {
         self.rx_kernel_event.store(true, Ordering::SeqCst);
-    }
-
-    /// Sends a datagram past the kernel; returns the number of bytes. `None` means that the
-    /// kernel's socket sends it, or says why it cannot.
-    pub(crate) fn send_datagram(
-        &self,
-        generation: u32,
-        bufs: &[IoSlice<'_>],
-        target: Option<SocketAddr>,
-        segment: Option<u16>,
-    ) -> Option<usize> {
-        if self.generation.load(Ordering::Relaxed) != generation {
-            return None;
-        }
-        // An error that an earlier datagram caused is this call's to return, and the kernel has it.
-        if self.tx_kernel_event.swap(false, Ordering::SeqCst) && kernel::has_error(self.number()) {
-            return None;
-        }
-        let form = self.form.load(Ordering::Relaxed);
-        let target = match target {
-            Some(target) => Some(plain(target, form)?),
-            None => None,
-        };
-        let is_sent = self.send_past(target, bufs, segment);
-        is_sent.then(|| bufs.iter().map(|buf| buf.len()).sum())
     }
 
     /// Returns true if a datagram waits in the library's queue.
@@ -298,8 +165,27 @@ impl Session {
         rx.datagrams.as_ref().is_some_and(|socket| lock(socket).is_readable())
     }
 
-    /// Returns the length (bytes) of the next datagram in the library's queue.
+    /// Tells what is known of readiness; see [`Session::ready`].
+    pub(crate) fn ready_for_datagrams(&self) -> Ready {
+        let (has_datagram, receives, phase) = {
+            let rx = lock(&self.rx);
+            (self.has_datagram(&rx), rx.stream.is_some(), rx.phase)
+        };
+        Ready {
+            input: has_datagram && matches!(phase, RxPhase::Joined | RxPhase::Ring),
+            // The kernel's send buffer decides.
+            output: None,
+            error: false,
+            is_home: !receives && lock(&self.tx).stream.is_none(),
+            is_in_kernel: phase == RxPhase::Joined,
+            others: 0,
+        }
+    }
+
+    /// Returns the length (bytes) of the next datagram in the library's queue; `None` for other
+    /// sessions.
     pub(crate) fn next_datagram(&self) -> Option<usize> {
+        let Transport::Udp(_) = self.transport() else { return None };
         if self.is_delegated() {
             library().turn_net();
         }
@@ -308,7 +194,7 @@ impl Session {
         socket.is_readable().then(|| socket.siocinq())
     }
 
-    /// Gives a frozen session's packets back: waits until the kernel has the packets again, and
+    /// Gives a frozen UDP session's packets back: waits until the kernel has the packets again, and
     /// then the datagrams that the program has not read.
     pub(crate) fn return_datagrams(&self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
         rx.datagrams = None;
@@ -354,6 +240,143 @@ impl Session {
             has_server = is_decided() || net.server.is_there(library());
         }
         net.is_alone.store(!has_server, Ordering::SeqCst);
+    }
+}
+
+impl UdpSession<'_> {
+    /// Receives one datagram. `None` means that the session is home and the kernel serves this
+    /// call.
+    pub(in crate::io) fn receive(
+        self,
+        bufs: &mut [IoSliceMut<'_>],
+        how: Recv,
+        attempt: &mut Attempt,
+    ) -> Option<Result<ReceiveOutcome, Errno>> {
+        let session = self.session;
+        let may_wait = session.may_wait(how.dont_wait);
+        loop {
+            match self.step(bufs, how.peek) {
+                DatagramReceived::Home => {
+                    session.settle();
+                    return None;
+                }
+                DatagramReceived::Leave(reason) => {
+                    session.leave(reason, false);
+                    continue;
+                }
+                DatagramReceived::Got(datagram) => return Some(Ok(ReceiveOutcome::Here(datagram))),
+                DatagramReceived::Kernel => {
+                    return Some(Ok(ReceiveOutcome::Kernel { is_last: false }));
+                }
+                // Packets that have arrived count as received, so they are taken in before the call
+                // says that there is nothing.
+                DatagramReceived::Empty if !attempt.has_turned && session.is_delegated() => {
+                    attempt.has_turned = true;
+                    library().turn_net();
+                    continue;
+                }
+                DatagramReceived::Empty => {}
+            }
+            if may_wait {
+                let limit = session.receive_timeout.load(Ordering::Relaxed);
+                let until = *attempt.deadline.get_or_insert_with(|| Deadline::from_limit(limit));
+                match session.wait_readable(until, &Room::none()) {
+                    Waited::Look | Waited::Restart => continue,
+                    Waited::Interrupted => return Some(Err(Errno::INTR)),
+                    Waited::TimedOut => {}
+                }
+            }
+            // The kernel's queue may have got a datagram just now, and the program may have heard
+            // of it from somebody who sent it. So the kernel is asked once before the call fails.
+            if core::mem::replace(&mut attempt.has_asked, true) {
+                return Some(Err(Errno::AGAIN));
+            }
+            return Some(Ok(ReceiveOutcome::Kernel { is_last: true }));
+        }
+    }
+
+    fn step(self, bufs: &mut [IoSliceMut<'_>], peek: bool) -> DatagramReceived {
+        let session = self.session;
+        let mut rx = lock(&session.rx);
+        let is_another = !session.is_still(self.generation);
+        if is_another || rx.phase == RxPhase::Home {
+            return DatagramReceived::Home;
+        }
+        let Some(stream) = &rx.stream else { return DatagramReceived::Home };
+        if stream.is_frozen() {
+            return DatagramReceived::Leave(ReasonT::PeerLeft);
+        }
+        if rx.phase == RxPhase::Joined {
+            let stream = Arc::clone(stream);
+            session.consent_to_carrier(&mut rx, &stream);
+        }
+        let is_kernels_turn =
+            !rx.was_kernels_turn && session.rx_kernel_event.load(Ordering::Relaxed);
+        if !is_kernels_turn && let Some(datagram) = self.take(&rx, bufs, peek) {
+            rx.was_kernels_turn = false;
+            return DatagramReceived::Got(datagram);
+        }
+        // Cleared before the kernel is asked, so that an event meanwhile is found by the next look.
+        if session.rx_kernel_event.swap(false, Ordering::SeqCst) {
+            rx.was_kernels_turn = true;
+            return DatagramReceived::Kernel;
+        }
+        DatagramReceived::Empty
+    }
+
+    fn take(self, rx: &Receiver, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Option<Datagram> {
+        let mut socket = lock(rx.datagrams.as_ref()?);
+        let mut parts = core::array::from_fn::<&mut [u8], PARTS_MAX, _>(|_| &mut []);
+        let count = bufs.len().min(PARTS_MAX);
+        for (part, buf) in parts.iter_mut().zip(bufs) {
+            *part = &mut **buf;
+        }
+        let parts = &mut parts[..count];
+        let got = if peek { socket.peek(parts) } else { socket.recv(parts) }?;
+        let wants = self.udp.form.load(Ordering::Relaxed);
+        let is_v6 = wants & form::IS_V6 != 0;
+        let source = match got.source.ip() {
+            // An IPv6 socket shows a sender's IPv4 address as an IPv4-mapped one (ipv6(7), RFC 4291
+            // section 2.5.5.2).
+            IpAddr::V4(ip) if is_v6 => {
+                SocketAddr::new(ip.to_ipv6_mapped().into(), got.source.port())
+            }
+            _ => got.source,
+        };
+        let told = DatagramAncillary {
+            wants: wants & !form::ALL,
+            envelope: got.envelope,
+            interface: socket.interface(),
+            segment_size: got.segment_size,
+        };
+        Some(Datagram { source, len: got.len, copied: got.copied, told })
+    }
+
+    /// Sends a datagram past the kernel; returns the number of bytes. `None` means that the
+    /// kernel's socket sends it, or says why it cannot.
+    pub(in crate::io) fn send(
+        self,
+        bufs: &[IoSlice<'_>],
+        target: Option<SocketAddr>,
+        segment: Option<u16>,
+    ) -> Option<usize> {
+        let session = self.session;
+        if !session.is_still(self.generation) {
+            return None;
+        }
+        // An error that an earlier datagram caused is this call's to return, and the kernel has it.
+        if session.tx_kernel_event.swap(false, Ordering::SeqCst)
+            && kernel::has_error(session.number())
+        {
+            return None;
+        }
+        let form = self.udp.form.load(Ordering::Relaxed);
+        let target = match target {
+            Some(target) => Some(plain(target, form)?),
+            None => None,
+        };
+        let is_sent = session.send_past(target, bufs, segment);
+        is_sent.then(|| bufs.iter().map(|buf| buf.len()).sum())
     }
 }
 

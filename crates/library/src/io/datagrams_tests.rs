@@ -58,11 +58,11 @@ fn receive(fd: i32) -> Result<Vec<u8>, Errno> {
         rustix::net::recv(fd, &mut *buf, flags).map(|(len, _)| buf[..len].to_vec())
     };
     loop {
-        let Route::Session(call) = library().reading(fd) else {
+        let Route::Datagrams(call) = library().reading(fd) else {
             return ask(&mut buf, rustix::net::RecvFlags::empty());
         };
         let bufs = &mut [IoSliceMut::new(&mut buf)];
-        match call.receive_datagram(bufs, Recv::default(), &mut attempt) {
+        match call.receive(bufs, Recv::default(), &mut attempt) {
             None => {}
             Some(Ok(ReceiveOutcome::Here(got))) => return Ok(buf[..got.copied].to_vec()),
             Some(Ok(ReceiveOutcome::Kernel { is_last })) => {

@@ -134,7 +134,7 @@ impl Flow {
     fn pass(&mut self) {
         let (fd, at) = (self.pair.fd(0), self.sent.len());
         library().go_home_with_control(fd);
-        if let Route::Session(call) = library().writing(fd) {
+        if let Route::Stream(call) = library().writing(fd) {
             assert_eq!(call.send(&[], Send::default()), None, "at home, nothing to follow");
         }
         let number = eventfd(at as u32 + 1, EventfdFlags::empty()).unwrap();
@@ -159,7 +159,8 @@ impl Flow {
         let got = loop {
             match library().reading(fd) {
                 Route::Plain | Route::Kernel(_) => break control.take(fd, bufs, peek),
-                Route::Session(call) => {
+                Route::Datagrams(_) => panic!("a stream"),
+                Route::Stream(call) => {
                     let how = Recv { peek, dont_wait: true, ..Recv::default() };
                     if let Some(done) = call.recv(bufs, how, &mut control) {
                         break done;

@@ -22,6 +22,8 @@ use crate::policy::measured::RINGS;
 use crate::process::library::library;
 use crate::session::Session;
 use crate::session::directions::{RxPhase, TxPhase};
+use crate::session::identity::Generation;
+use crate::session::transport::Local;
 use core::sync::atomic::Ordering;
 use sojourn_shm::Deadline;
 use sojourn_stream::{InPlace, Stop, Stream};
@@ -34,7 +36,7 @@ pub struct Lent {
     stream: Arc<Stream>,
     /// The session, and its slot's use, to which the memory belongs.
     slot: u32,
-    generation: u32,
+    generation: Generation,
     /// The process: a child of `fork` does not have the memory.
     process: u32,
     len: u32,
@@ -80,7 +82,7 @@ enum Step {
 
 impl Session {
     /// Lends bytes that have arrived in the ring.
-    pub(crate) fn loan(&self, generation: u32, amount: Amount, until: Deadline) -> Lending {
+    pub(crate) fn loan(&self, generation: Generation, amount: Amount, until: Deadline) -> Lending {
         let mut is_last = false;
         loop {
             match self.loan_step(generation, amount) {
@@ -98,13 +100,13 @@ impl Session {
         }
     }
 
-    fn loan_step(&self, generation: u32, amount: Amount) -> Step {
+    fn loan_step(&self, generation: Generation, amount: Amount) -> Step {
         let rx = lock(&self.rx);
         // What the program has peeked at, and what comes in packets, is not lent.
-        let is_elsewhere = self.generation.load(Ordering::Relaxed) != generation
+        let Some(local) = self.local() else { return Step::Elsewhere };
+        let is_elsewhere = !self.is_still(generation)
             || rx.phase != RxPhase::Ring
-            || self.is_carried()
-            || self.is_lent.load(Ordering::Relaxed)
+            || local.is_lent.load(Ordering::Relaxed)
             || !rx.peeked.is_empty();
         let Some(stream) = rx.stream.as_ref().filter(|_| !is_elsewhere) else {
             return Step::Elsewhere;
@@ -114,7 +116,7 @@ impl Session {
             Ok(there) if there >= amount.at_least => {
                 let place = stream.there_at(there.min(amount.max));
                 let step = self.lent(stream, generation, place, amount.at_least);
-                self.is_lent.store(matches!(step, Step::Lent(..)), Ordering::Relaxed);
+                local.is_lent.store(matches!(step, Step::Lent(..)), Ordering::Relaxed);
                 step
             }
             // An event of the kernel may be the end: an ordinary call finds out.
@@ -124,7 +126,12 @@ impl Session {
     }
 
     /// Lends space in the ring.
-    pub(crate) fn reserve(&self, generation: u32, amount: Amount, until: Deadline) -> Lending {
+    pub(crate) fn reserve(
+        &self,
+        generation: Generation,
+        amount: Amount,
+        until: Deadline,
+    ) -> Lending {
         let mut room = ForRoom::until(until);
         loop {
             match self.reserve_step(generation, amount) {
@@ -140,25 +147,23 @@ impl Session {
         }
     }
 
-    fn reserve_step(&self, generation: u32, amount: Amount) -> Step {
+    fn reserve_step(&self, generation: Generation, amount: Amount) -> Step {
         let mut tx = lock(&self.tx);
-        let is_elsewhere = self.generation.load(Ordering::Relaxed) != generation
-            || self.is_carried()
-            || self.is_reserved.load(Ordering::Relaxed)
+        let Some(local) = self.local() else { return Step::Elsewhere };
+        let is_elsewhere = !self.is_still(generation)
+            || local.is_reserved.load(Ordering::Relaxed)
             || (tx.phase != TxPhase::Ring && !self.switch(&mut tx))
             || self.tx_kernel_event.load(Ordering::Relaxed) && self.peer_is_gone();
         let Some(stream) = tx.stream.as_ref().filter(|_| !is_elsewhere) else {
             return Step::Elsewhere;
         };
         self.note_writers_cpu(stream);
-        if self.acknowledges.load(Ordering::Relaxed) {
-            self.acknowledge();
-        }
+        self.acknowledge(local);
         match stream.reserve(amount.at_least, amount.max) {
             Ok(len) => {
                 let place = stream.reserved_at(len);
                 let step = self.lent(stream, generation, place, amount.at_least);
-                self.is_reserved.store(matches!(step, Step::Lent(..)), Ordering::Relaxed);
+                local.is_reserved.store(matches!(step, Step::Lent(..)), Ordering::Relaxed);
                 step
             }
             Err(Stop::Full) => Step::Wait,
@@ -171,7 +176,7 @@ impl Session {
     fn lent(
         &self,
         stream: &Arc<Stream>,
-        generation: u32,
+        generation: Generation,
         place: InPlace<'_>,
         least: usize,
     ) -> Step {
@@ -199,17 +204,10 @@ impl Lent {
     pub fn give_back(self, len: usize) -> bool {
         let used = self.session().is_some_and(|session| {
             let rx = lock(&session.rx);
-            let is_same = self.is_of(session, rx.stream.as_ref());
-            if !is_same {
-                return false;
-            }
-            session.is_lent.store(false, Ordering::Relaxed);
-            let is_used = rx.phase == RxPhase::Ring
-                && (len == 0 || self.stream.use_up(len.min(self.len as usize)).is_ok());
-            if is_used {
-                session.have_delivered(&self.stream);
-            }
-            is_used
+            let Some(local) = self.lender(session, rx.stream.as_ref()) else { return false };
+            local.is_lent.store(false, Ordering::Relaxed);
+            rx.phase == RxPhase::Ring
+                && (len == 0 || self.stream.use_up(len.min(self.len as usize)).is_ok())
         });
         self.end();
         used || len == 0
@@ -220,16 +218,17 @@ impl Lent {
     pub fn commit(self, len: usize) -> Option<Self> {
         let is_sent = self.session().is_some_and(|session| {
             let tx = lock(&session.tx);
-            if !self.is_of(session, tx.stream.as_ref()) || tx.phase != TxPhase::Ring {
+            let Some(local) = self.lender(session, tx.stream.as_ref()) else { return false };
+            if tx.phase != TxPhase::Ring {
                 return false;
             }
             session.note_call(&self.stream);
             if self.stream.publish_filled(len.min(self.len as usize)).is_err() {
                 return false;
             }
-            session.is_reserved.store(false, Ordering::Relaxed);
+            local.is_reserved.store(false, Ordering::Relaxed);
             if self.stream.has_rung(RINGS) {
-                session.is_due.store(true, Ordering::Relaxed);
+                local.is_due.store(true, Ordering::Relaxed);
             }
             true
         });
@@ -238,7 +237,7 @@ impl Lent {
             return Some(self);
         }
         if let Some(session) = self.session()
-            && session.is_due.swap(false, Ordering::Relaxed)
+            && session.local().is_some_and(|local| local.is_due.swap(false, Ordering::Relaxed))
         {
             session.measure(self.generation);
         }
@@ -256,8 +255,8 @@ impl Lent {
     fn open(&self) {
         if let Some(session) = self.session() {
             let tx = lock(&session.tx);
-            if self.is_of(session, tx.stream.as_ref()) {
-                session.is_reserved.store(false, Ordering::Relaxed);
+            if let Some(local) = self.lender(session, tx.stream.as_ref()) {
+                local.is_reserved.store(false, Ordering::Relaxed);
             }
         }
     }
@@ -268,10 +267,12 @@ impl Lent {
         library.engine().filter(|_| is_here)?.pool.session(self.slot)
     }
 
-    /// Returns true if the session is the one that has lent the memory, on the same stream.
-    fn is_of(&self, session: &Session, stream: Option<&Arc<Stream>>) -> bool {
-        session.generation.load(Ordering::Relaxed) == self.generation
-            && stream.is_some_and(|stream| Arc::ptr_eq(stream, &self.stream))
+    /// Returns the session's state, if the session is the one that has lent the memory, on the same
+    /// stream.
+    fn lender<'s>(&self, session: &'s Session, stream: Option<&Arc<Stream>>) -> Option<&'s Local> {
+        let is_it = session.is_still(self.generation)
+            && stream.is_some_and(|stream| Arc::ptr_eq(stream, &self.stream));
+        session.local().filter(|_| is_it)
     }
 
     fn end(self) {

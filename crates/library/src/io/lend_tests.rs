@@ -49,12 +49,12 @@ fn amount(at_least: usize, max: usize) -> Amount {
 }
 
 fn loan(fd: i32, at_least: usize, max: usize) -> Lending {
-    let Route::Session(call) = library().reading(fd) else { return Lending::Elsewhere };
+    let Route::Stream(call) = library().reading(fd) else { return Lending::Elsewhere };
     call.loan(amount(at_least, max), Deadline::NOW)
 }
 
 fn reserve(fd: i32, at_least: usize, max: usize) -> Lending {
-    let Route::Session(call) = library().writing(fd) else { return Lending::Elsewhere };
+    let Route::Stream(call) = library().writing(fd) else { return Lending::Elsewhere };
     call.reserve(amount(at_least, max), Deadline::NOW)
 }
 

@@ -9,14 +9,14 @@ use crate::io::call_flags::Recv;
 use crate::remote::net::Net;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
+use crate::session::identity::Generation;
 use core::cell::{Cell, RefCell};
-use core::sync::atomic::Ordering;
 use sojourn_pump::Placement;
 use std::io::IoSliceMut;
 
 /// The room in a receiving call's buffer that bytes may be placed in.
 pub(crate) struct Room<'b> {
-    generation: u32,
+    generation: Generation,
     bytes: RefCell<&'b mut [u8]>,
     /// Bytes placed so far.
     done: Cell<usize>,
@@ -26,7 +26,7 @@ impl<'b> Room<'b> {
     /// Makes the room from the rest of a call's buffer, beyond the `got` bytes that it has. A call
     /// with several buffers, or one that peeks, has no room: it reads from the ring.
     pub(crate) fn of(
-        generation: u32,
+        generation: Generation,
         bufs: &'b mut [IoSliceMut<'_>],
         got: usize,
         how: Recv,
@@ -40,7 +40,7 @@ impl<'b> Room<'b> {
 
     /// Makes no room, for a call that does not receive.
     pub(crate) fn none() -> Self {
-        Self { generation: 0, bytes: RefCell::default(), done: Cell::new(0) }
+        Self { generation: Generation::default(), bytes: RefCell::default(), done: Cell::new(0) }
     }
 
     /// Returns the number of bytes placed.
@@ -66,17 +66,17 @@ impl Session {
 
     /// Returns true if the next bytes may be placed: the ring is empty, and no older bytes are to
     /// come.
-    fn may_place(&self, rx: &Receiver, generation: u32) -> bool {
+    fn may_place(&self, rx: &Receiver, generation: Generation) -> bool {
         rx.phase == RxPhase::Ring
-            && !rx.is_promised
-            && self.generation.load(Ordering::Relaxed) == generation
+            && rx.promised == 0
+            && self.is_still(generation)
             && rx.stream.as_ref().is_some_and(|stream| stream.available() == Ok(0))
     }
 }
 
 impl Net {
     /// Turns the pump once, with `room` for that session's bytes. Returns the number placed.
-    fn turn_into(&self, session: &Session, generation: u32, room: &mut [u8]) -> usize {
+    fn turn_into(&self, session: &Session, generation: Generation, room: &mut [u8]) -> usize {
         let done = self.turn_now(|pump, may_wait, at| {
             // Elsewhere the session's lock is taken before the pump's, so this one must not wait
             // for it.

@@ -2,8 +2,8 @@
 //!
 //! One thread at a time looks for a session, under the lock of its receiving direction; no thread
 //! waits under that lock. Not here: bytes that a peer owes after a freeze (`moves::residue`), and
-//! remote sessions' own steps (`remote::carried`). Read `docs/understand/streams.md`, "Moving out"
-//! (4, 5) and "Going home".
+//! the looks that differ where the peer is on another host (`io::receive_remote`). Read
+//! `docs/understand/streams.md`, "Moving out" (4, 5) and "Going home".
 
 use crate::fds::table::Direction;
 use crate::host::kernel;
@@ -14,7 +14,9 @@ use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
+use crate::session::identity::Generation;
 use crate::session::received::{ReceiveTerms, Received};
+use crate::session::transport::Transport;
 use core::sync::atomic::Ordering;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_session::{KindT, ReasonT};
@@ -52,7 +54,7 @@ impl Session {
     /// Receives. `None` means that the session is home and that the kernel serves this call.
     pub(crate) fn recv(
         &self,
-        generation: u32,
+        generation: Generation,
         bufs: &mut [IoSliceMut<'_>],
         how: Recv,
         kernel: &mut dyn FromKernel,
@@ -153,14 +155,14 @@ impl Session {
     /// Looks once, into the buffers beyond their first `skip` bytes.
     fn receive_step(
         &self,
-        generation: u32,
+        generation: Generation,
         bufs: &mut [IoSliceMut<'_>],
         skip: usize,
         look: ReceiveTerms,
         kernel: &mut dyn FromKernel,
     ) -> Received {
         let mut rx = lock(&self.rx);
-        if self.generation.load(Ordering::Relaxed) != generation {
+        if !self.is_still(generation) {
             return Received::Home;
         }
         if skip == 0 {
@@ -195,7 +197,7 @@ impl Session {
             match self.read_ring(rx, bufs, look.peek) {
                 Ok(step) => return step,
                 Err(Stop::Empty)
-                    if !rx.is_promised && !self.rx_kernel_event.load(Ordering::Relaxed) =>
+                    if rx.promised == 0 && !self.rx_kernel_event.load(Ordering::Relaxed) =>
                 {
                     return Received::Empty;
                 }
@@ -207,7 +209,7 @@ impl Session {
 
     /// Reads from the ring.
     #[inline]
-    fn read_ring(
+    pub(super) fn read_ring(
         &self,
         rx: &mut Receiver,
         bufs: &mut [IoSliceMut<'_>],
@@ -215,13 +217,16 @@ impl Session {
     ) -> Result<Received, Stop> {
         let Some(stream) = &rx.stream else { return Ok(Received::Home) };
         self.note_look(stream);
-        if self.is_lent.load(Ordering::Relaxed) && !stream.is_frozen() {
+        let Some(local) = self.local() else {
+            let len = stream.read(bufs, peek)?;
+            self.have_delivered(stream);
+            return Ok(Received::Done(Ok(len)));
+        };
+        if local.has_lent(stream) {
             return Ok(Received::Empty);
         }
         let len = stream.read(bufs, peek)?;
-        self.have_delivered(stream);
-        let keeps = peek && !self.is_carried();
-        if (keeps || !rx.peeked.is_empty()) && !rx.peeked.settle(bufs, len, peek) {
+        if (peek || !rx.peeked.is_empty()) && !rx.peeked.settle(bufs, len, peek) {
             // More bytes are peeked at than can be kept; at home the kernel keeps them.
             return Ok(Received::Leave(ReasonT::Operation));
         }
@@ -238,12 +243,16 @@ impl Session {
         kernel: &mut dyn FromKernel,
     ) -> Received {
         let Some(stream) = rx.stream.clone() else { return Received::Home };
-        match rx.phase {
-            RxPhase::Home => Received::Home,
-            RxPhase::Joined => self.look_in_kernel_first(rx, &stream, bufs, look.peek, kernel),
-            RxPhase::Ring => self.look_at_ring(rx, &stream, bufs, look.peek),
-            RxPhase::Residue => self.look_for_rest(rx, &stream, bufs, look, kernel),
-            RxPhase::Reset => {
+        match (rx.phase, self.transport()) {
+            (RxPhase::Home, _) => Received::Home,
+            (RxPhase::Joined, Transport::Local(_)) => {
+                self.look_in_kernel_first(rx, &stream, bufs, look.peek, kernel)
+            }
+            (RxPhase::Ring, Transport::Local(_)) => self.look_at_ring(rx, &stream, bufs, look.peek),
+            (RxPhase::Joined, _) => self.look_while_leaving(rx, &stream, bufs, look.peek, kernel),
+            (RxPhase::Ring, _) => self.look_at_remote_ring(rx, &stream, bufs, look.peek),
+            (RxPhase::Residue(_), _) => self.look_for_rest(rx, &stream, bufs, look, kernel),
+            (RxPhase::Reset, _) => {
                 // The kernel reports an error only after the bytes that came before it
                 // (`tcp_recvmsg_locked`).
                 if let Ok(len @ 1..) = self.receive_some(bufs, usize::MAX, look.peek, kernel) {
@@ -268,21 +277,11 @@ impl Session {
         if stream.is_frozen() {
             return Received::Leave(ReasonT::PeerLeft);
         }
-        self.try_consent(rx, stream);
-        if rx.phase == RxPhase::Ring {
-            return self.look_at_ring(rx, stream, bufs, peek);
-        }
+        self.consent(stream);
         // The order matters: if the peer uses the ring *before* this look at the kernel, the kernel
         // holds all that it will ever hold.
-        let uses_ring = !self.is_carried() && stream.peer_uses_ring();
+        let uses_ring = stream.peer_uses_ring();
         let found = self.receive_at_kernel(bufs, peek, kernel);
-        if self.is_carried() {
-            // These may have been the kernel's last bytes: once it has none it can be given up.
-            self.try_consent(rx, stream);
-            if rx.phase == RxPhase::Ring && found == Err(Errno::AGAIN) {
-                return self.look_at_ring(rx, stream, bufs, peek);
-            }
-        }
         match found {
             // The kernel's last bytes: those of the ring belong to the same call, as they would in
             // the kernel.
@@ -299,8 +298,7 @@ impl Session {
                 rx.phase = RxPhase::Ring;
                 self.look_at_ring(rx, stream, bufs, peek)
             }
-            Err(Errno::AGAIN) => Received::Empty,
-            Err(Errno::INTR) => Received::Empty,
+            Err(Errno::AGAIN | Errno::INTR) => Received::Empty,
             // The end, or an error, of a peer that had switched to its ring: the ring's bytes come
             // first.
             Ok(0) | Err(_) if uses_ring && stream.available().is_ok_and(|len| len > 0) => {
@@ -312,9 +310,7 @@ impl Session {
             // An end without a freeze: the peer died. The bytes that it left unread in our ring
             // decide between an end and a reset.
             Ok(0) if bufs.iter().any(|buf| !buf.is_empty()) && !stream.is_frozen() => {
-                // A peer on another host has closed the connection before it was away: nobody died.
-                let has_closed = self.is_carried();
-                Received::Leave(if has_closed { ReasonT::PeerLeft } else { ReasonT::PeerDied })
+                Received::Leave(ReasonT::PeerDied)
             }
             other => Received::Done(other),
         }
@@ -323,7 +319,7 @@ impl Session {
     /// Receives from the kernel. The event flag stays set until the kernel has been found empty:
     /// the kernel reports an arrival once, and says nothing of bytes that a call has left there,
     /// for which other threads may be waiting.
-    fn receive_at_kernel(
+    pub(super) fn receive_at_kernel(
         &self,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
@@ -344,20 +340,13 @@ impl Session {
     }
 
     /// Consents to the ring, once no thread of this process sits in the kernel for this session.
-    pub(crate) fn try_consent(&self, rx: &mut Receiver, stream: &Stream) {
-        if !stream.has_consented() && self.users(Direction::Read) == 0 {
+    /// Returns true if that is news.
+    pub(crate) fn consent(&self, stream: &Stream) -> bool {
+        let consents = !stream.has_consented() && self.users(Direction::Read) == 0;
+        if consents {
             stream.consent();
-            if self.is_carried() {
-                stream.attention();
-            }
         }
-        // The carrier begins its ring only when nothing comes to the kernel's socket any more. A
-        // poll may have reported the bytes that are still there, and the call that follows it must
-        // not wait for the carrier to bring them: calls take them out of the kernel first.
-        let may_give_up = || self.is_datagram() || kernel::input_queue(self.number()) == 0;
-        if self.is_carried() && stream.has_consented() && stream.peer_uses_ring() && may_give_up() {
-            self.give_up_kernel(rx, stream);
-        }
+        consents
     }
 
     /// Looks at the ring; when it is empty and the kernel has reported an event, asks the kernel
@@ -379,13 +368,8 @@ impl Session {
                 return step;
             }
             Err(Stop::Empty) => {}
-            // The carrier has not begun its ring yet.
-            Err(Stop::NotOnRing) if self.is_carried() => return self.found_nothing(rx, stream),
             Err(Stop::Frozen) => return Received::Leave(ReasonT::PeerLeft),
             Err(_) => return Received::Leave(ReasonT::Violation),
-        }
-        if self.is_carried() {
-            return self.found_nothing(rx, stream);
         }
         if !had_event {
             return Received::Empty;

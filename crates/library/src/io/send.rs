@@ -14,13 +14,15 @@ use crate::policy::measured::RINGS;
 use crate::process::library::library;
 use crate::session::Session;
 use crate::session::directions::{RxPhase, Sender, TxPhase, switch};
+use crate::session::identity::Generation;
+use crate::session::transport::Local;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice};
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::{Deadline, Span};
-use sojourn_stream::{Stop, Stream};
+use sojourn_stream::Stop;
 
 /// How long a call that may wait stays with the ring's near part, in all, when the reader does not
 /// keep up: the far part costs both sides the processor's cache.
@@ -65,16 +67,17 @@ impl Session {
     /// Sends. `None` means that the kernel serves this call.
     pub(crate) fn send(
         &self,
-        generation: u32,
+        generation: Generation,
         bufs: &[IoSlice<'_>],
         how: Send,
     ) -> Option<Result<usize, Errno>> {
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
         let may_wait = self.may_wait(how.dont_wait);
         let at_least = self.atomic_len(wanted);
+        let local = self.local();
         let (mut sent, mut room) = (0, ForRoom::new(may_wait));
         loop {
-            let result = match self.send_step(generation, bufs, sent, at_least) {
+            let result = match self.send_step(generation, bufs, sent, at_least, local) {
                 Sent::Kernel => {
                     self.settle();
                     // Some bytes went through the ring: the call returns their number, and the
@@ -87,14 +90,18 @@ impl Session {
                 }
                 Sent::Done(Ok(len)) => {
                     sent += len;
-                    self.have_sent();
+                    if local.is_none() {
+                        self.have_sent();
+                    }
                     if sent < wanted && !may_wait && !self.turn(generation) && !self.is_leaving() {
                         library().set_full(self);
                         return Some(Ok(sent));
                     }
                     if sent >= wanted {
-                        if self.is_due.load(Ordering::Relaxed) {
-                            self.is_due.store(false, Ordering::Relaxed);
+                        if let Some(local) = local
+                            && local.is_due.load(Ordering::Relaxed)
+                        {
+                            local.is_due.store(false, Ordering::Relaxed);
                             self.measure(generation);
                         }
                         return Some(Ok(sent));
@@ -122,7 +129,7 @@ impl Session {
     #[cold]
     pub(in crate::io) fn wait_for_room(
         &self,
-        generation: u32,
+        generation: Generation,
         room: &mut ForRoom,
         at_least: usize,
         left: usize,
@@ -166,28 +173,28 @@ impl Session {
 
     /// Goes on in the ring's far part; returns false if there is none or it is in use already.
     #[cold]
-    fn turn(&self, generation: u32) -> bool {
+    fn turn(&self, generation: Generation) -> bool {
         let tx = lock(&self.tx);
-        self.generation.load(Ordering::Relaxed) == generation
+        self.is_still(generation)
             && tx.phase == TxPhase::Ring
-            && !self.is_carried()
-            && !self.is_reserved.load(Ordering::Relaxed)
+            && self.local().is_some_and(|local| !local.is_reserved.load(Ordering::Relaxed))
             && tx.stream.as_ref().is_some_and(|stream| stream.turn())
     }
 
     fn send_step(
         &self,
-        generation: u32,
+        generation: Generation,
         bufs: &[IoSlice<'_>],
         skip: usize,
         at_least: usize,
+        local: Option<&Local>,
     ) -> Sent {
         let mut tx = lock(&self.tx);
-        if self.generation.load(Ordering::Relaxed) != generation {
+        if !self.is_still(generation) {
             return Sent::Kernel;
         }
         if skip == 0 {
-            return self.put(&mut tx, bufs, at_least);
+            return self.put(&mut tx, bufs, at_least, local);
         }
         // The rest of the buffers goes in few writes: each would wake the peer.
         let (mut rest, mut count, mut before) = ([IoSlice::new(&[]); PARTS], 0, 0);
@@ -199,11 +206,17 @@ impl Session {
                 count += 1;
             }
         }
-        if count == 0 { Sent::Done(Ok(0)) } else { self.put(&mut tx, &rest[..count], 0) }
+        if count == 0 { Sent::Done(Ok(0)) } else { self.put(&mut tx, &rest[..count], 0, local) }
     }
 
     #[inline]
-    fn put(&self, tx: &mut Sender, bufs: &[IoSlice<'_>], at_least: usize) -> Sent {
+    fn put(
+        &self,
+        tx: &mut Sender,
+        bufs: &[IoSlice<'_>],
+        at_least: usize,
+        local: Option<&Local>,
+    ) -> Sent {
         if tx.phase == TxPhase::Flushing {
             return self.after_flush(tx);
         }
@@ -217,17 +230,19 @@ impl Session {
             return Sent::Leave(ReasonT::PeerDied);
         }
         self.note_writers_cpu(stream);
-        if self.acknowledges.load(Ordering::Relaxed) {
-            self.acknowledge();
-        }
         self.note_call(stream);
-        if self.room_is_lent(stream) {
-            return Sent::Full;
+        if let Some(local) = local {
+            self.acknowledge(local);
+            if local.has_reserved(stream) {
+                return Sent::Full;
+            }
         }
         match stream.write(bufs, at_least) {
             Ok(len) => {
-                if stream.has_rung(RINGS) {
-                    self.is_due.store(true, Ordering::Relaxed);
+                if let Some(local) = local
+                    && stream.has_rung(RINGS)
+                {
+                    local.is_due.store(true, Ordering::Relaxed);
                 }
                 Sent::Done(Ok(len))
             }
@@ -238,21 +253,24 @@ impl Session {
         }
     }
 
-    /// Returns true if the ring's room is with the program (`io::lend`).
-    fn room_is_lent(&self, stream: &Stream) -> bool {
-        self.is_reserved.load(Ordering::Relaxed) && !stream.is_frozen()
+    /// Has the kernel acknowledge received bytes at once, as long as they come through the kernel.
+    #[inline]
+    pub(in crate::io) fn acknowledge(&self, local: &Local) {
+        if local.acknowledges.load(Ordering::Relaxed) {
+            self.acknowledge_now(local);
+        }
     }
 
-    /// Has the kernel acknowledge received bytes at once. While they still come through the kernel
-    /// and the answers go to the ring, no answer takes acknowledgements along. Without them the
-    /// peer cannot switch, and Nagle's algorithm (RFC 9293 section 3.7.4) holds its next small
-    /// segment back until the delayed acknowledgement, 40 ms later.
+    /// Acknowledges. While received bytes still come through the kernel and the answers go to the
+    /// ring, no answer takes acknowledgements along. Without them the peer cannot switch, and
+    /// Nagle's algorithm (RFC 9293 section 3.7.4) holds its next small segment back until the
+    /// delayed acknowledgement, 40 ms later.
     #[cold]
-    pub(in crate::io) fn acknowledge(&self) {
+    fn acknowledge_now(&self, local: &Local) {
         if lock(&self.rx).phase == RxPhase::Joined {
             kernel::acknowledge(self.number());
         } else {
-            self.acknowledges.store(false, Ordering::Relaxed);
+            local.acknowledges.store(false, Ordering::Relaxed);
         }
     }
 
@@ -290,8 +308,9 @@ impl Session {
         }
         // SYNC: before `users` is looked at; pairs with the load in `kernel_may_send`.
         self.tx_state.store(switch::UNDER_WAY, Ordering::SeqCst);
+        let is_local = self.local().is_some();
         // The carrier waits for the acknowledgement of bytes on their way to another host.
-        let has_arrived = self.is_carried() || kernel::has_arrived(self.number(), self.kind());
+        let has_arrived = !is_local || kernel::has_arrived(self.number(), self.kind());
         if self.users(Direction::Write) > 0 || !has_arrived {
             self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
             return false;
@@ -299,7 +318,7 @@ impl Session {
         stream.use_ring();
         tx.phase = TxPhase::Ring;
         self.tx_state.store(switch::RING, Ordering::SeqCst);
-        if self.is_carried() {
+        if !is_local {
             stream.attention();
         }
         true
@@ -314,7 +333,7 @@ impl Session {
     pub(in crate::io) fn peer_is_gone(&self) -> bool {
         // Cleared before the look, so that an event during it is found by the next look.
         self.tx_kernel_event.store(false, Ordering::SeqCst);
-        if self.is_carried() {
+        if self.local().is_none() {
             // The session is away from its socket, and the carrier hears of the socket's end.
             return false;
         }
@@ -326,7 +345,7 @@ impl Session {
     /// Sends from a file, straight into the ring. `None` means that the kernel serves this call.
     pub(crate) fn send_file(
         &self,
-        generation: u32,
+        generation: Generation,
         file: BorrowedFd<'_>,
         offset: Option<&mut u64>,
         count: usize,
@@ -337,6 +356,7 @@ impl Session {
             return None;
         }
         let may_wait = self.may_wait(false);
+        let local = self.local();
         let mut at = offset;
         let (mut sent, mut room) = (0, ForRoom::new(may_wait));
         while sent < count {
@@ -353,7 +373,9 @@ impl Session {
                     }
                     Sent::Done(Ok(len)) => {
                         sent += len;
-                        self.have_sent();
+                        if local.is_none() {
+                            self.have_sent();
+                        }
                         if let Some(at) = at.as_deref_mut() {
                             *at += len as u64;
                         }
@@ -376,13 +398,13 @@ impl Session {
 
     fn file_step(
         &self,
-        generation: u32,
+        generation: Generation,
         file: BorrowedFd<'_>,
         at: Option<u64>,
         max: usize,
     ) -> Sent {
         let mut tx = lock(&self.tx);
-        let is_other = self.generation.load(Ordering::Relaxed) != generation;
+        let is_other = !self.is_still(generation);
         if tx.phase == TxPhase::Flushing && !is_other {
             return self.after_flush(&mut tx);
         }
@@ -393,11 +415,11 @@ impl Session {
         if self.tx_kernel_event.load(Ordering::Relaxed) && self.peer_is_gone() {
             return Sent::Leave(ReasonT::PeerDied);
         }
-        if self.acknowledges.load(Ordering::Relaxed) {
-            self.acknowledge();
-        }
-        if self.room_is_lent(stream) {
-            return Sent::Full;
+        if let Some(local) = self.local() {
+            self.acknowledge(local);
+            if local.has_reserved(stream) {
+                return Sent::Full;
+            }
         }
         let read = |span: Span<'_>| sojourn_shm::descriptor::read_into(file, at, span);
         match stream.write_with(max, read) {

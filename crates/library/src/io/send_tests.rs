@@ -12,7 +12,7 @@ use rustix::fd::AsFd;
 use rustix::io::{Errno, IoSlice};
 use rustix::net::sockopt;
 use rustix::time::{ClockId, clock_gettime};
-use sojourn_session::ReasonT;
+use sojourn_session::{KindT, ReasonT};
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ fn one_that_waits_on_a_carried_session_sleeps_whatever_the_kernel_says_of_its_so
     while write(pair.fd(0), &[0; 4096]).is_ok() {}
     session.is_nonblocking.store(false, Ordering::SeqCst);
     session.send_timeout.store(LIMIT.as_nanos() as u64, Ordering::SeqCst);
-    session.is_carried.store(true, Ordering::SeqCst);
+    session.transports.begin(KindT::Tcp, true);
     session.note_kernel_event();
     let (tell, told) = mpsc::channel();
     let fd = pair.fd(0);
@@ -41,7 +41,7 @@ fn one_that_waits_on_a_carried_session_sleeps_whatever_the_kernel_says_of_its_so
         let _ = tell.send((sent, since.elapsed(), used() - before));
     });
     let answer = told.recv_timeout(20 * LIMIT);
-    session.is_carried.store(false, Ordering::SeqCst);
+    session.transports.begin(KindT::Unix, false);
     let (sent, took, busy) = answer.expect("it ends");
     writer.join().unwrap();
     assert_eq!(sent, Err(Errno::AGAIN));
@@ -67,7 +67,7 @@ fn a_send_that_waits_for_room_goes_on_with_the_rest_of_its_buffers() {
     pair.warm_up();
     let session = library().session_of(pair.fd(0)).unwrap();
     session.is_nonblocking.store(false, Ordering::SeqCst);
-    let generation = session.generation.load(Ordering::SeqCst);
+    let generation = session.generation();
     let all: Vec<u8> = (0..500_000_usize).map(|at| (at % 251) as u8).collect();
     let (first, rest) = all.split_at(100_000);
     // Many buffers lie before and behind the place where the ring is full, some of them empty.

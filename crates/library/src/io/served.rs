@@ -11,6 +11,7 @@ use crate::process::library::library;
 use crate::remote::direct::Ended;
 use crate::remote::served::Asked;
 use crate::session::Session;
+use crate::session::identity::Generation;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -48,7 +49,7 @@ impl Session {
     /// Receives; the result is as that of [`Session::recv`].
     pub(crate) fn recv_served(
         &self,
-        generation: u32,
+        generation: Generation,
         bufs: &mut [IoSliceMut<'_>],
         how: Recv,
     ) -> Option<Result<usize, Errno>> {
@@ -108,7 +109,7 @@ impl Session {
     /// Asks for bytes that are there.
     fn receive_now(
         &self,
-        generation: u32,
+        generation: Generation,
         bufs: &mut [IoSliceMut<'_>],
         got: usize,
         peek: bool,
@@ -122,7 +123,7 @@ impl Session {
     /// for those that are there.
     fn receive_waiting(
         &self,
-        generation: u32,
+        generation: Generation,
         bufs: &mut [IoSliceMut<'_>],
         got: usize,
         until: Deadline,
@@ -146,7 +147,7 @@ impl Session {
     /// Sends; the result is as that of [`Session::send`].
     pub(crate) fn send_served(
         &self,
-        generation: u32,
+        generation: Generation,
         bufs: &[IoSlice<'_>],
         how: Send,
     ) -> Option<Result<usize, Errno>> {

@@ -10,6 +10,7 @@ use crate::host::lock::lock;
 use crate::io::placement::Room;
 use crate::process::library::library;
 use crate::session::directions::{RxPhase, TxPhase};
+use crate::session::transport::Transport;
 use crate::session::{Session, worth_waking_for};
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
@@ -67,18 +68,18 @@ impl Session {
 
     fn wait_until(&self, until: Until, deadline: Deadline, room: &Room<'_>) -> Waited {
         let Some(stream) = self.stream() else { return Waited::Look };
-        let (phase, seen, datagrams) = {
+        let (phase, datagrams) = {
             let rx = lock(&self.rx);
-            (rx.phase, rx.seen_news, rx.datagrams.clone())
+            (rx.phase, rx.datagrams.clone())
         };
-        let is_datagram = self.is_datagram();
-        let is_lent = || self.is_lent.load(Ordering::Relaxed) && !stream.is_frozen();
+        let transport = self.transport();
+        let is_lent = self.local().is_some_and(|local| local.has_lent(&stream));
         let wait = Wait {
             deadline,
             piece: match phase {
-                RxPhase::Residue if stream.peer_flushed().is_some() => UNDER_WAY,
-                RxPhase::Residue => OWED,
-                _ if is_lent() => UNDER_WAY,
+                RxPhase::Residue(_) if stream.peer_flushed().is_some() => UNDER_WAY,
+                RxPhase::Residue(_) => OWED,
+                _ if is_lent => UNDER_WAY,
                 _ => LONG,
             },
             peer_cpu: stream.peer_cpu_writing(),
@@ -87,19 +88,22 @@ impl Session {
             ready: &|| {
                 self.turn_for(room) > 0
                     || self.rx_kernel_event.load(Ordering::Relaxed)
-                    || match phase {
-                        RxPhase::Home | RxPhase::Reset => true,
-                        RxPhase::Joined | RxPhase::Ring if is_datagram => {
+                    || match (phase, transport) {
+                        (RxPhase::Home | RxPhase::Reset, _) => true,
+                        (RxPhase::Joined | RxPhase::Ring, Transport::Udp(_)) => {
                             let queue = datagrams.as_ref();
                             stream.is_frozen()
                                 || queue.is_some_and(|queue| lock(queue).is_readable())
                         }
-                        RxPhase::Joined if until == Until::Bytes && !self.is_carried() => {
+                        (RxPhase::Joined, Transport::Local(_)) if until == Until::Bytes => {
                             stream.may_read() || stream.is_frozen()
                         }
-                        RxPhase::Joined => stream.peer_uses_ring() || stream.is_frozen(),
-                        RxPhase::Ring => !is_lent() && stream.may_read(),
-                        RxPhase::Residue => stream.flush_news() != seen,
+                        (RxPhase::Joined, _) => stream.peer_uses_ring() || stream.is_frozen(),
+                        (RxPhase::Ring, Transport::Local(local)) => {
+                            !local.has_lent(&stream) && stream.may_read()
+                        }
+                        (RxPhase::Ring, Transport::RemoteTcp(_)) => stream.may_read(),
+                        (RxPhase::Residue(residue), _) => stream.flush_news() != residue.seen_news,
                     }
             },
             announce: &|| stream.announce_reader(Bell::OnFutex),
@@ -123,7 +127,7 @@ impl Session {
         let Some(stream) = self.stream() else { return Waited::Look };
         let room = wanted.min(worth_waking_for(&stream)).max(at_least).max(1);
         let phase = lock(&self.tx).phase;
-        let is_reserved = || self.is_reserved.load(Ordering::Relaxed) && !stream.is_frozen();
+        let is_reserved = || self.local().is_some_and(|local| local.has_reserved(&stream));
         let wait = Wait {
             deadline,
             // While a flush goes on the sleep is short: a Unix peer that shuts down its reading

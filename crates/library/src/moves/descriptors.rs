@@ -9,6 +9,7 @@ use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::{Engine, Job};
+use crate::process::library::FoundSession;
 use crate::process::library::Library;
 use crate::process::library::library;
 use crate::session::Session;
@@ -250,7 +251,7 @@ impl Library {
                 // The kernel is asked for the kind only where no session knows it: programs set
                 // options of TCP for each answer (`TCP_CORK`).
                 let is_udp = match self.session_of(fd) {
-                    Some(session) => session.is_datagram(),
+                    Some(session) => session.is_udp(),
                     None => {
                         let is_away = entry.session.load(Ordering::SeqCst) != 0;
                         (is_away || entry.has(mark::OFFERED)) && self.is_udp(fd)
@@ -274,7 +275,7 @@ impl Library {
     /// Returns the length (bytes) that `FIONREAD` must return instead of the kernel's: that of the
     /// next datagram.
     pub fn next_datagram(&self, fd: i32) -> Option<usize> {
-        self.session_of(fd).filter(|session| session.is_datagram())?.next_datagram()
+        self.session_of(fd)?.next_datagram()
     }
 
     /// Returns true if `fd` is a UDP socket.
@@ -284,7 +285,7 @@ impl Library {
 
     /// Returns true if `fd` is a UDP socket that is away.
     pub fn is_datagram(&self, fd: i32) -> bool {
-        self.session_of(fd).is_some_and(Session::is_datagram)
+        self.session_of(fd).is_some_and(Session::is_udp)
     }
 
     /// Counts the bytes that `SIOCOUTQ` must add to the kernel's count.
@@ -303,7 +304,7 @@ impl Library {
                 self.end_offered(engine, fd, entry);
             }
         }
-        let Some((session, _)) = self.own_session(entry) else {
+        let Some(FoundSession { session, .. }) = self.own_session(entry) else {
             // The session is another process's, or there is none: only the number is cleared.
             entry.session.store(0, Ordering::SeqCst);
             return;
@@ -347,7 +348,7 @@ impl Library {
     /// Ends the session of a descriptor that was closed past the library: the kernel has told the
     /// peer already.
     fn lost(&self, fd: i32, entry: &FdEntry) {
-        if let Some((session, _)) = self.own_session(entry) {
+        if let Some(FoundSession { session, .. }) = self.own_session(entry) {
             session.abandon();
         }
         entry.session.store(0, Ordering::SeqCst);

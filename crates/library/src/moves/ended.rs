@@ -40,7 +40,7 @@ impl Library {
     /// Returns the session of `fd`, if it is one within the host whose other end is closed.
     fn ended_session(&self, fd: i32) -> Option<&Session> {
         let session = self.session_of(fd)?;
-        if !matches!(session.kind(), KindT::Tcp | KindT::Unix) || session.is_carried() {
+        if session.kind() == KindT::Pipe || session.local().is_none() {
             return None;
         }
         let wanted = kernel::hang_up(session.kind());

@@ -15,8 +15,10 @@
 
 use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Job;
 use crate::process::library::library;
+use crate::process::patience::Waits;
 use crate::session::Session;
 use crate::session::directions::{Receiver, Sender, TxPhase, switch};
 use core::sync::atomic::Ordering;
@@ -56,6 +58,16 @@ impl Rest {
     }
 }
 
+/// The terms on which a session goes home.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReturnTerms {
+    pub(crate) reason: ReasonT,
+    pub(crate) rest: Rest,
+    pub(crate) waits: Waits,
+    /// When the peer is notified; a peer that owes bytes is notified at once.
+    pub(crate) when: NotifyWhen,
+}
+
 /// The progress of a push into the kernel.
 struct Pushed {
     /// Bytes of the leftover that are in the kernel.
@@ -68,16 +80,16 @@ struct Pushed {
 
 impl Session {
     /// Writes to the kernel what the peer has not read, and ends the sending direction, at once or
-    /// when the rest has followed. `peer_died`: the peer died before the freeze. The deadline
-    /// bounds the wait for a full kernel.
+    /// when the rest has followed. `peer_died`: the peer died before the freeze.
     pub(crate) fn flush(
         &self,
         tx: &mut Sender,
         rx: &mut Receiver,
         stream: &Stream,
         peer_died: bool,
-        (rest, until): (Rest, Deadline),
+        terms: &ReturnTerms,
     ) {
+        let rest = terms.rest;
         let owed = stream.own_leftover().unwrap_or(0);
         let is_socket = self.kind() != KindT::Pipe;
         if tx.phase != TxPhase::Flushing && !peer_died {
@@ -92,13 +104,14 @@ impl Session {
         }
         let mut pushed = self.push_leftover(stream, tx.flushed, owed, Deadline::NOW);
         if pushed.is_short && rest != Rest::Follows {
-            let is_last = rest == Rest::Ends || self.is_carried();
+            let is_local = self.local().is_some();
+            let is_last = rest == Rest::Ends || !is_local;
             kernel::make_room(self.number(), self.kind(), owed - pushed.done, is_last);
-            let limit = match self.is_carried() {
-                true => Deadline::after(REMOTE_LIMIT),
-                false => library().patience.until(STAY_LIMIT),
+            let limit = match is_local {
+                true => library().patience.until(STAY_LIMIT),
+                false => Deadline::after(REMOTE_LIMIT),
             };
-            let deadline = limit.min(until);
+            let deadline = limit.min(terms.waits.room);
             let begun = now_ns();
             pushed = self.push_leftover(stream, pushed.done, owed, deadline);
             library().patience.waited_since(begun);
@@ -110,7 +123,7 @@ impl Session {
             tx.phase = TxPhase::Flushing;
             self.is_flushing.store(true, Ordering::SeqCst);
         } else {
-            if pushed.is_short && self.is_carried() {
+            if pushed.is_short && self.local().is_none() {
                 self.abort(rx);
             }
             stream.set_flushed(pushed.done);

@@ -10,9 +10,10 @@
 use crate::fds::table::{FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::moves::flush::Rest;
+use crate::moves::flush::{Rest, ReturnTerms};
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::{BOARD_SLOTS, Engine};
+use crate::process::library::AncestorSlot;
 use crate::process::library::Library;
 use crate::process::patience::{PASS_LIMIT, Waits};
 use crate::remote::carry_server::ANSWER_LIMIT;
@@ -101,8 +102,12 @@ impl Engine {
             .filter_map(|slot| self.pool.session(slot))
             .collect();
         for session in &wanted {
-            let how = (Rest::of(ReasonT::Fork, true), Waits { room: until, ..Waits::NOT });
-            session.leave_within(ReasonT::Fork, how, NotifyWhen::Now);
+            session.leave_within(ReturnTerms {
+                reason: ReasonT::Fork,
+                rest: Rest::of(ReasonT::Fork, true),
+                waits: Waits { room: until, ..Waits::NOT },
+                when: NotifyWhen::Now,
+            });
         }
         wanted.iter().for_each(|session| session.await_peer(until));
         for index in (0..BOARD_SLOTS).filter(|index| is_wanted(self.set_word(*index))) {
@@ -200,8 +205,8 @@ impl Library {
     /// Asks the ancestor that owns the session of `entry` to bring it home, and makes the number an
     /// ordinary one.
     pub(crate) fn recall_from_parent(&self, entry: &FdEntry) {
-        let Some((generation, slot)) = self.foreign_session(entry) else { return };
-        if let Some(engine) = self.engine_of(generation) {
+        let Some(AncestorSlot { process, slot }) = self.foreign_session(entry) else { return };
+        if let Some(engine) = self.engine_of(process) {
             ask(engine, engine.word(slot));
         }
         // The kernel's set that contains the number knows nothing of a session of this process.
@@ -213,9 +218,9 @@ impl Library {
 
     /// Asks the ancestor that owns the set `word` of a table entry to leave it to the kernel.
     pub(crate) fn take_set_from_parent(&self, word: u32) {
-        let Some((generation, index)) = self.foreign_index(word) else { return };
-        if let Some(engine) = self.engine_of(generation) {
-            ask(engine, engine.set_word(index));
+        let Some(AncestorSlot { process, slot }) = self.foreign_index(word) else { return };
+        if let Some(engine) = self.engine_of(process) {
+            ask(engine, engine.set_word(slot));
         }
     }
 }

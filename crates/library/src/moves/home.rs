@@ -1,19 +1,20 @@
-//! Going home: freezing the stream, and letting go of it when nothing is owed any more.
+//! Going home: leaving the stream, and letting go of it when nothing is owed any more.
 //!
 //! Any thread of the process may send a session home, under both locks of the session. Not here:
-//! the bytes that the peer has not read (`flush`), and those that a dead writer has left in a ring
-//! (`put_back`). Read `docs/understand/streams.md`, "Going home".
+//! freezing the stream (`freeze`), the bytes that the peer has not read (`flush`), and those that a
+//! dead writer has left in a ring (`put_back`). Read `docs/understand/streams.md`, "Going home".
 
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::moves::flush::Rest;
+use crate::moves::flush::{Rest, ReturnTerms};
 use crate::process::deferred::NotifyWhen;
+use crate::process::library::FoundSession;
 use crate::process::library::Library;
 use crate::process::library::library;
 use crate::process::patience::{PASS_LIMIT, Waits};
 use crate::session::Session;
-use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase};
-use crate::session::owed::flushed;
+use crate::session::directions::{Receiver, RxPhase, TxPhase};
+use crate::session::identity::InboxPlace;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::PollFlags;
@@ -21,8 +22,7 @@ use rustix::io::Errno;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_shm::deadline::now_ns;
-use sojourn_stream::{Inbox, Stream};
-use std::sync::Arc;
+use sojourn_stream::Stream;
 
 /// How long a close waits for the peer to put into the kernel what the program never read.
 const UNREAD_LIMIT: Duration = Duration::from_millis(100);
@@ -39,16 +39,20 @@ impl Session {
     /// Sends the session home. With `pass_on` another holder may use the descriptor next: then this
     /// returns when the kernel has what the peer had sent, or as much of it as there is room for.
     pub(crate) fn leave(&self, reason: ReasonT, pass_on: bool) {
-        let rest = Rest::of(reason, pass_on);
         // The peer, or the kernel, has woken the protocol thread as well. So this call, which was
         // only the first to find the freeze and may be about to hear of the end, wakes nobody.
-        let is_told = reason == ReasonT::PeerLeft && !self.is_carried();
-        let when = if is_told { NotifyWhen::Deferred } else { NotifyWhen::Now };
-        let waits =
-            if pass_on { Waits::until(library().patience.until(PASS_LIMIT)) } else { Waits::NOT };
+        let is_told = reason == ReasonT::PeerLeft && self.local().is_some();
         let stream = if is_told { self.stream() } else { None };
         let (fd, kind) = (self.number(), self.kind());
-        self.leave_within(reason, (rest, waits), when);
+        self.leave_within(ReturnTerms {
+            reason,
+            rest: Rest::of(reason, pass_on),
+            waits: match pass_on {
+                true => Waits::until(library().patience.until(PASS_LIMIT)),
+                false => Waits::NOT,
+            },
+            when: if is_told { NotifyWhen::Deferred } else { NotifyWhen::Now },
+        });
         if let Some(stream) = stream.filter(|stream| stream.peer_ends()) {
             await_end(fd, kind, stream.peer_cpu_writing());
         }
@@ -59,19 +63,19 @@ impl Session {
     /// puts owed bytes into the kernel, and reads there what it has not read. If the process has
     /// ended, the process table or the kernel's descriptor says so.
     pub(crate) fn recalled(&self, reason: ReasonT) {
-        let is_doubtful = reason == ReasonT::PeerDied && !self.is_carried();
+        let is_doubtful = reason == ReasonT::PeerDied && self.local().is_some();
         let lives = is_doubtful && !self.peer_process_is_gone() && !self.kernel_has_ended();
         let reason = if lives { ReasonT::PeerLeft } else { reason };
-        self.leave_within(reason, (Rest::of(reason, false), Waits::NOT), NotifyWhen::Now);
+        let (rest, waits) = (Rest::of(reason, false), Waits::NOT);
+        self.leave_within(ReturnTerms { reason, rest, waits, when: NotifyWhen::Now });
     }
 
-    /// Sends the session home, waiting no longer than `how` says. If the peer owes bytes it is
-    /// notified at once, whatever `when` says.
-    pub(crate) fn leave_within(&self, reason: ReasonT, how: (Rest, Waits), when: NotifyWhen) {
-        library().with_stack(|| self.leave_here(reason, how, when));
+    /// Sends the session home on these terms.
+    pub(crate) fn leave_within(&self, terms: ReturnTerms) {
+        library().with_stack(|| self.leave_here(&terms));
     }
 
-    fn leave_here(&self, reason: ReasonT, how: (Rest, Waits), when: NotifyWhen) {
+    fn leave_here(&self, terms: &ReturnTerms) {
         if self.service.is_any() {
             return self.leave_service();
         }
@@ -82,20 +86,22 @@ impl Session {
             let mut tx = lock(&self.tx);
             let mut rx = lock(&self.rx);
             let Some(stream) = tx.stream.clone().or_else(|| rx.stream.clone()) else { return };
-            if how.0 == Rest::Stays {
+            if terms.rest == Rest::Stays {
                 // Somebody else takes bytes out of the kernel next, uncounted, so that nobody knows
                 // any more which bytes the peeked ones are.
                 rx.peeked.forget();
             }
-            if tx.phase != TxPhase::Home || !matches!(rx.phase, RxPhase::Residue | RxPhase::Reset) {
-                self.freeze(&mut tx, &mut rx, &stream, reason, how, when);
+            if tx.phase != TxPhase::Home
+                || !matches!(rx.phase, RxPhase::Residue(_) | RxPhase::Reset)
+            {
+                self.freeze(&mut tx, &mut rx, &stream, terms);
             }
             stream
         };
         // Sleepers of this process look again, and find the kernel.
         wake_sleepers(&stream, place);
         self.settle();
-        self.await_rest(&stream, how.1.peer);
+        self.await_rest(&stream, terms.waits.peer);
     }
 
     /// Waits until the kernel has what the peer had sent, or as much of it as there is room for.
@@ -108,78 +114,6 @@ impl Session {
         self.settle();
     }
 
-    fn freeze(
-        &self,
-        tx: &mut Sender,
-        rx: &mut Receiver,
-        stream: &Arc<Stream>,
-        reason: ReasonT,
-        how: (Rest, Waits),
-        when: NotifyWhen,
-    ) {
-        let reason = self.reason_for(reason, stream);
-        // If the stream is not frozen yet nobody has flushed, so these bytes are older than the
-        // ring's.
-        let queued = match rx.phase {
-            RxPhase::Joined if stream.peer_uses_ring() => kernel::input_queue(self.number()),
-            _ => 0,
-        };
-        let was_frozen = stream.is_frozen();
-        let was_flushing = tx.phase == TxPhase::Flushing;
-        stream.freeze();
-        if reason == ReasonT::PeerLeft && !self.is_carried() && !was_flushing {
-            // The peer may be about to end the connection. This thread goes on to hear of that from
-            // the kernel, which is not to wake the protocol thread for it first.
-            self.unwatch();
-        }
-        // The carrier has nothing of a session that had not given up the kernel in either
-        // direction, and need not even be there.
-        let is_away = tx.phase == TxPhase::Ring || rx.phase == RxPhase::Ring;
-        // A flush that was cut short goes on: the carrier never had the session.
-        if self.is_carried()
-            && !(was_flushing || is_away && self.return_carried(rx, stream, reason))
-        {
-            self.end_sending(tx);
-        } else if tx.stream.is_some() {
-            // The death counts only if the kernel confirms it: another process can hold the dead
-            // one's end, and reads from the kernel.
-            let died = !was_frozen && reason == ReasonT::PeerDied && self.kernel_has_ended();
-            self.flush(tx, rx, stream, died, (how.0, how.1.room));
-        } else {
-            self.end_sending(tx);
-        }
-        let owed = rx.stream.as_ref().map_or(0, |stream| stream.peer_leftover().unwrap_or(0));
-        // A peer that froze the stream itself, and to which nothing is owed, needs no notification.
-        let is_known = was_frozen && !self.is_carried() && stream.own_leftover() == Ok(0);
-        if let Some(engine) = library().engine().filter(|_| !is_known || owed > 0) {
-            let waits = was_frozen || owed > 0;
-            engine.tell_peer(stream, if waits { NotifyWhen::Now } else { when });
-        }
-        if !was_flushing {
-            library().count_return(self, stream, reason, when);
-            if tx.phase == TxPhase::Flushing {
-                self.continue_in_protocol_thread();
-            }
-        }
-        if owed == 0 || self.is_carried() {
-            self.finish(rx);
-        } else if rx.phase != RxPhase::Residue {
-            rx.phase = RxPhase::Residue;
-            rx.since_freeze = 0;
-            // Part of the queued bytes may be flushed ones; how many is known once the peer has
-            // said how far it came.
-            let before =
-                if was_frozen && queued > 0 { self.queued_before(stream) } else { Some(queued) };
-            rx.is_unsure = before.is_none();
-            rx.before_owed = before.unwrap_or(queued);
-            rx.seen_news = stream.flush_news();
-            // A peer that died before the freeze has flushed nothing, and never will. A peer that
-            // breaks the rules is not relied on.
-            let is_dead = !was_frozen && reason == ReasonT::PeerDied;
-            rx.flushed = (is_dead || reason == ReasonT::Violation).then_some(0);
-        }
-    }
-
     /// Ends the receiving direction, to which nothing is owed any more: the descriptor is an
     /// ordinary one again. A reset that the program must see keeps the session until it is
     /// reported.
@@ -190,9 +124,6 @@ impl Session {
         }
         rx.phase = RxPhase::Home;
         rx.stream = None;
-        rx.since_freeze = 0;
-        rx.flushed = None;
-        rx.is_unsure = false;
         rx.peeked.forget();
         self.is_over.store(true, Ordering::SeqCst);
     }
@@ -225,11 +156,9 @@ impl Session {
     /// Returns true if the peer still owes bytes; ends the residue if not.
     fn is_owed(&self, stream: &Stream) -> bool {
         let mut rx = lock(&self.rx);
-        if rx.phase != RxPhase::Residue {
-            return false;
-        }
+        let RxPhase::Residue(residue) = rx.phase else { return false };
         let owed = stream.peer_leftover().unwrap_or(0);
-        let is_owed = flushed(stream, &rx).is_none_or(|flushed| flushed < owed);
+        let is_owed = residue.flushed(stream).is_none_or(|flushed| flushed < owed);
         // Peeked bytes must be laid over the kernel's, which only the residue does.
         if !is_owed && rx.peeked.is_empty() {
             self.finish(&mut rx);
@@ -244,7 +173,7 @@ impl Session {
     }
 
     /// Returns true if the kernel says that nobody will read what is sent.
-    fn kernel_has_ended(&self) -> bool {
+    pub(super) fn kernel_has_ended(&self) -> bool {
         let wanted = kernel::hang_up(self.kind());
         let found = kernel::at(self.number()).and_then(|fd| kernel::poll(fd, wanted));
         // A pipe's reading end shows the end of its writers as a hang-up.
@@ -277,7 +206,7 @@ impl Session {
     pub(crate) fn attend(&self) {
         let Some(stream) = self.stream() else { return };
         if !stream.is_frozen() {
-            if self.is_carried() {
+            if self.local().is_none() {
                 self.hand_over(&stream);
             }
             return;
@@ -308,7 +237,12 @@ impl Session {
             stream.will_end();
         }
         // First, because it wakes the peer's calls.
-        self.leave_within(ReasonT::Closed, (Rest::Ends, Waits::NOT), NotifyWhen::Deferred);
+        self.leave_within(ReturnTerms {
+            reason: ReasonT::Closed,
+            rest: Rest::Ends,
+            waits: Waits::NOT,
+            when: NotifyWhen::Deferred,
+        });
         // This thread does it: if the protocol thread were in a call on the descriptor, the
         // connection would not have ended when the program's close returns.
         self.unwatch();
@@ -341,10 +275,10 @@ impl Session {
 
 /// Wakes this process's own threads that sleep for a session: on its bells, or at its place in an
 /// inbox.
-fn wake_sleepers(stream: &Stream, place: Option<(Arc<Inbox>, u32)>) {
+fn wake_sleepers(stream: &Stream, place: Option<InboxPlace>) {
     let by_inbox = stream.wake_reader() | stream.wake_writer();
-    if by_inbox && let Some((inbox, slot)) = place {
-        inbox.post_own(slot);
+    if by_inbox && let Some(place) = place {
+        place.post();
     }
 }
 
@@ -380,9 +314,13 @@ impl Library {
             return;
         }
         match self.own_session(entry) {
-            Some((session, _)) => {
-                let waits = Waits::until(self.patience.until(session.pass_limit()));
-                session.leave_within(reason, (Rest::of(reason, true), waits), NotifyWhen::Now);
+            Some(FoundSession { session, .. }) => {
+                session.leave_within(ReturnTerms {
+                    reason,
+                    rest: Rest::of(reason, true),
+                    waits: Waits::until(self.patience.until(session.pass_limit())),
+                    when: NotifyWhen::Now,
+                });
             }
             None => self.recall_from_parent(entry),
         }
@@ -398,7 +336,7 @@ impl Library {
             return;
         }
         match self.own_session(entry) {
-            Some((session, _)) => {
+            Some(FoundSession { session, .. }) => {
                 if session.stream().is_some_and(|stream| !stream.is_frozen()) {
                     entry.postpone_offer();
                 }
@@ -421,15 +359,16 @@ impl Library {
         match self.own_session(entry) {
             // Nothing can follow once the direction is shut down. Owed bytes are waited for only
             // where the receiving direction ends: else they come as ever.
-            Some((session, _)) => {
+            Some(FoundSession { session, .. }) => {
                 if let Some(stream) = session.stream() {
                     stream.will_end();
                 }
                 let mut waits = Waits::NOT;
-                if receives || session.is_carried() {
+                if receives || session.local().is_none() {
                     waits.peer = self.patience.until(session.pass_limit());
                 }
-                session.leave_within(ReasonT::State, (Rest::Stays, waits), when);
+                let (reason, rest) = (ReasonT::State, Rest::Stays);
+                session.leave_within(ReturnTerms { reason, rest, waits, when });
             }
             None => self.recall_from_parent(entry),
         }
@@ -448,20 +387,23 @@ impl Library {
         self.policy.forbid();
         if engine.has_children() && engine.has_datagrams.load(Ordering::SeqCst) {
             let fds = self.table.with_sessions().map(|(fd, _)| fd);
-            let udp =
-                fds.filter(|fd| self.session_of(*fd).is_some_and(|session| session.is_datagram()));
+            let udp = fds.filter(|fd| self.session_of(*fd).is_some_and(Session::is_udp));
             self.go_home_together(&udp.collect::<Vec<_>>(), ReasonT::Fork);
             self.await_datagrams();
         }
         let fds = self.table.with_sessions().map(|(fd, _)| fd);
-        let fds =
-            fds.filter(|fd| self.session_of(*fd).is_some_and(|session| !session.is_carried()));
+        let is_local = |session: &Session| session.local().is_some();
+        let fds = fds.filter(|fd| self.session_of(*fd).is_some_and(is_local));
         // A peer to which nothing is owed hears of the end from the kernel, which is about to
         // notify all.
         let until = Deadline::after(EXIT_LIMIT);
         self.home_together(&fds.collect::<Vec<_>>(), until, |session| {
-            let how = (Rest::of(ReasonT::Closed, true), Waits { room: until, ..Waits::NOT });
-            session.leave_within(ReasonT::Closed, how, NotifyWhen::Deferred);
+            session.leave_within(ReturnTerms {
+                reason: ReasonT::Closed,
+                rest: Rest::of(ReasonT::Closed, true),
+                waits: Waits { room: until, ..Waits::NOT },
+                when: NotifyWhen::Deferred,
+            });
         });
     }
 

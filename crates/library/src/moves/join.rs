@@ -10,6 +10,8 @@ use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Engine;
 use crate::process::library::Library;
 use crate::session::directions::{Receiver, RxPhase, TxPhase, switch};
+use crate::session::identity::InboxPlace;
+use crate::session::transport::Transport;
 use crate::session::{Facts, Session};
 use core::sync::atomic::Ordering;
 use rustix::io::Errno;
@@ -22,8 +24,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) stream: Arc<Stream>,
-    pub(crate) own_inbox: Arc<Inbox>,
-    pub(crate) own_slot: u32,
+    /// Where the peer posts to.
+    pub(crate) place: InboxPlace,
 }
 
 /// Makes this side's view of a join's stream, in its region.
@@ -47,7 +49,7 @@ impl Library {
         let entry = self.may_settle(engine, offer)?;
         let session = engine.pool.take().map_err(|_| ReasonT::Resources)?;
         self.settle_in(session, offer, join, parts);
-        // `try_consent` and `switch` wait for the calls that sit in the kernel now.
+        // `consent` and `switch` wait for the calls that sit in the kernel now.
         self.take_numbers(engine, offer, session);
         if !offer.numbers.iter().all(|fd| self.set_joined(*fd, session)) {
             // The cause may pass: the set has as many inboxes as it can have, or the program has
@@ -56,10 +58,18 @@ impl Library {
             session.leave(ReasonT::Set, false);
             return Ok(session);
         }
-        if join.is_carried {
-            session.learn_keepalive();
+        match session.transport() {
+            Transport::Local(_) => {
+                session.consent(&parts.stream);
+            }
+            Transport::RemoteTcp(tcp) => {
+                session.learn_keepalive(tcp);
+                session.consent_to_carrier(&mut lock(&session.rx), &parts.stream);
+            }
+            Transport::Udp(_) => {
+                session.consent_to_carrier(&mut lock(&session.rx), &parts.stream);
+            }
         }
-        session.try_consent(&mut lock(&session.rx), &parts.stream);
         Ok(session)
     }
 
@@ -107,25 +117,24 @@ impl Library {
 
     fn settle_in(&self, session: &Session, offer: &Offer, join: &JoinT, parts: &Parts) {
         session.settle_down(offer, join.is_carried);
-        let acknowledges = offer.kind == KindT::Tcp && !join.is_carried;
-        session.acknowledges.store(acknowledges, Ordering::SeqCst);
         session.set_wait(self.policy.wait());
-        let watches = self.table.known(offer.fd).map(|entry| self.watches(offer.fd, entry));
-        *lock(&session.progress) = watches.filter(|_| !join.is_carried).unwrap_or_default();
+        if let Some(local) = session.local() {
+            local.acknowledges.store(offer.kind == KindT::Tcp, Ordering::SeqCst);
+            let watches = self.table.known(offer.fd).map(|entry| self.watches(offer.fd, entry));
+            *lock(&local.progress) = watches.unwrap_or_default();
+            parts.stream.set_near(near_part(offer.what.ring_bytes, parts.stream.out_bytes()));
+        }
         *lock(&session.facts) = Facts {
             local: offer.local,
-            place: Some((Arc::clone(&parts.own_inbox), parts.own_slot)),
+            place: Some(parts.place.clone()),
             set: offer.what.set,
             peer_pid: join.peer_pid,
             stream: join.stream,
             numbers: offer.numbers.clone(),
-            token: [0; 2],
+            token: None,
         };
         let mut tx = lock(&session.tx);
         let mut rx = lock(&session.rx);
-        if !join.is_carried {
-            parts.stream.set_near(near_part(offer.what.ring_bytes, parts.stream.out_bytes()));
-        }
         // A pipe's writer is side 0. It has nothing to read, and its reader has nothing to write.
         if parts.stream.out_bytes() > 0 {
             tx.stream = Some(Arc::clone(&parts.stream));
@@ -140,7 +149,7 @@ impl Library {
     /// Detaches a session that is home for good: its numbers are the kernel's again.
     pub(crate) fn detach(&self, session: &Session) {
         let Some(engine) = self.engine() else { return };
-        session.generation.fetch_add(1, Ordering::SeqCst);
+        session.end_use();
         let facts = core::mem::take(&mut *lock(&session.facts));
         let word = self.session_word(session.slot());
         for fd in &facts.numbers {
@@ -193,16 +202,11 @@ impl Session {
             &self.rx_kernel_event,
             &self.tx_kernel_event,
             &self.is_over,
-            &self.is_lent,
-            &self.is_reserved,
             &self.is_flushing,
-            &self.acknowledges,
             &self.is_delegated,
-            &self.has_new_options,
-            &self.is_due,
         ];
         flags.into_iter().for_each(|flag| flag.store(false, Ordering::SeqCst));
-        self.is_carried.store(is_carried, Ordering::SeqCst);
+        self.transports.begin(offer.kind, is_carried);
         self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
         self.learn_flags(offer.fd);
         self.learn_timeouts(offer.fd);

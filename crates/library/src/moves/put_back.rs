@@ -12,8 +12,7 @@ use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::process::library::library;
 use crate::session::Session;
-use crate::session::directions::RxPhase;
-use crate::session::owed::flushed;
+use crate::session::directions::{Residue, RxPhase};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use sojourn_session::KindT;
@@ -27,17 +26,19 @@ impl Session {
     pub(crate) fn put_back_rest(&self, stream: &Stream) {
         let mut rx = lock(&self.rx);
         let Ok(owed) = stream.peer_leftover() else { return };
-        let may_be = self.kind() == KindT::Pipe && rx.phase == RxPhase::Residue;
-        if !may_be || !self.peer_is_dead() {
+        let RxPhase::Residue(residue) = rx.phase else { return };
+        if self.kind() != KindT::Pipe || !self.peer_is_dead() {
             return;
         }
-        let mut done = match flushed(stream, &rx) {
-            Some(flushed) => flushed.max(rx.since_freeze),
-            None if !stream.peer_flushes() => rx.since_freeze,
+        let since_freeze = residue.since_freeze;
+        let mut done = match residue.flushed(stream) {
+            Some(flushed) => flushed.max(since_freeze),
+            None if !stream.peer_flushes() => since_freeze,
             // The writer died in its flush, and nobody else has written since: the pipe has the
             // bytes from before the debt, then those that the writer has paid of it.
             None => {
-                rx.since_freeze + kernel::input_queue(self.number()).saturating_sub(rx.before_owed)
+                let queued = kernel::input_queue(self.number());
+                since_freeze + queued.saturating_sub(residue.before_owed)
             }
         };
         if done < owed
@@ -58,7 +59,7 @@ impl Session {
                 }
             }
         }
-        rx.flushed = Some(done);
+        rx.phase = RxPhase::Residue(Residue { flushed: Some(done), ..residue });
         if done >= owed {
             self.finish(&mut rx);
         }

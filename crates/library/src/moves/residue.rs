@@ -12,8 +12,7 @@ use crate::host::lock::lock;
 use crate::io::from_kernel::FromKernel;
 use crate::process::library::library;
 use crate::session::Session;
-use crate::session::directions::Receiver;
-use crate::session::owed::flushed;
+use crate::session::directions::{Receiver, RxPhase};
 use crate::session::peeked::PEEKED_MAX;
 use crate::session::received::{ReceiveTerms, Received};
 use core::time::Duration;
@@ -34,7 +33,11 @@ impl Session {
     /// of a flush the bytes, or some of them, are readable neither in the ring nor in the kernel.
     pub(crate) fn wait_for_flush(&self, may_wait: bool) -> bool {
         let Some(stream) = self.stream() else { return false };
-        let seen = lock(&self.rx).seen_news;
+        let seen = match lock(&self.rx).phase {
+            RxPhase::Residue(residue) => residue.seen_news,
+            // The carrier brings bytes that the kernel had: no flush has begun.
+            _ => 0,
+        };
         let has_news = || stream.flush_news() != seen;
         let (begun, until) = (now_ns(), library().patience.until(FLUSH_SPIN));
         while !has_news() && !until.is_over() {
@@ -76,6 +79,9 @@ impl Session {
         kernel: &mut dyn FromKernel,
     ) -> Received {
         let peek = look.peek;
+        let Receiver { phase: RxPhase::Residue(residue), peeked, .. } = rx else {
+            return Received::Home;
+        };
         let Ok(owed) = stream.peer_leftover() else {
             self.finish(rx);
             return Received::Home;
@@ -84,43 +90,43 @@ impl Session {
             return Received::Done(Ok(0));
         }
         // Before the look at the kernel, so that news during it is noticed.
-        rx.seen_news = stream.flush_news();
-        let flushed = flushed(stream, rx);
+        residue.seen_news = stream.flush_news();
+        let flushed = residue.flushed(stream);
         // Where all owed bytes are in the kernel, in order, there is nothing to count any more
         // either.
-        if rx.since_freeze >= owed || (flushed == Some(owed) && rx.peeked.is_empty()) {
+        if residue.since_freeze >= owed || (flushed == Some(owed) && peeked.is_empty()) {
             self.finish(rx);
             return Received::Home;
         }
-        if rx.is_unsure {
+        if residue.is_unsure {
             match self.queued_before(stream) {
                 // All bytes in the kernel count: none has been read since the freeze.
-                Some(before) => rx.before_owed = before,
+                Some(before) => residue.before_owed = before,
                 // The peer died and cannot say how far its flush came; the kernel's end of file
                 // will tell.
                 None if self.peer_is_dead() => {}
                 None => return Received::Owed,
             }
-            rx.is_unsure = false;
+            residue.is_unsure = false;
         }
         let has_begun = stream.peer_flushes();
         let from_kernel = flushed.unwrap_or(owed).min(owed);
         // Owed bytes that come through the kernel.
         let owed_there = match flushed {
             None if !has_begun => 0,
-            _ => from_kernel.saturating_sub(rx.since_freeze),
+            _ => from_kernel.saturating_sub(residue.since_freeze),
         };
-        if rx.before_owed + owed_there == 0 {
+        if residue.before_owed + owed_there == 0 {
             return self.rest_from_ring(rx, stream, bufs, peek, (owed, flushed.is_none()));
         }
         let room = bufs.iter().map(|buf| buf.len()).sum::<usize>();
-        let is_in_both = room > rx.before_owed && flushed.is_none() && !has_begun;
+        let is_in_both = room > residue.before_owed && flushed.is_none() && !has_begun;
         if is_in_both && peek && !look.may_cut {
             // Only in the kernel can a peek see what is there and what comes behind it.
             return Received::Owed;
         }
-        let wanted = room.min(rx.before_owed + owed_there);
-        let may_cut = look.may_cut || flushed.is_some() || wanted <= rx.before_owed;
+        let wanted = room.min(residue.before_owed + owed_there);
+        let may_cut = look.may_cut || flushed.is_some() || wanted <= residue.before_owed;
         if !may_cut && !self.is_whole(stream, wanted) {
             return Received::Owed;
         }
@@ -128,24 +134,24 @@ impl Session {
             Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) if flushed.is_none() => {
                 // The peer died before its flush was done: the ring has the bytes that the kernel
                 // has not.
-                (rx.flushed, rx.before_owed) = (Some(rx.since_freeze), 0);
+                (residue.flushed, residue.before_owed) = (Some(residue.since_freeze), 0);
                 self.rest_from_ring(rx, stream, bufs, peek, (owed, false))
             }
             Ok(len) => {
-                if !rx.peeked.is_empty() {
-                    rx.peeked.settle(bufs, len, peek);
+                if !peeked.is_empty() {
+                    peeked.settle(bufs, len, peek);
                 }
                 if !peek {
-                    let before = len.min(rx.before_owed);
-                    rx.before_owed -= before;
-                    rx.since_freeze += len - before;
+                    let before = len.min(residue.before_owed);
+                    residue.before_owed -= before;
+                    residue.since_freeze += len - before;
                 }
                 // The rest is in the ring: in all if the peer has not begun.
                 let is_cut = match flushed {
-                    Some(flushed) => flushed < owed && rx.since_freeze == from_kernel,
+                    Some(flushed) => flushed < owed && residue.since_freeze == from_kernel,
                     None => is_in_both,
                 };
-                match is_cut && !peek && rx.before_owed == 0 && !kernel.has_ended() {
+                match is_cut && !peek && residue.before_owed == 0 && !kernel.has_ended() {
                     true => Received::Part(len),
                     false => Received::Done(Ok(len)),
                 }
@@ -176,7 +182,10 @@ impl Session {
         peek: bool,
         (owed, may_flush): (usize, bool),
     ) -> Received {
-        let (mut done, from) = (0, rx.since_freeze);
+        let Receiver { phase: RxPhase::Residue(residue), peeked, .. } = rx else {
+            return Received::Home;
+        };
+        let (mut done, from) = (0, residue.since_freeze);
         let most = if peek { PEEKED_MAX } else { usize::MAX };
         for buf in bufs.iter_mut() {
             let len = buf.len().min(most - done);
@@ -190,14 +199,14 @@ impl Session {
             }
             // The word is neither the peer's nor this side's: the peer breaks the rules, and is not
             // relied on.
-            rx.flushed = Some(from);
+            residue.flushed = Some(from);
         }
-        if (peek || !rx.peeked.is_empty()) && !rx.peeked.settle(bufs, done, peek) {
+        if (peek || !peeked.is_empty()) && !peeked.settle(bufs, done, peek) {
             return Received::Done(Err(Errno::NOBUFS));
         }
         if !peek {
-            rx.since_freeze += done;
-            if rx.since_freeze >= owed {
+            residue.since_freeze += done;
+            if residue.since_freeze >= owed {
                 self.finish(rx);
             }
         }

@@ -8,9 +8,11 @@ use crate::fds::table::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::moves::offer::Offer;
 use crate::process::engine::{Engine, Job};
+use crate::process::library::AncestorSlot;
 use crate::process::library::{Library, library};
 use crate::session::directions::switch;
-use crate::session::service::ServiceNumber;
+use crate::session::identity::InboxPlace;
+use crate::session::service::ServicePart;
 use crate::session::{Facts, Session};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -53,7 +55,7 @@ impl Library {
         session.set_wait(self.policy.wait());
         *lock(&session.facts) = Facts {
             local: offer.local,
-            place: Some((inbox, session.slot())),
+            place: Some(InboxPlace { inbox, slot: session.slot() }),
             set: offer.what.set,
             numbers: offer.numbers.clone(),
             ..Facts::default()
@@ -72,8 +74,8 @@ impl Library {
         }
         let Some(session) = self.session_of_ancestor(entry) else { return false };
         // The memory is a copy: another thread may have held the lock when the parent forked.
-        let token = session.facts.try_lock().map(|facts| facts.token);
-        let Some(token) = token.ok().filter(|_| session.service.is_begun()) else { return false };
+        let token = session.facts.try_lock().ok().and_then(|facts| facts.token);
+        let Some(token) = token.filter(|_| session.service.is_begun()) else { return false };
         if self.policy.is_forbidden() || self.host().in_handler() {
             return false;
         }
@@ -86,8 +88,8 @@ impl Library {
     }
 
     fn session_of_ancestor(&self, entry: &FdEntry) -> Option<&Session> {
-        let (generation, slot) = self.foreign_session(entry)?;
-        self.engine_of(generation)?.pool.session(slot)
+        let AncestorSlot { process, slot } = self.foreign_session(entry)?;
+        self.engine_of(process)?.pool.session(slot)
     }
 
     /// Makes the session of `fd`, an ancestor's, this process's, under the number that the protocol
@@ -95,9 +97,10 @@ impl Library {
     pub(crate) fn begin_sharing(
         &self,
         engine: &'static Engine,
-        (fd, version): (i32, u32),
+        fd: i32,
+        version: u32,
         inbox: Arc<Inbox>,
-        (number, token): (ServiceNumber, [u64; 2]),
+        part: ServicePart,
     ) -> Option<&'static Session> {
         let _joining = lock(&engine.joining);
         let entry = self.table.known(fd)?;
@@ -109,8 +112,8 @@ impl Library {
         let kind = KindT::Tcp;
         let offer = Offer { local: 0, fd, version, epoch, aliases, kind, numbers, what };
         self.settle_for_service(session, &offer, inbox);
-        lock(&session.facts).token = token;
-        session.service.begin(number);
+        lock(&session.facts).token = Some(part.token);
+        session.service.begin(part.number);
         self.take_numbers(engine, &offer, session);
         Some(session)
     }

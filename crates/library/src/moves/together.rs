@@ -5,7 +5,7 @@
 //! this process waits for all of them, with one deadline. Not here: one session's way home
 //! (`home`), and the time for all returns (`process::patience`).
 
-use crate::moves::flush::Rest;
+use crate::moves::flush::{Rest, ReturnTerms};
 use crate::process::deferred::NotifyWhen;
 use crate::process::library::Library;
 use crate::process::patience::{PASS_LIMIT, Waits};
@@ -25,8 +25,12 @@ impl Library {
             }
         }
         self.home_together(fds, until, |session| {
-            let how = (Rest::of(reason, true), Waits { room: until, ..Waits::NOT });
-            session.leave_within(reason, how, NotifyWhen::Now);
+            session.leave_within(ReturnTerms {
+                reason,
+                rest: Rest::of(reason, true),
+                waits: Waits { room: until, ..Waits::NOT },
+                when: NotifyWhen::Now,
+            });
         });
     }
 

@@ -45,11 +45,12 @@ impl Session {
         }
     }
 
-    /// Returns the reason for going home, where the caller only knows that the stream is frozen:
-    /// the carrier may have frozen it and told its reason, or the pump with a verdict.
+    /// Returns the reason for going home of a session with another host, where the caller only
+    /// knows that the stream is frozen: the carrier may have frozen it and told its reason, or the
+    /// pump with a verdict.
     pub(crate) fn reason_for(&self, told: ReasonT, stream: &Stream) -> ReasonT {
         let library = crate::process::library::library();
-        if told != ReasonT::PeerLeft || !self.is_carried() {
+        if told != ReasonT::PeerLeft {
             return told;
         }
         if let Some(reason) = ReasonT::from_number(stream.ledger().reason()) {

@@ -13,6 +13,7 @@ use crate::process::library::Library;
 use crate::process::library::library;
 use crate::session::Session;
 use crate::session::directions::TxPhase;
+use crate::session::identity::Generation;
 use crate::session::progress::{Clocks, Next, Rate, TrialHistory, TrialProgress, TrialRates};
 use core::sync::atomic::Ordering;
 use rustix::time::{ClockId, clock_gettime};
@@ -84,21 +85,22 @@ impl Session {
     /// Takes a sample, after some more wake-ups of the peer, and sends the session home if a trial
     /// is due.
     #[cold]
-    pub(crate) fn measure(&self, generation: u32) {
+    pub(crate) fn measure(&self, generation: Generation) {
         let (now_ns, rate) = {
             let tx = lock(&self.tx);
-            if self.generation.load(Ordering::Relaxed) != generation || tx.phase != TxPhase::Ring {
+            if !self.is_still(generation) || tx.phase != TxPhase::Ring {
                 return;
             }
+            let Some(local) = self.local() else { return };
             let Some(stream) = tx.stream.as_ref().filter(|stream| judges(stream)) else { return };
             let (sent, received) = stream.totals();
             let at = clocks();
-            let rate = lock(&self.progress).sample(at, sent.saturating_add(received));
+            let rate = lock(&local.progress).sample(at, sent.saturating_add(received));
             let Some(rate) = rate else { return };
             (at.now_ns, rate)
         };
         // A pending kernel event may be the session's end, and such a trial would show nothing.
-        if self.is_carried() || self.tx_kernel_event.load(Ordering::Relaxed) {
+        if self.tx_kernel_event.load(Ordering::Relaxed) {
             return;
         }
         let library = library();

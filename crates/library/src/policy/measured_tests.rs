@@ -23,8 +23,9 @@ fn make_due(pair: &Pair) {
         // Nothing went through: whatever the kernel does is more.
         away.sample(Clocks { now_ns: now_ns - step * STEP_NS, cpu_ns: 0 }, 0);
     }
-    *lock(&session.progress) = away;
-    session.is_due.store(true, Ordering::Relaxed);
+    let local = session.local().unwrap();
+    *lock(&local.progress) = away;
+    local.is_due.store(true, Ordering::Relaxed);
 }
 
 #[test]
@@ -87,12 +88,12 @@ fn an_end_that_is_not_due_or_not_the_one_to_judge_stays_away() {
     pair.warm_up();
     make_due(&pair);
     // Side 1 hears side 0: it does not judge.
-    let session = library().session_of(pair.fd(1)).unwrap();
-    *lock(&session.progress) = *lock(&library().session_of(pair.fd(0)).unwrap().progress);
-    session.is_due.store(true, Ordering::Relaxed);
+    let local = |end| library().session_of(pair.fd(end)).unwrap().local().unwrap();
+    *lock(&local(1).progress) = *lock(&local(0).progress);
+    local(1).is_due.store(true, Ordering::Relaxed);
     assert_eq!(write(pair.fd(1), b"x"), Ok(1));
     assert!(is_away(pair.fd(1)));
-    library().session_of(pair.fd(0)).unwrap().is_due.store(false, Ordering::Relaxed);
+    local(0).is_due.store(false, Ordering::Relaxed);
     assert_eq!(write(pair.fd(0), b"x"), Ok(1));
     assert!(is_away(pair.fd(0)));
 }

@@ -12,6 +12,7 @@ use crate::process::remembered::{BulkHistories, TrialHistories};
 use crate::session::pool::Pool;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
+use sojourn_session::protocol::client::TokenT;
 use sojourn_session::{HomeT, KindT, ReasonT};
 use sojourn_shm::{Deadline, Mapping};
 use sojourn_stream::Stream;
@@ -55,7 +56,7 @@ pub(crate) enum Job {
     /// The protocol server does not serve the session of that slot any more.
     ServiceEnded { slot: u32 },
     /// Take part in the session of an ancestor that the protocol server serves.
-    Share { fd: i32, version: u32, token: [u64; 2] },
+    Share { fd: i32, version: u32, token: TokenT },
     /// Code has come whose own system calls are to arrive at the shell.
     CodeCame,
     /// A socket has been corked: look at it from time to time.

@@ -11,6 +11,7 @@ use crate::process::engine::Engine;
 use crate::process::patience::Patience;
 use crate::process::thresholds::Policy;
 use crate::session::Session;
+use crate::session::identity::Generation;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::OnceLock;
@@ -85,6 +86,21 @@ fn forget_own(number: i32) {
 #[inline]
 pub fn library() -> &'static Library {
     &LIBRARY
+}
+
+/// A session, and the use of its slot that was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundSession<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) generation: Generation,
+}
+
+/// A slot of an ancestor's: of its sessions, or of its epoll sets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AncestorSlot {
+    /// The ancestor's number: see [`Library::process_generation`].
+    pub(crate) process: u32,
+    pub(crate) slot: u32,
 }
 
 impl Library {
@@ -170,9 +186,9 @@ impl Library {
         (self.generation.load(Ordering::Relaxed) << SLOT_BITS) + slot + 1
     }
 
-    /// Returns the session of an entry and its slot's generation, if the session is this process's.
+    /// Returns the session of an entry, if it is this process's.
     #[inline]
-    pub(crate) fn own_session(&self, entry: &FdEntry) -> Option<(&Session, u32)> {
+    pub(crate) fn own_session(&self, entry: &FdEntry) -> Option<FoundSession<'_>> {
         let word = entry.session.load(Ordering::SeqCst);
         let slot = word.wrapping_sub(1) & ((1 << SLOT_BITS) - 1);
         if word == 0 || word.wrapping_sub(1) >> SLOT_BITS != self.generation.load(Ordering::Relaxed)
@@ -180,9 +196,10 @@ impl Library {
             return None;
         }
         let session = self.engine()?.pool.session(slot)?;
-        let generation = session.generation.load(Ordering::SeqCst);
+        let generation = session.generation();
         // An unchanged word means that generation and session belong together.
-        (entry.session.load(Ordering::SeqCst) == word).then_some((session, generation))
+        (entry.session.load(Ordering::SeqCst) == word)
+            .then_some(FoundSession { session, generation })
     }
 
     /// Returns the session of a descriptor, if it has one that is this process's.
@@ -191,24 +208,25 @@ impl Library {
         if entry.session.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.own_session(entry).map(|(session, _)| session)
+        self.own_session(entry).map(|found| found.session)
     }
 
-    /// Returns the generation and the slot of an entry's session that belongs to an ancestor.
-    pub(crate) fn foreign_session(&self, entry: &FdEntry) -> Option<(u32, u32)> {
+    /// Returns the slot of an entry's session that belongs to an ancestor.
+    pub(crate) fn foreign_session(&self, entry: &FdEntry) -> Option<AncestorSlot> {
         self.foreign_index(entry.session.load(Ordering::SeqCst))
     }
 
-    /// Does the same for any session word.
-    pub(crate) fn foreign_index(&self, word: u32) -> Option<(u32, u32)> {
+    /// Does the same for any session word, or the word of a set.
+    pub(crate) fn foreign_index(&self, word: u32) -> Option<AncestorSlot> {
         let word = word.checked_sub(1)?;
-        let (generation, slot) = (word >> SLOT_BITS, word & ((1 << SLOT_BITS) - 1));
-        (generation != self.generation.load(Ordering::Relaxed)).then_some((generation, slot))
+        let (process, slot) = (word >> SLOT_BITS, word & ((1 << SLOT_BITS) - 1));
+        let is_own = process == self.generation.load(Ordering::Relaxed);
+        (!is_own).then_some(AncestorSlot { process, slot })
     }
 
     /// Returns the engine of an ancestor, as it was when that process forked.
-    pub(crate) fn engine_of(&self, generation: u32) -> Option<&Engine> {
-        self.engines.0.get(generation as usize)?.get().map(|engine| &**engine)
+    pub(crate) fn engine_of(&self, process: u32) -> Option<&Engine> {
+        self.engines.0.get(process as usize)?.get().map(|engine| &**engine)
     }
 
     /// Iterates over the doorbells of the ancestors that may still have something to ask for.

@@ -18,6 +18,7 @@ use crate::ready::set_call::deadline;
 use crate::ready::set_readiness::ReadinessSource;
 use crate::session::Session;
 use crate::session::directions::{RxPhase, TxPhase};
+use crate::session::transport::Transport;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use rustix::io::Errno;
@@ -320,7 +321,7 @@ impl Session {
         {
             return None;
         }
-        if self.is_datagram() {
+        if let Transport::Udp(_) = self.transport() {
             // Only the kernel knows the room in the socket's send buffer.
             let knows = asked & bit::OUTPUT == 0;
             let has = || self.has_datagram(&lock(&self.rx));
@@ -356,7 +357,7 @@ fn follow_peer(session: &Session) {
         return;
     }
     let waits = |stream: &Stream| {
-        phase == RxPhase::Joined && session.is_carried() && stream.peer_uses_ring()
+        phase == RxPhase::Joined && session.local().is_none() && stream.peer_uses_ring()
     };
     if session.stream().is_some_and(|stream| stream.is_frozen() || waits(&stream)) {
         session.attend();

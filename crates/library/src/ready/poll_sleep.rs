@@ -20,6 +20,7 @@ use crate::ready::pollers::Pollers;
 use crate::ready::set_call::ASK_INTERVAL_NS;
 use crate::session::Session;
 use crate::session::directions::RxPhase;
+use crate::session::identity::InboxPlace;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::EventfdFlags;
@@ -114,8 +115,7 @@ impl Polling<'_> {
         let phase = lock(&session.rx).phase;
         if !matches!(phase, RxPhase::Joined | RxPhase::Ring)
             || session.rx_kernel_event.load(Ordering::Relaxed)
-            || session.is_datagram()
-            || session.is_carried()
+            || session.local().is_none()
         {
             return None;
         }
@@ -181,7 +181,7 @@ impl Polling<'_> {
         for polled in &*self.fds {
             let Some(session) = self.library.session_of(polled.fd) else { continue };
             let set = lock(&session.facts).set;
-            let Some((inbox, slot)) = session.place().filter(|_| set == 0) else {
+            let Some(InboxPlace { inbox, slot }) = session.place().filter(|_| set == 0) else {
                 places.elsewhere.push(polled.fd);
                 continue;
             };
@@ -314,7 +314,7 @@ impl Session {
         pollers: &Pollers,
         asked: u32,
         packets: i32,
-        (inbox, slot): (Arc<Inbox>, u32),
+        InboxPlace { inbox, slot }: InboxPlace,
         event: MovableFd,
         (limit, ready): (Duration, &dyn Fn() -> bool),
     ) -> Woken {

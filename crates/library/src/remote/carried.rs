@@ -12,6 +12,7 @@ use crate::remote::net::ReturningSession;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
 use crate::session::received::Received;
+use crate::session::transport::Transport;
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use sojourn_pump::now;
@@ -24,36 +25,48 @@ use sojourn_stream::{Bell, Stream};
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 /// Pause between two looks whether a carrier, this one or the next, lives.
 const RETURN_SLICE: Duration = Duration::from_millis(20);
-impl Session {
-    pub(crate) fn is_carried(&self) -> bool {
-        self.is_carried.load(Ordering::Relaxed)
-    }
 
-    /// Gives the kernel up: from now on receives come from the ring only. The carrier takes bytes
-    /// that are still in the kernel from there.
-    pub(crate) fn give_up_kernel(&self, rx: &mut Receiver, stream: &Stream) {
-        if rx.phase == RxPhase::Joined {
-            rx.phase = RxPhase::Ring;
-            rx.promised = if self.is_datagram() { 0 } else { kernel::input_queue(self.number()) };
-            rx.is_promised = rx.promised > 0;
-            stream.ledger().give_up_kernel();
+impl Session {
+    /// Consents to the carrier's ring, and gives the kernel up once the carrier uses the ring: from
+    /// then on receives come from the ring only. The carrier takes bytes that are still in the
+    /// kernel from there.
+    pub(crate) fn consent_to_carrier(&self, rx: &mut Receiver, stream: &Stream) {
+        if self.consent(stream) {
             stream.attention();
         }
+        if rx.phase != RxPhase::Joined || !stream.has_consented() || !stream.peer_uses_ring() {
+            return;
+        }
+        if let Transport::RemoteTcp(_) = self.transport() {
+            // The carrier begins its ring only when nothing comes to the kernel's socket any more.
+            // A poll may have reported the bytes that are still there, and the call that follows it
+            // must not wait for the carrier to bring them: calls take them out of the kernel first.
+            if kernel::input_queue(self.number()) > 0 {
+                return;
+            }
+            // Some may have come since this look.
+            rx.promised = kernel::input_queue(self.number());
+        }
+        rx.phase = RxPhase::Ring;
+        stream.ledger().give_up_kernel();
+        stream.attention();
     }
 
     /// Answers a receive that found the ring empty. Bytes that the kernel had when it was given up
     /// may have been reported to the program, so the answer is not "nothing" until the carrier has
     /// brought them.
     pub(crate) fn found_nothing(&self, rx: &mut Receiver, stream: &Stream) -> Received {
-        rx.is_promised &= stream.totals().1 == 0;
-        if rx.is_promised { Received::Owed } else { Received::Empty }
+        if stream.totals().1 > 0 {
+            rx.promised = 0;
+        }
+        if rx.promised > 0 { Received::Owed } else { Received::Empty }
     }
 
     /// Returns true if the kernel's socket has nothing to say, because the session is away from it.
     /// On the way home the carrier disconnects the socket for a moment, which looks like a hang-up.
     pub(crate) fn is_deaf(&self) -> bool {
-        self.service.is_begun()
-            || self.is_carried() && !self.is_datagram() && lock(&self.rx).phase == RxPhase::Ring
+        let is_remote = || matches!(self.transport(), Transport::RemoteTcp(_));
+        self.service.is_begun() || is_remote() && lock(&self.rx).phase == RxPhase::Ring
     }
 
     /// Hands over to a carrier that is ready: both directions switch as soon as no thread of this
@@ -61,9 +74,7 @@ impl Session {
     pub(crate) fn hand_over(&self, stream: &Stream) {
         self.switch_now();
         let mut rx = lock(&self.rx);
-        if rx.phase == RxPhase::Joined {
-            self.try_consent(&mut rx, stream);
-        }
+        self.consent_to_carrier(&mut rx, stream);
         drop(rx);
         // The stream decides about room and bytes from now on, so sleepers look there.
         self.wake_own(stream);
@@ -73,15 +84,15 @@ impl Session {
     /// the kernel, except for bytes that the program has written to the ring meanwhile. Only the
     /// next server may know of a session that was begun and not delegated.
     pub(crate) fn carrier_is_lost(&self) {
-        if self.is_carried()
-            && !self.is_delegated()
-            && let Some(stream) = self.stream()
-        {
-            if !self.is_datagram() {
+        let Some(stream) = self.stream().filter(|_| !self.is_delegated()) else { return };
+        match self.transport() {
+            Transport::Local(_) => return,
+            Transport::RemoteTcp(_) => {
                 stream.ledger().keep();
             }
-            self.leave(ReasonT::ServerGone, false);
+            Transport::Udp(_) => {}
         }
+        self.leave(ReasonT::ServerGone, false);
     }
 
     /// Waits until the carrier has put the session back, or there turns out to be nothing to put
@@ -100,8 +111,9 @@ impl Session {
         while !is_decided() && !deadline.is_over() {
             match (parting, net) {
                 (Some(parting), Some((_, net))) => {
-                    let session = (parting.token, parting.carried.has_ended());
-                    given = net.server.give_back(library, given, session, &parting.record);
+                    let (token, has_ended) = (parting.token, parting.carried.has_ended());
+                    let record = &parting.record;
+                    given = net.server.give_back(library, given, token, has_ended, record);
                     // Packets that come for the session meanwhile are taken in now, so that this
                     // work is not left for afterwards.
                     while !is_decided() && net.with_pump(|pump| pump.turn(false, now())) {}
@@ -128,16 +140,7 @@ impl Session {
     /// into the kernel, with all bytes that the program has written, and those that it has not
     /// read. Returns true if the kernel has had the session all the time, except for the bytes in
     /// the ring.
-    pub(crate) fn return_carried(
-        &self,
-        rx: &mut Receiver,
-        stream: &Stream,
-        reason: ReasonT,
-    ) -> bool {
-        if self.is_datagram() {
-            self.return_datagrams(rx, stream, reason);
-            return false;
-        }
+    pub(crate) fn return_carried(&self, rx: &mut Receiver, stream: &Stream) -> bool {
         if stream.ledger().is_kept() {
             return true;
         }

@@ -10,6 +10,7 @@ use crate::host::environment::Kept;
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::Library;
+use crate::remote::delegation::DelegationToken;
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -112,7 +113,8 @@ impl CarryConnection {
         &self,
         library: &Library,
         given: Option<ConnectionNumber>,
-        (token, has_ended): (u64, bool),
+        token: DelegationToken,
+        has_ended: bool,
         record: &SessionRecord,
     ) -> Option<ConnectionNumber> {
         self.call(|connections| {
@@ -122,19 +124,19 @@ impl CarryConnection {
             }
             let file = sealed::pack(record).ok()?;
             let client = client.with_deadline(Deadline::after(ANSWER_LIMIT));
-            let is_given = client.give_back(token, has_ended, Some(file.as_fd())).is_ok();
+            let is_given = client.give_back(token.0, has_ended, Some(file.as_fd())).is_ok();
             connections.keep_if(is_given).then_some(number)
         })?
     }
 
     /// Gives the segments that came for a session meanwhile to the server that has put it back,
     /// which says them to the kernel. If there is no such server any more, the peer repeats them.
-    pub(crate) fn give_in_transit(&self, token: u64, in_transit: &InTransit) {
+    pub(crate) fn give_in_transit(&self, token: DelegationToken, in_transit: &InTransit) {
         self.call(|connections| {
             let Some(client) = &mut connections.client else { return };
             let Ok(file) = in_transit.pack() else { return };
             let client = client.with_deadline(Deadline::after(ANSWER_LIMIT));
-            let is_given = client.give_late(token, Some(file.as_fd())).is_ok();
+            let is_given = client.give_late(token.0, Some(file.as_fd())).is_ok();
             connections.keep_if(is_given);
         });
     }

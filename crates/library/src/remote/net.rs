@@ -22,9 +22,10 @@ use crate::process::library::library;
 use crate::process::library::{Library, PerProcess};
 use crate::process::room::has_room;
 use crate::remote::carry_server::CarryConnection;
-use crate::remote::delegation::{Delegation, LinkSockets};
+use crate::remote::delegation::{Delegation, DelegationToken, LinkSockets};
 use crate::remote::watch::Watch;
 use crate::session::Session;
+use crate::session::transport::Transport;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -73,8 +74,8 @@ pub(crate) struct Net {
     looks_at: AtomicU64,
     /// A call has turned the pump since the thread looked last.
     was_turned: AtomicBool,
-    /// For each session's slot the server's token of it, and its interface.
-    tokens: Mutex<HashMap<u32, (u64, LinkId)>>,
+    /// For each session's slot what the server has delegated it by.
+    delegated: Mutex<HashMap<u32, Delegated>>,
     /// The numbers of what interfaces have beside the descriptors that they are waited for with, by
     /// the numbers of these: connections with drivers, and AF_XDP sockets.
     beside: Mutex<HashMap<i32, i32>>,
@@ -88,9 +89,22 @@ pub(crate) struct Net {
 /// The driver, made for the first such session; `None` if no descriptors were left for it.
 static NETS: PerProcess<Option<Net>> = PerProcess::new();
 
+/// The server's name of a delegated session, and the session's interface.
+#[derive(Debug)]
+struct Delegated {
+    token: DelegationToken,
+    link: LinkId,
+}
+
+impl Delegated {
+    fn of(terms: &LendT) -> Self {
+        Self { token: DelegationToken(terms.token), link: terms.link }
+    }
+}
+
 /// A session that is on its way home.
 pub(crate) struct ReturningSession {
-    pub(crate) token: u64,
+    pub(crate) token: DelegationToken,
     link: LinkId,
     pub(crate) carried: Carried,
     pub(crate) record: SessionRecord,
@@ -133,7 +147,7 @@ impl Net {
                 wake,
                 looks_at: AtomicU64::new(NEVER),
                 was_turned: AtomicBool::new(false),
-                tokens: Mutex::default(),
+                delegated: Mutex::default(),
                 beside: Mutex::default(),
                 server,
                 is_alone: AtomicBool::new(false),
@@ -182,12 +196,14 @@ impl Net {
         if !carried.stream().claim() {
             return false;
         }
-        lock(&self.tokens).insert(session.slot(), (terms.token, terms.link));
+        lock(&self.delegated).insert(session.slot(), Delegated::of(terms));
         pump.insert(session.slot(), terms.link, carried, now());
         self.count.fetch_add(1, Ordering::SeqCst);
         crate::process::library::library().set_hears_packets(session, self.watch.packets());
         session.is_delegated.store(true, Ordering::SeqCst);
-        session.take_new_options(&mut pump);
+        if let Transport::RemoteTcp(tcp) = session.transport() {
+            session.take_new_options(tcp, &mut pump);
+        }
         self.serve_and_leave(pump);
         true
     }
@@ -295,7 +311,7 @@ impl Net {
     pub(crate) fn part(&self, slot: u32) -> Option<ReturningSession> {
         let mut carried = lock(&self.pump).remove(slot, now())?;
         self.count.fetch_sub(1, Ordering::SeqCst);
-        let (token, link) = lock(&self.tokens).remove(&slot)?;
+        let Delegated { token, link } = lock(&self.delegated).remove(&slot)?;
         let record = carried.leave(now())?;
         Some(ReturningSession { token, link, carried, record })
     }

@@ -11,15 +11,18 @@
 //! a return that has begun does not undo a change.
 //!
 //! Keepalive is the exception: a deaf socket must not probe the peer. So it is off in the kernel
-//! while the session is away, and [`Session::keepalive`] has the program's setting. An option that
-//! is set after the join and before the delegation may have come too late for the record; the
+//! while the session is away, and [`RemoteTcp::keepalive`] has the program's setting. An option
+//! that is set after the join and before the delegation may have come too late for the record; the
 //! thread that begins to run the engine reads all options again ([`Session::take_new_options`]).
 
 use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::process::library::FoundSession;
 use crate::process::library::Library;
 use crate::session::Session;
 use crate::session::directions::{RxPhase, Sender, TxPhase};
+use crate::session::identity::Generation;
+use crate::session::transport::{RemoteTcp, Transport};
 use core::sync::atomic::Ordering;
 use rustix::net::sockopt;
 use sojourn_options::Change;
@@ -61,15 +64,23 @@ pub enum Queue {
     Unsent,
 }
 
+/// A TCP session with another host, as it was when a call began.
+struct RemoteSession<'a> {
+    session: &'a Session,
+    /// The generation of its slot.
+    generation: Generation,
+    tcp: &'a RemoteTcp,
+}
+
 impl Library {
-    /// Returns the session of `fd` and the generation of its slot, if it is a carried TCP session.
-    /// An ancestor's session goes home first.
-    fn carried(&self, fd: i32) -> Option<(&Session, u32)> {
+    /// Returns the session of `fd`, if it is a TCP session with another host. An ancestor's session
+    /// goes home first.
+    fn remote_tcp(&self, fd: i32) -> Option<RemoteSession<'_>> {
         let entry = self.table.known(fd)?;
         if entry.session.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let Some((session, generation)) = self.own_session(entry) else {
+        let Some(FoundSession { session, generation }) = self.own_session(entry) else {
             self.recall_foreign(fd);
             return None;
         };
@@ -78,7 +89,8 @@ impl Library {
             self.go_home(fd, ReasonT::Option, false);
             return None;
         }
-        (session.is_carried() && !session.is_datagram()).then_some((session, generation))
+        let Transport::RemoteTcp(tcp) = session.transport() else { return None };
+        Some(RemoteSession { session, generation, tcp })
     }
 
     /// Sets an option of a carried session: `kernel` sets it on the socket, and returns the system
@@ -90,10 +102,10 @@ impl Library {
         set: OptionChange,
         kernel: impl FnOnce() -> isize,
     ) -> Option<isize> {
-        let (session, generation) = self.carried(fd)?;
-        let (result, is_obeyed) = session.at_rest(generation, |_| {
+        let remote = self.remote_tcp(fd)?;
+        let (result, is_obeyed) = remote.at_rest(|_| {
             let result = kernel();
-            (result, result < 0 || session.option_set(set))
+            (result, result < 0 || remote.session.option_set(remote.tcp, set))
         })?;
         if !is_obeyed {
             self.go_home(fd, ReasonT::Option, false);
@@ -108,11 +120,11 @@ impl Library {
         fd: i32,
         kernel: impl FnOnce() -> isize,
     ) -> Option<(isize, EngineAnswers)> {
-        let (session, generation) = self.carried(fd)?;
-        session.at_rest(generation, |_| {
+        let remote = self.remote_tcp(fd)?;
+        remote.at_rest(|_| {
             let result = kernel();
-            let known = session.ask(|carried, at| carried.known(at));
-            let keepalive = session.keepalive.load(Ordering::SeqCst);
+            let known = remote.session.ask(|carried, at| carried.known(at));
+            let keepalive = remote.tcp.keepalive.load(Ordering::SeqCst);
             let quickack = known.map(|known| known.quickack);
             (result, EngineAnswers { keepalive, info: known.map(|known| known.info), quickack })
         })
@@ -130,26 +142,28 @@ impl Library {
         if queue == Queue::Input && is_served() {
             return None;
         }
-        let (session, generation) = self.carried(fd)?;
-        session.at_rest(generation, |tx| {
+        let remote = self.remote_tcp(fd)?;
+        remote.at_rest(|tx| {
             kernel(&|kernels| match queue {
-                Queue::Input => session.carried_input(kernels),
-                Queue::Output => kernels + session.carried_output(tx, false),
-                Queue::Unsent => kernels + session.carried_output(tx, true),
+                Queue::Input => remote.session.carried_input(kernels),
+                Queue::Output => kernels + remote.session.carried_output(tx, false),
+                Queue::Unsent => kernels + remote.session.carried_output(tx, true),
             })
         })
     }
 }
 
-impl Session {
+impl RemoteSession<'_> {
     /// Does `work` while the session can neither go home nor have its slot used again. `None` means
     /// that it is home, or another session, already.
-    fn at_rest<R>(&self, generation: u32, work: impl FnOnce(&Sender) -> R) -> Option<R> {
-        let tx = lock(&self.tx);
-        let is_it = self.generation.load(Ordering::SeqCst) == generation;
+    fn at_rest<R>(&self, work: impl FnOnce(&Sender) -> R) -> Option<R> {
+        let tx = lock(&self.session.tx);
+        let is_it = self.session.generation() == self.generation;
         (is_it && tx.phase != TxPhase::Home).then(|| work(&tx))
     }
+}
 
+impl Session {
     fn ask<R>(&self, ask: impl FnOnce(&Carried, Instant) -> R) -> Option<R> {
         if !self.is_delegated() {
             return None;
@@ -163,20 +177,20 @@ impl Session {
     }
 
     /// Notes the program's `SO_KEEPALIVE`, before the carrier switches it off in the kernel.
-    pub(crate) fn learn_keepalive(&self) {
+    pub(crate) fn learn_keepalive(&self, tcp: &RemoteTcp) {
         let _tx = lock(&self.tx);
         let is_on = kernel::at(self.number()).and_then(sockopt::socket_keepalive);
-        self.keepalive.store(is_on.unwrap_or(false), Ordering::SeqCst);
+        tcp.keepalive.store(is_on.unwrap_or(false), Ordering::SeqCst);
     }
 
     /// Takes over a new value of an option from the kernel's socket. Returns false if the engine
     /// does not obey the option.
-    fn option_set(&self, set: OptionChange) -> bool {
+    fn option_set(&self, tcp: &RemoteTcp, set: OptionChange) -> bool {
         let change = match set {
             OptionChange::NotRemote => return false,
             OptionChange::Obeyed(change) => change,
             OptionChange::Keepalive(is_on) => {
-                self.keepalive.store(is_on, Ordering::SeqCst);
+                tcp.keepalive.store(is_on, Ordering::SeqCst);
                 Change::Keepalive
             }
         };
@@ -184,7 +198,7 @@ impl Session {
         if self.is_delegated() {
             if let Some(net) = crate::process::library::library().net() {
                 net.with_pump(|pump| {
-                    is_obeyed = self.set_in(pump, change);
+                    is_obeyed = self.set_in(tcp, pump, change);
                     pump.mark(self.slot());
                     pump.serve(false, now());
                 });
@@ -193,18 +207,18 @@ impl Session {
         }
         // SYNC: before the second look at `is_delegated`; pairs with `Net::begin`, which sets that
         // and then looks here, all under the pump's lock.
-        self.has_new_options.store(true, Ordering::SeqCst);
+        tcp.has_new_options.store(true, Ordering::SeqCst);
         if self.is_delegated()
             && let Some(net) = crate::process::library::library().net()
         {
-            net.with_pump(|pump| self.take_new_options(pump));
+            net.with_pump(|pump| self.take_new_options(tcp, pump));
         }
         true
     }
 
-    fn set_in(&self, pump: &mut Pump, change: Change) -> bool {
+    fn set_in(&self, tcp: &RemoteTcp, pump: &mut Pump, change: Change) -> bool {
         let Ok(fd) = kernel::at(self.number()) else { return false };
-        let keepalive = self.keepalive.load(Ordering::SeqCst);
+        let keepalive = tcp.keepalive.load(Ordering::SeqCst);
         // A deaf socket must not probe the peer: the engine does.
         if change == Change::Keepalive && keepalive {
             let _ = sockopt::set_socket_keepalive(fd, false);
@@ -214,10 +228,10 @@ impl Session {
 
     /// Takes over the options that the program has set since the record was made; called when the
     /// session has just been delegated.
-    pub(crate) fn take_new_options(&self, pump: &mut Pump) {
-        if self.has_new_options.swap(false, Ordering::SeqCst) {
+    pub(crate) fn take_new_options(&self, tcp: &RemoteTcp, pump: &mut Pump) {
+        if tcp.has_new_options.swap(false, Ordering::SeqCst) {
             for change in Change::ALL {
-                self.set_in(pump, change);
+                self.set_in(tcp, pump, change);
             }
         }
     }
@@ -229,8 +243,7 @@ impl Session {
         let (Some(stream), RxPhase::Ring) = (&rx.stream, rx.phase) else { return kernels };
         let all = kernels + held_back + stream.available().unwrap_or(0);
         // Bytes on their way from the kernel to the ring count: the program may have heard of them.
-        let is_promised = rx.is_promised && stream.totals().1 == 0;
-        if is_promised { all.max(rx.promised) } else { all }
+        if stream.totals().1 == 0 { all.max(rx.promised) } else { all }
     }
 
     /// Counts the bytes written and not acknowledged, or not sent, beside the kernel's.

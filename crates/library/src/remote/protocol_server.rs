@@ -14,7 +14,7 @@ use crate::process::library::{Library, PerProcess, library};
 use crate::remote::carry_server::{open_connection, open_socket};
 use crate::remote::channel::{ANSWER_LIMIT, Answered, Channel, Failure, accept};
 use crate::remote::direct::{DIRECT_MAX, Direct, Directs, Ended};
-use crate::session::service::ServiceNumber;
+use crate::session::service::{ServiceNumber, ServicePart};
 use core::ops::ControlFlow;
 use core::sync::atomic::AtomicBool;
 use core::time::Duration;
@@ -197,7 +197,7 @@ impl ProtocolServer {
     }
 
     /// Hands over the socket that is kept for a session.
-    pub(crate) fn open(&self, slot: u32) -> Result<(ServiceNumber, [u64; 2]), Failure> {
+    pub(crate) fn open(&self, slot: u32) -> Result<ServicePart, Failure> {
         self.call(|connected| {
             let socket = connected.sockets.remove(&slot).ok_or(Failure::Gone)?;
             let connection = connected.number;
@@ -206,7 +206,8 @@ impl ProtocolServer {
                 Ok(accept(opened.ret).map(|()| opened))
             })?;
             let session = opened.session;
-            Ok((ServiceNumber { connection, session }, opened.token.half))
+            let number = ServiceNumber { connection, session };
+            Ok(ServicePart { number, token: opened.token })
         })
     }
 
@@ -321,9 +322,8 @@ impl ProtocolServer {
     }
 
     /// Takes part in a session that another process has opened.
-    pub(crate) fn attach(&self, token: [u64; 2]) -> Result<ServiceNumber, Failure> {
+    pub(crate) fn attach(&self, token: TokenT) -> Result<ServiceNumber, Failure> {
         self.call(|connected| {
-            let token = TokenT { half: token };
             let session = connected.ask(|channel| {
                 let attached = channel.within(SLOW_LIMIT).attach(&token)?;
                 Ok(accept(attached.ret).map(|()| attached.session))

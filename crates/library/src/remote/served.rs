@@ -15,6 +15,7 @@ use crate::process::engine::Job;
 use crate::process::library::library;
 use crate::remote::channel::Failure;
 use crate::remote::protocol_server::ProtocolServer;
+use crate::session::identity::{Generation, InboxPlace};
 use crate::session::service::ServiceNumber;
 use crate::session::{Ready, Session};
 use core::sync::atomic::Ordering;
@@ -55,9 +56,9 @@ impl Session {
             }
             let opened = library().protocol_server().map(|server| server.open(self.slot()));
             match opened {
-                Some(Ok((number, token))) => {
-                    lock(&self.facts).token = token;
-                    self.service.begin(number);
+                Some(Ok(part)) => {
+                    lock(&self.facts).token = Some(part.token);
+                    self.service.begin(part.number);
                     false
                 }
                 _ => true,
@@ -75,11 +76,11 @@ impl Session {
     /// holds no lock of a set.
     pub(crate) fn ask_service<R>(
         &self,
-        generation: u32,
+        generation: Generation,
         ask: impl FnOnce(&ProtocolServer, ServiceNumber) -> Result<R, Failure>,
     ) -> Asked<R> {
         let Some(number) = self.service.number() else { return Asked::Home };
-        if self.generation.load(Ordering::SeqCst) != generation {
+        if self.generation() != generation {
             return Asked::Home;
         }
         // Read before the call: the answer to it says nothing of a later receipt.
@@ -172,7 +173,7 @@ impl Session {
             self.is_over.store(true, Ordering::SeqCst);
             self.settle();
             // A poll or set may sleep for what only the server would have told, output above all.
-            place.into_iter().for_each(|(inbox, slot)| inbox.post_own(slot));
+            place.iter().for_each(InboxPlace::post);
         }
     }
 
@@ -265,8 +266,8 @@ impl Session {
     pub(crate) fn told_by_service(&self) {
         self.service.armed.store(0, Ordering::SeqCst);
         self.service.tell();
-        if let Some((inbox, slot)) = self.place() {
-            inbox.post_own(slot);
+        if let Some(place) = self.place() {
+            place.post();
         }
     }
 

@@ -41,9 +41,25 @@ pub(crate) enum RxPhase {
     /// Bytes come through the ring.
     Ring,
     /// Frozen: the peer still owes bytes, which come through the kernel or from the ring.
-    Residue,
+    Residue(Residue),
     /// Frozen: the peer ended with bytes unread, and the next receive returns `ECONNRESET`.
     Reset,
+}
+
+/// What is known of the bytes that the peer owes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Residue {
+    /// Bytes read from the kernel, then from the ring, since the freeze.
+    pub(crate) since_freeze: usize,
+    /// Bytes that were in the kernel before those that the peer owes.
+    pub(crate) before_owed: usize,
+    /// `before_owed` is not exact, because it was counted while the peer put owed bytes into the
+    /// kernel.
+    pub(crate) is_unsure: bool,
+    /// The state of the peer's flush (`Stream::flush_news`) before the last look at the kernel.
+    pub(crate) seen_news: u64,
+    /// Owed bytes that a peer which has died, and cannot say so itself, had put into the kernel.
+    pub(crate) flushed: Option<usize>,
 }
 
 /// The sending direction.
@@ -60,30 +76,15 @@ pub(crate) struct Sender {
 pub(crate) struct Receiver {
     pub(crate) stream: Option<Arc<Stream>>,
     pub(crate) phase: RxPhase,
-    /// In `Residue`: bytes read from the kernel, then from the ring, since the freeze.
-    pub(crate) since_freeze: usize,
-    /// In `Residue`: bytes that were in the kernel before those that the peer owes.
-    pub(crate) before_owed: usize,
-    /// In `Residue`: `before_owed` is not exact, because it was counted while the peer put owed
-    /// bytes into the kernel.
-    pub(crate) is_unsure: bool,
-    /// In `Residue`: the state of the peer's flush (`Stream::flush_news`) before the last look at
-    /// the kernel.
-    pub(crate) seen_news: u64,
     /// The direction ends in `Reset`.
     pub(crate) is_reset: bool,
-    /// In `Residue`: owed bytes that a peer which has died, and cannot say so itself, had put into
-    /// the kernel.
-    pub(crate) flushed: Option<usize>,
-    /// In `Ring`, of a remote session: the kernel had bytes when it was given up, so the program
-    /// may know of them; they come first in the ring.
-    pub(crate) is_promised: bool,
+    /// In `Ring`, of a remote session: bytes that the kernel had when it was given up. The program
+    /// may know of them; they come first in the ring. 0 once bytes have come in the ring.
+    pub(crate) promised: usize,
     /// The queue of a UDP socket, while this process runs its engine.
     pub(crate) datagrams: Option<Waiting>,
     /// Both queues had something, and the kernel's was asked last: see `io::datagrams`.
     pub(crate) was_kernels_turn: bool,
-    /// The number of bytes that `is_promised` is about.
-    pub(crate) promised: usize,
     /// The bytes in the ring that the program has peeked at and not taken.
     pub(crate) peeked: Peeked,
 }

@@ -5,6 +5,7 @@
 //! (`io::served`). Read `docs/understand/protocol-server.md` first.
 
 use core::sync::atomic::{AtomicBool, Ordering};
+use sojourn_session::protocol::client::TokenT;
 use sojourn_shm::{AtomicU32, futex};
 
 /// Values of [`Service::state`].
@@ -18,6 +19,14 @@ pub(crate) struct ServiceNumber {
     /// Counts the connections with protocol servers: a number means nothing on another one.
     pub(crate) connection: u32,
     pub(crate) session: u32,
+}
+
+/// This process's part in a session of the protocol server's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServicePart {
+    pub(crate) number: ServiceNumber,
+    /// The right to the session, for other processes that hold it.
+    pub(crate) token: TokenT,
 }
 
 /// The service of a session.

@@ -14,7 +14,8 @@ pub(crate) fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
                 using.done(result.map_or(-1, |len| len as isize));
                 return result;
             }
-            Route::Session(call) => {
+            Route::Datagrams(_) => panic!("a stream"),
+            Route::Stream(call) => {
                 let bufs = &mut [IoSliceMut::new(buf)];
                 if let Some(done) = call.recv(bufs, Recv::default(), &mut BytesOnly::default()) {
                     return done;
@@ -34,7 +35,8 @@ pub(crate) fn write(fd: i32, buf: &[u8]) -> Result<usize, Errno> {
                 using.done(result.map_or(-1, |len| len as isize));
                 return result;
             }
-            Route::Session(call) => {
+            Route::Datagrams(_) => panic!("a stream"),
+            Route::Stream(call) => {
                 if let Some(done) = call.send(&[IoSlice::new(buf)], Send::default()) {
                     return done;
                 }

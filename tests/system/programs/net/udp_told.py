@@ -28,21 +28,24 @@ V6 = [
 
 
 def serve(*ports):
-    """Sends back what comes; or, asked to `send CLASS HOPS COUNT SIZE SEGMENT`, that."""
+    """Sends back what comes; or, asked to `send CLASS HOPS COUNT SIZE SEGMENT`, that; or, asked for the `class`, the traffic class it came with."""
     sockets = []
     for port in ports:
         for family, place in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
             udp = socket.socket(family, socket.SOCK_DGRAM)
             if family == socket.AF_INET6:
                 udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            udp.setsockopt(*(V4 if family == socket.AF_INET else V6)[0], 1)
             udp.bind((place, int(port)))
             sockets.append(udp)
     print("ready", flush=True)
     while not os.path.exists(os.environ["END"]):
         for udp in select.select(sockets, [], [], 0.2)[0]:
-            data, source = udp.recvfrom(65536)
+            data, control, _, source = udp.recvmsg(65536, 128)
             if data.startswith(b"send "):
                 send(udp, source, *map(int, data.split()[1:]))
+            elif data == b"class":
+                udp.sendto(b"class %d" % control[0][2][0], source)
             else:
                 udp.sendto(data, source)
 
@@ -261,6 +264,17 @@ def late():
     udp.close()
 
 
+def classes():
+    """A control message goes with its datagram, and with no other one, while the socket is away."""
+    udp, whom = fresh()
+    for control in ([(socket.IPPROTO_IP, socket.IP_TOS, struct.pack("i", 0x28))], []):
+        for target in ([], [whom]):
+            udp.sendmsg([b"class"], control, 0, *target)
+            say("class", udp.recv(100))
+    settled("same")
+    udp.close()
+
+
 def home():
     """What was not read goes home, with what came with it but the way by which it came."""
     udp, whom = fresh(V4)
@@ -337,7 +351,7 @@ def threads():
 
 
 def call():
-    for case in (messages, rooms, several, merged, late, home, passed, threads):
+    for case in (messages, rooms, several, merged, late, classes, home, passed, threads):
         case()
 
 

@@ -12,6 +12,7 @@ use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::join::{self, Parts};
 use crate::moves::offer::Offer;
+use crate::session::identity::InboxPlace;
 use core::sync::atomic::Ordering;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -76,7 +77,8 @@ impl Thread {
             .is_carried
             .then(|| stream.other_side(Arc::clone(&own_inbox), join.own.slot))
             .flatten();
-        let parts = Parts { stream: Arc::new(stream), own_inbox, own_slot: join.own.slot };
+        let place = InboxPlace { inbox: own_inbox, slot: join.own.slot };
+        let parts = Parts { stream: Arc::new(stream), place };
         let session = self.library.join(self.engine, offer, join, &parts)?;
         if let Some(inbox) = self.own_inboxes.get_mut(&join.own.id) {
             inbox.slots.insert(join.own.slot, session.slot());

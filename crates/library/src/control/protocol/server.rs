@@ -79,7 +79,7 @@ impl Thread {
         }
         // A server that does not know a UDP socket has given the datagrams that it found to the
         // kernel.
-        for session in unknown.into_iter().filter(|session| session.is_datagram()) {
+        for session in unknown.into_iter().filter(|session| session.is_udp()) {
             session.leave(ReasonT::PeerDied, false);
         }
     }

@@ -11,12 +11,14 @@ use crate::moves::offer::Offer;
 use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::protocol_server::ProtocolServer;
 use crate::session::Session;
+use crate::session::service::ServicePart;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::AsFd;
 use sojourn_ipc::Deadline;
 use sojourn_session::ReasonT;
+use sojourn_session::protocol::client::TokenT;
 use sojourn_shm::{Mapping, fault};
 use sojourn_stream::Inbox;
 use std::sync::Arc;
@@ -49,12 +51,12 @@ impl Thread {
     }
 
     /// Takes part in the session of `fd`, which an ancestor has.
-    pub(super) fn share(&mut self, fd: i32, version: u32, token: [u64; 2]) {
+    pub(super) fn share(&mut self, fd: i32, version: u32, token: TokenT) {
         let Some(server) = self.protocol_server() else { return };
         let Some(inbox) = self.inbox_of(0) else { return };
         let Ok(number) = server.attach(token) else { return };
         let (library, engine) = (self.library, self.engine);
-        match library.begin_sharing(engine, (fd, version), inbox, (number, token)) {
+        match library.begin_sharing(engine, fd, version, inbox, ServicePart { number, token }) {
             Some(session) => self.serving.slots.push(session.slot()),
             // The program has closed it.
             None => drop(server.close(number)),

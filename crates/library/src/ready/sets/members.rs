@@ -6,38 +6,37 @@
 use super::{SetAt, Slot};
 use crate::fds::table::mark;
 use crate::host::lock::lock;
+use crate::process::library::FoundSession;
 use crate::process::library::Library;
 use crate::ready::set::{RemainingHolder, Set};
 use crate::ready::set_entry::Registration;
 use crate::session::Session;
+use crate::session::identity::{Generation, InboxPlace};
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
-use sojourn_stream::Inbox;
-use std::sync::Arc;
 
 /// A session that is about to join a set, as it was seen before: it may go home at any time.
 pub(super) struct Joining<'s> {
     session: &'s Session,
-    generation: u32,
-    inbox: Arc<Inbox>,
-    at: u32,
+    generation: Generation,
+    place: InboxPlace,
 }
 
 impl<'s> Joining<'s> {
     /// Takes the session of that generation. `None` means that it is not away any more.
-    pub(super) fn of(session: &'s Session, generation: u32) -> Option<Self> {
-        let (inbox, at) = session.place()?;
-        Some(Self { session, generation, inbox, at })
+    pub(super) fn of(session: &'s Session, generation: Generation) -> Option<Self> {
+        let place = session.place()?;
+        Some(Self { session, generation, place })
     }
 
     /// Makes the session answer in the set. Returns false if the set cannot take it, or if the
     /// session has gone home meanwhile: then the kernel answers.
     pub(super) fn join(&self, set: &Set, fd: i32) -> bool {
-        let is_in = set.join(fd, &self.inbox, self.at);
+        let is_in = set.join(fd, &self.place.inbox, self.place.slot);
         // SYNC: after the set's lock; pairs with `detach`, which counts the generation on and then
         // takes the session out of its sets under the same lock. Without this look a session that
         // `detach` has just not found in the set would stay there, and never report anything.
-        if self.session.generation.load(Ordering::SeqCst) != self.generation {
+        if self.session.generation() != self.generation {
             set.leave(fd);
             return false;
         }
@@ -57,7 +56,7 @@ impl Library {
         if session.set() != index + 1 {
             return false;
         }
-        let generation = session.generation.load(Ordering::SeqCst);
+        let generation = session.generation();
         Joining::of(session, generation).is_some_and(|joining| joining.join(&slot.set, fd))
     }
 
@@ -138,7 +137,7 @@ impl Library {
     /// session that goes home for this again and again moves less and less often.
     pub(crate) fn go_home_for_set(&self, fd: i32) {
         if let Some(entry) = self.table.known(fd)
-            && let Some((session, _)) = self.own_session(entry)
+            && let Some(FoundSession { session, .. }) = self.own_session(entry)
             && session.stream().is_some_and(|stream| !stream.is_frozen())
         {
             entry.postpone_offer();
@@ -183,7 +182,7 @@ impl Library {
         }
         // SYNC: after the store of the set; pairs with the joiner, which stores the session and
         // then looks at the set (`set_joined`).
-        let Some((session, generation)) = self.own_session(entry) else {
+        let Some(FoundSession { session, generation }) = self.own_session(entry) else {
             self.recall_foreign(fd);
             return;
         };
@@ -240,7 +239,7 @@ mod tests {
         let slot = library().sets().unwrap().slot(id - 1).unwrap();
         slot.set.change(library(), set.fd(), op::ADD, fd, (bit::IN, fd as u64)).unwrap();
         let entry = library().table.known(fd).unwrap();
-        let (session, generation) = library().own_session(entry).unwrap();
+        let FoundSession { session, generation } = library().own_session(entry).unwrap();
         let joining = Joining::of(session, generation).unwrap();
         for end in [1, 0] {
             library().go_home(pair.fd(end), ReasonT::User, false);
@@ -263,7 +262,7 @@ mod tests {
         let (_, slot) = library().own_set(word).unwrap();
         slot.set.change(library(), set.fd(), op::ADD, fd, (bit::IN, fd as u64)).unwrap();
         entry.set.store(word, Ordering::SeqCst);
-        let (session, _) = library().own_session(entry).unwrap();
+        let session = library().own_session(entry).unwrap().session;
         assert!(!library().set_joined(fd, session));
     }
 }

@@ -3,13 +3,13 @@
 //! Not here: receiving (`crate::io::datagrams`). Read the head of `net` first, then
 //! `sojourn_pump::Datagrams`.
 
-use super::{Net, hop_of};
+use super::{Delegated, Net, hop_of};
 use crate::host::lock::lock;
 use crate::process::engine::Job;
 use crate::process::library::library;
 use crate::process::room::has_room;
 use crate::remote::carry_server::ANSWER_LIMIT;
-use crate::remote::delegation::{Delegation, LinkSockets};
+use crate::remote::delegation::{Delegation, DelegationToken, LinkSockets};
 use crate::session::Session;
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
@@ -76,7 +76,7 @@ impl Net {
             self.return_in_transit((session.slot(), terms), (socket, other));
             return false;
         }
-        lock(&self.tokens).insert(session.slot(), (terms.token, terms.link));
+        lock(&self.delegated).insert(session.slot(), Delegated::of(terms));
         let one = Datagrams::new(Arc::clone(&socket), other, terms.link);
         pump.insert_datagrams(session.slot(), one, now());
         self.count.fetch_add(1, Ordering::SeqCst);
@@ -106,25 +106,28 @@ impl Net {
             pump.remove_datagrams(slot, now())?.leave()
         });
         if let Some(record) = record.filter(has_unread) {
-            self.give_unread(terms.token, &record);
+            self.give_unread(DelegationToken(terms.token), &record);
         }
     }
 
     /// Ends the socket's engine, once its packets come to the kernel again and those on their way
     /// have been taken in. Returns the server's token and the unread datagrams.
-    pub(crate) fn end_datagrams(&self, slot: u32) -> (Option<u64>, Option<SessionRecord>) {
+    pub(crate) fn end_datagrams(
+        &self,
+        slot: u32,
+    ) -> (Option<DelegationToken>, Option<SessionRecord>) {
         let mut pump = lock(&self.pump);
         let removed = pump.remove_datagrams(slot, now());
         self.leave(pump);
-        let token = lock(&self.tokens).remove(&slot).map(|(token, _)| token);
+        let token = lock(&self.delegated).remove(&slot).map(|one| one.token);
         let Some(one) = removed else { return (token, None) };
         self.count.fetch_sub(1, Ordering::SeqCst);
         (token, one.leave())
     }
 
     /// Gives unread datagrams to the server. Returns false if there is no server.
-    pub(crate) fn give_unread(&self, token: u64, record: &SessionRecord) -> bool {
-        self.server.give_back(library(), None, (token, false), record).is_some()
+    pub(crate) fn give_unread(&self, token: DelegationToken, record: &SessionRecord) -> bool {
+        self.server.give_back(library(), None, token, false, record).is_some()
     }
 
     /// Takes over the route to an address.

@@ -14,12 +14,9 @@ impl Session {
         self.is_delegated.load(Ordering::Relaxed)
     }
 
-    /// Has written bytes sent; called after a write.
+    /// Has written bytes sent to another host; called after a write.
     #[inline]
     pub(crate) fn have_sent(&self) {
-        if !self.is_carried() {
-            return;
-        }
         // SYNC: after the write; pairs with the store in `Net::begin`, which looks at the ring
         // after it.
         fence(Ordering::SeqCst);
