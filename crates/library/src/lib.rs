@@ -26,7 +26,7 @@ pub use host::{Host, Interrupt, OwnCalls, Plain};
 pub use io::call_flags::{Recv, Send};
 pub use io::calls::{Call, Route, Use};
 pub use io::cork::Corking;
-pub use io::datagrams::{Attempt, Datagram, PARTS_MAX, ReceiveOutcome};
+pub use io::datagrams::{Attempt, Datagram, PARTS_MAX, ReceiveOutcome, Told};
 pub use io::from_kernel::{BytesOnly, FromKernel};
 pub use io::lend::{Amount, Lending, Lent, LentPiece};
 pub use moves::descriptors::{Origin, SocketOption};

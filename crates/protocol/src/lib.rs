@@ -1,4 +1,4 @@
-//! The protocol server: TCP sessions whose engine runs in a process of the session server's, and
+//! The protocol server: TCP and UDP sessions whose engine runs in a process of the session server's, and
 //! the client of that process.
 //!
 //! `sojourn-protocol` is a program under the protocol library (`sojourn_library`), which it embeds:
@@ -18,6 +18,8 @@ mod client;
 #[cfg(feature = "server")]
 pub mod confine;
 #[cfg(feature = "server")]
+mod datagrams;
+#[cfg(feature = "server")]
 mod groups;
 #[cfg(feature = "server")]
 mod options;
@@ -36,7 +38,7 @@ mod table;
 #[cfg(feature = "server")]
 mod watcher;
 
-pub use client::{Client, Error, Session, Token};
+pub use client::{Client, Datagram, Error, Session, Token};
 #[cfg(feature = "server")]
 pub use server::Protocol;
 pub use sojourn_ipc::{Address, Deadline, Wait};

@@ -99,7 +99,10 @@ impl Call<'_> {
         how: Recv,
         attempt: &mut Attempt,
     ) -> Option<Result<ReceiveOutcome, Errno>> {
-        self.session.receive_datagram(self.generation, bufs, how, attempt)
+        match self.session.service.is_any() {
+            true => self.session.receive_datagram_served(self.generation, bufs, how, attempt),
+            false => self.session.receive_datagram(self.generation, bufs, how, attempt),
+        }
     }
 
     /// Reports that the kernel had a datagram, or an error, when [`ReceiveOutcome::Kernel`] said to
@@ -116,8 +119,11 @@ impl Call<'_> {
         bufs: &[IoSlice<'_>],
         target: Option<SocketAddr>,
         segment: Option<u16>,
-    ) -> Option<usize> {
-        self.session.send_datagram(self.generation, bufs, target, segment)
+    ) -> Option<Result<usize, Errno>> {
+        match self.session.service.is_any() {
+            true => self.session.send_datagram_served(self.generation, bufs, target, segment),
+            false => self.session.send_datagram(self.generation, bufs, target, segment).map(Ok),
+        }
     }
 
     /// Returns true if the number was closed, or given to something else, since the call began:

@@ -1,5 +1,7 @@
 //! Datagram calls on UDP sockets, as far as they differ from calls on streams.
 //!
+//! Not here: those on sockets that the protocol server serves (`served`).
+//!
 //! The calls here take and return socket addresses; C's address structures and control data are the
 //! shell's. Read `docs/understand/moves.md`, "UDP".
 //!
@@ -15,6 +17,8 @@
 //!
 //! On the way home the server first gives the packets back to the kernel; then it repeats the
 //! unread datagrams to the kernel.
+
+mod served;
 
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -32,7 +36,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{AddressFamily, sockopt};
 use sojourn_proto::udp::Socket;
-use sojourn_pump::ancillary::{self, DatagramAncillary};
+use sojourn_pump::ancillary::{self, ControlMessages, DatagramAncillary, Written};
 use sojourn_pump::options;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
@@ -68,8 +72,37 @@ pub struct Datagram {
     pub len: usize,
     /// The bytes that fitted the buffers.
     pub copied: usize,
-    /// The values for the control data that the program wants.
-    pub told: DatagramAncillary,
+    /// The control data that the program wants.
+    pub told: Told,
+}
+
+/// The control data with a datagram.
+#[derive(Clone, Copy, Debug)]
+pub enum Told {
+    /// The values for the messages.
+    Values(DatagramAncillary),
+    /// The messages are in the call's [`Attempt`], as the protocol server has them.
+    InAttempt,
+}
+
+impl Told {
+    /// Returns true if there is a message to write.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        match self {
+            Self::Values(values) => values.is_any(),
+            Self::InAttempt => true,
+        }
+    }
+
+    /// Writes the messages: see [`DatagramAncillary::write`]. `attempt` is that of the call.
+    pub fn write(&self, attempt: &Attempt, room: usize, put: impl FnMut(usize, &[u8])) -> Written {
+        match (self, &attempt.messages) {
+            (Self::Values(values), _) => values.write(room, put),
+            (Self::InAttempt, Some(messages)) => messages.write(room, put),
+            (Self::InAttempt, None) => Written::default(),
+        }
+    }
 }
 
 /// The outcome of one receive.
@@ -92,6 +125,15 @@ pub struct Attempt {
     deadline: Option<Deadline>,
     has_turned: bool,
     has_asked: bool,
+    /// The control messages with a datagram of the protocol server's.
+    messages: Option<ControlMessages>,
+}
+
+/// Where a datagram of the protocol server's goes.
+#[derive(Debug)]
+pub(crate) struct Place<'p, 'b> {
+    pub(crate) bufs: &'p mut [IoSliceMut<'b>],
+    pub(crate) messages: &'p mut Option<ControlMessages>,
 }
 
 enum DatagramReceived {
@@ -254,12 +296,12 @@ impl Session {
             }
             _ => got.source,
         };
-        let told = DatagramAncillary {
+        let told = Told::Values(DatagramAncillary {
             wants: wants & !form::ALL,
             envelope: got.envelope,
             interface: socket.interface(),
             segment_size: got.segment_size,
-        };
+        });
         Some(Datagram { source, len: got.len, copied: got.copied, told })
     }
 
@@ -300,6 +342,9 @@ impl Session {
 
     /// Returns the length (bytes) of the next datagram in the library's queue.
     pub(crate) fn next_datagram(&self) -> Option<usize> {
+        if self.service.is_any() {
+            return self.next_datagram_by_service();
+        }
         if self.is_delegated() {
             library().turn_net();
         }

@@ -445,8 +445,10 @@ impl Library {
         self.policy.forbid();
         if engine.has_children() && engine.has_datagrams.load(Ordering::SeqCst) {
             let fds = self.table.with_sessions().map(|(fd, _)| fd);
-            let udp =
-                fds.filter(|fd| self.session_of(*fd).is_some_and(|session| session.is_datagram()));
+            // Those of the protocol server a child has there, or gets from the kernel after the
+            // server's close.
+            let is_here = |session: &Session| session.is_datagram() && !session.service.is_any();
+            let udp = fds.filter(|fd| self.session_of(*fd).is_some_and(is_here));
             self.go_home_together(&udp.collect::<Vec<_>>(), ReasonT::Fork);
             self.await_datagrams();
         }
