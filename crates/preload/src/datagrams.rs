@@ -144,7 +144,7 @@ fn answer_control(header: &mut msghdr, room: usize, (told, attempt): (&Told, &At
     if room > 0 && accessible(start as usize, room, Access::Write) < room {
         return;
     }
-    let written = told.write(attempt, room, |at, part| {
+    let written = told.write(attempt.messages(), room, |at, part| {
         // SAFETY: within `room` bytes, which are writable, as checked above.
         unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), start.add(at), part.len()) };
     });

@@ -6,7 +6,7 @@
 //! so the calls that send a session home are made on the thread for slow work. Not here: that
 //! thread (`slow`), datagrams (`datagrams`), options (`options`). Read the head of `sojourn_library` first.
 
-use crate::datagrams::Buffer;
+use crate::buffer::Buffer;
 use crate::queue::Data;
 use core::time::Duration;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -13,6 +13,8 @@
 #[cfg(feature = "server")]
 mod bells;
 #[cfg(feature = "server")]
+mod buffer;
+#[cfg(feature = "server")]
 mod calls;
 mod client;
 #[cfg(feature = "server")]

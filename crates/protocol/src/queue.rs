@@ -8,7 +8,7 @@
 //! first, and kept if its receiver has gone. Not here: the lock around a queue and the sleep (`session`, `watcher`),
 //! the socket (`calls`).
 
-use crate::datagrams::{Buffer, Envelope};
+use crate::buffer::{Buffer, Envelope};
 use rustix::io::Errno;
 use sojourn_ipc::{ClientId, Gone};
 use sojourn_session::protocol::server::{

@@ -13,8 +13,8 @@
 mod operations;
 
 use crate::bells::Bells;
+use crate::buffer::Envelope;
 use crate::calls::{self, Kind, Socket};
-use crate::datagrams::Envelope;
 use crate::queue::{ReceiveMode, ignore, number};
 use crate::session::{Receive, ReceiveReply, Served, with_buffer};
 use crate::slow::Slow;

@@ -4,8 +4,9 @@
 //! Each session's own lock guards its queue; the lock is this process's alone, and no thread waits
 //! under it. Not here: the order of waiting calls (`queue`), the watcher's sleep (`watcher`).
 
+use crate::buffer::{Buffer, Envelope};
 use crate::calls::{Kind, Socket};
-use crate::datagrams::{Buffer, Envelope};
+
 use crate::queue::{Queue, Receiver, Waiter, ignore};
 use crate::watcher::Watcher;
 use core::cell::RefCell;

@@ -29,6 +29,7 @@ use crate::process::library::library;
 use crate::remote::net::Net;
 use crate::remote::net::datagrams::has_unread;
 use crate::session::Session;
+use crate::session::datagram::{Datagram, Told};
 use crate::session::directions::{Receiver, RxPhase};
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
@@ -36,7 +37,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{AddressFamily, sockopt};
 use sojourn_proto::udp::Socket;
-use sojourn_pump::ancillary::{self, ControlMessages, DatagramAncillary, Written};
+use sojourn_pump::ancillary::{self, ControlMessages, DatagramAncillary};
 use sojourn_pump::options;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
@@ -63,48 +64,6 @@ pub(crate) mod form {
     pub(crate) const ALL: u32 = 3;
 }
 
-/// A received datagram.
-#[derive(Clone, Copy, Debug)]
-pub struct Datagram {
-    /// The sender, in the form of the socket's own address family.
-    pub source: SocketAddr,
-    /// The length of the datagram (bytes).
-    pub len: usize,
-    /// The bytes that fitted the buffers.
-    pub copied: usize,
-    /// The control data that the program wants.
-    pub told: Told,
-}
-
-/// The control data with a datagram.
-#[derive(Clone, Copy, Debug)]
-pub enum Told {
-    /// The values for the messages.
-    Values(DatagramAncillary),
-    /// The messages are in the call's [`Attempt`], as the protocol server has them.
-    InAttempt,
-}
-
-impl Told {
-    /// Returns true if there is a message to write.
-    #[must_use]
-    pub fn is_any(&self) -> bool {
-        match self {
-            Self::Values(values) => values.is_any(),
-            Self::InAttempt => true,
-        }
-    }
-
-    /// Writes the messages: see [`DatagramAncillary::write`]. `attempt` is that of the call.
-    pub fn write(&self, attempt: &Attempt, room: usize, put: impl FnMut(usize, &[u8])) -> Written {
-        match (self, &attempt.messages) {
-            (Self::Values(values), _) => values.write(room, put),
-            (Self::InAttempt, Some(messages)) => messages.write(room, put),
-            (Self::InAttempt, None) => Written::default(),
-        }
-    }
-}
-
 /// The outcome of one receive.
 #[derive(Clone, Copy, Debug)]
 pub enum ReceiveOutcome {
@@ -129,11 +88,12 @@ pub struct Attempt {
     messages: Option<ControlMessages>,
 }
 
-/// Where a datagram of the protocol server's goes.
-#[derive(Debug)]
-pub(crate) struct Place<'p, 'b> {
-    pub(crate) bufs: &'p mut [IoSliceMut<'b>],
-    pub(crate) messages: &'p mut Option<ControlMessages>,
+impl Attempt {
+    /// Returns the control messages with the datagram, for [`Told::write`].
+    #[must_use]
+    pub fn messages(&self) -> Option<&ControlMessages> {
+        self.messages.as_ref()
+    }
 }
 
 enum DatagramReceived {

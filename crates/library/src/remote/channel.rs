@@ -3,7 +3,7 @@
 //! Each is one call of the IPC, and waits for nothing but the server's answer. Not here: who makes
 //! them on which connection (`direct`, `protocol_server`), and calls that wait there (`direct`).
 
-use crate::io::datagrams::{Datagram, Place, Told};
+use crate::session::datagram::{Datagram, Place, Told};
 use core::time::Duration;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use sojourn_ipc::rt::CallError;

@@ -17,11 +17,11 @@
 //! that one without an answer has taken none, and the program goes on in the kernel. A datagram
 //! comes with the answer, and may be lost with a server that dies.
 
-use crate::io::datagrams::{Datagram, Place};
 use crate::process::library::library;
 use crate::remote::channel::{
     ANSWER_LIMIT, Answered, Channel, Failure, accept, arrived, room, scatter,
 };
+use crate::session::datagram::{Datagram, Place};
 use core::ops::ControlFlow;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_ipc::Deadline;

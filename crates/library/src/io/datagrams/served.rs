@@ -6,7 +6,7 @@
 //! the kernel. Not here: the calls to the server (`remote::protocol_server`), readiness
 //! (`remote::served`), calls on streams (`io::served`).
 
-use super::{Attempt, Datagram, Place, ReceiveOutcome};
+use super::{Attempt, ReceiveOutcome};
 use crate::io::call_flags::Recv;
 use crate::io::receive::after_wait;
 use crate::io::served::waited;
@@ -14,6 +14,7 @@ use crate::process::library::library;
 use crate::remote::direct::Ended;
 use crate::remote::served::Asked;
 use crate::session::Session;
+use crate::session::datagram::{Datagram, Place};
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use rustix::io::{Errno, IoSlice, IoSliceMut};

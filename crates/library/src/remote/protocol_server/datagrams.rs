@@ -3,9 +3,9 @@
 //! Not here: who makes them (`io::datagrams::served`), and the connections (`protocol_server`).
 
 use super::ProtocolServer;
-use crate::io::datagrams::{Datagram, Place};
 use crate::remote::channel::Failure;
 use crate::remote::direct::Ended;
+use crate::session::datagram::{Datagram, Place};
 use crate::session::service::ServiceNumber;
 use core::ops::ControlFlow;
 use rustix::io::IoSlice;
