@@ -4,7 +4,8 @@
 //! This is the shell around the library, as the preload library is one for programs: it asks before
 //! each call which home serves it. Going home may wait for the session server (`Library::go_home`),
 //! so the calls that send a session home are made on the thread for slow work. Not here: that
-//! thread (`slow`), datagrams (`datagrams`), options (`options`). Read the head of `sojourn_library` first.
+//! thread (`slow`), datagrams (`datagrams`), options (`options`). Read the head of
+//! `sojourn_library` first.
 
 use crate::buffer::Buffer;
 use crate::queue::Data;

@@ -117,8 +117,8 @@ impl Client {
         &mut self.receiver.client
     }
 
-    /// Hands over a connected TCP socket or a UDP socket: data goes by the server from now on, and the descriptor
-    /// must not be used for data. `is_sole`: nobody but this process has the socket.
+    /// Hands over a connected TCP socket or a UDP socket: data goes by the server from now on, and
+    /// the descriptor must not be used for data. `is_sole`: nobody but this process has the socket.
     ///
     /// # Errors
     /// [`Error`].

@@ -1,5 +1,5 @@
-//! The protocol server: TCP and UDP sessions whose engine runs in a process of the session server's, and
-//! the client of that process.
+//! The protocol server: TCP and UDP sessions whose engine runs in a process of the session
+//! server's, and the client of that process.
 //!
 //! `sojourn-protocol` is a program under the protocol library (`sojourn_library`), which it embeds:
 //! programs hand it their sockets, and it moves their sessions out of the kernel and home as the

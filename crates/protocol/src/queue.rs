@@ -5,8 +5,8 @@
 //! look ([`Queue::serve`]) answers all calls that can be answered, and returns the events for which
 //! others still wait. Bytes may be looked at, and taken after the answer; of datagrams the next
 //! look may find another one (they come by two queues, see `sojourn_library`), so each is taken
-//! first, and kept if its receiver has gone. Not here: the lock around a queue and the sleep (`session`, `watcher`),
-//! the socket (`calls`).
+//! first, and kept if its receiver has gone. Not here: the lock around a queue and the sleep
+//! (`session`, `watcher`), the socket (`calls`).
 
 use crate::buffer::{Buffer, Envelope};
 use rustix::io::Errno;

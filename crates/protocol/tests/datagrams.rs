@@ -1,5 +1,5 @@
-//! UDP sockets at a protocol server, over sockets of the kernel's: each datagram with its sender and
-//! its length, several processes at one socket, errors as the kernel's, the way back.
+//! UDP sockets at a protocol server, over sockets of the kernel's: each datagram with its sender
+//! and its length, several processes at one socket, errors as the kernel's, the way back.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -2,9 +2,10 @@
 //! makes them and in its order.
 //!
 //! They are for datagrams that came past the kernel; the others have the kernel's own. Another
-//! process, the protocol server, hands both over as bytes ([`ControlMessages`]). The flags are read from the socket when the library begins to carry it, and whenever the program sets one
-//! of them. Not here: the program's control buffer (`sojourn-preload`), and options that keep a
-//! socket in the kernel (the session server). Read ip(7), ipv6(7), socket(7), udp(7), cmsg(3).
+//! process, the protocol server, hands both over as bytes ([`ControlMessages`]). The flags are read
+//! from the socket when the library begins to carry it, and whenever the program sets one of them.
+//! Not here: the program's control buffer (`sojourn-preload`), and options that keep a socket in
+//! the kernel (the session server). Read ip(7), ipv6(7), socket(7), udp(7), cmsg(3).
 
 use rustix::fd::BorrowedFd;
 use rustix::time::{ClockId, clock_gettime};

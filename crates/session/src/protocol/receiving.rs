@@ -1,10 +1,11 @@
-//! A receive of bytes or of a datagram that waits in the protocol server, as a call in two halves: what ends the wait before
-//! the answer comes is the caller's.
+//! A receive of bytes or of a datagram that waits in the protocol server, as a call in two halves:
+//! what ends the wait before the answer comes is the caller's.
 //!
 //! The server takes bytes out of the session only after its answer (`ANSWER_FIRST`), so a call
 //! without an answer has taken none; one that is given up is cancelled first, and its answer says
 //! if it has bytes. A datagram is taken out before the answer, and is lost with a server that dies
-//! in between, as UDP allows. Not here: who waits how (`sojourn_protocol::Client`, `sojourn_library`).
+//! in between, as UDP allows. Not here: who waits how (`sojourn_protocol::Client`,
+//! `sojourn_library`).
 
 use core::sync::atomic::AtomicU32;
 

@@ -1,9 +1,9 @@
 //! Datagram calls on a UDP socket that the protocol server serves: each is a call there.
 //!
 //! The server asks both queues, the engine's and the kernel's, and sends past the kernel or through
-//! the socket. Where it cannot, the program's own descriptor of the socket can. A call that is under
-//! way while the server dies may have lost its datagram, as UDP allows, and the socket goes on in
-//! the kernel. Not here: the calls to the server (`remote::protocol_server`), readiness
+//! the socket. Where it cannot, the program's own descriptor of the socket can. A call that is
+//! under way while the server dies may have lost its datagram, as UDP allows, and the socket goes
+//! on in the kernel. Not here: the calls to the server (`remote::protocol_server`), readiness
 //! (`remote::served`), calls on streams (`io::served`).
 
 use super::{Attempt, ReceiveOutcome};
