@@ -86,7 +86,7 @@ fn is_same(row: &Row, other: &Row) -> bool {
     let is_one = row.inode.is_some() && row.inode == other.inode;
     is_one
         || row.kind == other.kind
-            && row.kind == "tcp"
+            && row.is_of_hosts()
             && (&row.from, &row.to) == (&other.from, &other.to)
 }
 

@@ -95,7 +95,7 @@ fn explain_served(rows: &mut [Row]) {
         .filter(|row| row.home == row::home_word(HomeT::Server))
         .map(|row| (row.from.clone(), row.to.clone()))
         .collect();
-    for row in rows.iter_mut().filter(|row| row.kind == "tcp" && row.is_in_kernel()) {
+    for row in rows.iter_mut().filter(|row| row.is_of_hosts() && row.is_in_kernel()) {
         if served.contains(&(row.from.clone(), row.to.clone())) {
             row.reason = ReasonT::ProtocolServer.word();
         }

@@ -26,13 +26,14 @@ pub use host::{Host, Interrupt, OwnCalls, Plain};
 pub use io::call_flags::{Recv, Send};
 pub use io::calls::{Call, DatagramCall, Route, Use};
 pub use io::cork::Corking;
-pub use io::datagrams::{Attempt, Datagram, PARTS_MAX, ReceiveOutcome};
+pub use io::datagrams::{Attempt, PARTS_MAX, ReceiveOutcome};
 pub use io::from_kernel::{BytesOnly, FromKernel};
 pub use io::lend::{Amount, Lending, Lent, LentPiece};
 pub use moves::descriptors::{Origin, SocketOption};
 pub use process::library::{Library, library};
 pub use remote::options::{EngineAnswers, OptionChange, Queue};
 pub use session::Session;
+pub use session::datagram::{Datagram, Told};
 
 pub use fds::table::FdEntry;
 

@@ -10,6 +10,7 @@
 //! `tx` is taken before `rx`, and `rx` before nothing. Data calls hold them for a few hundred
 //! nanoseconds, a return for as long as it takes; no thread sleeps for the peer's data with one.
 
+pub(crate) mod datagram;
 pub(crate) mod directions;
 pub(crate) mod identity;
 pub(crate) mod owed;

@@ -11,7 +11,7 @@ use crate::errno;
 use crate::flags::RECV_SERVED;
 use crate::guard::{home, is_open, within};
 use crate::library::{
-    Attempt, Datagram, DatagramAncillary, DatagramCall, PARTS_MAX, ReceiveOutcome, Recv,
+    Attempt, Datagram, DatagramAncillary, DatagramCall, PARTS_MAX, ReceiveOutcome, Recv, Told,
 };
 use crate::process::was_cancelled;
 use crate::raw;
@@ -80,7 +80,7 @@ pub(crate) fn receive(
         };
         match got? {
             Ok(ReceiveOutcome::Here(datagram)) => {
-                return Some(answer(header, &datagram, how, flags));
+                return Some(answer(header, (&datagram, attempt), how, flags));
             }
             Ok(ReceiveOutcome::Kernel { is_last }) => {
                 let got = ask_kernel(fd, header, flags);
@@ -110,13 +110,18 @@ fn ask_kernel(fd: c_int, header: &mut msghdr, flags: c_int) -> isize {
 
 /// Fills in the sender's address, the flags and the control data. Returns the length that the call
 /// returns.
-fn answer(header: &mut msghdr, datagram: &Datagram, how: Recv, flags: c_int) -> isize {
+fn answer(
+    header: &mut msghdr,
+    (datagram, attempt): (&Datagram, &Attempt),
+    how: Recv,
+    flags: c_int,
+) -> isize {
     let is_cut = datagram.copied < datagram.len;
     header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
     header.msg_flags |= if is_cut { libc::MSG_TRUNC } else { 0 };
     let room = core::mem::replace(&mut header.msg_controllen, 0);
     if datagram.told.is_any() {
-        answer_control(header, room, &datagram.told);
+        answer_control(header, room, (&datagram.told, attempt));
     }
     if !header.msg_name.is_null() {
         let (name, len) = name_of(&datagram.source);
@@ -132,14 +137,14 @@ fn answer(header: &mut msghdr, datagram: &Datagram, how: Recv, flags: c_int) -> 
 }
 
 /// Writes the control messages that the program has asked for, as far as there is room.
-fn answer_control(header: &mut msghdr, room: usize, told: &DatagramAncillary) {
+fn answer_control(header: &mut msghdr, room: usize, (told, attempt): (&Told, &Attempt)) {
     let start = header.msg_control.cast::<u8>();
     let room = if start.is_null() { 0 } else { room.min(DatagramAncillary::LEN_MAX) };
     // The kernel leaves control messages out if their memory is not accessible.
     if room > 0 && accessible(start as usize, room, Access::Write) < room {
         return;
     }
-    let written = told.write(room, |at, part| {
+    let written = told.write(attempt.messages(), room, |at, part| {
         // SAFETY: within `room` bytes, which are writable, as checked above.
         unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), start.add(at), part.len()) };
     });
@@ -245,7 +250,7 @@ pub(crate) fn send(
     let sent = vectors::datagram(buffers, PAYLOAD_MAX, |slices| {
         within(|_| call.send(slices, target, segment)).flatten()
     });
-    sent?.map(|len| len as isize)
+    sent?.map(errno::count)
 }
 
 /// Translates the flags of a receiving call on a UDP socket whose datagrams arrive partly at the

@@ -4,8 +4,10 @@
 //! This is the shell around the library, as the preload library is one for programs: it asks before
 //! each call which home serves it. Going home may wait for the session server (`Library::go_home`),
 //! so the calls that send a session home are made on the thread for slow work. Not here: that
-//! thread (`slow`), options (`options`). Read the head of `sojourn_library` first.
+//! thread (`slow`), datagrams (`datagrams`), options (`options`). Read the head of
+//! `sojourn_library` first.
 
+use crate::buffer::Buffer;
 use crate::queue::Data;
 use core::time::Duration;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -26,30 +28,42 @@ pub(crate) struct Socket {
     /// `None` only while this is dropped.
     end: Option<OwnedFd>,
     number: i32,
+    kind: Kind,
 }
 
-/// Returns an error unless the descriptor is a connected TCP socket.
+/// The kind of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Tcp,
+    Udp,
+}
+
+/// Returns the kind of a socket that can be handed over: a connected TCP socket, or a UDP socket.
 ///
 /// # Errors
 /// `ENOTSOCK`, `EPROTONOSUPPORT`, `ENOTCONN`.
-pub(crate) fn check(end: BorrowedFd<'_>) -> Result<(), Errno> {
-    let is_tcp = sockopt::socket_type(end)? == SocketType::STREAM
-        && sockopt::socket_protocol(end)? == Some(ipproto::TCP);
-    if !is_tcp {
-        return Err(Errno::PROTONOSUPPORT);
-    }
-    match rustix::net::getpeername(end)? {
-        Some(_) => Ok(()),
-        None => Err(Errno::NOTCONN),
+pub(crate) fn kind_of(end: BorrowedFd<'_>) -> Result<Kind, Errno> {
+    match (sockopt::socket_type(end)?, sockopt::socket_protocol(end)?) {
+        (SocketType::STREAM, Some(ipproto::TCP)) => match rustix::net::getpeername(end)? {
+            Some(_) => Ok(Kind::Tcp),
+            None => Err(Errno::NOTCONN),
+        },
+        (SocketType::DGRAM, Some(ipproto::UDP)) => Ok(Kind::Udp),
+        _ => Err(Errno::PROTONOSUPPORT),
     }
 }
 
 impl Socket {
     /// Takes over a socket. `is_sole`: nobody else uses it.
-    pub(crate) fn new(end: OwnedFd, is_sole: bool) -> Self {
+    pub(crate) fn new(end: OwnedFd, kind: Kind, is_sole: bool) -> Self {
         let number = end.as_raw_fd();
         library().opened(number, if is_sole { Origin::Fresh } else { Origin::Unknown });
-        Self { end: Some(end), number }
+        Self { end: Some(end), number, kind }
+    }
+
+    /// Returns the kind of the socket.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Returns the descriptor's number, by which the library knows it.
@@ -57,7 +71,7 @@ impl Socket {
         self.number
     }
 
-    fn fd(&self) -> Result<BorrowedFd<'_>, Errno> {
+    pub(crate) fn fd(&self) -> Result<BorrowedFd<'_>, Errno> {
         self.end.as_ref().map(AsFd::as_fd).ok_or(Errno::BADF)
     }
 
@@ -133,8 +147,9 @@ impl Socket {
     }
 }
 
-impl Data for Socket {
-    fn receive(&self, buffer: &mut [u8], peek: bool) -> Result<usize, Errno> {
+impl Socket {
+    /// Receives the bytes that are there, as many as fit; with `peek` they stay.
+    fn receive_bytes(&self, buffer: &mut [u8], peek: bool) -> Result<usize, Errno> {
         let mut flags = RecvFlags::DONTWAIT;
         flags.set(RecvFlags::PEEK, peek);
         let kernel = |buffer: &mut [u8]| Ok(rustix::net::recv(self.fd()?, buffer, flags)?.0);
@@ -156,6 +171,19 @@ impl Data for Socket {
             }
         }
     }
+}
+
+impl Data for Socket {
+    fn has_datagrams(&self) -> bool {
+        self.kind == Kind::Udp
+    }
+
+    fn receive(&self, buffer: &mut Buffer, room: usize, peek: bool) -> Result<usize, Errno> {
+        match self.kind {
+            Kind::Tcp => self.receive_bytes(buffer.room(room).0, peek),
+            Kind::Udp => self.receive_datagram(buffer, peek),
+        }
+    }
 
     fn ready(&self, events: u32) -> u32 {
         // The bits of poll(2) fit.
@@ -172,6 +200,11 @@ impl Drop for Socket {
     /// Closes as a program closes. May wait for the session server, but not for the peer: the
     /// kernel sends the rest in the background if no close lingers (`SO_LINGER`, socket(7)).
     fn drop(&mut self) {
+        // A close throws datagrams away that nobody has received. Another holder of the socket may
+        // still want them.
+        if self.kind == Kind::Udp {
+            library().go_home(self.number, ReasonT::Closed, true);
+        }
         library().closing(self.number);
         if let Ok(fd) = self.fd()
             && let Ok(Some(limit)) = sockopt::socket_linger(fd)
@@ -185,6 +218,6 @@ impl Drop for Socket {
 }
 
 /// A call's result as [`sojourn_library::Use::done`] wants it.
-fn counted(result: Result<usize, Errno>) -> isize {
+pub(crate) fn counted(result: Result<usize, Errno>) -> isize {
     result.map_or(-1, |len| isize::try_from(len).unwrap_or(isize::MAX))
 }

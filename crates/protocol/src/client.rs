@@ -7,10 +7,11 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Address, ConnectError, ConnectOptions, Connection, Deadline, Wait};
 use sojourn_session::protocol::client::{
-    DATA_MAX, DONT_WAIT, OPTION_MAX, ProtocolClient, TokenT, WRITABLE,
+    AddressT, CONTROL_MAX, DATA_MAX, DONT_WAIT, OPTION_MAX, ProtocolClient, ProtocolReceiveFromOut,
+    TokenT, WRITABLE,
 };
-use sojourn_session::protocol::receiving::Receiver;
-use std::net::Shutdown;
+use sojourn_session::protocol::receiving::{Receiver, Receiving};
+use std::net::{Shutdown, SocketAddr};
 
 /// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +61,17 @@ impl Token {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Session(u32);
 
+/// A received datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Who has sent it.
+    pub from: SocketAddr,
+    /// Its length (bytes).
+    pub len: usize,
+    /// Bytes of it that the buffer had room for.
+    pub copied: usize,
+}
+
 /// A connection with the protocol server. One thread uses it at a time; threads and processes that
 /// want to wait each for themselves have connections of their own, and attach to the session.
 #[derive(Debug)]
@@ -67,6 +79,8 @@ pub struct Client {
     receiver: Receiver,
     /// The bytes received last.
     data: Vec<u8>,
+    /// The control messages of the datagram received last.
+    control: Vec<u8>,
 }
 
 impl Client {
@@ -82,7 +96,8 @@ impl Client {
         };
         let connection = Connection::connect(server, &options)?;
         let receiver = Receiver::bind(connection, Deadline::after(options.timeout))?;
-        Ok(Self { receiver, data: Vec::with_capacity(DATA_MAX as usize) })
+        let data = Vec::with_capacity(DATA_MAX as usize);
+        Ok(Self { receiver, data, control: Vec::with_capacity(CONTROL_MAX as usize) })
     }
 
     /// Makes one more connection, for another thread: it has this one's sessions, under the same
@@ -102,8 +117,8 @@ impl Client {
         &mut self.receiver.client
     }
 
-    /// Hands over a connected TCP socket: data goes by the server from now on, and the descriptor
-    /// must not be used for data. `is_sole`: nobody but this process has the socket.
+    /// Hands over a connected TCP socket or a UDP socket: data goes by the server from now on, and
+    /// the descriptor must not be used for data. `is_sole`: nobody but this process has the socket.
     ///
     /// # Errors
     /// [`Error`].
@@ -182,15 +197,9 @@ impl Client {
             return self.receive_by(session, 0, buffer);
         }
         let size = buffer.len().min(DATA_MAX as usize) as u32;
-        let Self { receiver, data } = self;
+        let Self { receiver, data, .. } = self;
         let receiving = receiver.begin(session.0, size, Deadline::NEVER)?;
-        let waited = match receiver.wait(&receiving, deadline, &|| false) {
-            Err(CallError::Timeout) => {
-                receiver.cancel(&receiving, Deadline::NEVER)?;
-                Err(CallError::Timeout)
-            }
-            waited => waited,
-        };
+        let waited = wait_until(receiver, &receiving, deadline)?;
         let status = receiver.finish(receiving, data, Deadline::NEVER)?;
         if status == libc::EINTR.cast_unsigned() {
             waited?;
@@ -205,7 +214,7 @@ impl Client {
         buffer: &mut [u8],
     ) -> Result<usize, Error> {
         let size = buffer.len().min(DATA_MAX as usize);
-        let Self { receiver, data } = self;
+        let Self { receiver, data, .. } = self;
         let status = receiver.client.receive(session.0, how, size as u32, data)?;
         self.received(status, buffer)
     }
@@ -217,6 +226,66 @@ impl Client {
         let len = self.data.len().min(size);
         buffer[..len].copy_from_slice(&self.data[..len]);
         Ok(len)
+    }
+
+    /// Sends a datagram to that address, or to the connected peer.
+    ///
+    /// # Errors
+    /// [`Error`]; it [would block](Error::would_block) if there is no room.
+    pub fn send_to(
+        &mut self,
+        session: Session,
+        data: &[u8],
+        to: Option<SocketAddr>,
+    ) -> Result<(), Error> {
+        accept(self.stubs().send_to(session.0, &AddressT::from(to), 0, data)?)
+    }
+
+    /// Receives a datagram, if there is one.
+    ///
+    /// # Errors
+    /// [`Error`]; it [would block](Error::would_block) if there is none.
+    pub fn try_receive_from(
+        &mut self,
+        session: Session,
+        buffer: &mut [u8],
+    ) -> Result<Datagram, Error> {
+        let size = buffer.len().min(DATA_MAX as usize) as u32;
+        let Self { receiver, data, control } = self;
+        let out = receiver.client.receive_from(session.0, DONT_WAIT, size, control, data)?;
+        self.received_from(&out, buffer)
+    }
+
+    /// Receives a datagram; waits for one.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn receive_from(
+        &mut self,
+        session: Session,
+        buffer: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<Datagram, Error> {
+        let size = buffer.len().min(DATA_MAX as usize) as u32;
+        let Self { receiver, data, control } = self;
+        let receiving = receiver.begin_from(session.0, size, Deadline::NEVER)?;
+        let waited = wait_until(receiver, &receiving, deadline)?;
+        let out = receiver.finish_from(receiving, (control, data), Deadline::NEVER)?;
+        if out.ret == libc::EINTR.cast_unsigned() {
+            waited?;
+        }
+        self.received_from(&out, buffer)
+    }
+
+    fn received_from(
+        &self,
+        out: &ProtocolReceiveFromOut,
+        buffer: &mut [u8],
+    ) -> Result<Datagram, Error> {
+        let copied = self.received(out.ret, buffer)?;
+        let from = out.from.socket_addr().ok().flatten();
+        let from = from.ok_or(Error::Refused(libc::EBADMSG))?;
+        Ok(Datagram { from, len: (out.whole as usize).max(copied), copied })
     }
 
     /// Waits until one of the events holds, and returns those that hold. Without events all that
@@ -324,4 +393,20 @@ impl Client {
 
 fn accept(status: u32) -> Result<(), Error> {
     if status == 0 { Ok(()) } else { Err(Error::Refused(status.cast_signed())) }
+}
+
+/// Waits for the answer to a receive. At the deadline it is cancelled, and its answer says if it
+/// has something all the same: if not, the inner error is the call's.
+fn wait_until(
+    receiver: &mut Receiver,
+    receiving: &Receiving,
+    deadline: Deadline,
+) -> Result<Result<bool, CallError>, CallError> {
+    match receiver.wait(receiving, deadline, &|| false) {
+        Err(CallError::Timeout) => {
+            receiver.cancel(receiving, Deadline::NEVER)?;
+            Ok(Err(CallError::Timeout))
+        }
+        waited => Ok(waited),
+    }
 }

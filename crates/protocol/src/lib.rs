@@ -1,5 +1,5 @@
-//! The protocol server: TCP sessions whose engine runs in a process of the session server's, and
-//! the client of that process.
+//! The protocol server: TCP and UDP sessions whose engine runs in a process of the session
+//! server's, and the client of that process.
 //!
 //! `sojourn-protocol` is a program under the protocol library (`sojourn_library`), which it embeds:
 //! programs hand it their sockets, and it moves their sessions out of the kernel and home as the
@@ -13,10 +13,14 @@
 #[cfg(feature = "server")]
 mod bells;
 #[cfg(feature = "server")]
+mod buffer;
+#[cfg(feature = "server")]
 mod calls;
 mod client;
 #[cfg(feature = "server")]
 pub mod confine;
+#[cfg(feature = "server")]
+mod datagrams;
 #[cfg(feature = "server")]
 mod groups;
 #[cfg(feature = "server")]
@@ -36,7 +40,7 @@ mod table;
 #[cfg(feature = "server")]
 mod watcher;
 
-pub use client::{Client, Error, Session, Token};
+pub use client::{Client, Datagram, Error, Session, Token};
 #[cfg(feature = "server")]
 pub use server::Protocol;
 pub use sojourn_ipc::{Address, Deadline, Wait};

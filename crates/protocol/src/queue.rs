@@ -3,9 +3,12 @@
 //!
 //! A receiver is answered at once with the bytes that are there, if none waits before it. A later
 //! look ([`Queue::serve`]) answers all calls that can be answered, and returns the events for which
-//! others still wait. Not here: the lock around a queue and the sleep (`session`, `watcher`),
-//! the socket (`calls`).
+//! others still wait. Bytes may be looked at, and taken after the answer; of datagrams the next
+//! look may find another one (they come by two queues, see `sojourn_library`), so each is taken
+//! first, and kept if its receiver has gone. Not here: the lock around a queue and the sleep
+//! (`session`, `watcher`), the socket (`calls`).
 
+use crate::buffer::{Buffer, Envelope};
 use rustix::io::Errno;
 use sojourn_ipc::{ClientId, Gone};
 use sojourn_session::protocol::server::{
@@ -20,11 +23,13 @@ const KNOWN: u32 = READABLE | WRITABLE | PEER_DONE | ALWAYS;
 
 /// The data of a session. Nothing of it waits.
 pub(crate) trait Data {
-    /// Takes the bytes that are there, as many as fit; with `peek` they stay.
+    /// Returns true if what is received is datagrams, each with its envelope.
+    fn has_datagrams(&self) -> bool;
+    /// Takes the bytes that are there, `room` at most, or one datagram; with `peek` they stay.
     ///
     /// # Errors
     /// Those of recv(2); `EAGAIN` if there are none.
-    fn receive(&self, buffer: &mut [u8], peek: bool) -> Result<usize, Errno>;
+    fn receive(&self, buffer: &mut Buffer, room: usize, peek: bool) -> Result<usize, Errno>;
     /// Tells which of the events hold.
     fn ready(&self, events: u32) -> u32;
 }
@@ -37,11 +42,11 @@ pub(crate) trait Receiver {
     fn client(&self) -> ClientId;
     /// Returns true if the bytes are to be taken only after the answer.
     fn is_answered_first(&self) -> bool;
-    /// Answers the call.
+    /// Answers the call: with the bytes, as many as it takes, and the envelope of a datagram.
     ///
     /// # Errors
     /// [`Gone`] if nobody waits any more: the bytes are the next one's.
-    fn answer(self, status: u32, data: &[u8]) -> Result<(), Gone>;
+    fn answer(self, status: u32, data: &[u8], envelope: &Envelope) -> Result<(), Gone>;
 }
 
 /// A call that waits for events.
@@ -79,11 +84,19 @@ pub(crate) struct Queue<R, W> {
     /// The first bytes of the session that have been answered with and are still to be taken: while
     /// a session moves they may not be there for a moment.
     answered: usize,
+    /// A datagram whose receiver had gone: the next one's.
+    unclaimed: Option<(Vec<u8>, Envelope)>,
 }
 
 impl<R: Receiver, W: Waiter> Queue<R, W> {
     pub(crate) fn new() -> Self {
-        Self { receivers: VecDeque::new(), waiters: Vec::new(), watches: Vec::new(), answered: 0 }
+        Self {
+            receivers: VecDeque::new(),
+            waiters: Vec::new(),
+            watches: Vec::new(),
+            answered: 0,
+            unclaimed: None,
+        }
     }
 
     /// Serves a receiver now, or has it wait. `is_shared`: others may receive, too, so that no byte
@@ -92,34 +105,24 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
         &mut self,
         receiver: R,
         how: ReceiveMode,
-        (data, is_shared): (&impl Data, bool),
-        buffer: &mut [u8],
+        source: (&impl Data, bool),
+        buffer: &mut Buffer,
     ) {
         let must_queue = !self.receivers.is_empty() && !how.peeks;
-        let again = Err(Errno::AGAIN);
-        let len = receiver.size().min(buffer.len());
-        let keeps = is_shared || receiver.is_answered_first();
-        let found = if must_queue {
-            again
-        } else {
-            self.look(data, &mut buffer[..len], keeps || how.peeks)
+        let left = match must_queue {
+            true => Some(receiver),
+            false => self.answer(receiver, how.peeks, source, buffer),
         };
-        match found {
-            Err(Errno::AGAIN) if how.may_wait => self.receivers.push_back(receiver),
-            Ok(count) => {
-                let is_taken = receiver.answer(0, &buffer[..count]).is_ok();
-                if is_taken && keeps && !how.peeks {
-                    self.answered = count;
-                    self.settle(data, buffer);
-                }
-            }
-            Err(error) => ignore(receiver.answer(number(error), &[])),
+        match left {
+            Some(receiver) if how.may_wait => self.receivers.push_back(receiver),
+            Some(receiver) => fail(receiver, Errno::AGAIN),
+            None => {}
         }
     }
 
     /// Has a call wait for events, unless one holds already or it waits for nothing.
     pub(crate) fn wait(&mut self, waiter: W, events: u32, data: &impl Data) {
-        let ready = data.ready(if events == 0 { KNOWN } else { events & KNOWN | ALWAYS });
+        let ready = self.ready(data, if events == 0 { KNOWN } else { events & KNOWN | ALWAYS });
         match ready {
             0 if events != 0 => self.waiters.push((events & KNOWN | ALWAYS, waiter)),
             ready => waiter.answer(0, ready),
@@ -139,14 +142,14 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
     pub(crate) fn serve(
         &mut self,
         (data, is_shared): (&impl Data, bool),
-        buffer: &mut [u8],
+        buffer: &mut Buffer,
         rung: &mut Vec<(ClientId, u32)>,
     ) -> u32 {
         self.serve_receivers(data, is_shared, buffer);
         let wanted = self.waiters.iter().map(|(events, _)| events);
         let wanted = wanted.chain(self.watches.iter().map(|(_, events)| events));
         let wanted = wanted.fold(0, |all, events| all | events);
-        let ready = if wanted == 0 { 0 } else { data.ready(wanted) };
+        let ready = if wanted == 0 { 0 } else { self.ready(data, wanted) };
         if ready != 0 {
             for (events, waiter) in self.waiters.extract_if(.., |(events, _)| *events & ready != 0)
             {
@@ -158,42 +161,78 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
         self.interest()
     }
 
-    /// Receives bytes that nobody has been answered with.
-    fn look(&mut self, data: &impl Data, buffer: &mut [u8], keeps: bool) -> Result<usize, Errno> {
+    /// Tells which of the events hold.
+    fn ready(&self, data: &impl Data, events: u32) -> u32 {
+        let unclaimed = if self.unclaimed.is_some() { READABLE & events } else { 0 };
+        data.ready(events) | unclaimed
+    }
+
+    /// Receives what nobody has been answered with.
+    fn look(
+        &mut self,
+        data: &impl Data,
+        buffer: &mut Buffer,
+        (room, keeps): (usize, bool),
+    ) -> Result<usize, Errno> {
         // Bytes that are still to be taken hide those behind them.
         if !self.settle(data, buffer) {
             return Err(Errno::AGAIN);
         }
-        data.receive(buffer, keeps)
+        let Some((bytes, envelope)) = &self.unclaimed else {
+            return data.receive(buffer, room, keeps);
+        };
+        let len = buffer.fill(bytes, envelope);
+        if !keeps {
+            self.unclaimed = None;
+        }
+        Ok(len)
     }
 
     /// Takes the bytes that have been answered with. Returns false if some are not there yet.
-    pub(crate) fn settle(&mut self, data: &impl Data, buffer: &mut [u8]) -> bool {
-        while self.answered > 0 && !buffer.is_empty() {
-            let len = self.answered.min(buffer.len());
-            match data.receive(&mut buffer[..len], false) {
+    pub(crate) fn settle(&mut self, data: &impl Data, buffer: &mut Buffer) -> bool {
+        while self.answered > 0 {
+            match data.receive(buffer, self.answered, false) {
                 Err(Errno::AGAIN) => return false,
-                Ok(taken) if taken > 0 => self.answered -= taken,
+                Ok(taken) if taken > 0 => self.answered = self.answered.saturating_sub(taken),
                 // The session has ended, and has no bytes any more.
                 _ => self.answered = 0,
             }
         }
-        self.answered == 0
+        true
     }
 
-    fn serve_receivers(&mut self, data: &impl Data, is_shared: bool, buffer: &mut [u8]) {
-        while let Some(first) = self.receivers.pop_front() {
-            let len = first.size().min(buffer.len());
-            let keeps = is_shared || first.is_answered_first();
-            match self.look(data, &mut buffer[..len], keeps) {
-                Err(Errno::AGAIN) => return self.receivers.push_front(first),
-                Ok(count) => {
-                    if first.answer(0, &buffer[..count]).is_ok() && keeps {
-                        self.answered = count;
-                        self.settle(data, buffer);
-                    }
+    /// Answers a receiver with what is there. Returns it if there is nothing.
+    fn answer(
+        &mut self,
+        receiver: R,
+        peeks: bool,
+        (data, is_shared): (&impl Data, bool),
+        buffer: &mut Buffer,
+    ) -> Option<R> {
+        let has_datagrams = data.has_datagrams();
+        let answers_first = !has_datagrams && (is_shared || receiver.is_answered_first());
+        let keeps = peeks || answers_first;
+        match self.look(data, buffer, (receiver.size(), keeps)) {
+            Err(Errno::AGAIN) => return Some(receiver),
+            Err(error) => fail(receiver, error),
+            Ok(count) => {
+                let (bytes, envelope) = buffer.filled(count);
+                let is_answered = receiver.answer(0, bytes, envelope).is_ok();
+                if is_answered && answers_first && !peeks {
+                    self.answered = count;
+                    self.settle(data, buffer);
+                } else if !is_answered && has_datagrams && !peeks {
+                    self.unclaimed = Some((bytes.to_vec(), *envelope));
                 }
-                Err(error) => ignore(first.answer(number(error), &[])),
+            }
+        }
+        None
+    }
+
+    fn serve_receivers(&mut self, data: &impl Data, is_shared: bool, buffer: &mut Buffer) {
+        while let Some(first) = self.receivers.pop_front() {
+            if let Some(left) = self.answer(first, false, (data, is_shared), buffer) {
+                return self.receivers.push_front(left);
             }
         }
     }
@@ -204,9 +243,7 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
         let (theirs, others): (VecDeque<R>, _) =
             all.partition(|receiver| receiver.client() == client);
         self.receivers = others;
-        for receiver in theirs {
-            ignore(receiver.answer(number(Errno::INTR), &[]));
-        }
+        theirs.into_iter().for_each(|receiver| fail(receiver, Errno::INTR));
     }
 
     /// Returns the events for which somebody waits or watches.
@@ -219,14 +256,17 @@ impl<R: Receiver, W: Waiter> Queue<R, W> {
 
     /// Answers all that wait with an error; watches end with `FAILED`.
     pub(crate) fn end(&mut self, status: Errno, rung: &mut Vec<(ClientId, u32)>) {
-        for receiver in self.receivers.drain(..) {
-            ignore(receiver.answer(number(status), &[]));
-        }
+        self.receivers.drain(..).for_each(|receiver| fail(receiver, status));
         for (_, waiter) in self.waiters.drain(..) {
             waiter.answer(number(status), 0);
         }
         rung.extend(self.watches.drain(..).map(|(client, _)| (client, FAILED)));
     }
+}
+
+/// Answers a receiver with an error.
+fn fail(receiver: impl Receiver, error: Errno) {
+    ignore(receiver.answer(number(error), &[], &Envelope::NONE));
 }
 
 /// Ignores that no caller waits any more: a client that has gone needs no answer.

@@ -23,7 +23,12 @@ impl Bytes {
 }
 
 impl Data for Bytes {
-    fn receive(&self, buffer: &mut [u8], peek: bool) -> Result<usize, Errno> {
+    fn has_datagrams(&self) -> bool {
+        false
+    }
+
+    fn receive(&self, buffer: &mut Buffer, room: usize, peek: bool) -> Result<usize, Errno> {
+        let (buffer, _) = buffer.room(room);
         if let Some(error) = self.fails.get() {
             return Err(error);
         }
@@ -76,10 +81,11 @@ impl Receiver for Call {
         self.is_answered_first
     }
 
-    fn answer(self, status: u32, data: &[u8]) -> Result<(), Gone> {
+    fn answer(self, status: u32, data: &[u8], _: &Envelope) -> Result<(), Gone> {
         if self.is_gone.get() {
             return Err(Gone);
         }
+        let data = &data[..data.len().min(self.size)];
         self.answers.borrow_mut().push((self.name, status, data.to_vec()));
         Ok(())
     }
@@ -96,7 +102,7 @@ struct Room {
     bytes: Bytes,
     queue: Queue<Call, Call>,
     answers: Answers,
-    buffer: [u8; 64],
+    buffer: Buffer,
     is_shared: bool,
 }
 
@@ -106,7 +112,7 @@ const ANSWERED_FIRST: ReceiveMode = ReceiveMode { is_answered_first: true, ..WAI
 impl Room {
     fn new(is_shared: bool) -> Self {
         let (bytes, queue) = (Bytes::default(), Queue::new());
-        Self { bytes, queue, answers: Rc::default(), buffer: [0; 64], is_shared }
+        Self { bytes, queue, answers: Rc::default(), buffer: Buffer::new(64), is_shared }
     }
 
     fn call(&self, name: u32, size: usize) -> Call {
@@ -256,6 +262,57 @@ fn calls_that_are_cancelled_are_answered_and_take_nothing() {
     room.serve();
     room.queue.cancel(client(2));
     assert_eq!(room.answered(), [(2, 0, b"ab".to_vec())], "it was answered before");
+}
+
+/// A session that is a list of datagrams.
+#[derive(Default)]
+struct Datagrams(RefCell<VecDeque<(Vec<u8>, u32)>>);
+
+impl Data for Datagrams {
+    fn has_datagrams(&self) -> bool {
+        true
+    }
+
+    fn receive(&self, buffer: &mut Buffer, _: usize, peek: bool) -> Result<usize, Errno> {
+        let mut all = self.0.borrow_mut();
+        let (bytes, whole) = match peek {
+            true => all.front().cloned(),
+            false => all.pop_front(),
+        }
+        .ok_or(Errno::AGAIN)?;
+        let mut envelope = Envelope::NONE;
+        envelope.whole = whole;
+        Ok(buffer.fill(&bytes, &envelope))
+    }
+
+    fn ready(&self, events: u32) -> u32 {
+        if self.0.borrow().is_empty() { 0 } else { READABLE & events }
+    }
+}
+
+#[test]
+fn a_datagram_is_one_receivers_and_the_next_ones_if_that_has_gone() {
+    let mut room = Room::new(true);
+    let data = Datagrams::default();
+    for name in 1..=3 {
+        let call = Call { is_answered_first: true, ..room.call(name, 3) };
+        call.is_gone.set(name < 3);
+        room.queue.receive(call, WAITS, (&data, true), &mut room.buffer);
+    }
+    let datagrams = [b"abcd", b"efgh"].map(|bytes| (bytes.to_vec(), 4));
+    data.0.borrow_mut().extend(datagrams);
+    room.queue.serve((&data, true), &mut room.buffer, &mut Vec::new());
+    assert_eq!(room.answered(), [(3, 0, b"abc".to_vec())], "two have gone, the rest is cut off");
+    let gone = room.call(4, 2);
+    gone.is_gone.set(true);
+    room.queue.receive(gone, WAITS, (&data, true), &mut room.buffer);
+    assert_eq!(data.ready(READABLE), 0);
+    room.queue.wait(room.call(5, 0), READABLE, &data);
+    assert_eq!(room.answered(), [(5, 0, vec![READABLE as u8])], "one is left");
+    for (name, how) in [(6, ReceiveMode::of(PEEK)), (7, WAITS)] {
+        room.queue.receive(room.call(name, 9), how, (&data, true), &mut room.buffer);
+        assert_eq!(room.answered(), [(name, 0, b"efgh".to_vec())], "all of it");
+    }
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! The server object: the operations of the interface.
+//! The server object: its sessions and its clients.
 //!
 //! # Theory of operation
 //! Serving threads take requests, and answer most at once. A call that waits stays in its session's
@@ -7,12 +7,16 @@
 //! table has one lock, which no thread holds while it uses a socket; each queue has its session's
 //! lock. Neither is taken while the other is held.
 //!
-//! Not here: the process around it (`process`). Read `docs/understand/protocol-server.md` first.
+//! Not here: the operations of the interface (`operations`), the process around it (`process`).
+//! Read `docs/understand/protocol-server.md` first.
+
+mod operations;
 
 use crate::bells::Bells;
-use crate::calls::{self, Socket};
+use crate::buffer::Envelope;
+use crate::calls::{self, Kind, Socket};
 use crate::queue::{ReceiveMode, ignore, number};
-use crate::session::{Receive, Served, with_buffer};
+use crate::session::{Receive, ReceiveReply, Served, with_buffer};
 use crate::slow::Slow;
 use crate::table::{Entry, Limits, Table};
 use crate::watcher::Watcher;
@@ -21,15 +25,9 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
-use sojourn_ipc::rt::{Caller, Credentials, Fault};
+use sojourn_ipc::rt::Caller;
 use sojourn_ipc::{ClientId, ServerOptions};
-use sojourn_session::protocol::server::{
-    ProtocolAttachDeferredReply, ProtocolAttachOut, ProtocolBellOut, ProtocolCloseDeferredReply,
-    ProtocolGetOptionDeferredReply, ProtocolGetOptionOut, ProtocolGroupOut, ProtocolOpenOut,
-    ProtocolReceiveDeferredReply, ProtocolReleaseDeferredReply, ProtocolReleaseOut,
-    ProtocolSendOut, ProtocolServer, ProtocolSetOptionDeferredReply, ProtocolShutdownDeferredReply,
-    ProtocolWaitDeferredReply, ProtocolWaitOut, ReadyT, TokenT, protocol_server_options,
-};
+use sojourn_session::protocol::server::protocol_server_options;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -146,10 +144,10 @@ impl Protocol {
         is_sole: bool,
     ) -> Result<(u32, [u64; 2]), Errno> {
         lock(&self.table).has_room(caller.client)?;
-        calls::check(end.as_fd())?;
+        let kind = calls::kind_of(end.as_fd())?;
         let token = fresh_token()?;
         let key = self.watcher.fresh();
-        let served = Served::new(Socket::new(end, is_sole), key);
+        let served = Served::new(Socket::new(end, kind, is_sole), key);
         self.watcher.add(served.socket.number(), key)?;
         let opened = lock(&self.table).open(caller.client, token, served);
         match opened {
@@ -163,6 +161,53 @@ impl Protocol {
                 Err(error)
             }
         }
+    }
+
+    /// Uses the socket of a session of that kind.
+    fn with_socket<R>(
+        &self,
+        caller: &Caller,
+        (session, kind): (u32, Kind),
+        work: impl FnOnce(&Served) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let (session, _) = self.find(caller, session)?;
+        let done = match session.session.socket.kind() == kind {
+            true => work(&session.session),
+            false => Err(Errno::OPNOTSUPP),
+        };
+        self.put(session);
+        done
+    }
+
+    /// Serves a receive, of bytes or of a datagram, or has it wait.
+    fn receive_by(
+        &self,
+        caller: &Caller,
+        session: u32,
+        (flags, size): (u32, u32),
+        reply: ReceiveReply,
+    ) {
+        let refused = |reply: ReceiveReply, error| {
+            ignore(reply.lend(number(error), &[], &Envelope::NONE));
+        };
+        let (session, is_shared) = match self.find(caller, session) {
+            Ok(found) => found,
+            Err(error) => return refused(reply, error),
+        };
+        let served = &session.session;
+        match served.enter() {
+            Err(error) => refused(reply, error),
+            Ok(_) if served.socket.kind() != reply.kind() => refused(reply, Errno::OPNOTSUPP),
+            Ok(mut waiting) => {
+                let how = ReceiveMode::of(flags);
+                let (client, is_answered_first) = (caller.client, how.is_answered_first);
+                let receiver = Receive { size: size as usize, client, is_answered_first, reply };
+                let data = (&served.socket, is_shared);
+                with_buffer(|buffer| waiting.queue.receive(receiver, how, data, buffer));
+                served.arm(&mut waiting, &self.watcher);
+            }
+        }
+        self.put(session);
     }
 
     /// Ends a session in which no client has a part any more.
@@ -193,252 +238,4 @@ fn fresh_token() -> Result<[u64; 2], Errno> {
 
 fn status(result: Result<(), Errno>) -> u32 {
     result.map_or_else(number, |()| 0)
-}
-
-impl ProtocolServer for Protocol {
-    fn open(
-        &self,
-        caller: &Caller,
-        end: Option<OwnedFd>,
-        is_sole: bool,
-    ) -> Result<ProtocolOpenOut, Fault> {
-        let opened = end.ok_or(Errno::BADF).and_then(|end| self.take_in(caller, end, is_sole));
-        Ok(match opened {
-            Ok((session, half)) => ProtocolOpenOut { ret: 0, session, token: TokenT { half } },
-            Err(error) => {
-                ProtocolOpenOut { ret: number(error), session: 0, token: TokenT { half: [0; 2] } }
-            }
-        })
-    }
-
-    fn attach(&self, caller: &Caller, token: TokenT, reply: ProtocolAttachDeferredReply) {
-        let refused = |error| ProtocolAttachOut { ret: number(error), session: 0 };
-        match lock(&self.table).attach(caller.client, &token) {
-            Ok(session) => ignore(reply.send(ProtocolAttachOut { ret: 0, session })),
-            // A session that was closed may be on its way into the kernel, where the caller goes on
-            // after this answer.
-            Err(error) => self.slow.leave(move || ignore(reply.send(refused(error)))),
-        }
-    }
-
-    fn send(&self, caller: &Caller, session: u32, data: &[u8]) -> Result<ProtocolSendOut, Fault> {
-        let sent = self.find(caller, session).and_then(|(session, _)| {
-            session.session.settle();
-            let sent = session.session.socket.send(data);
-            self.put(session);
-            sent
-        });
-        Ok(match sent {
-            Ok(sent) => ProtocolSendOut { ret: 0, sent: sent as u32 },
-            Err(error) => ProtocolSendOut { ret: number(error), sent: 0 },
-        })
-    }
-
-    fn receive(
-        &self,
-        caller: &Caller,
-        session: u32,
-        flags: u32,
-        size: u32,
-        reply: ProtocolReceiveDeferredReply,
-    ) {
-        let (session, is_shared) = match self.find(caller, session) {
-            Ok(found) => found,
-            Err(error) => return ignore(reply.lend(number(error), &[])),
-        };
-        let served = &session.session;
-        match served.enter() {
-            Err(error) => ignore(reply.lend(number(error), &[])),
-            Ok(mut waiting) => {
-                let how = ReceiveMode::of(flags);
-                let (client, is_answered_first) = (caller.client, how.is_answered_first);
-                let receiver = Receive { size: size as usize, client, is_answered_first, reply };
-                let data = (&served.socket, is_shared);
-                with_buffer(|buffer| waiting.queue.receive(receiver, how, data, buffer));
-                served.arm(&mut waiting, &self.watcher);
-            }
-        }
-        self.put(session);
-    }
-
-    fn wait(&self, caller: &Caller, session: u32, events: u32, reply: ProtocolWaitDeferredReply) {
-        let refused = |error| ProtocolWaitOut { ret: number(error), ready: 0 };
-        let (session, _) = match self.find(caller, session) {
-            Ok(found) => found,
-            Err(error) => return ignore(reply.send(refused(error))),
-        };
-        let served = &session.session;
-        match served.enter() {
-            Err(error) => ignore(reply.send(refused(error))),
-            Ok(mut waiting) => {
-                waiting.queue.wait(reply, events, &served.socket);
-                served.arm(&mut waiting, &self.watcher);
-            }
-        }
-        self.put(session);
-    }
-
-    fn bell(&self, caller: &Caller) -> Result<ProtocolBellOut, Fault> {
-        Ok(match self.bells.make(caller.client) {
-            Ok(bell) => ProtocolBellOut { ret: 0, bell: Some(bell) },
-            Err(error) => ProtocolBellOut { ret: number(error), bell: None },
-        })
-    }
-
-    fn watch(&self, caller: &Caller, session: u32, events: u32) -> Result<u32, Fault> {
-        let client = lock(&self.table).first_of(caller.client);
-        if !self.bells.has(client) {
-            return Ok(number(Errno::NXIO));
-        }
-        let (found, is_shared) = match self.find(caller, session) {
-            Ok(found) => found,
-            Err(error) => return Ok(number(error)),
-        };
-        let served = &found.session;
-        let mut rung = Vec::new();
-        let done = served.enter().map(|mut waiting| {
-            waiting.queue.watch(client, events);
-            served.serve(&mut waiting, &self.watcher, is_shared, &mut rung);
-        });
-        self.ring(&found, rung);
-        self.put(found);
-        Ok(status(done))
-    }
-
-    fn collect(&self, caller: &Caller) -> Result<Vec<ReadyT>, Fault> {
-        Ok(self.bells.collect(caller.client))
-    }
-
-    fn shutdown(
-        &self,
-        caller: &Caller,
-        session: u32,
-        how: u32,
-        reply: ProtocolShutdownDeferredReply,
-    ) {
-        match self.find(caller, session) {
-            Err(error) => ignore(reply.send(number(error))),
-            Ok((session, _)) => self.slow.leave(move || {
-                ignore(reply.send(status(session.session.socket.shutdown(how))));
-            }),
-        }
-    }
-
-    fn set_option(
-        &self,
-        caller: &Caller,
-        session: u32,
-        level: i32,
-        name: i32,
-        value: Vec<u8>,
-        reply: ProtocolSetOptionDeferredReply,
-    ) {
-        match self.find(caller, session) {
-            Err(error) => ignore(reply.send(number(error))),
-            Ok((session, _)) => self.slow.leave(move || {
-                let set = session.session.socket.set_option((level, name), &value);
-                ignore(reply.send(status(set)));
-            }),
-        }
-    }
-
-    fn get_option(
-        &self,
-        caller: &Caller,
-        session: u32,
-        level: i32,
-        name: i32,
-        size: u32,
-        reply: ProtocolGetOptionDeferredReply,
-    ) {
-        let refused = |error| ProtocolGetOptionOut { ret: number(error), value: Vec::new() };
-        match self.find(caller, session) {
-            Err(error) => ignore(reply.send(refused(error))),
-            Ok((session, _)) => self.slow.leave(move || {
-                let value = session.session.socket.get_option((level, name), size as usize);
-                let answer = |value| ProtocolGetOptionOut { ret: 0, value };
-                ignore(reply.send(value.map_or_else(refused, answer)));
-            }),
-        }
-    }
-
-    fn release(&self, caller: &Caller, session: u32, reply: ProtocolReleaseDeferredReply) {
-        let refused = |error| ProtocolReleaseOut { ret: number(error), end: None };
-        let (session, _) = match lock(&self.table).find(caller.client, session) {
-            Ok(found) => found,
-            Err(error) => return ignore(reply.send(refused(error))),
-        };
-        let served = &session.session;
-        // SYNC: before the queue's lock; pairs with `Served::enter`, which takes the lock and then
-        // looks here.
-        if !served.is_released.swap(true, Ordering::SeqCst) {
-            let mut rung = Vec::new();
-            served.lock().queue.end(Errno::STALE, &mut rung);
-            self.ring(&session, rung);
-        }
-        self.slow.leave(move || {
-            let served = &session.session;
-            let end = served.go_home().and_then(|()| served.socket.duplicate());
-            let out = |end| ProtocolReleaseOut { ret: 0, end: Some(end) };
-            if end.is_err() {
-                // The session is served as before.
-                served.is_released.store(false, Ordering::SeqCst);
-            }
-            ignore(reply.send(end.map_or_else(refused, out)));
-        });
-    }
-
-    fn close(&self, caller: &Caller, session: u32, reply: ProtocolCloseDeferredReply) {
-        let client = lock(&self.table).first_of(caller.client);
-        self.bells.forget(client, session);
-        let (session, is_last) = match lock(&self.table).close(caller.client, session) {
-            Ok(closed) => closed,
-            Err(error) => return ignore(reply.send(number(error))),
-        };
-        match is_last {
-            true => self.end(&session),
-            false => self.part(client, &session),
-        }
-        self.slow.leave(move || {
-            drop(session);
-            ignore(reply.send(0));
-        });
-    }
-
-    fn cancel(&self, caller: &Caller, session: u32) -> Result<u32, Fault> {
-        let found = lock(&self.table).find(caller.client, session);
-        Ok(status(found.map(|(session, _)| {
-            session.session.lock().queue.cancel(caller.client);
-            self.put(session);
-        })))
-    }
-
-    fn group(&self, caller: &Caller) -> Result<ProtocolGroupOut, Fault> {
-        let made = fresh_token().and_then(|fresh| lock(&self.table).group(caller.client, fresh));
-        Ok(match made {
-            Ok(half) => ProtocolGroupOut { ret: 0, group: TokenT { half } },
-            Err(error) => ProtocolGroupOut { ret: number(error), group: TokenT { half: [0; 2] } },
-        })
-    }
-
-    fn join(&self, caller: &Caller, group: &TokenT) -> Result<u32, Fault> {
-        Ok(status(lock(&self.table).join(caller.client, group)))
-    }
-
-    fn client_connected(&self, _: ClientId, _: Credentials) {
-        self.clients.fetch_add(1, Ordering::SeqCst);
-    }
-
-    fn client_gone(&self, client: ClientId) {
-        self.bells.gone(client);
-        let gone = lock(&self.table).gone(client);
-        for (session, is_last) in gone {
-            match is_last {
-                true => self.end(&session),
-                false => self.part(client, &session),
-            }
-            self.put(session);
-        }
-        self.clients.fetch_sub(1, Ordering::SeqCst);
-    }
 }

@@ -4,7 +4,9 @@
 //! Each session's own lock guards its queue; the lock is this process's alone, and no thread waits
 //! under it. Not here: the order of waiting calls (`queue`), the watcher's sleep (`watcher`).
 
-use crate::calls::Socket;
+use crate::buffer::{Buffer, Envelope};
+use crate::calls::{Kind, Socket};
+
 use crate::queue::{Queue, Receiver, Waiter, ignore};
 use crate::watcher::Watcher;
 use core::cell::RefCell;
@@ -12,17 +14,48 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 use sojourn_ipc::{ClientId, Gone};
 use sojourn_session::protocol::server::{
-    DATA_MAX, ProtocolReceiveDeferredReply, ProtocolWaitDeferredReply, ProtocolWaitOut,
+    DATA_MAX, ProtocolReceiveDeferredReply, ProtocolReceiveFromDeferredReply,
+    ProtocolWaitDeferredReply, ProtocolWaitOut,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A call of `receive` that has not been answered.
+/// The right to answer a receive.
+#[derive(Debug)]
+pub(crate) enum ReceiveReply {
+    Bytes(ProtocolReceiveDeferredReply),
+    Datagram(ProtocolReceiveFromDeferredReply),
+}
+
+impl ReceiveReply {
+    /// Returns the kind of the sessions that are asked so.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Bytes(_) => Kind::Tcp,
+            Self::Datagram(_) => Kind::Udp,
+        }
+    }
+
+    /// Answers.
+    ///
+    /// # Errors
+    /// [`Gone`] if nobody waits any more.
+    pub(crate) fn lend(self, status: u32, data: &[u8], with: &Envelope) -> Result<(), Gone> {
+        match self {
+            Self::Bytes(reply) => reply.lend(status, data),
+            Self::Datagram(reply) => {
+                reply.lend(status, &with.from, with.whole, with.control(), data)
+            }
+        }
+    }
+}
+
+/// A call of `receive` or `receive_from` that has not been answered.
 #[derive(Debug)]
 pub(crate) struct Receive {
     pub(crate) size: usize,
     pub(crate) client: ClientId,
     pub(crate) is_answered_first: bool,
-    pub(crate) reply: ProtocolReceiveDeferredReply,
+    pub(crate) reply: ReceiveReply,
 }
 
 impl Receiver for Receive {
@@ -38,8 +71,9 @@ impl Receiver for Receive {
         self.is_answered_first
     }
 
-    fn answer(self, status: u32, data: &[u8]) -> Result<(), Gone> {
-        self.reply.lend(status, data)
+    fn answer(self, status: u32, data: &[u8], envelope: &Envelope) -> Result<(), Gone> {
+        let len = data.len().min(self.size);
+        self.reply.lend(status, &data[..len], envelope)
     }
 }
 
@@ -159,11 +193,11 @@ impl Served {
 }
 
 thread_local! {
-    /// Where bytes lie between a session's ring and the message that they are answered with.
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; DATA_MAX as usize].into());
+    /// Where data lie between a session and the message that they are answered with.
+    static BUFFER: RefCell<Buffer> = RefCell::new(Buffer::new(DATA_MAX as usize));
 }
 
 /// Lends this thread's buffer, which has room for any receiver.
-pub(crate) fn with_buffer<R>(work: impl FnOnce(&mut [u8]) -> R) -> R {
+pub(crate) fn with_buffer<R>(work: impl FnOnce(&mut Buffer) -> R) -> R {
     BUFFER.with_borrow_mut(|buffer| work(buffer))
 }

@@ -4,10 +4,14 @@
 
 mod common;
 
-use common::{PATIENCE, Server, connection, eventually, soon};
+use common::{PATIENCE, Server, connection, datagrams, eventually, soon};
 use rustix::fd::AsFd;
+use rustix::io::Errno;
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_protocol::{Address, Client, Error, READABLE, Wait};
+use sojourn_protocol::{Address, Client, Error, READABLE, Token, Wait};
+use sojourn_session::protocol::client::{
+    AddressT, ProtocolClient, TokenT, protocol_connect_options,
+};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -43,7 +47,7 @@ fn rubbish_ends_its_sender_and_nobody_else() {
     };
     for round in 0..300_u16 {
         let mut connection = raw(&server);
-        for op in [round % 17, 0xffff, (next() % 17) as u16] {
+        for op in [round % 19, 0xffff, (next() % 19) as u16] {
             // Half of the messages are of the right length for some operation, with small numbers.
             let bytes: Vec<u8> = match next() % 2 {
                 0 => (0..next() % 200).map(|_| next() as u8).collect(),
@@ -159,4 +163,31 @@ fn who_vanishes_leaves_the_peer_an_end_and_nothing_behind() {
     eventually("descriptors", || descriptors() <= before + 5);
     server.kill();
     assert!(Client::connect(Address::Descriptor(connection().0.into()), Wait::Park).is_err());
+}
+
+#[test]
+fn addresses_and_segments_that_make_no_sense_are_refused() {
+    let server = Server::start();
+    let mut still_works = honest(&server);
+    let (_plain, served) = datagrams();
+    let mut client = server.client();
+    let (session, token) = client.open(served.as_fd(), true).unwrap();
+    let options = protocol_connect_options();
+    let connection = Connection::connect(Address::Descriptor(server.socket()), &options).unwrap();
+    let mut stubs = ProtocolClient::bind_by(connection, Deadline::after(PATIENCE)).unwrap();
+    let (number, _) = (stubs.attach(&TokenT { half: halves(&token) }).unwrap().session, session);
+    let none = AddressT::from(None);
+    let invalid = Errno::INVAL.raw_os_error().cast_unsigned();
+    let odd = AddressT { version: 5, ..none };
+    assert_eq!(stubs.send_to(number, &odd, 0, b"x").unwrap(), invalid);
+    assert_eq!(stubs.send_to(number, &none, 1 << 16, b"x").unwrap(), invalid);
+    let bad = Errno::BADF.raw_os_error().cast_unsigned();
+    assert_eq!(stubs.send_to(number + 1, &none, 0, b"x").unwrap(), bad);
+    assert_eq!(stubs.send_to(number, &none, 0, b"x").unwrap(), 0);
+    still_works();
+}
+
+fn halves(token: &Token) -> [u64; 2] {
+    let bytes = token.to_bytes();
+    [0, 8].map(|at| bytes[at..].first_chunk().copied().map(u64::from_ne_bytes).unwrap())
 }

@@ -1,10 +1,11 @@
 //! The control messages that a UDP socket's program has asked for with each datagram, as the kernel
 //! makes them and in its order.
 //!
-//! They are for datagrams that came past the kernel; the others have the kernel's own. The flags
-//! are read from the socket when the library begins to carry it, and whenever the program sets one
-//! of them. Not here: the program's control buffer (`sojourn-preload`), and options that keep a
-//! socket in the kernel (the session server). Read ip(7), ipv6(7), socket(7), udp(7), cmsg(3).
+//! They are for datagrams that came past the kernel; the others have the kernel's own. Another
+//! process, the protocol server, hands both over as bytes ([`ControlMessages`]). The flags are read
+//! from the socket when the library begins to carry it, and whenever the program sets one of them.
+//! Not here: the program's control buffer (`sojourn-preload`), and options that keep a socket in
+//! the kernel (the session server). Read ip(7), ipv6(7), socket(7), udp(7), cmsg(3).
 
 use rustix::fd::BorrowedFd;
 use rustix::time::{ClockId, clock_gettime};
@@ -120,6 +121,70 @@ impl DatagramAncillary {
     }
 }
 
+/// Control messages that another process has written.
+#[derive(Clone, Copy)]
+pub struct ControlMessages {
+    bytes: [u8; DatagramAncillary::LEN_MAX],
+    len: usize,
+}
+
+impl ControlMessages {
+    /// Returns what has been written so far: as much of `bytes` as there is room for.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        let len = bytes.len().min(DatagramAncillary::LEN_MAX);
+        let mut messages = Self { bytes: [0; DatagramAncillary::LEN_MAX], len };
+        messages.bytes[..len].copy_from_slice(&bytes[..len]);
+        messages
+    }
+
+    /// Writes the messages as [`DatagramAncillary::write`] does, up to the first that is malformed.
+    /// Those by which the kernel tells of descriptors and of processes are left out: the writer is
+    /// not believed so much.
+    pub fn write(&self, room: usize, put: impl FnMut(usize, &[u8])) -> Written {
+        let mut messages = Messages { put, room, written: Written::default() };
+        let mut rest = &self.bytes[..self.len];
+        while let Some(message) = Message::first(rest) {
+            let Message { level, kind, data } = message;
+            if level != libc::SOL_SOCKET || !OF_PROCESSES.contains(&kind) {
+                messages.put(level, kind, data);
+            }
+            let len = (HEAD + data.len()).next_multiple_of(size_of::<usize>());
+            rest = rest.get(len..).unwrap_or_default();
+        }
+        messages.written
+    }
+}
+
+impl core::fmt::Debug for ControlMessages {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("ControlMessages").field(&&self.bytes[..self.len]).finish()
+    }
+}
+
+/// `SCM_RIGHTS`, `SCM_CREDENTIALS`, `SCM_SECURITY`, `SCM_PIDFD` (linux/socket.h).
+const OF_PROCESSES: core::ops::RangeInclusive<i32> = 1..=4;
+/// Bytes of `struct cmsghdr`: length, level, type.
+const HEAD: usize = size_of::<usize>() + 8;
+
+/// A control message.
+struct Message<'b> {
+    level: i32,
+    kind: i32,
+    data: &'b [u8],
+}
+
+impl<'b> Message<'b> {
+    /// Returns the first of several; `None` if it is malformed, or there is none.
+    fn first(bytes: &'b [u8]) -> Option<Self> {
+        let (len, rest) = bytes.split_first_chunk()?;
+        let (level, rest) = rest.split_first_chunk()?;
+        let (kind, rest) = rest.split_first_chunk()?;
+        let data = rest.get(..usize::from_ne_bytes(*len).checked_sub(HEAD)?)?;
+        Some(Self { level: i32::from_ne_bytes(*level), kind: i32::from_ne_bytes(*kind), data })
+    }
+}
+
 /// The room that is being filled.
 struct Messages<P> {
     put: P,
@@ -130,8 +195,6 @@ struct Messages<P> {
 impl<P: FnMut(usize, &[u8])> Messages<P> {
     /// Writes one more message, as much of it as there is room for (`put_cmsg`, net/core/scm.c).
     fn put(&mut self, level: i32, kind: i32, data: &[u8]) {
-        /// `struct cmsghdr`: length, level, type.
-        const HEAD: usize = size_of::<usize>() + 8;
         let left = self.room - self.written.len;
         if left < HEAD {
             self.written.is_cut = true;

@@ -35,6 +35,21 @@ fn of_ours(ancillary: &DatagramAncillary, room: usize) -> (Vec<u8>, usize, bool)
     (control.to_vec(), written.len, written.is_cut)
 }
 
+/// Returns what the same messages become that another process has written.
+fn of_another(ancillary: &DatagramAncillary, room: usize) -> (Vec<u8>, usize, bool) {
+    let (all, len, _) = of_ours(ancillary, DatagramAncillary::LEN_MAX);
+    of_bytes(&all[..len], room)
+}
+
+fn of_bytes(bytes: &[u8], room: usize) -> (Vec<u8>, usize, bool) {
+    let mut control = [FILL; DatagramAncillary::LEN_MAX];
+    let written = ControlMessages::of(bytes).write(room, |at, part| {
+        assert!(at + part.len() <= room, "beyond the room");
+        control[at..at + part.len()].copy_from_slice(part);
+    });
+    (control.to_vec(), written.len, written.is_cut)
+}
+
 fn set(socket: &UdpSocket, level: i32, name: i32, value: i32) {
     let len = size_of::<i32>() as libc::socklen_t;
     // SAFETY: `value` is a number of that length.
@@ -113,6 +128,7 @@ fn messages_are_the_kernels_for_every_length_of_room() {
             for room in 0..DatagramAncillary::LEN_MAX {
                 let name = format!("{local} {to} {options:?} {room}");
                 assert_eq!(of_ours(&ancillary, room), of_kernel(&socket, room), "{name}");
+                assert_eq!(of_another(&ancillary, room), of_ours(&ancillary, room), "{name}");
             }
         }
     }
@@ -139,4 +155,25 @@ fn merged_ones_are_told_after_the_time_and_before_the_rest() {
         DatagramAncillary { wants: 0, segment_size: 0, ..ancillary }.write(0, |_, _| {})
             == Written::default()
     );
+}
+
+#[test]
+fn of_another_process_only_whole_messages_are_believed_and_none_about_processes() {
+    let message = |len: usize, level: i32, kind: i32, data: &[u8]| {
+        let numbers = [level.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        [&len.to_ne_bytes()[..], &numbers, data].concat()
+    };
+    let nothing = (vec![FILL; DatagramAncillary::LEN_MAX], 0, false);
+    for kind in OF_PROCESSES {
+        let bytes = message(24, libc::SOL_SOCKET, kind, &[0; 8]);
+        assert_eq!(of_bytes(&bytes, 200), nothing, "{kind}");
+    }
+    let good = message(24, libc::IPPROTO_IP, libc::IP_TTL, &[7; 8]);
+    for len in [0, 15, 41, usize::MAX] {
+        let bad = message(len, libc::IPPROTO_IP, libc::IP_TTL, &[7; 24]);
+        assert_eq!(of_bytes(&bad, 200), nothing, "{len}");
+        assert_eq!(of_bytes(&[&good[..], &bad].concat(), 200), of_bytes(&good, 200), "{len}");
+    }
+    let (control, len, is_cut) = of_bytes(&good, 200);
+    assert_eq!((&control[..24], len, is_cut), (&good[..], 24, false));
 }

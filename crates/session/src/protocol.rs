@@ -4,6 +4,7 @@
 //! the client in the protocol library (`sojourn_library`). Read
 //! `docs/understand/protocol-server.md` first.
 
+pub mod address;
 pub mod receiving;
 
 /// The suffix of a protocol server's address, behind that of its session server.

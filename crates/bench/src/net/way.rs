@@ -56,11 +56,12 @@ impl Stacks {
     /// The ways for rows whose client is `lab-bench`.
     pub(crate) const MEASURED: &[Self] =
         &[Self::Kernel, Self::Client, Self::Both, Self::Port, Self::Smoltcp, Self::Gvisor];
-    /// The ways for round trips: the same, and with AF_XDP.
+    /// The ways for round trips: the same, with AF_XDP, and with the protocol server.
     pub(crate) const ROUND_TRIPS: &[Self] = &[
         Self::Kernel,
         Self::Client,
         Self::Xdp,
+        Self::HomeServer,
         Self::Both,
         Self::XdpBoth,
         Self::Port,
@@ -68,7 +69,7 @@ impl Stacks {
         Self::Smoltcp,
         Self::Gvisor,
     ];
-    /// The same ways for TCP, which the protocol server has, too.
+    /// The same ways for TCP, which the benchmark's own client of the protocol server has, too.
     pub(crate) const ROUND_TRIPS_TCP: &[Self] = &[
         Self::Kernel,
         Self::Client,

@@ -28,7 +28,7 @@ fn today_of(system: &str) -> (Option<Stacks>, &'static str) {
         }
         "Mach 3.0+UX Server" | "Mach 3.0+BNR2SS Server" => (
             Some(Stacks::HomeServer),
-            "An unmodified program under Sojourn with home = server: its socket calls become calls of Sojourn IPC to sojourn-protocol, which has the engine. The server’s own threads wait adaptively, in both columns. The protocol server has no UDP.",
+            "An unmodified program under Sojourn with home = server: its socket calls become calls of Sojourn IPC to sojourn-protocol, which has the engine. The server’s own threads wait adaptively, in both columns.",
         ),
         "Library-IPC" => (
             Some(Stacks::Driver),

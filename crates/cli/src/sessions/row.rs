@@ -86,7 +86,12 @@ impl std::fmt::Display for Datagrams {
 }
 
 impl Row {
-    /// Returns true if the session is in the kernel.
+    /// Returns true for TCP and UDP, whose addresses name a session.
+    pub(crate) fn is_of_hosts(&self) -> bool {
+        matches!(self.kind, "tcp" | "udp")
+    }
+
+    /// Returns true if the kernel has the session.
     pub(crate) fn is_in_kernel(&self) -> bool {
         self.stream.is_none()
     }

@@ -114,7 +114,11 @@ impl DatagramCall<'_> {
         how: Recv,
         attempt: &mut Attempt,
     ) -> Option<Result<ReceiveOutcome, Errno>> {
-        self.session().receive(bufs, how, attempt)
+        let session = self.session();
+        match self.found.session.service.is_any() {
+            true => session.receive_served(bufs, how, attempt),
+            false => session.receive(bufs, how, attempt),
+        }
     }
 
     /// Reports that the kernel had a datagram, or an error, when [`ReceiveOutcome::Kernel`] said to
@@ -131,8 +135,12 @@ impl DatagramCall<'_> {
         bufs: &[IoSlice<'_>],
         target: Option<SocketAddr>,
         segment: Option<u16>,
-    ) -> Option<usize> {
-        self.session().send(bufs, target, segment)
+    ) -> Option<Result<usize, Errno>> {
+        let session = self.session();
+        match self.found.session.service.is_any() {
+            true => session.send_served(bufs, target, segment),
+            false => session.send(bufs, target, segment).map(Ok),
+        }
     }
 
     /// Returns true if the number was closed, or given to something else, since the call began:

@@ -1,5 +1,7 @@
 //! Datagram calls on UDP sockets, as far as they differ from calls on streams.
 //!
+//! Not here: those on sockets that the protocol server serves (`served`).
+//!
 //! The calls here take and return socket addresses; C's address structures and control data are the
 //! shell's. Read `docs/understand/moves.md`, "UDP".
 //!
@@ -16,6 +18,8 @@
 //! On the way home the server first gives the packets back to the kernel; then it repeats the
 //! unread datagrams to the kernel.
 
+mod served;
+
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::io::call_flags::Recv;
@@ -24,6 +28,7 @@ use crate::io::sleep::Waited;
 use crate::process::library::library;
 use crate::remote::net::Net;
 use crate::remote::net::datagrams::has_unread;
+use crate::session::datagram::{Datagram, Told};
 use crate::session::directions::{Receiver, RxPhase};
 use crate::session::identity::Generation;
 use crate::session::transport::{Transport, Udp};
@@ -34,7 +39,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{AddressFamily, sockopt};
 use sojourn_proto::udp::Socket;
-use sojourn_pump::ancillary::{self, DatagramAncillary};
+use sojourn_pump::ancillary::{self, ControlMessages, DatagramAncillary};
 use sojourn_pump::options;
 use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
@@ -61,19 +66,6 @@ pub(crate) mod form {
     pub(crate) const ALL: u32 = 3;
 }
 
-/// A received datagram.
-#[derive(Clone, Copy, Debug)]
-pub struct Datagram {
-    /// The sender, in the form of the socket's own address family.
-    pub source: SocketAddr,
-    /// The length of the datagram (bytes).
-    pub len: usize,
-    /// The bytes that fitted the buffers.
-    pub copied: usize,
-    /// The values for the control data that the program wants.
-    pub told: DatagramAncillary,
-}
-
 /// The outcome of one receive.
 #[derive(Clone, Copy, Debug)]
 pub enum ReceiveOutcome {
@@ -94,6 +86,16 @@ pub struct Attempt {
     deadline: Option<Deadline>,
     has_turned: bool,
     has_asked: bool,
+    /// The control messages with a datagram of the protocol server's.
+    messages: Option<ControlMessages>,
+}
+
+impl Attempt {
+    /// Returns the control messages with the datagram, for [`Told::write`].
+    #[must_use]
+    pub fn messages(&self) -> Option<&ControlMessages> {
+        self.messages.as_ref()
+    }
 }
 
 enum DatagramReceived {
@@ -186,6 +188,9 @@ impl Session {
     /// sessions.
     pub(crate) fn next_datagram(&self) -> Option<usize> {
         let Transport::Udp(_) = self.transport() else { return None };
+        if self.service.is_any() {
+            return self.next_datagram_by_service();
+        }
         if self.is_delegated() {
             library().turn_net();
         }
@@ -343,12 +348,12 @@ impl UdpSession<'_> {
             }
             _ => got.source,
         };
-        let told = DatagramAncillary {
+        let told = Told::Values(DatagramAncillary {
             wants: wants & !form::ALL,
             envelope: got.envelope,
             interface: socket.interface(),
             segment_size: got.segment_size,
-        };
+        });
         Some(Datagram { source, len: got.len, copied: got.copied, told })
     }
 

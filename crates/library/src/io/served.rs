@@ -1,7 +1,8 @@
-//! Data calls on a session that the protocol server serves: each is a call there, and none of these
-//! waits in the server. A call that has to wait has the server ring, and sleeps in this process.
+//! Data calls on a stream that the protocol server serves: each is a call there. A receive may wait
+//! in the server; any other call that has to wait has the server ring, and sleeps in this process.
 //!
-//! Not here: the calls to the server (`remote::protocol_server`), readiness (`remote::served`).
+//! Not here: the calls to the server (`remote::protocol_server`), readiness (`remote::served`),
+//! datagrams (`io::datagrams::served`).
 
 use crate::host::Interrupt;
 use crate::io::call_flags::{Recv, Send};
@@ -24,7 +25,7 @@ use sojourn_shm::{Deadline, futex};
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Returns the end of a wait as calls have it, after handlers that were put off have run.
-fn waited(ended: Ended, until: Deadline) -> Waited {
+pub(crate) fn waited(ended: Ended, until: Deadline) -> Waited {
     if ended == Ended::TimedOut {
         return Waited::TimedOut;
     }
@@ -191,7 +192,7 @@ impl Session {
     }
 
     /// Waits until the server has told of input or output.
-    fn wait_served(&self, (input, output): (bool, bool), deadline: Deadline) -> Waited {
+    pub(crate) fn wait_served(&self, (input, output): (bool, bool), deadline: Deadline) -> Waited {
         // Read before the server is asked to ring: what it tells from then on ends the sleep.
         let said = self.service.news().load(Ordering::SeqCst);
         self.watch_by_service(input, output);

@@ -241,7 +241,11 @@ impl Library {
             SocketOption::OfDatagrams => {
                 // For an offered socket the options are read when its session begins to be carried.
                 if let Some(session) = self.session_of(fd) {
-                    session.options_changed();
+                    match session.service.is_any() {
+                        // The protocol server's library reads them when it offers the socket.
+                        true => self.go_home(fd, ReasonT::Option, false),
+                        false => session.options_changed(),
+                    }
                 } else {
                     self.recall_foreign(fd);
                 }

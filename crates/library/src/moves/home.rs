@@ -387,13 +387,16 @@ impl Library {
         self.policy.forbid();
         if engine.has_children() && engine.has_datagrams.load(Ordering::SeqCst) {
             let fds = self.table.with_sessions().map(|(fd, _)| fd);
-            let udp = fds.filter(|fd| self.session_of(*fd).is_some_and(Session::is_udp));
+            // Those of the protocol server a child has there, or gets from the kernel after the
+            // server's close.
+            let is_here = |session: &Session| session.is_udp() && !session.service.is_any();
+            let udp = fds.filter(|fd| self.session_of(*fd).is_some_and(is_here));
             self.go_home_together(&udp.collect::<Vec<_>>(), ReasonT::Fork);
             self.await_datagrams();
         }
         let fds = self.table.with_sessions().map(|(fd, _)| fd);
-        let is_local = |session: &Session| session.local().is_some();
-        let fds = fds.filter(|fd| self.session_of(*fd).is_some_and(is_local));
+        let is_wanted = |session: &Session| session.local().is_some() || session.service.is_any();
+        let fds = fds.filter(|fd| self.session_of(*fd).is_some_and(is_wanted));
         // A peer to which nothing is owed hears of the end from the kernel, which is about to
         // notify all.
         let until = Deadline::after(EXIT_LIMIT);

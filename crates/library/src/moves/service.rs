@@ -10,13 +10,14 @@ use crate::moves::offer::Offer;
 use crate::process::engine::{Engine, Job};
 use crate::process::library::AncestorSlot;
 use crate::process::library::{Library, library};
+use crate::process::thresholds::kind_of;
 use crate::session::directions::switch;
 use crate::session::identity::InboxPlace;
 use crate::session::service::ServicePart;
 use crate::session::{Facts, Session};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use sojourn_session::{HomeT, KindT, OfferT, ReasonT};
+use sojourn_session::{HomeT, OfferT, ReasonT};
 use sojourn_stream::Inbox;
 use std::sync::Arc;
 
@@ -109,7 +110,7 @@ impl Library {
         let session = engine.pool.take().ok()?;
         let what = OfferT { local: 0, set: 0, ring_bytes: 0, is_sole: false, home: HomeT::Server };
         let (epoch, aliases, numbers) = (0, 0, vec![fd]);
-        let kind = KindT::Tcp;
+        let kind = kind_of(fd)?;
         let offer = Offer { local: 0, fd, version, epoch, aliases, kind, numbers, what };
         self.settle_for_service(session, &offer, inbox);
         lock(&session.facts).token = Some(part.token);

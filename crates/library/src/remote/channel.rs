@@ -3,12 +3,17 @@
 //! Each is one call of the IPC, and waits for nothing but the server's answer. Not here: who makes
 //! them on which connection (`direct`, `protocol_server`), and calls that wait there (`direct`).
 
+use crate::session::datagram::{Datagram, Place, Told};
 use core::time::Duration;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_session::protocol::client::{DATA_MAX, DONT_WAIT, PEEK, ProtocolClient};
+use sojourn_pump::ancillary::ControlMessages;
+use sojourn_session::protocol::client::{
+    AddressT, CONTROL_MAX, DATA_MAX, DONT_WAIT, PEEK, ProtocolClient, ProtocolReceiveFromOut,
+};
 use sojourn_session::protocol::receiving::Receiver;
+use std::net::SocketAddr;
 
 /// How long the server may take for a call that waits for nothing.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -30,6 +35,8 @@ pub(crate) struct Channel {
     pub(crate) receiver: Receiver,
     /// The bytes received last, or those of a send from several buffers.
     pub(crate) data: Vec<u8>,
+    /// The control messages of the datagram received last.
+    pub(crate) control: Vec<u8>,
 }
 
 /// The result of a call: `Err` if the server has not answered.
@@ -37,7 +44,8 @@ pub(crate) type Answered<R> = Result<Result<R, Failure>, CallError>;
 
 impl Channel {
     pub(crate) fn new(receiver: Receiver) -> Self {
-        Self { receiver, data: Vec::with_capacity(DATA_MAX as usize) }
+        let data = Vec::with_capacity(DATA_MAX as usize);
+        Self { receiver, data, control: Vec::with_capacity(CONTROL_MAX as usize) }
     }
 
     /// Returns the stubs for a call that may take so long.
@@ -52,7 +60,7 @@ impl Channel {
         bufs: &[IoSlice<'_>],
         skip: usize,
     ) -> Answered<usize> {
-        let Self { receiver, data } = self;
+        let Self { receiver, data, .. } = self;
         let part = match bufs {
             [one] => &one[skip.min(one.len())..],
             _ => gather(bufs, skip, data),
@@ -71,7 +79,7 @@ impl Channel {
         skip: usize,
         peek: bool,
     ) -> Answered<usize> {
-        let Self { receiver, data } = self;
+        let Self { receiver, data, .. } = self;
         let flags = DONT_WAIT | if peek { PEEK } else { 0 };
         let size = room(bufs, skip) as u32;
         let client = receiver.client.with_deadline(Deadline::after(ANSWER_LIMIT));
@@ -79,9 +87,41 @@ impl Channel {
         Ok(accept(status).map(|()| scatter(data, bufs, skip)))
     }
 
+    /// Sends a datagram, or several of `segment` bytes each but the last.
+    pub(crate) fn send_to(
+        &mut self,
+        session: u32,
+        bufs: &[IoSlice<'_>],
+        (target, segment): (Option<SocketAddr>, Option<u16>),
+    ) -> Answered<()> {
+        let Self { receiver, data, .. } = self;
+        let part = match bufs {
+            [one] => one,
+            _ => gather(bufs, 0, data),
+        };
+        let (to, segment) = (AddressT::from(target), u32::from(segment.unwrap_or(0)));
+        let client = receiver.client.with_deadline(Deadline::after(ANSWER_LIMIT));
+        Ok(accept(client.send_to(session, &to, segment, part)?))
+    }
+
+    /// Receives a datagram that is there.
+    pub(crate) fn receive_from(
+        &mut self,
+        session: u32,
+        place: &mut Place<'_, '_>,
+        peek: bool,
+    ) -> Answered<Datagram> {
+        let flags = DONT_WAIT | if peek { PEEK } else { 0 };
+        let size = room(place.bufs, 0) as u32;
+        let Self { receiver, data, control } = self;
+        let client = receiver.client.with_deadline(Deadline::after(ANSWER_LIMIT));
+        let out = client.receive_from(session, flags, size, control, data)?;
+        Ok(arrived(&out, (control, data), place))
+    }
+
     /// Counts the bytes that could be received, up to those of one call.
     pub(crate) fn queued(&mut self, session: u32) -> Answered<usize> {
-        let Self { receiver, data } = self;
+        let Self { receiver, data, .. } = self;
         let client = receiver.client.with_deadline(Deadline::after(ANSWER_LIMIT));
         let status = client.receive(session, DONT_WAIT | PEEK, DATA_MAX, data)?;
         Ok(accept(status).map(|()| data.len()))
@@ -105,6 +145,22 @@ pub(crate) fn accept(status: u32) -> Result<(), Failure> {
         0 => Ok(()),
         number => Err(Failure::Refused(Errno::from_raw_os_error(number.cast_signed()))),
     }
+}
+
+/// Copies an answer's datagram to its place: control messages and bytes. Nothing of it is
+/// believed: an answer that makes no sense is an error.
+pub(crate) fn arrived(
+    out: &ProtocolReceiveFromOut,
+    (control, data): (&[u8], &[u8]),
+    place: &mut Place<'_, '_>,
+) -> Result<Datagram, Failure> {
+    accept(out.ret)?;
+    let source = out.from.socket_addr().ok().flatten();
+    let source = source.ok_or(Failure::Refused(Errno::BADMSG))?;
+    let copied = scatter(data, place.bufs, 0);
+    let len = (out.whole as usize).clamp(copied, DATA_MAX as usize);
+    *place.messages = (!control.is_empty()).then(|| ControlMessages::of(control));
+    Ok(Datagram { source, len, copied, told: Told::InAttempt })
 }
 
 /// Returns the room of the buffers beyond their first `skip` bytes, as far as one call fills it.
@@ -160,5 +216,24 @@ mod tests {
         let large = vec![1; DATA_MAX as usize];
         let bufs = [IoSlice::new(&large), IoSlice::new(&large)];
         assert_eq!(gather(&bufs, 5, &mut Vec::new()).len(), DATA_MAX as usize, "one call's worth");
+    }
+
+    #[test]
+    fn a_datagrams_answer_that_makes_no_sense_is_an_error_and_no_length_is_believed() {
+        let from = AddressT::from("192.0.2.1:7".parse().ok());
+        let answer = |from, whole| {
+            let out = ProtocolReceiveFromOut { ret: 0, from, whole };
+            let mut room = [0; 8];
+            let bufs = &mut [IoSliceMut::new(&mut room)];
+            let place = &mut Place { bufs, messages: &mut None };
+            let got = arrived(&out, (&[7; 3], b"data"), place);
+            got.map(|datagram| (datagram.len, datagram.copied))
+        };
+        for (whole, len) in [(0, 4), (4, 4), (9, 9), (u32::MAX, DATA_MAX as usize)] {
+            assert_eq!(answer(from, whole), Ok((len, 4)), "{whole}");
+        }
+        let nonsense = Err(Failure::Refused(Errno::BADMSG));
+        assert_eq!(answer(AddressT::from(None), 4), nonsense);
+        assert_eq!(answer(AddressT { version: 1, ..from }, 4), nonsense);
     }
 }

@@ -14,15 +14,19 @@
 //! thread does it then. It also tells of the end of the server.
 //!
 //! A receive that waits takes bytes out of the session only after its answer (`ANSWER_FIRST`), so
-//! that one without an answer has taken none, and the program goes on in the kernel.
+//! that one without an answer has taken none, and the program goes on in the kernel. A datagram
+//! comes with the answer, and may be lost with a server that dies.
 
 use crate::process::library::library;
-use crate::remote::channel::{ANSWER_LIMIT, Answered, Channel, Failure, accept, room, scatter};
+use crate::remote::channel::{
+    ANSWER_LIMIT, Answered, Channel, Failure, accept, arrived, room, scatter,
+};
+use crate::session::datagram::{Datagram, Place};
 use core::ops::ControlFlow;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_ipc::Deadline;
 use sojourn_ipc::rt::CallError;
-use sojourn_session::protocol::receiving::Receiving;
+use sojourn_session::protocol::receiving::{Receiver, Receiving};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// The most connections of one process.
@@ -104,23 +108,55 @@ impl Taken<'_> {
         skip: usize,
         until: Deadline,
     ) -> Answered<ControlFlow<Ended, usize>> {
+        let size = room(bufs, skip) as u32;
+        let begin = |receiver: &mut Receiver, limit| receiver.begin(session, size, limit);
+        self.wait_in_server(until, begin, |channel, receiving, limit| {
+            let Channel { receiver, data, .. } = channel;
+            let status = receiver.finish(receiving, data, limit)?;
+            Ok(accept(status).map(|()| scatter(data, bufs, skip)))
+        })
+    }
+
+    /// Receives a datagram. Waits for it in the server; `Break` if that has ended without one.
+    pub(crate) fn receive_from(
+        &mut self,
+        session: u32,
+        place: &mut Place<'_, '_>,
+        until: Deadline,
+    ) -> Answered<ControlFlow<Ended, Datagram>> {
+        let size = room(place.bufs, 0) as u32;
+        let begin = |receiver: &mut Receiver, limit| receiver.begin_from(session, size, limit);
+        self.wait_in_server(until, begin, |channel, receiving, limit| {
+            let Channel { receiver, data, control } = channel;
+            let out = receiver.finish_from(receiving, (control, data), limit)?;
+            Ok(arrived(&out, (control, data), place))
+        })
+    }
+
+    /// Makes a call that waits in the server: `begin` sends the request, and `finish` takes the
+    /// answer. `Break` if the wait has ended before.
+    fn wait_in_server<R>(
+        &mut self,
+        until: Deadline,
+        begin: impl FnOnce(&mut Receiver, Deadline) -> Result<Receiving, CallError>,
+        finish: impl FnOnce(&mut Channel, Receiving, Deadline) -> Answered<R>,
+    ) -> Answered<ControlFlow<Ended, R>> {
         self.use_it(|direct| {
-            let (size, limit) = (room(bufs, skip) as u32, || Deadline::after(ANSWER_LIMIT));
-            let library = library();
+            let (library, limit) = (library(), || Deadline::after(ANSWER_LIMIT));
             let receiver = &mut direct.channel.receiver;
-            let receiving = library.with_stack(|| receiver.begin(session, size, limit()))?;
+            let receiving = library.with_stack(|| begin(receiver, limit()))?;
             let ended = direct.wait(&receiving, until)?;
             library.with_stack(|| {
-                let Channel { receiver, data } = &mut direct.channel;
                 if ended.is_some() {
-                    // Its answer comes after that of the call, which may have bytes by now.
-                    receiver.cancel(&receiving, limit())?;
+                    // Its answer comes after that of the call, which may have data by now.
+                    direct.channel.receiver.cancel(&receiving, limit())?;
                 }
-                let status = receiver.finish(receiving, data, limit())?;
-                let interrupted = Errno::INTR.raw_os_error().cast_unsigned();
-                Ok(match ended {
-                    Some(ended) if status == interrupted => Ok(ControlFlow::Break(ended)),
-                    _ => accept(status).map(|()| ControlFlow::Continue(scatter(data, bufs, skip))),
+                let answer = finish(&mut direct.channel, receiving, limit())?;
+                Ok(match (ended, answer) {
+                    (Some(ended), Err(Failure::Refused(Errno::INTR))) => {
+                        Ok(ControlFlow::Break(ended))
+                    }
+                    (_, answer) => answer.map(ControlFlow::Continue),
                 })
             })
         })

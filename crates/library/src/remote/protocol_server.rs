@@ -8,12 +8,14 @@
 //! [`ProtocolServer::close`] waits for anything but the server's answer. Not here: sessions
 //! (`served`). Read `docs/understand/protocol-server.md` first.
 
+mod datagrams;
+
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::{Library, PerProcess, library};
 use crate::remote::carry_server::{open_connection, open_socket};
 use crate::remote::channel::{ANSWER_LIMIT, Answered, Channel, Failure, accept};
-use crate::remote::direct::{DIRECT_MAX, Direct, Directs, Ended};
+use crate::remote::direct::{DIRECT_MAX, Direct, Directs, Ended, Taken};
 use crate::session::service::{ServiceNumber, ServicePart};
 use core::ops::ControlFlow;
 use core::sync::atomic::AtomicBool;
@@ -241,13 +243,23 @@ impl ProtocolServer {
         skip: usize,
         until: Deadline,
     ) -> Option<Result<ControlFlow<Ended, usize>, Failure>> {
+        self.wait_on(number, |taken| taken.receive(number.session, bufs, skip, until))
+    }
+
+    /// Makes a call that waits in the server, on a connection that it takes for that; `None`: none
+    /// is left.
+    fn wait_on<R>(
+        &self,
+        number: ServiceNumber,
+        ask: impl FnOnce(&mut Taken<'_>) -> Answered<R>,
+    ) -> Option<Result<R, Failure>> {
         let taken = self.directs.take(number.connection);
         let taken = taken.or_else(|| {
             let is_made = self.add_direct(number.connection);
             is_made.then(|| self.directs.take(number.connection)).flatten()
         });
         let mut taken = taken?;
-        Some(taken.receive(number.session, bufs, skip, until).unwrap_or_else(|error| {
+        Some(ask(&mut taken).unwrap_or_else(|error| {
             drop(taken);
             self.lose(number);
             // A call without an answer has taken no bytes (`ANSWER_FIRST`). Of a server that has

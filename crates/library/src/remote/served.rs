@@ -218,7 +218,8 @@ impl Session {
         let others = [(PEER_DONE, bit::RDHUP), (HUNG_UP, bit::HUP)];
         let others = others.into_iter().filter(|(event, _)| has(*event));
         Ready {
-            input: has(READABLE | PEER_DONE | HUNG_UP | FAILED),
+            // The kernel, too, tells of an error at a UDP socket without input (`datagram_poll`).
+            input: has(READABLE | PEER_DONE) || !self.is_udp() && has(HUNG_UP | FAILED),
             output: Some(has(WRITABLE | HUNG_UP | FAILED)),
             error: has(FAILED),
             is_in_kernel: false,
@@ -273,7 +274,9 @@ impl Session {
 
     /// Counts the bytes that `FIONREAD` must add to the kernel's, as far as one call tells.
     pub(crate) fn input_by_service(&self) -> usize {
-        let Some(number) = self.service.number() else { return 0 };
+        // FIONREAD of a UDP socket is the length of the next datagram.
+        let number = self.service.number().filter(|_| !self.is_udp());
+        let Some(number) = number else { return 0 };
         let queued = library().protocol_server().map(|server| server.queued(number));
         let queued = queued.and_then(Result::ok).unwrap_or(0);
         // While the session is in the kernel the server looks at the same bytes.

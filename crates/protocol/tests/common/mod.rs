@@ -13,7 +13,7 @@ use rustix::net::{
 };
 use sojourn_protocol::{Address, Client, Deadline, Wait};
 use std::mem::MaybeUninit;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -97,6 +97,15 @@ pub fn connection() -> (TcpStream, TcpStream) {
         end.set_read_timeout(Some(PATIENCE)).unwrap();
         end.set_write_timeout(Some(PATIENCE)).unwrap();
     }
+    (one, other)
+}
+
+/// Two UDP sockets, connected to each other.
+pub fn datagrams() -> (UdpSocket, UdpSocket) {
+    let [one, other] = [(), ()].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    one.connect(other.local_addr().unwrap()).unwrap();
+    other.connect(one.local_addr().unwrap()).unwrap();
+    one.set_read_timeout(Some(PATIENCE)).unwrap();
     (one, other)
 }
 

@@ -83,7 +83,7 @@ impl Registry {
         }
         // The sessions of a protocol server itself leave the kernel for its own process.
         let is_for_protocol_server = home == HomeT::Server
-            && identity.kind == KindT::Tcp
+            && matches!(identity.kind, KindT::Tcp | KindT::Udp)
             && identity.key.is_carried()
             && !owner.is_protocol_server;
         let is_counted = false;

@@ -1,18 +1,23 @@
-//! A receive that waits in the protocol server, as a call in two halves: what ends the wait before
-//! the answer comes is the caller's.
+//! A receive of bytes or of a datagram that waits in the protocol server, as a call in two halves:
+//! what ends the wait before the answer comes is the caller's.
 //!
 //! The server takes bytes out of the session only after its answer (`ANSWER_FIRST`), so a call
 //! without an answer has taken none; one that is given up is cancelled first, and its answer says
-//! if it has bytes. Not here: who waits how (`sojourn_protocol::Client`, `sojourn_library`).
+//! if it has bytes. A datagram is taken out before the answer, and is lost with a server that dies
+//! in between, as UDP allows. Not here: who waits how (`sojourn_protocol::Client`,
+//! `sojourn_library`).
 
 use core::sync::atomic::AtomicU32;
 
-use super::client::{ANSWER_FIRST, PROTOCOL_ID, ProtocolClient, protocol_wire};
+use super::client::{
+    ANSWER_FIRST, PROTOCOL_ID, ProtocolClient, ProtocolReceiveFromOut, protocol_wire,
+};
 use sojourn_ipc::rt::{CallError, Forms, stub};
 use sojourn_ipc::{Connection, Deadline, Pending};
 
-/// The number of the operation `receive` within the interface.
+/// The numbers of the operations `receive` and `receive_from` within the interface.
 const RECEIVE: u16 = 3;
+const RECEIVE_FROM: u16 = 17;
 
 /// Stubs on a connection, for calls in two halves as well.
 #[derive(Debug)]
@@ -62,6 +67,26 @@ impl Receiver {
         Ok(Receiving { pending: draft.submit(deadline)?, session, size })
     }
 
+    /// Sends the request of a receive of a datagram; as [`Receiver::begin`].
+    ///
+    /// # Errors
+    /// Those of a request.
+    pub fn begin_from(
+        &mut self,
+        session: u32,
+        size: u32,
+        deadline: Deadline,
+    ) -> Result<Receiving, CallError> {
+        let measured =
+            protocol_wire::receive_from_request_size(Forms::machine(), session, 0, size)?;
+        let connection = self.client.transport();
+        let mut draft = connection.start(self.base.wrapping_add(RECEIVE_FROM), measured.body_len);
+        let mut writer = draft.encoder();
+        writer.set_forms(measured.forms);
+        protocol_wire::put_receive_from_request(&mut writer, session, 0, size)?;
+        Ok(Receiving { pending: draft.submit(deadline)?, session, size })
+    }
+
     /// Waits until the answer is there, or `stop` returns true: a thread that sleeps looks there
     /// when a signal handler has run. Returns true if the answer is there.
     ///
@@ -102,5 +127,23 @@ impl Receiver {
         let Receiving { pending, size, .. } = receiving;
         let mut reply = self.client.transport().finish(pending, deadline)?;
         Ok(protocol_wire::get_receive_reply(reply.decoder(), i128::from(size), data)?.ret)
+    }
+
+    /// Takes the answer to a receive of a datagram: control messages and bytes where they are
+    /// wanted.
+    ///
+    /// # Errors
+    /// Those of an answer.
+    pub fn finish_from(
+        &mut self,
+        receiving: Receiving,
+        (control, data): (&mut Vec<u8>, &mut Vec<u8>),
+        deadline: Deadline,
+    ) -> Result<ProtocolReceiveFromOut, CallError> {
+        let Receiving { pending, size, .. } = receiving;
+        let mut reply = self.client.transport().finish(pending, deadline)?;
+        let size = i128::from(size);
+        let read = protocol_wire::get_receive_from_reply(reply.decoder(), size, control, data)?;
+        Ok(ProtocolReceiveFromOut { ret: read.ret, from: read.from, whole: read.whole })
     }
 }

@@ -60,8 +60,8 @@ impl Row for RoundTrip {
     }
 
     fn unavailable(&self, world: &World, way: Stacks) -> Option<String> {
-        if self.protocol != "tcp" && way.is_served() {
-            return Some("the protocol server has TCP only".into());
+        if self.protocol != "tcp" && way == Stacks::ProtocolServer {
+            return Some("the benchmark's own client of the protocol server has TCP only".into());
         }
         world.unavailable(way)
     }

@@ -11,7 +11,7 @@ use super::client::is_by_ref;
 use super::model::{Gen, Shape};
 use super::names;
 use super::op::Op;
-use super::tokens::{Code, docs, ident, mentions, num};
+use super::tokens::{Code, docs, ident, num, uses};
 use super::types::doc;
 
 /// The trait of an interface's servers.
@@ -275,7 +275,7 @@ impl<'a> Gen<'a> {
         let siblings = op.sibling_args(self);
         let values = self.reply_values_from(op, &quote!(out));
         let values = quote!(#(#values),*);
-        let out = if mentions(&values, "out") { quote!(out) } else { quote!(()) };
+        let out = if uses(&values, "out") { quote!(out) } else { quote!(()) };
         let remote = send_remote(op, &values);
         let lend = self.lent_reply(op, &siblings);
         let text = docs(&format!(
@@ -360,9 +360,9 @@ fn send_remote(op: &Op<'_>, values: &Code) -> Code {
     }
 }
 
-/// A parameter's name, marked if `body` does not mention it.
+/// A parameter's name, marked if `body` does not use it.
 pub(super) fn marked(name: &str, body: &Code) -> Ident {
-    if mentions(body, name) { ident(name) } else { format_ident!("_{name}") }
+    if uses(body, name) { ident(name) } else { format_ident!("_{name}") }
 }
 
 /// The dispatcher of an interface.

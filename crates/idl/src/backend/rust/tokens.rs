@@ -57,6 +57,26 @@ pub(super) fn mentions(code: &Code, name: &str) -> bool {
     })
 }
 
+/// Returns true if the code uses the variable `name`. The last part of a path, a field and a method
+/// may have the same name and do not count: `i128::from`, `value.from`.
+pub(super) fn uses(code: &Code, name: &str) -> bool {
+    let mut before = [None, None];
+    code.clone().into_iter().any(|tree| {
+        let is_part = matches!(before, [Some(':'), Some(':')])
+            || matches!(before, [first, Some('.')] if first != Some('.'));
+        let sign = match &tree {
+            TokenTree::Punct(punct) => Some(punct.as_char()),
+            _ => None,
+        };
+        before = [before[1], sign];
+        match tree {
+            TokenTree::Group(group) => uses(&group.stream(), name),
+            TokenTree::Ident(ident) => ident == name && !is_part,
+            TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+        }
+    })
+}
+
 /// Returns true if the code calls the method `name`.
 pub(super) fn calls(code: &Code, name: &str) -> bool {
     let trees: Vec<TokenTree> = code.clone().into_iter().collect();
@@ -79,21 +99,21 @@ pub(super) fn has_lifetime(code: &Code, name: &str) -> bool {
     is_named || trees.iter().any(inside)
 }
 
-/// `name`, or `_` if the code does not mention it.
+/// `name`, or `_` if the code does not use it.
 pub(super) fn used(code: &Code, name: &str) -> Ident {
-    ident(if mentions(code, name) { name } else { "_" })
+    ident(if uses(code, name) { name } else { "_" })
 }
 
 /// A parameter: name and type.
 pub(super) type Param = (Ident, Code);
 
-/// The parameters as a list; those that `body` does not mention are marked: `name: T` → `_name: T`.
+/// The parameters as a list; those that `body` does not use are marked: `name: T` → `_name: T`.
 pub(super) fn unused_params(params: &[Param], body: &Code) -> Code {
     params
         .iter()
         .map(|(name, ty)| {
             let text = name.to_string();
-            let is_used = mentions(body, &text);
+            let is_used = uses(body, &text);
             let shown = if is_used { name.clone() } else { ident(&format!("_{}", bare(&text))) };
             quote!(#shown: #ty,)
         })
@@ -157,6 +177,10 @@ mod tests {
         assert!(!mentions(&quote!(and_then), "d_"));
         assert_eq!(used(&quote!(b_.put()), "b_"), "b_");
         assert_eq!(used(&quote!(), "b_"), "_");
+        let same = [quote!(i128::from(a)), quote!(a.from), quote!(a.b.from(a)), quote!(T::from::b)];
+        assert!(same.iter().all(|code| !uses(code, "from")));
+        let variables = [quote!(0..from), quote!(f(&from)), quote!(A { a: from }), quote!(from.a)];
+        assert!(variables.iter().all(|code| uses(code, "from")));
         let params = [(ident("a"), quote!(i32)), (ident("r#type"), quote!(u8))];
         assert!(is_same(&unused_params(&params, &quote!(a + 1)), &quote!(a: i32, _type: u8,)));
     }
