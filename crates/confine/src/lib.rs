@@ -29,8 +29,9 @@ pub enum ConfineError {
     Refused(#[from] seccompiler::Error),
 }
 
-/// Calls of the C library and the standard library: memory, locks, threads, time, the end.
-pub const PROCESS: [i64; 34] = [
+/// Calls of the C library and the standard library: memory, locks, threads, time, the end; and the
+/// limit of descriptors, of which an endpoint gives its clients shares.
+pub const PROCESS: [i64; 35] = [
     libc::SYS_brk,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
@@ -54,6 +55,7 @@ pub const PROCESS: [i64; 34] = [
     libc::SYS_mremap,
     libc::SYS_munmap,
     libc::SYS_prctl,
+    libc::SYS_prlimit64,
     libc::SYS_restart_syscall,
     libc::SYS_rseq,
     libc::SYS_rt_sigaction,

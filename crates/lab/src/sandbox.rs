@@ -171,7 +171,7 @@ impl Sandbox {
             // The options for networks are only for a host of the test's own, where they disturb
             // nothing else.
             command.args(self.network);
-            unit::limit(&mut command);
+            unit::limit(&mut command, self.network.contains(&"--xdp"));
         }
         if self.is_unit && !unit::become_unit(&mut command) {
             bail!("the server cannot be started as its unit does");

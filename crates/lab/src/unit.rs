@@ -59,9 +59,12 @@ fn filter(families: &[u32]) -> Vec<libc::sock_filter> {
     steps
 }
 
-/// Puts the limits on the program that `command` will run.
-pub(crate) fn limit(command: &mut Command) {
-    let mut steps = filter(&families(UNIT));
+/// Puts the limits on the program that `command` will run. `has_xdp`: with the line that a unit
+/// needs besides for a server with `--xdp`.
+pub(crate) fn limit(command: &mut Command, has_xdp: bool) {
+    let mut families = families(UNIT);
+    families.extend(has_xdp.then_some(libc::AF_XDP.unsigned_abs()));
+    let mut steps = filter(&families);
     let hook = move || {
         let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
         // SAFETY: two system calls; the filter program and its steps live until they return.

@@ -9,9 +9,8 @@ use sojourn_confine::PROCESS;
 
 pub use sojourn_confine::ConfineError;
 
-/// Calls of the library's protocol thread: descriptors and limits of the process.
-const THREADS: [i64; 4] =
-    [libc::SYS_close_range, libc::SYS_pidfd_open, libc::SYS_prlimit64, libc::SYS_unshare];
+/// Calls of the library's protocol thread: descriptors of the process.
+const THREADS: [i64; 3] = [libc::SYS_close_range, libc::SYS_pidfd_open, libc::SYS_unshare];
 
 /// Calls for sessions: sockets, events, shared memory. `connect` is for the session
 /// server and for a socket that goes home, `readlinkat` for a look at the kinds of descriptors,
