@@ -191,7 +191,7 @@ for family, kind in [(socket.AF_INET, socket.SOCK_DGRAM), (socket.AF_UNIX, socke
     except OSError as error: print(error.errno)
 ";
         let mut command = Command::new("python3");
-        limit(command.args(["-c", script]));
+        limit(command.args(["-c", script]), false);
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(said, format!("yes\nyes\n{}\n", libc::EAFNOSUPPORT), "{output:?}");

@@ -156,9 +156,7 @@ impl Thread {
             };
             let reported = events.iter().map(|event| event.data.u64());
             words.into_iter().chain(reported).for_each(|word| self.handle(word));
-            let served = self.serving.slots.iter().copied();
-            let joined = self.joined.values().map(|joined| joined.slot);
-            self.engine.serve_board(self.library, joined.chain(served));
+            self.engine.serve_board(self.library);
             self.do_jobs();
             self.take_messages();
             self.look_after_lost();

@@ -84,9 +84,10 @@ impl Engine {
         }
     }
 
-    /// Brings home the sessions, out of those in the slots `joined`, that children have asked for,
-    /// and gives up the sets that they use.
-    pub(crate) fn serve_board(&self, library: &Library, joined: impl Iterator<Item = u32>) {
+    /// Brings home the sessions that children have asked for, and gives up the sets that they use.
+    /// A session whose return the server knows may still have bytes in its ring, which the peer's
+    /// death has left there: they go into the kernel before the child is answered.
+    pub(crate) fn serve_board(&self, library: &Library) {
         let Some(requests) = self.requests() else { return };
         // SYNC: acquire; pairs with the child's increment after it has written its word.
         if requests.swap(0, Ordering::SeqCst) == 0 {
@@ -97,7 +98,7 @@ impl Engine {
         };
         // One deadline for all: children must not wait for each of several dead peers in turn.
         let until = library.patience.until(PASS_LIMIT);
-        let wanted: Vec<_> = joined
+        let wanted: Vec<_> = (0..BOARD_SLOTS)
             .filter(|slot| is_wanted(self.word(*slot)))
             .filter_map(|slot| self.pool.session(slot))
             .collect();
