@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Moves of each exchange.
-const MOVES: u64 = 40;
+const MOVES: u64 = 15;
 /// Time between two recalls: long enough for a session to be away and to carry datagrams.
 const STAY: Duration = Duration::from_millis(10);
 /// Time (s) after which an answer counts as lost; a machine on which nobody runs for a while does
@@ -227,7 +227,7 @@ fn the_program_goes_on_when_its_protocol_server_is_killed() {
         let serves = scene.serve("epoll");
         let mut asks = scene.count(way, "connected");
         let mut last = 0;
-        for _ in 0..3 {
+        for _ in 0..2 {
             last = scene.await_anew(&mut asks, HomeT::Server, last).pid;
             kill_process(Pid::from_raw(last.cast_signed()).unwrap(), Signal::KILL).unwrap();
         }
