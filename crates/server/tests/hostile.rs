@@ -312,6 +312,16 @@ fn roots_server_joins_users_and_shows_each_its_own() {
     assert_eq!(rows.iter().filter(|row| row.uid == USERS[0]).count(), 1);
 }
 
+/// Two programs of the second user have a session with each other, and it moves.
+fn assert_joins_another_user(address: &str) {
+    let other = [(); 2].map(|()| Program::start_as(Some(USERS[1]), address));
+    assert!(other.iter().all(Program::hello));
+    let (reader, writer) = pipe();
+    assert!(other[0].offer(1, reader, true));
+    assert!(!other[1].offer(1, writer, true));
+    assert_eq!(other[0].joined().stream, other[1].joined().stream);
+}
+
 #[test]
 fn no_user_takes_all_descriptors() {
     if !can_be_others() {
@@ -339,12 +349,7 @@ fn no_user_takes_all_descriptors() {
     let (streams, reason) = refused.unwrap();
     assert_eq!(reason, "quota", "after {streams} streams");
     assert!((20..60).contains(&streams), "{streams}: half of what there is, seven for each");
-    let other = [(); 2].map(|()| Program::start_as(Some(USERS[1]), &address));
-    assert!(other.iter().all(Program::hello));
-    let (reader, writer) = pipe();
-    assert!(other[0].offer(1, reader, true));
-    assert!(!other[1].offer(1, writer, true));
-    assert_eq!(other[0].joined().stream, other[1].joined().stream);
+    assert_joins_another_user(&address);
 }
 
 /// A client may send descriptors before the call that takes them; nobody has to call.
@@ -358,12 +363,7 @@ fn no_user_takes_all_descriptors_with_those_that_no_call_takes() {
     let greedy = Program::start_as(Some(USERS[0]), &address);
     assert!(greedy.hello());
     assert_eq!(greedy.tell("hoard 10", None), ["ok"]);
-    let other = [(); 2].map(|()| Program::start_as(Some(USERS[1]), &address));
-    assert!(other.iter().all(Program::hello));
-    let (reader, writer) = pipe();
-    assert!(other[0].offer(1, reader, true));
-    assert!(!other[1].offer(1, writer, true));
-    assert_eq!(other[0].joined().stream, other[1].joined().stream);
+    assert_joins_another_user(&address);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! [`Transport`] leads to the one in use. A thread that has checked the session's generation under
 //! one of its locks sees the transport of that session. Not here: the state that a lock guards
 //! (`session::directions`); sessions that the protocol server serves (`session::service`), which
-//! every caller treats first, and which count as local here.
+//! callers treat first: of these, UDP sockets have [`Transport::Udp`], others [`Transport::Local`].
 
 use crate::session::progress::TrialProgress;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
