@@ -11,8 +11,8 @@ use crate::process::thresholds::{allows, is_for_this_host, is_usual, kind_of};
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::deadline::now_ns;
 
-/// How often a session that is dear to move becomes hot before it is offered: what it has cost in
-/// the kernel by then is about what its move costs.
+/// How often sessions become hot before a move that is dear: what they have cost in the kernel by
+/// then is about what the move costs.
 const DEAR: u32 = 8;
 
 impl Library {
@@ -76,19 +76,65 @@ impl Library {
         if entry.has(mark::SETS) {
             self.tell_kept(fd, entry, NotifyWhen::Now);
             entry.was_refused();
-        } else if self.is_dear(entry) && is_usual(config) && !entry.has(mark::WAITED) {
-            entry.mark(mark::WAITED);
-            entry.wait_for(DEAR);
-        } else {
+        } else if !is_usual(config) || self.is_worth_moving(entry) {
             self.offer(fd, entry, kind);
         }
     }
 
-    /// Whether moving a session costs the host milliseconds of processor time, because this process
-    /// has no protocol thread yet, or because the server must look through all processes for
-    /// holders.
-    fn is_dear(&self, entry: &FdEntry) -> bool {
+    /// Returns true if the calls so far have cost about as much as moving the session will. A move
+    /// costs the host milliseconds of processor time where the server must look through all
+    /// processes for holders, which is for this session alone, and where this process has no
+    /// protocol thread yet, which is for all its sessions.
+    fn is_worth_moving(&self, entry: &FdEntry) -> bool {
+        if entry.has(mark::WAITED) {
+            return true;
+        }
+        if !self.is_sole(entry) {
+            entry.mark(mark::WAITED);
+            entry.wait_for(DEAR);
+            return false;
+        }
         let has_thread = self.engine().is_some_and(Engine::is_running);
-        !(has_thread && self.is_sole(entry))
+        has_thread || self.policy.became_hot() >= DEAR
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers what became of each of `entries` as it became hot.
+    fn become_hot(library: &Library, entries: &[FdEntry]) -> Vec<bool> {
+        entries.iter().map(|entry| library.is_worth_moving(entry)).collect()
+    }
+
+    fn entries(marks: u32) -> [FdEntry; 10] {
+        std::array::from_fn(|_| {
+            let entry = FdEntry::default();
+            entry.mark(marks);
+            entry
+        })
+    }
+
+    #[test]
+    fn the_sessions_of_a_process_pay_for_its_thread_together() {
+        let library = Library::new();
+        let expected = [[false; 7].as_slice(), &[true; 3]].concat();
+        assert_eq!(become_hot(&library, &entries(mark::BORN_HERE)), expected);
+        library.next_generation();
+        assert_eq!(
+            become_hot(&library, &entries(mark::BORN_HERE)),
+            expected,
+            "a child has no thread either"
+        );
+    }
+
+    #[test]
+    fn each_session_whose_holders_are_looked_for_pays_for_that_itself() {
+        let library = Library::new();
+        let entries = entries(0);
+        assert_eq!(become_hot(&library, &entries), [false; 10]);
+        assert_eq!((0..).find(|_| !entries[0].is_put_off()), Some(7));
+        assert!(library.is_worth_moving(&entries[0]));
     }
 }

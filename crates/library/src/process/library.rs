@@ -104,7 +104,7 @@ pub(crate) struct AncestorSlot {
 }
 
 impl Library {
-    const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             table: Table::new(),
             policy: Policy::new(),
@@ -249,6 +249,7 @@ impl Library {
     }
 
     pub(crate) fn next_generation(&self) {
+        self.policy.forget_hot();
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 }

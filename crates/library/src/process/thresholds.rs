@@ -21,6 +21,9 @@ pub(crate) struct Policy {
     after_calls: AtomicU32,
     after_bytes: AtomicU64,
     is_forbidden: AtomicBool,
+    /// How often sessions of this process have become hot that nothing but the lack of a protocol
+    /// thread keeps from being offered.
+    hot_times: AtomicU32,
     config: OnceLock<Config>,
     /// The source of the configuration, unaffected by the program's later changes of its
     /// environment.
@@ -34,6 +37,7 @@ impl Policy {
             after_calls: AtomicU32::new(1),
             after_bytes: AtomicU64::new(u64::MAX),
             is_forbidden: AtomicBool::new(false),
+            hot_times: AtomicU32::new(0),
             config: OnceLock::new(),
             environment: OnceLock::new(),
         }
@@ -43,6 +47,17 @@ impl Policy {
     pub(crate) fn is_hot(&self, calls: u32, bytes: u64) -> bool {
         calls >= self.after_calls.load(Ordering::Relaxed)
             || bytes >= self.after_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts that a session has become hot in a process without a protocol thread; returns how
+    /// often that has happened.
+    pub(crate) fn became_hot(&self) -> u32 {
+        self.hot_times.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+    }
+
+    /// Begins the count of [`Policy::became_hot`] anew, in a `fork` child, which has no thread yet.
+    pub(crate) fn forget_hot(&self) {
+        self.hot_times.store(0, Ordering::Relaxed);
     }
 
     /// Forbids all moves in this process from now on.
