@@ -3,4 +3,5 @@
 //! This folder knows nothing of sessions but the words by which an entry names one.
 
 pub(crate) mod own;
+pub(crate) mod slot;
 pub(crate) mod table;

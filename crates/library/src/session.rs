@@ -21,6 +21,7 @@ pub(crate) mod received;
 pub(crate) mod service;
 pub(crate) mod transport;
 
+use crate::fds::slot::{SetNumber, Slot};
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
 use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase, switch};
@@ -28,6 +29,7 @@ use crate::session::identity::{Generation, InboxPlace};
 use crate::session::service::Service;
 use crate::session::transport::{Local, Transport, Transports};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use sojourn_pump::SessionNumber;
 use sojourn_session::KindT;
 use sojourn_session::protocol::client::TokenT;
 use sojourn_shm::wait::{Policy, Wait};
@@ -41,8 +43,8 @@ pub(crate) struct Facts {
     pub(crate) local: u64,
     /// Where peers post to.
     pub(crate) place: Option<InboxPlace>,
-    /// The epoll set that the inbox serves; 0: the sessions that are in no set.
-    pub(crate) set: u32,
+    /// The epoll set that the inbox serves; if none, the sessions that are in no set.
+    pub(crate) set: SetNumber,
     pub(crate) peer_pid: u32,
     /// The server's number for the stream.
     pub(crate) stream: u64,
@@ -73,7 +75,7 @@ pub(crate) struct Ready {
 /// A session's state in this process.
 #[derive(Debug)]
 pub struct Session {
-    slot: u32,
+    slot: Slot,
     /// One of its descriptors, for kernel calls.
     pub(crate) fd: AtomicI32,
     pub(crate) kind: AtomicU32,
@@ -119,7 +121,7 @@ pub(crate) fn worth_waking_for(stream: &Stream) -> usize {
 }
 
 impl Session {
-    pub(crate) fn new(slot: u32) -> Self {
+    pub(crate) fn new(slot: Slot) -> Self {
         let policy = || Mutex::new(Policy::new(Wait::Park));
         Self {
             slot,
@@ -149,8 +151,13 @@ impl Session {
     }
 
     /// Returns the session's index in the process's pool.
-    pub(crate) fn slot(&self) -> u32 {
+    pub(crate) fn slot(&self) -> Slot {
         self.slot
+    }
+
+    /// Returns the number by which the pump of this process knows the session.
+    pub(crate) fn pump_number(&self) -> SessionNumber {
+        self.slot.into()
     }
 
     /// Returns the use of the slot. It is another one as soon as the session is home.
@@ -328,8 +335,8 @@ impl Session {
         lock(&self.facts).place.clone()
     }
 
-    /// Returns the set that the inbox serves, counted from 1; 0 for none.
-    pub(crate) fn set(&self) -> u32 {
+    /// Returns the set that the inbox serves.
+    pub(crate) fn set(&self) -> SetNumber {
         lock(&self.facts).set
     }
 

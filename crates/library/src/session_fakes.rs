@@ -3,6 +3,7 @@
 //!
 //! A server would never pair two ends of one process; the library does not mind.
 
+use crate::fds::slot::SetNumber;
 use crate::fds::table::mark;
 use crate::host::kernel;
 use crate::io::call_flags::{Recv, Send};
@@ -77,7 +78,7 @@ impl Pair {
     /// One that has moved.
     pub(crate) fn joined() -> Self {
         let pair = Self::new();
-        assert!(pair.join([(common_inbox(), 0), (common_inbox(), 0)]));
+        assert!(pair.join_in_no_set([common_inbox(), common_inbox()]));
         pair
     }
 
@@ -97,13 +98,18 @@ impl Pair {
         let stream = Arc::new(view(0));
         let place = InboxPlace { inbox: common_inbox(), slot: 1 };
         let parts = Parts { stream, place };
-        assert!(self.join_end(0, 0, &parts));
+        assert!(self.join_end(0, SetNumber::NONE, &parts));
         Hostile { memory, side: Arc::new(view(1)) }
+    }
+
+    /// Moves both ends, which are in no set. Returns true if both are on the stream.
+    pub(crate) fn join_in_no_set(&self, inboxes: [Arc<Inbox>; 2]) -> bool {
+        self.join(inboxes.map(|inbox| (inbox, SetNumber::NONE)))
     }
 
     /// Moves both ends; `inboxes` are the inboxes of their sets. Returns true if both are on the
     /// stream.
-    pub(crate) fn join(&self, inboxes: [(Arc<Inbox>, u32); 2]) -> bool {
+    pub(crate) fn join(&self, inboxes: [(Arc<Inbox>, SetNumber); 2]) -> bool {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let layout = Layout::new([RING_BYTES; 2]).unwrap();
         let (segment, _) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
@@ -123,12 +129,17 @@ impl Pair {
         all
     }
 
-    fn join_end(&self, side: usize, set: u32, parts: &Parts) -> bool {
+    fn join_end(&self, side: usize, set: SetNumber, parts: &Parts) -> bool {
         let fd = self.fd(side);
         let entry = library().table.known(fd).unwrap();
         entry.mark(mark::OFFERED);
-        let what =
-            OfferT { local: 0, set, ring_bytes: self.near, is_sole: true, home: HomeT::Library };
+        let what = OfferT {
+            local: 0,
+            set: set.number(),
+            ring_bytes: self.near,
+            is_sole: true,
+            home: HomeT::Library,
+        };
         let version = entry.version.load(Ordering::SeqCst);
         let kind = self.kind;
         let epoch = crate::process::library::library().fork_epoch.load(Ordering::SeqCst);

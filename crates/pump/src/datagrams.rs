@@ -11,6 +11,7 @@ use crate::counts::Counts;
 use crate::figures::BEAT;
 use crate::hash::WordHasher;
 use crate::link_hop::{LinkHop, LinkId, header_for};
+use crate::session_number::SessionNumber;
 use sojourn_proto::record::{IpOptions, SessionRecord};
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::{Envelope, Socket};
@@ -182,14 +183,14 @@ impl Datagrams {
 /// All UDP sockets of a pump.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
-    pub(crate) all: HashMap<u32, Datagrams, BuildHasherDefault<WordHasher>>,
+    pub(crate) all: HashMap<SessionNumber, Datagrams, BuildHasherDefault<WordHasher>>,
     /// Connected sockets, by the flow of their own frames.
-    connected: HashMap<FlowKey, u32, BuildHasherDefault<WordHasher>>,
+    connected: HashMap<FlowKey, SessionNumber, BuildHasherDefault<WordHasher>>,
     /// The other sockets, by their ports.
-    others: HashMap<u16, Vec<u32>, BuildHasherDefault<WordHasher>>,
-    rung: Vec<u32>,
+    others: HashMap<u16, Vec<SessionNumber>, BuildHasherDefault<WordHasher>>,
+    rung: Vec<SessionNumber>,
     /// The times of the next writes of counts, in order, and the sockets.
-    pub(crate) beats: VecDeque<(Instant, u32)>,
+    pub(crate) beats: VecDeque<(Instant, SessionNumber)>,
     /// Datagrams that came before their socket, oldest first: the filter learns of a socket a
     /// moment before the pump does.
     early: VecDeque<Early>,
@@ -216,7 +217,7 @@ impl Sockets {
         Some(FlowKey { protocol: Protocol::Udp, source: one.local, target })
     }
 
-    pub(crate) fn insert(&mut self, number: u32, one: Datagrams, now: Instant) {
+    pub(crate) fn insert(&mut self, number: SessionNumber, one: Datagrams, now: Instant) {
         match Self::flow_of(&one) {
             Some(flow) => drop(self.connected.insert(flow, number)),
             None => self.others.entry(one.local.port()).or_default().push(number),
@@ -243,7 +244,7 @@ impl Sockets {
         }
     }
 
-    pub(crate) fn remove(&mut self, number: u32) -> Option<Datagrams> {
+    pub(crate) fn remove(&mut self, number: SessionNumber) -> Option<Datagrams> {
         let one = self.all.remove(&number)?;
         self.beats.retain(|(_, other)| *other != number);
         match Self::flow_of(&one) {
@@ -262,9 +263,10 @@ impl Sockets {
     }
 
     /// Finds the socket of a datagram.
-    fn find(&self, key: &FlowKey) -> Option<u32> {
+    fn find(&self, key: &FlowKey) -> Option<SessionNumber> {
         let (from, to) = (key.source, key.target);
-        let is_its = |number: &u32| self.all.get(number).is_some_and(|one| one.takes(to, from));
+        let is_its =
+            |number: &SessionNumber| self.all.get(number).is_some_and(|one| one.takes(to, from));
         // A connected socket goes before the others, as in the kernel (`compute_score` in `udp.c`).
         let exact = self.connected.get(&key.reversed()).copied();
         exact.or_else(|| self.others.get(&to.port())?.iter().copied().find(is_its))
@@ -326,8 +328,8 @@ impl Sockets {
 
 /// Plans a write of the socket's counts, unless one is planned already.
 pub(crate) fn begin_beat(
-    beats: &mut VecDeque<(Instant, u32)>,
-    number: u32,
+    beats: &mut VecDeque<(Instant, SessionNumber)>,
+    number: SessionNumber,
     one: &mut Datagrams,
     at: Instant,
 ) {

@@ -3,7 +3,7 @@
 
 use crate::datagrams::lock;
 use crate::figures::BEAT;
-use crate::{Counts, Datagrams, LinkHop, LinkId, Pump, Sent, Source, Waiting};
+use crate::{Counts, Datagrams, LinkHop, LinkId, Pump, Sent, SessionNumber, Source, Waiting};
 use rustix::event::{EventfdFlags, eventfd};
 use sojourn_netif::sim;
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord, UdpOptions, UdpRecord};
@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 const LINK: LinkId = 1;
-const NUMBER: u32 = 9;
+const NUMBER: SessionNumber = SessionNumber::new(9);
 const CLASS: u8 = 0xb9;
 
 /// A stream of which only the bells and the ledger are used.

@@ -6,6 +6,7 @@ use crate::carried::Carried;
 use crate::hash::WordHasher;
 use crate::link_hop::LinkId;
 use crate::placement::Placement;
+use crate::session_number::SessionNumber;
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
 use sojourn_wire::frame::Frame;
@@ -13,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
 
 /// The times at which sessions are looked at, and the sessions.
-pub(crate) type Timers = BTreeSet<(Instant, u32)>;
+pub(crate) type Timers = BTreeSet<(Instant, SessionNumber)>;
 
 pub(crate) struct DrivenSession {
     pub(crate) carried: Carried,
@@ -32,9 +33,10 @@ pub(crate) struct DrivenSession {
 }
 
 /// The sessions, by their numbers.
-pub(crate) type DrivenSessions = HashMap<u32, DrivenSession, BuildHasherDefault<WordHasher>>;
+pub(crate) type DrivenSessions =
+    HashMap<SessionNumber, DrivenSession, BuildHasherDefault<WordHasher>>;
 /// The numbers of sessions, by the flow of their own frames.
-pub(crate) type Flows = HashMap<FlowKey, u32, BuildHasherDefault<WordHasher>>;
+pub(crate) type Flows = HashMap<FlowKey, SessionNumber, BuildHasherDefault<WordHasher>>;
 
 impl DrivenSession {
     pub(crate) fn arrived(
@@ -48,7 +50,7 @@ impl DrivenSession {
     }
 
     /// Notes that something has happened to the session.
-    pub(crate) fn mark(&mut self, number: u32, dirty: &mut Vec<u32>) {
+    pub(crate) fn mark(&mut self, number: SessionNumber, dirty: &mut Vec<SessionNumber>) {
         if !self.is_dirty {
             self.is_dirty = true;
             dirty.push(number);
@@ -57,7 +59,12 @@ impl DrivenSession {
 
     /// Sets the session's timer. With each message almost every timer is put off before it expires.
     /// So an entry among the timers stays where it is, and when it expires the pump looks at `due`.
-    pub(crate) fn set_timer(&mut self, number: u32, when: Option<Instant>, timers: &mut Timers) {
+    pub(crate) fn set_timer(
+        &mut self,
+        number: SessionNumber,
+        when: Option<Instant>,
+        timers: &mut Timers,
+    ) {
         self.due = when;
         let Some(when) = when.filter(|when| self.timer.is_none_or(|set| *when < set)) else {
             return;

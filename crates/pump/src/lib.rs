@@ -42,6 +42,7 @@ mod round;
 #[cfg(test)]
 mod round_tests;
 pub mod sealed;
+mod session_number;
 pub mod tcp_info;
 pub mod timing;
 
@@ -53,3 +54,4 @@ pub use in_transit::InTransit;
 pub use link_hop::{LinkHop, LinkId};
 pub use placement::Placement;
 pub use pump::{Pump, now};
+pub use session_number::SessionNumber;

@@ -2,11 +2,13 @@
 //!
 //! Not here: the choice of places (the head of `round`).
 
+use crate::session_number::SessionNumber;
+
 /// The buffer of a call that takes bytes of one session. While it is in use nobody else may read of
 /// that session's stream, and when it is made the stream must be empty; the maker sees to both.
 #[derive(Debug)]
 pub struct Placement<'b> {
-    pub(crate) number: u32,
+    pub(crate) number: SessionNumber,
     room: &'b mut [u8],
     done: usize,
     /// Bytes of the last segment placed.
@@ -15,7 +17,7 @@ pub struct Placement<'b> {
 
 impl<'b> Placement<'b> {
     /// Makes the placement for the session with that number.
-    pub fn new(number: u32, room: &'b mut [u8]) -> Self {
+    pub fn new(number: SessionNumber, room: &'b mut [u8]) -> Self {
         Self { number, room, done: 0, last: 0 }
     }
 

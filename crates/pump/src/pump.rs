@@ -13,6 +13,7 @@ use crate::in_transit::{InTransit, Unclaimed};
 use crate::link_hop::{LinkHop, LinkId};
 use crate::placement::Placement;
 use crate::round::Round;
+use crate::session_number::SessionNumber;
 use sojourn_netif::{Interface, LinkError};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
@@ -59,9 +60,9 @@ pub struct Pump {
     unclaimed: Unclaimed,
     timers: Timers,
     /// Sessions to which something has happened.
-    dirty: Vec<u32>,
+    dirty: Vec<SessionNumber>,
     /// Sessions that have left something to be sent in a moment.
-    postponed: Vec<u32>,
+    postponed: Vec<SessionNumber>,
     /// The time since which `postponed` is not empty.
     postponed_since: Instant,
     /// Looks since the last one that was a turn in any case.
@@ -69,7 +70,7 @@ pub struct Pump {
     /// Times of a session's layers were wanted when it was served last: packets are stamped.
     is_timed: bool,
     /// A session with a timed message whose segment the packet interface has.
-    timed: Option<u32>,
+    timed: Option<SessionNumber>,
     /// Memory in which a datagram of many parts is gathered.
     pub(crate) scratch: Box<[u8]>,
 }
@@ -153,7 +154,7 @@ impl Pump {
 
     /// Adds a session, under a number that no other has. It gets first the segments that came while
     /// it was on its way here.
-    pub fn insert(&mut self, number: u32, link: LinkId, carried: Carried, at: Instant) {
+    pub fn insert(&mut self, number: SessionNumber, link: LinkId, carried: Carried, at: Instant) {
         let flow = carried.flow();
         let early = self.unclaimed.take(&flow, at);
         self.flows.insert(flow, number);
@@ -211,7 +212,7 @@ impl Pump {
 
     /// Removes a session, after acknowledging what has come. Segments that still come for it are
     /// kept for [`Pump::take_in_transit`].
-    pub fn remove(&mut self, number: u32, at: Instant) -> Option<Carried> {
+    pub fn remove(&mut self, number: SessionNumber, at: Instant) -> Option<Carried> {
         let mut entry = self.entries.remove(&number)?;
         if let Some(link) = self.links.iter_mut().find(|link| link.id == entry.link) {
             entry.carried.acknowledge(&mut *link.packets, at);
@@ -233,7 +234,7 @@ impl Pump {
     }
 
     /// Notes that something has happened to a session: bytes were written, or room was made.
-    pub fn mark(&mut self, number: u32) {
+    pub fn mark(&mut self, number: SessionNumber) {
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.mark(number, &mut self.dirty);
         }
@@ -241,12 +242,12 @@ impl Pump {
 
     /// Returns a session, for questions and changes; after a change the caller [marks](Self::mark)
     /// it.
-    pub fn session(&mut self, number: u32) -> Option<&mut Carried> {
+    pub fn session(&mut self, number: SessionNumber) -> Option<&mut Carried> {
         self.entries.get_mut(&number).map(|entry| &mut entry.carried)
     }
 
     /// Takes over a new way to a session's peer.
-    pub fn reroute(&mut self, number: u32, hop: &LinkHop, at: Instant) {
+    pub fn reroute(&mut self, number: SessionNumber, hop: &LinkHop, at: Instant) {
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.carried.rerouted(hop, at);
             self.mark(number);
@@ -373,7 +374,7 @@ impl Pump {
         }
     }
 
-    fn serve_one(&mut self, number: u32, may_wait: bool, at: Instant) {
+    fn serve_one(&mut self, number: SessionNumber, may_wait: bool, at: Instant) {
         let Self { links, entries, postponed, postponed_since, timers, is_timed, timed, .. } = self;
         let Some(entry) = entries.get_mut(&number) else { return };
         entry.is_dirty = false;

@@ -2,7 +2,7 @@
 
 use crate::fakes::{Wire, acknowledging, flagged, flow, packet, session};
 use crate::in_transit;
-use crate::{Carried, LinkHop, Pump};
+use crate::{Carried, LinkHop, Pump, SessionNumber};
 use sojourn_proto::record::Kind;
 use sojourn_proto::time::Instant;
 use sojourn_stream::Stream;
@@ -14,6 +14,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 const LINK: u64 = 1;
+/// The number of the session in the pump.
+const NUMBER: SessionNumber = SessionNumber::new(7);
 /// Bytes of two segments.
 const WHOLE: usize = 2 * 1460;
 const AT: Instant = Instant::ZERO;
@@ -47,7 +49,7 @@ fn what_comes_before_its_session_the_session_gets_first() {
     pump.turn(false, AT);
     arrive(&arriving, 1, 4, b"two ");
     let (program, carried) = session(1);
-    pump.insert(7, LINK, carried, AT);
+    pump.insert(NUMBER, LINK, carried, AT);
     pump.turn(false, AT);
     arrive(&arriving, 1, 8, b"three");
     pump.turn(false, AT);
@@ -60,10 +62,10 @@ fn what_comes_before_its_session_the_session_gets_first() {
 fn what_comes_after_its_session_has_left_is_kept_for_the_kernel() {
     let (mut pump, arriving) = pump();
     let (_program, carried) = session(1);
-    pump.insert(7, LINK, carried, AT);
+    pump.insert(NUMBER, LINK, carried, AT);
     arrive(&arriving, 1, 0, b"in");
     pump.turn(false, AT);
-    let mut carried: Carried = pump.remove(7, AT).unwrap();
+    let mut carried: Carried = pump.remove(NUMBER, AT).unwrap();
     let record = carried.leave(AT).unwrap();
     let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
     assert_eq!((tcp.rcv_nxt, &tcp.receive_queue[..]), (2, &b"in"[..]));
@@ -89,8 +91,8 @@ fn sessions_of_an_interface_that_is_gone_are_given_up_once_and_no_others() {
     pump.add_link(LINK, Box::new(wire), AT);
     pump.add_link(LINK + 1, Box::new(Wire::new()), AT);
     let ((program, carried), (other, another)) = (session(1), session(2));
-    pump.insert(7, LINK, carried, AT);
-    pump.insert(8, LINK + 1, another, AT);
+    pump.insert(NUMBER, LINK, carried, AT);
+    pump.insert(SessionNumber::new(8), LINK + 1, another, AT);
     arrive(&arriving, 1, 0, b"before");
     pump.turn(false, AT);
     assert!(!program.is_frozen() && pump.has_link(LINK));
@@ -100,7 +102,7 @@ fn sessions_of_an_interface_that_is_gone_are_given_up_once_and_no_others() {
     pump.turn(false, AT);
     assert!(program.is_frozen() && !other.is_frozen());
     assert!(!pump.has_link(LINK) && pump.take_idle_link(AT).is_none());
-    let mut carried = pump.remove(7, AT).unwrap();
+    let mut carried = pump.remove(NUMBER, AT).unwrap();
     assert!(carried.leave(AT).is_some());
     assert!(pump.take_idle_link(AT).is_some() && pump.has_link(LINK + 1));
 }
@@ -119,12 +121,12 @@ fn a_session_that_leaves_owes_no_acknowledgement() {
     let mut pump = Pump::default();
     pump.add_link(LINK, Box::new(wire), AT);
     let (_program, carried) = session(1);
-    pump.insert(7, LINK, carried, AT);
+    pump.insert(NUMBER, LINK, carried, AT);
     arrive(&arriving, 1, 0, b"question");
     // Another turn follows, so the acknowledgement waits for an answer that could carry it.
     pump.turn(true, AT);
     assert!(sent.lock().unwrap().is_empty());
-    let mut carried = pump.remove(7, AT).unwrap();
+    let mut carried = pump.remove(NUMBER, AT).unwrap();
     assert_eq!(*sent.lock().unwrap(), [(Flags::ACK, 8)]);
     let record = carried.leave(AT).unwrap();
     let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
@@ -140,7 +142,7 @@ fn arrive_flagged(at: &Mutex<VecDeque<Vec<u8>>>, flags: Flags, seq: u32, payload
 fn a_reset_is_kept_for_the_kernel_and_one_that_is_not_exact_is_challenged() {
     let (mut pump, arriving) = pump();
     let (program, carried) = session(1);
-    pump.insert(7, LINK, carried, AT);
+    pump.insert(NUMBER, LINK, carried, AT);
     arrive(&arriving, 1, 0, b"in");
     pump.turn(false, AT);
     for seq in [0, 1, 3, 100, 1 << 30, u32::MAX] {
@@ -151,7 +153,7 @@ fn a_reset_is_kept_for_the_kernel_and_one_that_is_not_exact_is_challenged() {
     arrive_flagged(&arriving, Flags::RST | Flags::ACK, 2, b"");
     pump.turn(false, AT);
     assert!(program.is_frozen());
-    pump.remove(7, AT).unwrap().leave(AT).unwrap();
+    pump.remove(NUMBER, AT).unwrap().leave(AT).unwrap();
     let packets =
         in_transit::all_in(pump.take_in_transit(&flow(1), AT).unwrap().pack().unwrap(), &flow(1));
     let found = packets.iter().map(|packet| {
@@ -166,13 +168,13 @@ fn only_the_peer_s_own_end_sends_a_session_home() {
     let ends = |flags, ack, seq, payload: &[u8]| {
         let (mut pump, arriving) = pump();
         let (program, carried) = session(1);
-        pump.insert(7, LINK, carried, AT);
+        pump.insert(NUMBER, LINK, carried, AT);
         arrive(&arriving, 1, 0, b"seen");
         pump.turn(false, AT);
         let packet = flagged(flow(1).reversed(), (flags, ack), seq, payload, Offload::Nothing);
         arriving.lock().unwrap().push_back(packet);
         pump.turn(false, AT);
-        program.is_frozen().then(|| pump.remove(7, AT).unwrap().has_ended())
+        program.is_frozen().then(|| pump.remove(NUMBER, AT).unwrap().has_ended())
     };
     let fin = Flags::FIN | Flags::ACK;
     assert_eq!(ends(fin, 0, 4, b""), Some(true));
@@ -212,7 +214,7 @@ fn the_ledger_is_told_before_a_frame_is_sent() {
     ));
     let mut pump = Pump::default();
     pump.add_link(LINK, Box::new(wire), AT);
-    pump.insert(7, LINK, carried, AT);
+    pump.insert(NUMBER, LINK, carried, AT);
     program.write(&[IoSlice::new(&[1; WHOLE])], 1).unwrap();
     pump.turn(false, AT);
     assert_eq!(ends.lock().unwrap().last(), Some(&(WHOLE as u32)), "not all was sent");
@@ -232,10 +234,10 @@ fn what_counts_as_sent_was_sent_though_the_stream_was_frozen_meanwhile() {
     });
     let mut pump = Pump::default();
     pump.add_link(LINK, Box::new(wire), AT);
-    pump.insert(7, LINK, carried, AT);
+    pump.insert(NUMBER, LINK, carried, AT);
     program.write(&[IoSlice::new(&[1; WHOLE])], 1).unwrap();
     pump.turn(false, AT);
-    let record = pump.remove(7, AT).unwrap().leave(AT).unwrap();
+    let record = pump.remove(NUMBER, AT).unwrap().leave(AT).unwrap();
     let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
     assert_eq!((tcp.sent(), tcp.send_queue.len()), (WHOLE, WHOLE));
     assert_eq!(
@@ -255,10 +257,10 @@ fn a_timer_that_was_put_off_is_neither_late_nor_does_it_anything_early() {
     let mut pump = Pump::default();
     pump.add_link(LINK, Box::new(wire), AT);
     let (program, carried) = session(1);
-    pump.insert(7, LINK, carried, AT);
+    pump.insert(NUMBER, LINK, carried, AT);
     let (mut put_off, mut sent_again) = (0, 0);
     let mut step = |pump: &mut Pump, timeout: Instant| {
-        let due = pump.session(7).unwrap().next_timeout().unwrap();
+        let due = pump.session(NUMBER).unwrap().next_timeout().unwrap();
         assert!(timeout <= due, "late by {:?}", timeout.since(due));
         let before = *count.lock().unwrap();
         pump.turn(false, timeout);
@@ -279,7 +281,7 @@ fn a_timer_that_was_put_off_is_neither_late_nor_does_it_anything_early() {
         pump.turn(false, at);
         assert_eq!(read(&program), b"?");
         program.write(&[IoSlice::new(b"!")], 0).unwrap();
-        pump.mark(7);
+        pump.mark(NUMBER);
         pump.turn(false, at);
         let next = Instant::from_micros(at.as_micros() + 15_000);
         while let Some(timeout) = pump.next_timeout().filter(|timeout| *timeout < next) {
@@ -298,7 +300,7 @@ fn a_pump_is_quiet_only_if_a_turn_would_find_nothing_and_not_for_ever() {
     let (mut pump, arriving) = pump();
     let (program, carried) = session(1);
     let at = Instant::from_micros(1);
-    pump.insert(7, LINK, carried, at);
+    pump.insert(NUMBER, LINK, carried, at);
     assert!((0..100).all(|_| !pump.is_quiet()), "it is marked");
     pump.turn(false, at);
     let quiet = (0..100).filter(|_| pump.is_quiet()).count();
@@ -326,10 +328,10 @@ fn what_is_under_way_goes_again_shorter_when_the_path_has_become_narrow() {
     let mut pump = Pump::default();
     pump.add_link(LINK, Box::new(wire), AT);
     let (program, carried) = session(1);
-    pump.insert(7, LINK, carried, AT);
+    pump.insert(NUMBER, LINK, carried, AT);
     program.write(&[IoSlice::new(&[1; WHOLE])], 1).unwrap();
     let mut sent_after = |mtu, is_cut| {
-        pump.reroute(7, &LinkHop { link: None, mtu, is_cut }, AT);
+        pump.reroute(NUMBER, &LinkHop { link: None, mtu, is_cut }, AT);
         pump.turn(false, AT);
         core::mem::take(&mut *frames.lock().unwrap())
     };

@@ -13,6 +13,7 @@ use crate::datagrams::Sockets;
 use crate::driven::{DrivenSessions, Flows};
 use crate::in_transit::Unclaimed;
 use crate::placement::{Marks, Placement, Sizes};
+use crate::session_number::SessionNumber;
 use crate::timing::IncomingPacket;
 use sojourn_netif::{Accept, LinkType, Received, Scatter};
 use sojourn_proto::time::Instant;
@@ -23,7 +24,7 @@ use sojourn_wire::tcp::{self, Flags};
 
 /// A frame for which a place was given: its session, its headers' values, and the parts.
 struct Expected {
-    number: u32,
+    number: SessionNumber,
     header: tcp::Header,
     marks: Marks,
     sizes: Sizes,
@@ -37,7 +38,7 @@ pub(crate) struct Round<'p, 'l, 'b> {
     pub(crate) is_timed: bool,
     flows: &'p Flows,
     entries: &'p mut DrivenSessions,
-    dirty: &'p mut Vec<u32>,
+    dirty: &'p mut Vec<SessionNumber>,
     sockets: &'p mut Sockets,
     unclaimed: &'p mut Unclaimed,
     placement: Option<&'l mut Placement<'b>>,
@@ -49,7 +50,7 @@ impl<'p, 'l, 'b> Round<'p, 'l, 'b> {
     pub(crate) fn new(
         flows: &'p Flows,
         entries: &'p mut DrivenSessions,
-        dirty: &'p mut Vec<u32>,
+        dirty: &'p mut Vec<SessionNumber>,
         sockets: &'p mut Sockets,
         unclaimed: &'p mut Unclaimed,
         placement: Option<&'l mut Placement<'b>>,

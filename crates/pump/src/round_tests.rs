@@ -2,7 +2,7 @@
 //! beginnings of long frames first.
 
 use crate::fakes::{Wire, flow, packet, session};
-use crate::{Placement, Pump};
+use crate::{Placement, Pump, SessionNumber};
 use proptest::prelude::*;
 use sojourn_proto::record::Kind;
 use sojourn_proto::time::Instant;
@@ -13,6 +13,8 @@ use std::io::IoSliceMut;
 use std::sync::{Arc, Mutex};
 
 const LINK: u64 = 1;
+/// The number of the session in the pump.
+const NUMBER: SessionNumber = SessionNumber::new(7);
 const AT: Instant = Instant::ZERO;
 /// Headers are 40 bytes here.
 const SLOT: usize = 200;
@@ -39,7 +41,7 @@ impl World {
         let mut pump = Pump::default();
         pump.add_link(LINK, Box::new(wire), AT);
         let (program, carried) = session(1);
-        pump.insert(7, LINK, carried, AT);
+        pump.insert(NUMBER, LINK, carried, AT);
         pump.turn(false, AT);
         Self { pump, program, arriving, placed }
     }
@@ -52,7 +54,7 @@ impl World {
     /// Returns the bytes that a call with room for `len` bytes gets by turning the pump.
     fn place(&mut self, len: usize) -> Vec<u8> {
         let mut room = vec![0xee; len];
-        let mut placement = Placement::new(7, &mut room);
+        let mut placement = Placement::new(NUMBER, &mut room);
         self.pump.turn_for(Some(&mut placement), false, AT);
         let done = placement.done();
         self.program.got_beside(done);
@@ -135,7 +137,7 @@ fn a_session_that_goes_home_takes_along_what_has_not_landed() {
     world.arrive(1000, 1000);
     world.program.freeze();
     assert_eq!(world.place(5000), b"");
-    let record = world.pump.remove(7, AT).unwrap().leave(AT).unwrap();
+    let record = world.pump.remove(NUMBER, AT).unwrap().leave(AT).unwrap();
     let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
     assert_eq!((tcp.rcv_nxt, &tcp.receive_queue), (2000, &bytes(1000, 1000)));
 }
@@ -148,7 +150,7 @@ fn a_segment_longer_than_the_ring_has_room_waits_with_the_connection() {
     world.pump.turn(false, AT);
     assert_eq!(world.placed(), 1);
     assert_eq!(world.read(RING), bytes(0, RING));
-    world.pump.mark(7);
+    world.pump.mark(NUMBER);
     world.pump.turn(false, AT);
     assert_eq!(world.read(RING), bytes(RING, 6000 - RING));
 }
@@ -197,7 +199,7 @@ proptest! {
                     got.extend(placed);
                 }
                 Step::Place(_) | Step::Turn => {
-                    world.pump.mark(7);
+                    world.pump.mark(NUMBER);
                     world.pump.turn(false, AT);
                 }
                 Step::Read(len) => got.extend(world.read(len)),
@@ -205,7 +207,7 @@ proptest! {
             prop_assert!(got == bytes(0, got.len()), "wrong bytes among {}", got.len());
             // Beyond the window nothing is taken: it is sent again from where the program is.
             if world.arriving.lock().unwrap().is_empty() {
-                sent = world.pump.session(7).unwrap().connection().position(AT).rcv_nxt as usize;
+                sent = world.pump.session(NUMBER).unwrap().connection().position(AT).rcv_nxt as usize;
             }
         }
         prop_assert!(world.program.available() == Ok(0), "all was read");

@@ -23,6 +23,7 @@ mod thread;
 
 use crate::control::search::Search;
 use crate::control::wanted::Wanted;
+use crate::fds::slot::Slot;
 use crate::fds::table::mark;
 use crate::host::descriptors::OpenDescriptors;
 use crate::host::kernel;
@@ -192,13 +193,13 @@ impl Thread {
             DOORBELL => self.take_events(),
             SERVER => self.lose_server(),
             SESSION => {
-                if let Some(session) = self.engine.pool.session(rest as u32) {
+                if let Some(session) = self.engine.pool.session(Slot::from_event(rest)) {
                     session.kernel_event();
                 }
             }
             PEER => self.peer_died(rest as u32),
             FLUSH => {
-                if let Some(session) = self.engine.pool.session(rest as u32) {
+                if let Some(session) = self.engine.pool.session(Slot::from_event(rest)) {
                     session.room_came();
                 }
             }
@@ -402,7 +403,7 @@ impl Thread {
     }
 
     fn peer_died(&mut self, pid: u32) {
-        let of_peer: Vec<u32> = self
+        let of_peer: Vec<Slot> = self
             .joined
             .values()
             .filter(|joined| joined.peer_pid == pid)

@@ -70,7 +70,7 @@ impl Library {
         descriptors: &mut dyn OpenDescriptors,
     ) -> Result<Option<Offer>, ReasonT> {
         let entry = self.table.entry(fd).ok_or(ReasonT::Resources)?;
-        if entry.session.load(Ordering::SeqCst) != 0 {
+        if entry.session.load(Ordering::SeqCst).is_some() {
             return Ok(None);
         }
         let kind = kind_of(fd).ok_or(ReasonT::Kind)?;

@@ -10,6 +10,7 @@
 //! `users`. So either the call sees the session and waits in the library's way, or the joining
 //! thread sees the call and puts off its consent.
 
+use crate::fds::slot::AtomicSlotWord;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use sojourn_session::{HomeT, ReasonT};
 use sojourn_shm::deadline::now_ns;
@@ -58,8 +59,8 @@ pub(crate) mod mark {
 /// The entry of one descriptor number.
 #[derive(Debug, Default)]
 pub struct FdEntry {
-    /// The word of the session (`Library::session_word`), its slot + 1; 0 for none.
-    pub(crate) session: AtomicU32,
+    /// The session.
+    pub(crate) session: AtomicSlotWord,
     /// Calls that are in the kernel now: readers in the low half, writers in the high half.
     users: AtomicU32,
     /// Data calls since the count began, for the next comparison with the thresholds.
@@ -67,13 +68,12 @@ pub struct FdEntry {
     /// `Library::fork_epoch` when the descriptor was made.
     pub(crate) epoch: AtomicU32,
     pub(crate) marks: AtomicU32,
-    /// The epoll set that contains the descriptor, as a number of `sets` + 1; 0 for none.
-    pub(crate) set: AtomicU32,
-    /// The set that contained it last, in the same form: programs take descriptors out of a set and
-    /// put them back.
-    pub(crate) last_set: AtomicU32,
-    /// The set that the descriptor *is*, if it is an epoll descriptor, in the same form.
-    pub(crate) epoll: AtomicU32,
+    /// The epoll set that contains the descriptor.
+    pub(crate) set: AtomicSlotWord,
+    /// The set that contained it last: programs take descriptors out of a set and put them back.
+    pub(crate) last_set: AtomicSlotWord,
+    /// The set that the descriptor *is*, if it is an epoll descriptor.
+    pub(crate) epoll: AtomicSlotWord,
     bytes: AtomicU64,
     /// The time at which the count of calls and bytes began, in nanoseconds.
     counted_since_ns: AtomicU64,
@@ -263,9 +263,9 @@ impl FdEntry {
         self.rate_when_hot.store(0, Ordering::Relaxed);
         self.marks.store(marks, Ordering::Relaxed);
         self.epoch.store(epoch, Ordering::Relaxed);
-        self.set.store(0, Ordering::Relaxed);
-        self.last_set.store(0, Ordering::Relaxed);
-        self.epoll.store(0, Ordering::Relaxed);
+        self.set.store(None, Ordering::Relaxed);
+        self.last_set.store(None, Ordering::Relaxed);
+        self.epoll.store(None, Ordering::Relaxed);
         self.kept_for.store(ReasonT::None as u8, Ordering::Relaxed);
         self.wish(HomeT::Kernel);
         self.was_taken();
@@ -334,17 +334,15 @@ impl Table {
             .map(|number| number as i32)
     }
 
-    /// Iterates over all entries with a session: the number, and the session's word less one.
-    pub(crate) fn with_sessions(&self) -> impl Iterator<Item = (i32, u32)> + '_ {
-        self.all().filter_map(|(number, entry)| {
-            let session = entry.session.load(Ordering::SeqCst);
-            (session != 0).then(|| (number, session - 1))
-        })
+    /// Iterates over the numbers that have a session.
+    pub(crate) fn with_sessions(&self) -> impl Iterator<Item = i32> + '_ {
+        let is_away = |entry: &FdEntry| entry.session.load(Ordering::SeqCst).is_some();
+        self.all().filter_map(move |(number, entry)| is_away(entry).then_some(number))
     }
 
     /// Iterates over the numbers that are epoll sets.
     pub(crate) fn with_sets(&self) -> impl Iterator<Item = i32> + '_ {
-        let is_set = |entry: &FdEntry| entry.epoll.load(Ordering::SeqCst) != 0;
+        let is_set = |entry: &FdEntry| entry.epoll.load(Ordering::SeqCst).is_some();
         self.all().filter_map(move |(number, entry)| is_set(entry).then_some(number))
     }
 

@@ -49,7 +49,7 @@ impl Use<'_> {
         if result > 0 {
             let (calls, bytes) = self.entry.count(result as u64);
             // A session that is on its way out or home is not offered.
-            let is_at_home = self.entry.session.load(Ordering::Relaxed) == 0;
+            let is_at_home = self.entry.session.load(Ordering::Relaxed).is_none();
             if is_at_home && self.library.policy.is_hot(calls, bytes) {
                 self.library.became_hot(self.fd, self.entry);
             }
@@ -232,7 +232,7 @@ impl Library {
     #[inline]
     fn path(&self, fd: i32, way: Direction) -> Route<'_> {
         let Some(entry) = self.table.entry(fd) else { return Route::Plain };
-        if entry.session.load(Ordering::Relaxed) == 0 {
+        if entry.session.load(Ordering::Relaxed).is_none() {
             if entry.has(mark::FIXED) {
                 if entry.has(mark::UNTOLD) {
                     self.count_kept(fd, entry);
@@ -242,7 +242,7 @@ impl Library {
             entry.enter(way);
             // SYNC: after `users`, before the call; pairs with the joining thread's store of the
             // session.
-            if entry.session.load(Ordering::SeqCst) == 0 {
+            if entry.session.load(Ordering::SeqCst).is_none() {
                 return Route::Kernel(Use { library: self, entry, fd, way });
             }
             entry.leave(way);

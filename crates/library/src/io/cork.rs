@@ -6,6 +6,7 @@
 //! here: what is held back (`sojourn_stream`), sessions with other hosts, whose engine obeys the
 //! option.
 
+use crate::fds::slot::Slot;
 use crate::process::engine::Job;
 use crate::process::library::{Library, library};
 use core::sync::atomic::Ordering;
@@ -53,7 +54,7 @@ impl Library {
     }
 
     /// Looks at the corks of the sessions in these slots; returns true if one is in.
-    pub(crate) fn look_at_corks(&self, slots: impl Iterator<Item = u32>) -> bool {
+    pub(crate) fn look_at_corks(&self, slots: impl Iterator<Item = Slot>) -> bool {
         let Some(engine) = self.engine() else { return false };
         let streams = slots.filter_map(|slot| engine.pool.session(slot)?.stream());
         // Each has to be looked at.

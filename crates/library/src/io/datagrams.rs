@@ -139,7 +139,7 @@ impl Session {
         self.learn_options(udp, &rx);
         let ip = rx.datagrams.as_ref().map(|socket| lock(socket).ip());
         if let (Some(ip), Some(net)) = (ip, library().net()) {
-            net.with_pump(|pump| pump.set_ip(self.slot(), ip));
+            net.with_pump(|pump| pump.set_ip(self.pump_number(), ip));
         }
     }
 

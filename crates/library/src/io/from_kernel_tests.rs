@@ -114,7 +114,7 @@ impl Flow {
             Step::Look => self.receive(3, true),
             Step::Move => {
                 if !(0..2).any(|end| is_away(self.pair.fd(end))) {
-                    assert!(self.pair.join([(common_inbox(), 0), (common_inbox(), 0)]));
+                    assert!(self.pair.join_in_no_set([common_inbox(), common_inbox()]));
                 }
             }
             Step::Home(end) => {

@@ -14,6 +14,7 @@
 //! once more, through the kernel or as owed bytes: giving them back says that, too. Both is decided
 //! by the ring's own words, by one exchange.
 
+use crate::fds::slot::{ProcessNumber, Slot};
 use crate::host::lock::lock;
 use crate::io::placement::Room;
 use crate::io::send::ForRoom;
@@ -35,10 +36,10 @@ pub struct Lent {
     /// Keeps the memory mapped.
     stream: Arc<Stream>,
     /// The session, and its slot's use, to which the memory belongs.
-    slot: u32,
+    slot: Slot,
     generation: Generation,
     /// The process: a child of `fork` does not have the memory.
-    process: u32,
+    process: ProcessNumber,
     len: u32,
 }
 
@@ -191,7 +192,7 @@ impl Session {
             stream: Arc::clone(stream),
             slot: self.slot(),
             generation,
-            process: library().process_generation(),
+            process: library().process_number(),
             len: u32::try_from(len).unwrap_or(u32::MAX),
         };
         Step::Lent(lent, pieces)
@@ -263,7 +264,7 @@ impl Lent {
 
     fn session(&self) -> Option<&'static Session> {
         let library = library();
-        let is_here = library.process_generation() == self.process;
+        let is_here = library.process_number() == self.process;
         library.engine().filter(|_| is_here)?.pool.session(self.slot)
     }
 
@@ -278,7 +279,7 @@ impl Lent {
     fn end(self) {
         // A child of `fork` has not the mapping, so it must not take it down: there may be
         // something else at its place.
-        if library().process_generation() != self.process {
+        if library().process_number() != self.process {
             core::mem::forget(self.stream);
         }
     }

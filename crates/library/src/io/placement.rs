@@ -86,7 +86,7 @@ impl Net {
                 pump.turn(may_wait, at);
                 return 0;
             };
-            let mut placement = Placement::new(session.slot(), room);
+            let mut placement = Placement::new(session.pump_number(), room);
             pump.turn_for(Some(&mut placement), may_wait, at);
             stream.got_beside(placement.done());
             placement.done()

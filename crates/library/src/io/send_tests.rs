@@ -110,7 +110,7 @@ fn an_answer_that_goes_to_the_ring_leaves_nothing_unacknowledged() {
     }
     kernel::acknowledge(pair.fd(0));
     let was_quick = sockopt::tcp_quickack(pair.ends[1].as_ref().unwrap());
-    assert!(pair.join([(common_inbox(), 0), (common_inbox(), 0)]));
+    assert!(pair.join_in_no_set([common_inbox(), common_inbox()]));
     assert_eq!(read(pair.fd(0), &mut [0; 8]), Err(Errno::AGAIN), "it consents");
     // Past the library: it does not switch.
     rustix::io::write(pair.ends[0].as_ref().unwrap(), b"question").unwrap();
@@ -136,7 +136,7 @@ fn await_input(pair: &Pair, end: usize) {
 fn elastic() -> Pair {
     let mut pair = Pair::new();
     pair.near = 4096;
-    assert!(pair.join([(common_inbox(), 0), (common_inbox(), 0)]));
+    assert!(pair.join_in_no_set([common_inbox(), common_inbox()]));
     pair.warm_up();
     pair
 }

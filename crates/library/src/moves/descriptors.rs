@@ -51,7 +51,7 @@ impl Library {
     /// Reports that the program has opened `fd`.
     pub fn opened(&self, fd: i32, origin: Origin) {
         let Some(entry) = self.table.entry(fd) else { return };
-        if entry.session.load(Ordering::SeqCst) != 0 {
+        if entry.session.load(Ordering::SeqCst).is_some() {
             // The old descriptor was closed past the library.
             self.lost(fd, entry);
         }
@@ -65,7 +65,7 @@ impl Library {
         self.host().number_closing(fd);
         let Some(entry) = self.table.known(fd) else { return };
         self.descriptor_closed(fd, true);
-        if entry.session.load(Ordering::SeqCst) == 0 && !entry.has(mark::OFFERED) {
+        if entry.session.load(Ordering::SeqCst).is_none() && !entry.has(mark::OFFERED) {
             entry.reset(0, 0);
             return;
         }
@@ -97,9 +97,9 @@ impl Library {
     /// session, or may get one meanwhile.
     pub fn concerns(&self, fd: i32) -> bool {
         self.table.known(fd).is_some_and(|entry| {
-            entry.session.load(Ordering::SeqCst) != 0
+            entry.session.load(Ordering::SeqCst).is_some()
                 || !entry.has(mark::FIXED)
-                || entry.epoll.load(Ordering::SeqCst) != 0
+                || entry.epoll.load(Ordering::SeqCst).is_some()
         })
     }
 
@@ -110,16 +110,16 @@ impl Library {
         let Some(entry) = self.table.known(fd) else { return fd < 0 };
         // Where nothing moves any more, no calls are counted.
         let is_fixed = entry.is_settled() || self.policy.is_forbidden();
-        is_fixed && entry.session.load(Ordering::Relaxed) == 0
+        is_fixed && entry.session.load(Ordering::Relaxed).is_none()
     }
 
     /// Returns true if [`Library::is_kernel_only`] would, from the entry alone: false is always
     /// safe.
     #[inline(always)]
     pub fn is_surely_kernel_only(&self, fd: i32) -> bool {
-        self.table
-            .known(fd)
-            .is_some_and(|entry| entry.is_settled() && entry.session.load(Ordering::Relaxed) == 0)
+        self.table.known(fd).is_some_and(|entry| {
+            entry.is_settled() && entry.session.load(Ordering::Relaxed).is_none()
+        })
     }
 
     /// Reports that something else is about to be put on `fd` (`dup2(2)`, `dup3(2)`), which closes
@@ -207,7 +207,7 @@ impl Library {
     /// process's changes, and would not report readiness to it.
     pub fn recall_foreign(&self, fd: i32) {
         if let Some(entry) = self.table.known(fd)
-            && entry.session.load(Ordering::Relaxed) != 0
+            && entry.session.load(Ordering::Relaxed).is_some()
             && !self.shares_service(fd, entry)
         {
             self.recall_from_parent(entry);
@@ -257,7 +257,7 @@ impl Library {
                 let is_udp = match self.session_of(fd) {
                     Some(session) => session.is_udp(),
                     None => {
-                        let is_away = entry.session.load(Ordering::SeqCst) != 0;
+                        let is_away = entry.session.load(Ordering::SeqCst).is_some();
                         (is_away || entry.has(mark::OFFERED)) && self.is_udp(fd)
                     }
                 };
@@ -310,7 +310,7 @@ impl Library {
         }
         let Some(FoundSession { session, .. }) = self.own_session(entry) else {
             // The session is another process's, or there is none: only the number is cleared.
-            entry.session.store(0, Ordering::SeqCst);
+            entry.session.store(None, Ordering::SeqCst);
             return;
         };
         let is_last = {
@@ -324,7 +324,7 @@ impl Library {
         if is_last {
             session.close();
         }
-        entry.session.store(0, Ordering::SeqCst);
+        entry.session.store(None, Ordering::SeqCst);
     }
 
     /// Makes a close of `fd` effective although the server has a duplicate at this moment. If the
@@ -355,7 +355,7 @@ impl Library {
         if let Some(FoundSession { session, .. }) = self.own_session(entry) {
             session.abandon();
         }
-        entry.session.store(0, Ordering::SeqCst);
+        entry.session.store(None, Ordering::SeqCst);
         self.descriptor_closed(fd, false);
     }
 }

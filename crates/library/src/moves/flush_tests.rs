@@ -34,7 +34,7 @@ fn full() -> Pair {
     sockopt::set_socket_send_buffer_size(ours, 4608).unwrap();
     sockopt::set_socket_recv_buffer_size(theirs, 4608).unwrap();
     assert_eq!(rustix::io::write(ours, &bytes(0, BACKLOG)), Ok(BACKLOG));
-    assert!(pair.join([(common_inbox(), 0), (common_inbox(), 0)]));
+    assert!(pair.join_in_no_set([common_inbox(), common_inbox()]));
     assert_eq!(write(pair.fd(0), &bytes(BACKLOG, BYTES)), Ok(BYTES));
     pair
 }

@@ -7,6 +7,7 @@
 //! which then is the kernel's alone. Not here: the kernel's side of going home (`home`). Read
 //! `docs/understand/streams.md`, "Going home".
 
+use crate::fds::slot::{Slot, SlotWord};
 use crate::fds::table::{FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -57,13 +58,13 @@ impl Engine {
     }
 
     /// Returns the word of a session.
-    fn word(&self, slot: u32) -> Option<&AtomicU32> {
-        (slot < BOARD_SLOTS).then(|| self.at(SESSIONS_AT + slot as usize))?
+    fn word(&self, slot: Slot) -> Option<&AtomicU32> {
+        (slot.number() < BOARD_SLOTS).then(|| self.at(SESSIONS_AT + slot.index()))?
     }
 
     /// Returns the word of a set.
-    fn set_word(&self, index: u32) -> Option<&AtomicU32> {
-        (index < BOARD_SLOTS).then(|| self.at(SETS_AT + index as usize))?
+    fn set_word(&self, slot: Slot) -> Option<&AtomicU32> {
+        (slot.number() < BOARD_SLOTS).then(|| self.at(SETS_AT + slot.index()))?
     }
 
     fn requests(&self) -> Option<&AtomicU32> {
@@ -97,7 +98,8 @@ impl Engine {
         };
         // One deadline for all: children must not wait for each of several dead peers in turn.
         let until = library.patience.until(PASS_LIMIT);
-        let wanted: Vec<_> = (0..BOARD_SLOTS)
+        let slots = || (0..BOARD_SLOTS).map(Slot::new);
+        let wanted: Vec<_> = slots()
             .filter(|slot| is_wanted(self.word(*slot)))
             .filter_map(|slot| self.pool.session(slot))
             .collect();
@@ -110,8 +112,8 @@ impl Engine {
             });
         }
         wanted.iter().for_each(|session| session.await_peer(until));
-        for index in (0..BOARD_SLOTS).filter(|index| is_wanted(self.set_word(*index))) {
-            library.set_used_by_child(index);
+        for slot in slots().filter(|slot| is_wanted(self.set_word(*slot))) {
+            library.set_used_by_child(slot);
         }
         self.answer_board();
     }
@@ -180,7 +182,7 @@ impl Library {
             let flags = kernel::at(*fd).and_then(rustix::io::fcntl_getfd);
             flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC))
         };
-        let all = self.table.with_sessions().map(|(fd, _)| fd).filter(stays_open);
+        let all = self.table.with_sessions().filter(stays_open);
         self.go_home_together(&all.collect::<Vec<_>>(), ReasonT::Exec);
         self.await_datagrams();
         self.fork_epoch.fetch_add(1, Ordering::SeqCst);
@@ -211,14 +213,14 @@ impl Library {
         }
         // The kernel's set that contains the number knows nothing of a session of this process.
         let sets = [&entry.set, &entry.last_set].map(|set| set.load(Ordering::SeqCst));
-        let is_in_sets = entry.has(mark::SETS) || sets != [0; 2];
+        let is_in_sets = entry.has(mark::SETS) || sets != [None; 2];
         entry.reset(mark::ALIASED | if is_in_sets { mark::SETS } else { 0 }, 0);
-        entry.session.store(0, Ordering::SeqCst);
+        entry.session.store(None, Ordering::SeqCst);
     }
 
     /// Asks the ancestor that owns the set `word` of a table entry to leave it to the kernel.
-    pub(crate) fn take_set_from_parent(&self, word: u32) {
-        let Some(AncestorSlot { process, slot }) = self.foreign_index(word) else { return };
+    pub(crate) fn take_set_from_parent(&self, word: SlotWord) {
+        let Some(AncestorSlot { process, slot }) = self.foreign_slot(word) else { return };
         if let Some(engine) = self.engine_of(process) {
             ask(engine, engine.set_word(slot));
         }

@@ -308,7 +308,7 @@ impl Library {
             self.keep_in_kernel(fd, entry, reason, NotifyWhen::Now);
         }
         entry.restart_counts();
-        if entry.session.load(Ordering::SeqCst) == 0 {
+        if entry.session.load(Ordering::SeqCst).is_none() {
             return;
         }
         match self.own_session(entry) {
@@ -330,7 +330,7 @@ impl Library {
     pub fn go_home_with_control(&self, fd: i32) {
         let Some(entry) = self.table.known(fd) else { return };
         entry.restart_counts();
-        if entry.session.load(Ordering::SeqCst) == 0 {
+        if entry.session.load(Ordering::SeqCst).is_none() {
             return;
         }
         match self.own_session(entry) {
@@ -351,7 +351,7 @@ impl Library {
         let when = NotifyWhen::Deferred;
         self.keep_in_kernel(fd, entry, ReasonT::State, when);
         entry.restart_counts();
-        if entry.session.load(Ordering::SeqCst) == 0 {
+        if entry.session.load(Ordering::SeqCst).is_none() {
             return;
         }
         match self.own_session(entry) {
@@ -384,7 +384,7 @@ impl Library {
         };
         self.policy.forbid();
         if engine.has_children() && engine.has_datagrams.load(Ordering::SeqCst) {
-            let fds = self.table.with_sessions().map(|(fd, _)| fd);
+            let fds = self.table.with_sessions();
             // Those of the protocol server a child has there, or gets from the kernel after the
             // server's close.
             let is_here = |session: &Session| session.is_udp() && !session.service.is_any();
@@ -392,7 +392,7 @@ impl Library {
             self.go_home_together(&udp.collect::<Vec<_>>(), ReasonT::Fork);
             self.await_datagrams();
         }
-        let fds = self.table.with_sessions().map(|(fd, _)| fd);
+        let fds = self.table.with_sessions();
         let is_wanted = |session: &Session| session.local().is_some() || session.service.is_any();
         let fds = fds.filter(|fd| self.session_of(*fd).is_some_and(is_wanted));
         // A peer to which nothing is owed hears of the end from the kernel, which is about to
@@ -413,7 +413,7 @@ impl Library {
         if forbid {
             self.policy.forbid();
         }
-        let all: Vec<i32> = self.table.with_sessions().map(|(fd, _)| fd).collect();
+        let all: Vec<i32> = self.table.with_sessions().collect();
         self.go_home_together(&all, reason);
         if forbid {
             // The program may wait past the library from now on, and must not find there what only

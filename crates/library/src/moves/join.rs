@@ -3,6 +3,7 @@
 //! The protocol thread does this. Not here: the offer (`offer`), and the switch to the ring
 //! (`io::send`, `io::receive`). Read `docs/understand/streams.md`, "Moving out" (2, 3).
 
+use crate::fds::slot::SetNumber;
 use crate::fds::table::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::moves::offer::Offer;
@@ -93,7 +94,7 @@ impl Library {
         if lock(&engine.rings).look_for_offer(|| self.has_ring_unseen()) {
             return Err(ReasonT::Ring);
         }
-        if self.set_for_offer(&offer.numbers) != Some(offer.what.set) {
+        if self.set_for_offer(&offer.numbers) != Some(SetNumber::of_offer(offer.what.set)) {
             return Err(ReasonT::Set);
         }
         if offer.numbers.iter().any(|fd| self.table.known(*fd).is_none_or(|e| e.has(mark::FIXED))) {
@@ -109,7 +110,7 @@ impl Library {
                 entry.unmark(mark::OFFERED);
                 entry.was_taken();
                 // SYNC: before `users` is looked at; pairs with `Library::path`.
-                entry.session.store(self.session_word(session.slot()), Ordering::SeqCst);
+                entry.session.store(self.word_of(session.slot()), Ordering::SeqCst);
             }
         }
         engine.away.fetch_add(1, Ordering::SeqCst);
@@ -127,7 +128,7 @@ impl Library {
         *lock(&session.facts) = Facts {
             local: offer.local,
             place: Some(parts.place.clone()),
-            set: offer.what.set,
+            set: SetNumber::of_offer(offer.what.set),
             peer_pid: join.peer_pid,
             stream: join.stream,
             numbers: offer.numbers.clone(),
@@ -151,10 +152,10 @@ impl Library {
         let Some(engine) = self.engine() else { return };
         session.end_use();
         let facts = core::mem::take(&mut *lock(&session.facts));
-        let word = self.session_word(session.slot());
+        let word = self.word_of(session.slot());
         for fd in &facts.numbers {
             if let Some(entry) = self.table.known(*fd) {
-                let _ = entry.session.compare_exchange(word, 0, Ordering::SeqCst, Ordering::SeqCst);
+                let _ = entry.session.exchange(word, None);
                 entry.restart_counts();
             }
             self.set_left(*fd, session);

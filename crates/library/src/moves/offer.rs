@@ -86,7 +86,7 @@ impl Library {
         let waited = waited?;
         let set = self.set_for_offer(&numbers)?;
         let known = &self.engine()?.unmanaged_sets;
-        if set == 0 && self.is_in_unmanaged_set(&numbers, &mut lock(known), descriptors) {
+        if set.is_none() && self.is_in_unmanaged_set(&numbers, &mut lock(known), descriptors) {
             if waited.is_empty() {
                 entry.mark(mark::SETS);
             } else {
@@ -102,7 +102,7 @@ impl Library {
             Home::Library => HomeT::Library,
             Home::Server => HomeT::Server,
         });
-        let what = OfferT { local, set, ring_bytes, is_sole, home };
+        let what = OfferT { local, set: set.number(), ring_bytes, is_sole, home };
         Some(Offer { local, fd, version, epoch, aliases, kind, numbers, what })
     }
 

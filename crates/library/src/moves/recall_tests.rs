@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use sojourn_session::ReasonT;
 
 fn joined(pair: Pair) -> Pair {
-    assert!(pair.join([(common_inbox(), 0), (common_inbox(), 0)]));
+    assert!(pair.join_in_no_set([common_inbox(), common_inbox()]));
     pair.warm_up();
     pair
 }

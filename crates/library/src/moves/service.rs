@@ -4,6 +4,7 @@
 //! Not here: the hand-over itself, which a data call does (`remote::served`), and the protocol
 //! thread's part (`control::protocol::serving`). Read `docs/understand/protocol-server.md` first.
 
+use crate::fds::slot::{SetNumber, Slot};
 use crate::fds::table::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::moves::offer::Offer;
@@ -33,7 +34,7 @@ impl Library {
         engine: &'static Engine,
         offer: &Offer,
         inbox: Arc<Inbox>,
-        keep: impl FnOnce(u32),
+        keep: impl FnOnce(Slot),
     ) -> Result<&'static Session, ReasonT> {
         let _joining = lock(&engine.joining);
         let entry = self.may_settle(engine, offer)?;
@@ -56,8 +57,8 @@ impl Library {
         session.set_wait(self.policy.wait());
         *lock(&session.facts) = Facts {
             local: offer.local,
-            place: Some(InboxPlace { inbox, slot: session.slot() }),
-            set: offer.what.set,
+            place: Some(InboxPlace { inbox, slot: session.slot().number() }),
+            set: SetNumber::of_offer(offer.what.set),
             numbers: offer.numbers.clone(),
             ..Facts::default()
         };
@@ -68,7 +69,7 @@ impl Library {
     pub(crate) fn shares_service(&self, fd: i32, entry: &FdEntry) -> bool {
         let is_in_sets = [&entry.set, &entry.last_set].iter().any(|set| {
             // The sets of a `fork` child are the kernel's alone.
-            set.load(Ordering::SeqCst) != 0
+            set.load(Ordering::SeqCst).is_some()
         });
         if is_in_sets || entry.has(mark::SETS) || entry.may_be_aliased() {
             return false;

@@ -20,7 +20,7 @@ impl Library {
         let until = self.patience.until(PASS_LIMIT);
         for entry in fds.iter().filter_map(|fd| self.table.known(*fd)) {
             entry.restart_counts();
-            if entry.session.load(Ordering::SeqCst) != 0 && self.own_session(entry).is_none() {
+            if entry.session.load(Ordering::SeqCst).is_some() && self.own_session(entry).is_none() {
                 self.recall_from_parent(entry);
             }
         }

@@ -24,7 +24,7 @@ impl Session {
 impl Library {
     fn attend_other_end_of(&self, session: &Session) {
         let stream = lock(&session.facts).stream;
-        for (fd, _) in self.table.with_sessions() {
+        for fd in self.table.with_sessions() {
             if let Some(other) = self.session_of(fd)
                 && other.slot() != session.slot()
                 && lock(&other.facts).stream == stream

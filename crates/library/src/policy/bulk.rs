@@ -60,7 +60,9 @@ impl Session {
             return told;
         }
         let verdict = library.net().and_then(|net| {
-            net.with_pump(|pump| pump.session(self.slot()).and_then(|carried| carried.verdict()))
+            net.with_pump(|pump| {
+                pump.session(self.pump_number()).and_then(|carried| carried.verdict())
+            })
         });
         let Some(verdict) = verdict else { return told };
         if let Some(engine) = library.engine()

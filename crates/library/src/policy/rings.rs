@@ -29,7 +29,7 @@ impl Library {
     /// Sends the session of `fd` home for good, because a submission names it.
     pub fn ring_uses(&self, fd: i32) {
         let Some(entry) = self.table.entry(fd) else { return };
-        if entry.kept_for().is_some() && entry.session.load(Ordering::SeqCst) == 0 {
+        if entry.kept_for().is_some() && entry.session.load(Ordering::SeqCst).is_none() {
             return;
         }
         if entry.has(mark::ALIASED) {
@@ -53,7 +53,7 @@ impl Library {
     /// submissions before the shell sees them.
     pub fn ring_polled(&self) {
         let is_one = |fd: &i32| self.session_of(*fd).is_some_and(|of| may_be_file(*fd, of.kind()));
-        let found: Vec<i32> = self.table.with_sessions().map(|(fd, _)| fd).filter(is_one).collect();
+        let found: Vec<i32> = self.table.with_sessions().filter(is_one).collect();
         self.go_home_together(&found, ReasonT::Ring);
     }
 
@@ -94,7 +94,7 @@ impl Library {
         let (mut fd, mut closed) = (0, 0);
         // A number with a session is no ring; skipping the system call keeps the look short.
         while closed < GAP && fd < i32::MAX {
-            let is_away = |entry: &FdEntry| entry.session.load(Ordering::Relaxed) != 0;
+            let is_away = |entry: &FdEntry| entry.session.load(Ordering::Relaxed).is_some();
             let is_session = self.table.known(fd).is_some_and(is_away);
             let found = if is_session { Some(false) } else { is_anonymous(fd) };
             closed = if found.is_none() { closed + 1 } else { 0 };

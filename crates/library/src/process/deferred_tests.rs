@@ -19,7 +19,7 @@ fn is_told(inbox: &Inbox) -> bool {
 fn is_quiet(end: &dyn Fn(i32)) -> bool {
     let mut pair = Pair::new();
     let inboxes = [inbox(), inbox()];
-    assert!(pair.join([(inboxes[0].clone(), 0), (inboxes[1].clone(), 0)]));
+    assert!(pair.join_in_no_set(inboxes.clone()));
     pair.warm_up();
     end(pair.fd(0));
     let is_quiet = !is_told(&inboxes[1]);
@@ -42,7 +42,7 @@ fn the_kernel_is_the_first_to_tell_of_an_end() {
 fn wakes_sleepers(end: &dyn Fn(i32)) -> bool {
     let mut pair = Pair::new();
     let inboxes = [inbox(), inbox()];
-    assert!(pair.join([(inboxes[0].clone(), 0), (inboxes[1].clone(), 0)]));
+    assert!(pair.join_in_no_set(inboxes.clone()));
     pair.warm_up();
     let stream = library().session_of(pair.fd(1)).and_then(|session| session.stream()).unwrap();
     // As the call does before it sleeps.

@@ -5,6 +5,7 @@
 //! (`fds::own`).
 
 use crate::fds::own::OwnDescriptors;
+use crate::fds::slot::Slot;
 use crate::host::Host;
 use crate::host::lock::lock;
 use crate::process::looks::{RingScans, UnmanagedSets};
@@ -42,7 +43,7 @@ pub(crate) enum Job {
     /// because dropping the last view unmaps the region.
     Left { local: u64, reason: ReasonT, sent: u64, received: u64, stream: Arc<Stream> },
     /// A session's flush was cut short: go on when the kernel has room.
-    Flush { slot: u32 },
+    Flush { slot: Slot },
     /// A UDP socket has sent to a new address: ask the server for the route there.
     AskRoute { local: u64, to: IpAddr },
     /// An administrator wants this process's descriptors of that inode to be in that home.
@@ -54,7 +55,7 @@ pub(crate) enum Job {
     /// The protocol server has not answered: its sessions are lost.
     ServiceLost,
     /// The protocol server does not serve the session of that slot any more.
-    ServiceEnded { slot: u32 },
+    ServiceEnded { slot: Slot },
     /// Take part in the session of an ancestor that the protocol server serves.
     Share { fd: i32, version: u32, token: TokenT },
     /// Code has come whose own system calls are to arrive at the shell.

@@ -4,6 +4,7 @@
 //! Not here: the operations; each folder of the library adds its own methods. Read `fds::table`,
 //! `session` and `process::engine` next.
 
+use crate::fds::slot::{ProcessNumber, Slot, SlotWord};
 use crate::fds::table::{FdEntry, Table};
 use crate::host::environment::{Kept, counts};
 use crate::host::{Host, Plain};
@@ -19,9 +20,6 @@ use std::sync::OnceLock;
 /// Processes in one line of descent by `fork` alone that can have sessions away; in later ones all
 /// stays in the kernel.
 const GENERATIONS: usize = 32;
-/// Bits of a table entry's session word that give the slot; the higher bits give the generation of
-/// the process.
-const SLOT_BITS: u32 = 20;
 
 /// The library of this process.
 #[derive(Debug)]
@@ -98,9 +96,8 @@ pub(crate) struct FoundSession<'a> {
 /// A slot of an ancestor's: of its sessions, or of its epoll sets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AncestorSlot {
-    /// The ancestor's number: see [`Library::process_generation`].
-    pub(crate) process: u32,
-    pub(crate) slot: u32,
+    pub(crate) process: ProcessNumber,
+    pub(crate) slot: Slot,
 }
 
 impl Library {
@@ -174,59 +171,49 @@ impl Library {
         self.engines.of_or(self, || Engine::new(forget_own)).map(|engine| &**engine)
     }
 
-    /// Returns the slot that a session word names, if the word is this process's.
-    pub(crate) fn own_index(&self, word: u32) -> Option<u32> {
-        let word = word.checked_sub(1)?;
-        let is_own = word >> SLOT_BITS == self.generation.load(Ordering::Relaxed);
-        is_own.then_some(word & ((1 << SLOT_BITS) - 1))
+    /// Returns the slot that a word names, if it is one of this process's.
+    #[inline]
+    pub(crate) fn own_slot(&self, word: SlotWord) -> Option<Slot> {
+        (word.process() == self.process_number()).then_some(word.slot())
     }
 
-    /// Makes the session word of a slot of this process.
-    pub(crate) fn session_word(&self, slot: u32) -> u32 {
-        (self.generation.load(Ordering::Relaxed) << SLOT_BITS) + slot + 1
+    /// Makes the word of a slot of this process.
+    pub(crate) fn word_of(&self, slot: Slot) -> Option<SlotWord> {
+        SlotWord::new(self.process_number(), slot)
     }
 
     /// Returns the session of an entry, if it is this process's.
     #[inline]
     pub(crate) fn own_session(&self, entry: &FdEntry) -> Option<FoundSession<'_>> {
-        let word = entry.session.load(Ordering::SeqCst);
-        let slot = word.wrapping_sub(1) & ((1 << SLOT_BITS) - 1);
-        if word == 0 || word.wrapping_sub(1) >> SLOT_BITS != self.generation.load(Ordering::Relaxed)
-        {
-            return None;
-        }
-        let session = self.engine()?.pool.session(slot)?;
+        let word = entry.session.load(Ordering::SeqCst)?;
+        let session = self.engine()?.pool.session(self.own_slot(word)?)?;
         let generation = session.generation();
         // An unchanged word means that generation and session belong together.
-        (entry.session.load(Ordering::SeqCst) == word)
+        (entry.session.load(Ordering::SeqCst) == Some(word))
             .then_some(FoundSession { session, generation })
     }
 
     /// Returns the session of a descriptor, if it has one that is this process's.
     pub(crate) fn session_of(&self, fd: i32) -> Option<&Session> {
         let entry = self.table.known(fd)?;
-        if entry.session.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
+        entry.session.load(Ordering::Relaxed)?;
         self.own_session(entry).map(|found| found.session)
     }
 
     /// Returns the slot of an entry's session that belongs to an ancestor.
     pub(crate) fn foreign_session(&self, entry: &FdEntry) -> Option<AncestorSlot> {
-        self.foreign_index(entry.session.load(Ordering::SeqCst))
+        self.foreign_slot(entry.session.load(Ordering::SeqCst)?)
     }
 
-    /// Does the same for any session word, or the word of a set.
-    pub(crate) fn foreign_index(&self, word: u32) -> Option<AncestorSlot> {
-        let word = word.checked_sub(1)?;
-        let (process, slot) = (word >> SLOT_BITS, word & ((1 << SLOT_BITS) - 1));
-        let is_own = process == self.generation.load(Ordering::Relaxed);
-        (!is_own).then_some(AncestorSlot { process, slot })
+    /// Does the same for the word of a session or of a set.
+    pub(crate) fn foreign_slot(&self, word: SlotWord) -> Option<AncestorSlot> {
+        let is_own = word.process() == self.process_number();
+        (!is_own).then_some(AncestorSlot { process: word.process(), slot: word.slot() })
     }
 
     /// Returns the engine of an ancestor, as it was when that process forked.
-    pub(crate) fn engine_of(&self, process: u32) -> Option<&Engine> {
-        self.engines.0.get(process as usize)?.get().map(|engine| &**engine)
+    pub(crate) fn engine_of(&self, process: ProcessNumber) -> Option<&Engine> {
+        self.engines.0.get(process.index())?.get().map(|engine| &**engine)
     }
 
     /// Iterates over the doorbells of the ancestors that may still have something to ask for.
@@ -244,8 +231,9 @@ impl Library {
     }
 
     /// Returns a number that differs between this process and those that it has made by `fork`.
-    pub(crate) fn process_generation(&self) -> u32 {
-        self.generation.load(Ordering::Relaxed)
+    #[inline]
+    pub(crate) fn process_number(&self) -> ProcessNumber {
+        ProcessNumber(self.generation.load(Ordering::Relaxed))
     }
 
     pub(crate) fn next_generation(&self) {

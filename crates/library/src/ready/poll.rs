@@ -42,12 +42,12 @@ impl Library {
         let mut sessions = 0;
         for polled in fds.iter() {
             let Some(entry) = self.table.known(polled.fd) else { continue };
-            if entry.epoll.load(Ordering::Relaxed) != 0 {
+            if entry.epoll.load(Ordering::Relaxed).is_some() {
                 self.set_shared(polled.fd);
             }
             // The owner of an ancestor's session would not report readiness to this process.
             self.recall_foreign(polled.fd);
-            sessions += usize::from(entry.session.load(Ordering::SeqCst) != 0);
+            sessions += usize::from(entry.session.load(Ordering::SeqCst).is_some());
         }
         if sessions == 0
             && let Some(result) = self.poll_kernel(fds, timeout, mask)
@@ -99,7 +99,7 @@ impl Library {
                 entry.leave(way)
             }
             // SYNC: after `users`; pairs with the joiner's store of the session.
-            has_session |= entry.session.load(Ordering::SeqCst) != 0;
+            has_session |= entry.session.load(Ordering::SeqCst).is_some();
         }
         has_session
     }

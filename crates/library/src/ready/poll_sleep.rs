@@ -181,7 +181,7 @@ impl Polling<'_> {
         for polled in &*self.fds {
             let Some(session) = self.library.session_of(polled.fd) else { continue };
             let set = lock(&session.facts).set;
-            let Some(InboxPlace { inbox, slot }) = session.place().filter(|_| set == 0) else {
+            let Some(InboxPlace { inbox, slot }) = session.place().filter(|_| set.is_none()) else {
                 places.elsewhere.push(polled.fd);
                 continue;
             };
@@ -286,7 +286,7 @@ impl Session {
     ) -> Woken {
         let library = crate::process::library::library();
         let (Some(net), Some(pollers)) = (library.net(), library.pollers()) else { return sleep() };
-        let place = self.place().filter(|_| self.set() == 0);
+        let place = self.place().filter(|_| self.set().is_none());
         let watches = net.begin_sleep(place.is_some());
         let event = place
             .filter(|_| watches)

@@ -2,19 +2,20 @@
 //!
 //! Not here: the sets (`sets`).
 
+use crate::fds::slot::SetNumber;
 use crate::fds::table::mark;
 use crate::process::library::Library;
 use crate::ready::sets::SetOf;
 
 impl Library {
-    /// Returns the set that contains all these numbers of one description, 0 for none; `None` if
+    /// Returns the set that contains all these numbers of one description; `None` if
     /// the sets forbid a move.
-    pub(crate) fn set_for_offer(&self, numbers: &[i32]) -> Option<u32> {
-        let mut set = 0;
+    pub(crate) fn set_for_offer(&self, numbers: &[i32]) -> Option<SetNumber> {
+        let mut set = SetNumber::NONE;
         for fd in numbers {
             match self.set_of(*fd) {
                 SetOf::None => {}
-                SetOf::One(id) if set == 0 => set = id,
+                SetOf::One(id) if set.is_none() => set = id,
                 SetOf::NotYet => return None,
                 SetOf::One(_) | SetOf::Unfit => {
                     if let Some(entry) = self.table.known(*fd) {

@@ -7,6 +7,7 @@
 //! A table entry names its sets by words that contain the process's generation, as for sessions. So
 //! after `fork` every existing set is the parent's, although nothing was changed.
 
+use crate::fds::slot::{SetNumber, Slot, SlotWord};
 use crate::fds::table::{FdEntry, mark};
 use crate::host::epoll::{EpollEvent, control, op};
 use crate::host::kernel;
@@ -34,7 +35,7 @@ pub(crate) enum SetOf {
     /// No set contains it.
     None,
     /// This set alone contains it, counted from 1.
-    One(u32),
+    One(SetNumber),
     /// A set contains it that must first learn how the program uses it: the caller asks again when
     /// the descriptor is hot again.
     NotYet,
@@ -45,7 +46,7 @@ pub(crate) enum SetOf {
 /// The epoll sets of one process.
 #[derive(Debug)]
 pub(crate) struct Sets {
-    chunks: [OnceLock<Box<[Slot]>>; Sets::CHUNKS],
+    chunks: [OnceLock<Box<[PooledSet]>>; Sets::CHUNKS],
     free: Mutex<Free>,
     /// The program closed a registered number while another number kept its description open, and
     /// with it the registration (epoll(7), "Questions and answers").
@@ -56,7 +57,7 @@ pub(crate) struct Sets {
 static SETS: PerProcess<Box<Sets>> = PerProcess::new();
 
 #[derive(Debug, Default)]
-struct Slot {
+struct PooledSet {
     set: Set,
     /// The set's descriptor has been duplicated, passed on, polled or put into another set, or a
     /// child uses it: the set cannot carry sessions.
@@ -65,7 +66,7 @@ struct Slot {
 
 #[derive(Debug, Default)]
 struct Free {
-    slots: Vec<u32>,
+    slots: Vec<Slot>,
     made: u32,
 }
 
@@ -73,10 +74,17 @@ struct Free {
 enum SetAt<'a> {
     /// Not a set, or one made past the library.
     Unknown,
-    /// A set of this process: its word and its slot.
-    Own(u32, &'a Slot),
+    /// A set of this process, and its word.
+    Own(SlotWord, &'a PooledSet),
     /// A set of an ancestor.
     Foreign(&'a FdEntry),
+}
+
+/// A set of this process.
+#[derive(Clone, Copy)]
+struct OwnSet {
+    number: SetNumber,
+    pooled: &'static PooledSet,
 }
 
 impl Sets {
@@ -92,30 +100,31 @@ impl Sets {
         })
     }
 
-    fn slot(&self, index: u32) -> Option<&Slot> {
-        let index = index as usize;
+    fn at(&self, slot: Slot) -> Option<&PooledSet> {
+        let index = slot.index();
         self.chunks.get(index / Self::CHUNK)?.get()?.get(index % Self::CHUNK)
     }
 
-    fn take(&self) -> Option<(u32, &Slot)> {
+    /// Returns the slot of a set that is free.
+    fn take(&self) -> Option<Slot> {
         let mut free = lock(&self.free);
-        let index = free.slots.pop().unwrap_or(free.made);
-        let chunk = self.chunks.get(index as usize / Self::CHUNK)?;
-        chunk.get_or_init(|| (0..Self::CHUNK).map(|_| Slot::default()).collect());
-        free.made = free.made.max(index + 1);
-        Some((index, self.slot(index)?))
+        let slot = free.slots.pop().unwrap_or(Slot::new(free.made));
+        let chunk = self.chunks.get(slot.index() / Self::CHUNK)?;
+        chunk.get_or_init(|| (0..Self::CHUNK).map(|_| PooledSet::default()).collect());
+        free.made = free.made.max(slot.number() + 1);
+        Some(slot)
     }
 
-    fn give_back(&self, index: u32) {
-        lock(&self.free).slots.push(index);
+    fn give_back(&self, slot: Slot) {
+        lock(&self.free).slots.push(slot);
     }
 
-    fn all(&self) -> impl Iterator<Item = &Slot> {
+    fn all(&self) -> impl Iterator<Item = &PooledSet> {
         self.chunks.iter().filter_map(OnceLock::get).flatten()
     }
 }
 
-impl Slot {
+impl PooledSet {
     fn is_fit(&self) -> bool {
         !self.is_shared.load(Ordering::SeqCst)
     }
@@ -128,11 +137,12 @@ impl Library {
         let (Some(entry), Some(sets)) = (self.table.entry(epfd), self.sets_or_new()) else {
             return;
         };
-        let Some((index, slot)) = sets.take() else { return };
-        slot.set.open(epfd);
+        let Some(slot) = sets.take() else { return };
+        let Some(pooled) = sets.at(slot) else { return };
+        pooled.set.open(epfd);
         // The slot may have been another set's.
-        slot.is_shared.store(false, Ordering::SeqCst);
-        entry.epoll.store(self.session_word(index), Ordering::SeqCst);
+        pooled.is_shared.store(false, Ordering::SeqCst);
+        entry.epoll.store(self.word_of(slot), Ordering::SeqCst);
     }
 
     /// Serves `epoll_ctl(2)`; `event` is `None` if the program gave a null pointer.
@@ -158,18 +168,18 @@ impl Library {
             }
             return Err(Errno::INVAL);
         }
-        let (word, slot) = match self.set_at(epfd) {
-            SetAt::Own(word, slot) => (word, slot),
+        let (word, pooled) = match self.set_at(epfd) {
+            SetAt::Own(word, pooled) => (word, pooled),
             unknown => return self.change_unknown(&unknown, epfd, op, fd, form),
         };
-        let changed = slot.set.change(self, epfd, op, fd, form)?;
+        let changed = pooled.set.change(self, epfd, op, fd, form)?;
         match op {
-            op::ADD => self.added(word, slot, fd),
+            op::ADD => self.added(word, pooled, fd),
             op::DEL => self.deleted(word, fd),
             _ => {}
         }
         if changed == Changed::Collides {
-            self.share(slot);
+            self.share(pooled);
         }
         Ok(())
     }
@@ -187,8 +197,8 @@ impl Library {
         mask: Option<u64>,
     ) -> Result<usize, Errno> {
         let host = self.host();
-        let slot = match self.set_at(epfd) {
-            SetAt::Own(_, slot) => slot,
+        let pooled = match self.set_at(epfd) {
+            SetAt::Own(_, pooled) => pooled,
             unknown => {
                 self.make_known(&unknown);
                 host.wait_begins();
@@ -200,7 +210,7 @@ impl Library {
         let deadline = deadline(timeout);
         let wait = &|| self.policy.wait();
         let source = self;
-        slot.set.wait(&mut Call { host, source, epfd, events, timeout, deadline, mask, wait })
+        pooled.set.wait(&mut Call { host, source, epfd, events, timeout, deadline, mask, wait })
     }
 }
 
@@ -213,23 +223,26 @@ impl Library {
         if entry.has(mark::SETS) {
             return SetOf::Unfit;
         }
-        if word == 0 {
+        let Some(word) = word else {
+            let last = entry.last_set.load(Ordering::SeqCst);
             let left = self.sets().is_some_and(|sets| sets.has_left_behind.load(Ordering::SeqCst));
-            return match self.own_set(entry.last_set.load(Ordering::SeqCst)) {
+            return match last.and_then(|word| self.own_set(word)) {
                 // The description may still be registered under a number that was closed.
                 _ if left && entry.has(mark::ALIASED) => SetOf::Unfit,
                 // The program has taken the descriptor out, most likely for a moment only: programs
                 // put it back.
-                Some((index, slot)) if slot.is_fit() && slot.set.number().is_some() => {
-                    SetOf::One(index + 1)
+                Some(OwnSet { number, pooled })
+                    if pooled.is_fit() && pooled.set.number().is_some() =>
+                {
+                    SetOf::One(number)
                 }
                 _ => SetOf::None,
             };
-        }
+        };
         match self.own_set(word) {
-            Some((index, slot)) if slot.is_fit() => {
-                if slot.set.watch(fd) {
-                    SetOf::One(index + 1)
+            Some(OwnSet { number, pooled }) if pooled.is_fit() => {
+                if pooled.set.watch(fd) {
+                    SetOf::One(number)
                 } else {
                     SetOf::NotYet
                 }
@@ -242,28 +255,30 @@ impl Library {
     /// in it any more.
     pub(crate) fn set_shared(&self, fd: i32) {
         match self.set_at(fd) {
-            SetAt::Own(_, slot) => self.share(slot),
+            SetAt::Own(_, pooled) => self.share(pooled),
             other => self.make_known(&other),
         }
     }
 
     /// Returns true if there are sets that sessions can be in and that a child would inherit.
     pub(crate) fn has_sets(&self) -> bool {
-        let is_usable = |slot: &Slot| slot.is_fit() && slot.set.number().is_some();
+        let is_usable = |pooled: &PooledSet| pooled.is_fit() && pooled.set.number().is_some();
         self.sets().is_some_and(|sets| sets.all().any(is_usable))
     }
 
-    /// Leaves the set of that index to the kernel, because a child uses it or is about to.
-    pub(crate) fn set_used_by_child(&self, index: u32) {
-        if let Some(slot) = self.sets().and_then(|sets| sets.slot(index)) {
-            self.share(slot);
+    /// Leaves the set in that slot to the kernel, because a child uses it or is about to.
+    pub(crate) fn set_used_by_child(&self, slot: Slot) {
+        if let Some(pooled) = self.sets().and_then(|sets| sets.at(slot)) {
+            self.share(pooled);
         }
     }
 
     /// Leaves all sets to the kernel.
     pub(crate) fn give_up_sets(&self) {
         if let Some(sets) = self.sets() {
-            sets.all().filter(|slot| slot.set.number().is_some()).for_each(|slot| self.share(slot));
+            sets.all()
+                .filter(|pooled| pooled.set.number().is_some())
+                .for_each(|pooled| self.share(pooled));
         }
     }
 
@@ -285,11 +300,11 @@ impl Library {
     /// carry no sessions.
     pub(crate) fn sets_before_exec(&self) {
         let Some(sets) = self.sets() else { return };
-        for slot in sets.all().filter(|slot| !slot.is_shared.load(Ordering::SeqCst)) {
-            let Some(epfd) = slot.set.number() else { continue };
+        for pooled in sets.all().filter(|pooled| !pooled.is_shared.load(Ordering::SeqCst)) {
+            let Some(epfd) = pooled.set.number() else { continue };
             let flags = kernel::at(epfd).and_then(rustix::io::fcntl_getfd);
             if flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
-                self.share(slot);
+                self.share(pooled);
             }
         }
     }
@@ -311,9 +326,9 @@ impl Library {
         Some(&self.sets_or_new()?.pollers)
     }
 
-    fn own_set(&self, word: u32) -> Option<(u32, &Slot)> {
-        let index = self.own_index(word)?;
-        Some((index, self.sets()?.slot(index)?))
+    fn own_set(&self, word: SlotWord) -> Option<OwnSet> {
+        let slot = self.own_slot(word)?;
+        Some(OwnSet { number: SetNumber::of_slot(slot), pooled: self.sets()?.at(slot)? })
     }
 
     /// Returns true if the descriptor is a set that the library, here or in an ancestor, saw made.
@@ -323,23 +338,22 @@ impl Library {
 
     fn set_at(&self, epfd: i32) -> SetAt<'_> {
         let Some(entry) = self.table.known(epfd) else { return SetAt::Unknown };
-        let word = entry.epoll.load(Ordering::SeqCst);
-        if word == 0 {
-            return SetAt::Unknown;
-        }
-        self.own_set(word).map_or(SetAt::Foreign(entry), |(_, slot)| SetAt::Own(word, slot))
+        let Some(word) = entry.epoll.load(Ordering::SeqCst) else { return SetAt::Unknown };
+        self.own_set(word).map_or(SetAt::Foreign(entry), |own| SetAt::Own(word, own.pooled))
     }
 
     /// Prepares for the first use of an ancestor's set here: the ancestor leaves it to the kernel,
     /// and this process's sessions in it come home.
     fn make_known(&self, set: &SetAt<'_>) {
         let SetAt::Foreign(of) = set else { return };
-        let word = of.epoll.swap(0, Ordering::SeqCst);
+        let Some(word) = of.epoll.swap(None, Ordering::SeqCst) else { return };
         self.take_set_from_parent(word);
-        let numbers: Vec<i32> = self.table.with_sessions().map(|(fd, _)| fd).collect();
+        let numbers: Vec<i32> = self.table.with_sessions().collect();
         for fd in numbers {
             if let Some(entry) = self.table.known(fd)
-                && [&entry.set, &entry.last_set].iter().any(|of| of.load(Ordering::SeqCst) == word)
+                && [&entry.set, &entry.last_set]
+                    .iter()
+                    .any(|of| of.load(Ordering::SeqCst) == Some(word))
             {
                 entry.mark(mark::SETS);
                 self.go_home(fd, ReasonT::Fork, true);
@@ -366,34 +380,33 @@ impl Library {
         Ok(())
     }
 
-    fn share(&self, slot: &Slot) {
-        if !slot.is_shared.swap(true, Ordering::SeqCst) {
-            for fd in slot.set.make_unfit() {
+    fn share(&self, pooled: &PooledSet) {
+        if !pooled.is_shared.swap(true, Ordering::SeqCst) {
+            for fd in pooled.set.make_unfit() {
                 self.unfit(fd);
                 // This includes a session whose peer still owes it bytes: the kernel reports them
                 // when they come.
-                slot.set.leave(fd);
+                pooled.set.leave(fd);
             }
-            slot.set.let_inboxes_go();
+            pooled.set.let_inboxes_go();
         }
     }
 
-    fn close_set(&self, entry: &FdEntry, word: u32, slot: &Slot) {
+    fn close_set(&self, entry: &FdEntry, word: SlotWord, pooled: &PooledSet) {
         let Some(sets) = self.sets() else { return };
         if self.engine().is_some_and(Engine::has_children) {
             // A child may go on with the set, and has to find there what the program registered.
-            self.share(slot);
+            self.share(pooled);
         }
-        entry.epoll.store(0, Ordering::SeqCst);
-        for fd in slot.set.close() {
+        entry.epoll.store(None, Ordering::SeqCst);
+        for fd in pooled.set.close() {
             self.deleted(word, fd);
             if let Some(entry) = self.table.known(fd) {
-                let _ =
-                    entry.last_set.compare_exchange(word, 0, Ordering::SeqCst, Ordering::SeqCst);
+                let _ = entry.last_set.exchange(Some(word), None);
             }
         }
-        if let Some(index) = self.own_index(word) {
-            sets.give_back(index);
+        if let Some(slot) = self.own_slot(word) {
+            sets.give_back(slot);
         }
     }
 }

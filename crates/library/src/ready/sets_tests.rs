@@ -1,6 +1,7 @@
 //! The sets that carry sessions, and the fate of sessions when a set is used in a way in which it
 //! cannot carry them. Through the library's own calls, on sessions with both ends in this process.
 
+use crate::fds::slot::SetNumber;
 use crate::host::epoll::bit;
 use crate::host::epoll::op;
 use crate::host::kernel::PollFd;
@@ -47,7 +48,7 @@ impl Epoll {
     }
 
     /// Its number, as it goes into offers.
-    pub(super) fn id(&self, of: i32) -> u32 {
+    pub(super) fn id(&self, of: i32) -> SetNumber {
         match library().set_of(of) {
             SetOf::One(id) => id,
             other => panic!("{other:?}"),
@@ -65,7 +66,7 @@ impl Drop for Epoll {
 fn joined_in(set: &Epoll, events: u32) -> Pair {
     let pair = Pair::new();
     set.change(op::ADD, pair.fd(0), events).unwrap();
-    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]));
+    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), SetNumber::NONE)]));
     pair.warm_up();
     pair
 }
@@ -111,7 +112,7 @@ fn going_home_and_moving_again_loses_no_edge() {
 /// list of inboxes has the earlier ones for a moment more, and there may be no place until then.
 fn join_soon(pair: &Pair, set: &Epoll) {
     let deadline = sojourn_shm::Deadline::after(LONG);
-    while !pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]) {
+    while !pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), SetNumber::NONE)]) {
         assert!(!deadline.is_over(), "no place for one more");
         std::thread::yield_now();
     }
@@ -129,7 +130,10 @@ fn a_set_that_has_no_place_for_one_more_inbox_has_one_later() {
             library().go_home(pair.fd(end), sojourn_session::ReasonT::User, false);
         }
         kept.push(inbox());
-        pair.join([(Arc::clone(&kept[kept.len() - 1]), set.id(pair.fd(0))), (common_inbox(), 0)])
+        pair.join([
+            (Arc::clone(&kept[kept.len() - 1]), set.id(pair.fd(0))),
+            (common_inbox(), SetNumber::NONE),
+        ])
     };
     assert!((0..20).any(|_| !joins()), "there is an end to inboxes");
     // The other end has heard of that.
@@ -187,7 +191,7 @@ fn in_two_sets_it_goes_home_and_stays() {
     for set in [&one, &two] {
         assert_eq!(set.wait(Some(LONG)), [(bit::IN, pair.fd(0))]);
     }
-    assert!(!pair.join([(inbox(), 1), (common_inbox(), 0)]));
+    assert!(!pair.join([(inbox(), SetNumber::of_offer(1)), (common_inbox(), SetNumber::NONE)]));
 }
 
 #[test]
@@ -200,7 +204,7 @@ fn added_to_a_set_it_goes_home_until_it_is_offered_with_the_set() {
     write(pair.fd(1), b"x").unwrap();
     assert_eq!(set.wait(Some(LONG)), [(bit::IN, pair.fd(0))]);
     assert_eq!(read(pair.fd(0), &mut [0; 9]), Ok(1));
-    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]));
+    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), SetNumber::NONE)]));
 }
 
 #[test]
@@ -249,7 +253,7 @@ fn room_is_said_again_after_each_time_out_of_the_set() {
     // Not warmed up: bytes still go to the kernel, which reports only once that it has room.
     let pair = Pair::new();
     set.change(op::ADD, pair.fd(0), bit::OUT).unwrap();
-    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]));
+    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), SetNumber::NONE)]));
     for _ in 0..3 {
         assert_eq!(set.wait(Some(LONG)), [(bit::OUT, pair.fd(0))]);
         set.change(op::DEL, pair.fd(0), 0).unwrap();
@@ -341,7 +345,7 @@ fn a_one_shot_is_offered_after_its_next_change() {
     assert_eq!(set.wait(Some(LONG)), [(bit::IN, pair.fd(0))]);
     read(pair.fd(0), &mut [0; 9]).unwrap();
     let id = set.id(pair.fd(0));
-    assert!(pair.join([(inbox(), id), (common_inbox(), 0)]));
+    assert!(pair.join([(inbox(), id), (common_inbox(), SetNumber::NONE)]));
     pair.warm_up();
     write(pair.fd(1), b"x").unwrap();
     assert_eq!(set.wait(NOW), [], "it was spent before it moved");
@@ -384,7 +388,7 @@ fn a_session_out_of_its_set_is_polled_alone_without_going_home() {
     let set = Epoll::new();
     let pair = Pair::new();
     set.change(op::ADD, pair.fd(0), bit::IN).unwrap();
-    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]));
+    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), SetNumber::NONE)]));
     set.change(op::DEL, pair.fd(0), 0).unwrap();
     let mut asked = [PollFd { fd: pair.fd(0), events: bit::IN as i16, revents: 0 }];
     // The peer has switched to the ring and has written nothing: there is nothing to read yet.
@@ -430,7 +434,7 @@ fn a_writer_that_has_not_switched_yet_hears_of_the_kernels_room() {
     set.change(op::ADD, pair.fd(0), events).unwrap();
     set.wait(NOW);
     assert_eq!(set.wait(NOW), [], "the edge is taken");
-    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]));
+    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), SetNumber::NONE)]));
     let session = library().session_of(pair.fd(0)).unwrap();
     *crate::host::lock::lock(&session.rx) = crate::session::directions::Receiver::default();
     assert!(!session.ready().is_home);

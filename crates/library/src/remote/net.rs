@@ -16,6 +16,7 @@ pub(crate) mod datagrams;
 mod sessions;
 mod thread;
 
+use crate::fds::slot::Slot;
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::library;
@@ -65,7 +66,7 @@ pub(crate) struct Net {
     /// The number of sessions whose engine runs here.
     count: AtomicU32,
     /// Sessions to be served that were marked while another thread turned the pump.
-    marked: Mutex<Vec<u32>>,
+    marked: Mutex<Vec<Slot>>,
     has_marked: AtomicBool,
     pub(crate) watch: Watch,
     /// Wakes the thread.
@@ -75,7 +76,7 @@ pub(crate) struct Net {
     /// A call has turned the pump since the thread looked last.
     was_turned: AtomicBool,
     /// For each session's slot what the server has delegated it by.
-    delegated: Mutex<HashMap<u32, Delegated>>,
+    delegated: Mutex<HashMap<Slot, Delegated>>,
     /// The numbers of what interfaces have beside the descriptors that they are waited for with, by
     /// the numbers of these: connections with drivers, and AF_XDP sockets.
     beside: Mutex<HashMap<i32, i32>>,
@@ -197,7 +198,7 @@ impl Net {
             return false;
         }
         lock(&self.delegated).insert(session.slot(), Delegated::of(terms));
-        pump.insert(session.slot(), terms.link, carried, now());
+        pump.insert(session.pump_number(), terms.link, carried, now());
         self.count.fetch_add(1, Ordering::SeqCst);
         crate::process::library::library().set_hears_packets(session, self.watch.packets());
         session.is_delegated.store(true, Ordering::SeqCst);
@@ -287,10 +288,10 @@ impl Net {
     }
 
     /// Takes over a new way to a session's peer.
-    pub(crate) fn reroute(&self, slot: u32, hop: &HopT) {
+    pub(crate) fn reroute(&self, slot: Slot, hop: &HopT) {
         let mut pump = lock(&self.pump);
-        pump.reroute(slot, &hop_of(hop), now());
-        pump.forget_routes(slot);
+        pump.reroute(slot.into(), &hop_of(hop), now());
+        pump.forget_routes(slot.into());
         self.serve_and_leave(pump);
     }
 
@@ -308,8 +309,8 @@ impl Net {
     }
 
     /// Takes a frozen session out of the pump, for the way home. `None` if it was not here.
-    pub(crate) fn part(&self, slot: u32) -> Option<ReturningSession> {
-        let mut carried = lock(&self.pump).remove(slot, now())?;
+    pub(crate) fn part(&self, slot: Slot) -> Option<ReturningSession> {
+        let mut carried = lock(&self.pump).remove(slot.into(), now())?;
         self.count.fetch_sub(1, Ordering::SeqCst);
         let Delegated { token, link } = lock(&self.delegated).remove(&slot)?;
         let record = carried.leave(now())?;
@@ -324,13 +325,13 @@ impl Net {
 
     /// Serves a session to which something has happened on this side; the thread that turns the
     /// pump does it, if another one does.
-    pub(crate) fn serve_one(&self, slot: u32) {
+    pub(crate) fn serve_one(&self, slot: Slot) {
         crate::process::library::library().with_stack(|| self.serve_one_here(slot));
     }
 
-    fn serve_one_here(&self, slot: u32) {
+    fn serve_one_here(&self, slot: Slot) {
         if let Ok(mut pump) = self.pump.try_lock() {
-            pump.mark(slot);
+            pump.mark(slot.into());
             return self.serve_and_leave(pump);
         }
         lock(&self.marked).push(slot);
@@ -434,7 +435,7 @@ impl Net {
         let mut pump = self.pump.try_lock().ok()?;
         self.has_marked.store(false, Ordering::SeqCst);
         for slot in core::mem::take(&mut *lock(&self.marked)) {
-            pump.mark(slot);
+            pump.mark(slot.into());
         }
         pump.serve(false, now());
         Some(pump)

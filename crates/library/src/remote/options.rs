@@ -77,9 +77,7 @@ impl Library {
     /// goes home first.
     fn remote_tcp(&self, fd: i32) -> Option<RemoteSession<'_>> {
         let entry = self.table.known(fd)?;
-        if entry.session.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
+        entry.session.load(Ordering::Relaxed)?;
         let Some(FoundSession { session, generation }) = self.own_session(entry) else {
             self.recall_foreign(fd);
             return None;
@@ -172,7 +170,7 @@ impl Session {
             let at = now();
             // Packets that have arrived count.
             pump.turn(false, at);
-            pump.session(self.slot()).map(|carried| ask(carried, at))
+            pump.session(self.pump_number()).map(|carried| ask(carried, at))
         })
     }
 
@@ -199,7 +197,7 @@ impl Session {
             if let Some(net) = crate::process::library::library().net() {
                 net.with_pump(|pump| {
                     is_obeyed = self.set_in(tcp, pump, change);
-                    pump.mark(self.slot());
+                    pump.mark(self.pump_number());
                     pump.serve(false, now());
                 });
             }
@@ -223,7 +221,8 @@ impl Session {
         if change == Change::Keepalive && keepalive {
             let _ = sockopt::set_socket_keepalive(fd, false);
         }
-        pump.session(self.slot()).is_some_and(|carried| carried.set(change, fd, keepalive, now()))
+        pump.session(self.pump_number())
+            .is_some_and(|carried| carried.set(change, fd, keepalive, now()))
     }
 
     /// Takes over the options that the program has set since the record was made; called when the

@@ -10,6 +10,7 @@
 
 mod datagrams;
 
+use crate::fds::slot::Slot;
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::{Library, PerProcess, library};
@@ -64,7 +65,7 @@ pub(crate) struct Connected {
     /// Rings when [`ProtocolServer::collect`] has something, or the server has gone.
     bell: Option<OwnedFd>,
     /// Duplicates of sockets that are to be handed over, by their sessions' slots.
-    sockets: HashMap<u32, OwnedFd>,
+    sockets: HashMap<Slot, OwnedFd>,
 }
 
 /// The socket of a connection on which calls are made directly.
@@ -179,7 +180,7 @@ impl ProtocolServer {
     }
 
     /// Keeps a socket for [`ProtocolServer::open`].
-    pub(crate) fn keep(&self, slot: u32, socket: OwnedFd) {
+    pub(crate) fn keep(&self, slot: Slot, socket: OwnedFd) {
         let kept = self.call(move |connected| {
             connected.sockets.insert(slot, socket);
             Ok(())
@@ -189,7 +190,7 @@ impl ProtocolServer {
     }
 
     /// Drops a socket that is not to be handed over any more.
-    pub(crate) fn forget(&self, slot: u32) {
+    pub(crate) fn forget(&self, slot: Slot) {
         let forgotten = self.call(|connected| {
             connected.sockets.remove(&slot);
             Ok(())
@@ -199,7 +200,7 @@ impl ProtocolServer {
     }
 
     /// Hands over the socket that is kept for a session.
-    pub(crate) fn open(&self, slot: u32) -> Result<ServicePart, Failure> {
+    pub(crate) fn open(&self, slot: Slot) -> Result<ServicePart, Failure> {
         self.call(|connected| {
             let socket = connected.sockets.remove(&slot).ok_or(Failure::Gone)?;
             let connection = connected.number;

@@ -241,7 +241,7 @@ impl Session {
     /// Has the server ring for the next input, if a set has to hear of it: a call has found no more
     /// bytes, or less than it wanted.
     pub(crate) fn arm_for_set(&self) {
-        if self.set() != 0 {
+        if !self.set().is_none() {
             self.watch_by_service(true, false);
         }
     }

@@ -3,6 +3,8 @@
 //! Not here: the server's and the protocol server's names of it (`session::Facts`,
 //! `session::service`).
 
+use crate::fds::slot::Slot;
+use sojourn_pump::SessionNumber;
 use sojourn_stream::Inbox;
 use std::sync::Arc;
 
@@ -10,6 +12,13 @@ use std::sync::Arc;
 /// remembers a session remembers its generation, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Generation(pub(super) u32);
+
+/// The pump of this process knows a session by its slot.
+impl From<Slot> for SessionNumber {
+    fn from(slot: Slot) -> Self {
+        Self::new(slot.number())
+    }
+}
 
 /// A session's place in the inbox that its peer posts to.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 //!
 //! Sessions are never freed, only used again: see `session`. Not here: the state of one session.
 
+use crate::fds::slot::Slot;
 use crate::host::lock::lock;
 use crate::session::Session;
 use rustix::io::Errno;
@@ -15,7 +16,7 @@ pub(crate) struct Pool {
 
 #[derive(Debug, Default)]
 struct Free {
-    slots: Vec<u32>,
+    slots: Vec<Slot>,
     made: u32,
 }
 
@@ -32,9 +33,9 @@ impl Pool {
 
     /// Returns the session in a slot that was handed out.
     #[inline]
-    pub(crate) fn session(&self, slot: u32) -> Option<&Session> {
-        let slot = slot as usize;
-        self.chunks.get(slot / Self::CHUNK)?.get()?.get(slot % Self::CHUNK)
+    pub(crate) fn session(&self, slot: Slot) -> Option<&Session> {
+        let index = slot.index();
+        self.chunks.get(index / Self::CHUNK)?.get()?.get(index % Self::CHUNK)
     }
 
     /// Takes a session out of the pool for a new use.
@@ -47,18 +48,18 @@ impl Pool {
             Some(slot) => slot,
             None => {
                 free.made += 1;
-                free.made - 1
+                Slot::new(free.made - 1)
             }
         };
-        let index = slot as usize / Self::CHUNK;
+        let index = slot.index() / Self::CHUNK;
         let Some(chunk) = self.chunks.get(index) else {
             free.made -= 1;
             return Err(Errno::MFILE);
         };
         let first = (index * Self::CHUNK) as u32;
-        let chunk = chunk
-            .get_or_init(|| (0..Self::CHUNK as u32).map(|at| Session::new(first + at)).collect());
-        chunk.get(slot as usize % Self::CHUNK).ok_or(Errno::MFILE)
+        let session = |at| Session::new(Slot::new(first + at));
+        let chunk = chunk.get_or_init(|| (0..Self::CHUNK as u32).map(session).collect());
+        chunk.get(slot.index() % Self::CHUNK).ok_or(Errno::MFILE)
     }
 
     /// Puts a session back into the pool.

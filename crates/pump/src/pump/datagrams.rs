@@ -5,6 +5,7 @@
 use super::Pump;
 use crate::datagrams::{Datagrams, Sent, Sockets, Source, begin_beat, lock};
 use crate::outgoing::{Frames, gather};
+use crate::session_number::SessionNumber;
 use sojourn_proto::record::IpOptions;
 use sojourn_proto::time::Instant;
 use sojourn_wire::ip::TrafficClass;
@@ -13,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 
 impl Pump {
     /// Adds a UDP socket, under a number that no other session has.
-    pub fn insert_datagrams(&mut self, number: u32, one: Datagrams, at: Instant) {
+    pub fn insert_datagrams(&mut self, number: SessionNumber, one: Datagrams, at: Instant) {
         if let Some(link) = self.links.iter_mut().find(|known| known.id == one.link) {
             link.sessions += 1;
         }
@@ -22,7 +23,7 @@ impl Pump {
 
     /// Removes a socket, after giving it the datagrams that have arrived until now: no other
     /// process looks for those, and no peer repeats them.
-    pub fn remove_datagrams(&mut self, number: u32, at: Instant) -> Option<Datagrams> {
+    pub fn remove_datagrams(&mut self, number: SessionNumber, at: Instant) -> Option<Datagrams> {
         self.take_all(at);
         let one = self.sockets.remove(number)?;
         self.leave_link(one.link, at);
@@ -30,7 +31,7 @@ impl Pump {
     }
 
     /// Sets the route of a socket to a destination; `None` means that the kernel sends there.
-    pub fn set_route(&mut self, number: u32, to: IpAddr, route: Option<Source>) {
+    pub fn set_route(&mut self, number: SessionNumber, to: IpAddr, route: Option<Source>) {
         if let Some(one) = self.sockets.all.get_mut(&number) {
             one.last = None;
             if let Some(known) = one.routes.get_mut(&to) {
@@ -40,7 +41,7 @@ impl Pump {
     }
 
     /// Changes the options that go into the IP headers of a socket's datagrams.
-    pub fn set_ip(&mut self, number: u32, ip: IpOptions) {
+    pub fn set_ip(&mut self, number: SessionNumber, ip: IpOptions) {
         if let Some(one) = self.sockets.all.get_mut(&number) {
             one.last = None;
             lock(&one.socket).set_ip(ip);
@@ -48,7 +49,7 @@ impl Pump {
     }
 
     /// Forgets a socket's routes, which may have changed: all are asked for again.
-    pub fn forget_routes(&mut self, number: u32) {
+    pub fn forget_routes(&mut self, number: SessionNumber) {
         if let Some(one) = self.sockets.all.get_mut(&number) {
             one.routes.clear();
             one.last = None;
@@ -59,7 +60,7 @@ impl Pump {
     /// socket's peer if there is no target.
     pub fn send_datagram(
         &mut self,
-        number: u32,
+        number: SessionNumber,
         target: Option<SocketAddr>,
         parts: &[IoSlice<'_>],
         segment: Option<u16>,

@@ -3,6 +3,7 @@
 //! Not here: the session itself (`crate::session`), and the making and the end of records
 //! (`super::joins`).
 
+use crate::fds::slot::Slot;
 use crate::moves::offer::Offer;
 use sojourn_stream::Stream;
 
@@ -10,7 +11,7 @@ use sojourn_stream::Stream;
 #[derive(Debug)]
 pub(super) struct Joined {
     pub(super) offer: Offer,
-    pub(super) slot: u32,
+    pub(super) slot: Slot,
     pub(super) stream: u64,
     /// The other side of a stream to another host, until this process runs its engine.
     pub(super) other: Option<Stream>,

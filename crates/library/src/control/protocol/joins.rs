@@ -8,6 +8,7 @@ use super::events::{FLUSH, SESSION};
 use super::joined::Joined;
 use super::outside::{PreparedJoin, address_space};
 use super::thread::{OwnInbox, Thread};
+use crate::fds::slot::Slot;
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::join::{self, Parts};
@@ -132,12 +133,12 @@ impl Thread {
     }
 
     /// Goes on with a session's flush whenever the kernel has room.
-    pub(super) fn follow(&self, slot: u32) {
+    pub(super) fn follow(&self, slot: Slot) {
         let Some(session) = self.engine.pool.session(slot) else { return };
         if !session.is_flushing.load(Ordering::SeqCst) {
             return;
         }
-        let data = EventData::new_u64(FLUSH | u64::from(slot));
+        let data = EventData::new_u64(FLUSH | slot.event_subject());
         if let Ok(fd) = kernel::at(session.number()) {
             let _ = epoll::add(&self.kit.watched, fd, data, EventFlags::OUT | EventFlags::ET);
         }
@@ -145,9 +146,9 @@ impl Thread {
         session.room_came();
     }
 
-    fn watch_descriptor(&self, fd: i32, slot: u32) {
+    fn watch_descriptor(&self, fd: i32, slot: Slot) {
         let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
-        let data = EventData::new_u64(SESSION | u64::from(slot));
+        let data = EventData::new_u64(SESSION | slot.event_subject());
         if let Ok(fd) = kernel::at(fd)
             && epoll::add(&self.kit.watched, fd, data, flags) == Err(Errno::EXIST)
         {

@@ -6,6 +6,7 @@
 
 use super::thread::Thread;
 use crate::control::search::Search;
+use crate::fds::slot::Slot;
 use crate::host::kernel;
 use crate::remote::carry_server::{ANSWER_LIMIT, open_socket};
 use core::sync::atomic::Ordering;
@@ -92,7 +93,7 @@ impl Thread {
         self.aside.call(|outside| outside.client = None);
         // A session that the server had begun to carry waits for the next server; one that it had
         // not taken out is still the kernel's.
-        let slots: Vec<u32> = self.joined.values().map(|joined| joined.slot).collect();
+        let slots: Vec<Slot> = self.joined.values().map(|joined| joined.slot).collect();
         for session in slots.into_iter().filter_map(|slot| self.engine.pool.session(slot)) {
             session.carrier_is_lost();
         }

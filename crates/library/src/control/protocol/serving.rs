@@ -6,6 +6,7 @@
 
 use super::events::SERVED;
 use super::thread::Thread;
+use crate::fds::slot::{SetNumber, Slot};
 use crate::host::kernel;
 use crate::moves::offer::Offer;
 use crate::remote::carry_server::ANSWER_LIMIT;
@@ -53,7 +54,7 @@ impl Thread {
     /// Takes part in the session of `fd`, which an ancestor has.
     pub(super) fn share(&mut self, fd: i32, version: u32, token: TokenT) {
         let Some(server) = self.protocol_server() else { return };
-        let Some(inbox) = self.inbox_of(0) else { return };
+        let Some(inbox) = self.inbox_of(SetNumber::NONE) else { return };
         let Ok(number) = server.attach(token) else { return };
         let (library, engine) = (self.library, self.engine);
         match library.begin_sharing(engine, fd, version, inbox, ServicePart { number, token }) {
@@ -66,7 +67,7 @@ impl Thread {
     fn hand_over(&mut self, offer: &Offer) -> Option<()> {
         let (library, engine) = (self.library, self.engine);
         let server = self.protocol_server()?;
-        let inbox = self.inbox_of(offer.what.set)?;
+        let inbox = self.inbox_of(SetNumber::of_offer(offer.what.set))?;
         let end = kernel::at(offer.fd).ok()?;
         let passed = self.engine.own.pass(end).ok();
         let mut slot_of = None;
@@ -85,7 +86,7 @@ impl Thread {
         Some(())
     }
 
-    fn inbox_of(&mut self, set: u32) -> Option<Arc<Inbox>> {
+    fn inbox_of(&mut self, set: SetNumber) -> Option<Arc<Inbox>> {
         if let Some(known) = self.serving.inboxes.get(&set) {
             return Some(Arc::clone(known));
         }
@@ -106,7 +107,7 @@ impl Thread {
     /// Forgets the sessions that are home.
     fn forget_served(&mut self) {
         let pool = &self.engine.pool;
-        let is_served = |slot: &u32| pool.session(*slot).is_some_and(|one| one.service.is_any());
+        let is_served = |slot: &Slot| pool.session(*slot).is_some_and(|one| one.service.is_any());
         self.serving.slots.retain(is_served);
         self.serving.slots.sort_unstable();
         self.serving.slots.dedup();
@@ -176,7 +177,7 @@ impl Thread {
     }
 
     /// Looks at a session of which the server has said that it does not serve it any more.
-    pub(super) fn follow_service(&self, slot: u32) {
+    pub(super) fn follow_service(&self, slot: Slot) {
         if let Some(session) = self.engine.pool.session(slot)
             && let Some(number) = session.service.number()
             && let Some(server) = self.library.protocol_server()

@@ -7,6 +7,7 @@ use super::living::ThreadWatch;
 use super::outside::{Outside, ServerMessage};
 use crate::control::search::Search;
 use crate::fds::own::ProtocolDescriptors;
+use crate::fds::slot::{SetNumber, Slot};
 use crate::moves::offer::Offer;
 use crate::process::engine::Engine;
 use crate::process::library::Library;
@@ -28,7 +29,7 @@ pub(super) struct OwnInbox {
     pub(super) number: u64,
     pub(super) inbox: Arc<Inbox>,
     /// Slot in the inbox → slot of the session.
-    pub(super) slots: HashMap<u32, u32>,
+    pub(super) slots: HashMap<u32, Slot>,
     /// Sessions that use the inbox, as the server counts them.
     pub(super) uses: usize,
 }
@@ -66,10 +67,10 @@ pub(super) struct Thread {
 #[derive(Default)]
 pub(super) struct Serving {
     /// Their slots.
-    pub(super) slots: Vec<u32>,
-    /// Where their events are posted, for each set of the program's; 0: for those in no set. A
+    pub(super) slots: Vec<Slot>,
+    /// Where their events are posted, for each set of the program's and for those in no set. A
     /// session's slot in its inbox is its slot in the pool.
-    pub(super) inboxes: HashMap<u32, Arc<Inbox>>,
+    pub(super) inboxes: HashMap<SetNumber, Arc<Inbox>>,
     /// Since when sessions have had no server.
     pub(super) lost_since: Option<Instant>,
 }

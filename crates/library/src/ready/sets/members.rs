@@ -3,7 +3,8 @@
 //!
 //! Not here: the changes of one set (`set`).
 
-use super::{SetAt, Slot};
+use super::{OwnSet, PooledSet, SetAt};
+use crate::fds::slot::{AtomicSlotWord, SlotWord};
 use crate::fds::table::mark;
 use crate::host::lock::lock;
 use crate::process::library::FoundSession;
@@ -45,26 +46,31 @@ impl<'s> Joining<'s> {
 }
 
 impl Library {
+    /// Returns the set of this process that a table entry names there.
+    fn own_set_in(&self, of: &AtomicSlotWord) -> Option<OwnSet> {
+        self.own_set(of.load(Ordering::SeqCst)?)
+    }
+
     /// Makes a session that joins a stream, and has not consented yet, answer in its set. Returns
     /// false if the set cannot take it, now or ever.
     pub(crate) fn set_joined(&self, fd: i32, session: &Session) -> bool {
         let Some(entry) = self.table.known(fd) else { return true };
-        let set = self.own_set(entry.set.load(Ordering::SeqCst));
-        let Some((index, slot)) = set else { return true };
+        let set = self.own_set_in(&entry.set);
+        let Some(OwnSet { number, pooled }) = set else { return true };
         // The program has put the descriptor into this set since the offer, and the peers post to
         // an inbox that this set does not have to itself.
-        if session.set() != index + 1 {
+        if session.set() != number {
             return false;
         }
         let generation = session.generation();
-        Joining::of(session, generation).is_some_and(|joining| joining.join(&slot.set, fd))
+        Joining::of(session, generation).is_some_and(|joining| joining.join(&pooled.set, fd))
     }
 
     /// Has the session's set report packets, because this process runs the session's engine now.
     pub(crate) fn set_hears_packets(&self, session: &Session, packets: i32) {
-        let index = session.set().checked_sub(1);
-        if let Some(slot) = index.and_then(|index| self.sets()?.slot(index)) {
-            slot.set.notify_on_packets(packets);
+        let slot = session.set().slot();
+        if let Some(pooled) = slot.and_then(|slot| self.sets()?.at(slot)) {
+            pooled.set.notify_on_packets(packets);
         }
     }
 
@@ -73,8 +79,8 @@ impl Library {
         let Some(entry) = self.table.known(fd) else { return };
         // The program may have taken the descriptor out of its set for a moment.
         for word in [&entry.set, &entry.last_set] {
-            if let Some((_, slot)) = self.own_set(word.load(Ordering::SeqCst)) {
-                slot.set.leave(fd);
+            if let Some(OwnSet { pooled, .. }) = self.own_set_in(word) {
+                pooled.set.leave(fd);
             }
         }
     }
@@ -88,9 +94,9 @@ impl Library {
         let number = |at| lock(&session.facts).numbers.get(at).copied();
         for fd in (0..).map_while(number) {
             if let Some(entry) = self.table.known(fd)
-                && let Some((_, slot)) = self.own_set(entry.set.load(Ordering::SeqCst))
+                && let Some(OwnSet { pooled, .. }) = self.own_set_in(&entry.set)
             {
-                slot.set.full(self, fd);
+                pooled.set.full(self, fd);
             }
         }
     }
@@ -99,11 +105,11 @@ impl Library {
     pub(crate) fn descriptor_closed(&self, fd: i32, is_open: bool) {
         let Some(entry) = self.table.known(fd) else { return };
         let (word, is_several) = (entry.set.load(Ordering::SeqCst), entry.has(mark::SETS));
-        if let SetAt::Own(word, slot) = self.set_at(fd) {
-            self.close_set(entry, word, slot);
+        if let SetAt::Own(word, pooled) = self.set_at(fd) {
+            self.close_set(entry, word, pooled);
         }
         let last = entry.last_set.load(Ordering::SeqCst);
-        if word == 0 && last == 0 && !is_several {
+        if word.is_none() && last.is_none() && !is_several {
             return;
         }
         let Some(sets) = self.sets() else { return };
@@ -116,19 +122,21 @@ impl Library {
             false if is_open && is_sole && entry.has(mark::WAS_OFFERED) => RemainingHolder::Sojourn,
             false => RemainingHolder::None,
         };
-        if let Some((_, slot)) = self.own_set(last).filter(|_| last != word) {
-            slot.set.closed(fd, if is_kept { RemainingHolder::None } else { holder });
+        if let Some(OwnSet { pooled, .. }) =
+            last.filter(|_| last != word).and_then(|last| self.own_set(last))
+        {
+            pooled.set.closed(fd, if is_kept { RemainingHolder::None } else { holder });
         }
-        if word == 0 && !is_several {
+        if word.is_none() && !is_several {
             return;
         }
         if is_kept {
             sets.has_left_behind.store(true, Ordering::SeqCst);
         }
         if is_several {
-            sets.all().for_each(|slot| slot.set.closed(fd, holder));
-        } else if let Some((_, slot)) = self.own_set(word) {
-            slot.set.closed(fd, holder);
+            sets.all().for_each(|pooled| pooled.set.closed(fd, holder));
+        } else if let Some(OwnSet { pooled, .. }) = word.and_then(|word| self.own_set(word)) {
+            pooled.set.closed(fd, holder);
         }
     }
 
@@ -157,26 +165,26 @@ impl Library {
             return;
         }
         self.epoll_made(epfd);
-        let SetAt::Own(word, slot) = self.set_at(epfd) else { return };
-        match slot.set.adopt(read) {
-            Some(numbers) => numbers.into_iter().for_each(|fd| self.added(word, slot, fd)),
-            None => self.share(slot),
+        let SetAt::Own(word, pooled) = self.set_at(epfd) else { return };
+        match pooled.set.adopt(read) {
+            Some(numbers) => numbers.into_iter().for_each(|fd| self.added(word, pooled, fd)),
+            None => self.share(pooled),
         }
     }
 
     /// Leaves a set to the kernel that was adopted during a change, perhaps without it.
     pub(super) fn missed_change(&self, epfd: i32) {
-        if let SetAt::Own(_, slot) = self.set_at(epfd) {
-            self.share(slot);
+        if let SetAt::Own(_, pooled) = self.set_at(epfd) {
+            self.share(pooled);
         }
     }
 
-    pub(super) fn added(&self, word: u32, slot: &Slot, fd: i32) {
+    pub(super) fn added(&self, word: SlotWord, pooled: &PooledSet, fd: i32) {
         let Some(entry) = self.table.entry(fd) else { return };
         self.set_shared(fd);
         // The first set's word stays: a session that has moved must come home from that set.
-        let before = entry.set.compare_exchange(0, word, Ordering::SeqCst, Ordering::SeqCst);
-        if before.is_err_and(|before| before != word) {
+        let before = entry.set.exchange(None, Some(word));
+        if before.is_err_and(|before| before != Some(word)) {
             self.unfit(fd);
             return;
         }
@@ -188,22 +196,23 @@ impl Library {
         };
         // The session's peers post to an inbox. If that is this set's, the session was only out of
         // it for a while.
-        let is_of_this = self.own_index(word).is_some_and(|index| session.set() == index + 1);
+        let is_of_this = self.own_set(word).is_some_and(|own| session.set() == own.number);
         let is_back = !entry.has(mark::ALIASED | mark::SETS)
             && is_of_this
-            && Joining::of(session, generation).is_some_and(|joining| joining.join(&slot.set, fd));
+            && Joining::of(session, generation)
+                .is_some_and(|joining| joining.join(&pooled.set, fd));
         if !is_back {
             self.go_home_for_set(fd);
         }
     }
 
-    pub(super) fn deleted(&self, word: u32, fd: i32) {
+    pub(super) fn deleted(&self, word: SlotWord, fd: i32) {
         if let Some(entry) = self.table.known(fd)
-            && entry.set.load(Ordering::SeqCst) == word
+            && entry.set.load(Ordering::SeqCst) == Some(word)
         {
             // First, so that a session that goes home meanwhile finds the set by one of the words.
-            entry.last_set.store(word, Ordering::SeqCst);
-            let _ = entry.set.compare_exchange(word, 0, Ordering::SeqCst, Ordering::SeqCst);
+            entry.last_set.store(Some(word), Ordering::SeqCst);
+            let _ = entry.set.exchange(Some(word), None);
         }
     }
 
@@ -219,6 +228,7 @@ impl Library {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fds::slot::SetNumber;
     use crate::host::epoll::{bit, op};
     use crate::process::library::library;
     use crate::ready::set_fakes::{LONG, inbox};
@@ -234,10 +244,10 @@ mod tests {
         set.change(op::ADD, fd, bit::IN).unwrap();
         let id = set.id(fd);
         set.change(op::DEL, fd, 0).unwrap();
-        assert!(pair.join([(inbox(), id), (common_inbox(), 0)]));
+        assert!(pair.join([(inbox(), id), (common_inbox(), SetNumber::NONE)]));
         pair.warm_up();
-        let slot = library().sets().unwrap().slot(id - 1).unwrap();
-        slot.set.change(library(), set.fd(), op::ADD, fd, (bit::IN, fd as u64)).unwrap();
+        let pooled = library().sets().unwrap().at(id.slot().unwrap()).unwrap();
+        pooled.set.change(library(), set.fd(), op::ADD, fd, (bit::IN, fd as u64)).unwrap();
         let entry = library().table.known(fd).unwrap();
         let FoundSession { session, generation } = library().own_session(entry).unwrap();
         let joining = Joining::of(session, generation).unwrap();
@@ -245,7 +255,7 @@ mod tests {
             library().go_home(pair.fd(end), ReasonT::User, false);
             assert!(!is_away(pair.fd(end)));
         }
-        assert!(!joining.join(&slot.set, fd));
+        assert!(!joining.join(&pooled.set, fd));
         write(pair.fd(1), b"x").unwrap();
         assert_eq!(set.wait(Some(LONG)), [(bit::IN, fd)]);
         assert_eq!(read(fd, &mut [0; 9]), Ok(1));
@@ -259,8 +269,8 @@ mod tests {
         let fd = pair.fd(0);
         let entry = library().table.known(fd).unwrap();
         let word = library().table.known(set.fd()).unwrap().epoll.load(Ordering::SeqCst);
-        let (_, slot) = library().own_set(word).unwrap();
-        slot.set.change(library(), set.fd(), op::ADD, fd, (bit::IN, fd as u64)).unwrap();
+        let pooled = library().own_set(word.unwrap()).unwrap().pooled;
+        pooled.set.change(library(), set.fd(), op::ADD, fd, (bit::IN, fd as u64)).unwrap();
         entry.set.store(word, Ordering::SeqCst);
         let session = library().own_session(entry).unwrap().session;
         assert!(!library().set_joined(fd, session));

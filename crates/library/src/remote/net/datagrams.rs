@@ -4,6 +4,7 @@
 //! `sojourn_pump::Datagrams`.
 
 use super::{Delegated, Net, hop_of};
+use crate::fds::slot::Slot;
 use crate::host::lock::lock;
 use crate::process::engine::Job;
 use crate::process::library::library;
@@ -78,7 +79,7 @@ impl Net {
         }
         lock(&self.delegated).insert(session.slot(), Delegated::of(terms));
         let one = Datagrams::new(Arc::clone(&socket), other, terms.link);
-        pump.insert_datagrams(session.slot(), one, now());
+        pump.insert_datagrams(session.pump_number(), one, now());
         self.count.fetch_add(1, Ordering::SeqCst);
         library().set_hears_packets(session, self.watch.packets());
         session.is_delegated.store(true, Ordering::SeqCst);
@@ -92,7 +93,7 @@ impl Net {
     /// server gives them to the kernel.
     fn return_in_transit(
         &self,
-        (slot, terms): (u32, &LendT),
+        (slot, terms): (Slot, &LendT),
         (socket, other): (Arc<Mutex<Socket>>, Stream),
     ) {
         let deadline = sojourn_shm::Deadline::after(ANSWER_LIMIT);
@@ -102,8 +103,8 @@ impl Net {
         }
         let one = Datagrams::new(socket, other, terms.link);
         let record = self.with_pump(|pump| {
-            pump.insert_datagrams(slot, one, now());
-            pump.remove_datagrams(slot, now())?.leave()
+            pump.insert_datagrams(slot.into(), one, now());
+            pump.remove_datagrams(slot.into(), now())?.leave()
         });
         if let Some(record) = record.filter(has_unread) {
             self.give_unread(DelegationToken(terms.token), &record);
@@ -114,10 +115,10 @@ impl Net {
     /// have been taken in. Returns the server's token and the unread datagrams.
     pub(crate) fn end_datagrams(
         &self,
-        slot: u32,
+        slot: Slot,
     ) -> (Option<DelegationToken>, Option<SessionRecord>) {
         let mut pump = lock(&self.pump);
-        let removed = pump.remove_datagrams(slot, now());
+        let removed = pump.remove_datagrams(slot.into(), now());
         self.leave(pump);
         let token = lock(&self.delegated).remove(&slot).map(|one| one.token);
         let Some(one) = removed else { return (token, None) };
@@ -131,12 +132,12 @@ impl Net {
     }
 
     /// Takes over the route to an address.
-    pub(crate) fn set_route(&self, slot: u32, answer: &RouteT) {
+    pub(crate) fn set_route(&self, slot: Slot, answer: &RouteT) {
         let ip = |bytes| -> IpAddr { Ipv6Addr::from(bytes).to_canonical() };
         let route =
             answer.is_there.then(|| Source { from: ip(answer.from), hop: hop_of(&answer.hop) });
         let mut pump = lock(&self.pump);
-        pump.set_route(slot, ip(answer.to), route);
+        pump.set_route(slot.into(), ip(answer.to), route);
         self.leave(pump);
     }
 
@@ -155,7 +156,7 @@ impl Net {
             self.leave(pump);
             return false;
         }
-        let sent = pump.send_datagram(session.slot(), target, parts, segment, now());
+        let sent = pump.send_datagram(session.pump_number(), target, parts, segment, now());
         self.leave(pump);
         let (is_sent, asks) = match sent {
             Sent::Done(asks) => (true, asks),
