@@ -2,6 +2,7 @@
 //!
 //! This folder knows nothing of sessions but the words by which an entry names one.
 
+pub(crate) mod entry;
 pub(crate) mod own;
 pub(crate) mod slot;
 pub(crate) mod table;

@@ -4,7 +4,7 @@
 //! (`sojourn-preload`) turns C calls into calls of this crate and reports signals ([`Host`]). The
 //! crate has the descriptor table, the routing of data calls, moving out and going home, waiting
 //! for one session and for many, and `fork`. It knows no C, no `errno` and no packets. Read
-//! `docs/understand/streams.md` first, then `process`, `session`, `fds::table`.
+//! `docs/understand/streams.md` first, then `process`, `session`, `fds::entry`.
 
 mod control;
 mod fds;
@@ -35,7 +35,7 @@ pub use remote::options::{EngineAnswers, OptionChange, Queue};
 pub use session::Session;
 pub use session::datagram::{Datagram, Told};
 
-pub use fds::table::FdEntry;
+pub use fds::entry::FdEntry;
 
 pub use sojourn_pump::ancillary;
 pub use sojourn_pump::tcp_info;

@@ -3,8 +3,8 @@
 //!
 //! A server would never pair two ends of one process; the library does not mind.
 
+use crate::fds::entry::mark;
 use crate::fds::slot::SetNumber;
-use crate::fds::table::mark;
 use crate::host::kernel;
 use crate::io::call_flags::{Recv, Send};
 use crate::io::calls::Route;

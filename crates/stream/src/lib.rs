@@ -16,6 +16,7 @@ pub mod bell;
 pub mod bits;
 pub mod doorbell;
 pub mod ring;
+mod room;
 mod sync;
 
 #[cfg(not(loom))]

@@ -23,8 +23,8 @@ mod thread;
 
 use crate::control::search::Search;
 use crate::control::wanted::Wanted;
+use crate::fds::entry::mark;
 use crate::fds::slot::Slot;
-use crate::fds::table::mark;
 use crate::host::descriptors::OpenDescriptors;
 use crate::host::kernel;
 use crate::host::lock::lock;

@@ -3,7 +3,7 @@
 //!
 //! Not here: counting them (`process::engine`), their work (`protocol`, `remote::net`).
 
-use crate::fds::table::mark;
+use crate::fds::entry::mark;
 use crate::process::engine::{Engine, Job};
 use crate::process::library::Library;
 use core::sync::atomic::Ordering;

@@ -4,7 +4,7 @@
 //! descriptors of it, or says why it does not. A reason that binds a session to the kernel counts
 //! here, too; its use does not. Not here: offers and their outcome (`moves::offer`, `protocol`).
 
-use crate::fds::table::{FdEntry, mark};
+use crate::fds::entry::{FdEntry, mark};
 use crate::host::descriptors::OpenDescriptors;
 use crate::host::kernel;
 use crate::moves::offer::Offer;

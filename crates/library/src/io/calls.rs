@@ -1,10 +1,10 @@
 //! The routing of data calls: to the kernel, with or without a count, or to the session.
 //!
 //! The shell asks before each data call and, if the kernel serves the call, reports the result. The
-//! head of `fds::table` says why things happen in this order. Not here: the calls of a session
+//! head of `fds::entry` says why things happen in this order. Not here: the calls of a session
 //! (`receive`, `send`).
 
-use crate::fds::table::{Direction, FdEntry, mark};
+use crate::fds::entry::{Direction, FdEntry, mark};
 use crate::io::call_flags::{Recv, Send};
 use crate::io::datagrams::{Attempt, ReceiveOutcome, UdpSession};
 use crate::io::from_kernel::FromKernel;

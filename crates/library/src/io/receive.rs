@@ -5,7 +5,7 @@
 //! the looks that differ where the peer is on another host (`io::receive_remote`). Read
 //! `docs/understand/streams.md`, "Moving out" (4, 5) and "Going home".
 
-use crate::fds::table::Direction;
+use crate::fds::entry::Direction;
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::io::call_flags::Recv;

@@ -4,7 +4,7 @@
 //! waits under that lock. Not here: going on with a flush (`moves::flush`). Read
 //! `docs/understand/streams.md`, "Moving out" (4).
 
-use crate::fds::table::Direction;
+use crate::fds::entry::Direction;
 use crate::host::kernel;
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
@@ -291,7 +291,7 @@ impl Session {
     }
 
     /// Returns true if the kernel's call may be made; called after
-    /// [`crate::fds::table::FdEntry::enter`].
+    /// [`crate::fds::entry::FdEntry::enter`].
     #[inline]
     pub(crate) fn kernel_may_send(&self) -> bool {
         // SYNC: after `users`; pairs with the store in `switch`.

@@ -4,7 +4,7 @@
 //! The shell reports them around the kernel's calls. Not here: going home (`home`). Read
 //! `docs/understand/streams.md`, "Going home".
 
-use crate::fds::table::{Direction, FdEntry, mark};
+use crate::fds::entry::{Direction, FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::process::deferred::NotifyWhen;

@@ -7,8 +7,8 @@
 //! which then is the kernel's alone. Not here: the kernel's side of going home (`home`). Read
 //! `docs/understand/streams.md`, "Going home".
 
+use crate::fds::entry::{FdEntry, mark};
 use crate::fds::slot::{Slot, SlotWord};
-use crate::fds::table::{FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::flush::{Rest, ReturnTerms};

@@ -3,8 +3,8 @@
 //! The protocol thread does this. Not here: the offer (`offer`), and the switch to the ring
 //! (`io::send`, `io::receive`). Read `docs/understand/streams.md`, "Moving out" (2, 3).
 
+use crate::fds::entry::{FdEntry, mark};
 use crate::fds::slot::SetNumber;
-use crate::fds::table::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::moves::offer::Offer;
 use crate::process::deferred::NotifyWhen;

@@ -3,7 +3,7 @@
 //! The program's thread only leaves a job; the rest is the protocol thread's. Read
 //! `docs/understand/streams.md`, "Moving out".
 
-use crate::fds::table::{FdEntry, mark};
+use crate::fds::entry::{FdEntry, mark};
 use crate::host::descriptors::OpenDescriptors;
 use crate::host::lock::lock;
 use crate::host::{OwnCalls, kernel};

@@ -4,8 +4,8 @@
 //! Not here: the hand-over itself, which a data call does (`remote::served`), and the protocol
 //! thread's part (`control::protocol::serving`). Read `docs/understand/protocol-server.md` first.
 
+use crate::fds::entry::{FdEntry, mark};
 use crate::fds::slot::{SetNumber, Slot};
-use crate::fds::table::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::moves::offer::Offer;
 use crate::process::engine::{Engine, Job};

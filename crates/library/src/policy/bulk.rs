@@ -6,7 +6,7 @@
 //! descriptor, and takes a sample each time a threshold is reached ([`Library::may_leave`]). Only
 //! sessions that went home for this have a record. Not here: sessions on one host (`measured`).
 
-use crate::fds::table::{FdEntry, mark};
+use crate::fds::entry::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::Library;

@@ -3,7 +3,7 @@
 //! Read `docs/understand/streams.md`, "Moving out" (1). Not here: the thresholds (`thresholds`),
 //! offers (`offer`).
 
-use crate::fds::table::{FdEntry, mark};
+use crate::fds::entry::{FdEntry, mark};
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Engine;
 use crate::process::library::Library;

@@ -6,7 +6,7 @@
 //! stdio makes its calls past the shim). Not here: descriptors that the server itself refuses or
 //! has seen go home, of which it keeps the reasons.
 
-use crate::fds::table::{FdEntry, mark};
+use crate::fds::entry::{FdEntry, mark};
 use crate::host::kernel;
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::Job;

@@ -6,7 +6,7 @@
 //! sample each time a threshold is reached ([`Library::may_move_again`]). Only sessions that have
 //! had a trial have a record. Not here: sessions with other hosts (`bulk`).
 
-use crate::fds::table::{FdEntry, mark};
+use crate::fds::entry::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::process::deferred::NotifyWhen;
 use crate::process::library::Library;

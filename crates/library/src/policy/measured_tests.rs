@@ -1,7 +1,7 @@
 //! A session with both ends in this process goes home for a trial, and the result of the trial
 //! decides if it may move again. Time is made up.
 
-use crate::fds::table::mark;
+use crate::fds::entry::mark;
 use crate::host::lock::lock;
 use crate::process::library::library;
 use crate::session::progress::{Clocks, TrialHistory};

@@ -10,7 +10,7 @@
 //! descriptor in this process: another process's, and those made past the C library with
 //! `IORING_SETUP_REGISTERED_FD_ONLY`.
 
-use crate::fds::table::{FdEntry, mark};
+use crate::fds::entry::{FdEntry, mark};
 use crate::host::descriptors::Direct;
 use crate::host::kernel;
 use crate::host::lock::lock;

@@ -1,11 +1,12 @@
 //! The library of a process: the state that all of the library shares, and, for each process in a
 //! line of descent by `fork`, the state of its own.
 //!
-//! Not here: the operations; each folder of the library adds its own methods. Read `fds::table`,
+//! Not here: the operations; each folder of the library adds its own methods. Read `fds::entry`,
 //! `session` and `process::engine` next.
 
+use crate::fds::entry::FdEntry;
 use crate::fds::slot::{ProcessNumber, Slot, SlotWord};
-use crate::fds::table::{FdEntry, Table};
+use crate::fds::table::Table;
 use crate::host::environment::{Kept, counts};
 use crate::host::{Host, Plain};
 use crate::process::engine::Engine;

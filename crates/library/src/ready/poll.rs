@@ -4,7 +4,7 @@
 //! the kernel knows of sessions. Not here: sleeping (`poll_sleep`). Read
 //! `docs/understand/streams.md`, "Waiting".
 
-use crate::fds::table::Direction;
+use crate::fds::entry::Direction;
 use crate::host::Interrupt;
 use crate::host::epoll::bit;
 use crate::host::kernel::PollFd;
@@ -86,7 +86,7 @@ impl Library {
         result
     }
 
-    /// Counts the descriptors of a call as in use, or no longer; see the head of `fds::table`.
+    /// Counts the descriptors of a call as in use, or no longer; see the head of `fds::entry`.
     /// Returns true if one of them has a session.
     pub(crate) fn count_polled(&self, fds: &[PollFd], is_entry: bool) -> bool {
         let mut has_session = false;

@@ -2,8 +2,8 @@
 //!
 //! Not here: the sets (`sets`).
 
+use crate::fds::entry::mark;
 use crate::fds::slot::SetNumber;
-use crate::fds::table::mark;
 use crate::process::library::Library;
 use crate::ready::sets::SetOf;
 

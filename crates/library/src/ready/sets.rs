@@ -2,13 +2,13 @@
 //! and which sets may carry sessions.
 //!
 //! The shell and the rest of the library call this file. Not here: one set (`set`), waiting on it
-//! (`set_wait`), and changes of a set's members (`members`).
+//! (`set_wait`), what it asks of the process (`source`), and changes of its members (`members`).
 //!
 //! A table entry names its sets by words that contain the process's generation, as for sessions. So
 //! after `fork` every existing set is the parent's, although nothing was changed.
 
+use crate::fds::entry::{FdEntry, mark};
 use crate::fds::slot::{SetNumber, Slot, SlotWord};
-use crate::fds::table::{FdEntry, mark};
 use crate::host::epoll::{EpollEvent, control, op};
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -18,16 +18,14 @@ use crate::ready::pollers::Pollers;
 use crate::ready::set::{Changed, Set};
 use crate::ready::set_call::Call;
 use crate::ready::set_call::deadline;
-use crate::ready::set_readiness::{ReadinessSource, RingReadiness};
-use crate::session::Session;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
-use rustix::event::PollFlags;
 use rustix::io::{Errno, FdFlags};
 use sojourn_session::ReasonT;
 use std::sync::{Mutex, OnceLock};
 
 mod members;
+mod source;
 
 /// The sets that contain a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -407,58 +405,6 @@ impl Library {
         }
         if let Some(slot) = self.own_slot(word) {
             sets.give_back(slot);
-        }
-    }
-}
-
-impl ReadinessSource for Library {
-    fn turn(&self) {
-        self.turn_net();
-    }
-
-    fn begin_sleep(&self) -> bool {
-        self.net().is_some_and(|net| net.begin_sleep(true))
-    }
-
-    fn end_sleep(&self, watches: bool) {
-        if let Some(net) = self.net() {
-            net.watch.end_sleep(watches);
-        }
-    }
-
-    fn ring(&self, fd: i32) -> RingReadiness {
-        let gone = RingReadiness { is_home: true, is_in_kernel: true, ..RingReadiness::default() };
-        self.session_of(fd).map_or(gone, |session| {
-            let ready = session.ready();
-            RingReadiness {
-                input: ready.input,
-                output: ready.output,
-                error: ready.error,
-                is_home: ready.is_home,
-                is_in_kernel: ready.is_in_kernel,
-                others: ready.others,
-            }
-        })
-    }
-
-    fn arm(&self, fd: i32, input: bool, output: bool) {
-        if let Some(session) = self.session_of(fd) {
-            session.arm(input, output);
-        }
-    }
-
-    fn kernel(&self, fd: i32, events: u32) -> u32 {
-        if self.session_of(fd).is_some_and(Session::is_deaf) {
-            return 0;
-        }
-        let wanted = PollFlags::from_bits_retain(events as u16);
-        let found = kernel::at(fd).and_then(|fd| kernel::poll(fd, wanted));
-        found.map_or(0, |found| u32::from(found.bits()))
-    }
-
-    fn note_kernel_event(&self, fd: i32) {
-        if let Some(session) = self.session_of(fd) {
-            session.note_kernel_event();
         }
     }
 }

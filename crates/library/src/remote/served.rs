@@ -7,7 +7,7 @@
 //! (`protocol_server`), data calls (`io::served`), going home (`moves::service`). Read
 //! `docs/understand/protocol-server.md` first.
 
-use crate::fds::table::{Direction, FdEntry};
+use crate::fds::entry::{Direction, FdEntry};
 use crate::host::epoll::bit;
 use crate::host::kernel;
 use crate::host::lock::lock;

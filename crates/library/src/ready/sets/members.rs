@@ -4,8 +4,8 @@
 //! Not here: the changes of one set (`set`).
 
 use super::{OwnSet, PooledSet, SetAt};
+use crate::fds::entry::mark;
 use crate::fds::slot::{AtomicSlotWord, SlotWord};
-use crate::fds::table::mark;
 use crate::host::lock::lock;
 use crate::process::library::FoundSession;
 use crate::process::library::Library;
