@@ -15,13 +15,8 @@ const NAMED: usize = 20;
 
 /// Fails with the places of comments that are too wide.
 pub(crate) fn check() -> Result<()> {
-    let mut files = Vec::new();
-    for folder in FOLDERS {
-        collect(Path::new(folder), &mut files)?;
-    }
-    files.sort();
     let mut found = Vec::new();
-    for file in files {
+    for file in sources()? {
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         found.extend(wide(&text).map(|line| format!("{}:{line}", file.display())));
     }
@@ -31,6 +26,16 @@ pub(crate) fn check() -> Result<()> {
         bail!("{count} comment lines are wider than {MOST} columns:\n{}", found.join("\n"));
     }
     Ok(())
+}
+
+/// Returns the project's own Rust files, in order.
+pub(crate) fn sources() -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for folder in FOLDERS {
+        collect(Path::new(folder), &mut files)?;
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// Collects the Rust files below a folder, except for build folders.

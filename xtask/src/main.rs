@@ -13,6 +13,7 @@ mod demo;
 mod deny;
 mod fuzz;
 mod layers;
+mod lengths;
 mod memory;
 mod modules;
 mod packages;
@@ -36,12 +37,12 @@ cargo xtask COMMAND
   demo ipc          build, then run a C client against a Rust server over Sojourn IPC and over a
                     Unix socket, and print the ratio
   test              every check there is: format, lints, tests, models, documentation,
-                    layers, columns, pages, licences
+                    layers, columns, lengths, pages, licences
   test --quick      the same without models, AArch64 and benchmarks' smoke test
   aarch64           build everything for AArch64 (a part of test), and run the tests that an
                     emulator can run
-  lint              the checks that run nothing: format, layers, columns, pages, licences,
-                    lints, documentation
+  lint              the checks that run nothing: format, layers, columns, lengths, pages,
+                    licences, lints, documentation
   pages             the check of the pages alone: links, a section for every reason, a row for every
                     setting
   deny              the check of dependencies alone: licences, sources and, with cargo-deny

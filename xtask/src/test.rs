@@ -2,7 +2,7 @@
 
 use crate::packages::{TEST, ensure, ensure_component, ensure_go};
 use crate::steps::{self, cargo};
-use crate::{aarch64, again, build, c_libraries, columns, deny, layers, pages};
+use crate::{aarch64, again, build, c_libraries, columns, deny, layers, lengths, pages};
 use anyhow::Result;
 
 fn models() -> Result<()> {
@@ -14,8 +14,8 @@ fn models() -> Result<()> {
     steps::run("models (loom)", &mut loom)
 }
 
-/// Runs the checks that run no code of the project's programs: format, layers, columns, pages,
-/// licences, lints, documentation.
+/// Runs the checks that run no code of the project's programs: format, layers, columns, lengths,
+/// pages, licences, lints, documentation.
 pub(crate) fn lint() -> Result<()> {
     ensure_component("rustfmt", &["fmt", "--version"])?;
     ensure_component("clippy", &["clippy", "--version"])?;
@@ -24,6 +24,8 @@ pub(crate) fn lint() -> Result<()> {
     layers::check()?;
     eprintln!("── columns");
     columns::check()?;
+    eprintln!("── lengths");
+    lengths::check()?;
     eprintln!("── pages");
     pages::check()?;
     eprintln!("── licences, sources, advisories");
