@@ -31,7 +31,7 @@ use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::SessionRecord;
 use sojourn_pump::{now, sealed};
-use sojourn_session::{InboxT, ReasonT};
+use sojourn_session::{InboxT, LocalNumber, ReasonT, StreamNumber};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use sojourn_wire::Protocol;
@@ -162,7 +162,7 @@ impl Carrier {
         self.watch_programs(programs);
     }
 
-    fn adopt_one(&mut self, label: &Label, fds: Vec<OwnedFd>) -> Result<u64, AdoptError> {
+    fn adopt_one(&mut self, label: &Label, fds: Vec<OwnedFd>) -> Result<LocalNumber, AdoptError> {
         let KeptSession { socket, record, key, region, inbox } = found(fds)?;
         let [memory, ready, attention] = inbox.clone();
         let (id, slot) = (label.peer_inbox, label.peer_slot);
@@ -178,8 +178,7 @@ impl Carrier {
         // A session whose socket reports nothing is put back as well, only later.
         let cookie = sockopt::socket_cookie(&socket).unwrap_or(0);
         let _ = self.report_unfiltered(&socket);
-        self.last_local += 1;
-        let local = self.last_local;
+        let local = self.next_local();
         let what = Adopted::Socket(socket.as_fd());
         self.sessions.adopt(local, what, label.stream, label.side, region.clone());
         // The next hop that the library was told last is not known: it is told anew when it
@@ -221,7 +220,7 @@ impl Carrier {
         label: &Label,
         of_it: &OfDatagrams,
         fds: Vec<OwnedFd>,
-    ) -> Result<u64, AdoptError> {
+    ) -> Result<LocalNumber, AdoptError> {
         let FoundDatagrams { record, region, inbox, own } = found_datagrams(fds)?;
         let name = self.links.name_of(label.interface).ok_or(AdoptError::Rule)?.to_owned();
         let next_hop = NextHop { interface: label.interface, name, link: None, mtu: 0 };
@@ -243,8 +242,7 @@ impl Carrier {
             self.peer_inboxes.close(ends.peer_inbox);
             return Err(if is_ruled { AdoptError::Memory } else { AdoptError::Rule });
         };
-        self.last_local += 1;
-        let local = self.last_local;
+        let local = self.next_local();
         let (bound, remote) = (plan.local, plan.remote);
         let what = Adopted::Datagrams { cookie: of_it.cookie, local: bound, remote };
         self.sessions.adopt(local, what, label.stream, label.side, region.clone());
@@ -294,7 +292,7 @@ impl Carrier {
     }
 
     /// Sends home the sessions that no living program carries.
-    fn settle_adopted(&mut self, adopted: &[u64], programs: &HashMap<u32, OwnedFd>) {
+    fn settle_adopted(&mut self, adopted: &[LocalNumber], programs: &HashMap<u32, OwnedFd>) {
         for local in adopted.iter().copied() {
             let Some(session) = self.table.get_mut(&local) else { continue };
             let (stream, kept, home_by) = match &mut session.phase {
@@ -349,7 +347,7 @@ impl Carrier {
     /// the session's own socket to the server. The process number only tells the program that
     /// carries the session from another one that has the socket as well, and decides which of them
     /// has to give it back.
-    pub(crate) fn registered(&mut self, stream: u64, pid: u32) {
+    pub(crate) fn registered(&mut self, stream: StreamNumber, pid: u32) {
         let is_it =
             |session: &Session| session.kept().is_some_and(|kept| kept.label.stream == stream);
         let mut all = self.table.iter_mut();

@@ -29,7 +29,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::{Key, Unfiltered};
-use sojourn_session::JoinT;
+use sojourn_session::{DelegationToken, JoinT, LocalNumber};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use std::collections::HashMap;
@@ -58,23 +58,23 @@ pub struct Carrier {
     /// The programs for what comes past the filter, once a session has been joined.
     pub(crate) unfiltered: Option<Unfiltered>,
     /// The sessions, by the carrier's numbers.
-    pub(crate) table: HashMap<u64, Session>,
+    pub(crate) table: HashMap<LocalNumber, Session>,
     /// Delegated sessions, by token.
-    pub(crate) tokens: HashMap<u64, u64>,
+    pub(crate) tokens: HashMap<DelegationToken, LocalNumber>,
     /// Delegated sessions, by the addresses in their packets.
-    pub(crate) flows: HashMap<Key, u64>,
+    pub(crate) flows: HashMap<Key, LocalNumber>,
     pub(crate) paths: Paths,
     /// Sessions of which fragments have come.
     pub(crate) fragments: Fragments,
     /// Sessions that were put back a moment ago.
     pub(crate) returned: Returned,
     /// Joined sessions, by inbox and slot.
-    pub(crate) slots: HashMap<(u64, u32), u64>,
+    pub(crate) slots: HashMap<(u64, u32), LocalNumber>,
     pub(crate) inboxes: Inboxes,
     pub(crate) peer_inboxes: Inboxes,
     /// The times at which sessions are attended to again.
     pub(crate) timers: Timers,
-    pub(crate) last_local: u64,
+    pub(crate) last_local: LocalNumber,
     /// Programs of sessions of an earlier server, by their process numbers.
     pub(crate) programs: HashMap<u32, OwnedFd>,
     /// The server is about to end.
@@ -84,6 +84,12 @@ pub struct Carrier {
 impl Carrier {
     pub(crate) fn watch(&self, fd: BorrowedFd<'_>, data: u64) -> Result<(), Errno> {
         epoll::add(&self.set, fd, EventData::new_u64(data), EventFlags::IN)
+    }
+
+    /// Returns a number for a session that is new to the carrier.
+    pub(crate) fn next_local(&mut self) -> LocalNumber {
+        self.last_local.0 += 1;
+        self.last_local
     }
 
     /// Opens the region and the inboxes of a join; `None` if they cannot be used.

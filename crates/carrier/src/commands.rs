@@ -6,6 +6,7 @@
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use sojourn_session::{DelegationToken, LocalNumber, StreamNumber};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +20,7 @@ pub enum Command {
     /// A library has registered its side of the adopted session with this stream.
     Registered {
         /// The stream's number.
-        stream: u64,
+        stream: StreamNumber,
         /// The library's process.
         pid: u32,
     },
@@ -28,7 +29,7 @@ pub enum Command {
     /// A library gives back the session of that token: `carry::give_back` of the interface.
     Back {
         /// Names the session.
-        token: u64,
+        token: DelegationToken,
         /// The peer's FIN has come right behind the record's last byte.
         has_ended: bool,
         /// A file with the session's record.
@@ -38,7 +39,7 @@ pub enum Command {
     /// way home: `carry::give_late` of the interface.
     InTransit {
         /// Names the session.
-        token: u64,
+        token: DelegationToken,
         /// A file with packets (`sojourn_pump::in_transit`).
         packets: OwnedFd,
     },
@@ -46,7 +47,7 @@ pub enum Command {
     /// the interface.
     AskRoute {
         /// The carrier's number of the session.
-        local: u64,
+        local: LocalNumber,
         /// The address.
         to: IpAddr,
     },

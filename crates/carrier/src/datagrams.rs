@@ -28,7 +28,7 @@ use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, UdpRecord};
 use sojourn_proto::time::Instant;
 use sojourn_pump::{Counts, now};
-use sojourn_session::{HomeT, HopT, LendT, OfferT, ReasonT, RouteT};
+use sojourn_session::{HomeT, HopT, LendT, LocalNumber, OfferT, ReasonT, RouteT};
 use sojourn_stream::Stream;
 use sojourn_wire::{FlowKey, Protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -57,9 +57,14 @@ fn mapped_into_ipv6(ip: IpAddr) -> [u8; 16] {
 }
 
 impl Carrier {
-    pub(crate) fn offer_datagrams(&mut self, local: u64, socket: OwnedFd) {
-        let what =
-            OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true, home: HomeT::Library };
+    pub(crate) fn offer_datagrams(&mut self, local: LocalNumber, socket: OwnedFd) {
+        let what = OfferT {
+            local: local.0,
+            set: 0,
+            ring_bytes: RING_BYTES,
+            is_sole: true,
+            home: HomeT::Library,
+        };
         let plan = self.plan(socket.as_fd());
         self.update_rules(now());
         let is_filtered = |plan: &UdpPlan| {
@@ -145,7 +150,7 @@ impl Carrier {
     /// more.
     pub(crate) fn step_out_datagrams(
         &mut self,
-        local: u64,
+        local: LocalNumber,
         key: &Key,
         waiting: Box<UdpWaiting>,
     ) -> Outcome {
@@ -210,7 +215,7 @@ impl Carrier {
 
     fn delegate_datagrams(
         &mut self,
-        local: u64,
+        local: LocalNumber,
         waiting: UdpWaiting,
         taken: ExportedDatagrams,
     ) -> UdpDelegated {
@@ -228,7 +233,7 @@ impl Carrier {
             peer_slot: ends.peer_slot,
             pid: ends.peer_pid,
             interface: next_hop.interface,
-            owner: owner.0,
+            owner,
             link,
             port,
             datagrams: Some(of_it(&plan, &ends)),
@@ -242,7 +247,10 @@ impl Carrier {
         let (hop, ring) = (hop_of(&next_hop, port), links.ring());
         let (packets, record) = (packets.into(), sealed.into());
         let xdp = links.take_xdp(next_hop.interface, link);
-        sessions.delegate(local, LendT { local: 0, token, hop, link, packets, ring, xdp, record });
+        sessions.delegate(
+            local,
+            LendT { local: 0, token: token.0, hop, link, packets, ring, xdp, record },
+        );
         UdpDelegated {
             stream,
             ends,
@@ -329,7 +337,7 @@ impl Carrier {
     }
 
     /// Tells a library how its session may send to an address.
-    pub(crate) fn tell_route(&mut self, local: u64, to: IpAddr) {
+    pub(crate) fn tell_route(&mut self, local: LocalNumber, to: IpAddr) {
         let Self { table, metastate, sessions, .. } = self;
         let Some(Session { phase: Phase::UdpDelegated(delegated), .. }) = table.get(&local) else {
             return;

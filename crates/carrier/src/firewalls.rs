@@ -11,7 +11,7 @@ use crate::session::Phase;
 use sojourn_filter::Key;
 use sojourn_firewall::{Interface, RESURVEY_US, Session};
 use sojourn_proto::time::Instant;
-use sojourn_session::ReasonT;
+use sojourn_session::{LocalNumber, ReasonT};
 use sojourn_wire::Protocol;
 
 impl Carrier {
@@ -89,7 +89,7 @@ impl Carrier {
     }
 
     /// Sends a session home if the rules concern it.
-    pub(crate) fn judge(&mut self, local: u64) {
+    pub(crate) fn judge(&mut self, local: LocalNumber) {
         let Some(session) = self.table.get(&local) else { return };
         let (keys, planned) = (session.keys(), session.plan().map(|plan| plan.next_hop.clone()));
         let is_filtered = keys.iter().any(|key| {
@@ -103,7 +103,7 @@ impl Carrier {
 
     /// Sends a session home for `reason`. An offered session is declined, and one on its way out
     /// ends.
-    pub(crate) fn send_home(&mut self, local: u64, reason: ReasonT) {
+    pub(crate) fn send_home(&mut self, local: LocalNumber, reason: ReasonT) {
         let Some(session) = self.table.get(&local) else { return };
         match &session.phase {
             Phase::Delegated(delegated) => delegated.call_home(reason),

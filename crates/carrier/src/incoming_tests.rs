@@ -1,7 +1,7 @@
 //! What comes by the two ways while the carrier looks at them.
 
 use super::*;
-use sojourn_session::{ReasonT, RecallT};
+use sojourn_session::{DelegationToken, LocalNumber, ReasonT, RecallT};
 use std::cell::RefCell;
 
 /// The two ways.
@@ -60,7 +60,7 @@ fn taken(ways: Ways) -> String {
 fn taken_late(comes: fn(&mut Ways)) -> Vec<String> {
     const LOOKS: usize = 5;
     let begin = || Ways {
-        commands: [Command::AskRoute { local: 2, to: [192, 0, 2, 1].into() }].into(),
+        commands: [Command::AskRoute { local: LocalNumber(2), to: [192, 0, 2, 1].into() }].into(),
         events: [EventT::Recall(RecallT { local: 2, reason: ReasonT::User })].into(),
         ..Ways::default()
     };
@@ -74,7 +74,7 @@ fn descriptor() -> OwnedFd {
 }
 
 fn back() -> Command {
-    Command::Back { token: 1, has_ended: false, record: descriptor() }
+    Command::Back { token: DelegationToken(1), has_ended: false, record: descriptor() }
 }
 
 fn left() -> EventT {

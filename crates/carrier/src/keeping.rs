@@ -20,6 +20,7 @@ use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use sojourn_filter::keeper::{self, Keeper, Patience};
 use sojourn_filter::{Filter, OwnerId, holding_of};
+use sojourn_session::DelegationToken;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -78,7 +79,7 @@ pub(crate) struct Keeping {
     /// The processes of keepers that were started; all but one are about to end.
     started: Vec<OwnedFd>,
     /// The programs of the sessions that are held, by token.
-    sessions: HashMap<u64, u32>,
+    sessions: HashMap<DelegationToken, u32>,
     /// The number of sessions of each program.
     programs: HashMap<u32, usize>,
     /// The names held of each interface's filter.

@@ -5,15 +5,17 @@
 
 use crate::metastate::Mac;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use sojourn_filter::OwnerId;
 use sojourn_ipc::rt::Descriptor;
+use sojourn_session::{DelegationToken, StreamNumber};
 use std::fmt;
 use std::str::FromStr;
 
 /// A session's numbers, as the keeper has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label {
-    pub(crate) token: u64,
-    pub(crate) stream: u64,
+    pub(crate) token: DelegationToken,
+    pub(crate) stream: StreamNumber,
     /// The carrier's side of the stream.
     pub(crate) side: u8,
     pub(crate) ring_bytes: [u32; 2],
@@ -21,7 +23,7 @@ pub(crate) struct Label {
     pub(crate) peer_slot: u32,
     pub(crate) pid: u32,
     pub(crate) interface: u32,
-    pub(crate) owner: u32,
+    pub(crate) owner: OwnerId,
     pub(crate) link: u64,
     /// The link address from which a port's frames are sent.
     pub(crate) port: Option<Mac>,
@@ -43,8 +45,10 @@ pub(crate) struct OfDatagrams {
 const SESSION: &str = "session";
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { token, stream, side, ring_bytes: [ring0, ring1], .. } = self;
-        let Self { peer_inbox, peer_slot, pid, interface, owner, link, .. } = self;
+        let Self {
+            token: DelegationToken(token), stream, side, ring_bytes: [ring0, ring1], ..
+        } = self;
+        let Self { peer_inbox, peer_slot, pid, interface, owner: OwnerId(owner), link, .. } = self;
         // All zeroes stand for no port: no interface has this address.
         let [a, b, c, d, e, g] = self.port.unwrap_or_default();
         let port = u64::from_be_bytes([0, 0, a, b, c, d, e, g]);
@@ -68,15 +72,15 @@ impl FromStr for Label {
         let mut next = || words.next().and_then(|word| word.parse::<u64>().ok()).ok_or(());
         let narrow = |number: u64| u32::try_from(number).map_err(drop);
         let mut label = Self {
-            token: next()?,
-            stream: next()?,
+            token: DelegationToken(next()?),
+            stream: StreamNumber(next()?),
             side: u8::try_from(next()?).map_err(drop)?,
             ring_bytes: [narrow(next()?)?, narrow(next()?)?],
             peer_inbox: next()?,
             peer_slot: narrow(next()?)?,
             pid: narrow(next()?)?,
             interface: narrow(next()?)?,
-            owner: narrow(next()?)?,
+            owner: OwnerId(narrow(next()?)?),
             link: next()?,
             port: mac_of(next()?)?,
             datagrams: None,
@@ -129,15 +133,15 @@ mod tests {
     #[test]
     fn labels_come_back() {
         let label = Label {
-            token: u64::MAX,
-            stream: 7,
+            token: DelegationToken(u64::MAX),
+            stream: StreamNumber(7),
             side: 1,
             ring_bytes: [4096, 8192],
             peer_inbox: 9,
             peer_slot: 3,
             pid: 1234,
             interface: 2,
-            owner: 5,
+            owner: OwnerId(5),
             link: 11,
             port: Some([2, 0, 0, 0, 0, 7]),
             datagrams: None,

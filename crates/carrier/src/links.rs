@@ -175,14 +175,14 @@ impl Links {
     pub(crate) fn keys_of(&self, label: &Label) -> Vec<Key> {
         let link = self.links.get(&label.interface);
         let all = link.into_iter().flat_map(|link| link.filter.flows());
-        all.filter(|(_, owner)| *owner == OwnerId(label.owner)).map(|(key, _)| key).collect()
+        all.filter(|(_, owner)| *owner == label.owner).map(|(key, _)| key).collect()
     }
 
     /// Adopts a session of an earlier server. Returns false if the filter does not agree with the
     /// label.
     pub(crate) fn adopt_session(&mut self, label: &Label, key: &Key) -> bool {
         let Some(link) = self.links.get_mut(&label.interface) else { return false };
-        let id = OwnerId(label.owner);
+        let id = label.owner;
         if !link.filter.rule(key).is_ok_and(|rule| rule.owner == id) {
             return false;
         }

@@ -14,7 +14,7 @@ mod out;
 use crate::carrier::Carrier;
 use crate::commands::Command;
 use crate::incoming::{Incoming, Taken};
-use sojourn_session::EventT;
+use sojourn_session::{EventT, LocalNumber};
 
 impl Carrier {
     /// Does the waiting commands, and handles the server's events.
@@ -49,7 +49,7 @@ impl Carrier {
             EventT::Join(join) => self.joined(&join),
             EventT::Recall(recall) => self.recalled(&recall),
             EventT::Refused(refusal) => {
-                self.table.remove(&refusal.local);
+                self.table.remove(&LocalNumber(refusal.local));
             }
             // The server sends these to libraries only.
             EventT::None

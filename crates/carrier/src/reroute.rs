@@ -6,7 +6,7 @@
 use crate::carrier::Carrier;
 use crate::next_hop::{hop_of, is_cut, next_hop_of};
 use crate::session::{Phase, Session};
-use sojourn_session::{HopT, ReasonT};
+use sojourn_session::{HopT, LocalNumber, ReasonT};
 
 impl Carrier {
     /// Looks at all next hops again, if the kernel has reported a change.
@@ -21,7 +21,7 @@ impl Carrier {
     }
 
     /// Looks at the next hop of a session again, and tells its library if it has changed.
-    pub(crate) fn look_at_next_hop(&mut self, local: u64) {
+    pub(crate) fn look_at_next_hop(&mut self, local: LocalNumber) {
         let Self { table, metastate, sessions, .. } = self;
         let Some(session) = table.get_mut(&local) else { return };
         let (key, delegated) = match session {

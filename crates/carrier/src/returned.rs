@@ -6,6 +6,7 @@
 
 use crate::clock::later;
 use sojourn_proto::time::Instant;
+use sojourn_session::DelegationToken;
 use sojourn_wire::FlowKey;
 use std::collections::{HashMap, VecDeque};
 
@@ -18,14 +19,14 @@ const MAX: usize = 65_536;
 #[derive(Debug, Default)]
 pub(crate) struct Returned {
     /// The flows of the sessions' own frames, by token.
-    flows: HashMap<u64, FlowKey>,
+    flows: HashMap<DelegationToken, FlowKey>,
     /// The tokens in the order of their ends, also those that were taken.
-    ages: VecDeque<(Instant, u64)>,
+    ages: VecDeque<(Instant, DelegationToken)>,
 }
 
 impl Returned {
     /// Adds a session.
-    pub(crate) fn add(&mut self, token: u64, flow: FlowKey, at: Instant) {
+    pub(crate) fn add(&mut self, token: DelegationToken, flow: FlowKey, at: Instant) {
         self.forget_old(at);
         if self.ages.len() == MAX
             && let Some((_, oldest)) = self.ages.pop_front()
@@ -37,7 +38,7 @@ impl Returned {
     }
 
     /// Takes the session of a token, if it is in time. A token counts once.
-    pub(crate) fn take(&mut self, token: u64, at: Instant) -> Option<FlowKey> {
+    pub(crate) fn take(&mut self, token: DelegationToken, at: Instant) -> Option<FlowKey> {
         self.forget_old(at);
         self.flows.remove(&token)
     }
@@ -64,14 +65,14 @@ mod tests {
         let mut returned = Returned::default();
         let at = Instant::from_micros;
         for (token, us) in [(1, 0), (2, 0), (3, 5)] {
-            returned.add(token, flow(token as u16), at(us));
+            returned.add(DelegationToken(token), flow(token as u16), at(us));
         }
-        assert_eq!(returned.take(1, at(KEPT_US - 1)), Some(flow(1)));
-        assert_eq!(returned.take(1, at(KEPT_US - 1)), None);
-        assert_eq!(returned.take(2, at(KEPT_US)), None);
-        assert_eq!(returned.take(3, at(KEPT_US)), Some(flow(3)));
-        assert_eq!(returned.take(4, at(KEPT_US)), None);
-        returned.add(5, flow(5), at(2 * KEPT_US));
+        assert_eq!(returned.take(DelegationToken(1), at(KEPT_US - 1)), Some(flow(1)));
+        assert_eq!(returned.take(DelegationToken(1), at(KEPT_US - 1)), None);
+        assert_eq!(returned.take(DelegationToken(2), at(KEPT_US)), None);
+        assert_eq!(returned.take(DelegationToken(3), at(KEPT_US)), Some(flow(3)));
+        assert_eq!(returned.take(DelegationToken(4), at(KEPT_US)), None);
+        returned.add(DelegationToken(5), flow(5), at(2 * KEPT_US));
         assert_eq!((returned.flows.len(), returned.ages.len()), (1, 1));
     }
 
@@ -79,10 +80,10 @@ mod tests {
     fn of_too_many_the_oldest_goes() {
         let mut returned = Returned::default();
         for token in 0..=MAX as u64 {
-            returned.add(token, flow(1), Instant::ZERO);
+            returned.add(DelegationToken(token), flow(1), Instant::ZERO);
         }
         assert_eq!((returned.flows.len(), returned.ages.len()), (MAX, MAX));
-        assert_eq!(returned.take(0, Instant::ZERO), None);
-        assert_eq!(returned.take(1, Instant::ZERO), Some(flow(1)));
+        assert_eq!(returned.take(DelegationToken(0), Instant::ZERO), None);
+        assert_eq!(returned.take(DelegationToken(1), Instant::ZERO), Some(flow(1)));
     }
 }

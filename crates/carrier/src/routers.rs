@@ -17,7 +17,7 @@ use rustix::fd::AsFd;
 use rustix::io::Errno;
 use sojourn_proto::time::Instant;
 use sojourn_pump::{now, position};
-use sojourn_session::ReasonT;
+use sojourn_session::{LocalNumber, ReasonT};
 
 /// Pause between two looks for outdated knowledge (microseconds).
 const LOOK_EVERY_US: u64 = 60_000_000;
@@ -99,7 +99,7 @@ impl Carrier {
         self.paths.look_at
     }
 
-    fn delegated_mut(&mut self, local: u64) -> Option<&mut Delegated> {
+    fn delegated_mut(&mut self, local: LocalNumber) -> Option<&mut Delegated> {
         match &mut self.table.get_mut(&local)?.phase {
             Phase::Delegated(delegated) => Some(delegated),
             _ => None,

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use sojourn_filter::xdp_socket;
 use sojourn_proto::time::Instant;
 use sojourn_pump::{now, position};
-use sojourn_session::ReasonT;
+use sojourn_session::{LocalNumber, ReasonT};
 use std::collections::HashMap;
 
 const EVENTS: usize = 32;
@@ -83,7 +83,7 @@ impl Carrier {
             inboxes: Inboxes::default(),
             peer_inboxes: Inboxes::default(),
             timers: Timers::default(),
-            last_local: 0,
+            last_local: LocalNumber(0),
             programs: HashMap::new(),
             is_leaving: false,
         };

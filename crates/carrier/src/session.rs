@@ -15,7 +15,7 @@ use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::{SessionRecord, TcpTuning};
 use sojourn_proto::time::Instant;
-use sojourn_session::ReasonT;
+use sojourn_session::{DelegationToken, ReasonT, StreamNumber};
 use sojourn_stream::Stream;
 
 /// A session of this carrier.
@@ -116,7 +116,7 @@ pub(crate) struct FinalState {
 /// The parts of a join that only the next server may need.
 #[derive(Clone)]
 pub(crate) struct JoinedStream {
-    pub(crate) stream: u64,
+    pub(crate) stream: StreamNumber,
     pub(crate) side: u8,
     pub(crate) ring_bytes: [u32; 2],
     pub(crate) region: Descriptor,
@@ -165,7 +165,7 @@ pub(crate) struct Delegated {
     pub(crate) ends: JoinedEnds,
     /// The record with which the session was taken out.
     pub(crate) record: SessionRecord,
-    pub(crate) token: u64,
+    pub(crate) token: DelegationToken,
     /// The next hop that the library was told last.
     pub(crate) next_hop: NextHop,
     pub(crate) path: PathMtu,
@@ -243,10 +243,10 @@ fn call_home(stream: &Stream, reason: ReasonT) {
 }
 
 /// Makes a number that nobody can guess.
-pub(crate) fn token() -> u64 {
+pub(crate) fn token() -> DelegationToken {
     let mut bytes = [0; 8];
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    u64::from_ne_bytes(bytes)
+    DelegationToken(u64::from_ne_bytes(bytes))
 }
 
 #[cfg(test)]

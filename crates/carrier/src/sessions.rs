@@ -6,7 +6,7 @@
 
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RouteT};
+use sojourn_session::{EventT, HopT, LendT, LocalNumber, OfferT, ReasonT, RouteT, StreamNumber};
 use std::net::SocketAddr;
 
 /// The identity of a session of an earlier server.
@@ -59,9 +59,9 @@ pub trait Sessions: Send {
     fn warn(&self, text: core::fmt::Arguments<'_>);
     /// Delegates the session to the library at the other side of its stream. The server fills in
     /// `local` of the terms.
-    fn delegate(&self, local: u64, terms: LendT);
+    fn delegate(&self, local: LocalNumber, terms: LendT);
     /// Tells that library of another next hop.
-    fn reroute(&self, local: u64, hop: HopT);
+    fn reroute(&self, local: LocalNumber, hop: HopT);
     /// Tells by which name a rule of the host goes that could say something about the packets of
     /// the session between these addresses.
     fn concerned(&self, local: SocketAddr, remote: Option<SocketAddr>, hook: &str);
@@ -69,10 +69,17 @@ pub trait Sessions: Send {
     fn say(&self, text: core::fmt::Arguments<'_>);
     /// Registers a session of an earlier server, of which the carrier has this side: `region` is
     /// its stream's memory.
-    fn adopt(&self, local: u64, what: Adopted<'_>, stream: u64, side: u8, region: Descriptor);
+    fn adopt(
+        &self,
+        local: LocalNumber,
+        what: Adopted<'_>,
+        stream: StreamNumber,
+        side: u8,
+        region: Descriptor,
+    );
     /// Tells that library how a UDP socket's session may send to an address. The server fills in
     /// `local` of the answer.
-    fn tell_route(&self, local: u64, next_hop: RouteT);
+    fn tell_route(&self, local: LocalNumber, next_hop: RouteT);
     /// Reports that a session has left, as `session::left` of the interface does.
-    fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64);
+    fn left(&self, local: LocalNumber, reason: ReasonT, sent: u64, received: u64);
 }

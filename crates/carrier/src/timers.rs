@@ -3,19 +3,20 @@
 //! Not here: the attending (`moves::attend`).
 
 use sojourn_proto::time::Instant;
+use sojourn_session::LocalNumber;
 use std::collections::{BTreeSet, HashMap};
 
 /// The times, by the carrier's numbers of sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     /// The times in order.
-    queue: BTreeSet<(Instant, u64)>,
-    times: HashMap<u64, Instant>,
+    queue: BTreeSet<(Instant, LocalNumber)>,
+    times: HashMap<LocalNumber, Instant>,
 }
 
 impl Timers {
     /// Sets a session's time, in place of an earlier one; `None` removes it.
-    pub(crate) fn set(&mut self, local: u64, when: Option<Instant>) {
+    pub(crate) fn set(&mut self, local: LocalNumber, when: Option<Instant>) {
         if let Some(before) = self.times.remove(&local) {
             self.queue.remove(&(before, local));
         }
@@ -31,7 +32,7 @@ impl Timers {
     }
 
     /// Takes a session whose time has come by `at`.
-    pub(crate) fn take_due(&mut self, at: Instant) -> Option<u64> {
+    pub(crate) fn take_due(&mut self, at: Instant) -> Option<LocalNumber> {
         let (_, local) = *self.queue.first().filter(|(when, _)| *when <= at)?;
         self.queue.pop_first();
         self.times.remove(&local);
@@ -47,15 +48,15 @@ mod tests {
     fn each_session_has_one_time_and_comes_up_once() {
         let at = Instant::from_micros;
         let mut timers = Timers::default();
-        timers.set(1, Some(at(5)));
-        timers.set(2, Some(at(7)));
-        timers.set(1, Some(at(9)));
-        timers.set(3, Some(at(7)));
-        timers.set(3, None);
+        timers.set(LocalNumber(1), Some(at(5)));
+        timers.set(LocalNumber(2), Some(at(7)));
+        timers.set(LocalNumber(1), Some(at(9)));
+        timers.set(LocalNumber(3), Some(at(7)));
+        timers.set(LocalNumber(3), None);
         assert_eq!(timers.next(), Some(at(7)));
         assert_eq!(timers.take_due(at(6)), None);
-        assert_eq!(timers.take_due(at(9)), Some(2));
-        assert_eq!(timers.take_due(at(9)), Some(1));
+        assert_eq!(timers.take_due(at(9)), Some(LocalNumber(2)));
+        assert_eq!(timers.take_due(at(9)), Some(LocalNumber(1)));
         assert_eq!(timers.take_due(at(9)), None);
         assert_eq!(timers.next(), None);
     }

@@ -30,8 +30,8 @@ use crate::session::service::Service;
 use crate::session::transport::{Local, Transport, Transports};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use sojourn_pump::SessionNumber;
-use sojourn_session::KindT;
 use sojourn_session::protocol::client::TokenT;
+use sojourn_session::{KindT, LocalNumber, StreamNumber};
 use sojourn_shm::wait::{Policy, Wait};
 use sojourn_stream::{Stop, Stream};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -40,14 +40,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     /// The library's own number for the session, by which the server knows it.
-    pub(crate) local: u64,
+    pub(crate) local: LocalNumber,
     /// Where peers post to.
     pub(crate) place: Option<InboxPlace>,
     /// The epoll set that the inbox serves; if none, the sessions that are in no set.
     pub(crate) set: SetNumber,
     pub(crate) peer_pid: u32,
     /// The server's number for the stream.
-    pub(crate) stream: u64,
+    pub(crate) stream: StreamNumber,
     /// The protocol server's name of the session, for other processes that hold it; `None` if it
     /// does not serve the session.
     pub(crate) token: Option<TokenT>,

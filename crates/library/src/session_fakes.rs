@@ -20,7 +20,7 @@ use core::time::Duration;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::RecvFlags;
-use sojourn_session::{HomeT, InboxT, JoinT, KindT, OfferT};
+use sojourn_session::{HomeT, InboxT, JoinT, KindT, LocalNumber, OfferT};
 use sojourn_shm::{Access, Mapping, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -145,7 +145,16 @@ impl Pair {
         let epoch = crate::process::library::library().fork_epoch.load(Ordering::SeqCst);
         let aliases = library().alias_epoch.load(Ordering::SeqCst);
         let numbers = vec![fd];
-        let offer = Offer { local: 0, fd, version, epoch, aliases, kind, numbers, what };
+        let offer = Offer {
+            local: LocalNumber::default(),
+            fd,
+            version,
+            epoch,
+            aliases,
+            kind,
+            numbers,
+            what,
+        };
         let none = || InboxT {
             id: 0,
             slot: 0,

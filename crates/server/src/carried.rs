@@ -13,6 +13,7 @@ use crate::network::Network;
 use crate::options::Options;
 use crate::registry::{CARRIER, CarrierMessage, ProcessInfo};
 use crate::service::Sojournd;
+use crate::service::carry::AdoptedStream;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sojourn_carrier::{
@@ -20,7 +21,10 @@ use sojourn_carrier::{
 };
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
-use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, RouteT, SessionServer};
+use sojourn_session::{
+    EventT, HopT, LendT, LocalNumber, OfferT, ReasonT, RerouteT, RouteT, SessionServer,
+    StreamNumber,
+};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -112,7 +116,7 @@ impl ServerSide {
         Inspected::beside(end, &mut self.diag.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn tell(&self, local: u64, what: CarrierMessage) {
+    fn tell(&self, local: LocalNumber, what: CarrierMessage) {
         if let Some(server) = self.server.upgrade() {
             server.tell_carried(local, what);
         }
@@ -179,7 +183,14 @@ impl Sessions for ServerSide {
         log::say(Level::Info, text);
     }
 
-    fn adopt(&self, local: u64, what: Adopted<'_>, stream: u64, side: u8, region: Descriptor) {
+    fn adopt(
+        &self,
+        local: LocalNumber,
+        what: Adopted<'_>,
+        stream: StreamNumber,
+        side: u8,
+        region: Descriptor,
+    ) {
         if let Some(server) = self.server.upgrade() {
             let inspected = match what {
                 Adopted::Socket(socket) => self.inspect(socket),
@@ -187,25 +198,26 @@ impl Sessions for ServerSide {
                     Inspected::known(Ok(identity::of_datagrams(cookie, local, remote)))
                 }
             };
-            server.adopt_carried(local, inspected, stream, side, region);
+            let stream = AdoptedStream { number: stream, side, region };
+            server.adopt_carried(local, inspected, stream);
         }
     }
 
-    fn delegate(&self, local: u64, terms: LendT) {
+    fn delegate(&self, local: LocalNumber, terms: LendT) {
         self.tell(local, CarrierMessage::Delegate(terms));
     }
 
-    fn reroute(&self, local: u64, hop: HopT) {
-        self.tell(local, CarrierMessage::Reroute(RerouteT { local, hop }));
+    fn reroute(&self, local: LocalNumber, hop: HopT) {
+        self.tell(local, CarrierMessage::Reroute(RerouteT { local: local.0, hop }));
     }
 
-    fn tell_route(&self, local: u64, route: RouteT) {
+    fn tell_route(&self, local: LocalNumber, route: RouteT) {
         self.tell(local, CarrierMessage::Route(route));
     }
 
-    fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64) {
+    fn left(&self, local: LocalNumber, reason: ReasonT, sent: u64, received: u64) {
         if let Some(server) = self.server.upgrade() {
-            server.left(&self.caller, local, reason, sent, received);
+            server.left(&self.caller, local.0, reason, sent, received);
         }
     }
 }

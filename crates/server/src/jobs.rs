@@ -3,16 +3,14 @@
 //! Not here: the thread (`scanner`), the counting (`holders`).
 
 use crate::holders::Object;
-use sojourn_ipc::ClientId;
+use crate::registry::ToCount;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// An end whose holders are to be counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
-    pub(crate) process: ClientId,
-    pub(crate) local: u64,
-    /// The count's number, from the registry.
-    pub(crate) number: u64,
+    /// The end, and the count's number, from the registry.
+    pub(crate) counted: ToCount,
     pub(crate) pid: u32,
     pub(crate) object: Object,
 }

@@ -36,7 +36,7 @@ mod laws;
 mod tests;
 
 pub use delivery::{CarrierMessage, Delivery, InboxOut, JoinOut};
-pub use end::Identity;
+pub use end::{EndId, Identity, StreamSide};
 pub use process::ProcessInfo;
 
 use crate::holders::Object;
@@ -49,7 +49,7 @@ use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
-use sojourn_session::{HomeT, KindT, ReasonT};
+use sojourn_session::{HomeT, KindT, LocalNumber, ReasonT, StreamNumber};
 use sojourn_stream::LayerTimes;
 use std::collections::HashMap;
 
@@ -61,7 +61,7 @@ pub const CARRIER: ClientId = ClientId { index: u32::MAX, generation: u32::MAX }
 #[derive(Clone, Copy, Debug)]
 pub struct OfferArguments {
     /// The library's number.
-    pub local: u64,
+    pub local: LocalNumber,
     /// The number of the epoll set, 0 for none.
     pub set: u32,
     /// Ring bytes wanted for each direction.
@@ -83,6 +83,15 @@ pub enum Offered {
     Waits,
     /// The end's holders must be counted; [`Registry::counted`] goes on, under this number.
     Count(u64),
+}
+
+/// An end whose holders must be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToCount {
+    /// The end.
+    pub end: EndId,
+    /// The number for the answer, [`Registry::counted`].
+    pub number: u64,
 }
 
 /// A caller broke the rules.
@@ -161,7 +170,7 @@ struct Stream {
     region: Descriptor,
     /// The process and its number for the session; `None` once the side has left (or has not
     /// adopted yet).
-    sides: [Option<(ClientId, u64)>; 2],
+    sides: [Option<EndId>; 2],
     /// Each side's place: inbox and slot.
     places: [Option<(u64, u32)>; 2],
     /// Each side's user.
@@ -209,8 +218,8 @@ pub struct Counters {
 pub struct Registry {
     limits: Limits,
     processes: HashMap<ClientId, Process>,
-    keys: HashMap<Key, (ClientId, u64)>,
-    streams: HashMap<u64, Stream>,
+    keys: HashMap<Key, EndId>,
+    streams: HashMap<StreamNumber, Stream>,
     inboxes: Inboxes,
     /// Streams of each user.
     users: HashMap<u32, usize>,
@@ -221,7 +230,7 @@ pub struct Registry {
     last: u64,
     to_ring: Vec<ClientId>,
     to_drop: Vec<ClientId>,
-    to_count: Vec<(ClientId, u64, u64)>,
+    to_count: Vec<ToCount>,
     counters: Counters,
 }
 
@@ -258,25 +267,25 @@ impl Registry {
         loop {
             self.last += 1;
             // Adopted streams keep the numbers that an earlier server has given them.
-            if !self.streams.contains_key(&self.last) {
+            if !self.streams.contains_key(&StreamNumber(self.last)) {
                 return self.last;
             }
         }
     }
 
-    fn end(&self, process: ClientId, local: u64) -> Option<&End> {
-        self.processes.get(&process)?.ends.get(&local)
+    fn end(&self, id: EndId) -> Option<&End> {
+        self.processes.get(&id.process)?.ends.get(&id.local)
     }
 
-    fn end_mut(&mut self, process: ClientId, local: u64) -> Option<&mut End> {
-        self.processes.get_mut(&process)?.ends.get_mut(&local)
+    fn end_mut(&mut self, id: EndId) -> Option<&mut End> {
+        self.processes.get_mut(&id.process)?.ends.get_mut(&id.local)
     }
 
     /// Forgets an end in any state; the caller takes care of its stream, if it has one.
-    fn take_end(&mut self, process: ClientId, local: u64) -> Option<End> {
-        let owner = self.processes.get_mut(&process)?;
-        let end = owner.ends.remove(&local)?;
-        if process != CARRIER {
+    fn take_end(&mut self, id: EndId) -> Option<End> {
+        let owner = self.processes.get_mut(&id.process)?;
+        let end = owner.ends.remove(&id.local)?;
+        if id.process != CARRIER {
             self.ends.give_back(owner.info.uid, 1);
         }
         self.keys.remove(&end.identity.key);
@@ -296,17 +305,16 @@ impl Registry {
     }
 
     /// Takes the ends whose holders must be counted, beside those that [`Registry::offer`] has
-    /// answered with [`Offered::Count`]: the process, the library's number, and the number for the
-    /// answer.
-    pub fn take_counts(&mut self) -> Vec<(ClientId, u64, u64)> {
+    /// answered with [`Offered::Count`].
+    pub fn take_counts(&mut self) -> Vec<ToCount> {
         core::mem::take(&mut self.to_count)
     }
 
     /// Returns the process of an end and the object by which its holders are found.
     #[must_use]
-    pub fn object(&self, process: ClientId, local: u64) -> Option<(u32, Object)> {
-        let object = self.end(process, local)?.identity.object;
-        Some((self.processes.get(&process)?.info.pid, object))
+    pub fn object(&self, id: EndId) -> Option<(u32, Object)> {
+        let object = self.end(id)?.identity.object;
+        Some((self.processes.get(&id.process)?.info.pid, object))
     }
 
     /// Takes the processes whose doorbells are to be rung.

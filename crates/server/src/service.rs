@@ -7,7 +7,7 @@
 //! (`run`).
 
 mod admin;
-mod carry;
+pub(crate) mod carry;
 mod ends;
 mod inspector;
 mod opens;

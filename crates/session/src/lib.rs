@@ -14,6 +14,7 @@ mod stubs;
 pub use stubs::*;
 
 pub mod config;
+pub mod identity;
 pub mod notice;
 pub mod pages;
 pub mod place;
@@ -21,3 +22,4 @@ pub mod protocol;
 pub mod reason;
 
 pub use config::{Config, ConfigError};
+pub use identity::{DelegationToken, LocalNumber, StreamNumber};

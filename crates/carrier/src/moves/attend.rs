@@ -6,13 +6,14 @@ use crate::carrier::Carrier;
 use crate::clock::later;
 use crate::session::{Outcome, Phase, Session};
 use sojourn_pump::now;
+use sojourn_session::LocalNumber;
 
 /// Pause between two looks at a session that was adopted on its way home (microseconds).
 const HOME_EVERY_US: u64 = 500_000;
 
 impl Carrier {
     /// Takes a session a step further, because something may have happened to it.
-    pub(crate) fn attend(&mut self, local: u64) {
+    pub(crate) fn attend(&mut self, local: LocalNumber) {
         let Some(Session { key, phase }) = self.table.remove(&local) else { return };
         let outcome = match phase {
             Phase::Waiting(waiting) => self.step_out(local, &key, waiting),

@@ -19,7 +19,7 @@ use rustix::net::SendFlags;
 use sojourn_filter::Key;
 use sojourn_proto::record::Kind;
 use sojourn_pump::{now, unsent};
-use sojourn_session::ReasonT;
+use sojourn_session::{LocalNumber, ReasonT};
 use sojourn_stream::Stream;
 use sojourn_wire::{FlowKey, Protocol};
 
@@ -28,12 +28,12 @@ const FLUSH_LIMIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 impl Carrier {
     /// Makes the session the kernel's again, in whatever phase it is.
-    pub(crate) fn end(&mut self, local: u64) {
+    pub(crate) fn end(&mut self, local: LocalNumber) {
         self.end_with(local, None);
     }
 
     /// Does so with its library's knowledge.
-    pub(super) fn end_with(&mut self, local: u64, known: Option<FinalState>) {
+    pub(super) fn end_with(&mut self, local: LocalNumber, known: Option<FinalState>) {
         self.timers.set(local, None);
         if let Some(session) = self.table.remove(&local) {
             self.end_taken(local, session, known);
@@ -41,7 +41,12 @@ impl Carrier {
     }
 
     /// Does so for a session that is not in the table any more.
-    pub(super) fn end_taken(&mut self, local: u64, session: Session, known: Option<FinalState>) {
+    pub(super) fn end_taken(
+        &mut self,
+        local: LocalNumber,
+        session: Session,
+        known: Option<FinalState>,
+    ) {
         self.timers.set(local, None);
         let ends = session.ends().cloned();
         let reason = session.called_home_for().unwrap_or(ReasonT::PeerLeft);

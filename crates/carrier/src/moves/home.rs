@@ -9,26 +9,27 @@ use crate::replay::Raw;
 use crate::session::{FinalState, Phase};
 use rustix::fd::OwnedFd;
 use sojourn_pump::{in_transit, now};
-use sojourn_session::{ReasonT, RecallT};
+use sojourn_session::{DelegationToken, LocalNumber, ReasonT, RecallT};
 
 impl Carrier {
     /// Handles a recall: the server wants a session home, or its program has left it or has died.
     pub(super) fn recalled(&mut self, recall: &RecallT) {
         let is_over = matches!(recall.reason, ReasonT::PeerLeft | ReasonT::PeerDied);
-        match self.table.get(&recall.local).map(|session| &session.phase) {
+        let local = LocalNumber(recall.local);
+        match self.table.get(&local).map(|session| &session.phase) {
             // Only the library knows the state of the session.
             Some(Phase::Delegated(delegated)) if !is_over => {
                 delegated.call_home(recall.reason);
-                self.attend(recall.local);
+                self.attend(local);
             }
             // The same holds here, but a library that the server knows hears of the recall itself.
             Some(Phase::UdpDelegated(delegated)) if !is_over => {
                 if !delegated.is_known {
                     delegated.call_home(recall.reason);
-                    self.attend(recall.local);
+                    self.attend(local);
                 }
             }
-            _ => self.end(recall.local),
+            _ => self.end(local),
         }
     }
 
@@ -51,7 +52,7 @@ impl Carrier {
     }
 
     /// Takes back a session that its library gives back.
-    pub(crate) fn given_back(&mut self, token: u64, has_ended: bool, sealed: &OwnedFd) {
+    pub(crate) fn given_back(&mut self, token: DelegationToken, has_ended: bool, sealed: &OwnedFd) {
         let Some(local) = self.tokens.get(&token).copied() else { return };
         let Some(session) = self.table.get(&local) else { return };
         if let Phase::UdpDelegated(delegated) = &session.phase {
@@ -69,7 +70,7 @@ impl Carrier {
     }
 
     /// Gives the kernel the segments that came for a session while it was on its way home.
-    pub(super) fn say_in_transit(&mut self, token: u64, file: &OwnedFd) {
+    pub(super) fn say_in_transit(&mut self, token: DelegationToken, file: &OwnedFd) {
         let Some(flow) = self.returned.take(token, now()) else { return };
         let Ok(kernel) = Raw::open(flow.source) else { return };
         // The peer repeats a segment that is lost.

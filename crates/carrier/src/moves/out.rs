@@ -28,7 +28,7 @@ use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use sojourn_pump::sealed::pack;
-use sojourn_session::{HomeT, JoinT, LendT, OfferT, ReasonT};
+use sojourn_session::{HomeT, JoinT, LendT, LocalNumber, OfferT, ReasonT, StreamNumber};
 use sojourn_stream::Stream;
 use sojourn_wire::Protocol;
 
@@ -41,13 +41,17 @@ const DEAF_LIMIT_US: u64 = 20_000;
 
 impl Carrier {
     pub(super) fn offer(&mut self, socket: OwnedFd) {
-        self.last_local += 1;
-        let local = self.last_local;
+        let local = self.next_local();
         if datagrams::is_of_datagrams(&socket) {
             return self.offer_datagrams(local, socket);
         }
-        let what =
-            OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true, home: HomeT::Library };
+        let what = OfferT {
+            local: local.0,
+            set: 0,
+            ring_bytes: RING_BYTES,
+            is_sole: true,
+            home: HomeT::Library,
+        };
         let key = addresses(socket.as_fd())
             .ok()
             .and_then(|(own, peer)| Key::new(Protocol::Tcp, own, Some(peer)).ok());
@@ -79,14 +83,14 @@ impl Carrier {
     }
 
     pub(super) fn joined(&mut self, join: &JoinT) {
-        let local = join.local;
+        let local = LocalNumber(join.local);
         let opened = self.open(join);
         let Some(Session { key, phase }) = self.table.remove(&local) else {
             self.sessions.left(local, ReasonT::Closed, 0, 0);
             return;
         };
         let joined = JoinedStream {
-            stream: join.stream,
+            stream: StreamNumber(join.stream),
             side: join.side,
             ring_bytes: join.ring_bytes,
             region: join.region.clone(),
@@ -145,7 +149,12 @@ impl Carrier {
     }
 
     /// Takes a session a step further out of the kernel, if the conditions hold.
-    pub(super) fn step_out(&mut self, local: u64, key: &Key, mut waiting: Box<Waiting>) -> Outcome {
+    pub(super) fn step_out(
+        &mut self,
+        local: LocalNumber,
+        key: &Key,
+        mut waiting: Box<Waiting>,
+    ) -> Outcome {
         let at = now();
         let stream = &waiting.stream;
         if self.is_leaving || stream.is_frozen() || at >= later(waiting.since, TAKE_LIMIT_US) {
@@ -292,7 +301,7 @@ impl Carrier {
     /// Delegates the session that was taken out to the program.
     fn delegate(
         &mut self,
-        local: u64,
+        local: LocalNumber,
         key: &Key,
         waiting: Waiting,
         taken: ExportedSession,
@@ -311,7 +320,7 @@ impl Carrier {
             peer_slot: ends.peer_slot,
             pid: ends.peer_pid,
             interface: next_hop.interface,
-            owner: owner.0,
+            owner,
             link,
             port,
             datagrams: None,
@@ -327,7 +336,7 @@ impl Carrier {
         let cookie = sockopt::socket_cookie(&socket).unwrap_or(0);
         sessions.delegate(
             local,
-            LendT { local: 0, token, hop, link, packets, ring, xdp, record: sealed },
+            LendT { local: 0, token: token.0, hop, link, packets, ring, xdp, record: sealed },
         );
         Delegated {
             socket,

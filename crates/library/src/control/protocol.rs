@@ -42,7 +42,7 @@ use outside::{Outside, ProgramDescriptors, ServerMessage, take_watched};
 use rustix::fd::{AsFd, BorrowedFd};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_session::{HomeT, KindT, ReasonT, SessionClient, WhereT};
+use sojourn_session::{HomeT, KindT, LocalNumber, ReasonT, SessionClient, WhereT};
 use sojourn_shm::aside::{self};
 use sojourn_shm::fault;
 use std::collections::{HashMap, VecDeque};
@@ -267,11 +267,11 @@ impl Thread {
         ProgramDescriptors(&mut self.aside, self.tid).own_calls(host, &[]);
     }
 
-    fn tell_left(&mut self, local: u64, reason: ReasonT, sent: u64, received: u64) {
+    fn tell_left(&mut self, local: LocalNumber, reason: ReasonT, sent: u64, received: u64) {
         fault::point("library.left");
         let limit = Deadline::after(ANSWER_LIMIT);
         let told =
-            self.tell(|client| client.with_deadline(limit).left(local, reason, sent, received));
+            self.tell(|client| client.with_deadline(limit).left(local.0, reason, sent, received));
         self.lose_server_unless_heard(told);
     }
 
@@ -282,7 +282,7 @@ impl Thread {
     }
 
     fn withdraw(&mut self, fd: i32) {
-        let found: Vec<u64> = self
+        let found: Vec<LocalNumber> = self
             .offers
             .iter()
             .filter(|(_, offer)| offer.fd == fd)
@@ -387,18 +387,18 @@ impl Thread {
         self.lose_server_unless_heard(told);
     }
 
-    fn ask_route(&mut self, local: u64, to: IpAddr) {
+    fn ask_route(&mut self, local: LocalNumber, to: IpAddr) {
         let to = match to {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
         };
-        let place = WhereT { local, to: to.octets() };
+        let place = WhereT { local: local.0, to: to.octets() };
         let limit = Deadline::after(ANSWER_LIMIT);
         let told = self.tell(|client| client.with_deadline(limit).ask_route(&place));
         self.lose_server_unless_heard(told);
     }
 
-    fn session(&self, local: u64) -> Option<&'static Session> {
+    fn session(&self, local: LocalNumber) -> Option<&'static Session> {
         self.engine.pool.session(self.joined.get(&local)?.slot)
     }
 

@@ -16,7 +16,7 @@ use crate::session::transport::Transport;
 use crate::session::{Facts, Session};
 use core::sync::atomic::Ordering;
 use rustix::io::Errno;
-use sojourn_session::{JoinT, KindT, ReasonT};
+use sojourn_session::{JoinT, KindT, ReasonT, StreamNumber};
 use sojourn_shm::Mapping;
 use sojourn_stream::{Inbox, Layout, Stream};
 use std::sync::Arc;
@@ -130,7 +130,7 @@ impl Library {
             place: Some(parts.place.clone()),
             set: SetNumber::of_offer(offer.what.set),
             peer_pid: join.peer_pid,
-            stream: join.stream,
+            stream: StreamNumber(join.stream),
             numbers: offer.numbers.clone(),
             token: None,
         };

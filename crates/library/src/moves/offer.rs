@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::fs::{OFlags, Stat};
 use sojourn_session::config::Home;
-use sojourn_session::{HomeT, KindT, OfferT, ReasonT};
+use sojourn_session::{HomeT, KindT, LocalNumber, OfferT, ReasonT};
 
 /// How long the call that makes a session hot waits for the server's word, where that is wanted.
 const DECISION_LIMIT: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const DECISION_LIMIT: Duration = Duration::from_secs(1);
 /// An offer that waits for the server's word.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
-    pub(crate) local: u64,
+    pub(crate) local: LocalNumber,
     pub(crate) fd: i32,
     pub(crate) version: u32,
     /// The `fork` epoch: who holds the descriptor was looked at then.
@@ -96,13 +96,13 @@ impl Library {
             return None;
         }
         let is_sole = self.is_sole(entry);
-        let local = self.engine()?.next_local.fetch_add(1, Ordering::Relaxed);
+        let local = LocalNumber(self.engine()?.next_local.fetch_add(1, Ordering::Relaxed));
         let ring_bytes = self.policy.config().ring_bytes(kind);
         let home = entry.wished_home().unwrap_or(match self.policy.config().home {
             Home::Library => HomeT::Library,
             Home::Server => HomeT::Server,
         });
-        let what = OfferT { local, set: set.number(), ring_bytes, is_sole, home };
+        let what = OfferT { local: local.0, set: set.number(), ring_bytes, is_sole, home };
         Some(Offer { local, fd, version, epoch, aliases, kind, numbers, what })
     }
 

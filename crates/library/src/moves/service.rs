@@ -18,7 +18,7 @@ use crate::session::service::ServicePart;
 use crate::session::{Facts, Session};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use sojourn_session::{HomeT, OfferT, ReasonT};
+use sojourn_session::{HomeT, LocalNumber, OfferT, ReasonT};
 use sojourn_stream::Inbox;
 use std::sync::Arc;
 
@@ -112,7 +112,16 @@ impl Library {
         let what = OfferT { local: 0, set: 0, ring_bytes: 0, is_sole: false, home: HomeT::Server };
         let (epoch, aliases, numbers) = (0, 0, vec![fd]);
         let kind = kind_of(fd)?;
-        let offer = Offer { local: 0, fd, version, epoch, aliases, kind, numbers, what };
+        let offer = Offer {
+            local: LocalNumber::default(),
+            fd,
+            version,
+            epoch,
+            aliases,
+            kind,
+            numbers,
+            what,
+        };
         self.settle_for_service(session, &offer, inbox);
         lock(&session.facts).token = Some(part.token);
         session.service.begin(part.number);

@@ -14,7 +14,7 @@ use crate::session::pool::Pool;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use sojourn_session::protocol::client::TokenT;
-use sojourn_session::{HomeT, KindT, ReasonT};
+use sojourn_session::{HomeT, KindT, LocalNumber, ReasonT};
 use sojourn_shm::{Deadline, Mapping};
 use sojourn_stream::Stream;
 use std::collections::VecDeque;
@@ -41,11 +41,11 @@ pub(crate) enum Job {
     Offer { fd: i32, version: u32, kind: KindT },
     /// A joined session is home: tell the server. The protocol thread also drops the stream,
     /// because dropping the last view unmaps the region.
-    Left { local: u64, reason: ReasonT, sent: u64, received: u64, stream: Arc<Stream> },
+    Left { local: LocalNumber, reason: ReasonT, sent: u64, received: u64, stream: Arc<Stream> },
     /// A session's flush was cut short: go on when the kernel has room.
     Flush { slot: Slot },
     /// A UDP socket has sent to a new address: ask the server for the route there.
-    AskRoute { local: u64, to: IpAddr },
+    AskRoute { local: LocalNumber, to: IpAddr },
     /// An administrator wants this process's descriptors of that inode to be in that home.
     Wanted { inode: u64, home: HomeT },
     /// The number is about to mean something else: withdraw the offer.

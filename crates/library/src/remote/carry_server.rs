@@ -10,7 +10,6 @@ use crate::host::environment::Kept;
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
 use crate::process::library::Library;
-use crate::remote::delegation::DelegationToken;
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -19,7 +18,7 @@ use sojourn_ipc::{Address, ConnectOptions, Connection, Deadline};
 use sojourn_proto::record::SessionRecord;
 use sojourn_pump::{InTransit, sealed};
 use sojourn_session::place::Surroundings;
-use sojourn_session::{CarryClient, carry_connect_options};
+use sojourn_session::{CarryClient, DelegationToken, carry_connect_options};
 use sojourn_shm::aside::{Aside, keep_only, pair};
 use std::sync::Mutex;
 

@@ -7,10 +7,6 @@ use sojourn_proto::record::SessionRecord;
 use sojourn_session::LendT;
 use sojourn_shm::MovableFd;
 
-/// The server's name of a session that it has delegated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DelegationToken(pub(crate) u64);
-
 /// The sockets of an interface, in the program's table.
 #[derive(Debug)]
 pub(crate) struct LinkSockets {

@@ -23,7 +23,8 @@ use sojourn_carrier::{Adopted, Carrier, Command, Commands, KeeperLocation, Sessi
 use sojourn_ipc::rt::{CallError, Descriptor};
 use sojourn_ipc::{Address, Connection, Deadline};
 use sojourn_session::{
-    CarrierClient, EventT, HopT, LendT, OfferT, ReasonT, RouteT, carrier_connect_options,
+    CarrierClient, EventT, HopT, LendT, LocalNumber, OfferT, ReasonT, RouteT, StreamNumber,
+    carrier_connect_options,
 };
 use std::collections::HashMap;
 use std::io;
@@ -287,7 +288,14 @@ impl Sessions for Apart {
         log::say(Level::Info, text);
     }
 
-    fn adopt(&self, local: u64, what: Adopted<'_>, stream: u64, side: u8, region: Descriptor) {
+    fn adopt(
+        &self,
+        local: LocalNumber,
+        what: Adopted<'_>,
+        stream: StreamNumber,
+        side: u8,
+        region: Descriptor,
+    ) {
         let seen = match what {
             Adopted::Socket(socket) => self.inspect(socket),
             Adopted::Datagrams { cookie, local, remote } => {
@@ -295,22 +303,22 @@ impl Sessions for Apart {
             }
         };
         let region = region.as_fd();
-        self.front().tell(|client| client.adopt(&seen, local, stream, side, region));
+        self.front().tell(|client| client.adopt(&seen, local.0, stream.0, side, region));
     }
 
-    fn delegate(&self, local: u64, terms: LendT) {
-        self.front().tell(|client| client.lend(local, &terms));
+    fn delegate(&self, local: LocalNumber, terms: LendT) {
+        self.front().tell(|client| client.lend(local.0, &terms));
     }
 
-    fn reroute(&self, local: u64, hop: HopT) {
-        self.front().tell(|client| client.reroute(local, &hop));
+    fn reroute(&self, local: LocalNumber, hop: HopT) {
+        self.front().tell(|client| client.reroute(local.0, &hop));
     }
 
-    fn tell_route(&self, local: u64, route: RouteT) {
-        self.front().tell(|client| client.tell_route(local, &route));
+    fn tell_route(&self, local: LocalNumber, route: RouteT) {
+        self.front().tell(|client| client.tell_route(local.0, &route));
     }
 
-    fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64) {
-        self.front().tell(|client| client.left(local, reason, sent, received));
+    fn left(&self, local: LocalNumber, reason: ReasonT, sent: u64, received: u64) {
+        self.front().tell(|client| client.left(local.0, reason, sent, received));
     }
 }

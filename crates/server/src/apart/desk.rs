@@ -9,6 +9,7 @@ use crate::carried;
 use crate::inspected::Inspected;
 use crate::registry::{CARRIER, CarrierMessage};
 use crate::service::Sojournd;
+use crate::service::carry::AdoptedStream;
 use crate::serving::{expel, server_options};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -16,9 +17,9 @@ use sojourn_carrier::{Command, CommandReceiver, CommandSender, Commands, command
 use sojourn_ipc::rt::{self, Arrival, Caller, Descriptor, Fault, Served, Service};
 use sojourn_ipc::{Deadline, Endpoint, Server, ServerOptions};
 use sojourn_session::{
-    BackOrderT, CarrierNextOut, CarrierServer, CarrierService, EventT, FAULT_RESOURCES, HopT,
-    InTransitOrderT, LendT, OfferT, OrderT, ReasonT, RegisteredOrderT, RerouteT, RouteT,
-    SessionServer, SocketOrderT, WhereT,
+    BackOrderT, CarrierNextOut, CarrierServer, CarrierService, DelegationToken, EventT,
+    FAULT_RESOURCES, HopT, InTransitOrderT, LendT, LocalNumber, OfferT, OrderT, ReasonT,
+    RegisteredOrderT, RerouteT, RouteT, SessionServer, SocketOrderT, StreamNumber, WhereT,
 };
 use std::ffi::CStr;
 use std::io;
@@ -115,7 +116,7 @@ impl Work {
         Caller { client: CARRIER, ..*caller }
     }
 
-    fn tell(&self, local: u64, what: CarrierMessage) {
+    fn tell(&self, local: LocalNumber, what: CarrierMessage) {
         self.server.tell_carried(local, what);
     }
 }
@@ -156,7 +157,9 @@ impl CarrierServer for Work {
         region: Option<OwnedFd>,
     ) {
         if let Some(inspected) = Inspected::read(seen, None) {
-            self.server.adopt_carried(local, inspected, stream, side, region.into());
+            let stream =
+                AdoptedStream { number: StreamNumber(stream), side, region: region.into() };
+            self.server.adopt_carried(LocalNumber(local), inspected, stream);
         }
     }
 
@@ -180,15 +183,15 @@ impl CarrierServer for Work {
     }
 
     fn lend(&self, _: &Caller, local: u64, terms: &LendT) {
-        self.tell(local, CarrierMessage::Delegate(terms.clone()));
+        self.tell(LocalNumber(local), CarrierMessage::Delegate(terms.clone()));
     }
 
     fn reroute(&self, _: &Caller, local: u64, hop: &HopT) {
-        self.tell(local, CarrierMessage::Reroute(RerouteT { local, hop: *hop }));
+        self.tell(LocalNumber(local), CarrierMessage::Reroute(RerouteT { local, hop: *hop }));
     }
 
     fn tell_route(&self, _: &Caller, local: u64, route: &RouteT) {
-        self.tell(local, CarrierMessage::Route(*route));
+        self.tell(LocalNumber(local), CarrierMessage::Route(*route));
     }
 
     fn left(&self, caller: &Caller, local: u64, reason: ReasonT, sent: u64, received: u64) {
@@ -200,20 +203,22 @@ impl CarrierServer for Work {
 fn order(command: Command) -> OrderT {
     match command {
         Command::Socket(socket) => OrderT::Socket(SocketOrderT { socket: socket.into() }),
-        Command::Registered { stream, pid } => OrderT::Registered(RegisteredOrderT { stream, pid }),
+        Command::Registered { stream, pid } => {
+            OrderT::Registered(RegisteredOrderT { stream: stream.0, pid })
+        }
         Command::AllHome => OrderT::AllHome,
         Command::Back { token, has_ended, record } => {
-            OrderT::Back(BackOrderT { token, has_ended, record: record.into() })
+            OrderT::Back(BackOrderT { token: token.0, has_ended, record: record.into() })
         }
         Command::InTransit { token, packets } => {
-            OrderT::InTransit(InTransitOrderT { token, packets: packets.into() })
+            OrderT::InTransit(InTransitOrderT { token: token.0, packets: packets.into() })
         }
         Command::AskRoute { local, to } => {
             let to = match to {
                 IpAddr::V4(to) => to.to_ipv6_mapped(),
                 IpAddr::V6(to) => to,
             };
-            OrderT::AskRoute(WhereT { local, to: to.octets() })
+            OrderT::AskRoute(WhereT { local: local.0, to: to.octets() })
         }
     }
 }
@@ -224,17 +229,20 @@ pub(super) fn command(order: OrderT) -> Option<Command> {
     Some(match order {
         OrderT::None => return None,
         OrderT::Socket(SocketOrderT { socket }) => Command::Socket(owned(socket)?),
-        OrderT::Registered(RegisteredOrderT { stream, pid }) => Command::Registered { stream, pid },
+        OrderT::Registered(RegisteredOrderT { stream, pid }) => {
+            Command::Registered { stream: StreamNumber(stream), pid }
+        }
         OrderT::AllHome => Command::AllHome,
         OrderT::Back(BackOrderT { token, has_ended, record }) => {
-            Command::Back { token, has_ended, record: owned(record)? }
+            Command::Back { token: DelegationToken(token), has_ended, record: owned(record)? }
         }
         OrderT::InTransit(InTransitOrderT { token, packets }) => {
-            Command::InTransit { token, packets: owned(packets)? }
+            Command::InTransit { token: DelegationToken(token), packets: owned(packets)? }
         }
-        OrderT::AskRoute(WhereT { local, to }) => {
-            Command::AskRoute { local, to: std::net::Ipv6Addr::from(to).to_canonical() }
-        }
+        OrderT::AskRoute(WhereT { local, to }) => Command::AskRoute {
+            local: LocalNumber(local),
+            to: std::net::Ipv6Addr::from(to).to_canonical(),
+        },
     })
 }
 
@@ -246,13 +254,13 @@ mod tests {
     fn commands_are_the_same_on_both_sides() {
         let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let all = [
-            Command::Registered { stream: 7, pid: 9 },
+            Command::Registered { stream: StreamNumber(7), pid: 9 },
             Command::AllHome,
-            Command::AskRoute { local: 3, to: [192, 0, 2, 1].into() },
-            Command::AskRoute { local: 3, to: std::net::Ipv6Addr::LOCALHOST.into() },
+            Command::AskRoute { local: LocalNumber(3), to: [192, 0, 2, 1].into() },
+            Command::AskRoute { local: LocalNumber(3), to: std::net::Ipv6Addr::LOCALHOST.into() },
             Command::Socket(file()),
-            Command::Back { token: 5, has_ended: true, record: file() },
-            Command::InTransit { token: 5, packets: file() },
+            Command::Back { token: DelegationToken(5), has_ended: true, record: file() },
+            Command::InTransit { token: DelegationToken(5), packets: file() },
         ];
         for one in all {
             let before = format!("{one:?}");

@@ -6,11 +6,11 @@
 //! proves nothing, but it can do no harm either: both sides must hold the ends of one and the same
 //! connection. Not here: streams that this server makes (`pairing`).
 
-use super::end::{Identity, State};
-use super::{CARRIER, CallError, OfferArguments, Registry, Stream};
+use super::end::{EndId, Identity, State};
+use super::{CARRIER, CallError, OfferArguments, Registry, Stream, StreamSide};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::KindT;
+use sojourn_session::{KindT, StreamNumber};
 
 impl Registry {
     /// Adopts a joined session. Returns false if it contradicts the registry's knowledge.
@@ -22,10 +22,11 @@ impl Registry {
         process: ClientId,
         identity: Identity,
         arguments: OfferArguments,
-        number: u64,
-        side: u8,
+        part: StreamSide,
         now_ms: u64,
     ) -> Result<bool, CallError> {
+        let StreamSide { stream: number, side } = part;
+        let id = EndId { process, local: arguments.local };
         let entry = self.processes.get(&process).ok_or(CallError::NoHello)?;
         if side > 1 || entry.ends.contains_key(&arguments.local) {
             return Err(CallError::Argument);
@@ -41,14 +42,14 @@ impl Registry {
         match self.streams.get(&number) {
             None => self.adopt_first(&identity, uid, number, now_ms),
             Some(stream) => {
-                if !self.fits(stream, (process, arguments.local), &identity, side) {
+                if !self.fits(stream, id, &identity, side) {
                     return Ok(false);
                 }
                 self.adopt_second(uid, number, side);
             }
         }
         if let Some(stream) = self.streams.get_mut(&number) {
-            stream.sides[side as usize] = Some((process, arguments.local));
+            stream.sides[side as usize] = Some(id);
         }
         let state = State::Joined { stream: number, side, is_known: true };
         self.insert(process, identity, arguments, state, now_ms);
@@ -56,7 +57,7 @@ impl Registry {
     }
 
     /// Sets the memory of an adopted stream, if that is known: then its bytes are counted there.
-    pub fn set_region(&mut self, number: u64, region: Descriptor) {
+    pub fn set_region(&mut self, number: StreamNumber, region: Descriptor) {
         if let Some(stream) = self.streams.get_mut(&number) {
             stream.region = region;
         }
@@ -64,11 +65,11 @@ impl Registry {
 
     /// Returns true if there is such a stream.
     #[must_use]
-    pub fn has_stream(&self, number: u64) -> bool {
+    pub fn has_stream(&self, number: StreamNumber) -> bool {
         self.streams.contains_key(&number)
     }
 
-    fn adopt_first(&mut self, identity: &Identity, uid: u32, number: u64, now_ms: u64) {
+    fn adopt_first(&mut self, identity: &Identity, uid: u32, number: StreamNumber, now_ms: u64) {
         let stream = Stream {
             kind: identity.kind,
             ring_bytes: [0; 2],
@@ -83,12 +84,12 @@ impl Registry {
         self.count_users([uid; 2], true);
     }
 
-    fn adopt_second(&mut self, uid: u32, number: u64, side: u8) {
+    fn adopt_second(&mut self, uid: u32, number: StreamNumber, side: u8) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         let before = stream.users;
         stream.users[side as usize] = uid;
         // The carrier acts for the user at the other side, so both sides are that user's.
-        if stream.sides[1 - side as usize].is_some_and(|(process, _)| process == CARRIER) {
+        if stream.sides[1 - side as usize].is_some_and(|end| end.process == CARRIER) {
             stream.users = [uid; 2];
         }
         let after = stream.users;
@@ -97,11 +98,11 @@ impl Registry {
     }
 
     /// Returns true if an end is the missing side of an adopted stream.
-    fn fits(&self, stream: &Stream, own: (ClientId, u64), identity: &Identity, side: u8) -> bool {
+    fn fits(&self, stream: &Stream, own: EndId, identity: &Identity, side: u8) -> bool {
         let is_adopted = stream.places == [None; 2];
         let Some(other) = stream.sides[1 - side as usize] else { return false };
         let is_mirror =
-            self.end(other.0, other.1).is_some_and(|end| end.identity.key == identity.key.mirror());
+            self.end(other).is_some_and(|end| end.identity.key == identity.key.mirror());
         is_adopted
             && stream.sides[side as usize].is_none()
             && is_mirror

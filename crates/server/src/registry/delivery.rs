@@ -3,15 +3,15 @@
 //! Not here: the queues (`events`).
 
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{HomeT, KindT, LendT, ReasonT, RerouteT, RouteT};
+use sojourn_session::{HomeT, KindT, LendT, LocalNumber, ReasonT, RerouteT, RouteT, StreamNumber};
 
 /// An event in a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Event {
-    Join { local: u64, stream: u64 },
-    Recall { local: u64, stream: u64, reason: ReasonT },
-    Refused { local: u64, reason: ReasonT },
-    CarrierMessage { local: u64, stream: u64, what: Box<CarrierMessage> },
+    Join { local: LocalNumber, stream: StreamNumber },
+    Recall { local: LocalNumber, stream: StreamNumber, reason: ReasonT },
+    Refused { local: LocalNumber, reason: ReasonT },
+    CarrierMessage { local: LocalNumber, stream: StreamNumber, what: Box<CarrierMessage> },
     Wanted { inode: u64, home: HomeT },
 }
 
@@ -35,14 +35,14 @@ pub enum Delivery {
     /// A session is to go home.
     Recall {
         /// The library's number.
-        local: u64,
+        local: LocalNumber,
         /// The reason.
         reason: ReasonT,
     },
     /// An offer is refused.
     Refused {
         /// The library's number.
-        local: u64,
+        local: LocalNumber,
         /// The reason.
         reason: ReasonT,
     },
@@ -61,8 +61,8 @@ pub enum Delivery {
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the fields are those of `join_t` in idl/session.idl")]
 pub struct JoinOut {
-    pub local: u64,
-    pub stream: u64,
+    pub local: LocalNumber,
+    pub stream: StreamNumber,
     pub side: u8,
     pub kind: KindT,
     pub is_carried: bool,

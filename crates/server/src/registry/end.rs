@@ -5,7 +5,8 @@
 use crate::holders::Object;
 use crate::key::Key;
 use crate::pins::Pin;
-use sojourn_session::KindT;
+use sojourn_ipc::ClientId;
+use sojourn_session::{KindT, LocalNumber, StreamNumber};
 use std::sync::Arc;
 
 /// The server's view of an end.
@@ -59,6 +60,24 @@ impl End {
     }
 }
 
+/// An end of a session: a process, and that process's number of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndId {
+    /// The process, or the carrier.
+    pub process: ClientId,
+    /// The process's own number.
+    pub local: LocalNumber,
+}
+
+/// One side of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamSide {
+    /// The stream's number.
+    pub stream: StreamNumber,
+    /// 0 or 1.
+    pub side: u8,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Its holders are being counted, under this number.
@@ -66,5 +85,5 @@ pub(super) enum State {
     /// It waits for its mirror image.
     Waiting,
     /// One side of a stream; `is_known`: the process has collected the join.
-    Joined { stream: u64, side: u8, is_known: bool },
+    Joined { stream: StreamNumber, side: u8, is_known: bool },
 }

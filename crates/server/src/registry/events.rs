@@ -7,11 +7,12 @@
 //! messages (`delivery`).
 
 use super::delivery::{CarrierMessage, Delivery, Event, InboxOut, JoinOut};
-use super::end::State;
+use super::end::{EndId, State};
 use super::process::Role;
 use super::{CARRIER, CallError, EVENTS_MAX, Registry, Stream};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
+use sojourn_session::{LocalNumber, StreamNumber};
 
 impl Registry {
     /// Queues an event, and has its process rung unless it is rung already. A process whose queue
@@ -30,31 +31,32 @@ impl Registry {
     }
 
     /// Queues a message of the carrier to the other side of its session `local`.
-    pub fn tell_carried(&mut self, local: u64, mut what: CarrierMessage, now_ms: u64) {
+    pub fn tell_carried(&mut self, local: LocalNumber, mut what: CarrierMessage, now_ms: u64) {
         let Some(State::Joined { stream, side, .. }) =
-            self.end(CARRIER, local).map(|end| end.state)
+            self.end(EndId { process: CARRIER, local }).map(|end| end.state)
         else {
             return;
         };
         let sides = self.streams.get(&stream).map(|stream| stream.sides);
-        let Some((process, local)) = sides.and_then(|sides| sides[1 - side as usize]) else {
+        let Some(EndId { process, local }) = sides.and_then(|sides| sides[1 - side as usize])
+        else {
             return;
         };
         match &mut what {
-            CarrierMessage::Delegate(terms) => terms.local = local,
-            CarrierMessage::Reroute(rerouted) => rerouted.local = local,
-            CarrierMessage::Route(route) => route.local = local,
+            CarrierMessage::Delegate(terms) => terms.local = local.0,
+            CarrierMessage::Reroute(rerouted) => rerouted.local = local.0,
+            CarrierMessage::Route(route) => route.local = local.0,
         }
         self.push(process, Event::CarrierMessage { local, stream, what: Box::new(what) }, now_ms);
     }
 
-    /// Returns the carrier's number for a process's session, if the carrier is at its other side.
-    pub fn of_carrier(&self, process: ClientId, local: u64) -> Option<u64> {
-        let State::Joined { stream, side, .. } = self.end(process, local)?.state else {
+    /// Returns the carrier's number for the other side of an end, if the carrier is at its other side.
+    pub fn of_carrier(&self, id: EndId) -> Option<LocalNumber> {
+        let State::Joined { stream, side, .. } = self.end(id)?.state else {
             return None;
         };
-        let (other, local) = self.streams.get(&stream)?.sides[1 - usize::from(side & 1)]?;
-        (other == CARRIER).then_some(local)
+        let other = self.streams.get(&stream)?.sides[1 - usize::from(side & 1)]?;
+        (other.process == CARRIER).then_some(other.local)
     }
 
     /// Takes the next event of a process.
@@ -87,7 +89,7 @@ impl Registry {
                 },
                 Event::Join { local, stream } => match state(local) {
                     Some(State::Joined { stream: now, side, is_known: false }) if now == stream => {
-                        return Ok(self.deliver_join(id, local, stream, side));
+                        return Ok(self.deliver_join(EndId { process: id, local }, stream, side));
                     }
                     _ => {}
                 },
@@ -98,14 +100,9 @@ impl Registry {
         Ok(None)
     }
 
-    fn deliver_join(
-        &mut self,
-        id: ClientId,
-        local: u64,
-        number: u64,
-        side: u8,
-    ) -> Option<Delivery> {
-        let end = self.end_mut(id, local)?;
+    fn deliver_join(&mut self, id: EndId, number: StreamNumber, side: u8) -> Option<Delivery> {
+        let EndId { process, local } = id;
+        let end = self.end_mut(id)?;
         end.state = State::Joined { stream: number, side, is_known: true };
         let is_carried = end.identity.key.is_carried();
         let stream = self.streams.get(&number)?;
@@ -125,13 +122,14 @@ impl Registry {
             peer_pid,
             peer_process,
         };
-        let own = self.inbox_for(id, own, Role::Own);
-        let peer = self.inbox_for(id, peer, Role::Peer);
+        let own = self.inbox_for(process, own, Role::Own);
+        let peer = self.inbox_for(process, peer, Role::Peer);
         Some(Delivery::Join(Box::new(JoinOut { own, peer, ..join })))
     }
 
     pub(super) fn peer_of(&self, stream: &Stream, side: u8) -> (u32, Descriptor) {
-        let peer = stream.sides[1 - side as usize].and_then(|(peer, _)| self.processes.get(&peer));
+        let peer =
+            stream.sides[1 - side as usize].and_then(|peer| self.processes.get(&peer.process));
         match peer {
             Some(peer) => (peer.info.pid, peer.info.process.clone()),
             None => (0, Descriptor::NONE),

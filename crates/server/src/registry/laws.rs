@@ -57,9 +57,9 @@ fn end(number: u8) -> Identity {
 struct Library {
     generation: u32,
     next_local: u64,
-    locals: Vec<u64>,
+    locals: Vec<LocalNumber>,
     /// Inboxes that joined sessions name.
-    joined: BTreeMap<u64, [u64; 2]>,
+    joined: BTreeMap<LocalNumber, [u64; 2]>,
 }
 
 impl Library {
@@ -85,7 +85,7 @@ struct World {
     registry: Registry,
     memory: Fake,
     libraries: Vec<Library>,
-    counts: Vec<(ClientId, u64, u64)>,
+    counts: Vec<ToCount>,
 }
 
 impl World {
@@ -99,30 +99,31 @@ impl World {
         Self { registry, memory: Fake::default(), libraries, counts: Vec::new() }
     }
 
-    fn fresh(&mut self, process: u32) -> (ClientId, u64) {
+    fn fresh(&mut self, process: u32) -> EndId {
         let library = &mut self.libraries[process as usize];
         library.next_local += 1;
-        library.locals.push(library.next_local);
-        (library.id(process), library.next_local)
+        let local = LocalNumber(library.next_local);
+        library.locals.push(local);
+        EndId { process: library.id(process), local }
     }
 
     fn step(&mut self, step: &Step) {
         match *step {
             Step::Offer { process, end: number, is_sole, set } => {
-                let (id, local) = self.fresh(process);
-                let arguments = OfferArguments { is_sole, set, ..args(local) };
+                let id = self.fresh(process);
+                let arguments = OfferArguments { is_sole, set, ..args(id.local.0) };
                 let offered = self
                     .registry
-                    .offer(id, Ok(end(number)), arguments, 0, &mut self.memory)
+                    .offer(id.process, Ok(end(number)), arguments, 0, &mut self.memory)
                     .unwrap();
                 if let Offered::Count(number) = offered {
-                    self.counts.push((id, local, number));
+                    self.counts.push(ToCount { end: id, number });
                 }
             }
             Step::Counted { which, is_sole } if !self.counts.is_empty() => {
-                let (id, local, number) = self.counts.swap_remove(which % self.counts.len());
+                let counted = self.counts.swap_remove(which % self.counts.len());
                 let verdict = if is_sole { Ok(()) } else { Err(ReasonT::SeveralHolders) };
-                self.registry.counted(id, local, number, verdict, 0, &mut self.memory);
+                self.registry.counted(counted, verdict, 0, &mut self.memory);
             }
             Step::Next { process } => self.collect(process),
             Step::Left { process, which } => {
@@ -133,12 +134,14 @@ impl World {
                 let at = which % library.locals.len();
                 let local = library.locals.swap_remove(at);
                 library.joined.remove(&local);
-                let id = library.id(process);
-                self.registry.left(id, local, ReasonT::Operation, 7, 0, &self.memory);
+                let id = EndId { process: library.id(process), local };
+                self.registry.left(id, ReasonT::Operation, 7, 0, &self.memory);
             }
             Step::Adopt { process, end: number, stream, side } => {
-                let (id, local) = self.fresh(process);
-                self.registry.adopt(id, end(number), args(local), stream, side, 0).unwrap();
+                let id = self.fresh(process);
+                let part = StreamSide { stream: StreamNumber(stream), side };
+                let arguments = args(id.local.0);
+                self.registry.adopt(id.process, end(number), arguments, part, 0).unwrap();
             }
             Step::Gone { process } => {
                 let library = &mut self.libraries[process as usize];
@@ -176,19 +179,20 @@ impl World {
     fn check(&self) {
         let registry = &self.registry;
         let ends = registry.processes.iter().flat_map(|(id, process)| {
-            process.ends.iter().map(move |(local, end)| (*id, *local, end))
+            let id = |local| EndId { process: *id, local };
+            process.ends.iter().map(move |(local, end)| (id(*local), end))
         });
         let mut count = 0;
-        for (id, local, end) in ends {
+        for (id, end) in ends {
             count += 1;
-            assert_eq!(registry.keys.get(&end.identity.key), Some(&(id, local)));
+            assert_eq!(registry.keys.get(&end.identity.key), Some(&id));
             let other = registry.keys.get(&end.identity.key.mirror());
-            let other = other.and_then(|(id, local)| registry.end(*id, *local));
+            let other = other.and_then(|id| registry.end(*id));
             if let (State::Waiting, Some(other)) = (end.state, other) {
                 assert_ne!(other.state, State::Waiting, "mirror images that both wait");
             }
             if let State::Joined { stream, side, .. } = end.state {
-                assert_eq!(registry.streams[&stream].sides[side as usize], Some((id, local)));
+                assert_eq!(registry.streams[&stream].sides[side as usize], Some(id));
             }
         }
         assert_eq!(count, registry.keys.len());
@@ -202,15 +206,14 @@ impl World {
         for (number, stream) in &registry.streams {
             let ends: Vec<_> = stream.sides.iter().flatten().collect();
             assert!(!ends.is_empty(), "a stream without sides");
-            for (id, local) in &ends {
-                let end = registry.end(*id, *local).expect("a side that is not there");
+            for id in &ends {
+                let end = registry.end(**id).expect("a side that is not there");
                 assert!(matches!(end.state, State::Joined { stream, .. } if stream == *number));
             }
             if let [a, b] = ends[..] {
-                let key =
-                    |(id, local): (ClientId, u64)| registry.end(id, local).unwrap().identity.key;
+                let key = |id: EndId| registry.end(id).unwrap().identity.key;
                 assert_eq!(key(*a), key(*b).mirror(), "never with a third");
-                assert_ne!(a.0, b.0);
+                assert_ne!(a.process, b.process);
             }
             adopted += usize::from(stream.places == [None; 2]);
             for place in stream.places.iter().flatten() {

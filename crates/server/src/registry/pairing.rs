@@ -3,14 +3,14 @@
 //! Not here: the end of a stream (`processes`), streams of an earlier server (`adopt`).
 
 use super::delivery::Event;
-use super::end::{End, Identity, State};
+use super::end::{End, EndId, Identity, State};
 use super::processes::{OF_INBOX, OF_STREAM, each_once};
 use super::{
     CARRIER, CallError, OfferArguments, Offered, RING_MAX, RING_MIN, RING_MOST, Registry,
-    SharedMemory, Stream,
+    SharedMemory, Stream, ToCount,
 };
 use sojourn_ipc::ClientId;
-use sojourn_session::{HomeT, KindT, ReasonT};
+use sojourn_session::{HomeT, KindT, ReasonT, StreamNumber};
 
 /// The factor by which the rings of a session with another host are larger: bytes on their way that
 /// are not acknowledged yet lie in them, too.
@@ -37,6 +37,7 @@ impl Registry {
         let is_full = entry.ends.len() >= self.limits.ends;
         let is_beyond = process != CARRIER && !self.ends.may_take(entry.info.uid, 1);
         self.counters.offers += 1;
+        let id = EndId { process, local: arguments.local };
         let key = seen.as_ref().ok().map(|identity| identity.key);
         let taken = seen.and_then(|identity| match is_full || is_beyond {
             true => Err(ReasonT::Quota),
@@ -46,7 +47,7 @@ impl Registry {
             Ok(identity) => identity,
             Err(reason) => {
                 self.note_refusal(process, arguments.inode, reason, now_ms);
-                self.refuse(process, arguments.local, reason, now_ms);
+                self.refuse(id, reason, now_ms);
                 if let Some(key) = key.filter(|_| process == CARRIER) {
                     // Only the carrier could offer the other end: its program is told, and may try
                     // again.
@@ -60,7 +61,7 @@ impl Registry {
         if let State::Counting(number) = state {
             return Ok(Offered::Count(number));
         }
-        Ok(self.pair(process, arguments.local, now_ms, memory))
+        Ok(self.pair(id, now_ms, memory))
     }
 
     pub(super) fn insert(
@@ -76,7 +77,7 @@ impl Registry {
         if process != CARRIER {
             self.ends.take(owner.info.uid, 1);
         }
-        self.keys.insert(identity.key, (process, arguments.local));
+        self.keys.insert(identity.key, EndId { process, local: arguments.local });
         let OfferArguments { ring_bytes, set, inode, home, .. } = arguments;
         if let State::Joined { .. } = state {
             owner.forget_refusal(inode);
@@ -109,20 +110,20 @@ impl Registry {
         identity: Identity,
         now_ms: u64,
     ) -> Result<Identity, ReasonT> {
-        let Some(&(other, local)) = self.keys.get(&identity.key) else { return Ok(identity) };
-        if other != process {
-            self.has_others(other, local, now_ms);
+        let Some(&other) = self.keys.get(&identity.key) else { return Ok(identity) };
+        if other.process != process {
+            self.has_others(other, now_ms);
         }
         Err(ReasonT::SeveralHolders)
     }
 
     /// Refuses an end that is offered, or has its stream come home: it has several holders.
-    fn has_others(&mut self, process: ClientId, local: u64, now_ms: u64) {
-        match self.end(process, local).map(|end| end.state) {
+    fn has_others(&mut self, id: EndId, now_ms: u64) {
+        match self.end(id).map(|end| end.state) {
             Some(State::Joined { stream, .. }) => {
                 self.recall(stream, ReasonT::SeveralHolders, now_ms);
             }
-            Some(_) => self.refuse(process, local, ReasonT::SeveralHolders, now_ms),
+            Some(_) => self.refuse(id, ReasonT::SeveralHolders, now_ms),
             None => {}
         }
     }
@@ -131,7 +132,7 @@ impl Registry {
     #[must_use]
     pub fn is_away(&self, key: &super::Key) -> bool {
         let is_joined = |key| {
-            let found = self.keys.get(&key).and_then(|(process, local)| self.end(*process, *local));
+            let found = self.keys.get(&key).and_then(|id| self.end(*id));
             found.is_some_and(|end| !end.is_offered())
         };
         is_joined(*key) || is_joined(key.mirror())
@@ -141,8 +142,8 @@ impl Registry {
     pub fn opened(&mut self, object: u64, now_ms: u64) {
         for writes in [false, true] {
             let key = super::Key::Pipe { object, writes };
-            if let Some(&(process, local)) = self.keys.get(&key) {
-                self.has_others(process, local, now_ms);
+            if let Some(&id) = self.keys.get(&key) {
+                self.has_others(id, now_ms);
             }
         }
     }
@@ -161,14 +162,13 @@ impl Registry {
     /// gave.
     pub fn counted(
         &mut self,
-        process: ClientId,
-        local: u64,
-        number: u64,
+        counted: ToCount,
         verdict: Result<(), ReasonT>,
         now_ms: u64,
         memory: &mut dyn SharedMemory,
     ) {
-        match self.end_mut(process, local) {
+        let ToCount { end: id, number } = counted;
+        match self.end_mut(id) {
             // Any other state belongs to a later offer, or the offer was taken back or refused
             // meanwhile.
             Some(end) if end.state == State::Counting(number) => {
@@ -179,14 +179,15 @@ impl Registry {
         }
         match verdict {
             Ok(()) => {
-                self.pair(process, local, now_ms, memory);
+                self.pair(id, now_ms, memory);
             }
-            Err(reason) => self.refuse(process, local, reason, now_ms),
+            Err(reason) => self.refuse(id, reason, now_ms),
         }
     }
 
-    pub(super) fn refuse(&mut self, process: ClientId, local: u64, reason: ReasonT, now_ms: u64) {
-        let end = self.take_end(process, local);
+    pub(super) fn refuse(&mut self, id: EndId, reason: ReasonT, now_ms: u64) {
+        let EndId { process, local } = id;
+        let end = self.take_end(id);
         if let Some(end) = &end {
             self.note_refusal(process, end.inode, reason, now_ms);
         }
@@ -198,57 +199,49 @@ impl Registry {
     }
 
     /// Asks both sides of a stream to go home, once.
-    pub(super) fn recall(&mut self, number: u64, reason: ReasonT, now_ms: u64) {
+    pub(super) fn recall(&mut self, number: StreamNumber, reason: ReasonT, now_ms: u64) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         if core::mem::replace(&mut stream.is_recalled, true) {
             return;
         }
-        for (process, local) in stream.sides.into_iter().flatten() {
+        for EndId { process, local } in stream.sides.into_iter().flatten() {
             self.push(process, Event::Recall { local, stream: number, reason }, now_ms);
         }
     }
 
     /// Joins an end that waits with its mirror image, if that waits too.
-    fn pair(
-        &mut self,
-        process: ClientId,
-        local: u64,
-        now_ms: u64,
-        memory: &mut dyn SharedMemory,
-    ) -> Offered {
-        self.forget_local_refusal(process, local);
-        let Some(end) = self.end(process, local) else { return Offered::Decided };
+    fn pair(&mut self, own: EndId, now_ms: u64, memory: &mut dyn SharedMemory) -> Offered {
+        self.forget_local_refusal(own);
+        let Some(end) = self.end(own) else { return Offered::Decided };
         let Some(&other) = self.keys.get(&end.identity.key.mirror()) else {
-            if process == CARRIER {
+            if own.process == CARRIER {
                 // The program has taken its offer back. If the carrier's offer stayed, the carrier
                 // would keep the connection, and the program could not close it.
-                self.refuse(process, local, ReasonT::PeerLeft, now_ms);
+                self.refuse(own, ReasonT::PeerLeft, now_ms);
                 return Offered::Decided;
             }
             return Offered::Waits;
         };
-        if self.end(other.0, other.1).is_none_or(|end| end.state != State::Waiting) {
+        if self.end(other).is_none_or(|end| end.state != State::Waiting) {
             return Offered::Waits;
         }
-        if self.count_believed([(process, local), other]) {
+        if self.count_believed([own, other]) {
             return Offered::Waits;
         }
-        let Some(end) = self.end(process, local) else { return Offered::Decided };
+        let Some(end) = self.end(own) else { return Offered::Decided };
         // Side 0 of a pipe writes; of two sockets the one that was offered first is side 0.
-        let own = (process, local);
         let is_reader = matches!(end.identity.key, super::Key::Pipe { writes: false, .. });
         let is_pipe = end.identity.kind == KindT::Pipe;
         let sides = if is_pipe && !is_reader { [own, other] } else { [other, own] };
-        let is_for_protocol_server = |(process, local): &(ClientId, u64)| {
-            self.end(*process, *local).is_some_and(|end| end.is_for_protocol_server)
-        };
+        let is_for_protocol_server =
+            |id: &EndId| self.end(*id).is_some_and(|end| end.is_for_protocol_server);
         let joined = match sides.iter().any(is_for_protocol_server) {
             true => Err(ReasonT::ProtocolServer),
             false => self.join(sides, now_ms, memory),
         };
         if let Err(reason) = joined {
-            for (process, local) in sides {
-                self.refuse(process, local, reason, now_ms);
+            for id in sides {
+                self.refuse(id, reason, now_ms);
             }
         }
         Offered::Decided
@@ -256,9 +249,9 @@ impl Registry {
 
     /// Forgets the last refusal of an end whose only obstacle is that its peer has not come. Until
     /// the carrier has looked at a session with another host, the last refusal still holds.
-    fn forget_local_refusal(&mut self, process: ClientId, local: u64) {
-        let Some(owner) = self.processes.get_mut(&process) else { return };
-        let end = owner.ends.get(&local).filter(|end| !end.identity.key.is_carried());
+    fn forget_local_refusal(&mut self, id: EndId) {
+        let Some(owner) = self.processes.get_mut(&id.process) else { return };
+        let end = owner.ends.get(&id.local).filter(|end| !end.identity.key.is_carried());
         if let Some(inode) = end.map(|end| end.inode) {
             owner.forget_refusal(inode);
         }
@@ -271,22 +264,22 @@ impl Registry {
     /// session, while that user's bytes also come from, or go to, a process that holds the liar's
     /// end rightfully, in the kernel. Within one user, who has both ends, a lie does no harm that
     /// the user could not do anyway; root is believed.
-    fn count_believed(&mut self, sides: [(ClientId, u64); 2]) -> bool {
-        let uids = sides.map(|(id, _)| self.processes.get(&id).map_or(0, |one| one.info.uid));
+    fn count_believed(&mut self, sides: [EndId; 2]) -> bool {
+        let uids = sides.map(|end| self.processes.get(&end.process).map_or(0, |one| one.info.uid));
         let is_theirs = uids[0] != uids[1] && self.limits.serves_everybody;
-        if !is_theirs || sides.iter().any(|(id, _)| *id == CARRIER) {
+        if !is_theirs || sides.iter().any(|end| end.process == CARRIER) {
             return false;
         }
         let mut must_wait = false;
-        for ((process, local), uid) in sides.into_iter().zip(uids) {
-            let is_counted = self.end(process, local).is_none_or(|end| end.is_counted);
+        for (id, uid) in sides.into_iter().zip(uids) {
+            let is_counted = self.end(id).is_none_or(|end| end.is_counted);
             if is_counted || uid == 0 {
                 continue;
             }
             let number = self.fresh();
-            if let Some(end) = self.end_mut(process, local) {
+            if let Some(end) = self.end_mut(id) {
                 end.state = State::Counting(number);
-                self.to_count.push((process, local, number));
+                self.to_count.push(ToCount { end: id, number });
                 must_wait = true;
             }
         }
@@ -295,7 +288,7 @@ impl Registry {
 
     fn join(
         &mut self,
-        sides: [(ClientId, u64); 2],
+        sides: [EndId; 2],
         now_ms: u64,
         memory: &mut dyn SharedMemory,
     ) -> Result<(), ReasonT> {
@@ -307,7 +300,7 @@ impl Registry {
             self.free_slot(first.0, first.1);
             return Err(ReasonT::Resources);
         };
-        let number = self.fresh();
+        let number = StreamNumber(self.fresh());
         let stream = Stream {
             kind,
             ring_bytes,
@@ -322,8 +315,9 @@ impl Registry {
         self.count_users(users, true);
         each_once(users).for_each(|user| self.descriptors.take(user, OF_STREAM));
         self.counters.joins += 1;
-        for (side, (process, local)) in sides.into_iter().enumerate() {
-            if let Some(end) = self.end_mut(process, local) {
+        for (side, id) in sides.into_iter().enumerate() {
+            let EndId { process, local } = id;
+            if let Some(end) = self.end_mut(id) {
                 end.state = State::Joined { stream: number, side: side as u8, is_known: false };
                 end.since_ms = now_ms;
                 let inode = end.inode;
@@ -337,19 +331,19 @@ impl Registry {
     }
 
     /// Returns the users of two processes that may share memory, or the reason why they may not.
-    pub(super) fn may_join(&self, sides: [(ClientId, u64); 2]) -> Result<[u32; 2], ReasonT> {
-        let info = |(process, _)| self.processes.get(&process).map(|process| &process.info);
+    pub(super) fn may_join(&self, sides: [EndId; 2]) -> Result<[u32; 2], ReasonT> {
+        let info = |end: EndId| self.processes.get(&end.process).map(|process| &process.info);
         let (Some(a), Some(b)) = (info(sides[0]), info(sides[1])) else {
             return Err(ReasonT::PeerDied);
         };
         // Two clients with the same process number may be different processes, if the number has
         // come again: then the rule keeps only these two apart.
-        let is_within = sides[0].0 == sides[1].0 || a.pid == b.pid;
+        let is_within = sides[0].process == sides[1].process || a.pid == b.pid;
         if is_within && !self.limits.joins_within {
             return Err(ReasonT::SameProcess);
         }
         // The carrier acts for the user at the other side, so both sides are that user's.
-        let users = match sides.map(|(process, _)| process == CARRIER) {
+        let users = match sides.map(|end| end.process == CARRIER) {
             [true, _] => [b.uid; 2],
             [_, true] => [a.uid; 2],
             _ => [a.uid, b.uid],
@@ -367,8 +361,8 @@ impl Registry {
 
     /// Returns kind and ring sizes: those of the smaller wanted size, but large enough that a
     /// writer is never held up where the kernel would have taken its bytes.
-    fn shape(&self, sides: [(ClientId, u64); 2]) -> Option<(KindT, [u32; 2])> {
-        let ends = [self.end(sides[0].0, sides[0].1)?, self.end(sides[1].0, sides[1].1)?];
+    fn shape(&self, sides: [EndId; 2]) -> Option<(KindT, [u32; 2])> {
+        let ends = [self.end(sides[0])?, self.end(sides[1])?];
         let is_remote = ends.iter().any(|end| end.identity.key.is_carried());
         let factor = if is_remote { REMOTE_FACTOR } else { 1 };
         let wanted = ends[0].ring_bytes.min(ends[1].ring_bytes).saturating_mul(factor);
@@ -383,15 +377,15 @@ impl Registry {
 
     fn place(
         &mut self,
-        (process, local): (ClientId, u64),
+        id: EndId,
         peers_user: u32,
         memory: &mut dyn SharedMemory,
     ) -> Option<(u64, u32)> {
-        let owner = (process, self.end(process, local)?.set, peers_user);
+        let owner = (id.process, self.end(id)?.set, peers_user);
         if let Some(place) = self.inboxes.place(owner) {
             return Some(place);
         }
-        let user = self.processes.get(&process)?.info.uid;
+        let user = self.processes.get(&id.process)?.info.uid;
         let descriptors = memory.inbox()?;
         let number = self.fresh();
         self.inboxes.add(owner, user, number, descriptors);

@@ -5,7 +5,7 @@
 use super::delivery::Event;
 use super::end::End;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::ReasonT;
+use sojourn_session::{LocalNumber, ReasonT};
 use std::collections::{HashMap, VecDeque};
 
 /// The credentials of a process. Number, user and group are the kernel's word.
@@ -42,7 +42,7 @@ impl Role {
 pub(super) struct Process {
     pub(super) info: ProcessInfo,
     /// Its ends, by the library's number.
-    pub(super) ends: HashMap<u64, End>,
+    pub(super) ends: HashMap<LocalNumber, End>,
     /// Its events, with the time at which each was queued (ms).
     pub(super) events: VecDeque<(Event, u64)>,
     /// It was rung and has not yet seen the end of the queue.

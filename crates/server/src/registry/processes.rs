@@ -3,13 +3,13 @@
 //! Not here: the knowledge about one (`process`).
 
 use super::delivery::Event;
-use super::end::{End, Identity, State};
+use super::end::{End, EndId, Identity, State};
 use super::process::{Process, ProcessInfo, Refused, Role};
 use super::{CARRIER, CallError, Registry, SharedMemory};
 use crate::key::Key;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::ReasonT;
+use sojourn_session::{ReasonT, StreamNumber};
 use std::collections::{HashMap, VecDeque};
 
 /// Descriptors that are kept for a process: its socket and the line to its proxy, the process, its
@@ -79,11 +79,12 @@ impl Registry {
     /// Refuses the offer that waits for the mirrored end, if that end can never come: an offer of
     /// the carrier is for one program's end only.
     pub(super) fn drop_mirror(&mut self, of: Key, reason: ReasonT, now_ms: u64) {
-        if let Some(&(process, local)) = self.keys.get(&of.mirror())
+        if let Some(&id) = self.keys.get(&of.mirror())
             && of.is_carried()
-            && self.end(process, local).is_some_and(End::is_offered)
+            && self.end(id).is_some_and(End::is_offered)
         {
-            let end = self.take_end(process, local);
+            let EndId { process, local } = id;
+            let end = self.take_end(id);
             self.counters.refusals += 1;
             if let Some(end) = end {
                 self.note_refusal(process, end.inode, reason, now_ms);
@@ -128,14 +129,14 @@ impl Registry {
     /// were adopted, whose bytes the region does not show.
     pub fn left(
         &mut self,
-        process: ClientId,
-        local: u64,
+        id: EndId,
         reason: ReasonT,
         sent: u64,
         now_ms: u64,
         memory: &dyn SharedMemory,
     ) {
-        let Some(end) = self.take_end(process, local) else { return };
+        let process = id.process;
+        let Some(end) = self.take_end(id) else { return };
         if reason != ReasonT::Closed {
             // The end lives on in the kernel, for that reason.
             self.note_refusal(process, end.inode, reason, now_ms);
@@ -178,7 +179,7 @@ impl Registry {
 
     /// Forgets that the process knows the inboxes of one more session, which it has left, at that
     /// side of `stream`.
-    fn forget_inboxes(&mut self, process: ClientId, stream: u64, side: u8) {
+    fn forget_inboxes(&mut self, process: ClientId, stream: StreamNumber, side: u8) {
         let Some(stream) = self.streams.get(&stream) else { return };
         let Some(process) = self.processes.get_mut(&process) else { return };
         for (at, place) in stream.places.into_iter().enumerate() {
@@ -196,7 +197,7 @@ impl Registry {
     /// Takes one side off a stream: the other side is told `why`, or the stream is over.
     fn leave_stream(
         &mut self,
-        number: u64,
+        number: StreamNumber,
         side: u8,
         why: ReasonT,
         now_ms: u64,
@@ -205,23 +206,24 @@ impl Registry {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         stream.sides[side as usize & 1] = None;
         let other = stream.sides[1 - (side as usize & 1)];
-        let Some((process, local)) = other else {
+        let Some(other) = other else {
             self.end_stream(number, now_ms, memory);
             return;
         };
-        let state = self.end(process, local).map(|end| end.state);
+        let EndId { process, local } = other;
+        let state = self.end(other).map(|end| end.state);
         if let Some(State::Joined { is_known: true, .. }) = state {
             self.push(process, Event::Recall { local, stream: number, reason: why }, now_ms);
             return;
         }
         // The other side has not collected its join yet, and now never will.
-        self.take_end(process, local);
+        self.take_end(other);
         self.counters.refusals += 1;
         self.push(process, Event::Refused { local, reason: why }, now_ms);
         self.end_stream(number, now_ms, memory);
     }
 
-    fn end_stream(&mut self, number: u64, now_ms: u64, memory: &dyn SharedMemory) {
+    fn end_stream(&mut self, number: StreamNumber, now_ms: u64, memory: &dyn SharedMemory) {
         let Some(stream) = self.streams.remove(&number) else { return };
         let most = stream.bytes_max(now_ms);
         for bytes in stream.totals(memory) {

@@ -101,9 +101,13 @@ pub(super) fn pipe(inode: u64, writes: bool) -> Identity {
     Identity { key, kind, from: name.clone(), to: name, holds, object, pin: None }
 }
 
+pub(super) fn end(process: u32, local: u64) -> EndId {
+    EndId { process: client(process), local: LocalNumber(local) }
+}
+
 pub(super) fn args(local: u64) -> OfferArguments {
     OfferArguments {
-        local,
+        local: LocalNumber(local),
         set: 0,
         ring_bytes: 64 << 10,
         is_sole: true,
@@ -134,13 +138,13 @@ impl World {
 
     /// Answers the counts of ends whose libraries are not believed.
     fn counted(&mut self, verdict: Result<(), ReasonT>) {
-        for (process, local, number) in self.registry.take_counts() {
-            self.registry.counted(process, local, number, verdict, 5, &mut self.memory);
+        for counted in self.registry.take_counts() {
+            self.registry.counted(counted, verdict, 5, &mut self.memory);
         }
     }
 
     fn left(&mut self, process: u32, local: u64) {
-        self.registry.left(client(process), local, ReasonT::Operation, 30, 6, &self.memory);
+        self.registry.left(end(process, local), ReasonT::Operation, 30, 6, &self.memory);
     }
 
     fn next(&mut self, process: u32) -> Option<Delivery> {
@@ -155,7 +159,7 @@ impl World {
     }
 
     /// Processes 1 and 2 joined by their numbers 10 and 20, and both know it.
-    fn joined() -> (Self, u64) {
+    fn joined() -> (Self, StreamNumber) {
         let mut world = Self::new(limits());
         assert_eq!(world.offer(1, socket(5, 6), args(10)), Offered::Waits);
         assert_eq!(world.offer(2, socket(6, 5), args(20)), Offered::Decided);
@@ -166,7 +170,7 @@ impl World {
 
     fn refused(&mut self, process: u32) -> Option<(u64, ReasonT)> {
         match self.next(process) {
-            Some(Delivery::Refused { local, reason }) => Some((local, reason)),
+            Some(Delivery::Refused { local, reason }) => Some((local.0, reason)),
             None => None,
             other => panic!("{other:?}"),
         }
@@ -174,7 +178,7 @@ impl World {
 
     fn recalled(&mut self, process: u32) -> Option<(u64, ReasonT)> {
         match self.next(process) {
-            Some(Delivery::Recall { local, reason }) => Some((local, reason)),
+            Some(Delivery::Recall { local, reason }) => Some((local.0, reason)),
             None => None,
             other => panic!("{other:?}"),
         }
@@ -191,8 +195,8 @@ fn mirror_images_are_joined_and_each_side_is_told_its_part() {
     assert_eq!(world.offer(2, socket(6, 5), args(20)), Offered::Decided);
     assert_eq!(world.registry.take_rings(), [client(1), client(2)]);
     let (first, second) = (world.join(1), world.join(2));
-    assert_eq!((first.local, first.side, first.peer_pid), (10, 0, 2));
-    assert_eq!((second.local, second.side, second.peer_pid), (20, 1, 1));
+    assert_eq!((first.local.0, first.side, first.peer_pid), (10, 0, 2));
+    assert_eq!((second.local.0, second.side, second.peer_pid), (20, 1, 1));
     assert_eq!(first.stream, second.stream);
     assert_eq!(
         first.ring_bytes,
@@ -380,7 +384,7 @@ fn refusals_are_remembered_until_the_end_is_offered_again() {
     world.left(1, 35);
     assert!(told(&world, 0).contains(&(1, 31, ReasonT::Operation, 4)), "went home");
     world.offer(1, socket(7, 8), OfferArguments { inode: 31, ..args(36) });
-    world.registry.left(client(1), 36, ReasonT::Closed, 0, 6, &world.memory);
+    world.registry.left(end(1, 36), ReasonT::Closed, 0, 6, &world.memory);
     assert!(told(&world, 0).iter().all(|row| row.1 != 31), "closed");
     let World { registry, memory } = &mut world;
     for local in 100..400 {
@@ -404,10 +408,10 @@ fn an_offer_waits_while_its_holders_are_counted() {
     };
     assert_eq!(world.offer(2, socket(6, 5), args(2)), Offered::Waits);
     let World { registry, memory } = &mut world;
-    registry.counted(client(1), 1, number + 1, Ok(()), 0, memory);
+    registry.counted(ToCount { end: end(1, 1), number: number + 1 }, Ok(()), 0, memory);
     assert_eq!(world.next(1), None, "not the count that was asked for");
     let World { registry, memory } = &mut world;
-    registry.counted(client(1), 1, number, Ok(()), 0, memory);
+    registry.counted(ToCount { end: end(1, 1), number }, Ok(()), 0, memory);
     assert_eq!(world.join(1).stream, world.join(2).stream);
 
     let shared = OfferArguments { is_sole: false, ..args(7) };
@@ -415,7 +419,7 @@ fn an_offer_waits_while_its_holders_are_counted() {
         panic!("not counted")
     };
     let World { registry, memory } = &mut world;
-    registry.counted(client(1), 7, number, Err(ReasonT::HoldersUnknown), 0, memory);
+    registry.counted(ToCount { end: end(1, 7), number }, Err(ReasonT::HoldersUnknown), 0, memory);
     assert_eq!(world.refused(1), Some((7, ReasonT::HoldersUnknown)));
 }
 
@@ -482,7 +486,7 @@ fn users_see_and_recall_their_own() {
     assert_eq!((rows[1].sent, rows[1].received), (10, 1000));
     assert_eq!(rows[0].from.as_deref(), rows[1].to.as_deref());
     assert!(!world.registry.recall_for(stream, 1001, 9));
-    assert!(!world.registry.recall_for(stream + 1, 0, 9));
+    assert!(!world.registry.recall_for(StreamNumber(stream.0 + 1), 0, 9));
     assert!(world.registry.recall_for(stream, 0, 9));
     assert_eq!(world.recalled(1), Some((10, ReasonT::User)));
 }

@@ -7,7 +7,9 @@ use super::end::{End, State};
 use super::process::{Process, Refused};
 use super::{CARRIER, Registry, SharedMemory};
 use sojourn_ipc::ClientId;
-use sojourn_session::{ConnectionInfoT, HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT};
+use sojourn_session::{
+    ConnectionInfoT, HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT, StreamNumber,
+};
 use sojourn_stream::LayerTimes;
 use std::ffi::CString;
 
@@ -87,7 +89,7 @@ impl Registry {
         }
         let figures = memory.figures(region)?;
         Some(ConnectionInfoT {
-            stream,
+            stream: stream.0,
             pid,
             state: figures.state.into(),
             mss: figures.mss,
@@ -162,7 +164,7 @@ impl Registry {
         if let State::Joined { stream: number, side, .. } = end.state
             && let Some(stream) = self.streams.get(&number)
         {
-            row.stream = number;
+            row.stream = number.0;
             row.home = match process.is_protocol_server {
                 true => HomeT::Server,
                 false => HomeT::Library,
@@ -185,7 +187,7 @@ impl Registry {
 
     /// Sends a stream home for a user. Returns false if there is none of that number, or neither
     /// side is the user's.
-    pub fn recall_for(&mut self, number: u64, uid: u32, now_ms: u64) -> bool {
+    pub fn recall_for(&mut self, number: StreamNumber, uid: u32, now_ms: u64) -> bool {
         let Some(stream) = self.streams.get(&number) else { return false };
         if uid != 0 && !stream.users.contains(&uid) {
             return false;
@@ -200,7 +202,7 @@ impl Registry {
     #[must_use]
     pub fn times(
         &self,
-        number: u64,
+        number: StreamNumber,
         uid: u32,
         until_s: u32,
         memory: &dyn SharedMemory,

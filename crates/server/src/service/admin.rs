@@ -9,7 +9,7 @@ use sojourn_ipc::rt::{Caller, Fault};
 use sojourn_session::{
     AdminConcernedOut, AdminConnectionsOut, AdminListOut, AdminProcessesOut, AdminRefusedOut,
     AdminServer, AdminStatsOut, AdminStreamTimesOut, FAULT_NOT_ALLOWED, HomeT, ServerStatsT,
-    TimesInfoT,
+    StreamNumber, TimesInfoT,
 };
 use sojourn_stream::{Layer, LayerTimes};
 use std::sync::atomic::Ordering;
@@ -73,7 +73,7 @@ impl AdminServer for Sojournd {
         let uid = self.administrator(caller)?;
         let mut state = self.lock();
         let State { registry, notifier, .. } = &mut *state;
-        let is_there = registry.recall_for(stream, uid, self.now_ms());
+        let is_there = registry.recall_for(StreamNumber(stream), uid, self.now_ms());
         Self::ring(registry, notifier);
         Ok(is_there)
     }
@@ -88,7 +88,7 @@ impl AdminServer for Sojournd {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec;
         let until = u32::try_from(now).unwrap_or(0).saturating_add(seconds.min(TIMED_MAX_S));
         let until = if seconds == 0 { 0 } else { until };
-        let found = self.lock().registry.times(stream, uid, until, &Memory);
+        let found = self.lock().registry.times(StreamNumber(stream), uid, until, &Memory);
         Ok(AdminStreamTimesOut { ret: found.is_some(), times: info(&found.unwrap_or_default()) })
     }
 

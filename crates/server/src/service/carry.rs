@@ -7,13 +7,33 @@ use super::{Sojournd, State, fault};
 use crate::concerned::Texts;
 use crate::inspected::Inspected;
 use crate::memory::Memory;
-use crate::registry::{CARRIER, CallError, CarrierMessage, Identity, OfferArguments, ProcessInfo};
+use crate::registry::{
+    CARRIER, CallError, CarrierMessage, Identity, OfferArguments, ProcessInfo, StreamSide,
+};
 use rustix::fd::OwnedFd;
 use sojourn_carrier::{Command, CommandSender};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
-use sojourn_session::{CarryServer, FAULT_ARGUMENT, FAULT_NOT_ALLOWED, HomeT, OfferT, ReasonT};
+use sojourn_session::{
+    CarryServer, DelegationToken, FAULT_ARGUMENT, FAULT_NOT_ALLOWED, HomeT, LocalNumber, OfferT,
+    ReasonT, StreamNumber,
+};
 use std::sync::{Mutex, PoisonError};
+
+/// A stream of an earlier server's, of which the carrier has a side.
+pub(crate) struct AdoptedStream {
+    pub(crate) number: StreamNumber,
+    /// The carrier's side.
+    pub(crate) side: u8,
+    /// The stream's memory.
+    pub(crate) region: Descriptor,
+}
+
+impl AdoptedStream {
+    fn part(&self) -> StreamSide {
+        StreamSide { stream: self.number, side: self.side }
+    }
+}
 
 impl Sojournd {
     /// Says hello for the carrier.
@@ -29,11 +49,9 @@ impl Sojournd {
     /// Adopts the carrier's side of a stream, which the carrier has from an earlier server.
     pub(crate) fn adopt_carried(
         &self,
-        local: u64,
+        local: LocalNumber,
         inspected: Inspected,
-        stream: u64,
-        side: u8,
-        region: Descriptor,
+        stream: AdoptedStream,
     ) {
         let inode = inspected.inode;
         // The kernel may have ended the connection meanwhile, and then lists it no more.
@@ -48,8 +66,8 @@ impl Sojournd {
         };
         let now_ms = self.now_ms();
         let registry = &mut self.lock().registry;
-        if registry.adopt(CARRIER, seen, arguments, stream, side, now_ms) == Ok(true) {
-            registry.set_region(stream, region);
+        if registry.adopt(CARRIER, seen, arguments, stream.part(), now_ms) == Ok(true) {
+            registry.set_region(stream.number, stream.region);
         }
     }
 
@@ -119,7 +137,7 @@ impl Sojournd {
     }
 
     /// Sends a message of the carrier to the library at the other side of its session.
-    pub(crate) fn tell_carried(&self, local: u64, what: CarrierMessage) {
+    pub(crate) fn tell_carried(&self, local: LocalNumber, what: CarrierMessage) {
         let mut state = self.lock();
         let State { registry, notifier, .. } = &mut *state;
         registry.tell_carried(local, what, self.now_ms());
@@ -143,12 +161,12 @@ impl CarryServer for Sojournd {
         record: Option<OwnedFd>,
     ) -> Result<(), Fault> {
         let record = record.ok_or(fault(FAULT_ARGUMENT))?;
-        self.command_given(Command::Back { token, has_ended, record })
+        self.command_given(Command::Back { token: DelegationToken(token), has_ended, record })
     }
 
     fn give_late(&self, _: &Caller, token: u64, packets: Option<OwnedFd>) -> Result<(), Fault> {
         let packets = packets.ok_or(fault(FAULT_ARGUMENT))?;
-        self.command_given(Command::InTransit { token, packets })
+        self.command_given(Command::InTransit { token: DelegationToken(token), packets })
     }
 }
 

@@ -11,13 +11,14 @@ use crate::jobs::Job;
 use crate::key::Key;
 use crate::log::{self, Level};
 use crate::memory::Memory;
-use crate::registry::{CallError, Identity, OfferArguments, Offered, Registry};
+use crate::registry::{
+    CallError, EndId, Identity, OfferArguments, Offered, Registry, StreamSide, ToCount,
+};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_carrier::Command;
-use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Caller;
-use sojourn_session::{OfferT, ReasonT};
+use sojourn_session::{LocalNumber, OfferT, ReasonT};
 use std::sync::{Arc, PoisonError, Weak};
 
 impl Sojournd {
@@ -66,9 +67,9 @@ impl Sojournd {
         Ok(seen)
     }
 
-    fn job(registry: &Registry, (process, local, number): (ClientId, u64, u64)) -> Option<Job> {
-        let (pid, object) = registry.object(process, local)?;
-        Some(Job { process, local, number, pid, object })
+    fn job(registry: &Registry, counted: ToCount) -> Option<Job> {
+        let (pid, object) = registry.object(counted.end)?;
+        Some(Job { counted, pid, object })
     }
 
     /// Takes the ends whose holders are to be counted although their libraries know them.
@@ -95,10 +96,10 @@ impl Sojournd {
         for (job, verdict) in jobs.iter().zip(verdicts) {
             // The look was for a process number. The number was this process's during the look only
             // if the process is still there.
-            let process = registry.info(job.process).map(|info| info.process.clone());
+            let process = registry.info(job.counted.end.process).map(|info| info.process.clone());
             let is_there = process.is_none_or(|it| it.as_fd().is_some_and(|fd| !has_ended(fd)));
             let verdict = if is_there { *verdict } else { Err(ReasonT::Closed) };
-            registry.counted(job.process, job.local, job.number, verdict, now_ms, &mut Memory);
+            registry.counted(job.counted, verdict, now_ms, &mut Memory);
         }
         Self::ring(registry, notifier);
         let jobs = Self::jobs(registry);
@@ -157,7 +158,8 @@ impl Sojournd {
         Self::ring(registry, notifier);
         let mut jobs = Self::jobs(registry);
         if let Offered::Count(number) = offered {
-            jobs.extend(Self::job(registry, (caller.client, arguments.local, number)));
+            let end = EndId { process: caller.client, local: arguments.local };
+            jobs.extend(Self::job(registry, ToCount { end, number }));
         }
         drop(state);
         self.count(jobs);
@@ -179,7 +181,7 @@ impl Sojournd {
         caller: &Caller,
         inspected: Inspected,
         what: &OfferT,
-        (stream, side): (u64, u8),
+        part: StreamSide,
     ) -> Result<bool, CallError> {
         let seen = inspected.seen.and_then(|seen| self.pinned(seen, inspected.kept.as_ref()));
         let Ok(seen) = seen else { return Ok(false) };
@@ -188,15 +190,15 @@ impl Sojournd {
         let registry = &mut state.registry;
         let now_ms = self.now_ms();
         let (is_carried, client) = (seen.key.is_carried(), caller.client);
-        if is_carried && !registry.has_stream(stream) {
+        if is_carried && !registry.has_stream(part.stream) {
             // The carrier has not adopted this stream, so nobody here takes its packets.
             return Ok(false);
         }
-        let is_adopted = registry.adopt(client, seen, arguments, stream, side, now_ms)?;
+        let is_adopted = registry.adopt(client, seen, arguments, part, now_ms)?;
         let pid = registry.info(client).map_or(0, |info| info.pid);
         drop(state);
         if is_carried && is_adopted {
-            self.command(Command::Registered { stream, pid });
+            self.command(Command::Registered { stream: part.stream, pid });
         }
         Ok(is_adopted)
     }
@@ -204,5 +206,5 @@ impl Sojournd {
 
 pub(super) fn offer_arguments(what: &OfferT, inode: u64) -> OfferArguments {
     let OfferT { local, set, ring_bytes, is_sole, home } = *what;
-    OfferArguments { local, set, ring_bytes, is_sole, home, inode }
+    OfferArguments { local: LocalNumber(local), set, ring_bytes, is_sole, home, inode }
 }

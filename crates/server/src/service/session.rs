@@ -8,16 +8,18 @@ use crate::log::{self, Level};
 use crate::memory::Memory;
 use crate::notifier;
 use crate::protocols;
-use crate::registry::{CarrierMessage, Delivery, InboxOut, JoinOut, ProcessInfo};
+use crate::registry::{
+    CarrierMessage, Delivery, EndId, InboxOut, JoinOut, ProcessInfo, StreamSide,
+};
 use rustix::process::Pid;
 use sojourn_carrier::Command;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
     EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT, JoinT,
-    OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, SessionAdoptDeferredReply,
+    LocalNumber, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, SessionAdoptDeferredReply,
     SessionIsAwayDeferredReply, SessionOfferDeferredReply, SessionServer,
-    SessionShowPacketsDeferredReply, WantedT, WhereT,
+    SessionShowPacketsDeferredReply, StreamNumber, WantedT, WhereT,
 };
 use sojourn_shm::fault::point;
 use std::ffi::CStr;
@@ -109,10 +111,10 @@ impl SessionServer for Sojournd {
             }
             Some(Delivery::Recall { local, reason }) => {
                 point("sojournd.recall");
-                EventT::Recall(RecallT { local, reason })
+                EventT::Recall(RecallT { local: local.0, reason })
             }
             Some(Delivery::Refused { local, reason }) => {
-                EventT::Refused(RefusalT { local, reason })
+                EventT::Refused(RefusalT { local: local.0, reason })
             }
             Some(Delivery::Wanted { inode, home }) => EventT::Wanted(WantedT { inode, home }),
             Some(Delivery::CarrierMessage(what)) => match *what {
@@ -125,14 +127,16 @@ impl SessionServer for Sojournd {
 
     fn left(&self, caller: &Caller, local: u64, reason: ReasonT, sent: u64, _received: u64) {
         point("sojournd.left");
+        let id = EndId { process: caller.client, local: LocalNumber(local) };
         let mut state = self.lock();
         let State { registry, notifier, .. } = &mut *state;
-        registry.left(caller.client, local, reason, sent, self.now_ms(), &Memory);
+        registry.left(id, reason, sent, self.now_ms(), &Memory);
         Self::ring(registry, notifier);
     }
 
     fn ask_route(&self, caller: &Caller, place: &WhereT) {
-        let local = self.lock().registry.of_carrier(caller.client, place.local);
+        let id = EndId { process: caller.client, local: LocalNumber(place.local) };
+        let local = self.lock().registry.of_carrier(id);
         if let Some(local) = local {
             let to = std::net::Ipv6Addr::from(place.to).to_canonical();
             self.command(Command::AskRoute { local, to });
@@ -153,9 +157,10 @@ impl SessionServer for Sojournd {
             return;
         };
         let caller = *caller;
+        let part = StreamSide { stream: StreamNumber(stream), side };
         self.inspect(end, move |server, inspected| {
             let inspected = inspected.unwrap_or_else(|| Inspected::refused(ReasonT::Resources));
-            let _ = match server.adopted(&caller, inspected, &what, (stream, side)) {
+            let _ = match server.adopted(&caller, inspected, &what, part) {
                 Ok(is_adopted) => reply.send(is_adopted),
                 Err(error) => reply.fault(error.into()),
             };
@@ -214,8 +219,8 @@ fn join_of(join: JoinOut) -> JoinT {
         InboxT { id: inbox.id, slot: inbox.slot, memory, ready, attention }
     };
     JoinT {
-        local: join.local,
-        stream: join.stream,
+        local: join.local.0,
+        stream: join.stream.0,
         side: join.side,
         kind: join.kind,
         is_carried: join.is_carried,

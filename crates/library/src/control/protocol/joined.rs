@@ -5,6 +5,7 @@
 
 use crate::fds::slot::Slot;
 use crate::moves::offer::Offer;
+use sojourn_session::StreamNumber;
 use sojourn_stream::Stream;
 
 /// A session that has joined.
@@ -12,7 +13,7 @@ use sojourn_stream::Stream;
 pub(super) struct Joined {
     pub(super) offer: Offer,
     pub(super) slot: Slot,
-    pub(super) stream: u64,
+    pub(super) stream: StreamNumber,
     /// The other side of a stream to another host, until this process runs its engine.
     pub(super) other: Option<Stream>,
     pub(super) side: u8,

@@ -17,7 +17,7 @@ use crate::session::identity::InboxPlace;
 use core::sync::atomic::Ordering;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
-use sojourn_session::{JoinT, ReasonT};
+use sojourn_session::{JoinT, LocalNumber, ReasonT, StreamNumber};
 use sojourn_shm::{Mapping, MovableFd, fault};
 use sojourn_stream::Inbox;
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ impl Thread {
         self.keep_own_inbox(join.own.id, own, &mut events);
         self.keep_peer_inbox(join.peer.id, peer, &mut events);
         let (is_watched, has_region) = (has_peer || join.is_carried, region.is_some());
-        let tried = match self.offers.remove(&join.local) {
+        let tried = match self.offers.remove(&LocalNumber(join.local)) {
             None => Err(ReasonT::Closed),
             Some(_) if !is_watched => Err(ReasonT::Resources),
             Some(offer) => {
@@ -48,7 +48,7 @@ impl Thread {
             if has_region {
                 self.gives_addresses_back(address_space(join.ring_bytes));
             }
-            self.tell_left(join.local, reason, 0, 0);
+            self.tell_left(LocalNumber(join.local), reason, 0, 0);
             self.release(join.own.id, join.peer.id, join.peer_pid);
         }
     }
@@ -94,7 +94,7 @@ impl Thread {
         let joined = Joined {
             offer: offer.clone(),
             slot: session.slot(),
-            stream: join.stream,
+            stream: StreamNumber(join.stream),
             other,
             side: join.side,
             own_inbox: join.own.id,
@@ -177,7 +177,7 @@ impl Thread {
     /// Takes out a session that has gone home: a server that is found from now on does not hear
     /// of it. Ends the watch on its descriptor, which is the kernel's alone again, and forgets its
     /// slot in the inbox, which may soon be another's.
-    pub(super) fn unwatch(&mut self, local: u64, reason: ReasonT) -> Option<Joined> {
+    pub(super) fn unwatch(&mut self, local: LocalNumber, reason: ReasonT) -> Option<Joined> {
         let joined = self.joined.remove(&local)?;
         // A close has done this already, before the kernel's: see `Session::close`.
         if reason != ReasonT::Closed

@@ -12,7 +12,7 @@ use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::remote::delegation::{Delegation, LinkSockets};
 use crate::remote::net::Net;
 use core::time::Duration;
-use sojourn_session::{EventT, KindT, ReasonT, RecallT};
+use sojourn_session::{EventT, KindT, LocalNumber, ReasonT, RecallT};
 use sojourn_shm::{Deadline, MovableFd};
 use sojourn_stream::Stream;
 use std::collections::VecDeque;
@@ -86,7 +86,7 @@ impl Thread {
 
     /// Waits for the delegation of a UDP socket that goes home and that the server may have begun
     /// to carry: its datagrams are in the packet socket, and nobody else takes them from there.
-    pub(super) fn await_delegation(&mut self, local: u64) {
+    pub(super) fn await_delegation(&mut self, local: LocalNumber) {
         let deadline = Deadline::after(ANSWER_LIMIT);
         let is_kept = |other: &Stream| other.ledger().keep() || other.ledger().is_kept();
         while self.has_client
@@ -122,7 +122,7 @@ impl Thread {
         let library = self.library;
         match event {
             EventT::Recall(RecallT { local, reason }) => {
-                if let Some(session) = self.session(local) {
+                if let Some(session) = self.session(LocalNumber(local)) {
                     session.recalled(reason);
                 }
             }
@@ -132,17 +132,21 @@ impl Thread {
                 self.engine.push(library, Job::Wanted { inode: wanted.inode, home: wanted.home });
             }
             EventT::Rerouted(rerouted) => {
-                if let Some((session, net)) = self.session(rerouted.local).zip(library.net()) {
+                if let Some((session, net)) =
+                    self.session(LocalNumber(rerouted.local)).zip(library.net())
+                {
                     net.reroute(session.slot(), &rerouted.hop);
                 }
             }
             EventT::Route(route) => {
-                if let Some((session, net)) = self.session(route.local).zip(library.net()) {
+                if let Some((session, net)) =
+                    self.session(LocalNumber(route.local)).zip(library.net())
+                {
                     net.set_route(session.slot(), &route);
                 }
             }
             EventT::Refused(refusal) => {
-                if let Some(offer) = self.offers.remove(&refusal.local) {
+                if let Some(offer) = self.offers.remove(&LocalNumber(refusal.local)) {
                     match refusal.reason {
                         ReasonT::ProtocolServer => return self.serve_elsewhere(&offer),
                         ReasonT::Kind => self.fix(&offer),
@@ -157,8 +161,9 @@ impl Thread {
 
     /// Begins to run the engine of a delegated session.
     fn carry(&mut self, delegation: &Delegation, sockets: Option<LinkSockets>) {
-        let Some(session) = self.session(delegation.terms.local) else { return };
-        let joined = self.joined.get_mut(&delegation.terms.local);
+        let local = LocalNumber(delegation.terms.local);
+        let Some(session) = self.session(local) else { return };
+        let joined = self.joined.get_mut(&local);
         let other = joined.and_then(|Joined { other, .. }| other.take());
         // Without a connection for the way home the session is not begun.
         let net =
@@ -176,10 +181,10 @@ impl Thread {
 }
 
 /// Returns true if a session's delegation has come and waits for numbers for its descriptors.
-fn has_delegation(messages: &VecDeque<ServerMessage>, local: u64) -> bool {
+fn has_delegation(messages: &VecDeque<ServerMessage>, local: LocalNumber) -> bool {
     messages
         .iter()
-        .any(|message| matches!(message, ServerMessage::Delegate(it) if it.terms.local == local))
+        .any(|message| matches!(message, ServerMessage::Delegate(it) if it.terms.local == local.0))
 }
 
 #[cfg(test)]
@@ -188,11 +193,11 @@ mod tests {
     use sojourn_ipc::rt::Descriptor;
     use sojourn_session::{HopT, LendT, RingT};
 
-    fn delegation(local: u64) -> ServerMessage {
+    fn delegation(local: LocalNumber) -> ServerMessage {
         let hop = HopT { is_cut: false, has_addresses: false, own: [0; 6], next: [0; 6], mtu: 0 };
         let ring = RingT { slot_len: 0, slots: 0 };
         let [packets, xdp, record] = [const { Descriptor::NONE }; 3];
-        let terms = LendT { local, token: 1, hop, link: 1, packets, ring, xdp, record };
+        let terms = LendT { local: local.0, token: 1, hop, link: 1, packets, ring, xdp, record };
         ServerMessage::Delegate(Box::new(Delegation { terms, record: None, passed: 1 }))
     }
 
@@ -201,8 +206,10 @@ mod tests {
     fn a_delegation_that_waits_for_numbers_is_waited_for() {
         let recall = EventT::Recall(RecallT { local: 3, reason: ReasonT::User });
         let mut messages = VecDeque::from([ServerMessage::Event(recall)]);
-        assert!(!has_delegation(&messages, 3));
-        messages.extend([delegation(2), delegation(3)]);
-        assert!(has_delegation(&messages, 3) && !has_delegation(&messages, 1));
+        assert!(!has_delegation(&messages, LocalNumber(3)));
+        messages.extend([delegation(LocalNumber(2)), delegation(LocalNumber(3))]);
+        assert!(
+            has_delegation(&messages, LocalNumber(3)) && !has_delegation(&messages, LocalNumber(1))
+        );
     }
 }

@@ -72,7 +72,7 @@ impl Thread {
                 let end = outside.take_passed()?;
                 let client = outside.client.as_mut()?;
                 let deadline = Deadline::after(ANSWER_LIMIT);
-                client.with_deadline(deadline).adopt(Some(end.as_fd()), &what, stream, side).ok()
+                client.with_deadline(deadline).adopt(Some(end.as_fd()), &what, stream.0, side).ok()
             });
             if told == Some(Some(false)) {
                 unknown.extend(self.engine.pool.session(slot));

@@ -13,6 +13,7 @@ use crate::process::engine::Engine;
 use crate::process::library::Library;
 use core::time::Duration;
 use sojourn_ipc::Deadline;
+use sojourn_session::LocalNumber;
 use sojourn_shm::aside::Aside;
 use sojourn_stream::Inbox;
 use std::collections::{HashMap, VecDeque};
@@ -54,8 +55,8 @@ pub(super) struct Thread {
     /// The time of the greeting of the current server.
     pub(super) served_since: Instant,
     /// Offers, by the library's own number of the session.
-    pub(super) offers: HashMap<u64, Offer>,
-    pub(super) joined: HashMap<u64, Joined>,
+    pub(super) offers: HashMap<LocalNumber, Offer>,
+    pub(super) joined: HashMap<LocalNumber, Joined>,
     pub(super) own_inboxes: HashMap<u64, OwnInbox>,
     pub(super) peer_inboxes: HashMap<u64, (Arc<Inbox>, usize)>,
     pub(super) serving: Serving,

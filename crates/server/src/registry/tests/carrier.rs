@@ -8,7 +8,8 @@ use super::*;
 fn streams_of_a_server_before_are_taken_over() {
     let mut world = World::new(limits());
     let mut adopt = |process, identity, local, stream, side| {
-        world.registry.adopt(client(process), identity, args(local), stream, side, 5)
+        let part = StreamSide { stream: StreamNumber(stream), side };
+        world.registry.adopt(client(process), identity, args(local), part, 5)
     };
     assert_eq!(adopt(1, socket(5, 6), 10, 77, 0), Ok(true));
     assert_eq!(adopt(3, socket(6, 4), 30, 77, 1), Ok(false), "not the mirror image");
@@ -21,7 +22,7 @@ fn streams_of_a_server_before_are_taken_over() {
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row.stream == 77 && row.home == HomeT::Library));
     assert_eq!((rows[0].peer_pid, rows[1].peer_pid), (2, 1));
-    assert!(world.registry.recall_for(77, 1000, 9));
+    assert!(world.registry.recall_for(StreamNumber(77), 1000, 9));
     assert_eq!(world.recalled(1), Some((10, ReasonT::User)));
     assert_eq!(world.recalled(2), Some((20, ReasonT::User)));
     world.left(1, 10);
@@ -36,25 +37,32 @@ fn a_stream_to_another_host_is_taken_over_by_the_carrier_and_then_by_its_program
     let mut world = World::new(limits());
     world.registry.hello(CARRIER, info(99, 0)).unwrap();
     let mut adopt = |process, identity, local, side| {
-        world.registry.adopt(process, identity, args(local), 77, side, 5)
+        let part = StreamSide { stream: StreamNumber(77), side };
+        world.registry.adopt(process, identity, args(local), part, 5)
     };
     assert_eq!(adopt(CARRIER, socket(0, 5), 1, 1), Ok(true));
     assert_eq!(adopt(client(2), socket(6, 0), 20, 0), Ok(false), "of another socket");
     assert_eq!(adopt(client(1), socket(5, 0), 10, 0), Ok(true));
-    assert!(world.registry.has_stream(77) && !world.registry.has_stream(78));
+    assert!(
+        world.registry.has_stream(StreamNumber(77)) && !world.registry.has_stream(StreamNumber(78))
+    );
     // Only the program's user has a stream.
     assert_eq!(world.registry.users.get(&1000), Some(&1));
     assert_eq!(world.registry.users.get(&0), None);
-    world.registry.set_region(77, SOMETHING.clone());
+    world.registry.set_region(StreamNumber(77), SOMETHING.clone());
     let (rows, _) = world.registry.list((1000, 0), 9, &world.memory);
     assert_eq!((rows.len(), rows[0].stream, rows[0].peer_pid), (1, 77, 99));
     assert_eq!((rows[0].sent, rows[0].received), (1000, 10), "as its memory says");
     world.registry.gone(client(1), 9, &world.memory);
     let told = world.registry.next(CARRIER).unwrap();
-    assert_eq!(told, Some(Delivery::Recall { local: 1, reason: ReasonT::PeerDied }));
-    world.registry.left(CARRIER, 1, ReasonT::PeerLeft, 0, 9, &world.memory);
+    assert_eq!(told, Some(Delivery::Recall { local: LocalNumber(1), reason: ReasonT::PeerDied }));
+    world.registry.left(of_carrier(1), ReasonT::PeerLeft, 0, 9, &world.memory);
     assert_eq!(world.registry.counters().2, 0);
     assert!(world.registry.users.is_empty());
+}
+
+fn of_carrier(local: u64) -> EndId {
+    EndId { process: CARRIER, local: LocalNumber(local) }
 }
 
 /// A registry with a carrier.
@@ -86,7 +94,7 @@ fn a_program_whose_session_comes_again_while_its_carrier_has_the_last_one_may_tr
     assert_eq!(offered_by_carrier(&mut world, 21), Offered::Decided);
     assert_eq!(world.refused(1), Some((11, ReasonT::SeveralHolders)), "it waits for ever");
     // Once the carrier knows, all is well again.
-    world.registry.left(CARRIER, 20, ReasonT::PeerLeft, 0, 6, &world.memory);
+    world.registry.left(of_carrier(20), ReasonT::PeerLeft, 0, 6, &world.memory);
     assert_eq!(world.offer(1, socket(5, 0), args(12)), Offered::Waits);
     assert_eq!(offered_by_carrier(&mut world, 22), Offered::Decided);
     world.join(1);
@@ -102,7 +110,7 @@ fn a_session_that_is_offered_again_has_its_last_refusal_until_something_new_is_k
     };
     // With another host: the carrier has not looked yet.
     assert_eq!(world.offer(1, socket(5, 0), args(10)), Offered::Waits);
-    world.registry.left(client(1), 10, ReasonT::Firewall, 0, 6, &world.memory);
+    world.registry.left(end(1, 10), ReasonT::Firewall, 0, 6, &world.memory);
     assert_eq!(reason(&world), (None, Some(ReasonT::Firewall)));
     let again = OfferArguments { inode: 10, ..args(11) };
     assert_eq!(world.offer(1, socket(5, 0), again), Offered::Waits);
@@ -117,7 +125,7 @@ fn a_session_that_is_offered_again_has_its_last_refusal_until_something_new_is_k
     let Offered::Count(number) = world.offer(1, socket(5, 6), uncounted) else { panic!() };
     assert_eq!(reason(&world), (Some(ReasonT::SeveralHolders), Some(ReasonT::SeveralHolders)));
     let World { registry, memory } = &mut world;
-    registry.counted(client(1), 10, number, Ok(()), 9, memory);
+    registry.counted(ToCount { end: end(1, 10), number }, Ok(()), 9, memory);
     assert_eq!(reason(&world), (Some(ReasonT::NoPeer), None));
 }
 
@@ -128,7 +136,7 @@ fn a_carrier_s_offer_does_not_wait_for_a_program_that_has_gone() {
     world.left(1, 10);
     assert_eq!(offered_by_carrier(&mut world, 20), Offered::Decided);
     let told = told_to_carrier(&mut world);
-    assert!(matches!(told, Some(Delivery::Refused { local: 20, .. })), "{told:?}");
+    assert!(matches!(told, Some(Delivery::Refused { local: LocalNumber(20), .. })), "{told:?}");
 }
 
 #[test]
@@ -145,7 +153,7 @@ fn a_tcp_session_with_another_host_is_timed_for_its_user_and_no_other_session_is
     assert_eq!(times(0, stream).map(|told| told.sent), Some(77));
     assert!(times(1000, stream).is_some());
     assert!(times(1001, stream).is_none());
-    assert!(times(0, stream + 1).is_none());
+    assert!(times(0, StreamNumber(stream.0 + 1)).is_none());
 
     let (world, stream) = World::joined();
     assert!(world.registry.times(stream, 0, 77, &world.memory).is_none(), "no layers between");
