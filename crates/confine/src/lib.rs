@@ -29,45 +29,55 @@ pub enum ConfineError {
     Refused(#[from] seccompiler::Error),
 }
 
-/// Calls of the C library and the standard library: memory, locks, threads, time, the end; and the
-/// limit of descriptors, of which an endpoint gives its clients shares.
-pub const PROCESS: [i64; 35] = [
+/// The calls that the C library and the Rust standard library make in every process: memory, locks,
+/// signals, the end.
+pub const EVERY: [i64; 20] = [
     libc::SYS_brk,
     libc::SYS_clock_gettime,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_clone,
-    libc::SYS_clone3,
     libc::SYS_close,
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_fcntl,
     libc::SYS_futex,
-    libc::SYS_futex_waitv,
-    libc::SYS_geteuid,
     libc::SYS_getpid,
-    libc::SYS_getrandom,
     libc::SYS_gettid,
-    libc::SYS_getuid,
     libc::SYS_madvise,
-    libc::SYS_membarrier,
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_mremap,
     libc::SYS_munmap,
     libc::SYS_prctl,
-    libc::SYS_prlimit64,
     libc::SYS_restart_syscall,
-    libc::SYS_rseq,
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+];
+
+/// Their further calls in a process with threads; and the limit of descriptors, of which an
+/// endpoint gives its clients shares.
+const THREADED: [i64; 15] = [
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_futex_waitv,
+    libc::SYS_geteuid,
+    libc::SYS_getrandom,
+    libc::SYS_getuid,
+    libc::SYS_membarrier,
+    libc::SYS_nanosleep,
+    libc::SYS_prlimit64,
+    libc::SYS_rseq,
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_yield,
     libc::SYS_set_robust_list,
-    libc::SYS_sigaltstack,
     libc::SYS_sysinfo,
-    libc::SYS_nanosleep,
 ];
+
+/// Iterates over the calls of both libraries in a process with threads.
+pub fn process() -> impl Iterator<Item = i64> {
+    EVERY.into_iter().chain(THREADED)
+}
 
 /// Makes the filter that allows these system calls.
 ///

@@ -6,7 +6,6 @@
 //! other processes (`sojourn_server::seccomp`, `sojourn_protocol::confine`).
 
 use rustix::thread::CapabilitySet;
-use sojourn_confine::PROCESS;
 
 pub use sojourn_confine::ConfineError;
 
@@ -59,7 +58,7 @@ const OLDER: [i64; 0] = [];
 
 fn calls(rights: Rights) -> impl Iterator<Item = i64> {
     let packets: &[i64] = if rights == Rights::Packets { &PACKETS } else { &[] };
-    PROCESS.into_iter().chain(FRAMES).chain(OLDER).chain(packets.iter().copied())
+    sojourn_confine::process().chain(FRAMES).chain(OLDER).chain(packets.iter().copied())
 }
 
 /// Gives up every right that the process does not need, for all its threads and for ever.

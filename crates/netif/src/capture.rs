@@ -3,12 +3,10 @@
 //! Not here: the format (`pcapng`). An error of the writer ends the capture and is kept; it does
 //! not disturb the traffic.
 
-use crate::interface::{
-    Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics,
-};
+use crate::interface::{Interface, LinkError, Outgoing, Received, SendError};
+use crate::pass_on::pass_on;
 use crate::pcapng::{InterfaceId, Writer};
 use crate::trace::Direction;
-use rustix::fd::BorrowedFd;
 use std::io::{self, Write};
 
 /// An interface with a writer of its frames. Frames are written in the form that this process sees:
@@ -90,29 +88,7 @@ impl<I: Interface, W: Write, C: FnMut() -> u64> Interface for Capture<I, W, C> {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), SendError> {
-        self.inner.flush()
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.wait_fd()
-    }
-
-    fn take_error(&mut self) -> Option<LinkError> {
-        self.inner.take_error()
-    }
-
-    fn properties(&self) -> &Properties {
-        self.inner.properties()
-    }
-
-    fn refresh(&mut self) -> Result<(), LinkError> {
-        self.inner.refresh()
-    }
-
-    fn statistics(&mut self) -> Statistics {
-        self.inner.statistics()
-    }
+    pass_on!(self.inner: flush, wait_fd, take_error, properties, refresh, statistics);
 }
 
 #[cfg(test)]

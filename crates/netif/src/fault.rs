@@ -7,12 +7,10 @@
 //! segments and their checksums are made later, and the receiver would have dropped the damaged
 //! one.
 
-use crate::interface::{
-    FRAME_BYTES_MAX, Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics,
-};
+use crate::interface::{FRAME_BYTES_MAX, Interface, LinkError, Outgoing, Received, SendError};
 use crate::partial::complete_checksum;
+use crate::pass_on::pass_on;
 use crate::random::Random;
-use rustix::fd::BorrowedFd;
 use sojourn_wire::ethernet;
 use sojourn_wire::ethernet::VlanTag;
 use sojourn_wire::frame::LinkType;
@@ -330,25 +328,7 @@ impl<I: Interface> Interface for Fault<I> {
         self.inner.flush()
     }
 
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.wait_fd()
-    }
-
-    fn take_error(&mut self) -> Option<LinkError> {
-        self.inner.take_error()
-    }
-
-    fn properties(&self) -> &Properties {
-        self.inner.properties()
-    }
-
-    fn refresh(&mut self) -> Result<(), LinkError> {
-        self.inner.refresh()
-    }
-
-    fn statistics(&mut self) -> Statistics {
-        self.inner.statistics()
-    }
+    pass_on!(self.inner: wait_fd, take_error, properties, refresh, statistics);
 }
 
 #[cfg(test)]

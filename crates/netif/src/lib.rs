@@ -32,6 +32,7 @@ mod map;
 mod message;
 pub mod packet;
 mod partial;
+mod pass_on;
 pub mod pcapng;
 mod random;
 mod raw;

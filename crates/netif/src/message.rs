@@ -5,10 +5,11 @@
 //! this process. A ring also uses [`Inbox`], for the frames that do not fit its slots.
 
 use crate::interface::{
-    FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Properties, Received, Scatter,
-    SendError, Statistics,
+    FRAME_BYTES_MAX, Interface, LinkError, OpenError, Properties, Received, Scatter, SendError,
+    Statistics,
 };
 use crate::packet::{self, PacketOptions, Socket};
+use crate::pass_on::pass_on;
 use crate::raw;
 use core::ffi::c_void;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -82,11 +83,6 @@ impl Interface for Message {
         Ok(count)
     }
 
-    #[inline]
-    fn send(&mut self, frame: &Outgoing<'_>) -> Result<(), SendError> {
-        self.socket.send(frame)
-    }
-
     fn flush(&mut self) -> Result<(), SendError> {
         Ok(())
     }
@@ -95,16 +91,8 @@ impl Interface for Message {
         Some(self.socket.fd())
     }
 
-    fn take_error(&mut self) -> Option<LinkError> {
-        self.socket.take_error()
-    }
-
     fn properties(&self) -> &Properties {
         &self.socket.properties
-    }
-
-    fn refresh(&mut self) -> Result<(), LinkError> {
-        self.socket.refresh()
     }
 
     fn statistics(&mut self) -> Statistics {
@@ -116,6 +104,8 @@ impl Interface for Message {
             damaged: self.damaged,
         }
     }
+
+    pass_on!(self.socket: send, take_error, refresh);
 }
 
 /// The result of receiving from a socket's queue.

@@ -15,11 +15,12 @@
 //! instead of by the processor that received it from the link, which is better with two processors.
 
 use crate::interface::{
-    Accept, Interface, LinkError, OpenError, Outgoing, Properties, Received, SendError, Statistics,
+    Accept, Interface, LinkError, OpenError, Properties, Received, SendError, Statistics,
 };
 use crate::map::Map;
 use crate::message::{Inbox, Taken};
 use crate::packet::{self, PacketOptions, Socket};
+use crate::pass_on::pass_on;
 use crate::raw;
 use crate::slot::{Filled, Slots};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -241,11 +242,6 @@ impl Interface for Ring {
         !self.slots.is_filled()
     }
 
-    #[inline]
-    fn send(&mut self, frame: &Outgoing<'_>) -> Result<(), SendError> {
-        self.socket.send(frame)
-    }
-
     fn flush(&mut self) -> Result<(), SendError> {
         Ok(())
     }
@@ -254,16 +250,8 @@ impl Interface for Ring {
         Some(self.socket.fd())
     }
 
-    fn take_error(&mut self) -> Option<LinkError> {
-        self.socket.take_error()
-    }
-
     fn properties(&self) -> &Properties {
         &self.socket.properties
-    }
-
-    fn refresh(&mut self) -> Result<(), LinkError> {
-        self.socket.refresh()
     }
 
     fn statistics(&mut self) -> Statistics {
@@ -275,6 +263,8 @@ impl Interface for Ring {
             damaged: self.damaged,
         }
     }
+
+    pass_on!(self.socket: send, take_error, refresh);
 }
 
 #[cfg(test)]

@@ -4,10 +4,8 @@
 //! for all headers of a TCP segment. New events replace the oldest ones; nothing is allocated after
 //! the start.
 
-use crate::interface::{
-    Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics,
-};
-use rustix::fd::BorrowedFd;
+use crate::interface::{Interface, LinkError, Outgoing, Received, SendError};
+use crate::pass_on::pass_on;
 use sojourn_wire::vnet;
 
 /// Bytes of a frame's start that an event keeps.
@@ -150,29 +148,7 @@ impl<I: Interface, C: FnMut() -> u64> Interface for Trace<I, C> {
         result
     }
 
-    fn flush(&mut self) -> Result<(), SendError> {
-        self.inner.flush()
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.wait_fd()
-    }
-
-    fn take_error(&mut self) -> Option<LinkError> {
-        self.inner.take_error()
-    }
-
-    fn properties(&self) -> &Properties {
-        self.inner.properties()
-    }
-
-    fn refresh(&mut self) -> Result<(), LinkError> {
-        self.inner.refresh()
-    }
-
-    fn statistics(&mut self) -> Statistics {
-        self.inner.statistics()
-    }
+    pass_on!(self.inner: flush, wait_fd, take_error, properties, refresh, statistics);
 }
 
 #[cfg(test)]

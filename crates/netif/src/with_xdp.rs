@@ -15,8 +15,9 @@
 use crate::interface::{
     Accept, Interface, LinkError, OpenError, Outgoing, Properties, Received, SendError, Statistics,
 };
+use crate::pass_on::pass_on;
 use crate::xdp_send::{XdpLayout, XdpSending};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 /// Chunks to send from: more frames than one look at the sessions leaves.
@@ -117,18 +118,6 @@ impl<I: Interface> Interface for WithXdp<I> {
         self.packets.flush()
     }
 
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.packets.wait_fd()
-    }
-
-    fn take_error(&mut self) -> Option<LinkError> {
-        self.packets.take_error()
-    }
-
-    fn properties(&self) -> &Properties {
-        self.packets.properties()
-    }
-
     fn refresh(&mut self) -> Result<(), LinkError> {
         self.packets.refresh()?;
         self.short_max = short_max(self.packets.properties(), &self.short);
@@ -139,4 +128,6 @@ impl<I: Interface> Interface for WithXdp<I> {
         let statistics = self.packets.statistics();
         Statistics { sent: statistics.sent + self.short.sent, ..statistics }
     }
+
+    pass_on!(self.packets: wait_fd, take_error, properties);
 }

@@ -5,7 +5,6 @@
 //! the session server's other processes (`sojourn_server::seccomp`).
 
 use rustix::thread::CapabilitySet;
-use sojourn_confine::PROCESS;
 
 pub use sojourn_confine::ConfineError;
 
@@ -66,7 +65,7 @@ const OLDER: [i64; 3] = [libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_readlin
 const OLDER: [i64; 0] = [];
 
 fn calls() -> impl Iterator<Item = i64> {
-    PROCESS.into_iter().chain(THREADS).chain(SESSIONS).chain(EVENTS).chain(OLDER)
+    sojourn_confine::process().chain(THREADS).chain(SESSIONS).chain(EVENTS).chain(OLDER)
 }
 
 /// Gives up every right that the process does not need, for all its threads and for ever.

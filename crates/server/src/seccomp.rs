@@ -7,7 +7,7 @@
 //!
 //! Not here: capabilities (`privileges`).
 
-use sojourn_confine::ConfineError;
+use sojourn_confine::{ConfineError, EVERY};
 
 /// A process of the server's that has a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,31 +26,8 @@ pub enum Part {
     Keeper,
 }
 
-/// The calls that the C library and the Rust standard library make in every process: memory, locks,
-/// the end.
-const EVERY: [i64; 21] = [
-    libc::SYS_brk,
-    libc::SYS_clock_gettime,
-    libc::SYS_close,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-    libc::SYS_fcntl,
-    libc::SYS_futex,
-    libc::SYS_getpid,
-    libc::SYS_gettid,
-    libc::SYS_madvise,
-    libc::SYS_mmap,
-    libc::SYS_mprotect,
-    libc::SYS_mremap,
-    libc::SYS_munmap,
-    libc::SYS_prctl,
-    libc::SYS_restart_syscall,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_setsid,
-    libc::SYS_sigaltstack,
-];
+/// A child begins a session of its own.
+const CHILD: [i64; 1] = [libc::SYS_setsid];
 
 /// The calls of every process with threads and lines: waiting, sending, receiving.
 const LINES: [i64; 26] = [
@@ -307,7 +284,7 @@ impl Part {
             Self::Keeper => &[&OLDER_FILES, &KEEPER],
         };
         let own = own.iter().copied().flatten();
-        EVERY.iter().chain(&OLDER).chain(own).copied().collect()
+        EVERY.iter().chain(&CHILD).chain(&OLDER).chain(own).copied().collect()
     }
 }
 

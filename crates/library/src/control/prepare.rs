@@ -9,8 +9,7 @@
 //! and stays in the kernel. Not here: the calls that confine a program (the shell).
 
 use crate::process::engine::{Engine, Job};
-use crate::process::library::Library;
-use crate::process::library::library;
+use crate::process::library::{Library, library};
 use core::time::Duration;
 use sojourn_shm::Deadline;
 

@@ -9,7 +9,7 @@ use crate::fds::entry::Direction;
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::io::call_flags::Recv;
-use crate::io::from_kernel::FromKernel;
+use crate::io::from_kernel::{FromKernel, PARTS_MAX};
 use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::session::Session;
@@ -19,12 +19,9 @@ use crate::session::received::{ReceiveTerms, Received};
 use crate::session::transport::Transport;
 use core::sync::atomic::Ordering;
 use rustix::io::{Errno, IoSliceMut};
-use sojourn_session::{KindT, ReasonT};
+use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
 use sojourn_stream::{Stop, Stream};
-
-/// Buffers that one look fills, as many as the shell passes at once.
-const PARTS_MAX: usize = 16;
 
 /// News of the peer's flush that a call awaits: it has begun, is under way, is over.
 const FLUSHES_MAX: u32 = 3;
@@ -47,6 +44,23 @@ pub(crate) fn after_wait(
         Waited::Restart if !has_some => None,
         Waited::TimedOut | Waited::Look => Some(Errno::AGAIN),
         Waited::Interrupted | Waited::Restart => Some(Errno::INTR),
+    }
+}
+
+/// A ring had nothing to read.
+pub(super) struct NothingRead {
+    pub(super) stop: Stop,
+    /// The kernel had reported an event before the look.
+    had_event: bool,
+}
+
+impl NothingRead {
+    /// Returns what follows where the ring is not just empty.
+    pub(super) fn leave(&self) -> Received {
+        match self.stop {
+            Stop::Frozen => Received::Leave(ReasonT::PeerLeft),
+            _ => Received::Leave(ReasonT::Violation),
+        }
     }
 }
 
@@ -316,29 +330,6 @@ impl Session {
         }
     }
 
-    /// Receives from the kernel. The event flag stays set until the kernel has been found empty:
-    /// the kernel reports an arrival once, and says nothing of bytes that a call has left there,
-    /// for which other threads may be waiting.
-    pub(super) fn receive_at_kernel(
-        &self,
-        bufs: &mut [IoSliceMut<'_>],
-        peek: bool,
-        kernel: &mut dyn FromKernel,
-    ) -> Result<usize, Errno> {
-        loop {
-            let found = self.take(bufs, peek, kernel);
-            if found != Err(Errno::AGAIN) {
-                self.rx_kernel_event.store(true, Ordering::SeqCst);
-                return found;
-            }
-            // An event came between the look and this line. Another look finds its bytes, and arms
-            // the report of later ones.
-            if !self.rx_kernel_event.swap(false, Ordering::SeqCst) {
-                return found;
-            }
-        }
-    }
-
     /// Consents to the ring, once no thread of this process sits in the kernel for this session.
     /// Returns true if that is news.
     pub(crate) fn consent(&self, stream: &Stream) -> bool {
@@ -347,6 +338,24 @@ impl Session {
             stream.consent();
         }
         consents
+    }
+
+    /// Reads the ring. A kernel event is forgotten only if there is nothing: otherwise the next look
+    /// finds it.
+    #[inline]
+    pub(super) fn read_ring_first(
+        &self,
+        rx: &mut Receiver,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Result<Received, NothingRead> {
+        // Cleared before the look, so that an event during it is found by the next look.
+        let had_event = self.rx_kernel_event.swap(false, Ordering::SeqCst);
+        let read = self.read_ring(rx, bufs, peek).map_err(|stop| NothingRead { stop, had_event });
+        if read.is_ok() && had_event {
+            self.note_kernel_event();
+        }
+        read
     }
 
     /// Looks at the ring; when it is empty and the kernel has reported an event, asks the kernel
@@ -358,21 +367,11 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
     ) -> Received {
-        // Cleared before the look, so that an event during it is found by the next look.
-        let had_event = self.rx_kernel_event.swap(false, Ordering::SeqCst);
-        match self.read_ring(rx, bufs, peek) {
-            Ok(step) => {
-                if had_event {
-                    self.note_kernel_event();
-                }
-                return step;
-            }
-            Err(Stop::Empty) => {}
-            Err(Stop::Frozen) => return Received::Leave(ReasonT::PeerLeft),
-            Err(_) => return Received::Leave(ReasonT::Violation),
-        }
-        if !had_event {
-            return Received::Empty;
+        match self.read_ring_first(rx, bufs, peek) {
+            Ok(step) => return step,
+            Err(NothingRead { stop: Stop::Empty, had_event: true }) => {}
+            Err(NothingRead { stop: Stop::Empty, .. }) => return Received::Empty,
+            Err(nothing) => return nothing.leave(),
         }
         let mut byte = [0];
         let peeked = &mut [IoSliceMut::new(&mut byte)];
@@ -397,45 +396,6 @@ impl Session {
             // Bytes in the kernel while the peer uses the ring are another holder's: no stream any
             // more.
             Ok(_) => Received::Leave(ReasonT::SeveralHolders),
-        }
-    }
-
-    /// Receives at most `max` bytes from the kernel, into the first buffers that have room.
-    pub(crate) fn receive_some(
-        &self,
-        bufs: &mut [IoSliceMut<'_>],
-        max: usize,
-        peek: bool,
-        kernel: &mut dyn FromKernel,
-    ) -> Result<usize, Errno> {
-        let mut parts: [_; PARTS_MAX] = core::array::from_fn(|_| IoSliceMut::new(&mut []));
-        let (mut count, mut left) = (0, max);
-        let wanted = bufs.iter_mut().filter(|buf| !buf.is_empty());
-        for (part, buf) in parts.iter_mut().zip(wanted) {
-            let len = buf.len().min(left);
-            if len == 0 {
-                break;
-            }
-            *part = IoSliceMut::new(&mut buf[..len]);
-            (count, left) = (count + 1, left - len);
-        }
-        if count == 0 {
-            return Ok(0);
-        }
-        self.rx_kernel_event.store(false, Ordering::SeqCst);
-        self.take(&mut parts[..count], peek, kernel)
-    }
-
-    /// Takes bytes from the kernel, without waiting.
-    fn take(
-        &self,
-        bufs: &mut [IoSliceMut<'_>],
-        peek: bool,
-        kernel: &mut dyn FromKernel,
-    ) -> Result<usize, Errno> {
-        match self.kind() {
-            KindT::Pipe => kernel::read_pipe(self.number(), bufs),
-            _ => kernel.take(self.number(), bufs, peek),
         }
     }
 }

@@ -5,10 +5,10 @@
 //! (`remote::carried`). Read `docs/understand/moves.md`.
 
 use crate::io::from_kernel::FromKernel;
+use crate::io::receive::NothingRead;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
 use crate::session::received::Received;
-use core::sync::atomic::Ordering;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_session::ReasonT;
 use sojourn_stream::{Stop, Stream};
@@ -54,19 +54,13 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
     ) -> Received {
-        // Cleared before the look, so that an event during it is found by the next look.
-        let had_event = self.rx_kernel_event.swap(false, Ordering::SeqCst);
-        match self.read_ring(rx, bufs, peek) {
-            Ok(step) => {
-                if had_event {
-                    self.note_kernel_event();
-                }
-                step
-            }
+        match self.read_ring_first(rx, bufs, peek) {
+            Ok(step) => step,
             // The carrier may not have begun its ring yet.
-            Err(Stop::Empty | Stop::NotOnRing) => self.found_nothing(rx, stream),
-            Err(Stop::Frozen) => Received::Leave(ReasonT::PeerLeft),
-            Err(_) => Received::Leave(ReasonT::Violation),
+            Err(NothingRead { stop: Stop::Empty | Stop::NotOnRing, .. }) => {
+                self.found_nothing(rx, stream)
+            }
+            Err(nothing) => nothing.leave(),
         }
     }
 }

@@ -9,8 +9,7 @@
 use crate::fds::entry::{FdEntry, mark};
 use crate::host::lock::lock;
 use crate::process::deferred::NotifyWhen;
-use crate::process::library::Library;
-use crate::process::library::library;
+use crate::process::library::{Library, library};
 use crate::session::Session;
 use crate::session::directions::TxPhase;
 use crate::session::identity::Generation;

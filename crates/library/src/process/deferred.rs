@@ -22,8 +22,7 @@
 
 use crate::process::engine::ENDED_MAX;
 use crate::process::engine::{Engine, Job};
-use crate::process::library::Library;
-use crate::process::library::library;
+use crate::process::library::{Library, library};
 use core::time::Duration;
 use sojourn_stream::Stream;
 use std::sync::Arc;

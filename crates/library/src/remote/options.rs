@@ -17,8 +17,7 @@
 
 use crate::host::kernel;
 use crate::host::lock::lock;
-use crate::process::library::FoundSession;
-use crate::process::library::Library;
+use crate::process::library::{FoundSession, Library};
 use crate::session::Session;
 use crate::session::directions::{RxPhase, Sender, TxPhase};
 use crate::session::identity::Generation;
