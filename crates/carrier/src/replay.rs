@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto};
 use sojourn_filter::Key;
 use sojourn_proto::record::{Datagram, OutOfOrder, SessionRecord, TcpRecord};
-use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload};
+use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload, PacketFields};
 use sojourn_wire::ip::{Ecn, TrafficClass};
 use sojourn_wire::tcp::{self, Flags, Options, SeqNum};
 use sojourn_wire::{FlowKey, Protocol};
@@ -73,7 +73,7 @@ pub(crate) fn datagram(datagram: &Datagram, local: SocketAddr) -> Result<(), Err
     loop {
         let (part, after) = rest.split_at(size.min(rest.len()));
         let mut bytes = vec![0; HEADERS_BYTES_MAX];
-        let emitted = header.emit_udp(&[part], class.ecn(), 0, Offload::Nothing, &mut bytes);
+        let emitted = header.emit_udp(&[part], PacketFields { ecn: class.ecn(), identification: 0, offload: Offload::Nothing }, &mut bytes);
         bytes.truncate(emitted.map_err(|_| Errno::INVAL)?.len);
         bytes.extend_from_slice(part);
         raw.say(&bytes)?;
@@ -166,7 +166,7 @@ fn segment(
     };
     let mut packet = vec![0; HEADERS_BYTES_MAX];
     let ecn = Ecn::NotCapable;
-    let emitted = header.emit_tcp(&tcp, &[said.piece], ecn, 0, Offload::Nothing, &mut packet);
+    let emitted = header.emit_tcp(&tcp, &[said.piece], PacketFields { ecn, identification: 0, offload: Offload::Nothing }, &mut packet);
     packet.truncate(emitted.ok()?.len);
     packet.extend_from_slice(said.piece);
     Some(packet)

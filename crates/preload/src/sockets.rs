@@ -122,6 +122,7 @@ unsafe extern "C-unwind" fn recvfrom(
 }
 
 /// Serves [`recvfrom`]; `kernel` makes the kernel's call.
+#[expect(clippy::too_many_arguments, reason = "those of the call that it serves")]
 pub(crate) fn recvfrom_by(
     fd: c_int,
     at: *mut c_void,
@@ -295,6 +296,7 @@ unsafe extern "C-unwind" fn sendto(
 }
 
 /// Serves [`sendto`]; `kernel` makes the kernel's call.
+#[expect(clippy::too_many_arguments, reason = "those of the call that it serves")]
 pub(crate) fn sendto_by(
     fd: c_int,
     at: *const c_void,

@@ -363,6 +363,7 @@ fn select_(
 }
 
 /// Serves pselect(2) as the kernel defines it: the mask and its size are in a structure.
+#[expect(clippy::too_many_arguments, reason = "those of the call that it serves")]
 fn pselect6(
     count: c_int,
     input: *mut fd_set,
@@ -417,6 +418,7 @@ fn epoll_wait(
     readiness::epoll_wait_by(set, events, count, || Some(WaitTerms::of_ms(limit)), kernel)
 }
 
+#[expect(clippy::too_many_arguments, reason = "those of the call that it serves")]
 fn epoll_pwait(
     set: c_int,
     events: *mut EpollEvent,
@@ -430,6 +432,7 @@ fn epoll_pwait(
     readiness::epoll_wait_by(set, events, count, terms, kernel)
 }
 
+#[expect(clippy::too_many_arguments, reason = "those of the call that it serves")]
 fn epoll_pwait2(
     set: c_int,
     events: *mut EpollEvent,

@@ -27,7 +27,7 @@ mod undo;
 
 pub use types::{Ack, Acked, Config, Expired, Start, State, Statistics, Stopped, Transmission};
 
-use crate::cc::usage::Usage;
+use crate::cc::usage::{OutputDone, Usage};
 use crate::cc::{Controller, Window};
 use crate::frto::Frto;
 use crate::pacing::Pacing;
@@ -332,15 +332,14 @@ impl Recovery {
         let shrink = self.config.slow_start_after_idle
             && self.state == State::Open
             && self.stopped == Stopped::Application;
-        self.usage.on_output_done(
-            &mut self.window,
-            now,
-            self.board.una(),
-            self.board.nxt(),
+        let done = OutputDone {
+            una: self.board.una(),
+            nxt: self.board.nxt(),
             full,
-            self.rtt.rto(),
-            shrink.then_some(self.config.initial_window),
-        );
+            rto: self.rtt.rto(),
+            shrink: shrink.then_some(self.config.initial_window),
+        };
+        self.usage.on_output_done(&mut self.window, now, &done);
     }
 
     /// Returns the window less the bytes in flight.

@@ -19,7 +19,7 @@ use sojourn_proto::record::{IpOptions, Kind, SessionRecord};
 use sojourn_proto::tcp::{Connection, Limits, ReceiveEnd, Transmit};
 use sojourn_proto::time::Instant;
 use sojourn_stream::{Stop, Stream};
-use sojourn_wire::frame::{HEADERS_BYTES_MAX, Header, Offload};
+use sojourn_wire::frame::{HEADERS_BYTES_MAX, Header, Offload, PacketFields};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::{FlowKey, Protocol};
 use std::io::IoSlice;
@@ -325,7 +325,12 @@ impl Carried {
             let ecn = if transmit.ect { Ecn::Capable0 } else { Ecn::NotCapable };
             let number = self.identification;
             let header = &transmit.header;
-            let emitted = self.header.emit_tcp(header, &payload, ecn, number, offload, &mut bytes);
+            let emitted = self.header.emit_tcp(
+                header,
+                &payload,
+                PacketFields { ecn, identification: number, offload },
+                &mut bytes,
+            );
             let Ok(emitted) = emitted else { continue };
             if let Some(leaving) = &mut leaving {
                 leaving.headed();
@@ -360,8 +365,12 @@ impl Carried {
         self.identification = self.identification.wrapping_add(1);
         let (offload, number) = (offload_of(&transmit, offloads), self.identification);
         let (header, empty) = (&transmit.header, [&[][..]; 2]);
-        let emitted =
-            self.header.emit_tcp(header, &empty, Ecn::NotCapable, number, offload, &mut bytes);
+        let emitted = self.header.emit_tcp(
+            header,
+            &empty,
+            PacketFields { ecn: Ecn::NotCapable, identification: number, offload },
+            &mut bytes,
+        );
         let Ok(emitted) = emitted else { return };
         let parts = [&bytes[..emitted.len], &[], &[]];
         self.publish(now);

@@ -12,7 +12,7 @@ use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
-use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, LinkType, Offload};
+use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, LinkType, Offload, PacketFields};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{self, Flags, Options, SeqNum};
 use sojourn_wire::{FlowKey, Protocol, vnet};
@@ -62,7 +62,12 @@ pub(crate) fn flagged(
     };
     let header = Header::new(None, flow, Fields::default()).unwrap();
     let mut bytes = vec![0; HEADERS_BYTES_MAX];
-    let emitted = header.emit_tcp(&tcp, &[payload], Ecn::Capable0, 0, offload, &mut bytes);
+    let emitted = header.emit_tcp(
+        &tcp,
+        &[payload],
+        PacketFields { ecn: Ecn::Capable0, identification: 0, offload },
+        &mut bytes,
+    );
     bytes.truncate(emitted.unwrap().len);
     bytes.extend_from_slice(payload);
     bytes

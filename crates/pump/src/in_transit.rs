@@ -14,7 +14,9 @@ use crate::sealed;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_proto::time::Instant;
-use sojourn_wire::frame::{self, Fields, Frame, HEADERS_BYTES_MAX, Header, LinkType, Offload};
+use sojourn_wire::frame::{
+    self, Fields, Frame, HEADERS_BYTES_MAX, Header, LinkType, Offload, PacketFields,
+};
 use sojourn_wire::{FlowKey, Protocol};
 use std::collections::HashMap;
 
@@ -184,8 +186,12 @@ fn packet_of(frame: &Frame<'_>) -> Option<Vec<u8>> {
     let header = Header::new(None, frame.key, fields).ok()?;
     let mut packet = vec![0; HEADERS_BYTES_MAX];
     let (payload, ecn) = (segment.payload(), frame.traffic_class.ecn());
-    let emitted =
-        header.emit_tcp(&segment.header(), &[payload], ecn, 0, Offload::Nothing, &mut packet);
+    let emitted = header.emit_tcp(
+        &segment.header(),
+        &[payload],
+        PacketFields { ecn, identification: 0, offload: Offload::Nothing },
+        &mut packet,
+    );
     packet.truncate(emitted.ok()?.len);
     packet.extend_from_slice(payload);
     Some(packet)

@@ -5,7 +5,7 @@
 
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_shm::copy::slice;
-use sojourn_wire::frame::{HEADERS_BYTES_MAX, Header, Offload};
+use sojourn_wire::frame::{HEADERS_BYTES_MAX, Header, Offload, PacketFields};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::udp::HEADER_BYTES;
 use std::io::IoSlice;
@@ -81,7 +81,11 @@ impl Frames<'_> {
         let Self { header, ecn, has_checksum, out } = self;
         *identification = identification.wrapping_add(1);
         let mut bytes = [0; HEADERS_BYTES_MAX];
-        let emitted = header.emit_udp(&payload, *ecn, *identification, offload, &mut bytes);
+        let emitted = header.emit_udp(
+            &payload,
+            PacketFields { ecn: *ecn, identification: *identification, offload },
+            &mut bytes,
+        );
         let Ok(emitted) = emitted else { return false };
         // A checksum of zero says that there is none (RFC 768), as SO_NO_CHECK asks for.
         if !*has_checksum {

@@ -12,7 +12,7 @@ use crate::driven::{DrivenSession, DrivenSessions, Flows, Timers};
 use crate::in_transit::{InTransit, Unclaimed};
 use crate::link_hop::{LinkHop, LinkId};
 use crate::placement::Placement;
-use crate::round::Round;
+use crate::round::{Round, Tables};
 use crate::session_number::SessionNumber;
 use sojourn_netif::{Interface, LinkError};
 use sojourn_proto::record::SessionRecord;
@@ -316,7 +316,8 @@ impl Pump {
         let Self { links, flows, entries, dirty, sockets, unclaimed, .. } = self;
         let is_timed = self.is_timed;
         let (mut any, mut gone) = (false, None);
-        let mut round = Round::new(flows, entries, dirty, sockets, unclaimed, placement, at);
+        let tables = Tables { flows, entries, dirty, sockets: &mut *sockets, unclaimed };
+        let mut round = Round::new(tables, placement, at);
         round.is_timed = is_timed;
         for link in links {
             round.link = link.packets.properties().link;

@@ -30,6 +30,15 @@ struct Expected {
     sizes: Sizes,
 }
 
+/// The pump's tables that a look changes.
+pub(crate) struct Tables<'p> {
+    pub(crate) flows: &'p Flows,
+    pub(crate) entries: &'p mut DrivenSessions,
+    pub(crate) dirty: &'p mut Vec<SessionNumber>,
+    pub(crate) sockets: &'p mut Sockets,
+    pub(crate) unclaimed: &'p mut Unclaimed,
+}
+
 /// One look at the interfaces.
 pub(crate) struct Round<'p, 'l, 'b> {
     /// The link type of the current interface's frames.
@@ -48,14 +57,11 @@ pub(crate) struct Round<'p, 'l, 'b> {
 
 impl<'p, 'l, 'b> Round<'p, 'l, 'b> {
     pub(crate) fn new(
-        flows: &'p Flows,
-        entries: &'p mut DrivenSessions,
-        dirty: &'p mut Vec<SessionNumber>,
-        sockets: &'p mut Sockets,
-        unclaimed: &'p mut Unclaimed,
+        tables: Tables<'p>,
         placement: Option<&'l mut Placement<'b>>,
         at: Instant,
     ) -> Self {
+        let Tables { flows, entries, dirty, sockets, unclaimed } = tables;
         let (link, is_timed, expected) = (LinkType::default(), false, None);
         Self { link, is_timed, flows, entries, dirty, sockets, unclaimed, placement, at, expected }
     }

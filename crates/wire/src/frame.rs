@@ -6,7 +6,7 @@
 
 mod header;
 
-pub use header::{Emitted, Fields, HEADERS_BYTES_MAX, Header, Offload};
+pub use header::{Emitted, Fields, HEADERS_BYTES_MAX, Header, Offload, PacketFields};
 
 use crate::ethernet::{self, EtherType};
 use crate::ip::TrafficClass;

@@ -5,7 +5,7 @@ mod common;
 
 use common::captures::*;
 use sojourn_wire::ethernet::{self, EtherType, VlanTag};
-use sojourn_wire::frame::{self, Fields, Frame, LinkType, Offload};
+use sojourn_wire::frame::{self, Fields, Frame, LinkType, Offload, PacketFields};
 use sojourn_wire::icmp::{self, Reason};
 use sojourn_wire::tcp::{Flags, Options, SackBlocks, Timestamps};
 use sojourn_wire::{Ecn, MacAddress, Malformed, Protocol, SeqNum, arp, ipv4, ipv6, vnet};
@@ -32,9 +32,18 @@ fn written(frame: &Frame<'_>, bytes: &[u8]) -> Vec<u8> {
     let emitted = match frame.segment() {
         Some(segment) => {
             let tcp = segment.header();
-            header.emit_tcp(&tcp, payload, ecn, identification, Offload::Nothing, &mut out)
+            header.emit_tcp(
+                &tcp,
+                payload,
+                PacketFields { ecn, identification, offload: Offload::Nothing },
+                &mut out,
+            )
         }
-        None => header.emit_udp(payload, ecn, identification, Offload::Nothing, &mut out),
+        None => header.emit_udp(
+            payload,
+            PacketFields { ecn, identification, offload: Offload::Nothing },
+            &mut out,
+        ),
     };
     assert_eq!(emitted.unwrap().len, frame.payload_at);
     out[frame.payload_at..].copy_from_slice(frame.payload());

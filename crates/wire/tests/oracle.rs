@@ -10,7 +10,7 @@ use etherparse::{
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sojourn_wire::frame::{self, Frame, HEADERS_BYTES_MAX, LinkType, Offload};
+use sojourn_wire::frame::{self, Frame, HEADERS_BYTES_MAX, LinkType, Offload, PacketFields};
 use sojourn_wire::tcp::{self, Flags};
 use sojourn_wire::{Ecn, FlowKey, Protocol};
 use std::net::IpAddr;
@@ -26,8 +26,12 @@ fn ours(
     let mut out = vec![0; HEADERS_BYTES_MAX];
     let (parts, ecn, offload) = ([payload], Ecn::Congestion, Offload::Nothing);
     let emitted = match flow.protocol {
-        Protocol::Tcp => header.emit_tcp(tcp, &parts, ecn, 9, offload, &mut out),
-        Protocol::Udp => header.emit_udp(&parts, ecn, 9, offload, &mut out),
+        Protocol::Tcp => {
+            header.emit_tcp(tcp, &parts, PacketFields { ecn, identification: 9, offload }, &mut out)
+        }
+        Protocol::Udp => {
+            header.emit_udp(&parts, PacketFields { ecn, identification: 9, offload }, &mut out)
+        }
     };
     out.truncate(emitted.unwrap().len);
     out.extend(payload);

@@ -7,7 +7,7 @@ mod common;
 use common::values::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sojourn_wire::frame::{self, HEADERS_BYTES_MAX, LinkType, Offload};
+use sojourn_wire::frame::{self, HEADERS_BYTES_MAX, LinkType, Offload, PacketFields};
 use sojourn_wire::tcp::{self, HEADER_BYTES_MAX, Options};
 use sojourn_wire::vnet::{self, Checksum, SegmentKind, Segments};
 use sojourn_wire::{Ecn, Protocol, arp, checksum, ethernet, fuzz, ipv4, ipv6, udp};
@@ -57,7 +57,7 @@ proptest! {
         let parts = payload.split_at(cut.index(payload.len() + 1));
         let mut out = vec![0xee; HEADERS_BYTES_MAX];
         let parts = [parts.0, parts.1];
-        let emitted = header.emit_tcp(&tcp, &parts, ecn, identification, offload, &mut out).unwrap();
+        let emitted = header.emit_tcp(&tcp, &parts, PacketFields { ecn, identification, offload }, &mut out).unwrap();
         out.truncate(emitted.len);
         out.extend(&payload);
         complete(&mut out, emitted.vnet);
@@ -110,7 +110,7 @@ proptest! {
     ) {
         let header = frame::Header::new(Some(link), flow, frame::Fields::default()).unwrap();
         let mut out = vec![0; HEADERS_BYTES_MAX];
-        let emitted = header.emit_udp(&[&payload], Ecn::NotCapable, 0, offload, &mut out).unwrap();
+        let emitted = header.emit_udp(&[&payload], PacketFields { ecn: Ecn::NotCapable, identification: 0, offload }, &mut out).unwrap();
         out.truncate(emitted.len);
         out.extend(&payload);
         complete(&mut out, emitted.vnet);
@@ -136,7 +136,7 @@ proptest! {
         let frame = frame::Header::new(None, flow, fields).unwrap();
         let mut out = vec![0; HEADERS_BYTES_MAX];
         let emitted = frame
-            .emit_tcp(&tcp::Header::default(), &[&payload], Ecn::Capable0, 0, Offload::Nothing, &mut out)
+            .emit_tcp(&tcp::Header::default(), &[&payload], PacketFields { ecn: Ecn::Capable0, identification: 0, offload: Offload::Nothing }, &mut out)
             .unwrap();
         out.truncate(emitted.len);
         out.extend(&payload);

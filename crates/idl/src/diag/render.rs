@@ -19,10 +19,12 @@ pub fn render(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
         .max()
         .map_or(1, |line| line.to_string().len());
     if let Some(span) = diagnostic.span {
-        snippet(&mut out, sources, span, margin, "-->", '^', "");
+        let place = Place { span, arrow: "-->", mark: '^', text: "" };
+        snippet(&mut out, sources, margin, &place);
     }
     for label in &diagnostic.labels {
-        snippet(&mut out, sources, label.span, margin, ":::", '-', &label.text);
+        let place = Place { span: label.span, arrow: ":::", mark: '-', text: &label.text };
+        snippet(&mut out, sources, margin, &place);
     }
     for help in &diagnostic.help {
         let _ = writeln!(out, "{:margin$} = help: {help}", "");
@@ -30,15 +32,19 @@ pub fn render(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
     out
 }
 
-fn snippet(
-    out: &mut String,
-    sources: &SourceMap,
+/// A place in the source, and how it is shown.
+struct Place<'a> {
     span: Span,
-    margin: usize,
-    arrow: &str,
+    arrow: &'a str,
+    /// The character below what is meant.
     mark: char,
-    text: &str,
-) {
+    /// The text behind the marks.
+    text: &'a str,
+}
+
+/// Writes the line of a place; line numbers take `margin` columns.
+fn snippet(out: &mut String, sources: &SourceMap, margin: usize, place: &Place<'_>) {
+    let Place { span, arrow, mark, text } = *place;
     let Some(source) = sources.file(span.file) else { return };
     let at = source.line_column(span.start);
     let line: Vec<char> = source.line(at.line).chars().map(visible).collect();

@@ -273,6 +273,17 @@ impl Polling<'_> {
     }
 }
 
+/// A sleep on an inbox and on the packets of other hosts.
+struct PacketSleep<'a> {
+    /// The events that the program waits for.
+    asked: u32,
+    /// The epoll descriptor of the packet sockets.
+    packets: i32,
+    place: InboxPlace,
+    limit: Duration,
+    ready: &'a dyn Fn() -> bool,
+}
+
 impl Session {
     /// Sleeps until a packet arrives or a peer posts for the session: then the call may look again.
     /// If another thread watches for packets, or if the peers post to a set of the program's, it
@@ -292,14 +303,11 @@ impl Session {
             .filter(|_| watches)
             .and_then(|place| Some((place, library.poll_event(pollers).ok()?)));
         let woken = match event {
-            Some((place, event)) => self.sleep_on_inbox(
-                pollers,
-                asked,
-                net.watch.packets(),
-                place,
-                event,
-                (limit, ready),
-            ),
+            Some((place, event)) => {
+                let packets = net.watch.packets();
+                let sleep = PacketSleep { asked, packets, place, limit, ready };
+                self.sleep_on_inbox(pollers, event, sleep)
+            }
             // Packets that came before the other thread began to watch may still wait.
             None if watches || ready() => Woken::Look,
             None => sleep(),
@@ -308,16 +316,10 @@ impl Session {
         woken
     }
 
-    /// Sleeps on an inbox and on `packets`.
-    fn sleep_on_inbox(
-        &self,
-        pollers: &Pollers,
-        asked: u32,
-        packets: i32,
-        InboxPlace { inbox, slot }: InboxPlace,
-        event: MovableFd,
-        (limit, ready): (Duration, &dyn Fn() -> bool),
-    ) -> Woken {
+    /// Sleeps on an inbox and on the packets of other hosts.
+    fn sleep_on_inbox(&self, pollers: &Pollers, event: MovableFd, sleep: PacketSleep<'_>) -> Woken {
+        let PacketSleep { asked, packets, place, limit, ready } = sleep;
+        let InboxPlace { inbox, slot } = place;
         let number = event.number();
         let interest = 1 << (slot % 64);
         pollers.sleeps(interest, event);

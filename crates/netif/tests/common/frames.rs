@@ -3,7 +3,7 @@
 use crate::common::{FAR, NEAR};
 use sojourn_netif::{Interface, LinkType, Outgoing, SendError, vnet};
 use sojourn_wire::ethernet::{self, EtherType};
-use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload};
+use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload, PacketFields};
 use sojourn_wire::tcp::{self, Flags, SeqNum};
 use sojourn_wire::{Ecn, FlowKey, MacAddress, Protocol};
 use std::net::{IpAddr, SocketAddr};
@@ -44,7 +44,7 @@ pub(crate) struct Front {
 impl Front {
     pub(crate) fn udp(headers: &Header, payload: &[&[u8]], offload: Offload) -> Self {
         let mut bytes = vec![0; HEADERS_BYTES_MAX];
-        let emitted = headers.emit_udp(payload, Ecn::NotCapable, 1, offload, &mut bytes).unwrap();
+        let emitted = headers.emit_udp(payload, PacketFields { ecn: Ecn::NotCapable, identification: 1, offload }, &mut bytes).unwrap();
         bytes.truncate(emitted.len);
         Self { bytes, vnet: emitted.vnet }
     }
@@ -57,7 +57,7 @@ impl Front {
     ) -> Self {
         let mut bytes = vec![0; HEADERS_BYTES_MAX];
         let emitted =
-            headers.emit_tcp(tcp, payload, Ecn::NotCapable, 1, offload, &mut bytes).unwrap();
+            headers.emit_tcp(tcp, payload, PacketFields { ecn: Ecn::NotCapable, identification: 1, offload }, &mut bytes).unwrap();
         bytes.truncate(emitted.len);
         Self { bytes, vnet: emitted.vnet }
     }

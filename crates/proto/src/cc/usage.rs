@@ -19,6 +19,21 @@ pub struct Usage {
     full_at: Instant,
 }
 
+/// The state in which the output loop ended.
+#[derive(Clone, Copy, Debug)]
+pub struct OutputDone {
+    /// The first byte that is outstanding.
+    pub una: u64,
+    /// The byte behind the last that is outstanding.
+    pub nxt: u64,
+    /// The loop ended because the window was used up.
+    pub full: bool,
+    /// The retransmission timeout.
+    pub rto: Duration,
+    /// `Some(floor)` if an unused window may shrink now, but not below `floor`.
+    pub shrink: Option<u64>,
+}
+
 impl Usage {
     /// Creates the state of a connection that has sent nothing yet.
     pub fn new(now: Instant) -> Usage {
@@ -31,20 +46,9 @@ impl Usage {
         self.limited || (window.in_slow_start() && window.cwnd < 2 * self.outstanding_max)
     }
 
-    /// Tells that the output loop ended with the bytes from `una` to `nxt` outstanding. `full` is
-    /// true if the loop ended because the window was used up. `rto` is the retransmission timeout.
-    /// `shrink` is `Some(floor)` if an unused window may shrink now, but not below `floor`.
-    #[allow(clippy::too_many_arguments, reason = "each is a plain number that the caller has")]
-    pub fn on_output_done(
-        &mut self,
-        window: &mut Window,
-        now: Instant,
-        una: u64,
-        nxt: u64,
-        full: bool,
-        rto: Duration,
-        shrink: Option<u64>,
-    ) {
+    /// Tells that the output loop ended.
+    pub fn on_output_done(&mut self, window: &mut Window, now: Instant, done: &OutputDone) {
+        let OutputDone { una, nxt, full, rto, shrink } = *done;
         let outstanding = nxt - una;
         let more = !self.limited && outstanding > self.outstanding_max;
         if una >= self.round_end || full || more {
@@ -112,18 +116,23 @@ mod tests {
         Window { cwnd, ssthresh, mss: 1_000, max: u64::MAX }
     }
 
+    fn done(outstanding: core::ops::Range<u64>, full: bool) -> OutputDone {
+        let (una, nxt) = (outstanding.start, outstanding.end);
+        OutputDone { una, nxt, full, rto: RTO, shrink: None }
+    }
+
     #[test]
     fn a_window_that_is_not_full_does_not_grow() {
         let mut usage = Usage::new(Instant::ZERO);
         let mut window = window(10_000, 5_000);
-        usage.on_output_done(&mut window, Instant::ZERO, 0, 3_000, false, RTO, None);
+        usage.on_output_done(&mut window, Instant::ZERO, &done(0..3_000, false));
         assert!(!usage.is_limited(&window));
-        usage.on_output_done(&mut window, Instant::ZERO, 0, 10_000, true, RTO, None);
+        usage.on_output_done(&mut window, Instant::ZERO, &done(0..10_000, true));
         assert!(usage.is_limited(&window));
         // A window that was full once in a round trip counts as full until the round trip ends.
-        usage.on_output_done(&mut window, Instant::ZERO, 9_000, 11_000, false, RTO, None);
+        usage.on_output_done(&mut window, Instant::ZERO, &done(9_000..11_000, false));
         assert!(usage.is_limited(&window));
-        usage.on_output_done(&mut window, Instant::ZERO, 11_000, 12_000, false, RTO, None);
+        usage.on_output_done(&mut window, Instant::ZERO, &done(11_000..12_000, false));
         assert!(!usage.is_limited(&window));
     }
 
@@ -131,7 +140,7 @@ mod tests {
     fn in_slow_start_half_a_window_is_enough() {
         let mut usage = Usage::new(Instant::ZERO);
         let mut window = window(10_000, u64::MAX);
-        usage.on_output_done(&mut window, Instant::ZERO, 0, 5_001, false, RTO, None);
+        usage.on_output_done(&mut window, Instant::ZERO, &done(0..5_001, false));
         assert!(usage.is_limited(&window));
     }
 
@@ -140,7 +149,8 @@ mod tests {
         let mut usage = Usage::new(Instant::ZERO);
         let mut window = window(100_000, 50_000);
         let later = Instant::from_millis(200);
-        usage.on_output_done(&mut window, later, 0, 20_000, false, RTO, Some(10_000));
+        let done = OutputDone { shrink: Some(10_000), ..done(0..20_000, false) };
+        usage.on_output_done(&mut window, later, &done);
         assert_eq!((window.cwnd, window.ssthresh), (60_000, 75_000));
     }
 

@@ -22,6 +22,20 @@ const DEFER_MAX: Duration = Duration::from_millis(1);
 /// The smallest segment, so that the connection makes progress with any window of the peer.
 const SEGMENT_MIN: u64 = 8;
 
+/// How much new data may be sent (bytes).
+struct Room {
+    /// By congestion control.
+    budget: u64,
+    /// By the peer's window.
+    window: u64,
+    /// In one plan.
+    burst: u64,
+    /// In one segment.
+    mss: u64,
+    /// Something is to be sent in any case.
+    forced: bool,
+}
+
 impl Connection {
     /// Returns the next frame to be sent now, if there is one. A returned frame counts as sent.
     /// After the last, [`Connection::next_timeout`] gives the latest time of the next call.
@@ -172,7 +186,7 @@ impl Connection {
         }
         let budget = self.recovery.budget(now);
         let burst = if self.owes_cwr() { mss } else { self.burst(mss) };
-        let length = self.whole_segments(now, budget, window, burst, mss, forced)?;
+        let length = self.whole_segments(now, &Room { budget, window, burst, mss, forced })?;
         let data = Span::new(self.snd.nxt, self.snd.nxt + length);
         let fin = self.fin_follows(data.end, window - length);
         Ok(self.carry(now, data, fin, Transmission::New, mss))
@@ -192,15 +206,8 @@ impl Connection {
 
     /// Returns the number of bytes to send: full segments, and a last smaller one unless Nagle's
     /// rule, cork or silly-window avoidance holds it.
-    fn whole_segments(
-        &self,
-        now: Instant,
-        budget: u64,
-        window: u64,
-        burst: u64,
-        mss: u64,
-        forced: bool,
-    ) -> Result<u64, Stopped> {
+    fn whole_segments(&self, now: Instant, room: &Room) -> Result<u64, Stopped> {
+        let Room { budget, window, burst, mss, forced } = *room;
         let unsent = self.snd.unsent();
         let allowed = budget.min(window);
         let length = unsent.min(burst).min(allowed);

@@ -72,6 +72,17 @@ pub struct Header {
     pseudo_sum: Sum,
 }
 
+/// What differs from packet to packet of a flow, beside the transport header.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketFields {
+    /// The mark of explicit congestion notification (RFC 3168).
+    pub ecn: Ecn,
+    /// IPv4's identification.
+    pub identification: u16,
+    /// The work that is left to the interface.
+    pub offload: Offload,
+}
+
 impl Header {
     /// Prepares the headers of `flow`'s frames, from `flow.source` to `flow.target`, behind the
     /// link header `link` (whose ether type is not used) or none.
@@ -107,7 +118,7 @@ impl Header {
     }
 
     /// Writes all headers of a TCP segment whose payload is the parts of `payload` in order. The
-    /// ports are the flow's, not `tcp`'s. `identification` is IPv4's.
+    /// ports are the flow's, not `tcp`'s.
     ///
     /// # Errors
     /// [`NoRoom`] if `out` is too short, the packet too long, the options too many; or if the flow
@@ -116,11 +127,10 @@ impl Header {
         &self,
         tcp: &tcp::Header,
         payload: &[&[u8]],
-        ecn: Ecn,
-        identification: u16,
-        offload: Offload,
+        fields: PacketFields,
         out: &mut [u8],
     ) -> Result<Emitted, NoRoom> {
+        let PacketFields { ecn, identification, offload } = fields;
         if self.flow.protocol != Protocol::Tcp {
             return Err(NoRoom);
         }
@@ -142,18 +152,16 @@ impl Header {
     }
 
     /// Writes all headers of a UDP datagram whose payload is the parts of `payload` in order.
-    /// `identification` is IPv4's.
     ///
     /// # Errors
     /// [`NoRoom`] if `out` is too short or the packet too long; or if the flow is not of UDP.
     pub fn emit_udp(
         &self,
         payload: &[&[u8]],
-        ecn: Ecn,
-        identification: u16,
-        offload: Offload,
+        fields: PacketFields,
         out: &mut [u8],
     ) -> Result<Emitted, NoRoom> {
+        let PacketFields { ecn, identification, offload } = fields;
         if self.flow.protocol != Protocol::Udp {
             return Err(NoRoom);
         }

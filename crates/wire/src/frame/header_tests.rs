@@ -28,8 +28,16 @@ fn the_other_protocol_is_refused() {
     let mut out = [0; 80];
     let (ecn, offload) = (Ecn::NotCapable, Offload::Nothing);
     let tcp = tcp::Header::default();
-    assert!(header(Protocol::Udp).emit_tcp(&tcp, &[], ecn, 0, offload, &mut out).is_err());
-    assert!(header(Protocol::Tcp).emit_udp(&[], ecn, 0, offload, &mut out).is_err());
+    assert!(
+        header(Protocol::Udp)
+            .emit_tcp(&tcp, &[], PacketFields { ecn, identification: 0, offload }, &mut out)
+            .is_err()
+    );
+    assert!(
+        header(Protocol::Tcp)
+            .emit_udp(&[], PacketFields { ecn, identification: 0, offload }, &mut out)
+            .is_err()
+    );
 }
 
 #[test]
@@ -40,10 +48,33 @@ fn neither_too_long_nor_too_short_a_buffer() {
     let tcp = tcp::Header::default();
     let header = header(Protocol::Tcp);
     let most = &payload[..65_535 - 40];
-    assert_eq!(header.emit_tcp(&tcp, &[most], ecn, 0, offload, &mut out).unwrap().len, 40);
-    assert!(header.emit_tcp(&tcp, &[most, &[0]], ecn, 0, offload, &mut out).is_err());
-    assert!(header.emit_tcp(&tcp, &[], ecn, 0, offload, &mut out[..39]).is_err());
-    assert!(header.emit_tcp(&tcp, &[], ecn, 0, offload, &mut out[..19]).is_err());
+    assert_eq!(
+        header
+            .emit_tcp(&tcp, &[most], PacketFields { ecn, identification: 0, offload }, &mut out)
+            .unwrap()
+            .len,
+        40
+    );
+    assert!(
+        header
+            .emit_tcp(
+                &tcp,
+                &[most, &[0]],
+                PacketFields { ecn, identification: 0, offload },
+                &mut out
+            )
+            .is_err()
+    );
+    assert!(
+        header
+            .emit_tcp(&tcp, &[], PacketFields { ecn, identification: 0, offload }, &mut out[..39])
+            .is_err()
+    );
+    assert!(
+        header
+            .emit_tcp(&tcp, &[], PacketFields { ecn, identification: 0, offload }, &mut out[..19])
+            .is_err()
+    );
 }
 
 #[test]
@@ -54,7 +85,15 @@ fn what_an_interface_is_asked_for() {
     let mut vnet = |len: usize, offload| {
         let payload = &payload[..len];
         let header = header(Protocol::Tcp);
-        header.emit_tcp(&tcp, &[payload], Ecn::Capable0, 0, offload, &mut out).unwrap().vnet
+        header
+            .emit_tcp(
+                &tcp,
+                &[payload],
+                PacketFields { ecn: Ecn::Capable0, identification: 0, offload },
+                &mut out,
+            )
+            .unwrap()
+            .vnet
     };
     assert_eq!(vnet(3000, Offload::Nothing), vnet::Header::NONE);
     let checksum = Checksum::Partial { start: 20, offset: 16 };
@@ -64,7 +103,11 @@ fn what_an_interface_is_asked_for() {
     let segments = Some(Segments { kind: SegmentKind::TcpV4, size: 1460, has_cwr: true });
     assert_eq!(vnet(1461, Offload::Segments(1460)), vnet::Header { segments, ..expected });
     let udp = header(Protocol::Udp);
-    let emitted = udp.emit_udp(&[&payload], Ecn::NotCapable, 0, Offload::Segments(1000), &mut out);
+    let emitted = udp.emit_udp(
+        &[&payload],
+        PacketFields { ecn: Ecn::NotCapable, identification: 0, offload: Offload::Segments(1000) },
+        &mut out,
+    );
     let segments = Some(Segments { kind: SegmentKind::Udp, size: 1000, has_cwr: false });
     let checksum = Checksum::Partial { start: 20, offset: 6 };
     assert_eq!(emitted.unwrap().vnet, vnet::Header { checksum, segments, header_len: 28 });
@@ -75,8 +118,20 @@ fn a_checksum_of_zero_is_sent_as_its_other_form() {
     // RFC 768: the payload is chosen such that the sum is all ones.
     let header = header(Protocol::Udp);
     let mut out = [0; 28];
-    header.emit_udp(&[&[0, 0]], Ecn::NotCapable, 0, Offload::Nothing, &mut out).unwrap();
+    header
+        .emit_udp(
+            &[&[0, 0]],
+            PacketFields { ecn: Ecn::NotCapable, identification: 0, offload: Offload::Nothing },
+            &mut out,
+        )
+        .unwrap();
     let missing = [out[26], out[27]];
-    header.emit_udp(&[&missing], Ecn::NotCapable, 0, Offload::Nothing, &mut out).unwrap();
+    header
+        .emit_udp(
+            &[&missing],
+            PacketFields { ecn: Ecn::NotCapable, identification: 0, offload: Offload::Nothing },
+            &mut out,
+        )
+        .unwrap();
     assert_eq!(out[26..], [0xff, 0xff]);
 }

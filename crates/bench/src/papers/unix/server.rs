@@ -16,7 +16,7 @@ use sojourn_ipc::{
 };
 use sojourn_netif::{Interface, LinkType, Outgoing};
 use sojourn_wire::ethernet::{self, EtherType};
-use sojourn_wire::frame::{self, Fields, HEADERS_BYTES_MAX, Header, Offload};
+use sojourn_wire::frame::{self, Fields, HEADERS_BYTES_MAX, Header, Offload, PacketFields};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::{FlowKey, MacAddress, Protocol};
 
@@ -106,7 +106,7 @@ impl<W: Waiter> Unix<W> {
         self.identification = self.identification.wrapping_add(1);
         let mut bytes = [0; HEADERS_BYTES_MAX];
         let (ecn, whole) = (Ecn::default(), Offload::Nothing);
-        let made = header.emit_udp(&[data], ecn, self.identification, whole, &mut bytes);
+        let made = header.emit_udp(&[data], PacketFields { ecn, identification: self.identification, offload: whole }, &mut bytes);
         let made = made.map_err(|_| anyhow::anyhow!("too long"))?;
         let parts: [&[u8]; 3] = [&bytes[..made.len], data, &[]];
         self.device.send(&Outgoing { vnet: made.vnet, parts })?;
