@@ -42,10 +42,21 @@ pub(crate) mod op {
     pub(crate) const MOD: i32 = 3;
 }
 
-/// Calls `epoll_ctl(2)` with `form`, the events and the data of the registration.
-pub(crate) fn control(epfd: i32, op: i32, fd: i32, form: (u32, u64)) -> Result<(), Errno> {
+/// An entry of a set's interest list (epoll(7)). `EPOLL_CTL_DEL` takes the default, which counts for
+/// nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interest {
+    /// The events asked for, and how they are reported.
+    pub(crate) events: u32,
+    /// What the kernel reports beside the events.
+    pub(crate) data: u64,
+}
+
+/// Calls `epoll_ctl(2)`.
+pub(crate) fn control(epfd: i32, op: i32, fd: i32, interest: Interest) -> Result<(), Errno> {
     let (set, fd) = (kernel::at(epfd)?, kernel::at(fd)?);
-    let (flags, data) = (EventFlags::from_bits_retain(form.0), EventData::new_u64(form.1));
+    let flags = EventFlags::from_bits_retain(interest.events);
+    let data = EventData::new_u64(interest.data);
     match op {
         op::ADD => epoll::add(set, fd, data, flags),
         op::DEL => epoll::delete(set, fd),

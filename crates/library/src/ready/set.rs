@@ -14,12 +14,11 @@
 //! # Locks
 //! `state` comes before the locks of a session; nothing here sends a session home.
 
-use crate::host::epoll::bit;
-use crate::host::epoll::control;
-use crate::host::epoll::op;
+use crate::host::epoll::{Interest, bit, control, op};
 use crate::host::lock::lock;
 use crate::ready::set_entry::{Registration, Tag};
 use crate::ready::set_readiness::ReadinessSource;
+use crate::ready::set_ready::PlaceInSet;
 use crate::ready::set_state::State;
 use crate::ready::set_state::replace;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -107,26 +106,26 @@ impl Set {
         epfd: i32,
         op: i32,
         fd: i32,
-        (events, data): (u32, u64),
+        interest: Interest,
     ) -> Result<Changed, Errno> {
         let mut state = lock(&self.state);
         match op {
-            op::ADD if state.put_back(source, epfd, fd, (events, data))? => {}
+            op::ADD if state.put_back(source, epfd, fd, interest)? => {}
             op::ADD => {
-                control(epfd, op, fd, (events, data))?;
+                control(epfd, op, fd, interest)?;
                 // The number may have been closed past the library, and old notes of it are wrong
                 // now.
                 state.forget(fd);
-                state.registrations.insert(fd, Registration::new(events, data));
+                state.registrations.insert(fd, Registration::new(interest.events, interest.data));
             }
             op::DEL if state.take_out(fd)? => {}
             op::DEL => {
-                control(epfd, op, fd, (0, 0))?;
+                control(epfd, op, fd, Interest::default())?;
                 state.forget(fd);
             }
-            _ => state.modify(source, epfd, fd, (events, data))?,
+            _ => state.modify(source, epfd, fd, interest)?,
         }
-        let collides = op != op::DEL && Tag::of_data(data).is_some();
+        let collides = op != op::DEL && Tag::of_data(interest.data).is_some();
         Ok(if collides { Changed::Collides } else { Changed::Done })
     }
 
@@ -153,7 +152,7 @@ impl Set {
             state.each_inbox(Inbox::announce);
         }
         let Some(index) = state.inbox(inbox) else { return false };
-        state.take_over(fd, (index, slot))
+        state.take_over(fd, PlaceInSet { inbox: index, slot })
     }
 
     /// Makes the kernel answer for `fd` again.
@@ -163,7 +162,7 @@ impl Set {
         let Some(registration) = state.registrations.get_mut(&fd) else { return };
         let Some(member) = registration.member.checked_sub(1) else { return };
         if registration.is_absent {
-            let _ = control(epfd, op::DEL, fd, (0, 0));
+            let _ = control(epfd, op::DEL, fd, Interest::default());
             state.forget(fd);
             return;
         }
@@ -184,7 +183,7 @@ impl Set {
         let mut state = lock(&self.state);
         // The kernel would keep the registration as long as the other holder has the description.
         if holder == RemainingHolder::Sojourn && state.registrations.contains_key(&fd) {
-            let _ = control(state.epfd, op::DEL, fd, (0, 0));
+            let _ = control(state.epfd, op::DEL, fd, Interest::default());
         }
         state.forget(fd);
     }
@@ -201,8 +200,8 @@ impl Set {
             } else if registration.is_watched {
                 registration.is_watched = false;
                 let events = if registration.is_spent { bit::ONESHOT } else { registration.events };
-                let form = (events, registration.data);
-                let _ = control(epfd, op::MOD, *fd, form);
+                let interest = Interest { events, data: registration.data };
+                let _ = control(epfd, op::MOD, *fd, interest);
             }
         }
         members
@@ -213,7 +212,7 @@ impl Set {
         let mut state = lock(&self.state);
         state.let_inboxes_go(|_| true);
         if state.packets != 0 {
-            let _ = control(state.epfd, op::DEL, state.packets, (0, 0));
+            let _ = control(state.epfd, op::DEL, state.packets, Interest::default());
             state.packets = 0;
         }
     }

@@ -9,7 +9,7 @@
 //! descriptor. A set in which a program does use the prefix carries no sessions. The count in a tag
 //! tells an event from before the last change of the registration from a current one.
 
-use crate::host::epoll::bit;
+use crate::host::epoll::{Interest, bit};
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
 
@@ -92,6 +92,11 @@ impl Registration {
         Self { events, data, ..Self::default() }
     }
 
+    /// Returns what the program has asked for.
+    pub(crate) fn interest(&self) -> Interest {
+        Interest { events: self.events, data: self.data }
+    }
+
     pub(crate) fn is_oneshot(&self) -> bool {
         self.events & bit::ONESHOT != 0
     }
@@ -110,21 +115,19 @@ impl Registration {
 
     /// Returns the kernel's form of a registration for which the library answers: enough to learn
     /// of the kernel's events, edge by edge. Room is asked for only while bytes go to the kernel.
-    pub(crate) fn joined_form(&self, fd: i32, sends_to_kernel: bool) -> (u32, u64) {
+    pub(crate) fn joined_form(&self, fd: i32, sends_to_kernel: bool) -> Interest {
         let output = if sends_to_kernel { bit::OUTPUT } else { 0 };
         let asked = self.events & (bit::PRI | bit::RDBAND | output);
-        (bit::IN | bit::RDHUP | bit::ET | asked, self.tag(fd))
+        Interest { events: bit::IN | bit::RDHUP | bit::ET | asked, data: self.tag(fd) }
     }
 
     /// Returns the kernel's form of a registration for which the kernel answers.
-    pub(crate) fn kernel_form(&self, fd: i32) -> (u32, u64) {
-        match (self.is_watched, self.is_spent) {
-            (false, _) => (self.events, self.data),
-            (true, false) => (self.events, self.tag(fd)),
-            // A spent registration: the kernel reports EPOLLERR and EPOLLHUP unasked, and those are
-            // dropped when they come.
-            (true, true) => (bit::ONESHOT, self.tag(fd)),
-        }
+    pub(crate) fn kernel_form(&self, fd: i32) -> Interest {
+        let data = if self.is_watched { self.tag(fd) } else { self.data };
+        // Of a spent registration the kernel reports EPOLLERR and EPOLLHUP unasked, and those are
+        // dropped when they come.
+        let is_spent = self.is_watched && self.is_spent;
+        Interest { events: if is_spent { bit::ONESHOT } else { self.events }, data }
     }
 
     fn tag(&self, fd: i32) -> u64 {
@@ -194,7 +197,7 @@ mod tests {
         for _ in 0..COUNTS + 3 {
             registration.next_count();
         }
-        let (_, data) = registration.joined_form(9, true);
+        let data = registration.joined_form(9, true).data;
         assert_eq!(Tag::of_data(data), Some(Tag::Descriptor(9, registration.count)));
         assert_eq!(registration.count, 3);
     }
@@ -202,13 +205,14 @@ mod tests {
     #[test]
     fn a_spent_one_shot_is_given_back_spent() {
         let mut registration = Registration::new(bit::IN | bit::ONESHOT, 77);
-        assert_eq!(registration.kernel_form(3), (bit::IN | bit::ONESHOT, 77));
+        let asked = Interest { events: bit::IN | bit::ONESHOT, data: 77 };
+        assert_eq!(registration.kernel_form(3), asked);
         registration.is_watched = true;
-        assert_eq!(registration.kernel_form(3).0, bit::IN | bit::ONESHOT);
+        assert_eq!(registration.kernel_form(3).events, bit::IN | bit::ONESHOT);
         registration.is_spent = true;
-        assert_eq!(registration.kernel_form(3).0, bit::ONESHOT);
+        assert_eq!(registration.kernel_form(3).events, bit::ONESHOT);
         registration.change(bit::OUT | bit::ONESHOT, 78);
-        assert_eq!(registration.kernel_form(3).0, bit::OUT | bit::ONESHOT);
-        assert!(Tag::of_data(registration.kernel_form(3).1).is_some());
+        assert_eq!(registration.kernel_form(3).events, bit::OUT | bit::ONESHOT);
+        assert!(Tag::of_data(registration.kernel_form(3).data).is_some());
     }
 }

@@ -1,8 +1,7 @@
 //! A set of the kernel's with sessions that are no sessions, for the tests of `set` and `set_wait`:
 //! real descriptors, a real inbox, and counters in place of rings.
 
-use crate::host::epoll::bit;
-use crate::host::epoll::{EpollEvent, op};
+use crate::host::epoll::{EpollEvent, Interest, bit, op};
 use crate::host::{Host, Interrupt};
 use crate::ready::set::Set;
 use crate::ready::set_call::Call;
@@ -157,7 +156,8 @@ impl World {
     }
 
     pub(crate) fn control_fd(&self, op: i32, fd: i32, form: (u32, u64)) -> Result<(), Errno> {
-        self.set.change(self, self.epoll.as_raw_fd(), op, fd, form).map(|_| ())
+        let interest = Interest { events: form.0, data: form.1 };
+        self.set.change(self, self.epoll.as_raw_fd(), op, fd, interest).map(|_| ())
     }
 
     pub(crate) fn join(&self, at: usize) -> bool {

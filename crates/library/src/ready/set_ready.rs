@@ -23,7 +23,7 @@
 //! *reports* the marked ones, see `set_order`. Bytes that come while the kernel is asked are for
 //! the next round.
 
-use crate::host::epoll::bit;
+use crate::host::epoll::{Interest, bit};
 use crate::ready::set_member::Member;
 use crate::ready::set_order::Round;
 use crate::ready::set_readiness::ReadinessSource;
@@ -77,6 +77,14 @@ pub(crate) struct ReadyList {
     now_ns: u64,
 }
 
+/// Where the peers of a set's member post to: the inbox, as the set counts its inboxes, and the slot
+/// in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlaceInSet {
+    pub(crate) inbox: usize,
+    pub(crate) slot: u32,
+}
+
 impl ReadyList {
     /// Counts the members.
     pub(crate) fn len(&self) -> usize {
@@ -103,20 +111,17 @@ impl ReadyList {
         self.now_ns
     }
 
-    /// Returns the inbox and slot of the first member to look at.
-    pub(crate) fn front(&self) -> Option<(usize, u32)> {
+    /// Returns the place of the first member to look at.
+    pub(crate) fn front(&self) -> Option<PlaceInSet> {
         let mut members = self.queue.iter().map(|index| &self.members[*index as usize]);
-        members.find(|member| !member.is_vacant).map(|member| (member.inbox as usize, member.slot))
+        let first = members.find(|member| !member.is_vacant)?;
+        Some(PlaceInSet { inbox: first.inbox as usize, slot: first.slot })
     }
 
     /// Adds a session that joins, and lists it. Returns its number, for [`ReadyList::change`] and
     /// the like.
-    pub(crate) fn add(
-        &mut self,
-        fd: i32,
-        (inbox, slot): (usize, u32),
-        (events, data): (u32, u64),
-    ) -> u32 {
+    pub(crate) fn add(&mut self, fd: i32, place: PlaceInSet, interest: Interest) -> u32 {
+        let (PlaceInSet { inbox, slot }, Interest { events, data }) = (place, interest);
         let index = self.free.pop().unwrap_or_else(|| {
             self.members.push(Member::default());
             (self.members.len() - 1) as u32

@@ -1,12 +1,21 @@
 //! The ready list against a model of epoll(7), operation by operation.
 
-use crate::host::epoll::bit;
+use crate::host::epoll::{Interest, bit};
 use crate::ready::set_order::{ReportedEvents, Round};
 use crate::ready::set_readiness::{ReadinessSource, RingReadiness};
-use crate::ready::set_ready::{ReadyList, ReadyMember};
+use crate::ready::set_ready::{PlaceInSet, ReadyList, ReadyMember};
 use core::cell::{Cell, RefCell};
 use proptest::prelude::*;
 use std::collections::VecDeque;
+
+/// A place in the set's first inbox.
+fn place(slot: u32) -> PlaceInSet {
+    PlaceInSet { inbox: 0, slot }
+}
+
+fn asked(events: u32, data: u64) -> Interest {
+    Interest { events, data }
+}
 
 /// A session as its peer and its kernel descriptor leave it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,7 +124,7 @@ fn said(fd: i32, events: u32, data: u64) -> ReadyMember {
 #[test]
 fn level_triggered_is_said_while_it_is_so_and_then_needs_a_ring() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
-    list.add(0, (0, 0), (bit::IN, 7));
+    list.add(0, place(0), asked(bit::IN, 7));
     assert_eq!(collect(&mut list, &fakes, 9), []);
     assert!(list.is_idle());
     assert!(fakes.publish(0), "it was armed when it was found not to be ready");
@@ -132,7 +141,7 @@ fn level_triggered_is_said_while_it_is_so_and_then_needs_a_ring() {
 #[test]
 fn edge_triggered_is_said_once_for_each_ring() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
-    list.add(0, (0, 0), (bit::IN | bit::ET, 7));
+    list.add(0, place(0), asked(bit::IN | bit::ET, 7));
     fakes.publish(0);
     assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
     assert_eq!(collect(&mut list, &fakes, 9), []);
@@ -145,7 +154,7 @@ fn edge_triggered_is_said_once_for_each_ring() {
 #[test]
 fn an_edge_says_all_that_is_so() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
-    list.add(0, (0, 0), (bit::IN | bit::OUT | bit::RDHUP | bit::ET, 7));
+    list.add(0, place(0), asked(bit::IN | bit::OUT | bit::RDHUP | bit::ET, 7));
     assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::OUT, 7)]);
     assert!(fakes.publish(0));
     ring(&mut list, 0);
@@ -155,7 +164,7 @@ fn an_edge_says_all_that_is_so() {
 #[test]
 fn readers_do_not_ring_a_writer_that_has_room() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
-    list.add(0, (0, 0), (bit::OUT | bit::ET, 7));
+    list.add(0, place(0), asked(bit::OUT | bit::ET, 7));
     collect(&mut list, &fakes, 9);
     assert!(!fakes.make_room(0));
     fakes.with(0, |fake| fake.is_full = true);
@@ -167,7 +176,7 @@ fn readers_do_not_ring_a_writer_that_has_room() {
 #[test]
 fn a_spent_one_shot_says_nothing_until_it_is_changed() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
-    let member = list.add(0, (0, 0), (bit::IN | bit::ONESHOT, 7));
+    let member = list.add(0, place(0), asked(bit::IN | bit::ONESHOT, 7));
     fakes.publish(0);
     let shot = ReadyMember { is_spent: true, ..said(0, bit::IN, 7) };
     assert_eq!(collect(&mut list, &fakes, 9), [shot]);
@@ -181,7 +190,7 @@ fn a_spent_one_shot_says_nothing_until_it_is_changed() {
 #[test]
 fn what_joins_spent_stays_spent() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
-    let member = list.add(0, (0, 0), (bit::IN | bit::ONESHOT, 7));
+    let member = list.add(0, place(0), asked(bit::IN | bit::ONESHOT, 7));
     list.spend(member);
     fakes.publish(0);
     assert_eq!(collect(&mut list, &fakes, 9), []);
@@ -190,7 +199,7 @@ fn what_joins_spent_stays_spent() {
 #[test]
 fn the_kernel_is_asked_only_after_it_spoke_and_until_it_has_nothing() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
-    let member = list.add(0, (0, 0), (bit::IN | bit::RDHUP, 7));
+    let member = list.add(0, place(0), asked(bit::IN | bit::RDHUP, 7));
     collect(&mut list, &fakes, 9);
     fakes.with(0, |fake| fake.kernel = bit::IN | bit::RDHUP | bit::HUP);
     assert_eq!(collect(&mut list, &fakes, 9), []);
@@ -211,7 +220,7 @@ fn the_kernel_is_asked_only_after_it_spoke_and_until_it_has_nothing() {
 fn what_the_kernel_said_while_nobody_wanted_it_is_told_when_somebody_does() {
     for how in [0, bit::ET] {
         let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
-        let member = list.add(0, (0, 0), (bit::OUT | how, 7));
+        let member = list.add(0, place(0), asked(bit::OUT | how, 7));
         fakes.with(0, |fake| fake.is_full = true);
         collect(&mut list, &fakes, 9);
         fakes.with(0, |fake| fake.kernel = bit::IN);
@@ -225,7 +234,7 @@ fn what_the_kernel_said_while_nobody_wanted_it_is_told_when_somebody_does() {
 #[test]
 fn room_is_the_kernels_word_only_while_bytes_go_there() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
-    let member = list.add(0, (0, 0), (bit::OUT, 7));
+    let member = list.add(0, place(0), asked(bit::OUT, 7));
     fakes.with(0, |fake| (fake.is_in_kernel, fake.kernel) = (true, bit::OUT));
     list.kernel_said(member, !0);
     assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::OUT, 7)]);
@@ -238,7 +247,7 @@ fn room_is_the_kernels_word_only_while_bytes_go_there() {
 #[test]
 fn an_error_is_said_unasked() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
-    list.add(0, (0, 0), (bit::IN | bit::ET, 7));
+    list.add(0, place(0), asked(bit::IN | bit::ET, 7));
     assert_eq!(collect(&mut list, &fakes, 9), []);
     fakes.with(0, |fake| fake.is_broken = true);
     ring(&mut list, 0);
@@ -248,7 +257,7 @@ fn an_error_is_said_unasked() {
 #[test]
 fn what_is_home_says_nothing() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
-    let member = list.add(0, (0, 0), (bit::IN, 7));
+    let member = list.add(0, place(0), asked(bit::IN, 7));
     fakes.with(0, |fake| (fake.bytes, fake.kernel, fake.is_home) = (1, bit::IN, true));
     list.kernel_said(member, !0);
     assert_eq!(collect(&mut list, &fakes, 9), []);
@@ -257,16 +266,16 @@ fn what_is_home_says_nothing() {
 #[test]
 fn a_member_that_left_while_listed_leaves_nothing_behind() {
     let (fakes, mut list) = (Fakes::new(2), ReadyList::default());
-    let first = list.add(0, (0, 0), (bit::IN, 7));
+    let first = list.add(0, place(0), asked(bit::IN, 7));
     fakes.publish(0);
     list.remove(first);
-    let second = list.add(1, (0, 1), (bit::IN, 8));
+    let second = list.add(1, place(1), asked(bit::IN, 8));
     assert_ne!(first, second, "its place is taken only when the list has let go of it");
     fakes.publish(1);
     assert_eq!(collect(&mut list, &fakes, 9), [said(1, bit::IN, 8)]);
     ring(&mut list, 0);
     assert_eq!(collect(&mut list, &fakes, 9), [said(1, bit::IN, 8)]);
-    assert_eq!(list.add(0, (0, 0), (bit::IN, 9)), first);
+    assert_eq!(list.add(0, place(0), asked(bit::IN, 9)), first);
     assert_eq!(list.len(), 2);
 }
 
@@ -274,7 +283,7 @@ fn a_member_that_left_while_listed_leaves_nothing_behind() {
 fn all_have_their_turn_where_there_is_room_for_one() {
     let (fakes, mut list) = (Fakes::new(5), ReadyList::default());
     for fd in 0..5 {
-        list.add(fd, (0, fd as u32), (bit::IN, fd as u64));
+        list.add(fd, place(fd as u32), asked(bit::IN, fd as u64));
         fakes.publish(fd);
     }
     let turns: Vec<i32> = (0..10).map(|_| collect(&mut list, &fakes, 1)[0].fd).collect();
@@ -284,8 +293,8 @@ fn all_have_their_turn_where_there_is_room_for_one() {
 #[test]
 fn a_wait_that_looks_twice_says_nothing_twice() {
     let (fakes, mut list) = (Fakes::new(2), ReadyList::default());
-    list.add(0, (0, 0), (bit::IN, 7));
-    list.add(1, (0, 1), (bit::IN, 8));
+    list.add(0, place(0), asked(bit::IN, 7));
+    list.add(1, place(1), asked(bit::IN, 8));
     fakes.publish(0);
     fakes.publish(1);
     let since = list.begin_round();
@@ -431,7 +440,7 @@ impl World {
             }
             Step::Add(fd, events) => {
                 if self.models[fd as usize].is_none() {
-                    let member = self.list.add(fd, (0, fd as u32), (events, fd as u64));
+                    let member = self.list.add(fd, place(fd as u32), asked(events, fd as u64));
                     let (is_pending, is_rung, is_spent) = (true, true, false);
                     self.models[fd as usize] =
                         Some(Model { member, events, is_pending, is_rung, is_spent });
@@ -501,7 +510,7 @@ proptest! {
         const MEMBERS: i32 = 6;
         let (fakes, mut list) = (Fakes::new(MEMBERS as usize), ReadyList::default());
         for fd in 0..MEMBERS {
-            list.add(fd, (0, fd as u32), (bit::IN, fd as u64));
+            list.add(fd, place(fd as u32), asked(bit::IN, fd as u64));
         }
         assert_eq!(collect(&mut list, &fakes, 9), []);
         let (mut model, mut rung, mut now) = (VecDeque::new(), vec![], 0);
@@ -542,7 +551,7 @@ proptest! {
 fn a_bell_that_brings_nothing_is_no_edge_for_bytes_of_the_kernels() {
     let fakes = Fakes::new(1);
     let mut list = ReadyList::default();
-    let member = list.add(0, (0, 0), (bit::IN | bit::ET, 7));
+    let member = list.add(0, place(0), asked(bit::IN | bit::ET, 7));
     collect(&mut list, &fakes, 9);
     fakes.with(0, |fake| fake.kernel = bit::IN);
     list.kernel_said(member, bit::IN);

@@ -4,12 +4,11 @@
 //! Its only system calls are `epoll_ctl` and those on the event descriptors of inboxes. Not here:
 //! the set's operations as a whole (`set`, which is to be read first).
 
-use crate::host::epoll::bit;
-use crate::host::epoll::{EpollEvent, control, op};
+use crate::host::epoll::{EpollEvent, Interest, bit, control, op};
 use crate::ready::set_entry::{Registration, Registrations, Tag, reported};
 use crate::ready::set_order::{ReportedEvents, Round};
 use crate::ready::set_readiness::ReadinessSource;
-use crate::ready::set_ready::ReadyList;
+use crate::ready::set_ready::{PlaceInSet, ReadyList};
 use crate::ready::siblings::Siblings;
 use rustix::event::epoll::{EventData, EventFlags};
 use rustix::fd::AsRawFd;
@@ -65,16 +64,16 @@ impl State {
         source: &dyn ReadinessSource,
         epfd: i32,
         fd: i32,
-        (events, data): (u32, u64),
+        interest: Interest,
     ) -> Result<(), Errno> {
         let mut new = self.registrations.get(&fd).copied().unwrap_or_default();
         if new.is_absent {
             return Err(Errno::NOENT);
         }
         if let Some(member) = new.member.checked_sub(1) {
-            return self.modify_joined(source, epfd, fd, member, (events, data));
+            return self.modify_joined(source, epfd, fd, member, interest);
         }
-        new.change(events, data);
+        new.change(interest.events, interest.data);
         let is_oneshot = new.is_oneshot();
         let is_known = new.is_watched || new.is_wanted;
         new.is_watched = is_oneshot && !self.is_unfit && is_known && Tag::fits(fd);
@@ -91,15 +90,15 @@ impl State {
         epfd: i32,
         fd: i32,
         member: u32,
-        (events, data): (u32, u64),
+        interest: Interest,
     ) -> Result<(), Errno> {
         let Some(mut new) = self.registrations.get(&fd).copied() else { return Err(Errno::NOENT) };
         // The kernel refuses to change exclusive registrations (EINVAL, epoll_ctl(2)). It does not
         // see this change, so the library refuses it.
-        if (new.events | events) & bit::EXCLUSIVE != 0 {
+        if (new.events | interest.events) & bit::EXCLUSIVE != 0 {
             return Err(Errno::INVAL);
         }
-        new.change(events, data);
+        new.change(interest.events, interest.data);
         new.is_watched = new.is_oneshot() && !self.is_unfit && Tag::fits(fd);
         let sends_to_kernel = source.ring(fd).output.is_none();
         let form = new.joined_form(fd, sends_to_kernel);
@@ -107,14 +106,14 @@ impl State {
             // The kernel may have reported room while the registration did not ask for it.
             self.ready.kernel_event(member);
         }
-        if form.0 & !new.asked != 0 {
+        if form.events & !new.asked != 0 {
             control(epfd, op::MOD, fd, form)?;
-            new.asked = form.0;
+            new.asked = form.events;
         }
         new.is_absent = false;
         self.registrations.insert(fd, new);
         self.ready.set_time(now_ns());
-        self.ready.change(member, events, data);
+        self.ready.change(member, interest.events, interest.data);
         // A one-shot registration changes with each event; sleepers are not woken for nothing each
         // time.
         if self.ready.may_say(member, source) {
@@ -130,19 +129,19 @@ impl State {
         source: &dyn ReadinessSource,
         epfd: i32,
         fd: i32,
-        (events, data): (u32, u64),
+        interest: Interest,
     ) -> Result<bool, Errno> {
         let Some(found) = self.registrations.get(&fd).copied().filter(|found| found.is_absent)
         else {
             return Ok(false);
         };
-        if events & bit::EXCLUSIVE != 0 {
+        if interest.events & bit::EXCLUSIVE != 0 {
             // An exclusive registration cannot be had by a change, so it is made anew in the
             // kernel.
-            control(epfd, op::DEL, fd, (0, 0))?;
+            control(epfd, op::DEL, fd, Interest::default())?;
             return Ok(false);
         }
-        self.modify_joined(source, epfd, fd, found.member - 1, (events, data))?;
+        self.modify_joined(source, epfd, fd, found.member - 1, interest)?;
         Ok(true)
     }
 
@@ -184,7 +183,7 @@ impl State {
         if index == INBOXES_MAX {
             return None;
         }
-        let form = (bit::IN, Tag::Inbox(index).to_data());
+        let form = Interest { events: bit::IN, data: Tag::Inbox(index).to_data() };
         control(self.epfd, op::ADD, inbox.ready_fd().as_raw_fd(), form).ok()?;
         let inboxes = Arc::make_mut(&mut self.inboxes);
         inboxes.resize(inboxes.len().max(index + 1), None);
@@ -197,7 +196,7 @@ impl State {
     /// Has waiters of the set hear of packets.
     pub(crate) fn notify_on_packets(&mut self, packets: i32) {
         if self.is_open && !self.is_unfit && self.packets == 0 {
-            let form = (bit::IN, Tag::Packets.to_data());
+            let form = Interest { events: bit::IN, data: Tag::Packets.to_data() };
             if control(self.epfd, op::ADD, packets, form).is_ok() {
                 self.packets = packets;
             }
@@ -230,26 +229,27 @@ impl State {
         for place in Arc::make_mut(&mut self.inboxes) {
             if let Some(inbox) = place.take_if(|inbox| is_over(inbox)) {
                 (0..announced).for_each(|_| inbox.withdraw());
-                let _ = control(self.epfd, op::DEL, inbox.ready_fd().as_raw_fd(), (0, 0));
+                let _ =
+                    control(self.epfd, op::DEL, inbox.ready_fd().as_raw_fd(), Interest::default());
             }
         }
     }
 
     /// Makes a member of `fd`, in the kernel's set and on the ready list.
-    pub(crate) fn take_over(&mut self, fd: i32, place: (usize, u32)) -> bool {
+    pub(crate) fn take_over(&mut self, fd: i32, place: PlaceInSet) -> bool {
         let epfd = self.epfd;
         let Some(registration) = self.registrations.get_mut(&fd) else { return false };
         registration.next_count();
         let form = registration.joined_form(fd, true);
-        registration.asked = form.0;
+        registration.asked = form.events;
         if !replace(epfd, fd, registration, form) {
             return false;
         }
-        if let Some(Some(inbox)) = self.inboxes.get(place.0) {
-            inbox.forget(place.1);
+        if let Some(Some(inbox)) = self.inboxes.get(place.inbox) {
+            inbox.forget(place.slot);
         }
         self.ready.set_time(now_ns());
-        let member = self.ready.add(fd, place, (registration.events, registration.data));
+        let member = self.ready.add(fd, place, registration.interest());
         registration.member = member + 1;
         if registration.is_spent {
             self.ready.spend(member);
@@ -261,7 +261,7 @@ impl State {
 
     /// Wakes a thread that sleeps or spins, because the list has something new.
     pub(crate) fn wake(&mut self) {
-        let Some((inbox, slot)) = self.ready.front() else { return };
+        let Some(PlaceInSet { inbox, slot }) = self.ready.front() else { return };
         let Some(Some(inbox)) = self.inboxes.get(inbox) else { return };
         if self.sleepers > 0 || self.is_plain_announced {
             inbox.post_own(slot);
@@ -369,9 +369,10 @@ pub(crate) fn event(events: u32, data: u64) -> EpollEvent {
 
 /// Gives a registration another form in the kernel. An exclusive one cannot be changed
 /// (epoll_ctl(2)), so it is removed and made anew.
-pub(crate) fn replace(epfd: i32, fd: i32, registration: &Registration, form: (u32, u64)) -> bool {
+pub(crate) fn replace(epfd: i32, fd: i32, registration: &Registration, form: Interest) -> bool {
     if registration.events & bit::EXCLUSIVE == 0 {
         return control(epfd, op::MOD, fd, form).is_ok();
     }
-    control(epfd, op::DEL, fd, (0, 0)).is_ok() && control(epfd, op::ADD, fd, form).is_ok()
+    control(epfd, op::DEL, fd, Interest::default()).is_ok()
+        && control(epfd, op::ADD, fd, form).is_ok()
 }

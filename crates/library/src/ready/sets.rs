@@ -9,7 +9,7 @@
 
 use crate::fds::entry::{FdEntry, mark};
 use crate::fds::slot::{SetNumber, Slot, SlotWord};
-use crate::host::epoll::{EpollEvent, control, op};
+use crate::host::epoll::{EpollEvent, Interest, control, op};
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
@@ -154,10 +154,12 @@ impl Library {
         fd: i32,
         event: Option<&EpollEvent>,
     ) -> Result<(), Errno> {
-        let form = match (op, event) {
-            (op::DEL, _) => (0, 0),
+        let interest = match (op, event) {
+            (op::DEL, _) => Interest::default(),
             (_, None) => return Err(Errno::FAULT),
-            (_, Some(event)) => ({ event.flags }.bits(), { event.data }.u64()),
+            (_, Some(event)) => {
+                Interest { events: { event.flags }.bits(), data: { event.data }.u64() }
+            }
         };
         // Bad descriptors count before a bad operation, as in the kernel (`do_epoll_ctl`).
         if !(op::ADD..=op::MOD).contains(&op) {
@@ -168,9 +170,9 @@ impl Library {
         }
         let (word, pooled) = match self.set_at(epfd) {
             SetAt::Own(word, pooled) => (word, pooled),
-            unknown => return self.change_unknown(&unknown, epfd, op, fd, form),
+            unknown => return self.change_unknown(&unknown, epfd, op, fd, interest),
         };
-        let changed = pooled.set.change(self, epfd, op, fd, form)?;
+        let changed = pooled.set.change(self, epfd, op, fd, interest)?;
         match op {
             op::ADD => self.added(word, pooled, fd),
             op::DEL => self.deleted(word, fd),
@@ -365,10 +367,10 @@ impl Library {
         epfd: i32,
         op: i32,
         fd: i32,
-        form: (u32, u64),
+        interest: Interest,
     ) -> Result<(), Errno> {
         self.make_known(set);
-        let result = control(epfd, op, fd, form);
+        let result = control(epfd, op, fd, interest);
         self.missed_change(epfd);
         result?;
         if op == op::ADD {

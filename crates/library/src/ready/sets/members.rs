@@ -228,7 +228,7 @@ impl Library {
 mod tests {
     use super::*;
     use crate::fds::slot::SetNumber;
-    use crate::host::epoll::{bit, op};
+    use crate::host::epoll::{Interest, bit, op};
     use crate::process::library::library;
     use crate::ready::set_fakes::{LONG, inbox};
     use crate::ready::sets_tests::Epoll;
@@ -246,7 +246,10 @@ mod tests {
         assert!(pair.join([(inbox(), id), (common_inbox(), SetNumber::NONE)]));
         pair.warm_up();
         let pooled = library().sets().unwrap().at(id.slot().unwrap()).unwrap();
-        pooled.set.change(library(), set.fd(), op::ADD, fd, (bit::IN, fd as u64)).unwrap();
+        pooled
+            .set
+            .change(library(), set.fd(), op::ADD, fd, Interest { events: bit::IN, data: fd as u64 })
+            .unwrap();
         let entry = library().table.known(fd).unwrap();
         let FoundSession { session, generation } = library().own_session(entry).unwrap();
         let joining = Joining::of(session, generation).unwrap();
@@ -269,7 +272,10 @@ mod tests {
         let entry = library().table.known(fd).unwrap();
         let word = library().table.known(set.fd()).unwrap().epoll.load(Ordering::SeqCst);
         let pooled = library().own_set(word.unwrap()).unwrap().pooled;
-        pooled.set.change(library(), set.fd(), op::ADD, fd, (bit::IN, fd as u64)).unwrap();
+        pooled
+            .set
+            .change(library(), set.fd(), op::ADD, fd, Interest { events: bit::IN, data: fd as u64 })
+            .unwrap();
         entry.set.store(word, Ordering::SeqCst);
         let session = library().own_session(entry).unwrap().session;
         assert!(!library().set_joined(fd, session));
