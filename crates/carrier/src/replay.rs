@@ -73,7 +73,11 @@ pub(crate) fn datagram(datagram: &Datagram, local: SocketAddr) -> Result<(), Err
     loop {
         let (part, after) = rest.split_at(size.min(rest.len()));
         let mut bytes = vec![0; HEADERS_BYTES_MAX];
-        let emitted = header.emit_udp(&[part], PacketFields { ecn: class.ecn(), identification: 0, offload: Offload::Nothing }, &mut bytes);
+        let emitted = header.emit_udp(
+            &[part],
+            PacketFields { ecn: class.ecn(), identification: 0, offload: Offload::Nothing },
+            &mut bytes,
+        );
         bytes.truncate(emitted.map_err(|_| Errno::INVAL)?.len);
         bytes.extend_from_slice(part);
         raw.say(&bytes)?;
@@ -166,7 +170,12 @@ fn segment(
     };
     let mut packet = vec![0; HEADERS_BYTES_MAX];
     let ecn = Ecn::NotCapable;
-    let emitted = header.emit_tcp(&tcp, &[said.piece], PacketFields { ecn, identification: 0, offload: Offload::Nothing }, &mut packet);
+    let emitted = header.emit_tcp(
+        &tcp,
+        &[said.piece],
+        PacketFields { ecn, identification: 0, offload: Offload::Nothing },
+        &mut packet,
+    );
     packet.truncate(emitted.ok()?.len);
     packet.extend_from_slice(said.piece);
     Some(packet)

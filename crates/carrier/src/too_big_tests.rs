@@ -35,7 +35,12 @@ fn sent((source, target): (SocketAddr, SocketAddr), seq: SeqNum) -> Vec<u8> {
     let tcp = tcp::Header { source_port, target_port, seq, ..tcp::Header::default() };
     let payload = vec![7; 1500 - if source.is_ipv4() { 40 } else { 60 }];
     let mut packet = vec![0; HEADERS_BYTES_MAX];
-    let emitted = header.unwrap().emit_tcp(&tcp, &[&payload], PacketFields { ecn: Ecn::NotCapable, identification: 0, offload: Offload::Nothing }, &mut packet);
+    let emitted = header.unwrap().emit_tcp(
+        &tcp,
+        &[&payload],
+        PacketFields { ecn: Ecn::NotCapable, identification: 0, offload: Offload::Nothing },
+        &mut packet,
+    );
     packet.truncate(emitted.unwrap().len);
     packet.extend(payload);
     packet
@@ -198,8 +203,11 @@ fn of_datagrams_it_is_known_whose_they_may_be() {
         let flow = FlowKey { protocol: Protocol::Udp, source, target };
         let header = Header::new(None, flow, Fields::default()).unwrap();
         let mut packet = vec![0; HEADERS_BYTES_MAX];
-        let emitted =
-            header.emit_udp(&[&[7; 50]], PacketFields { ecn: Ecn::NotCapable, identification: 0, offload: Offload::Nothing }, &mut packet);
+        let emitted = header.emit_udp(
+            &[&[7; 50]],
+            PacketFields { ecn: Ecn::NotCapable, identification: 0, offload: Offload::Nothing },
+            &mut packet,
+        );
         packet.truncate(emitted.unwrap().len);
         packet.extend([7; 50]);
         let notice =

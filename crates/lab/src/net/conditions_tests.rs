@@ -134,8 +134,17 @@ fn only_capable_packets_are_marked_and_stay_whole() {
         let header = frame::Header::new(Some(link), flow, frame::Fields::default()).unwrap();
         for ecn in [Ecn::NotCapable, Ecn::Capable0, Ecn::Capable1, Ecn::Congestion] {
             let mut bytes = [0; 80];
-            let emitted =
-                header.emit_udp(&[], frame::PacketFields { ecn, identification: 7, offload: frame::Offload::Nothing }, &mut bytes).unwrap();
+            let emitted = header
+                .emit_udp(
+                    &[],
+                    frame::PacketFields {
+                        ecn,
+                        identification: 7,
+                        offload: frame::Offload::Nothing,
+                    },
+                    &mut bytes,
+                )
+                .unwrap();
             channel.offer(now, &bytes[..emitted.len], &all);
             let seen = channel.arrived(now).unwrap();
             let seen = frame::parse(&seen, frame::LinkType::Ethernet).unwrap();

@@ -44,7 +44,13 @@ pub(crate) struct Front {
 impl Front {
     pub(crate) fn udp(headers: &Header, payload: &[&[u8]], offload: Offload) -> Self {
         let mut bytes = vec![0; HEADERS_BYTES_MAX];
-        let emitted = headers.emit_udp(payload, PacketFields { ecn: Ecn::NotCapable, identification: 1, offload }, &mut bytes).unwrap();
+        let emitted = headers
+            .emit_udp(
+                payload,
+                PacketFields { ecn: Ecn::NotCapable, identification: 1, offload },
+                &mut bytes,
+            )
+            .unwrap();
         bytes.truncate(emitted.len);
         Self { bytes, vnet: emitted.vnet }
     }
@@ -56,8 +62,14 @@ impl Front {
         offload: Offload,
     ) -> Self {
         let mut bytes = vec![0; HEADERS_BYTES_MAX];
-        let emitted =
-            headers.emit_tcp(tcp, payload, PacketFields { ecn: Ecn::NotCapable, identification: 1, offload }, &mut bytes).unwrap();
+        let emitted = headers
+            .emit_tcp(
+                tcp,
+                payload,
+                PacketFields { ecn: Ecn::NotCapable, identification: 1, offload },
+                &mut bytes,
+            )
+            .unwrap();
         bytes.truncate(emitted.len);
         Self { bytes, vnet: emitted.vnet }
     }

@@ -106,7 +106,11 @@ impl<W: Waiter> Unix<W> {
         self.identification = self.identification.wrapping_add(1);
         let mut bytes = [0; HEADERS_BYTES_MAX];
         let (ecn, whole) = (Ecn::default(), Offload::Nothing);
-        let made = header.emit_udp(&[data], PacketFields { ecn, identification: self.identification, offload: whole }, &mut bytes);
+        let made = header.emit_udp(
+            &[data],
+            PacketFields { ecn, identification: self.identification, offload: whole },
+            &mut bytes,
+        );
         let made = made.map_err(|_| anyhow::anyhow!("too long"))?;
         let parts: [&[u8]; 3] = [&bytes[..made.len], data, &[]];
         self.device.send(&Outgoing { vnet: made.vnet, parts })?;
