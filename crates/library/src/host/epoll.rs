@@ -42,8 +42,8 @@ pub(crate) mod op {
     pub(crate) const MOD: i32 = 3;
 }
 
-/// An entry of a set's interest list (epoll(7)). `EPOLL_CTL_DEL` takes the default, which counts for
-/// nothing.
+/// An entry of a set's interest list (epoll(7)). `EPOLL_CTL_DEL` takes the default, which counts
+/// for nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interest {
     /// The events asked for, and how they are reported.

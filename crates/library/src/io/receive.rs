@@ -340,8 +340,8 @@ impl Session {
         consents
     }
 
-    /// Reads the ring. A kernel event is forgotten only if there is nothing: otherwise the next look
-    /// finds it.
+    /// Reads the ring. A kernel event is forgotten only if there is nothing: otherwise the next
+    /// look finds it.
     #[inline]
     pub(super) fn read_ring_first(
         &self,

@@ -77,8 +77,8 @@ pub(crate) struct ReadyList {
     now_ns: u64,
 }
 
-/// Where the peers of a set's member post to: the inbox, as the set counts its inboxes, and the slot
-/// in it.
+/// Where the peers of a set's member post to: the inbox, as the set counts its inboxes, and the
+/// slot in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlaceInSet {
     pub(crate) inbox: usize,

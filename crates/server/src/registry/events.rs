@@ -50,7 +50,7 @@ impl Registry {
         self.push(process, Event::CarrierMessage { local, stream, what: Box::new(what) }, now_ms);
     }
 
-    /// Returns the carrier's number for the other side of an end, if the carrier is at its other side.
+    /// Returns the carrier's number for the session of an end, if the carrier is at the other side.
     pub fn of_carrier(&self, id: EndId) -> Option<LocalNumber> {
         let State::Joined { stream, side, .. } = self.end(id)?.state else {
             return None;
