@@ -323,14 +323,9 @@ impl Carried {
             self.identification = self.identification.wrapping_add(1);
             let offload = offload_of(&transmit, offloads);
             let ecn = if transmit.ect { Ecn::Capable0 } else { Ecn::NotCapable };
-            let number = self.identification;
-            let header = &transmit.header;
-            let emitted = self.header.emit_tcp(
-                header,
-                &payload,
-                PacketFields { ecn, identification: number, offload },
-                &mut bytes,
-            );
+            let identification = self.identification;
+            let fields = PacketFields { ecn, identification, offload };
+            let emitted = self.header.emit_tcp(&transmit.header, &payload, fields, &mut bytes);
             let Ok(emitted) = emitted else { continue };
             if let Some(leaving) = &mut leaving {
                 leaving.headed();
@@ -363,14 +358,9 @@ impl Carried {
         };
         let mut bytes = [0; HEADERS_BYTES_MAX];
         self.identification = self.identification.wrapping_add(1);
-        let (offload, number) = (offload_of(&transmit, offloads), self.identification);
-        let (header, empty) = (&transmit.header, [&[][..]; 2]);
-        let emitted = self.header.emit_tcp(
-            header,
-            &empty,
-            PacketFields { ecn: Ecn::NotCapable, identification: number, offload },
-            &mut bytes,
-        );
+        let (offload, identification) = (offload_of(&transmit, offloads), self.identification);
+        let fields = PacketFields { ecn: Ecn::NotCapable, identification, offload };
+        let emitted = self.header.emit_tcp(&transmit.header, &[&[], &[]], fields, &mut bytes);
         let Ok(emitted) = emitted else { return };
         let parts = [&bytes[..emitted.len], &[], &[]];
         self.publish(now);
