@@ -19,6 +19,8 @@ pub mod ring;
 mod sync;
 
 #[cfg(not(loom))]
+mod attention;
+#[cfg(not(loom))]
 mod cork;
 #[cfg(all(not(loom), any(debug_assertions, fuzzing)))]
 #[doc(hidden)]
