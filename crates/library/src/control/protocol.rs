@@ -19,6 +19,7 @@ mod messages;
 mod outside;
 mod server;
 mod serving;
+mod signals;
 mod thread;
 
 use crate::control::search::Search;
@@ -243,6 +244,7 @@ impl Thread {
                 Job::Share { fd, version, token } => self.share(fd, version, token),
                 Job::ServiceLost => self.lose_protocol_server(),
                 Job::ServiceEnded { slot } => self.follow_service(slot),
+                Job::RoomCame { fd, version } => self.tell_room(fd, version),
             }
         }
         if !left.is_empty() {
@@ -423,6 +425,7 @@ impl Thread {
         inbox.inbox.take_attention(&mut |slot| slots.extend(inbox.slots.get(&slot).copied()));
         for slot in slots {
             if let Some(session) = self.engine.pool.session(slot) {
+                self.signal(session);
                 session.attend();
             }
         }

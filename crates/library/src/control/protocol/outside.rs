@@ -25,6 +25,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::{Connection, Deadline, rt};
 use sojourn_session::{EventT, InboxT, JoinT, LendT, SessionClient, session_connect_options};
 use sojourn_shm::aside::{Aside, keep_only};
+use sojourn_shm::fasync::Sender;
 use sojourn_shm::{Access, Mapping, Segment};
 use sojourn_stream::{Inbox, Layout};
 use std::collections::HashMap;
@@ -48,6 +49,8 @@ pub(crate) struct Outside {
     /// Attention events of inboxes, by the number that their events carry.
     attention: HashMap<u64, OwnedFd>,
     inboxes_seen: u64,
+    /// Sends signals for I/O, once there was one to send.
+    pub(super) signals: Option<Sender>,
     /// A thread of the program's that is watched.
     living: Option<OwnedFd>,
     /// The bell was read for something else while it rang: the next wait must not sleep before a
@@ -118,6 +121,7 @@ impl Outside {
             peers: HashMap::new(),
             attention: HashMap::new(),
             inboxes_seen: 0,
+            signals: None,
             living: None,
             is_rung: false,
         })
