@@ -51,6 +51,8 @@ pub(crate) struct Facts {
     /// The protocol server's name of the session, for other processes that hold it; `None` if it
     /// does not serve the session.
     pub(crate) token: Option<TokenT>,
+    /// The `fork` epoch of the offer: as long as it is the process's, no child has the session.
+    pub(crate) epoch: u32,
     /// Every descriptor number of the session in this process.
     pub(crate) numbers: Vec<i32>,
 }

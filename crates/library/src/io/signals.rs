@@ -118,6 +118,20 @@ impl Session {
         has_room
     }
 
+    /// Ends the signals of a session whose last descriptor is about to be closed: what goes into the
+    /// kernel on the way home is not news. Another process that has the descriptor keeps them.
+    pub(crate) fn end_signals(&self) {
+        if !self.signals.is_on.load(Ordering::SeqCst)
+            || lock(&self.facts).epoch != library().fork_epoch.load(Ordering::SeqCst)
+        {
+            return;
+        }
+        self.signals.awaits_room.store(false, Ordering::SeqCst);
+        if let Ok(fd) = kernel::at(self.number()) {
+            let _ = rustix::fs::fcntl_setfl(fd, flags_of(self.number()).difference(ASYNC));
+        }
+    }
+
     /// Has a signal sent if one about room is owed, because sends go to the kernel from now on,
     /// which knows of no send that found no room.
     pub(crate) fn tell_room(&self) {

@@ -146,6 +146,7 @@ impl Library {
             set: offer.what.set,
             peer_pid: join.peer_pid,
             stream: join.stream,
+            epoch: offer.epoch,
             numbers: offer.numbers.clone(),
             token: None,
         };

@@ -5,6 +5,7 @@
 
 use super::outside::Outside;
 use super::thread::Thread;
+use crate::fds::table::mark;
 use crate::host::kernel;
 use crate::io::signals::{DueSignals, flags_of};
 use crate::session::Session;
@@ -43,9 +44,9 @@ impl Thread {
 
     fn try_signals(&mut self, fd: i32, due: DueSignals) -> Result<(), Errno> {
         let Some(owner) = Owner::of(kernel::at(fd)?)? else { return Ok(()) };
-        // The number that the signal tells is the one under which `O_ASYNC` was set.
-        let is_known = || self.library.table.known(fd).is_some_and(|entry| !entry.may_be_aliased());
-        if owner.hears_number() && !is_known() {
+        // The signal tells the number under which `O_ASYNC` was set, perhaps not this one.
+        let entry = self.library.table.known(fd);
+        if owner.hears_number() && entry.is_none_or(|entry| entry.has(mark::ALIASED)) {
             return Err(Errno::OPNOTSUPP);
         }
         let input = if owner.hears_each() { due.input } else { due.input.min(1) };
