@@ -27,6 +27,9 @@ const F_SETOWN_EX: i32 = 15;
 const F_GETOWN_EX: i32 = 16;
 const F_GETOWNER_UIDS: i32 = 17;
 
+/// The first signal that is queued, for the kernel (the C library uses two itself).
+const QUEUED: i32 = 32;
+
 /// What a signal tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -78,7 +81,7 @@ impl Owner {
 
     /// Returns true if several signals may wait for the owner, one for each event.
     pub fn hears_each(&self) -> bool {
-        self.signal >= libc::SIGRTMIN()
+        self.signal >= QUEUED
     }
 
     /// Gives a file this owner and this signal.
