@@ -90,6 +90,7 @@ impl Thread {
             search: Search::new(),
             living: ThreadWatch::First,
             corks_at: None,
+            signals: Vec::new(),
             served_since: Instant::now(),
             offers: HashMap::new(),
             joined: HashMap::new(),
@@ -141,7 +142,7 @@ impl Thread {
         loop {
             fault::point("library.sleep");
             let limit = self.sleeps_for();
-            let woken = self.aside.call(|outside| outside.wait(limit));
+            let woken = self.signal_and_wait(limit);
             if self.engine.is_ending() {
                 self.engine.stop_serving();
                 self.engine.gives_up(self.library);
