@@ -1,5 +1,5 @@
-//! Rings that ask for attention: a side's protocol thread hears of each arrival, or of room, although
-//! no thread of the program sleeps.
+//! Rings that ask for attention: a side's protocol thread hears of each arrival, or of room,
+//! although no thread of the program sleeps.
 //!
 //! Programs that have signals sent for what arrives (`O_ASYNC`, fcntl(2)) need that. The reader's
 //! protocol thread must hear of *each* publication, because the kernel queues a signal for each. So

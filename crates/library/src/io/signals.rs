@@ -118,8 +118,8 @@ impl Session {
         has_room
     }
 
-    /// Ends the signals of a session whose last descriptor is about to be closed: what goes into the
-    /// kernel on the way home is not news. Another process that has the descriptor keeps them.
+    /// Ends the signals of a session whose last descriptor is about to be closed: what goes into
+    /// the kernel on the way home is not news. Another process that has the descriptor keeps them.
     pub(crate) fn end_signals(&self) {
         if !self.signals.is_on.load(Ordering::SeqCst)
             || lock(&self.facts).epoch != library().fork_epoch.load(Ordering::SeqCst)

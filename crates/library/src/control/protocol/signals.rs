@@ -3,7 +3,7 @@
 //! Not here: when one is due (`crate::io::signals`), and how it is sent
 //! (`sojourn_shm::fasync`).
 
-use super::outside::Outside;
+use super::outside::SignalOrder;
 use super::thread::Thread;
 use crate::fds::table::mark;
 use crate::host::kernel;
@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_session::ReasonT;
-use sojourn_shm::fasync::{ASYNC, Event, Owner, Sender};
+use sojourn_shm::fasync::{ASYNC, Owner};
 
 impl Thread {
     /// Orders the signals that are due for a session.
@@ -69,27 +69,5 @@ impl Thread {
             self.library.go_home(order.fd, ReasonT::Operation, true);
         }
         Some(words)
-    }
-}
-
-/// Signals to send for one descriptor of the program's.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SignalOrder {
-    owner: Owner,
-    fd: i32,
-    due: DueSignals,
-}
-
-impl Outside {
-    fn signal(&mut self, order: &SignalOrder) -> Result<(), Errno> {
-        let SignalOrder { owner, fd, due } = *order;
-        let sender = match &mut self.signals {
-            Some(sender) => sender,
-            none => none.insert(Sender::new()?),
-        };
-        if due.input > 0 {
-            sender.send(owner, fd, Event::Input, due.input)?;
-        }
-        if due.output { sender.send(owner, fd, Event::Output, 1) } else { Ok(()) }
     }
 }

@@ -4,8 +4,7 @@
 
 use super::joined::Joined;
 use super::living::ThreadWatch;
-use super::outside::{Outside, ServerMessage};
-use super::signals::SignalOrder;
+use super::outside::{Outside, ServerMessage, SignalOrder};
 use crate::control::search::Search;
 use crate::fds::own::ProtocolDescriptors;
 use crate::moves::offer::Offer;
