@@ -56,7 +56,7 @@ impl Thread {
     }
 
     /// Has the second thread send the signals that were ordered, and sleep, in one call: each costs
-    /// a change of threads. Returns what [`Outside::wait`] returns.
+    /// a change of threads. Returns the subjects of the events.
     pub(super) fn signal_and_wait(&mut self, limit: Option<Duration>) -> Option<Vec<u64>> {
         let mut orders = core::mem::take(&mut self.signals);
         let (words, refused) = self.aside.call(move |outside| {
