@@ -19,5 +19,6 @@ pub(crate) mod send;
 #[cfg(test)]
 mod send_tests;
 pub(crate) mod served;
+pub(crate) mod signals;
 pub(crate) mod sleep;
 pub(crate) mod timed;

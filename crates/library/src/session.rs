@@ -19,6 +19,7 @@ pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod received;
 pub(crate) mod service;
+pub(crate) mod signals;
 pub(crate) mod transport;
 
 use crate::fds::slot::{SetNumber, Slot};
@@ -27,6 +28,7 @@ use crate::host::lock::lock;
 use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase, switch};
 use crate::session::identity::{Generation, InboxPlace};
 use crate::session::service::Service;
+use crate::session::signals::Signals;
 use crate::session::transport::{Local, Transport, Transports};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use sojourn_pump::SessionNumber;
@@ -51,6 +53,8 @@ pub(crate) struct Facts {
     /// The protocol server's name of the session, for other processes that hold it; `None` if it
     /// does not serve the session.
     pub(crate) token: Option<TokenT>,
+    /// The `fork` epoch of the offer: as long as it is the process's, no child has the session.
+    pub(crate) epoch: u32,
     /// Every descriptor number of the session in this process.
     pub(crate) numbers: Vec<i32>,
     /// When it joined, in nanoseconds of the monotonic clock.
@@ -95,6 +99,8 @@ pub struct Session {
     pub(crate) transports: Transports,
     /// The protocol server's part in the session: see `remote::served`.
     pub(crate) service: Service,
+    /// Signals for I/O: see `signals`.
+    pub(crate) signals: Signals,
     /// This process runs the session's engine: see `remote::net`.
     pub(crate) is_delegated: AtomicBool,
     /// The program has sent something since it last waited for an answer.
@@ -138,6 +144,7 @@ impl Session {
             has_asked: AtomicBool::new(false),
             transports: Transports::default(),
             service: Service::default(),
+            signals: Signals::default(),
             is_delegated: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             generation: AtomicU32::new(0),

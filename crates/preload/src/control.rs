@@ -19,9 +19,6 @@ use core::ffi::{c_int, c_ulong};
 type FcntlFn = unsafe extern "C-unwind" fn(c_int, c_int, usize) -> c_int;
 type IoctlFn = unsafe extern "C-unwind" fn(c_int, c_ulong, usize) -> c_int;
 
-/// `F_SETSIG`, `F_SETOWN_EX`: fcntl(2).
-const F_SETSIG: c_int = 10;
-const F_SETOWN_EX: c_int = 15;
 /// `SIOCOUTQNSD`: unix(7), tcp(7).
 const SIOCOUTQNSD: c_ulong = 0x894b;
 
@@ -29,7 +26,7 @@ const SIOCOUTQNSD: c_ulong = 0x894b;
 unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_fcntl, c"fcntl64" as FcntlFn; fd, command, argument) };
-    fcntl_by(fd, command, argument, kernel) as c_int
+    fcntl_by(fd, command, kernel) as c_int
 }
 
 /// Returns true if a call on `fd` concerns the library. One that is not initialized is concerned
@@ -39,19 +36,15 @@ fn concerns(fd: c_int, keeps_in_kernel: impl Fn() -> bool) -> bool {
     (is_initialized() || keeps_in_kernel()) && is_open_for(fd)
 }
 
-/// Returns true for commands of fcntl(2) after which a session stays in the kernel: signals for
-/// I/O and the size of a pipe's buffer are the kernel's work.
-fn keeps_in_kernel(command: c_int, argument: usize) -> bool {
-    match command {
-        libc::F_SETFL => argument as c_int & libc::O_ASYNC != 0,
-        libc::F_SETOWN | F_SETSIG | F_SETOWN_EX | libc::F_SETPIPE_SZ | libc::F_NOTIFY => true,
-        _ => false,
-    }
+/// Returns true for commands of fcntl(2) after which a session stays in the kernel: the size of a
+/// pipe's buffer is the kernel's work.
+fn keeps_in_kernel(command: c_int) -> bool {
+    matches!(command, libc::F_SETPIPE_SZ | libc::F_NOTIFY)
 }
 
 /// Serves [`fcntl`]; `kernel` makes the kernel's call.
-pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl Kernel) -> isize {
-    if !concerns(fd, || keeps_in_kernel(command, argument)) {
+pub(crate) fn fcntl_by(fd: c_int, command: c_int, kernel: impl Kernel) -> isize {
+    if !concerns(fd, || keeps_in_kernel(command)) {
         return kernel();
     }
     if is_own(fd) {
@@ -62,17 +55,13 @@ pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl 
             duplicated(fd, numbering(kernel) as c_int) as isize
         }
         libc::F_SETFL => {
-            // The kernel sends `SIGIO` (fcntl(2)) only for data that it handles itself.
-            if keeps_in_kernel(command, argument) {
-                home(fd, true);
-            }
             let result = kernel();
             if result >= 0 {
                 tell(|library| library.flags_changed(fd));
             }
             result
         }
-        _ if keeps_in_kernel(command, argument) => {
+        _ if keeps_in_kernel(command) => {
             home(fd, true);
             kernel()
         }
@@ -122,7 +111,7 @@ pub(crate) fn ioctl_by(fd: c_int, request: c_ulong, argument: usize, kernel: imp
             tell(|library| library.recall_foreign(fd));
             queued(kernel(), argument, || within(|library| library.output_queue(fd)).flatten())
         }
-        libc::FIONBIO => {
+        libc::FIONBIO | libc::FIOASYNC => {
             let result = kernel();
             if result == 0 {
                 tell(|library| library.flags_changed(fd));
@@ -141,7 +130,8 @@ pub(crate) fn ioctl_by(fd: c_int, request: c_ulong, argument: usize, kernel: imp
 /// those about close-on-exec, which is a property of the number, and those for others.
 fn is_answered(request: c_ulong) -> bool {
     match request {
-        libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD | libc::FIONBIO => true,
+        libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD => true,
+        libc::FIONBIO | libc::FIOASYNC => true,
         libc::FIOCLEX | libc::FIONCLEX => true,
         _ => is_for_others(request),
     }
@@ -151,10 +141,8 @@ fn is_answered(request: c_ulong) -> bool {
 /// concern a stream.
 fn is_for_others(request: c_ulong) -> bool {
     const SIOCATMARK: c_ulong = 0x8905;
-    const FIOSETOWN: c_ulong = 0x8901;
-    const SIOCSPGRP: c_ulong = 0x8902;
     match request {
-        SIOCATMARK | FIOSETOWN | SIOCSPGRP | libc::FIOASYNC => false,
+        SIOCATMARK => false,
         _ => matches!(request >> 8 & 0xff, 0x54 | 0x89),
     }
 }

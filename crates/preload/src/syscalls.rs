@@ -272,7 +272,7 @@ served! {
     #[cfg(target_arch = "x86_64")]
     SYS_dup2 = descriptors::replace[0 1];
     SYS_dup3 = descriptors::dup3_by[0 1 2];
-    SYS_fcntl = control::fcntl_by[0 1 2];
+    SYS_fcntl = control::fcntl_by[0 1];
     SYS_ioctl = control::ioctl_by[0 1 2];
     SYS_socket = connections::socket_by[];
     SYS_socketpair = connections::socketpair_by[3];

@@ -28,6 +28,8 @@ pub mod deadline;
 #[cfg(not(loom))]
 pub mod descriptor;
 #[cfg(not(loom))]
+pub mod fasync;
+#[cfg(not(loom))]
 #[doc(hidden)]
 pub mod fault;
 #[cfg(not(loom))]

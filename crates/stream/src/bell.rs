@@ -9,8 +9,10 @@
 //!   flag it took.
 //!
 //! A thread that has announced and does not sleep yet notices a ring by the count, if another
-//! thread sets the same flag again after the ring. Not here: the sleeping. Model:
-//! `tests/loom_bell.rs`.
+//! thread sets the same flag again after the ring.
+//!
+//! [`Bell::OnAttention`] is not a sleeper's: its flag stays until the own side takes it back, and
+//! each ring asks for attention. Not here: the sleeping. Model: `tests/loom_bell.rs`.
 
 use crate::sync::{Mutex, fence_after_update, lock};
 use sojourn_shm::{AtomicU32, AtomicU64, Ordering};
@@ -25,14 +27,21 @@ pub enum Bell {
     /// It sleeps in a wait for many, of which the inbox is a part. The flag stays set until the
     /// bell rings.
     OnInbox,
+    /// Nobody sleeps: each ring asks for the attention of the side's protocol thread. The flag
+    /// stays set until [`Sleepers::end_attention`].
+    OnAttention,
 }
 
 /// The flag of [`Bell::OnFutex`].
 pub const FUTEX: u32 = 1;
 /// The flag of [`Bell::OnInbox`].
 pub const INBOX: u32 = 2;
-const FLAGS: u32 = FUTEX | INBOX;
-const COUNT_ONE: u32 = 4;
+/// The flag of [`Bell::OnAttention`].
+pub const ATTENTION: u32 = 4;
+/// The flags that a ring takes.
+const TAKEN: u32 = FUTEX | INBOX;
+const FLAGS: u32 = TAKEN | ATTENTION;
+const COUNT_ONE: u32 = 8;
 
 /// A bell in shared memory.
 #[repr(transparent)]
@@ -64,11 +73,12 @@ impl BellWord {
         self.0.load(Ordering::Acquire) & FLAGS != 0
     }
 
-    /// Takes the flags ([`FUTEX`], [`INBOX`]) of all sleepers; the caller wakes these.
+    /// Takes the flags ([`FUTEX`], [`INBOX`]) of all sleepers; the caller wakes these. Returns
+    /// [`ATTENTION`], too, which stays set.
     #[cold]
     pub fn take(&self) -> u32 {
         self.0.fetch_add(COUNT_ONE, Ordering::AcqRel);
-        self.0.fetch_and(!FLAGS, Ordering::AcqRel) & FLAGS
+        self.0.fetch_and(!TAKEN, Ordering::AcqRel) & FLAGS
     }
 }
 
@@ -126,6 +136,11 @@ impl Sleepers {
         futex | inbox
     }
 
+    /// Takes back the announcement of [`Bell::OnAttention`].
+    pub fn end_attention(&self, bell: &BellWord) {
+        bell.0.fetch_and(!ATTENTION, Ordering::Relaxed);
+    }
+
     /// Takes back an announcement of [`Bell::OnFutex`]. An inbox stays announced.
     pub fn withdraw(&self, bell: &BellWord) {
         let mut state = lock(&self.state);
@@ -141,6 +156,7 @@ fn announce_locked(state: &mut State, bell: &BellWord, how: Bell) -> u32 {
         Bell::Awake => 0,
         Bell::OnFutex => FUTEX,
         Bell::OnInbox => INBOX,
+        Bell::OnAttention => ATTENTION,
     };
     state.on_futex += u32::from(how == Bell::OnFutex);
     state.on_inbox |= how == Bell::OnInbox;

@@ -358,7 +358,7 @@ pub fn inbox(bytes: &[u8]) {
             13 => {
                 inbox.post_ready(slot);
             }
-            14 => inbox.post_attention(slot),
+            14 => _ = inbox.post_attention(slot),
             _ => {
                 inbox.post_own(slot % Inbox::SLOTS);
                 assert!(is_readable(&inbox), "our own word is never kept from us");

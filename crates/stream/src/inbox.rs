@@ -111,12 +111,15 @@ impl Inbox {
         signal(&self.ready);
     }
 
-    /// Marks `slot` as wanting attention, and tells the owner if that is news; called by a peer.
-    pub fn post_attention(&self, slot: u32) {
-        if self.region().attention.post(slot) {
+    /// Marks `slot` as wanting attention, and tells the owner if that is news; called by a peer or
+    /// by the owner. Returns true if it was news.
+    pub fn post_attention(&self, slot: u32) -> bool {
+        let is_news = self.region().attention.post(slot);
+        if is_news {
             fault::point("stream.attention");
             signal(&self.attention);
         }
+        is_news
     }
 
     /// Returns true if a slot may be ready, by one load of one word; called by the owner.

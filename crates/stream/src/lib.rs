@@ -20,6 +20,8 @@ mod room;
 mod sync;
 
 #[cfg(not(loom))]
+mod attention;
+#[cfg(not(loom))]
 mod cork;
 #[cfg(all(not(loom), any(debug_assertions, fuzzing)))]
 #[doc(hidden)]

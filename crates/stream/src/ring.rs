@@ -94,6 +94,8 @@ pub struct TailLine {
     short: [AtomicU64; SHORT_WORDS],
     /// With [`TURNED`]: the position from which on bytes lie in the far part.
     turn: AtomicU64,
+    /// Publications of which the reader wants to hear each ([`crate::Bell::OnAttention`]).
+    pub arrivals: AtomicU32,
 }
 
 /// The place of a ring's bytes: see the head of this file.
@@ -189,6 +191,7 @@ impl Ring {
                 mark: AtomicU64::new(0),
                 short: core::array::from_fn(|_| AtomicU64::new(0)),
                 turn: AtomicU64::new(0),
+                arrivals: AtomicU32::new(0),
             },
             head: HeadLine { head: AtomicU64::new(0), beside: AtomicU64::new(0) },
             reader: ReaderLine {

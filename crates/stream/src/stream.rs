@@ -44,6 +44,10 @@ pub(crate) struct RingCache {
     pub(crate) rewinds_at: AtomicU64,
     /// The processor that was last published to the peer.
     pub(crate) published_cpu: AtomicU32,
+    /// As writer: the position up to which this side has told of arrivals. As reader: how many
+    /// publications it has heard of, and the position up to which it may have.
+    pub(crate) told: AtomicU64,
+    pub(crate) heard: AtomicU32,
     /// This side's sleepers.
     pub(crate) sleepers: Sleepers,
     /// The leftover of the frozen ring, decided once.
@@ -311,11 +315,14 @@ impl Stream {
     pub(crate) fn wake_peer(&self, bell: &BellWord) {
         let flags = bell.take();
         fault::point("stream.taken");
+        let asks = flags & bell::ATTENTION != 0 && self.must_tell(bell);
+        let is_asked = asks && self.peer_inbox.post_attention(self.peer_slot);
         if flags & bell::FUTEX != 0 {
             futex::wake_all(bell.word());
         }
         let is_inbox = flags & bell::INBOX != 0;
-        if (is_inbox && self.peer_inbox.post_ready(self.peer_slot)) || flags & bell::FUTEX != 0 {
+        let is_posted = is_inbox && self.peer_inbox.post_ready(self.peer_slot);
+        if is_posted || is_asked || flags & bell::FUTEX != 0 {
             // A count lost between threads does no harm.
             self.rung.store(self.rung.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }

@@ -131,3 +131,73 @@ fn an_event_that_blocks_holds_nobody_up() {
     owner.clear_event();
     assert!(!is_readable(owner.ready_fd()));
 }
+
+/// Returns the slots that want attention.
+fn attention(inbox: &Inbox) -> Vec<u32> {
+    let mut slots = vec![];
+    inbox.take_attention(&mut |slot| slots.push(slot));
+    slots
+}
+
+fn write(stream: &sojourn_stream::Stream, len: usize) {
+    assert_eq!(stream.write(&[IoSlice::new(&vec![7; len])], 0), Ok(len));
+}
+
+fn read(stream: &sojourn_stream::Stream, len: usize) -> usize {
+    stream.read(&mut [IoSliceMut::new(&mut vec![0; len])], false).unwrap()
+}
+
+#[test]
+fn each_publication_is_heard_while_the_reader_wants_that() {
+    let [of_a, to_a] = inbox();
+    let [of_b, to_b] = inbox();
+    let [a, b] = pair_with([4096, 4096], [(to_b, 9), (to_a, 7)]);
+    b.consent();
+    a.use_ring();
+    write(&a, 3);
+    b.hear_arrivals(true);
+    assert_eq!((attention(&of_b), b.take_arrivals()), (vec![], 0), "what came before is not news");
+    write(&a, 1);
+    write(&a, 500);
+    assert_eq!(attention(&of_b), [9]);
+    assert_eq!((b.take_arrivals(), b.take_arrivals()), (2, 0));
+    assert!(attention(&of_a).is_empty());
+    // Sleepers beside it are woken as ever, and the flag stays.
+    let before = b.announce_reader(Bell::OnFutex);
+    write(&a, 1);
+    let slept = b.sleep_reader(before, Some(std::time::Duration::from_secs(10)));
+    assert_eq!(slept, sojourn_shm::futex::Woken::Look);
+    b.withdraw_reader();
+    assert_eq!((attention(&of_b), b.take_arrivals()), (vec![9], 1));
+    // Bytes that have been read are no less heard of.
+    write(&a, 1);
+    assert_eq!(read(&b, 4096), 506);
+    assert_eq!((attention(&of_b), b.take_arrivals()), (vec![9], 1));
+    b.hear_arrivals(false);
+    write(&a, 1);
+    assert_eq!((attention(&of_b), b.take_arrivals()), (vec![], 0));
+    b.hear_arrivals(true);
+    b.attention();
+    write(&a, 1);
+    write(&a, 1);
+    a.freeze();
+    assert_eq!((b.take_arrivals(), b.take_arrivals()), (1, 0), "what is frozen goes home");
+}
+
+#[test]
+fn room_is_heard_of_from_what_was_wanted_on_until_it_is_forgotten() {
+    let [of_a, to_a] = inbox();
+    let [_, to_b] = inbox();
+    let [a, b] = pair_with([4096, 4096], [(to_b, 9), (to_a, 7)]);
+    b.consent();
+    a.use_ring();
+    write(&a, 4096);
+    a.hear_of_room(2000);
+    assert_eq!(read(&b, 1000), 1000);
+    assert!(attention(&of_a).is_empty());
+    assert_eq!(read(&b, 1000), 1000);
+    assert_eq!(attention(&of_a), [7]);
+    a.forget_room();
+    assert_eq!(read(&b, 1000), 1000);
+    assert!(attention(&of_a).is_empty());
+}

@@ -212,6 +212,11 @@ fn signals() {
 }
 
 #[test]
+fn asynchronous() {
+    conform("asynchronous", 4);
+}
+
+#[test]
 fn readiness() {
     conform("readiness", 4);
 }
@@ -255,6 +260,11 @@ mod by_the_loader {
     #[test]
     fn signals() {
         conform_linked("signals", 4, Linked::Static);
+    }
+
+    #[test]
+    fn asynchronous() {
+        conform_linked("asynchronous", 4, Linked::Static);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod messages;
 mod outside;
 mod server;
 mod serving;
+mod signals;
 mod thread;
 
 use crate::control::search::Search;
@@ -90,6 +91,7 @@ impl Thread {
             search: Search::new(),
             living: ThreadWatch::First,
             corks_at: None,
+            signals: Vec::new(),
             served_since: Instant::now(),
             offers: HashMap::new(),
             joined: HashMap::new(),
@@ -141,7 +143,7 @@ impl Thread {
         loop {
             fault::point("library.sleep");
             let limit = self.sleeps_for();
-            let woken = self.aside.call(|outside| outside.wait(limit));
+            let woken = self.signal_and_wait(limit);
             if self.engine.is_ending() {
                 self.engine.stop_serving();
                 self.engine.gives_up(self.library);
@@ -244,6 +246,7 @@ impl Thread {
                 Job::Share { fd, version, token } => self.share(fd, version, token),
                 Job::ServiceLost => self.lose_protocol_server(),
                 Job::ServiceEnded { slot } => self.follow_service(slot),
+                Job::RoomCame { fd, version } => self.tell_room(fd, version),
             }
         }
         if !left.is_empty() {
@@ -424,6 +427,7 @@ impl Thread {
         inbox.inbox.take_attention(&mut |slot| slots.extend(inbox.slots.get(&slot).copied()));
         for slot in slots {
             if let Some(session) = self.engine.pool.session(slot) {
+                self.signal(session);
                 session.attend();
             }
         }

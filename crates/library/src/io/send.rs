@@ -95,6 +95,7 @@ impl Session {
                     }
                     if sent < wanted && !may_wait && !self.turn(generation) && !self.is_leaving() {
                         library().set_full(self);
+                        self.await_room();
                         return Some(Ok(sent));
                     }
                     if sent >= wanted {
@@ -139,6 +140,7 @@ impl Session {
         }
         if !room.may_wait {
             library().set_full(self);
+            self.await_room();
             return Waited::TimedOut;
         }
         let limit = self.send_timeout.load(Ordering::Relaxed);

@@ -7,6 +7,7 @@
 use crate::fds::entry::{Direction, FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::io::signals::flags_of;
 use crate::process::deferred::NotifyWhen;
 use crate::process::engine::{Engine, Job};
 use crate::process::library::{FoundSession, Library, library};
@@ -219,6 +220,8 @@ impl Library {
             if session.has_other_flags() {
                 // Two descriptions of one end, of which only this one has changed.
                 self.go_home(fd, ReasonT::Operation, false);
+            } else if !session.learn_signals(fd) {
+                self.go_home(fd, ReasonT::Operation, false);
             }
         } else {
             self.recall_foreign(fd);
@@ -376,8 +379,7 @@ impl Session {
     }
 
     pub(crate) fn learn_flags(&self, fd: i32) {
-        let flags = crate::host::kernel::at(fd).and_then(rustix::fs::fcntl_getfl);
-        let is_set = flags.is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK));
+        let is_set = flags_of(fd).contains(rustix::fs::OFlags::NONBLOCK);
         self.is_nonblocking.store(is_set, Ordering::SeqCst);
     }
 

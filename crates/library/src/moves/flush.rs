@@ -147,6 +147,7 @@ impl Session {
         tx.flushed = 0;
         self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
         self.is_flushing.store(false, Ordering::SeqCst);
+        self.tell_room();
     }
 
     /// Goes on with a flush that was cut short. Returns true if nothing is left of it; then

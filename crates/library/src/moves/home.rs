@@ -229,6 +229,7 @@ impl Session {
         if self.service.is_any() {
             return self.close_service();
         }
+        self.end_signals();
         let unread = self.input_queue();
         let stream = self.stream();
         if let Some(stream) = &stream {

@@ -54,6 +54,11 @@ impl Library {
         self.settle_in(session, offer, join, parts);
         // `consent` and `switch` wait for the calls that sit in the kernel now.
         self.take_numbers(engine, offer, session);
+        // Before the peer may write to the ring; what the program changes from here on it reports.
+        if !session.learn_signals(offer.fd) {
+            self.keeps_for_signals(session, entry);
+            return Ok(session);
+        }
         if !offer.numbers.iter().all(|fd| self.set_joined(*fd, session)) {
             // The cause may pass: the set has as many inboxes as it can have, or the program has
             // just changed its registration.
@@ -118,6 +123,17 @@ impl Library {
         engine.away.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Sends home a session of which the program wants signals (`O_ASYNC`) that only the kernel
+    /// can send; one with another host, or by the protocol server, for good.
+    fn keeps_for_signals(&self, session: &Session, entry: &FdEntry) {
+        if session.local().is_some() {
+            entry.keep_for_now(ReasonT::Operation);
+        } else {
+            entry.keep(ReasonT::Operation);
+        }
+        session.leave(ReasonT::Operation, false);
+    }
+
     fn settle_in(&self, session: &Session, offer: &Offer, join: &JoinT, parts: &Parts) {
         session.settle_down(offer, join.is_carried);
         session.set_wait(self.policy.wait());
@@ -133,6 +149,7 @@ impl Library {
             set: SetNumber::of_offer(offer.what.set),
             peer_pid: join.peer_pid,
             stream: StreamNumber(join.stream),
+            epoch: offer.epoch,
             numbers: offer.numbers.clone(),
             token: None,
             joined_ns: now_ns(),
@@ -219,6 +236,7 @@ impl Session {
         ];
         flags.into_iter().for_each(|flag| flag.store(false, Ordering::SeqCst));
         self.transports.begin(offer.kind, is_carried);
+        self.signals.reset();
         self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
         self.learn_flags(offer.fd);
         self.learn_timeouts(offer.fd);

@@ -7,6 +7,7 @@ use crate::fds::entry::{FdEntry, mark};
 use crate::host::descriptors::OpenDescriptors;
 use crate::host::lock::lock;
 use crate::host::{OwnCalls, kernel};
+use crate::io::signals::{flags_of, may_be_away};
 use crate::process::engine::Job;
 use crate::process::library::{Library, library};
 use core::sync::atomic::Ordering;
@@ -75,6 +76,12 @@ impl Library {
             return None;
         }
         entry.let_go(ReasonT::Ring);
+        // Signals for I/O that only the kernel can send (`O_ASYNC`, fcntl(2)).
+        if !may_be_away(flags_of(fd), kind) {
+            entry.keep_for_now(ReasonT::Operation);
+            return None;
+        }
+        entry.let_go(ReasonT::Operation);
         let epoch = self.fork_epoch.load(Ordering::SeqCst);
         let aliases = self.alias_epoch.load(Ordering::SeqCst);
         let numbers = self.numbers_of(fd, entry, descriptors)?;

@@ -42,6 +42,11 @@ impl Library {
         self.settle_for_service(session, offer, inbox);
         session.service.awaits();
         self.take_numbers(engine, offer, session);
+        if !session.learn_signals(offer.fd) {
+            entry.keep(ReasonT::Operation);
+            session.leave(ReasonT::Operation, false);
+            return Ok(session);
+        }
         if !offer.numbers.iter().all(|fd| self.set_joined(*fd, session)) {
             entry.was_refused();
             session.leave(ReasonT::Set, false);

@@ -58,6 +58,8 @@ pub(crate) enum Job {
     ServiceEnded { slot: Slot },
     /// Take part in the session of an ancestor that the protocol server serves.
     Share { fd: i32, version: u32, token: TokenT },
+    /// A program that was owed a signal about room sends to the kernel now: send it the signal.
+    RoomCame { fd: i32, version: u32 },
     /// Code has come whose own system calls are to arrive at the shell.
     CodeCame,
     /// A socket has been corked: look at it from time to time.

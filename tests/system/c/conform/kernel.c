@@ -217,25 +217,6 @@ CASE(several_writers, POUT, "kmp") {
     SAY(mixed);
 }
 
-static volatile int caught;
-static void on_signal(int signal) { (void)signal; caught++; }
-
-CASE(asynchronous, IN, ALL_PHASES) {
-    signal(SIGIO, on_signal);
-    SAY(fcntl(S, F_SETOWN, getpid()));
-    SAY(fcntl(S, F_SETFL, O_RDWR | O_ASYNC | O_NONBLOCK));
-    SAY(fcntl(S, F_GETFL) & O_ASYNC);
-    point();
-    for (int i = 0; i < 5; i++) {
-        caught = 0;
-        NEED(peer(OP_SEND, 10) == 10);
-        for (int k = 0; k < 2000 && !caught; k++) nap(1);
-        HOLDS(caught > 0);
-        SAY(get(10));
-    }
-    HOLDS(fcntl(S, F_GETOWN) == getpid());
-}
-
 /* Installs a seccomp filter that allows only the calls of a program that reads and writes; any
  * other call kills the process. */
 static void strict_filter(void) {

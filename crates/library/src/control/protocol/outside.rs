@@ -12,6 +12,7 @@ use super::living::watch_thread;
 use crate::fds::own::{receive_descriptors, send_descriptors};
 use crate::host::descriptors::{Direct, OpenDescriptors};
 use crate::host::{Host, OwnCalls};
+use crate::io::signals::DueSignals;
 use crate::process::room::has_room;
 use crate::remote::carry_server::{ANSWER_LIMIT, open_connection};
 use crate::remote::delegation::Delegation;
@@ -25,6 +26,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::{Connection, Deadline, rt};
 use sojourn_session::{EventT, InboxT, JoinT, LendT, SessionClient, session_connect_options};
 use sojourn_shm::aside::{Aside, keep_only};
+use sojourn_shm::fasync::{Event, Owner, Sender};
 use sojourn_shm::{Access, Mapping, Segment};
 use sojourn_stream::{Inbox, Layout};
 use std::collections::HashMap;
@@ -48,11 +50,21 @@ pub(crate) struct Outside {
     /// Attention events of inboxes, by the number that their events carry.
     attention: HashMap<u64, OwnedFd>,
     inboxes_seen: u64,
+    /// Sends signals for I/O, once there was one to send.
+    pub(super) signals: Option<Sender>,
     /// A thread of the program's that is watched.
     living: Option<OwnedFd>,
     /// The bell was read for something else while it rang: the next wait must not sleep before a
     /// look at the jobs.
     is_rung: bool,
+}
+
+/// Signals to send for one descriptor of the program's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SignalOrder {
+    pub(super) owner: Owner,
+    pub(super) fd: i32,
+    pub(super) due: DueSignals,
 }
 
 /// One message of the server.
@@ -118,6 +130,7 @@ impl Outside {
             peers: HashMap::new(),
             attention: HashMap::new(),
             inboxes_seen: 0,
+            signals: None,
             living: None,
             is_rung: false,
         })
@@ -144,6 +157,19 @@ impl Outside {
     /// Returns the number of the set that is slept in, in this thread's table.
     pub(super) fn set_number(&self) -> i32 {
         self.set.as_raw_fd()
+    }
+
+    /// Sends signals.
+    pub(super) fn signal(&mut self, order: &SignalOrder) -> Result<(), Errno> {
+        let SignalOrder { owner, fd, due } = *order;
+        let sender = match &mut self.signals {
+            Some(sender) => sender,
+            none => none.insert(Sender::new()?),
+        };
+        if due.input > 0 {
+            sender.send(owner, fd, Event::Input, due.input)?;
+        }
+        if due.output { sender.send(owner, fd, Event::Output, 1) } else { Ok(()) }
     }
 
     /// Watches that thread's end from now on, instead of another one's.

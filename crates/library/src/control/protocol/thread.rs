@@ -4,7 +4,7 @@
 
 use super::joined::Joined;
 use super::living::ThreadWatch;
-use super::outside::{Outside, ServerMessage};
+use super::outside::{Outside, ServerMessage, SignalOrder};
 use crate::control::search::Search;
 use crate::fds::own::ProtocolDescriptors;
 use crate::fds::slot::{SetNumber, Slot};
@@ -52,6 +52,8 @@ pub(super) struct Thread {
     pub(super) living: ThreadWatch,
     /// The time of the next look at corks; `None` while no socket is corked.
     pub(super) corks_at: Option<Instant>,
+    /// Signals for I/O that the second thread is to send.
+    pub(super) signals: Vec<SignalOrder>,
     /// The time of the greeting of the current server.
     pub(super) served_since: Instant,
     /// Offers, by the library's own number of the session.
