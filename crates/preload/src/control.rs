@@ -40,10 +40,10 @@ fn concerns(fd: c_int, keeps_in_kernel: impl Fn() -> bool) -> bool {
 }
 
 /// Returns true for commands of fcntl(2) after which a session stays in the kernel: signals for
-/// I/O and the size of a pipe's buffer are the kernel's work.
+/// I/O, a pipe's packet mode and the size of its buffer are the kernel's work.
 fn keeps_in_kernel(command: c_int, argument: usize) -> bool {
     match command {
-        libc::F_SETFL => argument as c_int & libc::O_ASYNC != 0,
+        libc::F_SETFL => argument as c_int & (libc::O_ASYNC | libc::O_DIRECT) != 0,
         libc::F_SETOWN | F_SETSIG | F_SETOWN_EX | libc::F_SETPIPE_SZ | libc::F_NOTIFY => true,
         _ => false,
     }
@@ -62,7 +62,8 @@ pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl 
             duplicated(fd, numbering(kernel) as c_int) as isize
         }
         libc::F_SETFL => {
-            // The kernel sends `SIGIO` (fcntl(2)) only for data that it handles itself.
+            // The kernel sends `SIGIO` (fcntl(2)) only for data that it handles itself, and a ring
+            // does not keep the messages of packet mode (`O_DIRECT`, pipe(2)) apart.
             if keeps_in_kernel(command, argument) {
                 home(fd, true);
             }

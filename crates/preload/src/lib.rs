@@ -47,6 +47,7 @@ mod heap;
 mod host;
 mod inside;
 mod io;
+mod kernel_aio;
 mod lend;
 mod libio;
 mod library;

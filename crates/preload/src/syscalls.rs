@@ -16,8 +16,8 @@ use crate::raw::{Kernel, Numbered};
 use crate::readiness::{self, Countdown, WaitTerms, masked, terms};
 use crate::rings::{self, View};
 use crate::{
-    buffers, confined, connections, control, descriptors, exec, files, first_calls, io, messages,
-    options, reopen, select, sockets,
+    buffers, confined, connections, control, descriptors, exec, files, first_calls, io, kernel_aio,
+    messages, options, reopen, select, sockets,
 };
 use core::ffi::{c_int, c_long};
 use libc::{fd_set, sigset_t, timespec};
@@ -54,6 +54,7 @@ pub(crate) fn dispatch(arguments: &[usize; 6]) -> Dispatch {
         libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid => confined::user_changes(),
         libc::SYS_io_uring_enter => rings_entered(arguments),
         libc::SYS_io_uring_register => rings_changed(arguments),
+        libc::SYS_io_submit => kernel_aio::before_submit(arguments[3], arguments[2]),
         libc::SYS_execve | libc::SYS_execveat => {
             tell_if_initialized(|library| library.before_exec());
         }
@@ -94,6 +95,7 @@ fn is_told(number: i64) -> bool {
             | libc::SYS_setresuid
             | libc::SYS_io_uring_enter
             | libc::SYS_io_uring_register
+            | libc::SYS_io_submit
             | libc::SYS_execve
             | libc::SYS_execveat
             | libc::SYS_exit_group

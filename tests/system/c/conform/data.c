@@ -1,5 +1,6 @@
 /* Calls that carry data: sizes, buffers, flags, queues and bad pointers. */
 #include "conform.h"
+#include <execinfo.h>
 
 CASE(read_sizes, IN, ALL_PHASES) {
     char bytes[5000];
@@ -560,6 +561,18 @@ CASE(printed, OUT, ALL_PHASES) {
     SAY(dprintf(S, "%s", ""));
     SAY(dprintf(-1, "x"));
     SAY_PEER(OP_RECV, 2);
+}
+
+/* A function that writes to a number inside the C library, as crash handlers use it. */
+CASE(stack_printed, OUT, ALL_PHASES) {
+    void *addresses[] = {(void *)printf};
+    backtrace_symbols_fd(addresses, 1, S);
+    /* The text is no part of the sequence, and changes nothing in it. */
+    HOLDS(peer(OP_RECV_ONE, 4096) > 10);
+    point();
+    works("between");
+    backtrace_symbols_fd(addresses, 1, S);
+    HOLDS(peer(OP_RECV_ONE, 4096) > 10);
 }
 
 CASE(printed_much, OUT, ALL_PHASES) {
