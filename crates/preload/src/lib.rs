@@ -73,6 +73,7 @@ mod rewriting;
 mod rings;
 mod sanitizer;
 mod select;
+mod shrinking;
 mod signals;
 mod sockets;
 mod stack;

@@ -63,7 +63,7 @@ const EXPLAINED: [(&str, &str); 7] = [
         "refused by the kernel for sockets and pipes (ESPIPE, EINVAL)",
     ),
     (
-        "ftruncate fallocate posix_fallocate lockf fsync fdatasync sync_file_range readahead aio_fsync",
+        "fallocate posix_fallocate lockf fsync fdatasync sync_file_range readahead aio_fsync",
         "likewise, or nothing to do",
     ),
     ("open_by_handle_at", "of files only"),
