@@ -8,6 +8,7 @@ pub(crate) mod deferred;
 mod deferred_tests;
 pub(crate) mod engine;
 pub(crate) mod library;
+pub(crate) mod lifetimes;
 pub(crate) mod looks;
 pub(crate) mod patience;
 pub(crate) mod remembered;

@@ -51,6 +51,8 @@ pub(crate) struct Facts {
     pub(crate) token: Option<TokenT>,
     /// Every descriptor number of the session in this process.
     pub(crate) numbers: Vec<i32>,
+    /// When it joined, in nanoseconds of the monotonic clock.
+    pub(crate) joined_ns: u64,
 }
 
 /// Readiness as far as the rings tell.

@@ -164,8 +164,7 @@ impl World {
 
     /// Runs `lab-bench` to its end; returns its results.
     pub(crate) fn lab_result(&self, way: RunMode, words: &[&str]) -> Result<Value> {
-        let text = run(self.lab(way, words))?;
-        serde_json::from_str(&text).with_context(|| format!("lab-bench said {text}"))
+        lab_result(self.lab(way, words))
     }
 
     /// Returns the processor time of all processes of `way` so far.
@@ -201,6 +200,12 @@ fn or_note<T>(notes: &mut Vec<String>, what: &str, result: Result<T>) -> Option<
 pub(crate) fn run(command: Command) -> Result<String> {
     let name = format!("{command:?}");
     Running::start(command)?.finish(LIMIT)?.success(&name)
+}
+
+/// Runs a command of `lab-bench` to its end; returns its results.
+pub(crate) fn lab_result(command: Command) -> Result<Value> {
+    let text = run(command)?;
+    serde_json::from_str(&text).with_context(|| format!("lab-bench said {text}"))
 }
 
 /// Returns a port of `address` on which nothing listens.

@@ -303,6 +303,8 @@ impl Library {
         let _joining = lock(&engine.joining);
         if entry.has(mark::OFFERED) {
             entry.unmark(mark::OFFERED);
+            // An offer costs about what a move does.
+            self.policy.lifetimes.ended(Duration::ZERO, 0);
             self.push_when(Job::Withdraw { fd }, NotifyWhen::Deferred);
             if engine.offering.load(Ordering::SeqCst) == fd {
                 self.end_offered(engine, fd, entry);

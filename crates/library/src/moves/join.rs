@@ -14,9 +14,11 @@ use crate::session::identity::InboxPlace;
 use crate::session::transport::Transport;
 use crate::session::{Facts, Session};
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_session::{JoinT, KindT, ReasonT};
 use sojourn_shm::Mapping;
+use sojourn_shm::deadline::now_ns;
 use sojourn_stream::{Inbox, Layout, Stream};
 use std::sync::Arc;
 
@@ -132,6 +134,7 @@ impl Library {
             stream: join.stream,
             numbers: offer.numbers.clone(),
             token: None,
+            joined_ns: now_ns(),
         };
         let mut tx = lock(&session.tx);
         let mut rx = lock(&session.rx);
@@ -172,8 +175,16 @@ impl Library {
         reason: ReasonT,
         when: NotifyWhen,
     ) {
-        let local = lock(&session.facts).local;
+        let (local, joined_ns) = {
+            let facts = lock(&session.facts);
+            (facts.local, facts.joined_ns)
+        };
         let (sent, received) = stream.totals();
+        // Somebody who sends a session home by hand says nothing of its worth.
+        if reason != ReasonT::User {
+            let time = Duration::from_nanos(now_ns().saturating_sub(joined_ns));
+            self.policy.lifetimes.ended(time, sent.saturating_add(received));
+        }
         let stream = Arc::clone(stream);
         self.push_when(
             crate::process::engine::Job::Left { local, reason, sent, received, stream },

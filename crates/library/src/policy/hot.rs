@@ -84,14 +84,17 @@ impl Library {
     /// Returns true if the calls so far have cost about as much as moving the session will. A move
     /// costs the host milliseconds of processor time where the server must look through all
     /// processes for holders, which is for this session alone, and where this process has no
-    /// protocol thread yet, which is for all its sessions.
+    /// protocol thread yet, which is for all its sessions. Where earlier sessions ended soon after
+    /// their moves this one is expected to, as well.
     fn is_worth_moving(&self, entry: &FdEntry) -> bool {
         if entry.has(mark::WAITED) {
             return true;
         }
-        if !self.is_sole(entry) {
+        let is_sole = self.is_sole(entry);
+        let times = self.policy.lifetimes.times().max(if is_sole { 1 } else { DEAR });
+        if times > 1 {
             entry.mark(mark::WAITED);
-            entry.wait_for(DEAR);
+            entry.wait_for(times);
             return false;
         }
         let has_thread = self.engine().is_some_and(Engine::is_running);

@@ -5,6 +5,7 @@
 //! come that far. Not here: what follows when a descriptor reaches a threshold (`policy::hot`).
 
 use crate::host::environment::Kept;
+use crate::process::lifetimes::Lifetimes;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use rustix::fs::FileType;
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
@@ -24,6 +25,7 @@ pub(crate) struct Policy {
     /// How often sessions of this process have become hot that nothing but the lack of a protocol
     /// thread keeps from being offered.
     hot_times: AtomicU32,
+    pub(crate) lifetimes: Lifetimes,
     config: OnceLock<Config>,
     /// The source of the configuration, unaffected by the program's later changes of its
     /// environment.
@@ -38,6 +40,7 @@ impl Policy {
             after_bytes: AtomicU64::new(u64::MAX),
             is_forbidden: AtomicBool::new(false),
             hot_times: AtomicU32::new(0),
+            lifetimes: Lifetimes::new(),
             config: OnceLock::new(),
             environment: OnceLock::new(),
         }

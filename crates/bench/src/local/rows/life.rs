@@ -6,6 +6,8 @@
 //! notices the end of the connection, for connections that were never hot, are just hot, and have
 //! moved (`lab-bench ends`).
 
+use std::net::TcpStream;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -14,7 +16,7 @@ use sojourn_lab::Running;
 use super::figures::of_lab;
 use crate::local::row::{QUICK, Row, Sample, Turn, Unit};
 use crate::local::way::RunMode;
-use crate::local::world::World;
+use crate::local::world::{World, free_port, lab_result, wait_until};
 
 const SESSIONS: &str = "50";
 
@@ -51,7 +53,9 @@ impl Row for Ends {
     }
 
     fn prepare(&self, world: &World, way: RunMode) -> Result<Box<dyn Turn>> {
-        let (address, server) = world.lab_service(way, "ends-serve")?;
+        let address = format!("127.0.0.1:{}", free_port("127.0.0.1")?);
+        let mut server = Running::start(eager(world, way, &["ends-serve", &address]))?;
+        wait_until(&mut server, || TcpStream::connect(&address).is_ok())?;
         Ok(Box::new(Client { way, address, measure: ends, _server: server }))
     }
 }
@@ -71,12 +75,20 @@ fn first(client: &Client, world: &World, length: Duration) -> Result<Vec<Sample>
     Ok(vec![Sample { value: longest, ..sample }])
 }
 
+/// Returns a command whose sessions move although the ones before have ended soon, as no other
+/// threshold than the default one lets them wait for.
+fn eager(world: &World, way: RunMode, words: &[&str]) -> Command {
+    let mut command = world.lab(way, words);
+    command.env("SOJOURN_MOVE_AFTER_CALLS", "33");
+    command
+}
+
 fn ends(client: &Client, world: &World, length: Duration) -> Result<Vec<Sample>> {
     let ms = length.as_millis().to_string();
     let cases = [("ends: never hot", "1"), ("ends: just hot", "36"), ("ends: moved", "400")];
     let measure = |(name, calls): (&str, &str)| {
         let words = ["ends", &client.address, "--warm-calls", calls, "--time-ms", &ms];
-        let measured = world.lab_result(client.way, &words)?;
+        let measured = lab_result(eager(world, client.way, &words))?;
         Ok(of_lab(name.into(), &measured, Unit::Ns))
     };
     cases.into_iter().map(measure).collect()

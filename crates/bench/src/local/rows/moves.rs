@@ -16,6 +16,9 @@ use crate::local::way::RunMode;
 use crate::local::world::{LIMIT, World, wait_until};
 
 const SESSIONS: u64 = 1000;
+/// Time between two looks at the server's counters. A look costs the server a read of each
+/// stream's memory: more often, the looks would be most of what it does.
+const LOOKS_EVERY: Duration = Duration::from_millis(5);
 
 /// The row of moves per second.
 pub(super) struct Moves;
@@ -56,7 +59,7 @@ fn wait_for(mut count: impl FnMut() -> Result<u64>, before: u64, wanted: u64) ->
         if start.elapsed() > Duration::from_secs(10) {
             bail!("only {} of {wanted} moved within ten seconds", now - before);
         }
-        std::thread::sleep(Duration::from_micros(200));
+        std::thread::sleep(LOOKS_EVERY);
     }
 }
 

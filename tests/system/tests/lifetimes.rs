@@ -1,0 +1,36 @@
+//! Tests that a process learns from the lives of its sessions: connections that end soon after they
+//! have moved stop moving, and those that stay go on to.
+//!
+//! All is with the default thresholds. Not here: what is learnt (`process::lifetimes` of the
+//! library has its own tests), and what moves cost (`bench local`).
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use serde_json::Value;
+use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_system::LIMIT;
+use std::path::Path;
+
+/// Runs a server and its client with so many connections of so many calls each; returns the
+/// server's counters.
+fn counters(connections: u32, calls: u32) -> Value {
+    let sandbox = Sandbox::new().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/short.py");
+    let mut command = sandbox.command(Mode::Sojourn, "python3");
+    command.arg(script).args([connections.to_string(), calls.to_string()]);
+    Running::start(command).unwrap().finish(LIMIT).unwrap().success("short.py").unwrap();
+    sandbox.stats().unwrap()
+}
+
+/// Some have to be offered before it is known that they end soon. On a busy machine one that stands
+/// still for a quarter of a second looks as if it stayed, and then a few more are offered.
+#[test]
+fn connections_that_end_soon_are_no_longer_offered() {
+    let offers = counters(300, 200)["offers"].as_u64().unwrap();
+    assert!((1..=100).contains(&offers), "{offers} ends of 600 were offered");
+}
+
+#[test]
+fn one_that_stays_moves() {
+    assert_eq!(counters(1, 20_000)["joins"], 1);
+}
