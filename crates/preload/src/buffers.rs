@@ -5,11 +5,13 @@
 //! (madvise(2)), and each thread remembers the ranges that it has probed (`validated`). The last
 //! few ranges are in a list, in which any part of a range is found; many more are in a table by
 //! first page, for servers with one buffer for each client. Ranges are forgotten when the program
-//! unmaps or protects memory.
+//! unmaps or protects memory, maps something else over it, or makes a file shorter, which may be
+//! mapped.
 //!
 //! Memory that the C library unmaps by itself (large blocks that are freed) is not noticed, so a
-//! pointer into a block that was freed a moment ago can still crash here. Kernels without these
-//! advices are asked in other ways.
+//! pointer into a block that was freed a moment ago can still crash here; nor is it noticed that
+//! another process makes a mapped file shorter. Kernels without these advices are asked in other
+//! ways.
 
 use crate::code;
 use crate::guard::kernel;
@@ -168,7 +170,7 @@ pub(crate) fn overflow() -> ! {
 /// Notes that memory may have become inaccessible: all threads forget the ranges that they have
 /// probed.
 #[inline]
-fn forget() {
+pub(crate) fn forget() {
     UNMAPPED.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -196,6 +198,14 @@ pub(crate) fn mprotect_by(protection: c_int, kernel: impl Kernel) -> isize {
         code::came();
     }
     result
+}
+
+/// Notes a call of mmap(2): with `MAP_FIXED` it takes the place of what was mapped there.
+#[inline]
+pub(crate) fn mapped(flags: usize) {
+    if flags & libc::MAP_FIXED as usize != 0 {
+        forget();
+    }
 }
 
 /// Serves a call after which memory may be inaccessible; `kernel` makes the kernel's call.

@@ -26,7 +26,7 @@ const SIOCOUTQNSD: c_ulong = 0x894b;
 unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
     let kernel = unsafe { kernel!(SYS_fcntl, c"fcntl64" as FcntlFn; fd, command, argument) };
-    fcntl_by(fd, command, kernel) as c_int
+    fcntl_by(fd, command, argument, kernel) as c_int
 }
 
 /// Returns true if a call on `fd` concerns the library. One that is not initialized is concerned
@@ -36,15 +36,24 @@ fn concerns(fd: c_int, keeps_in_kernel: impl Fn() -> bool) -> bool {
     (is_initialized() || keeps_in_kernel()) && is_open_for(fd)
 }
 
-/// Returns true for commands of fcntl(2) after which a session stays in the kernel: the size of a
-/// pipe's buffer is the kernel's work.
-fn keeps_in_kernel(command: c_int) -> bool {
-    matches!(command, libc::F_SETPIPE_SZ | libc::F_NOTIFY)
+/// Returns true for commands of fcntl(2) after which a session stays in the kernel: a pipe's packet
+/// mode, whose messages a ring does not keep apart (`O_DIRECT`, pipe(2)), and the size of its
+/// buffer are the kernel's work.
+fn keeps_in_kernel(command: c_int, argument: usize) -> bool {
+    match command {
+        libc::F_SETFL => argument as c_int & libc::O_DIRECT != 0,
+        _ => matches!(command, libc::F_SETPIPE_SZ | libc::F_NOTIFY),
+    }
 }
 
 /// Serves [`fcntl`]; `kernel` makes the kernel's call.
-pub(crate) fn fcntl_by(fd: c_int, command: c_int, kernel: impl Kernel) -> isize {
-    if !concerns(fd, || keeps_in_kernel(command)) {
+pub(crate) fn fcntl_by(
+    fd: c_int,
+    command: c_int,
+    argument: usize,
+    kernel: impl Kernel,
+) -> isize {
+    if !concerns(fd, || keeps_in_kernel(command, argument)) {
         return kernel();
     }
     if is_own(fd) {
@@ -55,13 +64,16 @@ pub(crate) fn fcntl_by(fd: c_int, command: c_int, kernel: impl Kernel) -> isize 
             duplicated(fd, numbering(kernel) as c_int) as isize
         }
         libc::F_SETFL => {
+            if keeps_in_kernel(command, argument) {
+                home(fd, true);
+            }
             let result = kernel();
             if result >= 0 {
                 tell(|library| library.flags_changed(fd));
             }
             result
         }
-        _ if keeps_in_kernel(command) => {
+        _ if keeps_in_kernel(command, argument) => {
             home(fd, true);
             kernel()
         }

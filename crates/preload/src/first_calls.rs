@@ -13,6 +13,7 @@
 
 use crate::guard;
 use crate::raw::{self, Kernel};
+use crate::shrinking;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
@@ -57,6 +58,9 @@ pub(crate) fn are_among(number: i64) -> bool {
     if matches!(number, libc::SYS_open | libc::SYS_dup2) {
         return true;
     }
+    if shrinking::is_one(number) {
+        return true;
+    }
     matches!(
         number,
         libc::SYS_read
@@ -69,6 +73,7 @@ pub(crate) fn are_among(number: i64) -> bool {
             | libc::SYS_fcntl
             | libc::SYS_ioctl
             | libc::SYS_openat
+            | libc::SYS_mmap
             | libc::SYS_munmap
             | libc::SYS_mprotect
             | libc::SYS_mremap

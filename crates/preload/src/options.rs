@@ -68,6 +68,12 @@ pub(crate) fn setsockopt_by(
             tell(|library| library.option_changed(fd, SocketOption::Binding));
             return kernel();
         }
+        // With a time limit below nothing calls do not wait, but the socket tells no other limit
+        // than without one (`sock_set_timeout` of the kernel), so the library could not know.
+        Setting::Timeout if is_negative(value, len) => {
+            tell(|library| library.option_changed(fd, SocketOption::Binding));
+            return kernel();
+        }
         Setting::Timeout => {
             let result = kernel();
             if result == 0 && is_open() {
@@ -121,6 +127,15 @@ fn corking(setting: Setting, value: *const c_void, len: socklen_t) -> Option<Cor
         Setting::Engine(Change::NoDelay) => is_on().then_some(Corking::Push),
         _ => None,
     }
+}
+
+/// Returns true if an option is set to a negative number of seconds (`struct timeval`).
+fn is_negative(value: *const c_void, len: socklen_t) -> bool {
+    if (len as usize) < size_of::<libc::timeval>() {
+        return false;
+    }
+    // SAFETY: plain data, which the program leaves alone during the call.
+    unsafe { buffers::structure(value.cast::<libc::timeval>()) }.is_some_and(|time| time.tv_sec < 0)
 }
 
 /// Returns the number that an option is set to; `None` if it cannot be read, in which case the

@@ -11,6 +11,7 @@ use crate::guard::{is_initialized, is_open, within};
 use crate::library::library;
 use crate::next::next;
 use crate::raw::Kernel;
+use crate::shrinking;
 use crate::trampoline::alias;
 use core::ffi::{c_char, c_int};
 
@@ -40,7 +41,8 @@ fn opened(fd: c_int) -> c_int {
 }
 
 /// Serves the calls that open a file; `kernel` makes the kernel's call.
-pub(crate) fn open_by(kernel: impl Kernel) -> isize {
+pub(crate) fn open_by(flags: c_int, kernel: impl Kernel) -> isize {
+    shrinking::opened(flags);
     opened(numbering_first(kernel) as c_int) as isize
 }
 
@@ -49,7 +51,8 @@ pub(crate) fn open_by(kernel: impl Kernel) -> isize {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn open(path: *const c_char, flags: c_int, mode: u32) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
-    open_by(unsafe { kernel!(older SYS_open, c"open" as OpenFn; path, flags, mode) }) as c_int
+    open_by(flags, unsafe { kernel!(older SYS_open, c"open" as OpenFn; path, flags, mode) })
+        as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -60,26 +63,38 @@ unsafe extern "C-unwind" fn openat(
     mode: u32,
 ) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
-    open_by(unsafe { kernel!(SYS_openat, c"openat" as OpenAtFn; folder, path, flags, mode) })
+    open_by(flags, unsafe { kernel!(SYS_openat, c"openat" as OpenAtFn; folder, path, flags, mode) })
         as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
-    open_by(|| unsafe { next!(c"__open_2" as Open2Fn)(path, flags) } as isize) as c_int
+    open_by(flags, || unsafe { next!(c"__open_2" as Open2Fn)(path, flags) } as isize) as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
-    open_by(|| unsafe { next!(c"__openat_2" as OpenAt2Fn)(folder, path, flags) } as isize) as c_int
+    open_by(flags, || unsafe { next!(c"__openat_2" as OpenAt2Fn)(folder, path, flags) } as isize)
+        as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn creat(path: *const c_char, mode: u32) -> c_int {
     // SAFETY: the program's arguments, passed on unchanged.
-    open_by(|| unsafe { next!(c"creat" as CreateFn)(path, mode) } as isize) as c_int
+    open_by(libc::O_TRUNC, || unsafe { next!(c"creat" as CreateFn)(path, mode) } as isize) as c_int
+}
+
+/// Serves `creat` by number; `kernel` makes the kernel's call.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn create_by(kernel: impl Kernel) -> isize {
+    open_by(libc::O_TRUNC, kernel)
+}
+
+/// Serves openat2(2), whose flags are in a structure; `kernel` makes the kernel's call.
+pub(crate) fn openat2_by(kernel: impl Kernel) -> isize {
+    open_by(libc::O_TRUNC, kernel)
 }
 
 alias!(

@@ -226,9 +226,11 @@ pub(crate) fn has_lost_one(library: &'static Library) -> bool {
     is_lost
 }
 
-/// Hooks `mmap`: a ring's submission entries are mapped before anything is submitted, mostly
-/// through the C library's function, even by programs that make the other calls themselves.
+/// Hooks `mmap`. It may replace memory that was probed (`buffers`). A ring's submission entries are
+/// mapped before anything is submitted, mostly through the C library's function, even by programs
+/// that make the other calls themselves.
 unsafe extern "C" fn before_map(entry: &Interposer, arguments: &[usize; 6]) -> usize {
+    buffers::mapped(arguments[3]);
     if !guard::has_started() || here().depth.load(Ordering::Relaxed) != 0 {
         // A program's allocator may call `mmap` before symbols can be looked up; and a mapping that
         // this library makes itself is the kernel's business.

@@ -14,6 +14,7 @@ use crate::libio::{self, Hooked};
 use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::{c_library, next};
 use crate::reopen::is_known_pipe;
+use crate::shrinking;
 use crate::trampoline::{Interposer, alias, asks_first};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -169,6 +170,8 @@ unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: the program's arguments, passed on unchanged.
+    unsafe { shrinking::stream_opened(mode) };
+    // SAFETY: as above.
     made(numbering_stream(|| unsafe { next!(c"fopen" as OpenFn)(path, mode) }), true)
 }
 
@@ -191,6 +194,8 @@ unsafe extern "C-unwind" fn freopen(
     mode: *const c_char,
     file: *mut FILE,
 ) -> *mut FILE {
+    // SAFETY: the program's arguments, passed on unchanged.
+    unsafe { shrinking::stream_opened(mode) };
     reopening(file);
     numbers::pass();
     // SAFETY: the program's arguments, passed on unchanged.
@@ -224,6 +229,7 @@ unsafe extern "C-unwind" fn pclose(file: *mut FILE) -> c_int {
 unsafe extern "C" fn before_inner(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     let fd = match entry.detail {
         NUMBER => Some(arguments[0] as c_int),
+        THIRD_NUMBER => Some(arguments[2] as c_int),
         // SAFETY: plain data. The first member of a `struct aiocb` is the descriptor (aio(7)).
         _ => unsafe { crate::buffers::structure(arguments[0] as *const c_int) },
     };
@@ -233,13 +239,15 @@ unsafe extern "C" fn before_inner(entry: &Interposer, arguments: &[usize; 6]) ->
     entry.next()
 }
 
-/// Values of `Interposer::detail` for the functions below: the type of the first argument.
+/// Values of `Interposer::detail` for the functions below: which argument names the descriptor.
 const NUMBER: usize = 0;
 const CONTROL_BLOCK: usize = 1;
+const THIRD_NUMBER: usize = 2;
 
 asks_first!(before_inner;
     dprintf = NUMBER, vdprintf = NUMBER, __dprintf_chk = NUMBER, __vdprintf_chk = NUMBER,
     aio_read = CONTROL_BLOCK, aio_read64 = CONTROL_BLOCK, aio_write = CONTROL_BLOCK, aio_write64 = CONTROL_BLOCK,
+    backtrace_symbols_fd = THIRD_NUMBER, __backtrace_symbols_fd = THIRD_NUMBER,
 );
 
 /// Serves `lio_listio(MODE, LIST, COUNT, ...)` (lio_listio(3)) as [`before_inner`] does, for each

@@ -16,8 +16,8 @@ use crate::raw::{Kernel, Numbered};
 use crate::readiness::{self, Countdown, WaitTerms, masked, terms};
 use crate::rings::{self, View};
 use crate::{
-    buffers, confined, connections, control, descriptors, exec, files, first_calls, io, messages,
-    options, reopen, select, sockets,
+    buffers, confined, connections, control, descriptors, exec, files, first_calls, io, kernel_aio,
+    messages, options, reopen, select, shrinking, sockets,
 };
 use core::ffi::{c_int, c_long};
 use libc::{fd_set, sigset_t, timespec};
@@ -54,6 +54,9 @@ pub(crate) fn dispatch(arguments: &[usize; 6]) -> Dispatch {
         libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid => confined::user_changes(),
         libc::SYS_io_uring_enter => rings_entered(arguments),
         libc::SYS_io_uring_register => rings_changed(arguments),
+        libc::SYS_mmap => buffers::mapped(arguments[4]),
+        number if shrinking::is_one(number) => buffers::forget(),
+        libc::SYS_io_submit => kernel_aio::before_submit(arguments[3], arguments[2]),
         libc::SYS_execve | libc::SYS_execveat => {
             tell_if_initialized(|library| library.before_exec());
         }
@@ -75,10 +78,14 @@ fn is_told(number: i64) -> bool {
     if matches!(number, libc::SYS_fork | libc::SYS_vfork) {
         return true;
     }
+    if shrinking::is_one(number) {
+        return true;
+    }
     matches!(
         number,
         libc::SYS_clone
             | libc::SYS_clone3
+            | libc::SYS_mmap
             | libc::SYS_mq_notify
             | libc::SYS_exit
             | libc::SYS_seccomp
@@ -94,6 +101,7 @@ fn is_told(number: i64) -> bool {
             | libc::SYS_setresuid
             | libc::SYS_io_uring_enter
             | libc::SYS_io_uring_register
+            | libc::SYS_io_submit
             | libc::SYS_execve
             | libc::SYS_execveat
             | libc::SYS_exit_group
@@ -272,7 +280,7 @@ served! {
     #[cfg(target_arch = "x86_64")]
     SYS_dup2 = descriptors::replace[0 1];
     SYS_dup3 = descriptors::dup3_by[0 1 2];
-    SYS_fcntl = control::fcntl_by[0 1];
+    SYS_fcntl = control::fcntl_by[0 1 2];
     SYS_ioctl = control::ioctl_by[0 1 2];
     SYS_socket = connections::socket_by[];
     SYS_socketpair = connections::socketpair_by[3];
@@ -283,11 +291,11 @@ served! {
     SYS_setsockopt = options::setsockopt_by[0 1 2 3 4];
     SYS_getsockopt = options::getsockopt_by[0 1 2 3 4];
     #[cfg(target_arch = "x86_64")]
-    SYS_open = reopen::open_by[];
-    SYS_openat = reopen::open_by[];
-    SYS_openat2 = reopen::open_by[];
+    SYS_open = reopen::open_by[1];
+    SYS_openat = reopen::open_by[2];
+    SYS_openat2 = reopen::openat2_by[];
     #[cfg(target_arch = "x86_64")]
-    SYS_creat = reopen::open_by[];
+    SYS_creat = reopen::create_by[];
     #[cfg(target_arch = "x86_64")]
     SYS_pipe = descriptors::pipe_by[0];
     SYS_pipe2 = descriptors::pipe_by[0];

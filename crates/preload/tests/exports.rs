@@ -53,7 +53,7 @@ const STEMS: &str = "read write readv writev pread pwrite preadv pwritev preadv2
     select pselect poll ppoll epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 open openat creat \
     open_by_handle_at lseek ftruncate fallocate posix_fallocate lockf fsync fdatasync sync_file_range readahead mmap fdopen fopen \
     freopen fclose popen pclose fork vfork clone execl execle execlp execv execve execvp execvpe fexecve execveat posix_spawn \
-    posix_spawnp system wordexp daemon forkpty login_tty aio_read aio_write aio_fsync lio_listio dprintf vdprintf syscall \
+    posix_spawnp system wordexp daemon forkpty login_tty aio_read aio_write aio_fsync lio_listio dprintf vdprintf backtrace_symbols_fd syscall \
     pidfd_getfd eventfd_read eventfd_write fdelt prctl unshare setns exit _exit";
 
 /// The functions that the library does not replace, with the reason.
@@ -63,7 +63,7 @@ const EXPLAINED: [(&str, &str); 7] = [
         "refused by the kernel for sockets and pipes (ESPIPE, EINVAL)",
     ),
     (
-        "ftruncate fallocate posix_fallocate lockf fsync fdatasync sync_file_range readahead aio_fsync",
+        "fallocate posix_fallocate lockf fsync fdatasync sync_file_range readahead aio_fsync",
         "likewise, or nothing to do",
     ),
     ("open_by_handle_at", "of files only"),

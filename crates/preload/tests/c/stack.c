@@ -100,6 +100,9 @@ static void *sleeper(void *a) { pause(); return a; }
     X(fdopen, S, fn(s, "r")) X(freopen, I, fn("/dev/null", "r", stdin)) X(freopen64, O, fn("/dev/null", "w", stdout))  \
     X(fclose, I, fn(stdin)) X(fcloseall, I, fn()) X(popen, S, fn("true", "r")) X(pclose, Q, fn(stream))                \
     X(mprotect, S, fn(map, 4096, PROT_READ)) X(munmap, S, fn(map, 4096)) X(mremap, S, fn(map, 4096, 8192, 1))          \
+    X(truncate, S, fn("/none", 0L)) X(truncate64, S, fn("/none", 0L)) X(ftruncate, S, fn(-1, 0L))                      \
+    X(ftruncate64, S, fn(-1, 0L)) X(shmat, S, fn(-1, 0L, 0)) X(shmdt, S, fn(0L))                                       \
+    X(pkey_mprotect, S, fn(map, 4096, PROT_READ, -1)) X(backtrace_symbols_fd, S, fn(&map, 1, s))                       \
     X(_exit, S, fn(0)) X(_Exit, S, fn(0)) X(execl, S, fn("/bin/true", "true", (char *)0))                              \
     X(execle, S, fn("/bin/true", "true", (char *)0, no_env)) X(execlp, S, fn("true", "true", (char *)0))               \
     X(execv, S, fn("/bin/true", argv)) X(execve, S, fn("/bin/true", argv, no_env))                                     \

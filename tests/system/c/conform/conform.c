@@ -619,6 +619,7 @@ static long perform(const struct order *order, pid_t parent) {
     case OP_RECV: return do_drain(order->a);
     case OP_RECV_ONE:
         n = recv(S, bytes, order->a, (int)order->b);
+        if (n < 0 && errno == ENOTSOCK) n = read(S, bytes, order->a);
         if (n > 0 && wrong_at(bytes, n) >= 0) { errno = EBADMSG; return n; }
         if (n > 0 && !(order->b & MSG_PEEK)) received += n;
         return n;

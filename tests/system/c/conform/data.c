@@ -1,5 +1,7 @@
 /* Calls that carry data: sizes, buffers, flags, queues and bad pointers. */
 #include "conform.h"
+#include <execinfo.h>
+#include <sys/shm.h>
 
 CASE(read_sizes, IN, ALL_PHASES) {
     char bytes[5000];
@@ -483,6 +485,63 @@ CASE(buffers_in_files, ANY, ALL_PHASES) {
     }
 }
 
+/* Memory that was good goes bad without munmap or mprotect. */
+enum { COVERED, TRUNCATED, OPENED_ANEW, BY_STREAM, DETACHED, BY_KEY, WAYS };
+static char path_of_file[60];
+
+static char *memory_to_lose(int way, int *file) {
+    if (way == DETACHED) {
+        int id = shmget(IPC_PRIVATE, 4096, 0600 | IPC_CREAT);
+        char *at = shmat(id, NULL, 0);
+        shmctl(id, IPC_RMID, NULL);
+        return at;
+    }
+    *file = memfd_create("f", MFD_CLOEXEC);
+    snprintf(path_of_file, sizeof path_of_file, "/proc/self/fd/%d", *file);
+    NEED(ftruncate(*file, 4096) == 0);
+    return mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, *file, 0);
+}
+
+static void lose(int way, char *at, int file) {
+    FILE *stream;
+    switch (way) {
+    case COVERED: NEED(mmap(at, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at); break;
+    case TRUNCATED: NEED(ftruncate(file, 0) == 0); break;
+    case OPENED_ANEW: NEED(close(open(path_of_file, O_RDWR | O_TRUNC)) == 0); break;
+    case BY_STREAM:
+        NEED((stream = fopen(path_of_file, "w")) != NULL);
+        fclose(stream);
+        break;
+    case DETACHED: NEED(shmdt(at) == 0); break;
+    case BY_KEY: NEED(pkey_mprotect(at, 4096, PROT_NONE, -1) == 0); break;
+    }
+}
+
+CASE(memory_lost_in, IN, ALL_PHASES) {
+    for (int way = 0, file = -1; way < WAYS; way++) {
+        char *at = memory_to_lose(way, &file);
+        NEED(peer(OP_SEND, 20) == 20);
+        NEED(read(S, at, 10) == 10);
+        check(at, 10);
+        lose(way, at, file);
+        if (way == WAYS / 2) point();
+        SAY(read(S, at, 10));
+        SAY(get(10));
+    }
+}
+
+CASE(memory_lost_out, OUT, ALL_PHASES) {
+    for (int way = 0, file = -1; way < WAYS; way++) {
+        char *at = memory_to_lose(way, &file);
+        NEED(write(S, fill(at, 10), 10) == 10);
+        lose(way, at, file);
+        if (way == WAYS / 2) point();
+        SAY(write(S, at, 10));
+        SAY(put(10));
+        SAY_PEER(OP_RECV, 20);
+    }
+}
+
 CASE(credentials_with_data, LOCAL, ALL_PHASES) {
     int on = 1;
     char bytes[10], room[200];
@@ -560,6 +619,18 @@ CASE(printed, OUT, ALL_PHASES) {
     SAY(dprintf(S, "%s", ""));
     SAY(dprintf(-1, "x"));
     SAY_PEER(OP_RECV, 2);
+}
+
+/* A function that writes to a number inside the C library, as crash handlers use it. */
+CASE(stack_printed, OUT, ALL_PHASES) {
+    void *addresses[] = {(void *)printf};
+    backtrace_symbols_fd(addresses, 1, S);
+    /* The text is no part of the sequence, and changes nothing in it. */
+    HOLDS(peer(OP_RECV_ONE, 4096) > 10);
+    point();
+    works("between");
+    backtrace_symbols_fd(addresses, 1, S);
+    HOLDS(peer(OP_RECV_ONE, 4096) > 10);
 }
 
 CASE(printed_much, OUT, ALL_PHASES) {

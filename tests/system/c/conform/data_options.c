@@ -82,6 +82,21 @@ CASE(receive_timeout, SOCK, ALL_PHASES) {
     peer_done();
 }
 
+/* With a time limit below nothing calls do not wait, yet the socket tells the limit 0. */
+CASE(negative_timeouts, SOCK, ALL_PHASES) {
+    struct timeval span = {-1, 0};
+    static char bytes[400000];
+    long n;
+    SAY(setsockopt(S, SOL_SOCKET, SO_RCVTIMEO, &span, sizeof span));
+    SAY(setsockopt(S, SOL_SOCKET, SO_SNDTIMEO, &span, sizeof span));
+    SAY(read(S, bytes, 5));
+    peer(OP_SEND, 5);
+    point();
+    check(bytes, SAY(recv(S, bytes, 10, MSG_WAITALL)));
+    while ((n = write(S, bytes, sizeof bytes)) > 0) continue;
+    say("%ld %s", n, strerrorname_np(errno));
+}
+
 CASE(send_timeout, SOCK, ALL_PHASES) {
     struct timeval span = {0, 40000};
     static char bytes[100000];

@@ -1,6 +1,7 @@
 /* Features that only the kernel has: splice and related calls, settings of pipes, sandboxes,
  * changes of identity. */
 #include "conform.h"
+#include <linux/aio_abi.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -161,14 +162,52 @@ CASE(packet_pipes, PIN | POUT, ALL_PHASES) {
         point();
         SAY(write(S, fill(bytes, 10), 10));
         SAY(write(S, fill(bytes, 20), 20));
-        later3(OP_RECV, 30, 0, 0);
-        say("peer: %ld", peer_done());
+        say("peer: %ld", peer3(OP_RECV_ONE, 200, 0, 0));
+        say("peer: %ld", peer3(OP_RECV_ONE, 200, 0, 0));
     } else {
         SAY(fcntl(S, F_GETFL) & O_DIRECT);
         SAY_PEER(OP_SEND, 10);
         SAY_PEER(OP_SEND, 20);
         check(bytes, SAY(read(S, bytes, 200)));
     }
+}
+
+/* Operations of io_submit(2): the kernel executes them on its own object. */
+static long submit(unsigned long context, int command, void *buffer, size_t len) {
+    struct iocb operation = {.aio_lio_opcode = command, .aio_fildes = S, .aio_buf = (uintptr_t)buffer, .aio_nbytes = len};
+    struct iocb *list[] = {&operation};
+    return syscall(SYS_io_submit, context, 1L, list);
+}
+
+static long submitted(unsigned long context) {
+    struct io_event event = {0};
+    struct timespec limit = {5, 0};
+    if (syscall(SYS_io_getevents, context, 1L, 1L, &event, &limit) != 1) return -1;
+    return event.res;
+}
+
+CASE(kernel_aio_polls_and_reads, IN, ALL_PHASES) {
+    unsigned long context = 0;
+    char bytes[20];
+    NEED(syscall(SYS_io_setup, 4, &context) == 0);
+    SAY(submit(context, IOCB_CMD_POLL, (void *)POLLIN, 0));
+    point();
+    SAY_PEER(OP_SEND, 10);
+    say("ready: %ld", submitted(context) & POLLIN);
+    SAY(submit(context, IOCB_CMD_PREAD, bytes, sizeof bytes));
+    check(bytes, SAY(submitted(context)));
+    works("afterwards");
+}
+
+CASE(kernel_aio_writes, OUT, ALL_PHASES) {
+    unsigned long context = 0;
+    char bytes[20];
+    NEED(syscall(SYS_io_setup, 4, &context) == 0);
+    SAY(submit(context, IOCB_CMD_PWRITE, fill(bytes, 10), 10));
+    SAY(submitted(context));
+    point();
+    SAY_PEER(OP_RECV, 10);
+    works("afterwards");
 }
 
 CASE(atomic_writes, POUT, ALL_PHASES) {
