@@ -47,12 +47,7 @@ fn keeps_in_kernel(command: c_int, argument: usize) -> bool {
 }
 
 /// Serves [`fcntl`]; `kernel` makes the kernel's call.
-pub(crate) fn fcntl_by(
-    fd: c_int,
-    command: c_int,
-    argument: usize,
-    kernel: impl Kernel,
-) -> isize {
+pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl Kernel) -> isize {
     if !concerns(fd, || keeps_in_kernel(command, argument)) {
         return kernel();
     }
