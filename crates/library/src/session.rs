@@ -23,6 +23,7 @@ pub(crate) mod signals;
 pub(crate) mod transport;
 
 use crate::fds::slot::{SetNumber, Slot};
+use crate::host::epoll::bit;
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
 use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase, switch};
@@ -74,7 +75,7 @@ pub(crate) struct Ready {
     pub(crate) is_home: bool,
     /// Bytes may still come through the kernel.
     pub(crate) is_in_kernel: bool,
-    /// Other events of epoll(7) that hold: the peer's end, and a hang-up.
+    /// Other events of epoll(7) that hold: the peer's end, a hang-up, room in the priority band.
     pub(crate) others: u32,
 }
 
@@ -299,6 +300,7 @@ impl Session {
             };
             (output, tx.stream.is_some())
         };
+        let has_bands = output == Some(true) && self.kind() == KindT::Unix;
         Ready {
             input: input == Some(true),
             output,
@@ -306,8 +308,14 @@ impl Session {
             // A pipe's writer that has not switched to the ring yet says `None`, but is not home.
             is_home: !receives && !sends,
             is_in_kernel,
-            others: 0,
+            others: if has_bands { bit::WRBAND } else { 0 },
         }
+    }
+
+    /// Returns the events that the kernel reports when there is room: of a Unix socket for both
+    /// bands (`unix_poll`, net/unix/af_unix.c).
+    pub(crate) fn room_events(&self) -> u32 {
+        if self.kind() == KindT::Unix { bit::OUTPUT } else { bit::OUT | bit::WRNORM }
     }
 
     /// Asks for posts to the inbox. The caller looks at [`Session::ready`] again before it sleeps.

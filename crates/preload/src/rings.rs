@@ -22,13 +22,15 @@ mod submission;
 pub(crate) use liburing::has_library;
 pub(crate) use ring::{Params, View};
 
-use crate::guard::{self, is_open, within};
+use crate::descriptors::opened;
+use crate::guard::{self, is_open, tell, within};
 use crate::inside;
-use crate::library::Library;
+use crate::library::{Library, Origin};
 use crate::next::next;
+use crate::raw::{self, Kernel};
 use crate::tls::here;
 use crate::trampoline::{Interposer, asks_first};
-use crate::{buffers, code, raw};
+use crate::{buffers, code};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use ring::{COUNT, OFFSET_SQES, POLLED, REGISTERED_FD_ONLY, Ring, SQPOLL};
@@ -100,7 +102,7 @@ impl Drop for Guard {
 }
 
 /// Takes note of the ring `fd` that `io_uring_setup` has made.
-pub(crate) fn made(library: &'static Library, fd: i32, params: *const Params) -> View {
+fn made(library: &'static Library, fd: i32, params: *const Params) -> View {
     // SAFETY: plain data, which the kernel has just written and the program leaves alone during the
     // call.
     let Some(params) = (unsafe { buffers::structure(params) }) else {
@@ -131,8 +133,41 @@ pub(crate) fn made(library: &'static Library, fd: i32, params: *const Params) ->
     View::Seen
 }
 
+/// Makes `io_uring_setup`. The kernel writes the new ring's layout into `params`.
+pub(crate) fn setup_by(params: *const Params, kernel: impl Kernel) -> isize {
+    let fd = kernel();
+    if fd >= 0 {
+        let fd = opened(fd as c_int, Origin::Unknown);
+        check_view(within(|library| made(library, fd, params)));
+    }
+    fd
+}
+
+/// Looks at an `io_uring_enter` that is about to be made.
+#[cold]
+pub(crate) fn entered(arguments: &[usize; 6]) {
+    let [_, fd, count, _, flags, _] = *arguments;
+    check_view(within(|library| before_enter(library, fd as i32, count, flags)));
+}
+
+/// Looks at an `io_uring_register` that is about to be made.
+#[cold]
+pub(crate) fn changed(arguments: &[usize; 6]) {
+    let [_, fd, what, at, count, _] = *arguments;
+    let arguments = [fd, what, at, count];
+    check_view(within(|library| before_register(library, arguments)));
+}
+
+/// Tells the library if a ring is unseen.
+fn check_view(view: Option<View>) {
+    match view {
+        Some(View::Seen) | None => {}
+        Some(view) => tell(|library| library.ring_unseen(view == View::Hidden)),
+    }
+}
+
 /// Looks at the ring's new submissions before `io_uring_enter`.
-pub(crate) fn before_enter(library: &'static Library, fd: i32, count: usize, flags: usize) -> View {
+fn before_enter(library: &'static Library, fd: i32, count: usize, flags: usize) -> View {
     if flags & ENTER_REGISTERED != 0 {
         return View::Hidden;
     }
@@ -148,7 +183,7 @@ pub(crate) fn before_enter(library: &'static Library, fd: i32, count: usize, fla
 }
 
 /// Looks at the operation before `io_uring_register`.
-pub(crate) fn before_register(library: &'static Library, arguments: [usize; 4]) -> View {
+fn before_register(library: &'static Library, arguments: [usize; 4]) -> View {
     let [fd, what, at, count] = arguments;
     if what & REGISTER_REGISTERED != 0 {
         return View::Hidden;

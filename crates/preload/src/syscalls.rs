@@ -6,18 +6,14 @@
 //! other modules do the work for sessions. Not here: how such calls come to this library (`door`,
 //! `own_calls`).
 
-use crate::descriptors::opened;
-use crate::guard::{
-    can_open, is_initialized, is_open, is_wide_open, tell, tell_if_initialized, within,
-};
-use crate::library::{EpollEvent, Origin, PollFd, ReasonT};
+use crate::guard::{can_open, is_initialized, is_open, is_wide_open, tell_if_initialized, within};
+use crate::library::{EpollEvent, PollFd, ReasonT};
 use crate::process::{ends_by_call, forked_by, has_notification, is_filter, shut};
 use crate::raw::{Kernel, Numbered};
 use crate::readiness::{self, Countdown, WaitTerms, masked, terms};
-use crate::rings::{self, View};
 use crate::{
     buffers, confined, connections, control, descriptors, exec, files, first_calls, io, kernel_aio,
-    messages, options, reopen, select, shrinking, sockets,
+    messages, options, reopen, rings, select, shrinking, sockets,
 };
 use core::ffi::{c_int, c_long};
 use libc::{fd_set, sigset_t, timespec};
@@ -52,8 +48,8 @@ pub(crate) fn dispatch(arguments: &[usize; 6]) -> Dispatch {
             confined::limit_of_changes(arguments[1], arguments[2], arguments[3]);
         }
         libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid => confined::user_changes(),
-        libc::SYS_io_uring_enter => rings_entered(arguments),
-        libc::SYS_io_uring_register => rings_changed(arguments),
+        libc::SYS_io_uring_enter => rings::entered(arguments),
+        libc::SYS_io_uring_register => rings::changed(arguments),
         libc::SYS_mmap => buffers::mapped(arguments[4]),
         number if shrinking::is_one(number) => buffers::forget(),
         libc::SYS_io_submit => kernel_aio::before_submit(arguments[3], arguments[2]),
@@ -191,37 +187,6 @@ pub(crate) unsafe extern "C-unwind" fn forked(
     forked_by(|| call.make() as c_long)
 }
 
-/// Tells the library if a ring is unseen.
-fn check_view(view: Option<View>) {
-    match view {
-        Some(View::Seen) | None => {}
-        Some(view) => tell(|library| library.ring_unseen(view == View::Hidden)),
-    }
-}
-
-/// Makes `io_uring_setup`. The kernel writes the new ring's layout into `params`.
-fn ring_setup(params: *const rings::Params, kernel: impl Kernel) -> isize {
-    let made = kernel();
-    if made >= 0 {
-        let fd = opened(made as c_int, Origin::Unknown);
-        check_view(within(|library| rings::made(library, fd, params)));
-    }
-    made
-}
-
-#[cold]
-fn rings_entered(arguments: &[usize; 6]) {
-    let [_, fd, count, _, flags, _] = *arguments;
-    check_view(within(|library| rings::before_enter(library, fd as i32, count, flags)));
-}
-
-#[cold]
-fn rings_changed(arguments: &[usize; 6]) {
-    let [_, fd, what, at, count, _] = *arguments;
-    let arguments = [fd, what, at, count];
-    check_view(within(|library| rings::before_register(library, arguments)));
-}
-
 /// Defines the system calls that this library serves: the number, the serving function, and the
 /// indices of the arguments to pass.
 macro_rules! served {
@@ -316,7 +281,7 @@ served! {
     SYS_epoll_wait = epoll_wait[0 1 2 3];
     SYS_epoll_pwait = epoll_pwait[0 1 2 3 4 5];
     SYS_epoll_pwait2 = epoll_pwait2[0 1 2 3 4 5];
-    SYS_io_uring_setup = ring_setup[1];
+    SYS_io_uring_setup = rings::setup_by[1];
 }
 
 fn close_range(first: u32, last: u32, flags: c_int, _: impl Kernel) -> isize {

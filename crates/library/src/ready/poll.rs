@@ -306,7 +306,7 @@ impl Polling<'_> {
 fn ring_says(session: &Session) -> u32 {
     let ready = session.ready();
     let input = if ready.input { bit::INPUT } else { 0 };
-    let output = if ready.output == Some(true) { bit::OUT | bit::WRNORM } else { 0 };
+    let output = if ready.output == Some(true) { session.room_events() } else { 0 };
     let error = if ready.error { bit::ERR } else { 0 };
     if ready.is_home { 0 } else { input | output | error | ready.others }
 }
@@ -342,7 +342,7 @@ impl Session {
             let tx = lock(&self.tx);
             let stream = tx.stream.as_ref().filter(|_| tx.phase == TxPhase::Ring)?;
             let has_room = stream.room_in_all().ok()? >= self.room_wanted(stream);
-            events |= if has_room { bit::OUT | bit::WRNORM } else { 0 };
+            events |= if has_room { self.room_events() } else { 0 };
         }
         Some(events)
     }

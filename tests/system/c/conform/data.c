@@ -98,6 +98,22 @@ CASE(nonblocking_read, IN, ALL_PHASES) {
     peer_done();
 }
 
+/* Room in both bands, as far as the kind has them. */
+CASE(bands_of_room, OUT, ALL_PHASES) {
+    struct pollfd one = {S, POLLOUT | POLLWRNORM | POLLWRBAND, 0};
+    char byte = 0;
+    for (int i = 0; i < 3; i++) {
+        SAY(write(S, fill(&byte, 1), 1));
+        SAY_PEER(OP_RECV, 1);
+    }
+    point();
+    for (int i = 0; i < 3; i++) {
+        SAY(poll(&one, 1, 1000)), SAY(one.revents);
+        SAY(write(S, fill(&byte, 1), 1));
+        SAY_PEER(OP_RECV, 1);
+    }
+}
+
 CASE(nonblocking_write, OUT, ALL_PHASES) {
     static char bytes[100000];
     int on = 1;
