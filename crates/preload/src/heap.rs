@@ -210,9 +210,17 @@ fn fresh(units: usize) -> Option<*mut u8> {
 }
 
 /// Maps private memory of zeroes.
+///
+/// Where the program may have no more data (`RLIMIT_DATA`) the memory is of the kind that stacks
+/// are made of, which that limit does not count: a program that has limited its own memory must not
+/// end because this object needs some.
 pub(crate) fn map(len: usize) -> Option<NonNull<u8>> {
+    map_with(len, 0).or_else(|| map_with(len, libc::MAP_GROWSDOWN))
+}
+
+fn map_with(len: usize, flags: i32) -> Option<NonNull<u8>> {
     let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags) as usize;
     // SAFETY: the kernel chooses an address that is not in use.
     let at = unsafe { raw::call(libc::SYS_mmap, [0, len, access, flags, usize::MAX, 0]) };
     if (-4095..=0).contains(&at) { None } else { NonNull::new(at as *mut u8) }
@@ -268,7 +276,10 @@ unsafe impl GlobalAlloc for Heap {
             let arguments = [block as usize, layout.size(), size, may_move, 0, 0];
             // SAFETY: a mapping of this allocator, of that size.
             let at = unsafe { raw::call(libc::SYS_mremap, arguments) };
-            return if (-4095..=0).contains(&at) { null_mut() } else { at as *mut u8 };
+            if !(-4095..=0).contains(&at) {
+                return at as *mut u8;
+            }
+            // Another mapping may be had where this one must not grow: see `map`.
         }
         // SAFETY: the new block belongs to this call alone, and has at least the smaller of both
         // sizes.

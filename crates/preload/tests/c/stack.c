@@ -103,6 +103,7 @@ static void *sleeper(void *a) { pause(); return a; }
     X(truncate, S, fn("/none", 0L)) X(truncate64, S, fn("/none", 0L)) X(ftruncate, S, fn(-1, 0L))                      \
     X(ftruncate64, S, fn(-1, 0L)) X(shmat, S, fn(-1, 0L, 0)) X(shmdt, S, fn(0L))                                       \
     X(pkey_mprotect, S, fn(map, 4096, PROT_READ, -1)) X(backtrace_symbols_fd, S, fn(&map, 1, s))                       \
+    X(__backtrace_symbols_fd, S, fn(&map, 1, s))                                                                       \
     X(_exit, S, fn(0)) X(_Exit, S, fn(0)) X(execl, S, fn("/bin/true", "true", (char *)0))                              \
     X(execle, S, fn("/bin/true", "true", (char *)0, no_env)) X(execlp, S, fn("true", "true", (char *)0))               \
     X(execv, S, fn("/bin/true", argv)) X(execve, S, fn("/bin/true", argv, no_env))                                     \

@@ -11,6 +11,7 @@
  *   chroot=DIR  changes the root folder to DIR
  *   limit=N     limits the number of processes to N (RLIMIT_NPROC)
  *   memory=N    limits the address space to N bytes
+ *   data=N      limits the data to N bytes
  *   user=N      becomes user N of group N
  *   sandbox     installs a system call filter that allows everything
  *   clone       makes a child with a stack of its own (clone)
@@ -79,6 +80,8 @@ static void confine(const char *word, int number, const char *folder)
         need(setrlimit(RLIMIT_NPROC, &limit) == 0, word);
     else if (strncmp(word, "memory", 6) == 0)
         need(setrlimit(RLIMIT_AS, &limit) == 0, word);
+    else if (strncmp(word, "data", 4) == 0)
+        need(setrlimit(RLIMIT_DATA, &limit) == 0, word);
     else
         need(setgid((gid_t)number) == 0 && setuid((uid_t)number) == 0, word);
 }
