@@ -78,6 +78,9 @@ fn run(words: &[&str], outcome: &mut Outcome) -> Result<bool> {
     // other stream.
     let (reader, writer) = std::io::pipe().context("no pipe")?;
     let mut command = cargo(words);
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        command.env("RUST_TEST_THREADS", threads().to_string());
+    }
     command.stdin(Stdio::null()).stderr(writer.try_clone()?).stdout(writer);
     let mut child = command.spawn().context("cannot run cargo")?;
     // The command holds the pipe's writing end, which would keep the pipe from ending.
@@ -97,6 +100,14 @@ fn run(words: &[&str], outcome: &mut Outcome) -> Result<bool> {
         }
     }
     Ok(child.wait()?.success())
+}
+
+/// Returns how many tests of one program run at once. Whole-system tests wait for much of their
+/// time, a half to two thirds of it on two processors, so there is one for every two processors
+/// beyond their number.
+fn threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    processors + processors.div_ceil(2)
 }
 
 /// Sends each line on; the pipe may never end.

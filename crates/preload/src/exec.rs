@@ -34,6 +34,15 @@ asks_first!(before_exec;
     execl = 0, execle = 0, execlp = 0, execveat = 0, fexecve = 0, system = 0, wordexp = 0,
 );
 
+/// Prepares for posix_spawn(3). By its file actions the child may give any session's descriptor a
+/// number that stays open, also one that `exec` closes.
+fn before_spawn(actions: *const c_void) {
+    tell_if_initialized(|library| match actions.is_null() {
+        true => library.before_exec(),
+        false => library.before_vfork(),
+    });
+}
+
 type ExecFn = unsafe extern "C-unwind" fn(Path, List, List) -> c_int;
 type SpawnFn = unsafe extern "C-unwind" fn(
     *mut libc::pid_t,
@@ -115,7 +124,7 @@ unsafe extern "C-unwind" fn posix_spawn(
     words: List,
     variables: List,
 ) -> c_int {
-    tell_if_initialized(|library| library.before_exec());
+    before_spawn(actions);
     start(path, variables, |path, variables| {
         // SAFETY: the program's own arguments, or a path and a list made by `follow` and `loaded`.
         unsafe {
@@ -133,7 +142,7 @@ unsafe extern "C-unwind" fn posix_spawnp(
     words: List,
     variables: List,
 ) -> c_int {
-    tell_if_initialized(|library| library.before_exec());
+    before_spawn(actions);
     start_found(name, variables, |name, variables| {
         // SAFETY: the program's own arguments, or a name and a list made by `follow` and `loaded`.
         unsafe {

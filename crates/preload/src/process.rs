@@ -203,10 +203,7 @@ extern "C" fn before_vfork() {
 /// own program. posix_spawn(3) and Go do so between the start of the child and `exec`, also with
 /// descriptors that `exec` closes.
 pub(crate) extern "C" fn before_shared_child() {
-    tell(|library| {
-        library.before_vfork();
-        library.all_home(ReasonT::Exec, false);
-    });
+    tell(|library| library.before_vfork());
     guard::vfork_begins();
 }
 

@@ -11,3 +11,9 @@ done
 for how in fork fork fork fork fork spawn exec; do
     python3 "$PROGRAMS/rests.py" pipe killed $how
 done
+# A descriptor that exec closes gets another number in the child, unseen, while the writer goes on.
+for how in vfork posix_spawn; do
+    for kind in pipe unix tcp; do
+        python3 "$PROGRAMS/handed.py" $kind $how
+    done
+done

@@ -198,10 +198,12 @@ impl Library {
         }
     }
 
-    /// Prepares for `vfork`, as for `exec`: the child has this process's memory, but its own
-    /// descriptors.
+    /// Prepares for a child that has this process's memory, but its own descriptors (vfork(2)).
+    /// What it does before it runs its own program goes unseen: it may use every session, and give
+    /// each a number that stays open over `exec`. So all go home.
     pub fn before_vfork(&self) {
         self.before_exec();
+        self.all_home(ReasonT::Exec, false);
     }
 
     /// Asks the ancestor that owns the session of `entry` to bring it home, and makes the number an
