@@ -18,6 +18,7 @@ use rustix::fs::FileType;
 use rustix::net::sockopt;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
+use sojourn_shm::deadline::now_ns;
 
 /// How long a close waits for the server to close its duplicate, and the pause between two looks. A
 /// living server needs some ten microseconds.
@@ -305,7 +306,7 @@ impl Library {
         if entry.has(mark::OFFERED) {
             entry.unmark(mark::OFFERED);
             // An offer costs about what a move does.
-            self.policy.lifetimes.ended(Duration::ZERO, 0);
+            self.policy.lifetimes.ended(now_ns(), Duration::ZERO, 0);
             self.push_when(Job::Withdraw { fd }, NotifyWhen::Deferred);
             if engine.offering.load(Ordering::SeqCst) == fd {
                 self.end_offered(engine, fd, entry);

@@ -200,8 +200,9 @@ impl Library {
         let (sent, received) = stream.totals();
         // Somebody who sends a session home by hand says nothing of its worth.
         if reason != ReasonT::User {
-            let time = Duration::from_nanos(now_ns().saturating_sub(joined_ns));
-            self.policy.lifetimes.ended(time, sent.saturating_add(received));
+            let now_ns = now_ns();
+            let time = Duration::from_nanos(now_ns.saturating_sub(joined_ns));
+            self.policy.lifetimes.ended(now_ns, time, sent.saturating_add(received));
         }
         let stream = Arc::clone(stream);
         self.push_when(
