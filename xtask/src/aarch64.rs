@@ -29,8 +29,8 @@ const WHOLE: [(&str, &[&str]); 2] = [
     ("wire", &["damaged", "golden", "oracle", "properties"]),
 ];
 
-/// Unit tests that the emulator fails: it does not pass `sock_diag` and `F_GETOWNER_UIDS` on, and is
-/// too slow to take turns in time.
+/// Unit tests that the emulator fails: it passes on neither `sock_diag` nor `F_GETOWNER_UIDS`, and
+/// is too slow to take turns in time.
 const LEFT_OUT: [&str; 3] = [
     "the_group_of_a_socket_has_a_folder",
     "the_owner_of_a_file_is_read_with_the_users_who_set_it",

@@ -15,7 +15,7 @@ use crate::links::Ticket;
 use crate::metastate::NextHop;
 use crate::next_hop::hop_of;
 use crate::plan::{UdpPlan, receives_for};
-use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
+use crate::quiesce::{TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs};
 use crate::replay;
 use crate::session::{
     JoinedEnds, JoinedStream, Outcome, Phase, Session, UdpDelegated, UdpWaiting, is_sending, token,
@@ -28,7 +28,7 @@ use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, UdpRecord};
 use sojourn_proto::time::Instant;
 use sojourn_pump::{Counts, now};
-use sojourn_session::{HomeT, HopT, LendT, LocalNumber, OfferT, ReasonT, RouteT};
+use sojourn_session::{HopT, LendT, LocalNumber, OfferT, ReasonT, RouteT};
 use sojourn_stream::Stream;
 use sojourn_wire::{FlowKey, Protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -57,14 +57,8 @@ fn mapped_into_ipv6(ip: IpAddr) -> [u8; 16] {
 }
 
 impl Carrier {
-    pub(crate) fn offer_datagrams(&mut self, local: LocalNumber, socket: OwnedFd) {
-        let what = OfferT {
-            local: local.0,
-            set: 0,
-            ring_bytes: RING_BYTES,
-            is_sole: true,
-            home: HomeT::Library,
-        };
+    /// Offers a UDP socket in these terms.
+    pub(crate) fn offer_datagrams(&mut self, local: LocalNumber, what: &OfferT, socket: OwnedFd) {
         let plan = self.plan(socket.as_fd());
         self.update_rules(now());
         let is_filtered = |plan: &UdpPlan| {
@@ -73,7 +67,7 @@ impl Carrier {
         if plan.as_ref().is_some_and(is_filtered) {
             return self.sessions.decline(socket.as_fd(), ReasonT::Firewall);
         }
-        self.sessions.offer(socket.as_fd(), &what);
+        self.sessions.offer(socket.as_fd(), what);
         // The carrier's duplicate would keep the port after the program has closed the socket.
         drop(socket);
         let key = plan.as_ref().and_then(|plan| plan.keys.first().copied());

@@ -64,22 +64,18 @@ pub(crate) fn setsockopt_by(
     }
     let set = match setting {
         Setting::Ignored => return kernel(),
-        Setting::Home | Setting::DatagramsObey | Setting::DatagramsOffered => {
-            tell(|library| library.option_changed(fd, SocketOption::Binding));
-            return kernel();
-        }
-        // With a time limit below nothing calls do not wait, but the socket tells no other limit
-        // than without one (`sock_set_timeout` of the kernel), so the library could not know.
-        Setting::Timeout if is_negative(value, len) => {
-            tell(|library| library.option_changed(fd, SocketOption::Binding));
-            return kernel();
-        }
-        Setting::Timeout => {
+        Setting::Timeout if !is_negative(value, len) => {
             let result = kernel();
             if result == 0 && is_open() {
                 within(|library| library.option_changed(fd, SocketOption::Timeouts));
             }
             return result;
+        }
+        // With a time limit below nothing calls do not wait, but the socket tells no other limit
+        // than without one (`sock_set_timeout` of the kernel), so the library could not know.
+        Setting::Timeout | Setting::Home | Setting::DatagramsObey | Setting::DatagramsOffered => {
+            tell(|library| library.option_changed(fd, SocketOption::Binding));
+            return kernel();
         }
         Setting::Engine(change) => OptionChange::Obeyed(change),
         Setting::Keepalive => OptionChange::Keepalive(number_at(value, len) != Some(0)),

@@ -51,11 +51,17 @@ pub fn option(
         let at = value.as_mut_ptr().cast();
         libc::getsockopt(socket.as_raw_fd(), level, name, at, &raw mut len)
     };
+    result(status.into())?;
+    Ok(len as usize)
+}
+
+/// Returns the result of a call of the C library's, which leaves the error in `errno`.
+pub(crate) fn result(status: i64) -> rustix::io::Result<i64> {
     if status < 0 {
         let error = std::io::Error::last_os_error();
         return Err(rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO));
     }
-    Ok(len as usize)
+    Ok(status)
 }
 
 /// Reads a socket option that is one number.

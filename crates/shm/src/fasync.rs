@@ -10,7 +10,7 @@
 //! program's number for that moment, so a sender needs a thread with a descriptor table of its own
 //! ([`crate::aside`]). Not here: when a signal is due.
 
-use crate::descriptor::of_program;
+use crate::descriptor::{of_program, result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -192,14 +192,6 @@ fn put_at(fd: BorrowedFd<'_>, number: i32) -> Result<(), Errno> {
 fn fcntl(fd: BorrowedFd<'_>, command: i32, argument: usize) -> Result<i64, Errno> {
     // SAFETY: `argument` is a number, or the address of what the command reads or writes.
     result(unsafe { libc::syscall(libc::SYS_fcntl, fd.as_raw_fd(), command, argument) })
-}
-
-fn result(status: i64) -> Result<i64, Errno> {
-    if status < 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
-    }
-    Ok(status)
 }
 
 #[cfg(test)]

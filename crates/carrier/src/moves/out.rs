@@ -42,9 +42,6 @@ const DEAF_LIMIT_US: u64 = 20_000;
 impl Carrier {
     pub(super) fn offer(&mut self, socket: OwnedFd) {
         let local = self.next_local();
-        if datagrams::is_of_datagrams(&socket) {
-            return self.offer_datagrams(local, socket);
-        }
         let what = OfferT {
             local: local.0,
             set: 0,
@@ -52,6 +49,9 @@ impl Carrier {
             is_sole: true,
             home: HomeT::Library,
         };
+        if datagrams::is_of_datagrams(&socket) {
+            return self.offer_datagrams(local, &what, socket);
+        }
         let key = addresses(socket.as_fd())
             .ok()
             .and_then(|(own, peer)| Key::new(Protocol::Tcp, own, Some(peer)).ok());

@@ -45,13 +45,18 @@ pub(crate) fn flags_of(fd: i32) -> OFlags {
 }
 
 impl Session {
+    /// Returns true if the library sends signals for a session of this kind: one within this host
+    /// that is in this process.
+    pub(crate) fn may_signal(&self) -> bool {
+        self.local().is_some() && !self.service.is_any()
+    }
+
     /// Learns whether the program wants signals. Returns false if then only the kernel can serve
     /// the session. The caller holds no lock of the session.
     pub(crate) fn learn_signals(&self, fd: i32) -> bool {
         let flags = flags_of(fd);
         let is_wanted = flags.contains(ASYNC);
-        let is_served = self.local().is_some() && !self.service.is_any();
-        if is_wanted && !(is_served && may_be_away(flags, self.kind())) {
+        if is_wanted && !(self.may_signal() && may_be_away(flags, self.kind())) {
             return false;
         }
         let rx = lock(&self.rx);

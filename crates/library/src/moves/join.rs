@@ -125,8 +125,8 @@ impl Library {
 
     /// Sends home a session of which the program wants signals (`O_ASYNC`) that only the kernel
     /// can send; one with another host, or by the protocol server, for good.
-    fn keeps_for_signals(&self, session: &Session, entry: &FdEntry) {
-        if session.local().is_some() {
+    pub(crate) fn keeps_for_signals(&self, session: &Session, entry: &FdEntry) {
+        if session.may_signal() {
             entry.keep_for_now(ReasonT::Operation);
         } else {
             entry.keep(ReasonT::Operation);

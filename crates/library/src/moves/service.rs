@@ -43,8 +43,7 @@ impl Library {
         session.service.awaits();
         self.take_numbers(engine, offer, session);
         if !session.learn_signals(offer.fd) {
-            entry.keep(ReasonT::Operation);
-            session.leave(ReasonT::Operation, false);
+            self.keeps_for_signals(session, entry);
             return Ok(session);
         }
         if !offer.numbers.iter().all(|fd| self.set_joined(*fd, session)) {
