@@ -16,6 +16,7 @@ pub mod bell;
 pub mod bits;
 pub mod doorbell;
 pub mod ring;
+#[cfg(not(loom))]
 mod room;
 mod sync;
 
