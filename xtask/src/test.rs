@@ -5,13 +5,14 @@ use crate::steps::{self, cargo};
 use crate::{aarch64, again, build, c_libraries, columns, deny, layers, lengths, pages};
 use anyhow::Result;
 
-fn models() -> Result<()> {
-    let mut loom =
-        cargo(&["test", "--release", "-p", "sojourn-shm", "-p", "sojourn-stream", "--tests"]);
+/// Runs cargo on the crates that have models (loom), built as models.
+fn models(what: &str, words: &[&str]) -> Result<()> {
+    let mut loom = cargo(words);
+    loom.args(["-p", "sojourn-shm", "-p", "sojourn-stream", "--tests"]);
     // The flag changes every crate, so the models have a target folder of their own; in the usual
     // folder they would replace all other builds.
     loom.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", "target/loom");
-    steps::run("models (loom)", &mut loom)
+    steps::run(what, &mut loom)
 }
 
 /// Runs the checks that run no code of the project's programs: format, layers, columns, lengths,
@@ -31,6 +32,8 @@ pub(crate) fn lint() -> Result<()> {
     eprintln!("── licences, sources, advisories");
     deny::check()?;
     run_step("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    // Another set of modules than that of the lints: one that is missing would fail last of all.
+    models("models, checked", &["check"])?;
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
     steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))
 }
@@ -54,7 +57,7 @@ pub(crate) fn run(all: bool) -> Result<()> {
     let words = ["--workspace", "--tests"];
     let unsure = again::tests("tests", &words)?;
     if all {
-        models()?;
+        models("models (loom)", &["test", "--release"])?;
         aarch64::build_if_possible()?;
         build::bench_smoke()?;
     }
