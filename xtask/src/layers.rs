@@ -10,7 +10,7 @@ use crate::steps::{cargo, output};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The crates that each crate may use. Each entry has only crates listed before it, so that there
 /// is no circle.
@@ -63,6 +63,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sojourn-firewall",
             "sojourn-ipc",
             "sojourn-netif",
+            "sojourn-options",
             "sojourn-proto",
             "sojourn-pump",
             "sojourn-session",
@@ -209,7 +210,7 @@ pub(crate) fn show(name: &str) -> Result<()> {
 }
 
 /// Returns the workspace's packages, as cargo describes them.
-fn packages() -> Result<Vec<Value>> {
+pub(crate) fn packages() -> Result<Vec<Value>> {
     let text = output(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
     let metadata: Value = serde_json::from_str(&text)?;
     let packages = metadata["packages"].as_array().context("cargo metadata: no packages")?;
@@ -270,8 +271,19 @@ fn upwards_of(package: &Value, rooms: &[&str]) -> Result<String> {
 
 /// Returns the sources of a package's libraries and programs, with the imports between their files.
 fn crates_of(package: &Value) -> Result<Vec<(Tree, Imports)>> {
-    let here = std::env::current_dir()?;
     let read = |path: &Path| std::fs::read_to_string(path).ok();
+    let mut found = Vec::new();
+    for root in roots_of(package)? {
+        let tree = read_crate(&root, &read)?;
+        let imports = imports(&tree);
+        found.push((tree, imports));
+    }
+    Ok(found)
+}
+
+/// Returns the root files of a package's libraries and programs.
+pub(crate) fn roots_of(package: &Value) -> Result<Vec<PathBuf>> {
+    let here = std::env::current_dir()?;
     let mut found = Vec::new();
     for target in package["targets"].as_array().into_iter().flatten() {
         let kinds = target["kind"].as_array().context("cargo metadata: a target without kind")?;
@@ -281,9 +293,7 @@ fn crates_of(package: &Value) -> Result<Vec<(Tree, Imports)>> {
         };
         if kinds.iter().any(is_code) {
             let root = Path::new(target["src_path"].as_str().unwrap_or_default());
-            let tree = read_crate(root.strip_prefix(&here).unwrap_or(root), &read)?;
-            let imports = imports(&tree);
-            found.push((tree, imports));
+            found.push(root.strip_prefix(&here).unwrap_or(root).to_owned());
         }
     }
     Ok(found)

@@ -22,6 +22,7 @@ mod performance;
 mod programs;
 mod redis;
 mod sanitize;
+mod signatures;
 mod steps;
 mod test;
 mod torture;
@@ -37,16 +38,19 @@ cargo xtask COMMAND
   demo ipc          build, then run a C client against a Rust server over Sojourn IPC and over a
                     Unix socket, and print the ratio
   test              every check there is: format, lints, tests, models, documentation,
-                    layers, columns, lengths, pages, licences
+                    layers, columns, lengths, signatures, pages, licences
   test --quick      the same without models, AArch64 and benchmarks' smoke test
   aarch64           build everything for AArch64 (a part of test), and run the tests that an
                     emulator can run
-  lint              the checks that run nothing: format, layers, columns, lengths, pages,
-                    licences, lints, documentation
+  lint              the checks that run nothing: format, layers, columns, lengths,
+                    signatures, pages, licences, lints, documentation
   pages             the check of the pages alone: links, a section for every reason, a row for every
                     setting
   deny              the check of dependencies alone: licences, sources and, with cargo-deny
                     installed, advisories, by deny.toml
+  signatures [PACKAGE]
+                    only the check that no signature has a tuple or more than five parameters;
+                    with a package, what is found in it
   layers            only the check that dependencies and imports point one way
   layers PACKAGE    show every import that is part of a circle within a package
   build             leave every shipped program and library in target/release
@@ -100,6 +104,8 @@ fn run() -> Result<()> {
         ["lint"] => test::lint(),
         ["pages"] => pages::check(),
         ["deny"] => deny::check(),
+        ["signatures"] => signatures::check(),
+        ["signatures", package] => signatures::show(package),
         ["layers"] => layers::check(),
         ["layers", package] => layers::show(package),
         ["build"] => build::build(),

@@ -16,7 +16,7 @@ mod tree;
 
 pub(crate) use circles::{Imports, circles};
 pub(crate) use resolve::imports;
-pub(crate) use source::read_crate;
+pub(crate) use source::{is_for_tests, read_crate};
 pub(crate) use tree::{FileId, Tree};
 
 #[cfg(test)]

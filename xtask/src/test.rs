@@ -2,7 +2,9 @@
 
 use crate::packages::{TEST, ensure, ensure_component, ensure_go};
 use crate::steps::{self, cargo};
-use crate::{aarch64, again, build, c_libraries, columns, deny, layers, lengths, pages};
+use crate::{
+    aarch64, again, build, c_libraries, columns, deny, layers, lengths, pages, signatures,
+};
 use anyhow::Result;
 
 /// Runs cargo on the crates that have models (loom), built as models.
@@ -16,7 +18,7 @@ fn models(what: &str, words: &[&str]) -> Result<()> {
 }
 
 /// Runs the checks that run no code of the project's programs: format, layers, columns, lengths,
-/// pages, licences, lints, documentation.
+/// signatures, pages, licences, lints, documentation.
 pub(crate) fn lint() -> Result<()> {
     ensure_component("rustfmt", &["fmt", "--version"])?;
     ensure_component("clippy", &["clippy", "--version"])?;
@@ -27,6 +29,8 @@ pub(crate) fn lint() -> Result<()> {
     columns::check()?;
     eprintln!("── lengths");
     lengths::check()?;
+    eprintln!("── signatures");
+    signatures::check()?;
     eprintln!("── pages");
     pages::check()?;
     eprintln!("── licences, sources, advisories");

@@ -15,8 +15,9 @@
 
 use crate::carrier::{Carrier, INBOX, PROGRAM};
 use crate::clock::later;
-use crate::export::addresses;
-use crate::keeping::InheritedState;
+use crate::export::{Addresses, addresses};
+use crate::inboxes::OpenedInbox;
+use crate::keeping::{InheritedSession, InheritedState};
 use crate::label::{Kept, Label, OfDatagrams};
 use crate::metastate::NextHop;
 use crate::plan::UdpPlan;
@@ -31,7 +32,7 @@ use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::SessionRecord;
 use sojourn_pump::{now, sealed};
-use sojourn_session::{InboxT, LocalNumber, ReasonT, StreamNumber};
+use sojourn_session::{InboxSlot, InboxT, LocalNumber, ReasonT, StreamNumber};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use sojourn_wire::Protocol;
@@ -71,7 +72,9 @@ fn found(fds: Vec<OwnedFd>) -> Result<KeptSession, AdoptError> {
     let remote = record.remote.ok_or(AdoptError::OtherSession)?;
     // A socket that its program has taken for reset, or that was being put back, has no addresses
     // any more. Then those of the record find the rule, and nothing is put into the socket.
-    if addresses(socket.as_fd()).is_ok_and(|found| found != (record.local, remote)) {
+    if addresses(socket.as_fd())
+        .is_ok_and(|found| found != Addresses { local: record.local, remote })
+    {
         return Err(AdoptError::OtherSession);
     }
     let key = Key::new(Protocol::Tcp, record.local, Some(remote));
@@ -130,7 +133,7 @@ impl Carrier {
             self.load_unfiltered();
         }
         let mut adopted = Vec::new();
-        for (label, fds) in sessions {
+        for InheritedSession { label, fds } in sessions {
             let adopted_one = match label.datagrams {
                 Some(of_it) => self.adopt_datagrams(&label, &of_it, fds),
                 None => self.adopt_one(&label, fds),
@@ -165,14 +168,14 @@ impl Carrier {
     fn adopt_one(&mut self, label: &Label, fds: Vec<OwnedFd>) -> Result<LocalNumber, AdoptError> {
         let KeptSession { socket, record, key, region, inbox } = found(fds)?;
         let [memory, ready, attention] = inbox.clone();
-        let (id, slot) = (label.peer_inbox, label.peer_slot);
-        let named = InboxT { id, slot, memory, ready, attention };
-        let (peer, _) = self.peer_inboxes.open(&named).ok_or(AdoptError::Memory)?;
+        let InboxSlot { inbox: number, slot } = label.peer;
+        let named = InboxT { id: number.0, slot, memory, ready, attention };
+        let peer = self.peer_inboxes.open(&named).ok_or(AdoptError::Memory)?.inbox;
         let stream = stream_of(label, &region, peer).ok_or(AdoptError::Memory);
         let is_ruled = stream.is_ok() && self.links.adopt_session(label, &key);
         let name = self.links.name_of(label.interface).map(str::to_owned);
         let (Ok(stream), true, Some(name)) = (stream, is_ruled, name) else {
-            self.peer_inboxes.close(id);
+            self.peer_inboxes.close(number);
             return Err(if is_ruled { AdoptError::Memory } else { AdoptError::Rule });
         };
         // A session whose socket reports nothing is put back as well, only later.
@@ -188,10 +191,8 @@ impl Carrier {
             socket,
             stream,
             ends: JoinedEnds {
-                own_inbox: 0,
-                own_slot: 0,
-                peer_inbox: id,
-                peer_slot: slot,
+                own: InboxSlot::default(),
+                peer: label.peer,
                 peer_pid: label.pid,
                 peer_process: Descriptor::NONE,
             },
@@ -227,10 +228,8 @@ impl Carrier {
         let plan = UdpPlan::adopted(record, next_hop.clone(), of_it, &self.links.keys_of(label));
         let key = *plan.keys.first().ok_or(AdoptError::Rule)?;
         let ends = JoinedEnds {
-            own_inbox: of_it.own_inbox,
-            own_slot: of_it.own_slot,
-            peer_inbox: label.peer_inbox,
-            peer_slot: label.peer_slot,
+            own: of_it.own,
+            peer: label.peer,
             peer_pid: label.pid,
             peer_process: Descriptor::NONE,
         };
@@ -238,15 +237,15 @@ impl Carrier {
         let stream = stream_of(label, &region, stream);
         let is_ruled = plan.keys.iter().all(|key| self.links.adopt_session(label, key));
         let (Some(stream), true) = (stream, is_ruled) else {
-            self.inboxes.close(ends.own_inbox);
-            self.peer_inboxes.close(ends.peer_inbox);
+            self.inboxes.close(ends.own.inbox);
+            self.peer_inboxes.close(ends.peer.inbox);
             return Err(if is_ruled { AdoptError::Memory } else { AdoptError::Rule });
         };
         let local = self.next_local();
         let (bound, remote) = (plan.local, plan.remote);
         let what = Adopted::Datagrams { cookie: of_it.cookie, local: bound, remote };
         self.sessions.adopt(local, what, label.stream, label.side, region.clone());
-        self.slots.insert((ends.own_inbox, ends.own_slot), local);
+        self.slots.insert(ends.own, local);
         self.flows.extend(plan.keys.iter().map(|key| (*key, local)));
         let delegated = UdpDelegated {
             stream,
@@ -273,22 +272,22 @@ impl Carrier {
         inbox: &[Descriptor; 3],
         own: &[Descriptor; 3],
     ) -> Option<std::sync::Arc<sojourn_stream::Inbox>> {
-        let named = |id, slot, of_it: &[Descriptor; 3]| {
+        let named = |at: InboxSlot, of_it: &[Descriptor; 3]| {
             let [memory, ready, attention] = of_it.clone();
-            InboxT { id, slot, memory, ready, attention }
+            InboxT { id: at.inbox.0, slot: at.slot, memory, ready, attention }
         };
-        let (own, is_new) = self.inboxes.open(&named(ends.own_inbox, ends.own_slot, own))?;
+        let OpenedInbox { inbox: own, is_new } = self.inboxes.open(&named(ends.own, own))?;
         if is_new {
             // The requests to the carrier before this one are dropped: all sessions are attended to
             // anyhow.
             own.take_attention(&mut |_| {});
             let _ = self.watch(own.attention_fd(), INBOX);
         }
-        let peer = self.peer_inboxes.open(&named(ends.peer_inbox, ends.peer_slot, inbox));
+        let peer = self.peer_inboxes.open(&named(ends.peer, inbox));
         if peer.is_none() {
-            self.inboxes.close(ends.own_inbox);
+            self.inboxes.close(ends.own.inbox);
         }
-        peer.map(|(peer, _)| peer)
+        peer.map(|peer| peer.inbox)
     }
 
     /// Sends home the sessions that no living program carries.
@@ -404,5 +403,5 @@ fn stream_of(
     let layout = Layout::new(label.ring_bytes)?;
     let region = rustix::io::fcntl_dupfd_cloexec(region.as_fd()?, 0).ok()?;
     let mapping = Segment::accept(region, layout.len()).ok()?.map(Access::ReadWrite).ok()?;
-    Stream::observer(mapping, layout, usize::from(label.side), peer, label.peer_slot)
+    Stream::observer(mapping, layout, usize::from(label.side), peer, label.peer.slot)
 }

@@ -16,7 +16,7 @@
 use crate::commands::Commands;
 use crate::conntrack::Conntrack;
 use crate::fragments::Fragments;
-use crate::inboxes::Inboxes;
+use crate::inboxes::{Inboxes, OpenedInbox};
 use crate::links::{Links, Program};
 use crate::metastate::Metastate;
 use crate::paths::Paths;
@@ -29,7 +29,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::{Key, Unfiltered};
-use sojourn_session::{DelegationToken, JoinT, LocalNumber};
+use sojourn_session::{DelegationToken, InboxNumber, InboxSlot, JoinT, LocalNumber};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use std::collections::HashMap;
@@ -69,7 +69,7 @@ pub struct Carrier {
     /// Sessions that were put back a moment ago.
     pub(crate) returned: Returned,
     /// Joined sessions, by inbox and slot.
-    pub(crate) slots: HashMap<(u64, u32), LocalNumber>,
+    pub(crate) slots: HashMap<InboxSlot, LocalNumber>,
     pub(crate) inboxes: Inboxes,
     pub(crate) peer_inboxes: Inboxes,
     /// The times at which sessions are attended to again.
@@ -79,6 +79,12 @@ pub struct Carrier {
     pub(crate) programs: HashMap<u32, OwnedFd>,
     /// The server is about to end.
     pub(crate) is_leaving: bool,
+}
+
+/// A join whose memory is mapped.
+pub(crate) struct OpenedJoin {
+    pub(crate) stream: Stream,
+    pub(crate) ends: JoinedEnds,
 }
 
 impl Carrier {
@@ -93,26 +99,24 @@ impl Carrier {
     }
 
     /// Opens the region and the inboxes of a join; `None` if they cannot be used.
-    pub(crate) fn open(&mut self, join: &JoinT) -> Option<(Stream, JoinedEnds)> {
-        let (own, is_new) = self.inboxes.open(&join.own)?;
+    pub(crate) fn open(&mut self, join: &JoinT) -> Option<OpenedJoin> {
+        let OpenedInbox { inbox: own, is_new } = self.inboxes.open(&join.own)?;
         if is_new {
             self.watch(own.attention_fd(), INBOX).ok()?;
         }
-        let (peer, _) = self.peer_inboxes.open(&join.peer)?;
+        let peer = self.peer_inboxes.open(&join.peer)?.inbox;
         let layout = Layout::new(join.ring_bytes)?;
         let region = rustix::io::fcntl_dupfd_cloexec(join.region.as_fd()?, 0).ok()?;
         let mapping = Segment::accept(region, layout.len()).ok()?.map(Access::ReadWrite).ok()?;
         let stream =
             Stream::observer(mapping, layout, usize::from(join.side), peer, join.peer.slot)?;
         let ends = JoinedEnds {
-            own_inbox: join.own.id,
-            own_slot: join.own.slot,
-            peer_inbox: join.peer.id,
-            peer_slot: join.peer.slot,
+            own: InboxSlot { inbox: InboxNumber(join.own.id), slot: join.own.slot },
+            peer: InboxSlot { inbox: InboxNumber(join.peer.id), slot: join.peer.slot },
             peer_pid: join.peer_pid,
             peer_process: join.peer_process.clone(),
         };
-        Some((stream, ends))
+        Some(OpenedJoin { stream, ends })
     }
 
     /// Returns the program at the other side of a stream.

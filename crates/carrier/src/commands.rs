@@ -85,18 +85,28 @@ pub struct CommandReceiver {
     is_closed: bool,
 }
 
+/// Both ends of a channel.
+#[derive(Debug)]
+pub struct CommandChannel {
+    /// The server's end.
+    pub sender: CommandSender,
+    /// The carrier's end.
+    pub receiver: CommandReceiver,
+}
+
 /// Makes a channel; the server also rings its bell for events.
 ///
 /// # Errors
 /// No descriptors left.
-pub fn command_channel() -> Result<(CommandSender, CommandReceiver), Errno> {
+pub fn command_channel() -> Result<CommandChannel, Errno> {
     let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
     let bell = rustix::event::eventfd(0, flags)?;
     let other = rustix::io::fcntl_dupfd_cloexec(&bell, 0)?;
     let (commands, queue) = channel();
     let count = Arc::new(AtomicUsize::new(0));
     let sender = CommandSender { commands, bell, count: Arc::clone(&count) };
-    Ok((sender, CommandReceiver { commands: queue, bell: other, count, is_closed: false }))
+    let receiver = CommandReceiver { commands: queue, bell: other, count, is_closed: false };
+    Ok(CommandChannel { sender, receiver })
 }
 
 impl CommandSender {

@@ -109,7 +109,7 @@ impl Conntrack {
             // block.
             let (len, _) = rustix::net::recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
             match read(answer.get(..len).unwrap_or_default()) {
-                Some((sequence, result)) if sequence == self.sequence => {
+                Some(Answer { sequence, result }) if sequence == self.sequence => {
                     return result.map(<[u8]>::to_vec);
                 }
                 _ => {}
@@ -177,18 +177,26 @@ impl Message {
     }
 }
 
-/// Parses an answer: its sequence number, and its attributes or error. `None` if it is malformed.
-pub(crate) fn read(answer: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
+/// An answer of the kernel.
+pub(crate) struct Answer<'a> {
+    /// The number of the message that it answers.
+    pub(crate) sequence: u32,
+    /// Its attributes.
+    pub(crate) result: Result<&'a [u8], Errno>,
+}
+
+/// Parses an answer. `None` if it is malformed.
+pub(crate) fn read(answer: &[u8]) -> Option<Answer<'_>> {
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     let sequence = word(8)?;
     if kind != NLMSG_ERROR {
         let end = (word(0)? as usize).min(answer.len());
-        return Some((sequence, Ok(answer.get(HEADERS..end)?)));
+        return Some(Answer { sequence, result: Ok(answer.get(HEADERS..end)?) });
     }
     let code = word(HEADER)?.cast_signed().wrapping_neg();
     // Code 0 is the acknowledgement (netlink(7), `NLMSG_ERROR`).
-    Some((sequence, if code == 0 { Ok(&[]) } else { Err(errno(code)) }))
+    Some(Answer { sequence, result: if code == 0 { Ok(&[]) } else { Err(errno(code)) } })
 }
 
 /// Returns the error of that number; `EBADMSG` for a number that is no error.

@@ -8,7 +8,7 @@
 //! "UDP", then `carrier` and `moves`.
 
 use crate::addresses::{self, Own};
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, OpenedJoin};
 use crate::clock::later;
 use crate::label::{Kept, Label, OfDatagrams};
 use crate::links::Ticket;
@@ -26,10 +26,9 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketType, sockopt};
 use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, UdpRecord};
-use sojourn_proto::time::Instant;
 use sojourn_pump::{Counts, now};
 use sojourn_session::{HopT, LendT, LocalNumber, OfferT, ReasonT, RouteT};
-use sojourn_stream::Stream;
+use sojourn_stream::{Stream, Traffic};
 use sojourn_wire::{FlowKey, Protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -76,7 +75,7 @@ impl Carrier {
                 let phase = Phase::UdpOffered(Box::new(plan));
                 self.table.insert(local, Session { key, phase });
             }
-            _ => self.sessions.left(local, ReasonT::NoPeer, 0, 0),
+            _ => self.sessions.left(local, ReasonT::NoPeer, Traffic::default()),
         }
     }
 
@@ -106,20 +105,19 @@ impl Carrier {
         Some(UdpPlan { local, remote, keys: keys.collect(), next_hop, record, cookie, is_both })
     }
 
-    /// Begins with a session that is joined. Also returns the present time.
+    /// Begins with a session that is joined.
     pub(crate) fn begin_datagrams(
         plan: UdpPlan,
-        stream: Stream,
-        (joined, ends): (JoinedStream, JoinedEnds),
-    ) -> (Instant, Phase) {
+        joined: JoinedStream,
+        OpenedJoin { stream, ends }: OpenedJoin,
+    ) -> Phase {
         // Datagrams may come and go both ways at any time, so only threads that sit in the kernel
         // are waited for.
         stream.consent();
         stream.use_ring();
         stream.attention();
-        let since = now();
-        let waiting = UdpWaiting { stream, joined, ends, plan, since };
-        (since, Phase::UdpWaiting(Box::new(waiting)))
+        let waiting = UdpWaiting { stream, joined, ends, plan, since: now() };
+        Phase::UdpWaiting(Box::new(waiting))
     }
 
     /// Chooses the only interface of those addresses, or else the one of the default route.
@@ -223,8 +221,7 @@ impl Carrier {
             stream: joined.stream,
             side: joined.side,
             ring_bytes: joined.ring_bytes,
-            peer_inbox: ends.peer_inbox,
-            peer_slot: ends.peer_slot,
+            peer: ends.peer,
             pid: ends.peer_pid,
             interface: next_hop.interface,
             owner,
@@ -232,8 +229,8 @@ impl Carrier {
             port,
             datagrams: Some(of_it(&plan, &ends)),
         };
-        let inbox = peer_inboxes.descriptors(ends.peer_inbox).unwrap_or_default();
-        let own = inboxes.descriptors(ends.own_inbox);
+        let inbox = peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
+        let own = inboxes.descriptors(ends.own.inbox);
         let kept = Kept { label, region: joined.region, inbox, own };
         links.keeping.hold(&kept, ends.peer_process.as_fd(), None, sealed.as_fd());
         flows.extend(keys.iter().map(|key| (*key, local)));
@@ -315,9 +312,8 @@ impl Carrier {
         delegated.stream.notify_peer();
     }
 
-    /// Ends a session. Returns the bytes sent and received past the kernel, as its program has told
-    /// them last.
-    pub(crate) fn end_datagrams(&mut self, delegated: &UdpDelegated) -> (u64, u64) {
+    /// Ends a session. Returns what has gone past the kernel, as its program has told it last.
+    pub(crate) fn end_datagrams(&mut self, delegated: &UdpDelegated) -> Traffic {
         let label = &delegated.kept.label;
         self.tokens.remove(&label.token);
         self.links.keeping.release(label);
@@ -327,7 +323,7 @@ impl Carrier {
         }
         let_go(&delegated.stream);
         let counts = Counts::from_words(&delegated.stream.ledger().published());
-        (counts.sent_bytes, counts.received_bytes)
+        Traffic { sent: counts.sent_bytes, received: counts.received_bytes }
     }
 
     /// Tells a library how its session may send to an address.
@@ -378,8 +374,7 @@ struct ExportedDatagrams {
 
 /// Returns the facts about a session that the next server needs.
 fn of_it(plan: &UdpPlan, ends: &JoinedEnds) -> OfDatagrams {
-    let (own_inbox, own_slot) = (ends.own_inbox, ends.own_slot);
-    OfDatagrams { cookie: plan.cookie, is_both: plan.is_both, own_inbox, own_slot }
+    OfDatagrams { cookie: plan.cookie, is_both: plan.is_both, own: ends.own }
 }
 
 /// Gives the record's datagrams to the kernel's socket. The library's word counts only where the

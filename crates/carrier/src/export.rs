@@ -18,6 +18,7 @@ use crate::repair::{Queue, Repair, TCP_INFO, TCP_MAXSEG, TCP_TIMESTAMP, Windows}
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketAddrAny};
+use sojourn_options::OptionName;
 use sojourn_proto::record::{
     EcnRecord, Kind, SessionRecord, TcpCounters, TcpOptions, TcpRecord, TcpState, TcpTuning,
     TimestampUnit, TimestampsRecord,
@@ -33,7 +34,8 @@ const ESTABLISHED: u8 = 1;
 const CLOSE_WAIT: u8 = 8;
 /// Room for bytes that arrive while the queue is read.
 const PIECE: usize = 64 * 1024;
-const SO_MEMINFO: (i32, i32) = (libc::SOL_SOCKET, 55);
+const SO_GET_FILTER: OptionName = OptionName::new(libc::SOL_SOCKET, libc::SO_GET_FILTER);
+const SO_MEMINFO: OptionName = OptionName::new(libc::SOL_SOCKET, 55);
 
 /// The reason why a session stays in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +55,7 @@ fn step(name: &'static str) -> impl Fn(Errno) -> ExportError {
     move |error| ExportError::System(name, error)
 }
 
-pub(crate) const KEEPALIVE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
+pub(crate) const KEEPALIVE: OptionName = OptionName::new(libc::SOL_SOCKET, libc::SO_KEEPALIVE);
 
 /// Makes the record of an established socket with an empty send queue, with the bytes that the
 /// program has not read. The session's packets must be turned away from the kernel already. The
@@ -62,7 +64,7 @@ pub(crate) const KEEPALIVE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
 /// # Errors
 /// [`ExportError`].
 pub fn export(socket: BorrowedFd<'_>, tuning: &TcpTuning) -> Result<SessionRecord, ExportError> {
-    let (local, remote) = addresses(socket)?;
+    let Addresses { local, remote } = addresses(socket)?;
     let info = info_of(socket).map_err(step("TCP_INFO"))?;
     if info.state != ESTABLISHED {
         return Err(ExportError::State);
@@ -215,8 +217,15 @@ fn us(value: u32) -> Duration {
     Duration::from_micros(u64::from(value))
 }
 
+/// The addresses of both ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Addresses {
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+}
+
 /// Returns both ends' addresses as they are on the wire: IPv4-mapped ones as IPv4.
-pub(crate) fn addresses(socket: BorrowedFd<'_>) -> Result<(SocketAddr, SocketAddr), ExportError> {
+pub(crate) fn addresses(socket: BorrowedFd<'_>) -> Result<Addresses, ExportError> {
     let canonical = |any: SocketAddrAny| {
         let address = SocketAddr::try_from(any).map_err(step("address"))?;
         Ok::<_, ExportError>(match address.ip().to_canonical() {
@@ -226,13 +235,14 @@ pub(crate) fn addresses(socket: BorrowedFd<'_>) -> Result<(SocketAddr, SocketAdd
     };
     let local = rustix::net::getsockname(socket).map_err(step("getsockname"))?;
     let remote = rustix::net::getpeername(socket).map_err(|_| ExportError::State)?;
-    Ok((canonical(local)?, canonical(remote.ok_or(ExportError::State)?)?))
+    let remote = remote.ok_or(ExportError::State)?;
+    Ok(Addresses { local: canonical(local)?, remote: canonical(remote)? })
 }
 
 /// Returns true if the program has a filter on the socket: instructions, whose number the kernel
 /// answers, or an eBPF program, which it does not show.
 pub(crate) fn has_filter(socket: BorrowedFd<'_>) -> bool {
-    raw::getsockopt(socket, (libc::SOL_SOCKET, libc::SO_GET_FILTER), &mut []) != Ok(0)
+    raw::getsockopt(socket, SO_GET_FILTER, &mut []) != Ok(0)
 }
 
 /// Copies the bytes that the program has not read; they stay in the socket.
@@ -359,7 +369,7 @@ mod tests {
         // Lets everything pass: return 0xffff.
         let filter = libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0xffff };
         let program = [1u64.to_ne_bytes(), (&raw const filter as u64).to_ne_bytes()].concat();
-        let option = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+        let option = OptionName::new(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
         raw::setsockopt(&socket, option, &program).unwrap();
         assert!(has_filter(socket.as_fd()));
     }

@@ -12,6 +12,7 @@ use sojourn_filter::Key;
 use sojourn_firewall::{Interface, RESURVEY_US, Session};
 use sojourn_proto::time::Instant;
 use sojourn_session::{LocalNumber, ReasonT};
+use sojourn_stream::Traffic;
 use sojourn_wire::Protocol;
 
 impl Carrier {
@@ -116,7 +117,7 @@ impl Carrier {
             }
             Phase::Offered { .. } | Phase::UdpOffered(_) => {
                 self.table.remove(&local);
-                return self.sessions.left(local, reason, 0, 0);
+                return self.sessions.left(local, reason, Traffic::default());
             }
         }
         self.attend(local);

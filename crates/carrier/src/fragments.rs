@@ -20,27 +20,35 @@ use std::collections::HashMap;
 const SECOND_US: u64 = 1_500_000;
 const FORGOTTEN_US: u64 = 10_000_000;
 
-/// Sessions with one note: the time of the note, and the next byte to be received then.
+/// One note of a session.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    at: Instant,
+    /// The next byte to be received then.
+    next: u32,
+}
+
+/// Sessions with one note.
 #[derive(Debug, Default)]
-pub(crate) struct Fragments(HashMap<Key, (Instant, u32)>);
+pub(crate) struct Fragments(HashMap<Key, Note>);
 
 impl Fragments {
     /// Notes that fragments of that session have come. `next`: the next byte that it would receive;
     /// `None` if its program does not say, and then the note counts alone. Returns true if the
     /// session has to go home.
     pub(crate) fn are_real(&mut self, key: &Key, next: Option<u32>, at: Instant) -> bool {
-        self.0.retain(|_, (since, _)| at < later(*since, FORGOTTEN_US));
+        self.0.retain(|_, note| at < later(note.at, FORGOTTEN_US));
         let Some(next) = next else { return true };
         match self.0.get(key) {
-            Some((since, before)) if *before == next => {
-                let is_second = at >= later(*since, SECOND_US);
+            Some(first) if first.next == next => {
+                let is_second = at >= later(first.at, SECOND_US);
                 if is_second {
                     self.0.remove(key);
                 }
                 is_second
             }
             _ => {
-                self.0.insert(*key, (at, next));
+                self.0.insert(*key, Note { at, next });
                 false
             }
         }

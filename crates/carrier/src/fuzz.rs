@@ -5,11 +5,11 @@
 //! `fuzz/fuzz_targets/carrier_conntrack.rs`. Not here: routes and neighbours, which a library
 //! parses (`netlink`).
 
-use crate::conntrack::{read, status};
+use crate::conntrack::{Answer, read, status};
 
 /// Takes the bytes for an answer of the connection tracking.
 pub fn conntrack(bytes: &[u8]) {
-    if let Some((_, Ok(attributes))) = read(bytes) {
+    if let Some(Answer { result: Ok(attributes), .. }) = read(bytes) {
         let _ = status(attributes);
     }
     let _ = status(bytes);

@@ -13,6 +13,7 @@ use crate::repair::{Queue, Repair, TCP_REPAIR_OPTIONS, TCP_TIMESTAMP, Windows};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketAddrAny, sockopt};
+use sojourn_options::OptionName;
 use sojourn_proto::record::{Kind, SessionRecord, TcpRecord, TcpState, TimestampUnit};
 
 /// Bytes given to the kernel at once: each piece becomes one buffer in its memory.
@@ -62,14 +63,14 @@ pub fn import(
         ExportError::System(name, error) => ImportError::System(name, error),
         _ => ImportError::OtherSession,
     })?;
-    if Some(found.1) != record.remote || found.0 != record.local {
+    if Some(found.remote) != record.remote || found.local != record.local {
         return Err(ImportError::OtherSession);
     }
     // These are the socket's own forms: an IPv4 session may be in an IPv6 socket.
     let local = rustix::net::getsockname(socket).map_err(step("getsockname"))?;
     let remote = rustix::net::getpeername(socket).map_err(step("getpeername"))?;
     let remote = remote.ok_or(ImportError::OtherSession)?;
-    let put = put(tcp, socket, (&local, &remote), hear);
+    let put = put(tcp, socket, &local, &remote, hear);
     if is_elsewhere(socket, &remote) {
         // In repair mode connect(2) needs no answer from the other side, and the program has the
         // socket as well: a connection that it has made meanwhile is none.
@@ -87,11 +88,12 @@ fn is_elsewhere(socket: BorrowedFd<'_>, remote: &SocketAddrAny) -> bool {
 fn put(
     tcp: &TcpRecord,
     socket: BorrowedFd<'_>,
-    (local, remote): (&SocketAddrAny, &SocketAddrAny),
+    local: &SocketAddrAny,
+    remote: &SocketAddrAny,
     hear: impl FnOnce(),
 ) -> Result<(), ImportError> {
     let repair = Repair::begin(socket).map_err(step("TCP_REPAIR"))?;
-    rebuild(tcp, socket, &repair, (local, remote))?;
+    rebuild(tcp, socket, &repair, local, remote)?;
     let (sent, unsent) = tcp.send_queue.split_at(tcp.sent());
     sync_segment_size(socket);
     let _room = Room::make(socket, tcp.receive_queue.len(), tcp.send_queue.len());
@@ -121,7 +123,10 @@ fn put(
 /// told the peer's size and the options. It repeats that (`tcp_sync_mss`) when a socket is told
 /// that it has no IP options. A socket that has some is left alone.
 fn sync_segment_size(socket: BorrowedFd<'_>) {
-    const NONE: [(i32, i32); 2] = [(libc::IPPROTO_IP, libc::IP_OPTIONS), (libc::IPPROTO_IPV6, 57)];
+    const NONE: [OptionName; 2] = [
+        OptionName::new(libc::IPPROTO_IP, libc::IP_OPTIONS),
+        OptionName::new(libc::IPPROTO_IPV6, 57),
+    ];
     for option in NONE {
         if raw::getsockopt(socket, option, &mut [0; 40]) == Ok(0) {
             let _ = raw::setsockopt(socket, option, &[]);
@@ -138,20 +143,21 @@ pub(crate) struct Room<'s> {
     locks: Option<i32>,
 }
 
-const SO_BUF_LOCK: (i32, i32) = (libc::SOL_SOCKET, 72);
+const SO_BUF_LOCK: OptionName = OptionName::new(libc::SOL_SOCKET, 72);
 const SIZES: [(i32, i32); 2] = [(libc::SO_RCVBUF, 33), (libc::SO_SNDBUF, 32)];
 
 impl<'s> Room<'s> {
     /// Makes room for `bytes` more than the socket would take to send now, whatever it holds
     /// already.
     pub(crate) fn to_send(socket: BorrowedFd<'s>, bytes: usize) -> Self {
-        let size = raw::number(socket, (libc::SOL_SOCKET, libc::SO_SNDBUF)).unwrap_or(0);
+        let size =
+            raw::number(socket, OptionName::new(libc::SOL_SOCKET, libc::SO_SNDBUF)).unwrap_or(0);
         Self::make(socket, 0, bytes + usize::try_from(size).unwrap_or(0) / 2)
     }
 
     /// Makes room. Where the kernel refuses, its own limits hold.
     fn make(socket: BorrowedFd<'s>, receive: usize, send: usize) -> Self {
-        let size = |name| raw::number(socket, (libc::SOL_SOCKET, name)).unwrap_or(0);
+        let size = |name| raw::number(socket, OptionName::new(libc::SOL_SOCKET, name)).unwrap_or(0);
         let room = Self {
             socket,
             sizes: SIZES.map(|(name, _)| size(name)),
@@ -164,7 +170,7 @@ impl<'s> Room<'s> {
             SIZES.into_iter().zip(room.sizes.into_iter().zip(wanted))
         {
             if wanted > size / 2 {
-                let _ = raw::set_number(socket, (libc::SOL_SOCKET, force), wanted);
+                let _ = raw::set_number(socket, OptionName::new(libc::SOL_SOCKET, force), wanted);
             }
         }
         room
@@ -174,8 +180,12 @@ impl<'s> Room<'s> {
 impl Drop for Room<'_> {
     fn drop(&mut self) {
         for ((name, force), size) in SIZES.into_iter().zip(self.sizes) {
-            if raw::number(self.socket, (libc::SOL_SOCKET, name)) != Ok(size) {
-                let _ = raw::set_number(self.socket, (libc::SOL_SOCKET, force), size / 2);
+            if raw::number(self.socket, OptionName::new(libc::SOL_SOCKET, name)) != Ok(size) {
+                let _ = raw::set_number(
+                    self.socket,
+                    OptionName::new(libc::SOL_SOCKET, force),
+                    size / 2,
+                );
             }
         }
         if let Some(locks) = self.locks {
@@ -189,7 +199,8 @@ fn rebuild(
     tcp: &TcpRecord,
     socket: BorrowedFd<'_>,
     repair: &Repair<'_>,
-    (local, remote): (&SocketAddrAny, &SocketAddrAny),
+    local: &SocketAddrAny,
+    remote: &SocketAddrAny,
 ) -> Result<(), ImportError> {
     raw::disconnect(socket).map_err(step("disconnect"))?;
     // The disconnection leaves an error in the socket, which the program must not see.

@@ -4,7 +4,7 @@
 
 use rustix::fd::OwnedFd;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::InboxT;
+use sojourn_session::{InboxNumber, InboxSlot, InboxT};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::Inbox;
 use std::collections::HashMap;
@@ -22,15 +22,22 @@ struct SharedInbox {
 /// The inboxes that joined sessions name, the carrier's or the programs'. The server counts in the
 /// same way: an inbox that is named again after its last use comes with its descriptors again.
 #[derive(Debug, Default)]
-pub(crate) struct Inboxes(HashMap<u64, SharedInbox>);
+pub(crate) struct Inboxes(HashMap<InboxNumber, SharedInbox>);
+
+/// An inbox that a join has named.
+pub(crate) struct OpenedInbox {
+    pub(crate) inbox: Arc<Inbox>,
+    /// It was not known before.
+    pub(crate) is_new: bool,
+}
 
 impl Inboxes {
-    /// Returns the inbox that a join names, and counts one use more. Also returns true if it is
-    /// new.
-    pub(crate) fn open(&mut self, named: &InboxT) -> Option<(Arc<Inbox>, bool)> {
-        if let Some(known) = self.0.get_mut(&named.id) {
+    /// Returns the inbox that a join names, and counts one use more.
+    pub(crate) fn open(&mut self, named: &InboxT) -> Option<OpenedInbox> {
+        let number = InboxNumber(named.id);
+        if let Some(known) = self.0.get_mut(&number) {
             known.uses += 1;
-            return Some((Arc::clone(&known.inbox), false));
+            return Some(OpenedInbox { inbox: Arc::clone(&known.inbox), is_new: false });
         }
         let own = |fd: &Descriptor| -> Option<OwnedFd> {
             rustix::io::fcntl_dupfd_cloexec(fd.as_fd()?, 0).ok()
@@ -39,12 +46,12 @@ impl Inboxes {
         let mapping = segment.map(Access::ReadWrite).ok()?;
         let inbox = Arc::new(Inbox::new(mapping, own(&named.ready)?, own(&named.attention)?)?);
         let descriptors = [&named.memory, &named.ready, &named.attention].map(Descriptor::clone);
-        self.0.insert(named.id, SharedInbox { inbox: Arc::clone(&inbox), descriptors, uses: 1 });
-        Some((inbox, true))
+        self.0.insert(number, SharedInbox { inbox: Arc::clone(&inbox), descriptors, uses: 1 });
+        Some(OpenedInbox { inbox, is_new: true })
     }
 
     /// Counts one use less; returns the inbox if that was the last.
-    pub(crate) fn close(&mut self, id: u64) -> Option<Arc<Inbox>> {
+    pub(crate) fn close(&mut self, id: InboxNumber) -> Option<Arc<Inbox>> {
         let known = self.0.get_mut(&id)?;
         known.uses -= 1;
         if known.uses > 0 {
@@ -54,11 +61,14 @@ impl Inboxes {
     }
 
     /// Returns the descriptors of a known inbox.
-    pub(crate) fn descriptors(&self, id: u64) -> Option<[Descriptor; 3]> {
+    pub(crate) fn descriptors(&self, id: InboxNumber) -> Option<[Descriptor; 3]> {
         Some(self.0.get(&id)?.descriptors.clone())
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, &Arc<Inbox>)> {
-        self.0.iter().map(|(id, known)| (*id, &known.inbox))
+    /// Takes the requests for attention in all inboxes, and calls `each` with the slot of each.
+    pub(crate) fn take_attention(&self, each: &mut dyn FnMut(InboxSlot)) {
+        for (number, known) in &self.0 {
+            known.inbox.take_attention(&mut |slot| each(InboxSlot { inbox: *number, slot }));
+        }
     }
 }

@@ -18,8 +18,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
-use sojourn_filter::keeper::{self, Keeper, Patience};
-use sojourn_filter::{Filter, OwnerId, holding_of};
+use sojourn_filter::keeper::{self, FoundKeeper, Keeper, KeptDescriptors, NewKeeper, Patience};
+use sojourn_filter::{Filter, Holding, OwnerId, holding_of};
 use sojourn_session::DelegationToken;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -47,10 +47,17 @@ const PROGRAM: &str = "program";
 #[derive(Debug, Default)]
 pub(crate) struct InheritedState {
     /// Filters by interface, in the form for [`Filter::adopt`].
-    pub(crate) links: HashMap<u32, Vec<(String, OwnedFd)>>,
-    /// Sessions and their descriptors, in the order of [`Kept::fds`].
-    pub(crate) sessions: Vec<(Label, Vec<OwnedFd>)>,
+    pub(crate) links: HashMap<u32, Vec<Holding<OwnedFd>>>,
+    pub(crate) sessions: Vec<InheritedSession>,
     pub(crate) programs: HashMap<u32, OwnedFd>,
+}
+
+/// A session of an earlier server.
+#[derive(Debug)]
+pub(crate) struct InheritedSession {
+    pub(crate) label: Label,
+    /// Its descriptors, in the order of [`Kept::fds`].
+    pub(crate) fds: Vec<OwnedFd>,
 }
 
 /// Starts the process of a keeper at that path, with its control socket and its listening socket;
@@ -98,7 +105,7 @@ impl Keeping {
     pub(crate) fn take_over(&mut self) -> io::Result<Option<InheritedState>> {
         let Some(KeeperLocation { path, .. }) = &self.location else { return Ok(None) };
         let deadline = Instant::now() + FIND_LIMIT;
-        let (keeper, kept) = loop {
+        let FoundKeeper { keeper, kept } = loop {
             match Keeper::find(path) {
                 Ok(found) => break found,
                 Err(error) if is_nobody(&error) => return Ok(None),
@@ -112,24 +119,24 @@ impl Keeping {
             }
         };
         let mut left = InheritedState::default();
-        for (name, program) in kept.programs {
+        for Holding { name, fd: program } in kept.programs {
             if let Some(pid) = name.strip_prefix(PROGRAM).and_then(|pid| pid.trim().parse().ok()) {
                 left.programs.insert(pid, program);
             }
         }
-        for (name, mut fds) in kept.held {
+        for KeptDescriptors { name, mut fds } in kept.held {
             if let Ok(label) = name.parse() {
-                left.sessions.push((label, fds));
-            } else if let Some((index, name)) = link_name(&name)
+                left.sessions.push(InheritedSession { label, fds });
+            } else if let Some(LinkHolding { index, name }) = link_name(&name)
                 && let Some(fd) = fds.pop()
             {
                 self.links.entry(index).or_default().insert(name.to_owned());
-                left.links.entry(index).or_default().push((name.to_owned(), fd));
+                left.links.entry(index).or_default().push(Holding { name: name.to_owned(), fd });
             } else {
                 let _ = keeper.release(&name);
             }
         }
-        for (label, _) in &left.sessions {
+        for InheritedSession { label, .. } in &left.sessions {
             self.sessions.insert(label.token, label.pid);
             *self.programs.entry(label.pid).or_default() += 1;
         }
@@ -147,7 +154,7 @@ impl Keeping {
         let held = self.links.entry(index).or_default();
         let mut result = Ok(());
         let mut now = BTreeSet::new();
-        for (name, fd) in filter.holdings() {
+        for Holding { name, fd } in filter.holdings() {
             if !held.contains(&name) && result.is_ok() {
                 result = keeper.hold(&format!("{LINK} {index} {name}"), &[fd]);
             }
@@ -260,7 +267,7 @@ impl Keeping {
     /// Makes sure that there is a keeper.
     pub(crate) fn ready(&mut self) {
         if let Some(location) = self.location.as_ref().filter(|_| self.keeper.is_none())
-            && let Ok((keeper, process)) = location.start()
+            && let Ok(StartedKeeper { keeper, process }) = location.start()
         {
             self.keeper = Some(keeper);
             self.started.push(process);
@@ -268,14 +275,20 @@ impl Keeping {
     }
 }
 
+/// A keeper that has been started, and its process.
+struct StartedKeeper {
+    keeper: Keeper,
+    process: OwnedFd,
+}
+
 impl KeeperLocation {
     /// Starts a keeper. Only the server that has the place makes this file.
-    fn start(&self) -> io::Result<(Keeper, OwnedFd)> {
-        let (keeper, control) = Keeper::new()?;
+    fn start(&self) -> io::Result<StartedKeeper> {
+        let NewKeeper { keeper, control } = Keeper::create()?;
         let _ = std::fs::remove_file(&self.path);
         let listener = keeper::listen(&self.path)?;
         let process = (self.start)(&self.path, control, listener)?;
-        Ok((keeper, process))
+        Ok(StartedKeeper { keeper, process })
     }
 }
 
@@ -293,9 +306,18 @@ fn is_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-fn link_name(name: &str) -> Option<(u32, &str)> {
+/// A descriptor of an interface's filter, as a keeper holds it.
+#[derive(Debug, PartialEq, Eq)]
+struct LinkHolding<'a> {
+    /// The interface.
+    index: u32,
+    /// The name that the filter has given it.
+    name: &'a str,
+}
+
+fn link_name(name: &str) -> Option<LinkHolding<'_>> {
     let (index, name) = name.strip_prefix(LINK)?.trim_start().split_once(' ')?;
-    Some((index.parse().ok()?, name))
+    Some(LinkHolding { index: index.parse().ok()?, name })
 }
 
 fn program_name(pid: u32) -> String {
@@ -345,11 +367,25 @@ pub fn keep(path: &Path) -> io::Result<()> {
     kept.map(drop)
 }
 
+/// A file, so that another one at its path is told apart.
+#[derive(PartialEq, Eq)]
+struct FileIdentity {
+    device: u64,
+    inode: u64,
+    changed_s: i64,
+    changed_ns: i64,
+}
+
 /// Identifies the file at a path.
-fn file_at(path: &Path) -> Option<(u64, u64, i64, i64)> {
+fn file_at(path: &Path) -> Option<FileIdentity> {
     use std::os::unix::fs::MetadataExt as _;
     let found = std::fs::symlink_metadata(path).ok()?;
-    Some((found.dev(), found.ino(), found.ctime(), found.ctime_nsec()))
+    Some(FileIdentity {
+        device: found.dev(),
+        inode: found.ino(),
+        changed_s: found.ctime(),
+        changed_ns: found.ctime_nsec(),
+    })
 }
 
 #[cfg(test)]
@@ -358,7 +394,8 @@ mod tests {
 
     #[test]
     fn names_of_filters_tell_the_interface() {
-        assert_eq!(link_name("link 3 sojourn_link"), Some((3, "sojourn_link")));
+        let expected = LinkHolding { index: 3, name: "sojourn_link" };
+        assert_eq!(link_name("link 3 sojourn_link"), Some(expected));
         assert_eq!(link_name("linked"), None);
         assert_eq!(link_name("program 3"), None);
     }

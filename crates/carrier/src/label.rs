@@ -7,7 +7,7 @@ use crate::metastate::Mac;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::OwnerId;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{DelegationToken, StreamNumber};
+use sojourn_session::{DelegationToken, InboxNumber, InboxSlot, StreamNumber};
 use std::fmt;
 use std::str::FromStr;
 
@@ -19,8 +19,7 @@ pub(crate) struct Label {
     /// The carrier's side of the stream.
     pub(crate) side: u8,
     pub(crate) ring_bytes: [u32; 2],
-    pub(crate) peer_inbox: u64,
-    pub(crate) peer_slot: u32,
+    pub(crate) peer: InboxSlot,
     pub(crate) pid: u32,
     pub(crate) interface: u32,
     pub(crate) owner: OwnerId,
@@ -38,8 +37,7 @@ pub(crate) struct OfDatagrams {
     /// The socket gets datagrams of both families.
     pub(crate) is_both: bool,
     /// The inbox and slot by which the library asks for the carrier's attention.
-    pub(crate) own_inbox: u64,
-    pub(crate) own_slot: u32,
+    pub(crate) own: InboxSlot,
 }
 
 const SESSION: &str = "session";
@@ -48,15 +46,15 @@ impl fmt::Display for Label {
         let Self {
             token: DelegationToken(token), stream, side, ring_bytes: [ring0, ring1], ..
         } = self;
-        let Self { peer_inbox, peer_slot, pid, interface, owner: OwnerId(owner), link, .. } = self;
+        let Self { peer, pid, interface, owner: OwnerId(owner), link, .. } = self;
+        let InboxSlot { inbox: InboxNumber(peer_inbox), slot: peer_slot } = peer;
         // All zeroes stand for no port: no interface has this address.
         let [a, b, c, d, e, g] = self.port.unwrap_or_default();
         let port = u64::from_be_bytes([0, 0, a, b, c, d, e, g]);
         write!(f, "{SESSION} {token} {stream} {side} {ring0} {ring1} {peer_inbox} {peer_slot} ")?;
         write!(f, "{pid} {interface} {owner} {link} {port}")?;
-        let Some(OfDatagrams { cookie, is_both, own_inbox, own_slot }) = self.datagrams else {
-            return Ok(());
-        };
+        let Some(OfDatagrams { cookie, is_both, own }) = self.datagrams else { return Ok(()) };
+        let InboxSlot { inbox: InboxNumber(own_inbox), slot: own_slot } = own;
         write!(f, " {cookie} {} {own_inbox} {own_slot}", u8::from(is_both))
     }
 }
@@ -76,8 +74,7 @@ impl FromStr for Label {
             stream: StreamNumber(next()?),
             side: u8::try_from(next()?).map_err(drop)?,
             ring_bytes: [narrow(next()?)?, narrow(next()?)?],
-            peer_inbox: next()?,
-            peer_slot: narrow(next()?)?,
+            peer: InboxSlot { inbox: InboxNumber(next()?), slot: narrow(next()?)? },
             pid: narrow(next()?)?,
             interface: narrow(next()?)?,
             owner: OwnerId(narrow(next()?)?),
@@ -87,8 +84,8 @@ impl FromStr for Label {
         };
         if let Ok(cookie) = next() {
             let is_both = next()? != 0;
-            let (own_inbox, own_slot) = (next()?, narrow(next()?)?);
-            label.datagrams = Some(OfDatagrams { cookie, is_both, own_inbox, own_slot });
+            let own = InboxSlot { inbox: InboxNumber(next()?), slot: narrow(next()?)? };
+            label.datagrams = Some(OfDatagrams { cookie, is_both, own });
         }
         if words.next().is_none() && label.side < 2 { Ok(label) } else { Err(()) }
     }
@@ -137,8 +134,7 @@ mod tests {
             stream: StreamNumber(7),
             side: 1,
             ring_bytes: [4096, 8192],
-            peer_inbox: 9,
-            peer_slot: 3,
+            peer: InboxSlot { inbox: InboxNumber(9), slot: 3 },
             pid: 1234,
             interface: 2,
             owner: OwnerId(5),
@@ -151,8 +147,8 @@ mod tests {
         let label = Label { port: None, ..label };
         assert_eq!(label.to_string().parse(), Ok(label));
         assert_eq!(format!("{text} 1").parse::<Label>(), Err(()));
-        let of_datagrams =
-            OfDatagrams { cookie: u64::MAX, is_both: true, own_inbox: u64::MAX, own_slot: 8 };
+        let own = InboxSlot { inbox: InboxNumber(u64::MAX), slot: 8 };
+        let of_datagrams = OfDatagrams { cookie: u64::MAX, is_both: true, own };
         let label = Label { datagrams: Some(of_datagrams), ..label };
         let udp = label.to_string();
         assert_eq!(udp.parse(), Ok(label));

@@ -54,7 +54,9 @@ mod tuning;
 mod unfiltered;
 
 pub use carrier::Carrier;
-pub use commands::{Command, CommandReceiver, CommandSender, Commands, command_channel};
+pub use commands::{
+    Command, CommandChannel, CommandReceiver, CommandSender, Commands, command_channel,
+};
 pub use export::{ExportError, export, release};
 pub use import::{ImportError, import};
 pub use keeping::{

@@ -11,7 +11,7 @@ use crate::sessions::Lend;
 use crate::sockets::{LinkError, Made, SocketKinds, direct, port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use sojourn_filter::{Filter, Key, Method, Options, OwnerId, XdpMode};
+use sojourn_filter::{Filter, Holding, Key, Method, Options, OwnerId, XdpMode};
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
@@ -119,6 +119,13 @@ impl Owner {
     }
 }
 
+/// Sessions for which fragments have come.
+pub(crate) struct Fragmented {
+    pub(crate) sessions: Vec<Key>,
+    /// The time of the next look, if there are any sessions.
+    pub(crate) next: Option<Instant>,
+}
+
 impl Links {
     /// Starts without interfaces.
     pub(crate) fn new(keeping: Keeping, kinds: SocketKinds, lend: Lend) -> Self {
@@ -158,7 +165,7 @@ impl Links {
     pub(crate) fn adopt(
         &mut self,
         index: u32,
-        holdings: Vec<(String, OwnedFd)>,
+        holdings: Vec<Holding<OwnedFd>>,
     ) -> Result<(), LinkError> {
         let filter = Filter::adopt(holdings, OPTIONS)?;
         self.links
@@ -212,7 +219,7 @@ impl Links {
                 unclaimed.push(key);
             }
             let known: Vec<_> = link.owners.values().map(|owner| owner.id).collect();
-            let owners: Vec<_> = link.filter.sockets().map(|(owner, _)| owner).collect();
+            let owners: Vec<_> = link.filter.owners_with_sockets().collect();
             for owner in owners.into_iter().filter(|owner| !known.contains(owner)) {
                 let _ = link.filter.remove_owner(owner);
             }
@@ -368,20 +375,19 @@ impl Links {
         next
     }
 
-    /// Lists sessions for which fragments have come, now and then. Also returns the time of the
-    /// next look, if there are any sessions.
-    pub(crate) fn take_fragmented(&mut self, at: Instant) -> (Vec<Key>, Option<Instant>) {
-        let mut fragmented = Vec::new();
+    /// Lists sessions for which fragments have come, now and then.
+    pub(crate) fn take_fragmented(&mut self, at: Instant) -> Fragmented {
+        let mut sessions = Vec::new();
         if self.links.is_empty() {
-            return (fragmented, None);
+            return Fragmented { sessions, next: None };
         }
         if at >= self.fragments_at {
             for link in self.links.values_mut() {
-                fragmented.extend(link.filter.take_fragmented().unwrap_or_default());
+                sessions.extend(link.filter.take_fragmented().unwrap_or_default());
             }
             self.fragments_at = later(at, FRAGMENTS_EVERY_US);
         }
-        (fragmented, Some(self.fragments_at))
+        Fragmented { sessions, next: Some(self.fragments_at) }
     }
 
     /// Reads the interfaces' properties again.

@@ -16,6 +16,7 @@ use netlink_packet_route::route::{
 };
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use sojourn_pump::LinkAddresses;
 use sojourn_wire::FlowKey;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -59,9 +60,8 @@ pub struct NextHop {
     pub interface: u32,
     /// The name of the interface.
     pub name: String,
-    /// The interface's own link address and the next hop's; `None` on a link without such
-    /// addresses.
-    pub link: Option<(Mac, Mac)>,
+    /// The addresses in frames; `None` on a link without such addresses.
+    pub link: Option<LinkAddresses>,
     /// The largest IP packet (bytes), of the route or else of the interface.
     pub mtu: u32,
 }
@@ -112,7 +112,10 @@ impl Metastate {
         let link = self.link(route.interface)?;
         let mtu = route.mtu.unwrap_or(u32::MAX).min(link.mtu);
         let macs = match link.mac {
-            Some(own) => Some((own, self.neighbour(route.interface, route.gateway.unwrap_or(to))?)),
+            Some(own) => {
+                let next = self.neighbour(route.interface, route.gateway.unwrap_or(to))?;
+                Some(LinkAddresses { own, next })
+            }
             None => None,
         };
         Ok(NextHop { interface: route.interface, name: link.name, link: macs, mtu })

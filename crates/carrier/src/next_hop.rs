@@ -6,6 +6,7 @@
 use crate::metastate::{Mac, Metastate, NextHop, NextHopError};
 use rustix::io::Errno;
 use sojourn_filter::Key;
+use sojourn_pump::LinkAddresses;
 use sojourn_session::HopT;
 use sojourn_wire::FlowKey;
 
@@ -31,7 +32,7 @@ pub(crate) fn is_cut(metastate: &mut Metastate, key: &Key) -> bool {
 /// port, if it has one. A port is Ethernet whatever the link is, and its target address is not
 /// looked at.
 pub(crate) fn hop_of(next_hop: &NextHop, port: Option<Mac>) -> HopT {
-    let link = next_hop.link.or(port.map(|own| (own, own)));
-    let (own, next) = link.unwrap_or_default();
+    let link = next_hop.link.or(port.map(|own| LinkAddresses { own, next: own }));
+    let LinkAddresses { own, next } = link.unwrap_or_default();
     HopT { is_cut: false, has_addresses: link.is_some(), own, next, mtu: next_hop.mtu }
 }

@@ -10,13 +10,14 @@ use crate::too_big::Notice;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrAny, SocketFlags, SocketType, ipproto};
+use sojourn_options::OptionName;
 use sojourn_proto::time::Instant;
 use std::net::{IpAddr, SocketAddr};
 
 /// Options with bits for the types of messages that are *not* wanted (`linux/icmp.h`,
 /// `linux/icmpv6.h`).
-const ICMP_FILTER: (i32, i32) = (libc::SOL_RAW, 1);
-const ICMPV6_FILTER: (i32, i32) = (libc::IPPROTO_ICMPV6, 1);
+const ICMP_FILTER: OptionName = OptionName::new(libc::SOL_RAW, 1);
+const ICMPV6_FILTER: OptionName = OptionName::new(libc::IPPROTO_ICMPV6, 1);
 const UNREACHABLE: u32 = 3;
 const PACKET_TOO_BIG: u32 = 2;
 

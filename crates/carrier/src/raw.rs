@@ -6,6 +6,7 @@
 
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
+use sojourn_options::OptionName;
 
 /// Request for the bytes that were received and not read (`linux/sockios.h`).
 pub(crate) const SIOCINQ: libc::c_ulong = 0x541B;
@@ -28,14 +29,14 @@ fn answer(status: libc::c_int) -> Result<libc::c_int, Errno> {
 /// Those of getsockopt(2).
 pub(crate) fn getsockopt(
     fd: impl AsFd,
-    (level, name): (i32, i32),
+    option: OptionName,
     value: &mut [u8],
 ) -> Result<usize, Errno> {
     let mut len = value.len() as libc::socklen_t;
     // SAFETY: `value` has `len` bytes, which the kernel writes at most.
     answer(unsafe {
         let fd = fd.as_fd().as_raw_fd();
-        libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut len)
+        libc::getsockopt(fd, option.level, option.number, value.as_mut_ptr().cast(), &raw mut len)
     })?;
     Ok(len as usize)
 }
@@ -44,15 +45,12 @@ pub(crate) fn getsockopt(
 ///
 /// # Errors
 /// Those of setsockopt(2).
-pub(crate) fn setsockopt(
-    fd: impl AsFd,
-    (level, name): (i32, i32),
-    value: &[u8],
-) -> Result<(), Errno> {
+pub(crate) fn setsockopt(fd: impl AsFd, option: OptionName, value: &[u8]) -> Result<(), Errno> {
     // SAFETY: the kernel reads `value` and no further.
     answer(unsafe {
         let fd = fd.as_fd().as_raw_fd();
-        libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as libc::socklen_t)
+        let len = value.len() as libc::socklen_t;
+        libc::setsockopt(fd, option.level, option.number, value.as_ptr().cast(), len)
     })?;
     Ok(())
 }
@@ -61,7 +59,7 @@ pub(crate) fn setsockopt(
 ///
 /// # Errors
 /// Those of getsockopt(2).
-pub(crate) fn number(fd: impl AsFd, option: (i32, i32)) -> Result<i32, Errno> {
+pub(crate) fn number(fd: impl AsFd, option: OptionName) -> Result<i32, Errno> {
     let mut value = [0; 4];
     getsockopt(fd, option, &mut value)?;
     Ok(i32::from_ne_bytes(value))
@@ -71,7 +69,7 @@ pub(crate) fn number(fd: impl AsFd, option: (i32, i32)) -> Result<i32, Errno> {
 ///
 /// # Errors
 /// Those of setsockopt(2).
-pub(crate) fn set_number(fd: impl AsFd, option: (i32, i32), value: i32) -> Result<(), Errno> {
+pub(crate) fn set_number(fd: impl AsFd, option: OptionName, value: i32) -> Result<(), Errno> {
     setsockopt(fd, option, &value.to_ne_bytes())
 }
 

@@ -7,17 +7,18 @@
 use crate::raw;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
+use sojourn_options::OptionName;
 
 const TCP: i32 = libc::IPPROTO_TCP;
-pub(crate) const TCP_MAXSEG: (i32, i32) = (TCP, 2);
-pub(crate) const TCP_INFO: (i32, i32) = (TCP, 11);
-const TCP_REPAIR: (i32, i32) = (TCP, 19);
-const TCP_REPAIR_QUEUE: (i32, i32) = (TCP, 20);
-const TCP_QUEUE_SEQ: (i32, i32) = (TCP, 21);
-pub(crate) const TCP_REPAIR_OPTIONS: (i32, i32) = (TCP, 22);
-pub(crate) const TCP_TIMESTAMP: (i32, i32) = (TCP, 24);
-const TCP_REPAIR_WINDOW: (i32, i32) = (TCP, 29);
-const SO_REUSEADDR: (i32, i32) = (libc::SOL_SOCKET, libc::SO_REUSEADDR);
+pub(crate) const TCP_MAXSEG: OptionName = OptionName::new(TCP, 2);
+pub(crate) const TCP_INFO: OptionName = OptionName::new(TCP, 11);
+const TCP_REPAIR: OptionName = OptionName::new(TCP, 19);
+const TCP_REPAIR_QUEUE: OptionName = OptionName::new(TCP, 20);
+const TCP_QUEUE_SEQ: OptionName = OptionName::new(TCP, 21);
+pub(crate) const TCP_REPAIR_OPTIONS: OptionName = OptionName::new(TCP, 22);
+pub(crate) const TCP_TIMESTAMP: OptionName = OptionName::new(TCP, 24);
+const TCP_REPAIR_WINDOW: OptionName = OptionName::new(TCP, 29);
+const SO_REUSEADDR: OptionName = OptionName::new(libc::SOL_SOCKET, libc::SO_REUSEADDR);
 
 /// The queue to which the next reads and writes in the mode apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

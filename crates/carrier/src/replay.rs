@@ -15,6 +15,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto};
 use sojourn_filter::Key;
+use sojourn_options::OptionName;
 use sojourn_proto::record::{Datagram, OutOfOrder, SessionRecord, TcpRecord};
 use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload, PacketFields};
 use sojourn_wire::ip::{Ecn, TrafficClass};
@@ -22,7 +23,7 @@ use sojourn_wire::tcp::{self, Flags, Options, SeqNum};
 use sojourn_wire::{FlowKey, Protocol};
 use std::net::SocketAddr;
 
-const IPV6_HDRINCL: (i32, i32) = (libc::IPPROTO_IPV6, 36);
+const IPV6_HDRINCL: OptionName = OptionName::new(libc::IPPROTO_IPV6, 36);
 
 /// Payload of one segment (bytes), larger than any on a wire.
 const PIECE: usize = 32 * 1024;

@@ -21,7 +21,14 @@ pub(crate) struct Returned {
     /// The flows of the sessions' own frames, by token.
     flows: HashMap<DelegationToken, FlowKey>,
     /// The tokens in the order of their ends, also those that were taken.
-    ages: VecDeque<(Instant, DelegationToken)>,
+    ages: VecDeque<Age>,
+}
+
+/// The end of a session's stay here.
+#[derive(Debug)]
+struct Age {
+    until: Instant,
+    token: DelegationToken,
 }
 
 impl Returned {
@@ -29,12 +36,12 @@ impl Returned {
     pub(crate) fn add(&mut self, token: DelegationToken, flow: FlowKey, at: Instant) {
         self.forget_old(at);
         if self.ages.len() == MAX
-            && let Some((_, oldest)) = self.ages.pop_front()
+            && let Some(Age { token: oldest, .. }) = self.ages.pop_front()
         {
             self.flows.remove(&oldest);
         }
         self.flows.insert(token, flow);
-        self.ages.push_back((later(at, KEPT_US), token));
+        self.ages.push_back(Age { until: later(at, KEPT_US), token });
     }
 
     /// Takes the session of a token, if it is in time. A token counts once.
@@ -44,7 +51,7 @@ impl Returned {
     }
 
     fn forget_old(&mut self, at: Instant) {
-        while let Some((_, token)) = self.ages.pop_front_if(|(until, _)| *until <= at) {
+        while let Some(Age { token, .. }) = self.ages.pop_front_if(|age| age.until <= at) {
             self.flows.remove(&token);
         }
     }

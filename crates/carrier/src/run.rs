@@ -8,7 +8,7 @@ use crate::conntrack::Conntrack;
 use crate::fragments::Fragments;
 use crate::inboxes::Inboxes;
 use crate::keeping::{KeeperLocation, Keeping};
-use crate::links::Links;
+use crate::links::{Fragmented, Links};
 use crate::metastate::Metastate;
 use crate::paths::Paths;
 use crate::returned::Returned;
@@ -140,7 +140,7 @@ impl Carrier {
     /// Sends home sessions whose segments come in fragments, which only the kernel reassembles.
     /// Returns the time of the next look.
     fn take_fragmented(&mut self, at: Instant) -> Option<Instant> {
-        let (fragmented, next) = self.links.take_fragmented(at);
+        let Fragmented { sessions: fragmented, next } = self.links.take_fragmented(at);
         for session in self.table.values().filter(|one| fragmented.contains(&one.key)) {
             if let Phase::Delegated(delegated) = &session.phase {
                 let next = position::received_up_to(&delegated.stream.ledger().published());
@@ -156,9 +156,7 @@ impl Carrier {
     fn take_attention(&mut self) {
         // Attending changes the table of slots, so the sessions are collected first.
         let mut found = Vec::new();
-        for (id, inbox) in self.inboxes.all() {
-            inbox.take_attention(&mut |slot| found.extend(self.slots.get(&(id, slot)).copied()));
-        }
+        self.inboxes.take_attention(&mut |slot| found.extend(self.slots.get(&slot).copied()));
         found.into_iter().for_each(|local| self.attend(local));
     }
 

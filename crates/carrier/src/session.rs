@@ -15,7 +15,7 @@ use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::{SessionRecord, TcpTuning};
 use sojourn_proto::time::Instant;
-use sojourn_session::{DelegationToken, ReasonT, StreamNumber};
+use sojourn_session::{DelegationToken, InboxSlot, ReasonT, StreamNumber};
 use sojourn_stream::Stream;
 
 /// A session of this carrier.
@@ -125,10 +125,8 @@ pub(crate) struct JoinedStream {
 /// The two ends that a join has named: where each is told of the other, and the peer's process.
 #[derive(Clone)]
 pub(crate) struct JoinedEnds {
-    pub(crate) own_inbox: u64,
-    pub(crate) own_slot: u32,
-    pub(crate) peer_inbox: u64,
-    pub(crate) peer_slot: u32,
+    pub(crate) own: InboxSlot,
+    pub(crate) peer: InboxSlot,
     pub(crate) peer_pid: u32,
     pub(crate) peer_process: Descriptor,
 }

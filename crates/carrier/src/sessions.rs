@@ -7,6 +7,7 @@
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::{EventT, HopT, LendT, LocalNumber, OfferT, ReasonT, RouteT, StreamNumber};
+use sojourn_stream::Traffic;
 use std::net::SocketAddr;
 
 /// The identity of a session of an earlier server.
@@ -81,5 +82,5 @@ pub trait Sessions: Send {
     /// `local` of the answer.
     fn tell_route(&self, local: LocalNumber, next_hop: RouteT);
     /// Reports that a session has left, as `session::left` of the interface does.
-    fn left(&self, local: LocalNumber, reason: ReasonT, sent: u64, received: u64);
+    fn left(&self, local: LocalNumber, reason: ReasonT, traffic: Traffic);
 }

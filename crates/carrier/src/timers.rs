@@ -6,11 +6,18 @@ use sojourn_proto::time::Instant;
 use sojourn_session::LocalNumber;
 use std::collections::{BTreeSet, HashMap};
 
+/// The time of a session; the order is that of the times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    when: Instant,
+    local: LocalNumber,
+}
+
 /// The times, by the carrier's numbers of sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     /// The times in order.
-    queue: BTreeSet<(Instant, LocalNumber)>,
+    queue: BTreeSet<Due>,
     times: HashMap<LocalNumber, Instant>,
 }
 
@@ -18,22 +25,22 @@ impl Timers {
     /// Sets a session's time, in place of an earlier one; `None` removes it.
     pub(crate) fn set(&mut self, local: LocalNumber, when: Option<Instant>) {
         if let Some(before) = self.times.remove(&local) {
-            self.queue.remove(&(before, local));
+            self.queue.remove(&Due { when: before, local });
         }
         if let Some(when) = when {
             self.times.insert(local, when);
-            self.queue.insert((when, local));
+            self.queue.insert(Due { when, local });
         }
     }
 
     /// Returns the earliest time.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.queue.first().map(|(when, _)| *when)
+        self.queue.first().map(|due| due.when)
     }
 
     /// Takes a session whose time has come by `at`.
     pub(crate) fn take_due(&mut self, at: Instant) -> Option<LocalNumber> {
-        let (_, local) = *self.queue.first().filter(|(when, _)| *when <= at)?;
+        let Due { local, .. } = *self.queue.first().filter(|due| due.when <= at)?;
         self.queue.pop_first();
         self.times.remove(&local);
         Some(local)

@@ -10,6 +10,7 @@
 use crate::clock::later;
 use sojourn_filter::Key;
 use sojourn_proto::time::Instant;
+use sojourn_pump::position::UnderWay;
 use sojourn_wire::icmp::{Error, HEADER_BYTES, Reason};
 use sojourn_wire::{FlowKey, Protocol, SeqNum, ip, ipv4, ipv6};
 use std::net::Ipv6Addr;
@@ -76,14 +77,15 @@ pub(crate) enum Verdict {
     Home,
 }
 
-/// Decides about a notice for the session of `key`: its segments from `una` up to `nxt` are under
-/// way, and its packets may have `known` bytes now. `None` if the notice is not believed.
+/// Decides about a notice for the session of `key`, whose packets may have `known` bytes now.
+/// `None` if the notice is not believed.
 pub(crate) fn judge(
     notice: &Notice,
     key: &Key,
-    (una, nxt): (SeqNum, SeqNum),
+    under_way: UnderWay,
     known: u32,
 ) -> Option<Verdict> {
+    let UnderWay { una, nxt } = under_way;
     let is_under_way = notice.seq.is_some_and(|seq| seq.is_in(una, nxt.since(una)));
     if notice.key != *key || !is_under_way || notice.mtu >= known {
         return None;

@@ -1,6 +1,7 @@
 //! Words of routers, right ones and forged ones.
 
 use super::*;
+use sojourn_pump::position::UnderWay;
 use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload, PacketFields};
 use sojourn_wire::icmp::{emit_v4, emit_v6};
 use sojourn_wire::ip::Ecn;
@@ -9,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 const UNA: SeqNum = SeqNum(u32::MAX - 99);
 const NXT: SeqNum = SeqNum(5000);
-const UNDER_WAY: (SeqNum, SeqNum) = (UNA, NXT);
+const UNDER_WAY: UnderWay = UnderWay { una: UNA, nxt: NXT };
 const ROUTER_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const ROUTER_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const BOTH: [bool; 2] = [true, false];
@@ -97,9 +98,16 @@ fn what_was_never_sent_or_has_arrived_is_forged() {
         let ends = ends(is_v4);
         let message = said(Reason::TooBig { mtu: 1300 }, &sent(ends, UNA), ends.0.ip());
         let notice = read(&message, is_v4).unwrap();
-        assert_eq!(judge(&notice, &key(is_v4), (UNA, UNA), 1500), None, "nothing is under way");
+        assert_eq!(
+            judge(&notice, &key(is_v4), UnderWay { una: UNA, nxt: UNA }, 1500),
+            None,
+            "nothing is under way"
+        );
         // The other way round than it can be.
-        assert_eq!(judge(&notice, &key(is_v4), (UNA + 1, UNA + 9), 1500), None);
+        assert_eq!(
+            judge(&notice, &key(is_v4), UnderWay { una: UNA + 1, nxt: UNA + 9 }, 1500),
+            None
+        );
     }
 }
 

@@ -8,7 +8,7 @@ use crate::sessions::Name;
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, ArgMatches, Args, Parser, Subcommand, ValueEnum};
 use sojourn_session::KindT;
-use sojourn_session::config::SETTINGS;
+use sojourn_session::config::{Flag, SETTINGS};
 use std::ffi::{OsString, c_int};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -115,14 +115,22 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Settings as flags: name without dashes, and value.
+/// A setting that is given as a flag.
+#[derive(Clone, Debug)]
+struct GivenSetting {
+    /// The flag's name, without dashes.
+    flag: String,
+    value: String,
+}
+
+/// Settings as flags.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settings(Vec<(String, String)>);
+pub(crate) struct Settings(Vec<GivenSetting>);
 
 impl Settings {
     /// As `sojourn_session::config::load` takes them.
-    pub(crate) fn flags(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(flag, value)| (flag.as_str(), value.as_str()))
+    pub(crate) fn flags(&self) -> impl Iterator<Item = Flag<'_>> {
+        self.0.iter().map(|given| Flag { name: &given.flag, value: &given.value })
     }
 }
 
@@ -152,7 +160,9 @@ impl Args for Settings {
 impl clap::FromArgMatches for Settings {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let of = |name: &str| matches.get_one::<String>(name).cloned();
-        let given = SETTINGS.iter().filter_map(|setting| Some((setting.flag(), of(setting.name)?)));
+        let given = SETTINGS.iter().filter_map(|setting| {
+            Some(GivenSetting { flag: setting.flag(), value: of(setting.name)? })
+        });
         Ok(Self(given.collect()))
     }
 

@@ -4,7 +4,7 @@
 
 use crate::args::{Cli, Command, Run, report};
 use clap::{CommandFactory as _, Parser as _};
-use sojourn_session::config::SETTINGS;
+use sojourn_session::config::{Flag, SETTINGS};
 use std::ffi::OsString;
 
 fn run(words: &[&str]) -> Run {
@@ -25,7 +25,10 @@ fn every_setting_is_a_flag() {
     for setting in SETTINGS {
         let flag = format!("--{}=x", setting.flag());
         let run = run(&[&flag, "true"]);
-        assert_eq!(run.settings.flags().collect::<Vec<_>>(), [(setting.flag().as_str(), "x")]);
+        assert_eq!(
+            run.settings.flags().collect::<Vec<_>>(),
+            [Flag { name: &setting.flag(), value: "x" }]
+        );
     }
 }
 
@@ -61,7 +64,7 @@ fn the_page_for_troubleshooting_has_a_section_for_every_reason() {
 fn what_follows_the_program_is_the_programs() {
     let run = run(&["--strict", "redis-server", "--strict", "-q", "--", "--port", "1"]);
     assert_eq!(run.command, ["redis-server", "--strict", "-q", "--", "--port", "1"]);
-    assert_eq!(run.settings.flags().collect::<Vec<_>>(), [("strict", "on")]);
+    assert_eq!(run.settings.flags().collect::<Vec<_>>(), [Flag { name: "strict", value: "on" }]);
     assert!(!run.quiet);
 }
 
@@ -70,7 +73,8 @@ fn dashes_end_the_flags() {
     let run = run(&["--move-after-calls", "3", "--pipe=off", "--", "--odd", "--"]);
     assert_eq!(run.command, ["--odd", "--"]);
     let flags: Vec<_> = run.settings.flags().collect();
-    assert_eq!(flags, [("pipe", "off"), ("move-after-calls", "3")]);
+    let flag = |name, value| Flag { name, value };
+    assert_eq!(flags, [flag("pipe", "off"), flag("move-after-calls", "3")]);
 }
 
 #[test]

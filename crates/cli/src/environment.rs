@@ -15,27 +15,41 @@ const PRELOAD: &str = "LD_PRELOAD";
 pub(crate) const LOADED: &str = "SOJOURN_ABI_FILE";
 pub(crate) const QUIET: &str = "SOJOURN_ABI_QUIET";
 
+/// An environment variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Variable {
+    pub(crate) name: OsString,
+    pub(crate) value: OsString,
+}
+
+/// Returns the variables of this process.
+pub(crate) fn inherited() -> Vec<Variable> {
+    std::env::vars_os().map(|(name, value)| Variable { name, value }).collect()
+}
+
 /// Returns `variables` with the library in front of other preloaded libraries, and with all
 /// settings in force.
 pub(crate) fn preloaded(
-    variables: impl IntoIterator<Item = (OsString, OsString)>,
+    variables: Vec<Variable>,
     library: &Path,
     config: &Config,
-) -> Vec<(OsString, OsString)> {
+) -> Vec<Variable> {
     let settings: Vec<String> = SETTINGS.iter().map(|setting| setting.variable()).collect();
     let is_setting = |name: &OsStr| settings.iter().any(|setting| name == setting.as_str());
     let mut present = None;
     let mut result: Vec<_> = variables
         .into_iter()
-        .filter(|(name, value)| {
+        .filter(|Variable { name, value }| {
             if name == PRELOAD && present.is_none() {
                 present = Some(value.clone());
             }
             name != PRELOAD && !is_setting(name)
         })
         .collect();
-    result.push((PRELOAD.into(), preload(library, present.as_deref())));
-    result.extend(config.to_env().into_iter().map(|(name, value)| (name.into(), value.into())));
+    let value = preload(library, present.as_deref());
+    result.push(Variable { name: PRELOAD.into(), value });
+    let settings = config.to_env().into_iter();
+    result.extend(settings.map(|set| Variable { name: set.name.into(), value: set.value.into() }));
     result
 }
 
@@ -58,10 +72,14 @@ mod tests {
     use super::*;
 
     fn of(pairs: &[(&str, &str)], config: &Config) -> Vec<(String, String)> {
-        let pairs = pairs.iter().map(|(name, value)| (name.into(), value.into()));
-        let result = preloaded(pairs, Path::new("/lib/ours.so"), config);
+        let variable = |(name, value): &(&str, &str)| {
+            let (name, value) = (name.into(), value.into());
+            Variable { name, value }
+        };
+        let result =
+            preloaded(pairs.iter().map(variable).collect(), Path::new("/lib/ours.so"), config);
         let text = |text: OsString| text.into_string().unwrap();
-        result.into_iter().map(|(name, value)| (text(name), text(value))).collect()
+        result.into_iter().map(|one| (text(one.name), text(one.value))).collect()
     }
 
     #[test]

@@ -18,15 +18,22 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+/// The interpreter of a script, as the script's first line names it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Interpreter {
+    pub(crate) file: PathBuf,
+    /// The one argument that the line may have.
+    pub(crate) argument: Option<OsString>,
+}
+
 /// The method by which a program gets the library.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LoadMethod {
     /// The dynamic loader preloads it.
     Preload,
     /// Sojourn's loader loads the program: it is static, or linked with musl, or made by Go's tool
-    /// chain. For a script the value is its interpreter and the argument in the script's first
-    /// line.
-    Load(Option<(PathBuf, Option<OsString>)>),
+    /// chain. For a script the value is its interpreter.
+    Load(Option<Interpreter>),
 }
 
 /// The reason why a program cannot get the library.
@@ -130,19 +137,19 @@ fn inspect_nested(file: &Path, runner: Runner, depth: usize) -> Result<LoadMetho
     let mut bytes = [0; FIRST_BYTES];
     let len = read(&open, &mut bytes, 0).map_err(Obstacle::Unreadable)?;
     let bytes = &bytes[..len];
-    if let Some((interpreter, argument)) = interpreter_of(bytes) {
+    if let Some(interpreter) = interpreter_of(bytes) {
         if depth == DEPTH_MAX {
             return Err(Obstacle::Nested);
         }
-        return match inspect_nested(&interpreter, runner, depth + 1) {
-            Ok(LoadMethod::Load(None)) => Ok(LoadMethod::Load(Some((interpreter, argument)))),
+        return match inspect_nested(&interpreter.file, runner, depth + 1) {
+            Ok(LoadMethod::Load(None)) => Ok(LoadMethod::Load(Some(interpreter))),
             // The interpreter is a script, too: the kernel passes both scripts' arguments to the
             // last interpreter, which the loader does not do.
             Ok(LoadMethod::Load(Some(_))) => {
-                Err(Obstacle::Interpreter(interpreter, Box::new(Obstacle::Nested)))
+                Err(Obstacle::Interpreter(interpreter.file, Box::new(Obstacle::Nested)))
             }
             Ok(LoadMethod::Preload) => Ok(LoadMethod::Preload),
-            Err(cause) => Err(Obstacle::Interpreter(interpreter, Box::new(cause))),
+            Err(cause) => Err(Obstacle::Interpreter(interpreter.file, Box::new(cause))),
         };
     }
     if !bytes.starts_with(elf::MAGIC) {
@@ -194,8 +201,8 @@ fn read(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     Ok(len)
 }
 
-/// Returns the interpreter of a script, with the one argument that a script's first line may have.
-fn interpreter_of(bytes: &[u8]) -> Option<(PathBuf, Option<OsString>)> {
+/// Returns the interpreter of a script.
+fn interpreter_of(bytes: &[u8]) -> Option<Interpreter> {
     let line = bytes.strip_prefix(b"#!")?;
     let end = line.iter().position(|byte| matches!(byte, b'\n' | b'\0')).unwrap_or(line.len());
     let line = line[..end].trim_ascii();
@@ -203,7 +210,7 @@ fn interpreter_of(bytes: &[u8]) -> Option<(PathBuf, Option<OsString>)> {
     let word = line.split(is_gap).next().filter(|word| !word.is_empty())?;
     let rest = line[word.len()..].trim_ascii();
     let argument = (!rest.is_empty()).then(|| OsStr::from_bytes(rest).to_owned());
-    Some((OsStr::from_bytes(word).into(), argument))
+    Some(Interpreter { file: OsStr::from_bytes(word).into(), argument })
 }
 
 /// Returns an obstacle if the program gains privileges at its start. The kernel then sets

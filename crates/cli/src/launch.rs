@@ -3,6 +3,7 @@
 //! `std::process::Command` is not used: it empties the signal mask and resets `SIGPIPE`. The
 //! program must inherit both unchanged.
 
+use crate::environment::Variable;
 use crate::failure::{Failure, RUN_NOT_EXECUTABLE, RUN_NOT_FOUND};
 use crate::search::{SearchError, find};
 use anyhow::{Context as _, Result};
@@ -17,13 +18,13 @@ use std::path::{Path, PathBuf};
 pub(crate) fn become_program(
     file: &Path,
     words: &[OsString],
-    variables: Vec<(OsString, OsString)>,
+    variables: &[Variable],
 ) -> Result<Errno> {
     let file = c_string(file.as_os_str())?;
     let words = words.iter().map(|word| c_string(word)).collect::<Result<Vec<_>>>()?;
     let variables = variables
-        .into_iter()
-        .map(|(name, value)| {
+        .iter()
+        .map(|Variable { name, value }| {
             let pair = [name.as_bytes(), b"=", value.as_bytes()].concat();
             CString::new(pair).context("a variable has a zero byte")
         })

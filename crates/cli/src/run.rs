@@ -5,8 +5,9 @@
 //! plainly; if `strict` is set this is an error instead. The program inherits no descriptor, no
 //! child and no changed signal.
 
+use crate::environment::Variable;
 use crate::failure::{Failure, RUN_FAILED, RUN_NOT_EXECUTABLE, RUN_NOT_FOUND};
-use crate::inspect::{LoadMethod, Runner, inspect};
+use crate::inspect::{Interpreter, LoadMethod, Runner, inspect};
 use crate::{args, beside, client, environment, launch, output, server};
 use anyhow::anyhow;
 use rustix::io::Errno;
@@ -53,7 +54,7 @@ pub(crate) fn run(options: &args::Run) -> Result<u8, Failure> {
                 let name = name.to_string_lossy();
                 output::note(&format!("{name} runs without acceleration: {}", one_line(&cause)));
             }
-            let variables = std::env::vars_os().collect();
+            let variables = environment::inherited();
             Start { file: file.clone(), words: options.command.clone(), variables }
         }
     };
@@ -64,7 +65,7 @@ pub(crate) fn run(options: &args::Run) -> Result<u8, Failure> {
 struct Start {
     file: PathBuf,
     words: Vec<OsString>,
-    variables: Vec<(OsString, OsString)>,
+    variables: Vec<Variable>,
 }
 
 /// The parts that accelerate a program: the library, the configuration with a server that answers,
@@ -73,28 +74,28 @@ struct Acceleration {
     library: PathBuf,
     config: Config,
     loader: Option<PathBuf>,
-    /// A script's interpreter, which is to be loaded, and its argument.
-    interpreter: Option<(PathBuf, Option<OsString>)>,
+    /// A script's interpreter, which is to be loaded.
+    interpreter: Option<Interpreter>,
 }
 
 impl Acceleration {
     fn start(self, file: &Path, options: &args::Run) -> Start {
         let mut variables =
-            environment::preloaded(std::env::vars_os(), &self.library, &self.config);
+            environment::preloaded(environment::inherited(), &self.library, &self.config);
         let mut words = options.command.clone();
         let Some(loader) = self.loader else {
             return Start { file: file.into(), words, variables };
         };
         let mut loaded = file.to_owned();
-        if let Some((interpreter, argument)) = self.interpreter {
+        if let Some(Interpreter { file: interpreter, argument }) = self.interpreter {
             // As in the kernel, the script's path takes the place of its name among the arguments.
             let before = [Some(interpreter.clone().into()), argument].into_iter().flatten();
             words = before.chain([file.into()]).chain(words.into_iter().skip(1)).collect();
             loaded = interpreter;
         }
-        variables.push((environment::LOADED.into(), loaded.into()));
+        variables.push(Variable { name: environment::LOADED.into(), value: loaded.into() });
         if options.quiet {
-            variables.push((environment::QUIET.into(), "on".into()));
+            variables.push(Variable { name: environment::QUIET.into(), value: "on".into() });
         }
         Start { file: loader, words, variables }
     }
@@ -148,7 +149,7 @@ fn absolute(address: String) -> String {
 }
 
 fn become_or_fail(file: &Path, start: Start) -> Result<u8, Failure> {
-    let refused = launch::become_program(&start.file, &start.words, start.variables)
+    let refused = launch::become_program(&start.file, &start.words, &start.variables)
         .map_err(|error| Failure::new(RUN_FAILED, error))?;
     let (status, hint) = match refused {
         Errno::NOENT => (RUN_NOT_FOUND, " (its interpreter or loader is missing)"),

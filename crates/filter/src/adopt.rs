@@ -25,30 +25,38 @@ pub fn holding_of(owner: OwnerId) -> String {
     format!("{MEMBER}{}", owner.0)
 }
 
+/// A descriptor that a filter needs.
+#[derive(Debug)]
+pub struct Holding<Fd> {
+    /// Its name, of letters, digits and `_`.
+    pub name: String,
+    /// The descriptor, or a borrowed one.
+    pub fd: Fd,
+}
+
 impl Filter {
-    /// Returns every descriptor that the filter needs, with a name of letters, digits and `_`.
+    /// Returns every descriptor that the filter needs.
     ///
     /// Duplicates of these descriptors in another process keep the filter working when this process
     /// dies.
-    pub fn holdings(&self) -> Vec<(String, BorrowedFd<'_>)> {
-        let mut held: Vec<_> = self.loaded.fds().map(|(name, fd)| (name.to_owned(), fd)).collect();
-        held.extend(self.hook.as_ref().and_then(Hook::fd).map(|fd| (LINK.to_owned(), fd)));
-        held.extend(self.xdp.as_ref().map(|fd| (XDP_LINK.to_owned(), fd.as_fd())));
-        held.extend(self.event_fd().map(|fd| (format!("{MEMBER}0"), fd)));
+    pub fn holdings(&self) -> Vec<Holding<BorrowedFd<'_>>> {
+        let named = |name: &str, fd| Holding { name: name.to_owned(), fd };
+        let mut held: Vec<_> = self.loaded.fds().map(|held| named(held.name, held.fd)).collect();
+        held.extend(self.hook.as_ref().and_then(Hook::fd).map(|fd| named(LINK, fd)));
+        held.extend(self.xdp.as_ref().map(|fd| named(XDP_LINK, fd.as_fd())));
+        held.extend(self.event_fd().map(|fd| named(&holding_of(OwnerId(0)), fd)));
         for (owner, kind) in &self.owners {
             if let Owner::Direct { socket, .. } = kind {
-                held.push((holding_of(*owner), socket.as_fd()));
+                held.push(named(&holding_of(*owner), socket.as_fd()));
             }
         }
         held
     }
 
-    /// Returns the packet sockets of which the filter has a copy, by their owners.
-    pub fn sockets(&self) -> impl Iterator<Item = (OwnerId, BorrowedFd<'_>)> {
-        self.owners.iter().filter_map(|(owner, kind)| match kind {
-            Owner::Direct { socket, .. } => Some((*owner, socket.as_fd())),
-            _ => None,
-        })
+    /// Returns the owners of packet sockets of which the filter has a copy.
+    pub fn owners_with_sockets(&self) -> impl Iterator<Item = OwnerId> {
+        let owners = self.owners.iter();
+        owners.filter(|(_, kind)| matches!(kind, Owner::Direct { .. })).map(|(owner, _)| *owner)
     }
 
     /// Restores the filter from its descriptors with the names that [`Filter::holdings`] gave. Its
@@ -58,10 +66,10 @@ impl Filter {
     /// # Errors
     /// [`AttachError::Unavailable`] as [`Filter::attach`]; `ENODEV` if the interface is gone;
     /// `NotFound` if a descriptor is missing.
-    pub fn adopt(holdings: Vec<(String, OwnedFd)>, options: Options) -> Result<Self, AttachError> {
+    pub fn adopt(holdings: Vec<Holding<OwnedFd>>, options: Options) -> Result<Self, AttachError> {
         let (mut fds, mut sockets) = (BTreeMap::new(), BTreeMap::new());
         let (mut link, mut xdp) = (None, None);
-        for (name, fd) in holdings {
+        for Holding { name, fd } in holdings {
             if let Some(known) = Loaded::known(&name) {
                 fds.insert(known, fd);
             } else if let Some(member) = name.strip_prefix(MEMBER).and_then(|at| at.parse().ok()) {

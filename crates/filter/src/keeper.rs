@@ -23,6 +23,7 @@
 //! and no other process communicates with it. Not here: starting the process, and the meaning of
 //! the names (`adopt`, and `sojourn_carrier`).
 
+use crate::adopt::Holding;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -69,9 +70,36 @@ pub struct Patience {
 #[derive(Debug, Default)]
 pub struct Kept {
     /// Descriptors by name.
-    pub held: Vec<(String, Vec<OwnedFd>)>,
-    /// Programs by name, alive or not.
-    pub programs: Vec<(String, OwnedFd)>,
+    pub held: Vec<KeptDescriptors>,
+    /// Programs, alive or not.
+    pub programs: Vec<Holding<OwnedFd>>,
+}
+
+/// The descriptors that a keeper holds by one name.
+#[derive(Debug)]
+pub struct KeptDescriptors {
+    /// The name.
+    pub name: String,
+    /// The descriptors, in the order in which they came.
+    pub fds: Vec<OwnedFd>,
+}
+
+/// A keeper that is to be started.
+#[derive(Debug)]
+pub struct NewKeeper {
+    /// The server's side.
+    pub keeper: Keeper,
+    /// The socket with which the keeper's process must call [`keep`].
+    pub control: OwnedFd,
+}
+
+/// A keeper that an earlier server has left.
+#[derive(Debug)]
+pub struct FoundKeeper {
+    /// The server's side.
+    pub keeper: Keeper,
+    /// Its contents, for [`Filter::adopt`](crate::Filter::adopt).
+    pub kept: Kept,
 }
 
 fn send(socket: BorrowedFd<'_>, letter: u8, name: &str, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -117,26 +145,24 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Creates the server's side, and the socket with which the keeper's process must call
-    /// [`keep`].
+    /// Creates both sides of a keeper.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn new() -> io::Result<(Self, OwnedFd)> {
+    pub fn create() -> io::Result<NewKeeper> {
         let flags = SocketFlags::CLOEXEC;
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (control, keepers) = rustix::net::socketpair(family, kind, flags, None)?;
         set_socket_timeout(&control, Timeout::Send, Some(HOLD_MAX))?;
-        Ok((Self { control }, keepers))
+        Ok(NewKeeper { keeper: Self { control }, control: keepers })
     }
 
-    /// Connects to the keeper that an earlier server left at `path`, and returns its contents for
-    /// [`Filter::adopt`](crate::Filter::adopt).
+    /// Connects to the keeper that an earlier server left at `path`.
     ///
     /// # Errors
     /// `ENOENT` or `ECONNREFUSED` if there is no keeper; `EPIPE` if the keeper still has a server;
     /// `EPERM` if it is another user's.
-    pub fn find(path: &Path) -> io::Result<(Self, Kept)> {
+    pub fn find(path: &Path) -> io::Result<FoundKeeper> {
         let control = unix_socket()?;
         rustix::net::connect(&control, &SocketAddrUnix::new(path)?)?;
         if !is_own(&control) {
@@ -148,12 +174,14 @@ impl Keeper {
         loop {
             let mut packet = receive(control.as_fd())?.ok_or(io::ErrorKind::BrokenPipe)?;
             match (packet.letter, packet.fds.pop()) {
-                (PROGRAM, Some(program)) => kept.programs.push((packet.name, program)),
+                (PROGRAM, Some(program)) => {
+                    kept.programs.push(Holding { name: packet.name, fd: program })
+                }
                 (HOLD, Some(last)) => {
                     packet.fds.push(last);
-                    kept.held.push((packet.name, packet.fds));
+                    kept.held.push(KeptDescriptors { name: packet.name, fds: packet.fds });
                 }
-                (END, _) => return Ok((Self { control }, kept)),
+                (END, _) => return Ok(FoundKeeper { keeper: Self { control }, kept }),
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
         }

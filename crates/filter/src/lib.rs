@@ -56,7 +56,7 @@ pub mod rule;
 mod sys;
 mod unfiltered;
 
-pub use adopt::{holding_of, remove_ports};
+pub use adopt::{Holding, holding_of, remove_ports};
 pub use away::{AwaySession, away};
 pub use error::{AttachError, Failed, FlowError, OwnerError};
 pub use filter::{Filter, Options, XdpMode};

@@ -99,6 +99,12 @@ pub(crate) struct Loaded {
     pub(crate) xsks: XskMap<MapData>,
 }
 
+/// A program or map in the kernel.
+pub(crate) struct LoadedFd<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) fd: BorrowedFd<'a>,
+}
+
 impl Loaded {
     /// Loads all programs and maps. `sessions_max` limits the sessions that can be away at one
     /// time.
@@ -146,14 +152,14 @@ impl Loaded {
         })
     }
 
-    /// Returns every program and map by name, for a keeper.
-    pub(crate) fn fds(&self) -> impl Iterator<Item = (&'static str, BorrowedFd<'_>)> {
-        self.fds.iter().map(|(name, fd)| (*name, fd.as_fd()))
+    /// Returns every program and map, for a keeper.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = LoadedFd<'_>> {
+        self.fds.iter().map(|(name, fd)| LoadedFd { name, fd: fd.as_fd() })
     }
 
-    /// Returns the maps by name.
-    pub(crate) fn map_fds(&self) -> impl Iterator<Item = (&'static str, BorrowedFd<'_>)> {
-        self.fds().filter(|(name, _)| MAPS.contains(name))
+    /// Returns the maps.
+    pub(crate) fn map_fds(&self) -> impl Iterator<Item = LoadedFd<'_>> {
+        self.fds().filter(|loaded| MAPS.contains(&loaded.name))
     }
 
     /// Returns the static name, if it is one of [`Loaded::fds`].

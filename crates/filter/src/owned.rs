@@ -32,8 +32,9 @@ impl Template {
         let wrong = |error| Failed::other("reading the owners' filter", error);
         let mut object = Object::parse(bytes).map_err(|error| Failed::other(OWNED, error))?;
         let maps = std::mem::take(&mut object.maps);
-        let fds =
-            loaded.map_fds().filter_map(|(name, fd)| Some((name, fd.as_raw_fd(), maps.get(name)?)));
+        let fds = loaded
+            .map_fds()
+            .filter_map(|one| Some((one.name, one.fd.as_raw_fd(), maps.get(one.name)?)));
         object.relocate_maps(fds, &HashSet::new()).map_err(wrong)?;
         let program = object.programs.get(OWNED).ok_or_else(|| Failed::missing(OWNED))?;
         let function = object.functions.remove(&program.function_key());

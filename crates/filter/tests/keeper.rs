@@ -7,8 +7,10 @@ mod common;
 use common::{attached, filter, receive_with, two_hosts, wait_for};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use sojourn_filter::keeper::{Keeper, Kept, Patience, keep, listen};
-use sojourn_filter::{Filter, Key, Options, OwnerId};
+use sojourn_filter::keeper::{
+    FoundKeeper, Keeper, Kept, KeptDescriptors, NewKeeper, Patience, keep, listen,
+};
+use sojourn_filter::{Filter, Holding, Key, Options, OwnerId};
 use sojourn_wire::Protocol;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -46,7 +48,7 @@ impl Process {
     }
 
     fn keeper(path: &Path, patience_ms: u32) -> (Keeper, Self) {
-        let (keeper, control) = Keeper::new().unwrap();
+        let NewKeeper { keeper, control } = Keeper::create().unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "is_keeper"]);
         command.env(ROLE, format!("{patience_ms} {}", path.display()));
@@ -81,7 +83,7 @@ impl Drop for TestFolder {
 }
 
 fn hold(keeper: &Keeper, filter: &Filter) {
-    for (name, fd) in filter.holdings() {
+    for Holding { name, fd } in filter.holdings() {
         keeper.hold(&name, &[fd]).unwrap();
     }
 }
@@ -89,8 +91,10 @@ fn hold(keeper: &Keeper, filter: &Filter) {
 const TARGET: ([u8; 4], u16) = ([10, 0, 0, 1], 5000);
 
 /// Returns the contents of a keeper for `Filter::adopt`, with one descriptor for each name.
-fn holdings(kept: Kept) -> Vec<(String, OwnedFd)> {
-    kept.held.into_iter().map(|(name, mut fds)| (name, fds.pop().unwrap())).collect()
+fn holdings(kept: Kept) -> Vec<Holding<OwnedFd>> {
+    let named =
+        |mut held: KeptDescriptors| Holding { name: held.name, fd: held.fds.pop().unwrap() };
+    kept.held.into_iter().map(named).collect()
 }
 
 fn session(filter: &mut Filter) -> (OwnerId, OwnedFd) {
@@ -128,7 +132,7 @@ fn sessions_go_on_from_one_server_to_the_next() {
         receive_with(&socket, b"between two servers");
         assert!(attached().contains(&HOOK.to_owned()));
 
-        let (keeper, kept) = wait_for("keeper", || Keeper::find(&place.0).ok());
+        let FoundKeeper { keeper, kept } = wait_for("keeper", || Keeper::find(&place.0).ok());
         assert_eq!(kept.programs.len(), 1);
         let filter = Filter::adopt(holdings(kept), Options::default()).unwrap();
         assert!(filter.flows().any(|(_, of)| of == owner));

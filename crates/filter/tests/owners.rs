@@ -4,8 +4,8 @@
 mod common;
 
 use common::{attached, filter, receive, two_hosts};
-use rustix::fd::{AsRawFd, OwnedFd};
-use sojourn_filter::{Filter, Key, Options, OwnerId, Reason, Removed};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use sojourn_filter::{Filter, Holding, Key, Options, OwnerId, Reason, Removed};
 use sojourn_wire::Protocol;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -67,6 +67,11 @@ struct Reached {
 
 fn misdirected(filter: &Filter) -> u64 {
     filter.counts().unwrap().of(Reason::Misdirected)
+}
+
+/// Duplicates a descriptor that a filter needs, as a keeper does.
+fn owned(held: Holding<BorrowedFd<'_>>) -> Holding<OwnedFd> {
+    Holding { name: held.name, fd: held.fd.try_clone_to_owned().unwrap() }
 }
 
 #[test]
@@ -240,15 +245,15 @@ fn no_frame_is_lost_when_many_have_left_unnoticed() {
         let names: Vec<_> = stay.iter().map(|owner| sojourn_filter::holding_of(*owner)).collect();
         // A keeper has what two servers after each other need, and programs end in between: of
         // nine members three are left, in an order that nobody knows.
-        let hold = |filter: &Filter| -> Vec<(String, OwnedFd)> {
+        let hold = |filter: &Filter| -> Vec<Holding<OwnedFd>> {
             let is_left = |name: &str| {
                 let member = sojourn_filter::holding_of(OwnerId(0));
                 !name.starts_with(member.trim_end_matches('0'))
                     || name == member
                     || names.iter().any(|left| left == name)
             };
-            let held = filter.holdings().into_iter().filter(|(name, _)| is_left(name));
-            held.map(|(name, fd)| (name, fd.try_clone_to_owned().unwrap())).collect()
+            let held = filter.holdings().into_iter().filter(|held| is_left(&held.name));
+            held.map(owned).collect()
         };
         let held = hold(&filter);
         drop(filter);
@@ -277,16 +282,16 @@ fn an_adoption_that_ends_in_the_middle_harms_nobody() {
         let Some(mut filter) = filter(Options::default()) else { return };
         let sender = two.run(|| UdpSocket::bind("10.0.0.2:0").unwrap());
         let programs: Vec<_> = (1..=3).map(|port| Program::new(&mut filter, port)).collect();
-        let hold = |filter: &Filter| -> Vec<(String, OwnedFd)> {
+        let hold = |filter: &Filter| -> Vec<Holding<OwnedFd>> {
             let held = filter.holdings().into_iter();
-            held.map(|(name, fd)| (name, fd.try_clone_to_owned().unwrap())).collect()
+            held.map(owned).collect()
         };
         let (held, mut damaged) = (hold(&filter), hold(&filter));
         drop(filter);
         // The sink is no packet socket: the adoption fails after it has begun.
         let sink = sojourn_filter::holding_of(OwnerId(0));
         let other = std::fs::File::open("/dev/null").unwrap();
-        damaged.iter_mut().find(|(name, _)| *name == sink).unwrap().1 = other.into();
+        damaged.iter_mut().find(|held| held.name == sink).unwrap().fd = other.into();
         assert!(Filter::adopt(damaged, Options::default()).is_err());
         let mut filter = Filter::adopt(held, Options::default()).unwrap();
         let next = Program::new(&mut filter, 4);
@@ -329,9 +334,9 @@ fn what_holds_the_descriptors_holds_the_filter() {
         let sender = two.run(|| UdpSocket::bind("10.0.0.2:0").unwrap());
         let programs: Vec<_> = (1..=3).map(|port| Program::new(&mut filter, port)).collect();
         let port = filter.open_port(false).unwrap();
-        let hold = |filter: &Filter| -> Vec<(String, OwnedFd)> {
+        let hold = |filter: &Filter| -> Vec<Holding<OwnedFd>> {
             let held = filter.holdings().into_iter();
-            held.map(|(name, fd)| (name, fd.try_clone_to_owned().unwrap())).collect()
+            held.map(owned).collect()
         };
         let held = hold(&filter);
         drop(filter);

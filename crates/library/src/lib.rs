@@ -31,7 +31,7 @@ pub use io::from_kernel::{BytesOnly, FromKernel};
 pub use io::lend::{Amount, Lending, Lent, LentPiece};
 pub use moves::descriptors::{Origin, SocketOption};
 pub use process::library::{Library, library};
-pub use remote::options::{EngineAnswers, OptionChange, Queue};
+pub use remote::options::{EngineAnswers, OptionAnswer, OptionChange, Queue};
 pub use session::Session;
 pub use session::datagram::{Datagram, Told};
 

@@ -19,6 +19,23 @@ pub use table::TABLE;
 
 use core::ffi::c_int;
 
+/// An option's name, as getsockopt(2) takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionName {
+    /// The protocol level, as `SOL_SOCKET`.
+    pub level: c_int,
+    /// The number at that level.
+    pub number: c_int,
+}
+
+impl OptionName {
+    /// Makes a name of its two numbers.
+    #[must_use]
+    pub const fn new(level: c_int, number: c_int) -> Self {
+        Self { level, number }
+    }
+}
+
 /// Returns the table's row of an option, if it has one.
 pub fn find(level: c_int, number: c_int) -> Option<&'static SocketOption> {
     let at = TABLE.binary_search_by_key(&(level, number), |row| (row.level, row.number));

@@ -15,8 +15,14 @@ pub(crate) struct Beside {
     room: usize,
     /// `MSG_CMSG_CLOEXEC`, if the program asks for it.
     flags: c_int,
-    /// The number of bytes in the buffer, and the flags that the kernel returned with them.
-    came: (usize, c_int),
+    came: ControlAnswer,
+}
+
+/// What the kernel answered about a control buffer.
+struct ControlAnswer {
+    /// The number of bytes in the buffer.
+    len: usize,
+    flags: c_int,
 }
 
 impl Beside {
@@ -24,7 +30,8 @@ impl Beside {
         let room = if header.msg_control.is_null() { 0 } else { header.msg_controllen };
         let flags = flags & libc::MSG_CMSG_CLOEXEC;
         // The kernel returns that flag in `msg_flags`.
-        Self { control: header.msg_control, room, flags, came: (0, flags) }
+        let came = ControlAnswer { len: 0, flags };
+        Self { control: header.msg_control, room, flags, came }
     }
 
     /// Receives into `buffers`, and control data into the program's control buffer. Returns the
@@ -41,7 +48,7 @@ impl Beside {
         // SAFETY: the header is valid; the kernel checks the program's pointers in it.
         let got = unsafe { raw::call(libc::SYS_recvmsg, arguments) };
         if got >= 0 {
-            self.came = (header.msg_controllen, header.msg_flags);
+            self.came = ControlAnswer { len: header.msg_controllen, flags: header.msg_flags };
         }
         got
     }
@@ -49,7 +56,7 @@ impl Beside {
     /// Writes the length of the control data and the flags into the program's header, as the kernel
     /// does.
     pub(crate) fn answer(&self, message: &mut msghdr) {
-        (message.msg_controllen, message.msg_flags) = self.came;
+        (message.msg_controllen, message.msg_flags) = (self.came.len, self.came.flags);
     }
 }
 
@@ -63,6 +70,6 @@ impl FromKernel for Beside {
     }
 
     fn has_ended(&self) -> bool {
-        self.came.0 > 0 || self.came.1 & libc::MSG_CTRUNC != 0
+        self.came.len > 0 || self.came.flags & libc::MSG_CTRUNC != 0
     }
 }

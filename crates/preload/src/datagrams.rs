@@ -8,7 +8,7 @@
 
 use crate::buffers::{self, Access, accessible};
 use crate::errno;
-use crate::flags::RECV_SERVED;
+use crate::flags::{RECV_SERVED, ReceiveFlags};
 use crate::guard::{home, is_open, within};
 use crate::library::{
     Attempt, Datagram, DatagramAncillary, DatagramCall, PARTS_MAX, ReceiveOutcome, Recv, Told,
@@ -63,14 +63,13 @@ pub(crate) fn receive(
     fd: c_int,
     call: &DatagramCall<'static>,
     header: &mut msghdr,
-    how: Recv,
-    flags: c_int,
+    flags: ReceiveFlags,
     attempt: &mut Attempt,
 ) -> Option<isize> {
     loop {
         let got = buffers_of(header).and_then(|buffers| {
             vectors::datagram_room(buffers, PAYLOAD_MAX, |slices| {
-                within(|_| call.receive(slices, how, attempt)).flatten()
+                within(|_| call.receive(slices, flags.how, attempt)).flatten()
             })
         });
         let Some(got) = got else {
@@ -80,10 +79,10 @@ pub(crate) fn receive(
         };
         match got? {
             Ok(ReceiveOutcome::Here(datagram)) => {
-                return Some(answer(header, (&datagram, attempt), how, flags));
+                return Some(answer(header, &datagram, attempt, flags));
             }
             Ok(ReceiveOutcome::Kernel { is_last }) => {
-                let got = ask_kernel(fd, header, flags);
+                let got = ask_kernel(fd, header, flags.number());
                 if got != -(libc::EAGAIN as isize) {
                     within(|_| call.kernel_gave());
                 } else if !is_last {
@@ -112,19 +111,19 @@ fn ask_kernel(fd: c_int, header: &mut msghdr, flags: c_int) -> isize {
 /// returns.
 fn answer(
     header: &mut msghdr,
-    (datagram, attempt): (&Datagram, &Attempt),
-    how: Recv,
-    flags: c_int,
+    datagram: &Datagram,
+    attempt: &Attempt,
+    flags: ReceiveFlags,
 ) -> isize {
     let is_cut = datagram.copied < datagram.len;
-    header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
+    header.msg_flags = flags.number() & libc::MSG_CMSG_CLOEXEC;
     header.msg_flags |= if is_cut { libc::MSG_TRUNC } else { 0 };
     let room = core::mem::replace(&mut header.msg_controllen, 0);
     if datagram.told.is_any() {
-        answer_control(header, room, (&datagram.told, attempt));
+        answer_control(header, room, &datagram.told, attempt);
     }
     if !header.msg_name.is_null() {
-        let (name, len) = name_of(&datagram.source);
+        let SocketName { bytes: name, len } = name_of(&datagram.source);
         let copied = len.min(header.msg_namelen as usize);
         if accessible(header.msg_name as usize, copied, Access::Write) < copied {
             return errno::count(Err(Errno::FAULT));
@@ -133,11 +132,11 @@ fn answer(
         unsafe { core::ptr::copy_nonoverlapping(name.as_ptr(), header.msg_name.cast(), copied) };
         header.msg_namelen = len as libc::socklen_t;
     }
-    (if how.whole_len { datagram.len } else { datagram.copied }) as isize
+    (if flags.how.whole_len { datagram.len } else { datagram.copied }) as isize
 }
 
 /// Writes the control messages that the program has asked for, as far as there is room.
-fn answer_control(header: &mut msghdr, room: usize, (told, attempt): (&Told, &Attempt)) {
+fn answer_control(header: &mut msghdr, room: usize, told: &Told, attempt: &Attempt) {
     let start = header.msg_control.cast::<u8>();
     let room = if start.is_null() { 0 } else { room.min(DatagramAncillary::LEN_MAX) };
     // The kernel leaves control messages out if their memory is not accessible.
@@ -152,20 +151,26 @@ fn answer_control(header: &mut msghdr, room: usize, (told, attempt): (&Told, &At
     header.msg_controllen = written.len;
 }
 
-/// Returns an address in C's form, and its length.
-fn name_of(source: &SocketAddr) -> ([u8; size_of::<libc::sockaddr_in6>()], usize) {
+/// An address in C's form.
+struct SocketName {
+    bytes: [u8; size_of::<libc::sockaddr_in6>()],
+    len: usize,
+}
+
+/// Returns an address in C's form.
+fn name_of(source: &SocketAddr) -> SocketName {
     let mut name = [0; size_of::<libc::sockaddr_in6>()];
     name[2..4].copy_from_slice(&source.port().to_be_bytes());
     match source {
         SocketAddr::V4(v4) => {
             name[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
             name[4..8].copy_from_slice(&v4.ip().octets());
-            (name, size_of::<libc::sockaddr_in>())
+            SocketName { bytes: name, len: size_of::<libc::sockaddr_in>() }
         }
         SocketAddr::V6(v6) => {
             name[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
             name[8..24].copy_from_slice(&v6.ip().octets());
-            (name, name.len())
+            SocketName { bytes: name, len: name.len() }
         }
     }
 }
@@ -274,7 +279,7 @@ mod tests {
     fn addresses_are_as_the_c_library_has_them() {
         for text in ["192.0.2.1:7000", "[2001:db8::1]:53"] {
             let address: SocketAddr = text.parse().unwrap();
-            let (mut name, len) = name_of(&address);
+            let SocketName { bytes: mut name, len } = name_of(&address);
             let mut header = header_of(&[]);
             assert_eq!(target_of(&header), Ok(None));
             header.msg_name = name.as_mut_ptr().cast();

@@ -65,7 +65,7 @@ pub(crate) fn sendfile_by(
                 if start.is_some_and(|start| start < 0) {
                     return kernel();
                 }
-                if let Some((result, end)) =
+                if let Some(FileSent { result, end }) =
                     send_file_on(&call, file, start, count.min(TRANSFER_MAX))
                 {
                     if let (Some(end), false) = (end, offset.is_null()) {
@@ -79,7 +79,13 @@ pub(crate) fn sendfile_by(
     }
 }
 
-type Sent = (Result<usize, Errno>, Option<off64_t>);
+/// The outcome of sending a part of a file.
+struct FileSent {
+    /// The bytes sent.
+    result: Result<usize, Errno>,
+    /// The offset behind them, if the call has one.
+    end: Option<off64_t>,
+}
 
 #[inline(never)]
 fn send_file_on(
@@ -87,14 +93,14 @@ fn send_file_on(
     file: c_int,
     start: Option<off64_t>,
     count: usize,
-) -> Option<Sent> {
+) -> Option<FileSent> {
     let mut at = start.map(|start| start as u64);
     let result = within(|_| {
         // SAFETY: the number is not negative; the kernel finds out if it is open.
         let file = unsafe { BorrowedFd::borrow_raw(file) };
         call.send_file(file, at.as_mut(), count)
     })??;
-    Some((result, at.map(|at| at as off64_t)))
+    Some(FileSent { result, end: at.map(|at| at as off64_t) })
 }
 
 alias!(sendfile64 = sendfile);

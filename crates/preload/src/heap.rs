@@ -64,13 +64,28 @@ static FREE: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 /// The allocator that `#[global_allocator]` names.
 pub(crate) struct Heap;
 
-/// Returns the smallest size class for blocks of `units`, and the units of its blocks.
-fn class_of(units: usize) -> (usize, usize) {
+/// A size class of blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct SizeClass {
+    class: usize,
+    /// The units of its blocks.
+    units: usize,
+}
+
+/// A block, as its chunk has it.
+struct BlockPlace {
+    chunk: &'static Chunk,
+    /// The unit at which the block begins.
+    unit: usize,
+}
+
+/// Returns the smallest size class for blocks of `units`.
+fn class_of(units: usize) -> SizeClass {
     let mut class = 0;
     loop {
         let size = units_of(class);
         if size >= units {
-            return (class, size);
+            return SizeClass { class, units: size };
         }
         class += 1;
     }
@@ -85,8 +100,8 @@ const fn units_of(class: usize) -> usize {
     }
 }
 
-/// Returns the class of a small block and its units; `None` if the block is a mapping.
-fn small(layout: &Layout) -> Option<(usize, usize)> {
+/// Returns the class of a small block; `None` if the block is a mapping.
+fn small(layout: &Layout) -> Option<SizeClass> {
     let bytes = match layout.align() {
         align if align <= UNIT => layout.size(),
         // A block whose size is a power of two is aligned to its size, up to a page.
@@ -146,11 +161,11 @@ impl Chunk {
         Some(number + 1)
     }
 
-    /// Returns the chunk that contains a block, and the unit at which the block begins.
-    fn of(block: *mut u8) -> Option<(&'static Self, usize)> {
+    /// Returns the place of a block.
+    fn of(block: *mut u8) -> Option<BlockPlace> {
         let within = |chunk: &'static Self| {
             let offset = (block as usize).wrapping_sub(chunk.block(0) as usize);
-            (offset < UNITS * UNIT).then_some((chunk, offset / UNIT))
+            (offset < UNITS * UNIT).then_some(BlockPlace { chunk, unit: offset / UNIT })
         };
         let numbers = 0..=LAST.load(Ordering::Acquire) as usize;
         numbers.filter_map(Self::at).find_map(within)
@@ -177,7 +192,8 @@ fn take(class: usize) -> Option<*mut u8> {
 
 /// Puts a block into the list of its class.
 fn give(class: usize, block: *mut u8) {
-    let (Some(head), Some((chunk, unit))) = (FREE.get(class), Chunk::of(block)) else { return };
+    let (Some(head), Some(place)) = (FREE.get(class), Chunk::of(block)) else { return };
+    let BlockPlace { chunk, unit } = place;
     let index = (chunk.number.load(Ordering::Relaxed) as usize * UNITS + unit + 1) as u32;
     let mut now = head.load(Ordering::Relaxed);
     loop {
@@ -237,7 +253,9 @@ pub(crate) fn unmap(at: *mut u8, len: usize) {
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match small(&layout) {
-            Some((class, units)) => take(class).or_else(|| fresh(units)).unwrap_or(null_mut()),
+            Some(SizeClass { class, units }) => {
+                take(class).or_else(|| fresh(units)).unwrap_or(null_mut())
+            }
             None if layout.align() <= PAGE => {
                 map(layout.size()).map_or(null_mut(), NonNull::as_ptr)
             }
@@ -246,7 +264,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if let Some((class, units)) = small(&layout) {
+        if let Some(SizeClass { class, units }) = small(&layout) {
             let Some(block) = take(class) else { return fresh(units).unwrap_or(null_mut()) };
             // SAFETY: a block of at least that size.
             unsafe { block.write_bytes(0, layout.size()) };
@@ -258,7 +276,7 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         match small(&layout) {
-            Some((class, _)) => give(class, block),
+            Some(SizeClass { class, .. }) => give(class, block),
             None => unmap(block, layout.size()),
         }
     }

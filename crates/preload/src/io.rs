@@ -3,6 +3,7 @@
 //! Not here: the common part of all data calls (`transfer`), calls with flags (`sockets`).
 
 use crate::buffers::overflow;
+use crate::flags::ReceiveFlags;
 use crate::guard::kernel;
 use crate::guard::{home, is_wide_open};
 use crate::library::{Recv, Send, library};
@@ -44,7 +45,7 @@ fn read_asking(fd: c_int, at: *mut c_void, len: usize) -> isize {
 
 /// Serves [`read`]; `kernel` makes the kernel's call.
 pub(crate) fn read_by(fd: c_int, at: *mut c_void, len: usize, kernel: impl Kernel) -> isize {
-    receive(fd, Recv::default(), None, Buffers::one(at, len), kernel)
+    receive(fd, ReceiveFlags { how: Recv::default(), given: None }, Buffers::one(at, len), kernel)
 }
 
 alias!(__read = read);
@@ -96,7 +97,12 @@ unsafe extern "C-unwind" fn readv(fd: c_int, at: *const iovec, count: c_int) -> 
 
 /// Serves [`readv`]; `kernel` makes the kernel's call.
 pub(crate) fn readv_by(fd: c_int, at: *const iovec, count: usize, kernel: impl Kernel) -> isize {
-    receive(fd, Recv::default(), None, Buffers::Many(at, count), kernel)
+    receive(
+        fd,
+        ReceiveFlags { how: Recv::default(), given: None },
+        Buffers::Many(at, count),
+        kernel,
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -126,6 +132,7 @@ unsafe extern "C-unwind" fn preadv2(
 
 /// Serves [`preadv2`]; `kernel` makes the kernel's call. Only an offset of -1, which means the
 /// file's own position, concerns pipes and sockets (preadv2(2)).
+#[allow(clippy::too_many_arguments, reason = "those of the call that it serves")]
 pub(crate) fn preadv2_by(
     fd: c_int,
     at: *const iovec,
@@ -142,7 +149,7 @@ pub(crate) fn preadv2_by(
         return kernel();
     }
     let how = Recv { dont_wait: flags & libc::RWF_NOWAIT != 0, ..Recv::default() };
-    receive(fd, how, None, Buffers::Many(at, count), kernel)
+    receive(fd, ReceiveFlags { how, given: None }, Buffers::Many(at, count), kernel)
 }
 
 alias!(preadv64v2 = preadv2);
@@ -162,6 +169,7 @@ unsafe extern "C-unwind" fn pwritev2(
 
 /// Serves [`pwritev2`]; `kernel` makes the kernel's call. Only an offset of -1, which means the
 /// file's own position, concerns pipes and sockets (pwritev2(2)).
+#[allow(clippy::too_many_arguments, reason = "those of the call that it serves")]
 pub(crate) fn pwritev2_by(
     fd: c_int,
     at: *const iovec,

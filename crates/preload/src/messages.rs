@@ -6,10 +6,11 @@
 
 use crate::beside::Beside;
 use crate::buffers;
+use crate::flags::ReceiveFlags;
 use crate::guard::home;
 use crate::guard::kernel;
 use crate::guard::{is_open, tell};
-use crate::library::{DatagramCall, Recv, Route, Send};
+use crate::library::{DatagramCall, Route, Send};
 use crate::raw::Kernel;
 use crate::sockets::{
     datagram_route, peer_name, receive_message, recv_flags, send_flags, send_message, send_to,
@@ -120,7 +121,8 @@ pub(crate) fn recvmsg_by(
         Route::Plain => return took_in(kernel(), message),
         Route::Kernel(usage) => return took_in(counted(usage, kernel), message),
         Route::Datagrams(call) => {
-            return receive_datagram(fd, call, message, how, flags, kernel);
+            let flags = ReceiveFlags { how, given: Some(flags) };
+            return receive_datagram(fd, call, message, flags, kernel);
         }
         Route::Stream(_) => {}
     }
@@ -136,7 +138,8 @@ pub(crate) fn recvmsg_by(
     };
     let mut beside = Beside::of(&header, flags);
     let buffers = Buffers::Many(header.msg_iov, header.msg_iovlen);
-    let got = transfer::receive_noted(fd, how, Some(flags), buffers, Some(&mut beside), serve);
+    let flags = ReceiveFlags { how, given: Some(flags) };
+    let got = transfer::receive_noted(fd, flags, buffers, Some(&mut beside), serve);
     if !from_kernel.get() && got >= 0 {
         // At the end of the stream there is no sender.
         let name_of = (got > 0).then_some(fd);
@@ -151,8 +154,7 @@ fn receive_datagram(
     fd: c_int,
     call: DatagramCall<'static>,
     message: *mut msghdr,
-    how: Recv,
-    flags: c_int,
+    flags: ReceiveFlags,
     kernel: impl Kernel,
 ) -> isize {
     if !buffers::is_writable(message) {
@@ -160,7 +162,7 @@ fn receive_datagram(
     }
     // SAFETY: the header is writable, as checked above, and so readable.
     let mut header = unsafe { message.read_unaligned() };
-    match receive_message(fd, call, &mut header, how, flags) {
+    match receive_message(fd, call, &mut header, flags) {
         None => kernel(),
         Some(got) => {
             if got >= 0 {
@@ -332,6 +334,7 @@ unsafe extern "C-unwind" fn recvmmsg(
 }
 
 /// Serves [`recvmmsg`]; `kernel` makes the kernel's call.
+#[allow(clippy::too_many_arguments, reason = "those of the call that it serves")]
 pub(crate) fn recvmmsg_by(
     fd: c_int,
     messages: *mut mmsghdr,
@@ -398,8 +401,8 @@ fn receive_datagrams(
         }
         // SAFETY: the message is writable, as checked above, and so readable.
         let mut header = unsafe { (*message).msg_hdr };
-        let got =
-            datagram_route(fd).and_then(|call| receive_message(fd, call, &mut header, how, each));
+        let each = ReceiveFlags { how, given: Some(each) };
+        let got = datagram_route(fd).and_then(|call| receive_message(fd, call, &mut header, each));
         // `None` means that the session has gone home meanwhile. Datagrams received so far are
         // returned, and the program's next call goes to the kernel.
         let got = got.or((done > 0).then_some(-1))?;

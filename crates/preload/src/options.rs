@@ -8,7 +8,9 @@
 use crate::errno;
 use crate::guard::kernel;
 use crate::guard::{is_open, tell, within};
-use crate::library::{Corking, EngineAnswers, OptionChange, SocketOption, library, tcp_info};
+use crate::library::{
+    Corking, EngineAnswers, OptionAnswer, OptionChange, SocketOption, library, tcp_info,
+};
 use crate::raw::Kernel;
 use crate::{buffers, raw};
 use core::ffi::{c_int, c_void};
@@ -40,6 +42,7 @@ unsafe extern "C-unwind" fn setsockopt(
 }
 
 /// Serves [`setsockopt`]; `kernel` makes the kernel's call.
+#[allow(clippy::too_many_arguments, reason = "those of the call that it serves")]
 pub(crate) fn setsockopt_by(
     fd: c_int,
     level: c_int,
@@ -160,6 +163,7 @@ unsafe extern "C-unwind" fn getsockopt(
 }
 
 /// Serves [`getsockopt`]; `kernel` makes the kernel's call.
+#[allow(clippy::too_many_arguments, reason = "those of the call that it serves")]
 pub(crate) fn getsockopt_by(
     fd: c_int,
     level: c_int,
@@ -182,11 +186,11 @@ pub(crate) fn getsockopt_by(
     // SAFETY: the kernel checks the program's arguments.
     let inside = || unsafe { raw::call(libc::SYS_getsockopt, arguments) };
     match within(|library| library.ask_option(fd, inside)).flatten() {
-        Some((0, known)) => {
-            put_over(value, len, |bytes| overlay(asked, &known, bytes));
+        Some(OptionAnswer { result: 0, engine }) => {
+            put_over(value, len, |bytes| overlay(asked, &engine, bytes));
             0
         }
-        Some((error, _)) => errno::kernel(error),
+        Some(OptionAnswer { result, .. }) => errno::kernel(result),
         None => kernel(),
     }
 }

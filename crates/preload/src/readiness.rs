@@ -57,11 +57,18 @@ impl WaitTerms {
 /// Measures the remaining time of a call that reports it, while the library serves the call. The
 /// kernel reports the time by itself when it serves the call.
 #[derive(Default)]
-pub(crate) struct Countdown(Cell<Option<(Instant, Duration)>>);
+pub(crate) struct Countdown(Cell<Option<TimeLimit>>);
+
+/// The limit of a call that has begun.
+#[derive(Clone, Copy)]
+struct TimeLimit {
+    begun: Instant,
+    limit: Duration,
+}
 
 impl Countdown {
     pub(crate) fn begin(&self, limit: Duration) {
-        self.0.set(Some((Instant::now(), limit)));
+        self.0.set(Some(TimeLimit { begun: Instant::now(), limit }));
     }
 
     /// Makes the kernel's call instead, and stops the measurement.
@@ -71,7 +78,7 @@ impl Countdown {
     }
 
     pub(crate) fn left(&self) -> Option<Duration> {
-        self.0.get().map(|(begun, limit)| limit.saturating_sub(begun.elapsed()))
+        self.0.get().map(|one| one.limit.saturating_sub(one.begun.elapsed()))
     }
 }
 

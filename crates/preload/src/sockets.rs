@@ -4,7 +4,7 @@
 //! sockets (`connections`). Read `transfer` first.
 
 use crate::buffers::overflow;
-use crate::flags::RECV_SERVED;
+use crate::flags::{RECV_SERVED, ReceiveFlags};
 use crate::guard::kernel;
 use crate::guard::{home, within};
 use crate::library::{Attempt, DatagramCall, Recv, Route, Send, Use};
@@ -86,7 +86,7 @@ unsafe extern "C-unwind" fn recv(fd: c_int, at: *mut c_void, len: usize, flags: 
     let kernel = move || unsafe { next!(c"recv" as RecvFn)(fd, at, len, flags) };
     let Some(how) = recv_flags(fd, flags) else { return kernel() };
     let buffers = Buffers::one(at, len);
-    transfer::receive(fd, how, Some(flags), buffers, kernel)
+    transfer::receive(fd, ReceiveFlags { how, given: Some(flags) }, buffers, kernel)
 }
 
 #[unsafe(no_mangle)]
@@ -133,9 +133,10 @@ pub(crate) fn recvfrom_by(
     kernel: impl Kernel,
 ) -> isize {
     let Some(how) = recv_flags(fd, flags) else { return kernel() };
+    let flags = ReceiveFlags { how, given: Some(flags) };
     if from.is_null() {
         let buffers = Buffers::one(at, len);
-        return transfer::receive(fd, how, Some(flags), buffers, kernel);
+        return transfer::receive(fd, flags, buffers, kernel);
     }
     match transfer::receive_route(fd) {
         Route::Plain => kernel(),
@@ -150,7 +151,7 @@ pub(crate) fn recvfrom_by(
             header.msg_name = from.cast();
             // SAFETY: the length is writable, as checked above, and so readable.
             header.msg_namelen = unsafe { from_len.read_unaligned() };
-            let got = receive_message(fd, call, &mut header, how, flags);
+            let got = receive_message(fd, call, &mut header, flags);
             if let Some(got) = got.filter(|got| *got >= 0) {
                 // SAFETY: the length is writable, as checked above.
                 unsafe { from_len.write_unaligned(header.msg_namelen) };
@@ -160,7 +161,7 @@ pub(crate) fn recvfrom_by(
         }
         Route::Stream(_) => {
             // A stream's bytes carry no address: `sender` fills in the peer's name afterwards.
-            let got = transfer::receive(fd, how, Some(flags), Buffers::one(at, len), kernel);
+            let got = transfer::receive(fd, flags, Buffers::one(at, len), kernel);
             // The kernel has served a call for 0 bytes.
             if got >= 0 && len > 0 && !sender(fd, got > 0, from, from_len) {
                 bad_address()
@@ -177,20 +178,19 @@ pub(crate) fn receive_message(
     fd: c_int,
     mut call: DatagramCall<'static>,
     header: &mut libc::msghdr,
-    how: Recv,
-    flags: c_int,
+    flags: ReceiveFlags,
 ) -> Option<isize> {
     let interrupting_handlers = transfer::interrupting_handlers();
     let mut attempt = Attempt::default();
     loop {
-        let got = datagrams::receive(fd, &call, header, how, flags, &mut attempt);
+        let got = datagrams::receive(fd, &call, header, flags, &mut attempt);
         if got.is_some() {
             return got;
         }
         if call.number_is_another() {
             return Some(crate::errno::count(Err(Errno::BADF)));
         }
-        if transfer::is_broken(fd, interrupting_handlers, how.dont_wait) {
+        if transfer::is_broken(fd, interrupting_handlers, flags.how.dont_wait) {
             return Some(crate::errno::count(Err(Errno::INTR)));
         }
         call = datagram_route(fd)?;

@@ -53,11 +53,14 @@ struct Own {
 
 impl Own {
     fn take(thread: &'static Thread) -> Option<Self> {
-        let (lowest, place) =
-            match STACKS.iter().enumerate().find_map(|(at, place)| try_take(at, place)) {
-                Some((lowest, place)) => (lowest, Some(place)),
-                None => (make()?, None),
-            };
+        let (lowest, place) = match STACKS
+            .iter()
+            .enumerate()
+            .find_map(|(at, place)| Some((try_take(at, place)?, place)))
+        {
+            Some((lowest, place)) => (lowest, Some(place)),
+            None => (make()?, None),
+        };
         // A handler may run on an alternate stack (sigaltstack(2)). While the stack pointer is
         // elsewhere, the kernel would take that stack for free and start another handler at its
         // top. So all signals are blocked.
@@ -86,8 +89,9 @@ impl Drop for Own {
     }
 }
 
-/// Takes the stack of one place if the stack is free, and makes it if need be.
-fn try_take(at: usize, place: &'static AtomicUsize) -> Option<(usize, &'static AtomicUsize)> {
+/// Takes the stack of one place if the stack is free, and makes it if need be. Returns the stack's
+/// lowest address.
+fn try_take(at: usize, place: &AtomicUsize) -> Option<usize> {
     let now = place.load(Ordering::Relaxed);
     if now & TAKEN != 0 {
         return None;
@@ -101,7 +105,7 @@ fn try_take(at: usize, place: &'static AtomicUsize) -> Option<(usize, &'static A
     if lowest.is_none() {
         place.store(0, Ordering::Relaxed);
     }
-    Some((lowest?, place))
+    lowest
 }
 
 fn built_in(at: usize) -> Option<usize> {

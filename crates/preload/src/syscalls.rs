@@ -324,6 +324,7 @@ fn counted_down(
 }
 
 #[cfg(target_arch = "x86_64")]
+#[allow(clippy::too_many_arguments, reason = "those of the call that it serves")]
 fn select_(
     count: c_int,
     input: *mut fd_set,
@@ -364,6 +365,7 @@ fn poll(fds: *mut PollFd, count: u32, limit: c_int, kernel: impl Kernel) -> isiz
     readiness::poll_by(fds, count.into(), || Some(WaitTerms::of_ms(limit)), kernel)
 }
 
+#[allow(clippy::too_many_arguments, reason = "those of the call that it serves")]
 fn ppoll(
     fds: *mut PollFd,
     count: u32,

@@ -8,6 +8,7 @@ use crate::buffers;
 use crate::datagrams;
 use crate::errno;
 use crate::first_calls;
+use crate::flags::ReceiveFlags;
 use crate::guard::{home, is_open, is_wide_open, within};
 use crate::library::{Attempt, BytesOnly, Call, FromKernel, Recv, Route, Send, Use, library};
 use crate::process::was_cancelled;
@@ -112,19 +113,17 @@ pub(crate) fn refused(fd: c_int, kernel: impl Kernel) -> isize {
 }
 
 /// Receives. `kernel` makes the kernel's call: for a session in the kernel, and for arguments that
-/// the kernel refuses. `flags` are the flags of `recv` and its relatives; `None` for `read` and its
-/// relatives.
+/// the kernel refuses.
 #[inline(always)]
 pub(crate) fn receive(
     fd: c_int,
-    how: Recv,
-    flags: Option<c_int>,
+    flags: ReceiveFlags,
     buffers: Buffers,
     kernel: impl Kernel,
 ) -> isize {
     match by_kernel(fd, kernel) {
         Some(result) => result,
-        None => receive_noted(fd, how, flags, buffers, None, kernel),
+        None => receive_noted(fd, flags, buffers, None, kernel),
     }
 }
 
@@ -146,12 +145,12 @@ pub(crate) fn is_broken(fd: c_int, before: u32, dont_wait: bool) -> bool {
 #[inline(never)]
 pub(crate) fn receive_noted(
     fd: c_int,
-    how: Recv,
-    flags: Option<c_int>,
+    flags: ReceiveFlags,
     buffers: Buffers,
     mut beside: Option<&mut Beside>,
     kernel: impl Kernel,
 ) -> isize {
+    let how = flags.how;
     let interrupting_handlers = interrupting_handlers();
     let mut attempt = Attempt::default();
     loop {
@@ -160,13 +159,13 @@ pub(crate) fn receive_noted(
             Route::Kernel(usage) => return counted(usage, kernel),
             Route::Datagrams(call) => {
                 // A `read` of 0 bytes takes no datagram, but a `recv` of 0 bytes does.
-                let is_empty = |all: &[iovec]| flags.is_none() && vectors::total(all) == Some(0);
+                let is_empty =
+                    |all: &[iovec]| flags.given.is_none() && vectors::total(all) == Some(0);
                 let Some(all) = buffers.all().filter(|all| !is_empty(all)) else {
                     return refused(fd, kernel);
                 };
                 let mut header = datagrams::header_of(all);
-                let flags = flags.unwrap_or(0);
-                match datagrams::receive(fd, &call, &mut header, how, flags, &mut attempt) {
+                match datagrams::receive(fd, &call, &mut header, flags, &mut attempt) {
                     Some(result) => return result,
                     None if call.number_is_another() => return errno::count(Err(Errno::BADF)),
                     None if is_broken(fd, interrupting_handlers, how.dont_wait) => {
@@ -181,7 +180,7 @@ pub(crate) fn receive_noted(
         let (Some(buffers), Some(total)) = (buffers.all(), total) else {
             return refused(fd, kernel);
         };
-        if flags.is_some() && !call.is_socket() {
+        if flags.given.is_some() && !call.is_socket() {
             return kernel();
         }
         if total == 0 {
@@ -192,10 +191,10 @@ pub(crate) fn receive_noted(
         match receive_on(&call, buffers, how, beside.as_deref_mut()) {
             Rounds::Left(0) => {}
             Rounds::Left(done) => {
-                return receive_rest(fd, (buffers, done, total), how, flags, beside);
+                return receive_rest(fd, &Partial { buffers, done, total }, flags, beside);
             }
             Rounds::Done(Ok(done)) if how.wait_all && done > 0 && done < total => {
-                return receive_rest(fd, (buffers, done, total), how, flags, beside);
+                return receive_rest(fd, &Partial { buffers, done, total }, flags, beside);
             }
             // The call is made again: after a cancellation its session is in the kernel, where the
             // cancelled thread ends.
@@ -241,18 +240,27 @@ fn receive_on(
     .unwrap_or(Rounds::Left(0))
 }
 
+/// A call that has filled a part of its buffers.
+struct Partial<'a> {
+    buffers: &'a [iovec],
+    /// Bytes.
+    done: usize,
+    /// Bytes for which there is room.
+    total: usize,
+}
+
 /// Receives the rest in the kernel, if the session went home in the middle of a call that must fill
 /// its buffers (`MSG_WAITALL`).
 #[cold]
 #[inline(never)]
 fn receive_rest(
     fd: c_int,
-    (buffers, done, total): (&[iovec], usize, usize),
-    how: Recv,
-    flags: Option<c_int>,
+    partial: &Partial<'_>,
+    flags: ReceiveFlags,
     beside: Option<&mut Beside>,
 ) -> isize {
-    let (Some(flags), true, true) = (flags, how.wait_all, done < total) else {
+    let Partial { buffers, done, total } = *partial;
+    let (Some(flags), true, true) = (flags.given, flags.how.wait_all, done < total) else {
         return done as isize;
     };
     if beside.as_ref().is_some_and(|beside| beside.has_ended()) {

@@ -6,6 +6,7 @@
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Address, ConnectError, ConnectOptions, Connection, Deadline, Wait};
+use sojourn_options::OptionName;
 use sojourn_session::protocol::client::{
     AddressT, CONTROL_MAX, DATA_MAX, DONT_WAIT, OPTION_MAX, ProtocolClient, ProtocolReceiveFromOut,
     TokenT, WRITABLE,
@@ -270,7 +271,7 @@ impl Client {
         let Self { receiver, data, control } = self;
         let receiving = receiver.begin_from(session.0, size, Deadline::NEVER)?;
         let waited = wait_until(receiver, &receiving, deadline)?;
-        let out = receiver.finish_from(receiving, (control, data), Deadline::NEVER)?;
+        let out = receiver.finish_from(receiving, control, data, Deadline::NEVER)?;
         if out.ret == libc::EINTR.cast_unsigned() {
             waited?;
         }
@@ -345,30 +346,32 @@ impl Client {
         accept(self.stubs().shutdown(session.0, how)?)
     }
 
-    /// Sets an option, by level and name as in setsockopt(2).
+    /// Sets an option.
     ///
     /// # Errors
     /// [`Error`].
     pub fn set_option(
         &mut self,
         session: Session,
-        (level, name): (i32, i32),
+        option: OptionName,
         value: &[u8],
     ) -> Result<(), Error> {
-        accept(self.stubs().set_option(session.0, level, name, value)?)
+        accept(self.stubs().set_option(session.0, option.level, option.number, value)?)
     }
 
     /// Returns the value of an option.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn get_option(
-        &mut self,
-        session: Session,
-        (level, name): (i32, i32),
-    ) -> Result<Vec<u8>, Error> {
+    pub fn get_option(&mut self, session: Session, option: OptionName) -> Result<Vec<u8>, Error> {
         let mut value = Vec::with_capacity(OPTION_MAX as usize);
-        accept(self.stubs().get_option(session.0, level, name, OPTION_MAX, &mut value)?)?;
+        accept(self.stubs().get_option(
+            session.0,
+            option.level,
+            option.number,
+            OPTION_MAX,
+            &mut value,
+        )?)?;
         Ok(value)
     }
 

@@ -44,6 +44,7 @@ pub use client::{Client, Datagram, Error, Session, Token};
 #[cfg(feature = "server")]
 pub use server::Protocol;
 pub use sojourn_ipc::{Address, Deadline, Wait};
+pub use sojourn_options::OptionName;
 pub use sojourn_session::protocol::SUFFIX;
 pub use sojourn_session::protocol::client::{
     DATA_MAX, FAILED, HUNG_UP, PEER_DONE, READABLE, WRITABLE,

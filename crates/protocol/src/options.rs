@@ -8,7 +8,7 @@
 use crate::calls::Socket;
 use rustix::io::Errno;
 use sojourn_library::{EngineAnswers, OptionChange, SocketOption, library, tcp_info};
-use sojourn_options::{Answer, Setting};
+use sojourn_options::{Answer, OptionName, Setting};
 use sojourn_session::protocol::server::OPTION_MAX;
 
 /// The longest value of an option.
@@ -19,10 +19,10 @@ impl Socket {
     ///
     /// # Errors
     /// Those of setsockopt(2).
-    pub(crate) fn set_option(&self, (level, name): (i32, i32), value: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn set_option(&self, option: OptionName, value: &[u8]) -> Result<(), Errno> {
         let fd = self.number();
-        let kernel = || set(fd, (level, name), value);
-        let result = match sojourn_options::setting(level, name) {
+        let kernel = || set(fd, option, value);
+        let result = match sojourn_options::setting(option.level, option.number) {
             Setting::Ignored => kernel(),
             Setting::Home | Setting::DatagramsObey | Setting::DatagramsOffered => {
                 library().option_changed(fd, SocketOption::Binding);
@@ -48,25 +48,21 @@ impl Socket {
     ///
     /// # Errors
     /// Those of getsockopt(2).
-    pub(crate) fn get_option(
-        &self,
-        (level, name): (i32, i32),
-        size: usize,
-    ) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn get_option(&self, option: OptionName, size: usize) -> Result<Vec<u8>, Errno> {
         let fd = self.number();
         let mut value = [0; LEN];
         let mut len = size.min(LEN);
-        let asked = sojourn_options::answer(level, name);
+        let asked = sojourn_options::answer(option.level, option.number);
         if asked == Some(Answer::Error) {
             library().look_for_end(fd);
         }
-        let mut kernel = || get(fd, (level, name), &mut value, &mut len);
+        let mut kernel = || get(fd, option, &mut value, &mut len);
         let engine = match asked {
             Some(asked) if asked != Answer::Error => library().ask_option(fd, &mut kernel),
             _ => None,
         };
         let (result, known) = match engine {
-            Some((result, known)) => (result, Some(known)),
+            Some(answer) => (answer.result, Some(answer.engine)),
             None => (kernel(), None),
         };
         status(result)?;
@@ -113,18 +109,20 @@ fn status(result: isize) -> Result<(), Errno> {
     if result >= 0 { Ok(()) } else { Err(Errno::from_raw_os_error(-result as i32)) }
 }
 
-fn set(fd: i32, (level, name): (i32, i32), value: &[u8]) -> isize {
+fn set(fd: i32, option: OptionName, value: &[u8]) -> isize {
     // SAFETY: the kernel reads `value` and no further.
     result(unsafe {
-        libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as libc::socklen_t)
+        let len = value.len() as libc::socklen_t;
+        libc::setsockopt(fd, option.level, option.number, value.as_ptr().cast(), len)
     })
 }
 
-fn get(fd: i32, (level, name): (i32, i32), value: &mut [u8; LEN], len: &mut usize) -> isize {
+fn get(fd: i32, option: OptionName, value: &mut [u8; LEN], len: &mut usize) -> isize {
     let mut option_len = (*len).min(value.len()) as libc::socklen_t;
     // SAFETY: `value` has `option_len` bytes, which the kernel writes at most.
     let returned = result(unsafe {
-        libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut option_len)
+        let at = value.as_mut_ptr().cast();
+        libc::getsockopt(fd, option.level, option.number, at, &raw mut option_len)
     });
     *len = (option_len as usize).min(value.len());
     returned

@@ -10,7 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use sojourn_ipc::rt::CallError;
 use sojourn_protocol::{
-    Address, Client, DATA_MAX, Deadline, Error, PEER_DONE, READABLE, Token, WRITABLE, Wait,
+    Address, Client, DATA_MAX, Deadline, Error, OptionName, PEER_DONE, READABLE, Token, WRITABLE,
+    Wait,
 };
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -282,19 +283,26 @@ fn options_are_the_sockets() {
     let (_plain, served) = connection();
     let mut client = server.client();
     let (session, _) = client.open(served.as_fd(), true).unwrap();
-    let nodelay = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
+    let nodelay = OptionName::new(libc::IPPROTO_TCP, libc::TCP_NODELAY);
     assert_eq!(client.get_option(session, nodelay).unwrap(), 0i32.to_ne_bytes());
     client.set_option(session, nodelay, &1i32.to_ne_bytes()).unwrap();
     assert_eq!(client.get_option(session, nodelay).unwrap(), 1i32.to_ne_bytes());
     assert!(served.nodelay().unwrap());
-    let info = client.get_option(session, (libc::IPPROTO_TCP, libc::TCP_INFO)).unwrap();
+    let info =
+        client.get_option(session, OptionName::new(libc::IPPROTO_TCP, libc::TCP_INFO)).unwrap();
     assert!(info.len() > 100 && info[0] == 1, "established");
-    assert!(is_refused(&client.set_option(session, (1, 9999), &[0; 4]), libc::ENOPROTOOPT));
-    let error = client.get_option(session, (libc::SOL_SOCKET, libc::SO_ERROR)).unwrap();
+    assert!(is_refused(
+        &client.set_option(session, OptionName::new(1, 9999), &[0; 4]),
+        libc::ENOPROTOOPT
+    ));
+    let error =
+        client.get_option(session, OptionName::new(libc::SOL_SOCKET, libc::SO_ERROR)).unwrap();
     assert_eq!(error, 0i32.to_ne_bytes());
     // A lingering close would hold up the jobs behind it.
     let linger = [1i32.to_ne_bytes(), 60i32.to_ne_bytes()].concat();
-    client.set_option(session, (libc::SOL_SOCKET, libc::SO_LINGER), &linger).unwrap();
+    client
+        .set_option(session, OptionName::new(libc::SOL_SOCKET, libc::SO_LINGER), &linger)
+        .unwrap();
     client.close(session).unwrap();
 }
 

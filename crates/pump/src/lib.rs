@@ -51,7 +51,7 @@ pub use carried::{Carried, unread, unsent};
 pub use counts::Counts;
 pub use datagrams::{Datagrams, Sent, Source, Waiting};
 pub use in_transit::InTransit;
-pub use link_hop::{LinkHop, LinkId};
+pub use link_hop::{LinkAddresses, LinkHop, LinkId};
 pub use placement::Placement;
 pub use pump::{Pump, now};
 pub use session_number::SessionNumber;

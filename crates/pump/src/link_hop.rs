@@ -9,12 +9,20 @@ use sojourn_wire::{FlowKey, MacAddress, ethernet};
 /// The name of an interface of a pump. The session server gives these names, and never one twice.
 pub type LinkId = u64;
 
+/// The addresses in the frames to a next hop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkAddresses {
+    /// The interface's own.
+    pub own: [u8; 6],
+    /// The next hop's.
+    pub next: [u8; 6],
+}
+
 /// The part of the next hop towards the peer that is in the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkHop {
-    /// The interface's own link address and the next hop's; `None` on a link without such
-    /// addresses.
-    pub link: Option<([u8; 6], [u8; 6])>,
+    /// The addresses in frames; `None` on a link without such addresses.
+    pub link: Option<LinkAddresses>,
     /// The largest IP packet (bytes).
     pub mtu: u32,
     /// There is no route for the moment: frames are lost, as the kernel's would be.
@@ -23,7 +31,7 @@ pub struct LinkHop {
 
 /// Makes the headers of a session's frames to a next hop.
 pub(crate) fn header_for(flow: FlowKey, ip: IpOptions, hop: &LinkHop) -> Option<Header> {
-    let link = hop.link.map(|(own, next)| {
+    let link = hop.link.map(|LinkAddresses { own, next }| {
         let ether_type = ethernet::EtherType::IPV4;
         ethernet::Header::new(MacAddress(own), MacAddress(next), ether_type)
     });

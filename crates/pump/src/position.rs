@@ -32,10 +32,18 @@ pub fn words(tcp: &TcpRecord) -> [u32; LEDGER_WORDS] {
     words
 }
 
-/// Returns the first byte that the peer has not acknowledged, and the next one to be sent (SND.UNA
-/// and SND.NXT of RFC 9293). `None` if nothing was written yet.
-pub fn under_way(words: &[u32; LEDGER_WORDS]) -> Option<(SeqNum, SeqNum)> {
-    (words[0] != 0).then(|| (SeqNum(words[1]), SeqNum(words[2])))
+/// The segments of a session that are under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnderWay {
+    /// The first byte that the peer has not acknowledged (SND.UNA of RFC 9293).
+    pub una: SeqNum,
+    /// The next one to be sent (SND.NXT).
+    pub nxt: SeqNum,
+}
+
+/// Returns the segments under way. `None` if nothing was written yet.
+pub fn under_way(words: &[u32; LEDGER_WORDS]) -> Option<UnderWay> {
+    (words[0] != 0).then(|| UnderWay { una: SeqNum(words[1]), nxt: SeqNum(words[2]) })
 }
 
 /// Returns the next byte to be received (RCV.NXT). `None` if nothing was written yet.
@@ -96,7 +104,7 @@ mod tests {
         let mut back = TcpRecord { timestamps: Some(empty), ..TcpRecord::default() };
         assert!(apply(&words, &mut back));
         assert_eq!(back, record);
-        assert_eq!(under_way(&words), Some((SeqNum(1), SeqNum(2))));
+        assert_eq!(under_way(&words), Some(UnderWay { una: SeqNum(1), nxt: SeqNum(2) }));
         assert_eq!(under_way(&[0; LEDGER_WORDS]), None);
         assert!(!apply(&[0; LEDGER_WORDS], &mut back));
     }

@@ -95,7 +95,7 @@ fn a_call_gets_what_comes_next_and_the_ring_what_is_beyond_its_room() {
     assert_eq!(world.place(2000), bytes(0, 2000), "copied by whoever, and by us");
     assert_eq!(world.read(RING), bytes(2000, 100));
     assert_eq!(world.placed(), 2);
-    assert_eq!(world.program.totals().1, 2100);
+    assert_eq!(world.program.totals().received, 2100);
 }
 
 #[test]
@@ -211,6 +211,6 @@ proptest! {
             }
         }
         prop_assert!(world.program.available() == Ok(0), "all was read");
-        prop_assert_eq!(got.len(), world.program.totals().1 as usize);
+        prop_assert_eq!(got.len(), world.program.totals().received as usize);
     }
 }

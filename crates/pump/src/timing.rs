@@ -3,7 +3,7 @@
 //! Without a wish there is no clock read, and each border costs a branch that always goes one way.
 //! Not here: the sums (`sojourn_stream::Times`), the reader's side (the library's `io::timed`).
 
-use sojourn_stream::{Layer, Stream};
+use sojourn_stream::{Layer, LayerTime, Stream};
 
 /// Returns `CLOCK_MONOTONIC` in nanoseconds, never 0.
 #[cold]
@@ -71,10 +71,10 @@ impl OutgoingMessage {
 
 /// The spans between moments; `None` if they are not in order (the first one lies where another
 /// process could write).
-fn spans(moments: [u64; 5], layers: [Layer; 4]) -> Option<[(Layer, u64); 4]> {
-    let mut rows = layers.map(|layer| (layer, 0));
+fn spans(moments: [u64; 5], layers: [Layer; 4]) -> Option<[LayerTime; 4]> {
+    let mut rows = layers.map(|layer| LayerTime { layer, ns: 0 });
     for (row, pair) in rows.iter_mut().zip(moments.windows(2)) {
-        row.1 = pair[1].checked_sub(pair[0])?;
+        row.ns = pair[1].checked_sub(pair[0])?;
     }
     Some(rows)
 }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn spans_are_between_moments_in_order() {
         let rows = spans([10, 15, 15, 18, 30], LAYERS).unwrap();
-        assert_eq!(rows.map(|(_, ns)| ns), [5, 0, 3, 12]);
+        assert_eq!(rows.map(|row| row.ns), [5, 0, 3, 12]);
         assert_eq!(spans([20, 15, 16, 18, 30], LAYERS), None);
     }
 

@@ -15,8 +15,13 @@ use std::time::Instant;
 /// The time after which a thread that has not finished its piece of work counts as lost (ms).
 const LATE_MS: u64 = 10_000;
 
-/// A thread's name, and [`Beat::since`].
-type Watched = (&'static str, Arc<AtomicU64>);
+/// A thread that is watched.
+#[derive(Debug)]
+struct Watched {
+    name: &'static str,
+    /// [`Beat::since`].
+    since: Arc<AtomicU64>,
+}
 
 /// The threads that the watchdog looks at.
 #[derive(Clone, Debug)]
@@ -46,7 +51,7 @@ impl Beats {
     pub(crate) fn beat(&self, name: &'static str) -> Beat {
         let since = Arc::new(AtomicU64::new(0));
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push((name, Arc::clone(&since)));
+        all.push(Watched { name, since: Arc::clone(&since) });
         Beat { begun: self.begun, since }
     }
 
@@ -57,7 +62,7 @@ impl Beats {
             let since = since.load(Ordering::Relaxed);
             since != 0 && now_ms.saturating_sub(since - 1) > LATE_MS
         };
-        all.iter().find(|(_, since)| is_late(since)).map(|(name, _)| *name)
+        all.iter().find(|thread| is_late(&thread.since)).map(|thread| thread.name)
     }
 
     /// Returns the name of a thread that makes no progress now, if there is one.

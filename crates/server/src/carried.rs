@@ -17,7 +17,8 @@ use crate::service::carry::AdoptedStream;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sojourn_carrier::{
-    Adopted, Carrier, CommandSender, KeeperLocation, Lend, Sessions, command_channel, start_keeper,
+    Adopted, Carrier, CommandChannel, CommandSender, KeeperLocation, Lend, Sessions,
+    command_channel, start_keeper,
 };
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
@@ -25,6 +26,7 @@ use sojourn_session::{
     EventT, HopT, LendT, LocalNumber, OfferT, ReasonT, RerouteT, RouteT, SessionServer,
     StreamNumber,
 };
+use sojourn_stream::Traffic;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -92,7 +94,8 @@ pub(crate) fn start(
     options: &Options,
     keeper: Option<PathBuf>,
 ) -> Result<(), String> {
-    let (commands, receiver) = command_channel().map_err(|error| error.to_string())?;
+    let CommandChannel { sender: commands, receiver } =
+        command_channel().map_err(|error| error.to_string())?;
     let place =
         ServerSide::new(server, &commands, network, options).ok_or("no descriptors left")?;
     let (tell, told) = channel();
@@ -143,7 +146,7 @@ impl Sessions for ServerSide {
 
     fn may_have_packets(&self, process: &Descriptor) -> bool {
         let server = self.server.upgrade().filter(|_| self.network != Network::Ports);
-        server.is_some_and(|server| server.program(process).1)
+        server.is_some_and(|server| server.program(process).has_packets)
     }
 
     fn has_rings(&self) -> bool {
@@ -215,9 +218,9 @@ impl Sessions for ServerSide {
         self.tell(local, CarrierMessage::Route(route));
     }
 
-    fn left(&self, local: LocalNumber, reason: ReasonT, sent: u64, received: u64) {
+    fn left(&self, local: LocalNumber, reason: ReasonT, traffic: Traffic) {
         if let Some(server) = self.server.upgrade() {
-            server.left(&self.caller, local.0, reason, sent, received);
+            server.left(&self.caller, local.0, reason, traffic.sent, traffic.received);
         }
     }
 }

@@ -12,18 +12,18 @@ use crate::probing::{self, ProbeRequest};
 /// # Panics
 /// A message that is read is not the one that was written.
 pub fn lines(bytes: &[u8]) {
-    if let Some((ask, number)) = ProbeRequest::read(bytes) {
-        assert_eq!(ask.to_bytes(number), bytes);
+    if let Some(asked) = ProbeRequest::read(bytes) {
+        assert_eq!(asked.request.to_bytes(asked.number), bytes);
     }
-    if let Some((number, value)) = probing::read_answer(bytes) {
-        assert_eq!(probing::answer(number, value), bytes);
+    if let Some(answer) = probing::read_answer(bytes) {
+        assert_eq!(probing::answer(answer.number, answer.value), bytes);
     }
-    if let Some((number, questions)) = probing::read_questions(bytes) {
-        assert_eq!(probing::questions(number, &questions), bytes);
+    if let Some(asked) = probing::read_questions(bytes) {
+        assert_eq!(probing::questions(asked.number, &asked.questions), bytes);
     }
     let count = bytes.len().saturating_sub(size_of::<u64>());
-    if let Some((number, verdicts)) = probing::read_verdicts(bytes, count) {
-        assert_eq!(probing::verdicts(number, &verdicts), bytes);
+    if let Some(answer) = probing::read_verdicts(bytes, count) {
+        assert_eq!(probing::verdicts(answer.number, &answer.verdicts), bytes);
     }
     if let Some(inspected) = Inspected::read(bytes, None) {
         let again = inspected.to_bytes();

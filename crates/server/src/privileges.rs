@@ -183,8 +183,15 @@ pub(crate) fn become_front() -> Result<Option<u32>, Errno> {
     Ok(user)
 }
 
+/// A user and its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct UserIds {
+    user: u32,
+    group: u32,
+}
+
 /// Becomes that user; `None` if that is not possible.
-fn become_user((user, group): (u32, u32)) -> Option<u32> {
+fn become_user(UserIds { user, group }: UserIds) -> Option<u32> {
     let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(group));
     // In this order: the first two take rights that the third gives up. A process of a user name
     // space may not be allowed to drop groups, and then has none that matter outside.
@@ -195,16 +202,17 @@ fn become_user((user, group): (u32, u32)) -> Option<u32> {
 }
 
 /// Returns the user and group of the front process: those of the user `sojourn`, if there is one.
-fn front_user() -> (u32, u32) {
+fn front_user() -> UserIds {
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    named(&users, "sojourn").filter(|(user, _)| *user != 0).unwrap_or((FRONT_USER, FRONT_USER))
+    let by_default = UserIds { user: FRONT_USER, group: FRONT_USER };
+    named(&users, "sojourn").filter(|ids| ids.user != 0).unwrap_or(by_default)
 }
 
 /// Finds user and group of that name in the text of passwd(5).
-fn named(users: &str, name: &str) -> Option<(u32, u32)> {
+fn named(users: &str, name: &str) -> Option<UserIds> {
     let mut lines = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let line = lines.find(|line| line.first() == Some(&name))?;
-    Some((line.get(2)?.parse().ok()?, line.get(3)?.parse().ok()?))
+    Some(UserIds { user: line.get(2)?.parse().ok()?, group: line.get(3)?.parse().ok()? })
 }
 
 /// Dropping from the bounding set needs CAP_SETPCAP. A process that lacks it cannot gain anything
@@ -266,7 +274,7 @@ mod tests {
     #[test]
     fn a_user_is_found_by_its_whole_name() {
         let users = "root:x:0:0::/root:/bin/sh\nsojourner:x:7:8::/:\nsojourn:x:101:102::/:\n";
-        assert_eq!(named(users, "sojourn"), Some((101, 102)));
+        assert_eq!(named(users, "sojourn"), Some(UserIds { user: 101, group: 102 }));
         assert_eq!(named(users, "nobody"), None);
         assert_eq!(named("sojourn:x:many:1", "sojourn"), None);
     }

@@ -7,7 +7,9 @@
 
 use crate::holders::{self, FifoHolders, Question};
 use crate::pins::{Holder, Opens, Pin, Pins};
-use crate::probing::{self, ASK_LEN, LOOK_MAX, OPENED_LEN, ProbeRequest, QUESTIONS_MAX, Verdict};
+use crate::probing::{
+    self, ASK_LEN, LOOK_MAX, OPENED_LEN, ProbeAnswer, ProbeRequest, QUESTIONS_MAX, Verdict,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
@@ -36,7 +38,7 @@ pub(crate) enum Prober {
 #[derive(Debug)]
 pub(crate) struct ProberClient {
     asks: Mutex<Asks>,
-    looks: Mutex<(OwnedFd, u64)>,
+    looks: Mutex<Looks>,
     /// Over this the prober reports pipes that were opened once more.
     opens: OwnedFd,
     /// Watches to let go of as soon as the prober's queue has room.
@@ -49,13 +51,20 @@ struct Asks {
     last: u32,
 }
 
+/// The line for questions about holders, and the number of the last message on it.
+#[derive(Debug)]
+struct Looks {
+    line: OwnedFd,
+    last: u64,
+}
+
 impl Prober {
     /// Has the process at the other ends of these lines look.
     pub(crate) fn apart(asks: OwnedFd, looks: OwnedFd, opens: OwnedFd) -> Self {
         let asks = Mutex::new(Asks { line: asks, last: 0 });
         Self::Apart(Arc::new(ProberClient {
             asks,
-            looks: Mutex::new((looks, 0)),
+            looks: Mutex::new(Looks { line: looks, last: 0 }),
             opens,
             unpins: Mutex::default(),
         }))
@@ -126,7 +135,8 @@ impl ProberClient {
             if len == 0 {
                 return Err(Errno::PIPE);
             }
-            let (of, value) = probing::read_answer(&bytes[..len]).ok_or(Errno::BADMSG)?;
+            let ProbeAnswer { number: of, value } =
+                probing::read_answer(&bytes[..len]).ok_or(Errno::BADMSG)?;
             // An answer to an earlier question, which came too late, is passed over.
             if of == number {
                 return value.map_err(|error| match i32::try_from(error) {
@@ -151,8 +161,8 @@ impl ProberClient {
 
     fn find_holders(&self, questions: &[Question]) -> Option<Vec<Verdict>> {
         let mut looks = lock(&self.looks);
-        looks.1 += 1;
-        let (line, number) = (&looks.0, looks.1);
+        looks.last += 1;
+        let (line, number) = (&looks.line, looks.last);
         tell(line, &probing::questions(number, questions), None).ok()?;
         loop {
             await_answer(line, &LOOK_LIMIT).ok()?;
@@ -161,8 +171,8 @@ impl ProberClient {
             // The answer to an earlier question may have another length.
             let of = bytes.first_chunk().filter(|_| len > 0).map(|of| u64::from_ne_bytes(*of))?;
             if of == number {
-                let (_, verdicts) = probing::read_verdicts(&bytes[..len], questions.len())?;
-                return Some(verdicts);
+                let answer = probing::read_verdicts(&bytes[..len], questions.len())?;
+                return Some(answer.verdicts);
             }
         }
     }

@@ -46,8 +46,8 @@ impl ProbeRequest {
         words([what, number, argument, 0])
     }
 
-    /// Decodes a question and its number.
-    pub(crate) fn read(bytes: &[u8]) -> Option<(Self, u32)> {
+    /// Decodes a question.
+    pub(crate) fn read(bytes: &[u8]) -> Option<NumberedRequest> {
         let [what, number, argument, rest] = numbers(bytes)?;
         let ask = match (what, argument, rest) {
             (PIN, 0, 0) => Self::Pin,
@@ -55,8 +55,39 @@ impl ProbeRequest {
             (USER, pid, 0) => Self::User(pid),
             _ => return None,
         };
-        Some((ask, number))
+        Some(NumberedRequest { number, request: ask })
     }
+}
+
+/// A question as it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NumberedRequest {
+    /// Comes back with the answer.
+    pub(crate) number: u32,
+    pub(crate) request: ProbeRequest,
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProbeAnswer {
+    /// The question's.
+    pub(crate) number: u32,
+    /// A value, or the kernel's error.
+    pub(crate) value: Result<u32, u32>,
+}
+
+/// Questions about holders, as they were sent.
+#[derive(Debug)]
+pub(crate) struct HolderQuestions {
+    pub(crate) number: u64,
+    pub(crate) questions: Vec<Question>,
+}
+
+/// The answer to [`HolderQuestions`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct HolderVerdicts {
+    pub(crate) number: u64,
+    pub(crate) verdicts: Vec<Verdict>,
 }
 
 /// Encodes the answer to the question of that number: a value, or the kernel's error.
@@ -67,11 +98,11 @@ pub(crate) fn answer(number: u32, value: Result<u32, u32>) -> [u8; ASK_LEN] {
     }
 }
 
-/// Decodes an answer and the number of its question.
-pub(crate) fn read_answer(bytes: &[u8]) -> Option<(u32, Result<u32, u32>)> {
+/// Decodes an answer.
+pub(crate) fn read_answer(bytes: &[u8]) -> Option<ProbeAnswer> {
     match numbers(bytes)? {
-        [number, 0, value, 0] => Some((number, Ok(value))),
-        [number, 1, error, 0] => Some((number, Err(error))),
+        [number, 0, value, 0] => Some(ProbeAnswer { number, value: Ok(value) }),
+        [number, 1, error, 0] => Some(ProbeAnswer { number, value: Err(error) }),
         _ => None,
     }
 }
@@ -92,8 +123,8 @@ pub(crate) fn questions(number: u64, all: &[Question]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes questions about holders and their number.
-pub(crate) fn read_questions(bytes: &[u8]) -> Option<(u64, Vec<Question>)> {
+/// Decodes questions about holders.
+pub(crate) fn read_questions(bytes: &[u8]) -> Option<HolderQuestions> {
     let (number, rest) = bytes.split_first_chunk::<NUMBER_LEN>()?;
     let (all, left) = rest.as_chunks::<QUESTION_LEN>();
     if !left.is_empty() || all.len() > QUESTIONS_MAX {
@@ -112,7 +143,8 @@ pub(crate) fn read_questions(bytes: &[u8]) -> Option<(u64, Vec<Question>)> {
         };
         Some(Question { pid, object })
     };
-    Some((u64::from_ne_bytes(*number), all.iter().map(question).collect::<Option<Vec<_>>>()?))
+    let questions = all.iter().map(question).collect::<Option<Vec<_>>>()?;
+    Some(HolderQuestions { number: u64::from_ne_bytes(*number), questions })
 }
 
 /// Encodes verdicts about the questions of that number.
@@ -125,8 +157,8 @@ pub(crate) fn verdicts(number: u64, all: &[Verdict]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes `count` verdicts and the number of their questions.
-pub(crate) fn read_verdicts(bytes: &[u8], count: usize) -> Option<(u64, Vec<Verdict>)> {
+/// Decodes `count` verdicts.
+pub(crate) fn read_verdicts(bytes: &[u8], count: usize) -> Option<HolderVerdicts> {
     let (number, rest) = bytes.split_first_chunk::<NUMBER_LEN>()?;
     if rest.len() != count {
         return None;
@@ -135,7 +167,8 @@ pub(crate) fn read_verdicts(bytes: &[u8], count: usize) -> Option<(u64, Vec<Verd
         ReasonT::None => Some(Ok(())),
         reason => Some(Err(reason)),
     };
-    Some((u64::from_ne_bytes(*number), rest.iter().map(verdict).collect::<Option<Vec<_>>>()?))
+    let verdicts = rest.iter().map(verdict).collect::<Option<Vec<_>>>()?;
+    Some(HolderVerdicts { number: u64::from_ne_bytes(*number), verdicts })
 }
 
 /// Encodes that the pipe of that watch was opened once more; 0: any pipe may have been.
@@ -173,14 +206,17 @@ mod tests {
     fn questions_and_answers_about_one_object_travel_whole_or_not_at_all() {
         for ask in [ProbeRequest::Pin, ProbeRequest::Unpin(7), ProbeRequest::User(u32::MAX)] {
             let bytes = ask.to_bytes(9);
-            assert_eq!(ProbeRequest::read(&bytes), Some((ask, 9)));
+            assert_eq!(
+                ProbeRequest::read(&bytes),
+                Some(NumberedRequest { number: 9, request: ask })
+            );
             assert!((0..ASK_LEN).all(|len| ProbeRequest::read(&bytes[..len]).is_none()));
         }
         assert_eq!(ProbeRequest::read(&words([4, 0, 0, 0])), None);
         assert_eq!(ProbeRequest::read(&words([PIN, 0, 1, 0])), None);
         for value in [Ok(3), Err(13)] {
             let bytes = answer(5, value);
-            assert_eq!(read_answer(&bytes), Some((5, value)));
+            assert_eq!(read_answer(&bytes), Some(ProbeAnswer { number: 5, value }));
             assert_eq!(read_answer(&bytes[1..]), None);
         }
         assert_eq!(read_answer(&words([5, 2, 0, 0])), None);
@@ -200,7 +236,7 @@ mod tests {
         ];
         let asked = objects.map(|object| Question { pid: 4711, object });
         let bytes = questions(3, &asked);
-        let (number, read) = read_questions(&bytes).unwrap();
+        let HolderQuestions { number, questions: read } = read_questions(&bytes).unwrap();
         assert_eq!((number, read.len()), (3, asked.len()));
         assert!(read.iter().zip(asked).all(|(one, other)| one.object == other.object));
         assert!(read.iter().all(|one| one.pid == 4711));
@@ -209,7 +245,10 @@ mod tests {
         assert!(read_questions(&questions(3, &too_many)).is_none());
         let given = [Ok(()), Err(ReasonT::SeveralHolders), Err(ReasonT::Closed)];
         let bytes = verdicts(3, &given);
-        assert_eq!(read_verdicts(&bytes, 3), Some((3, given.to_vec())));
+        assert_eq!(
+            read_verdicts(&bytes, 3),
+            Some(HolderVerdicts { number: 3, verdicts: given.to_vec() })
+        );
         assert_eq!(read_verdicts(&bytes, 2), None);
         let mut nonsense = bytes;
         nonsense[8] = 255;

@@ -80,12 +80,20 @@ impl Drop for Listening {
 /// Tells if a user's programs may use the server; `None` once there is no server.
 type Serves = Box<dyn Fn(u32) -> Option<bool> + Send>;
 
+/// The protocol servers, and where their clients connect.
+pub(crate) struct Beside {
+    pub(crate) protocols: Arc<Protocols>,
+    pub(crate) listener: OwnedFd,
+    /// The file of the listening socket.
+    pub(crate) file: Listening,
+}
+
 /// Listens for the clients of protocol servers, beside the session server's own socket. They are
 /// served from [`Protocols::start`] on. Only the server's own user may connect.
 ///
 /// # Errors
 /// The missing thing, for people.
-pub(crate) fn listen_beside(server: &Path) -> Result<(Arc<Protocols>, OwnedFd, Listening), String> {
+pub(crate) fn listen_beside(server: &Path) -> Result<Beside, String> {
     let own = std::fs::read_link("/proc/self/exe").map_err(|error| error.to_string())?;
     let program = own.with_file_name(PROGRAM);
     if !program.exists() {
@@ -96,7 +104,7 @@ pub(crate) fn listen_beside(server: &Path) -> Result<(Arc<Protocols>, OwnedFd, L
     let path = PathBuf::from(path);
     let listener = listen_at(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let protocols = Protocols { program, server: server.to_owned(), running: Mutex::default() };
-    Ok((Arc::new(protocols), listener, Listening(path)))
+    Ok(Beside { protocols: Arc::new(protocols), listener, file: Listening(path) })
 }
 
 fn listen_at(path: &Path) -> Result<OwnedFd, Errno> {

@@ -77,13 +77,19 @@ impl Proxies {
     }
 }
 
+/// The server's end of a line to a proxy.
+struct ProxyLine {
+    line: OwnedFd,
+    proxy: ProxyState,
+}
+
 impl User {
     fn start(&mut self, spawner: &Spawner) -> Result<(), Errno> {
         self.processes.retain(|process| !has_ended(process));
         if self.processes.len() >= OF_USER_MAX {
             return Err(Errno::BUSY);
         }
-        let (control, theirs) = pair()?;
+        let [control, theirs] = pair()?;
         self.processes.push(spawner.spawn(&[theirs.as_fd()])?);
         self.proxy = Some(Proxy { control, state: ProxyState::default() });
         Ok(())
@@ -91,13 +97,13 @@ impl User {
 
     /// Hands the proxy a share of the socket; returns the server's end of the line. An error means
     /// that there is no such process, or that it does not answer any more.
-    fn hand(&self, socket: &OwnedFd) -> Result<(OwnedFd, ProxyState), Errno> {
+    fn hand(&self, socket: &OwnedFd) -> Result<ProxyLine, Errno> {
         let answers = |proxy: &&Proxy| !proxy.state.is_lost();
         let proxy = self.proxy.as_ref().filter(answers).ok_or(Errno::PIPE)?;
-        let (line, theirs) = pair()?;
+        let [line, theirs] = pair()?;
         let fds = [socket.as_fd(), theirs.as_fd()];
         ancillary::send(&proxy.control, &[IoSlice::new(&[CLIENT])], &fds)?;
-        Ok((line, proxy.state.clone()))
+        Ok(ProxyLine { line, proxy: proxy.state.clone() })
     }
 }
 
@@ -107,9 +113,10 @@ fn has_ended(process: &OwnedFd) -> bool {
     poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)) != Ok(0)
 }
 
-fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+/// Makes a line; returns its ends.
+fn pair() -> Result<[OwnedFd; 2], Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map(<[OwnedFd; 2]>::from)
 }
 
 impl proxy::Proxies for Proxies {
@@ -126,7 +133,7 @@ impl proxy::Proxies for Proxies {
             });
         }
         match made {
-            Ok((line, proxy)) => Some(ClientSocket::new(socket, line, proxy)),
+            Ok(ProxyLine { line, proxy }) => Some(ClientSocket::new(socket, line, proxy)),
             Err(error) => {
                 log::say(Level::Warn, format_args!("user {uid} is not served: {error}"));
                 let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);

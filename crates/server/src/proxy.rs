@@ -173,7 +173,7 @@ impl Proxy {
     fn receive_control(&mut self) {
         let Some(control) = &self.control else { return };
         match receive(control.as_fd()) {
-            Ok(Some((CLIENT, fds))) => {
+            Ok(Some(ControlMessage { kind: CLIENT, fds })) => {
                 if let Ok([client, line]) = <[OwnedFd; 2]>::try_from(fds) {
                     self.watch(Watched::Line { client, line });
                 }
@@ -256,11 +256,17 @@ fn is_memory(fd: BorrowedFd<'_>) -> bool {
         && fstat(fd).is_ok_and(|found| u64::try_from(found.st_size).is_ok_and(|n| n <= MEMORY_MAX))
 }
 
-/// Receives a message of the server and its descriptors; `None` at the end.
-fn receive(control: BorrowedFd<'_>) -> Result<Option<(u8, Vec<OwnedFd>)>, Errno> {
+/// A message of the server.
+struct ControlMessage {
+    kind: u8,
+    fds: Vec<OwnedFd>,
+}
+
+/// Receives a message of the server; `None` at the end.
+fn receive(control: BorrowedFd<'_>) -> Result<Option<ControlMessage>, Errno> {
     let mut byte = [0; 1];
     let arrived = ancillary::receive(control, &mut byte)?;
-    Ok((arrived.len == 1).then_some((byte[0], arrived.fds)))
+    Ok((arrived.len == 1).then_some(ControlMessage { kind: byte[0], fds: arrived.fds }))
 }
 
 #[cfg(test)]

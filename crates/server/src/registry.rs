@@ -38,8 +38,10 @@ mod tests;
 pub use delivery::{CarrierMessage, Delivery, InboxOut, JoinOut};
 pub use end::{EndId, Identity, StreamSide};
 pub use process::ProcessInfo;
+pub use processes::Program;
+pub use view::Page;
 
-use crate::holders::Object;
+use crate::holders::Question;
 use crate::key::Key;
 use end::End;
 use inbox::Inboxes;
@@ -49,7 +51,7 @@ use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
-use sojourn_session::{HomeT, KindT, LocalNumber, ReasonT, StreamNumber};
+use sojourn_session::{HomeT, InboxSlot, KindT, LocalNumber, ReasonT, StreamNumber};
 use sojourn_stream::LayerTimes;
 use std::collections::HashMap;
 
@@ -171,8 +173,8 @@ struct Stream {
     /// The process and its number for the session; `None` once the side has left (or has not
     /// adopted yet).
     sides: [Option<EndId>; 2],
-    /// Each side's place: inbox and slot.
-    places: [Option<(u64, u32)>; 2],
+    /// Each side's place.
+    places: [Option<InboxSlot>; 2],
     /// Each side's user.
     users: [u32; 2],
     since_ms: u64,
@@ -292,11 +294,22 @@ impl Registry {
         Some(end)
     }
 
-    /// Returns the counters, the number of processes, and the number of streams.
+    /// Returns the counters.
     #[must_use]
-    pub fn counters(&self) -> (&Counters, usize, usize) {
-        let carriers = usize::from(self.processes.contains_key(&CARRIER));
-        (&self.counters, self.processes.len() - carriers, self.streams.len())
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Counts the programs.
+    #[must_use]
+    pub fn process_count(&self) -> usize {
+        self.processes.len() - usize::from(self.processes.contains_key(&CARRIER))
+    }
+
+    /// Counts the streams.
+    #[must_use]
+    pub fn stream_count(&self) -> usize {
+        self.streams.len()
     }
 
     /// Counts one more look through the system's processes.
@@ -310,11 +323,11 @@ impl Registry {
         core::mem::take(&mut self.to_count)
     }
 
-    /// Returns the process of an end and the object by which its holders are found.
+    /// Returns the question about the holders of an end.
     #[must_use]
-    pub fn object(&self, id: EndId) -> Option<(u32, Object)> {
+    pub fn question(&self, id: EndId) -> Option<Question> {
         let object = self.end(id)?.identity.object;
-        Some((self.processes.get(&id.process)?.info.pid, object))
+        Some(Question { pid: self.processes.get(&id.process)?.info.pid, object })
     }
 
     /// Takes the processes whose doorbells are to be rung.
@@ -326,7 +339,7 @@ impl Registry {
     /// reported [gone](Self::gone).
     pub fn take_late(&mut self, now_ms: u64) -> Vec<ClientId> {
         for (id, process) in &self.processes {
-            let first = process.events.front().map_or(now_ms, |(_, at_ms)| *at_ms);
+            let first = process.events.front().map_or(now_ms, |first| first.at_ms);
             if process.events.len() > EVENTS_SOME && now_ms.saturating_sub(first) > LATE_MS {
                 self.to_drop.push(*id);
             }

@@ -10,7 +10,7 @@ use crate::claim::{Claim, Claimed, claim};
 use crate::log::{self, Level};
 use crate::network::Network;
 use crate::privileges::{self, Work};
-use crate::protocols::{self, Listening};
+use crate::protocols::{self, Beside, Listening};
 use crate::service::{Rules, Sojournd};
 use crate::serving::{raise_limit, serve, server_options};
 use crate::signals;
@@ -107,7 +107,7 @@ fn start_protocols(
     options.network?;
     // An abstract name has no place beside it, and no mode that says who may connect.
     let start = |path| -> Result<Listening, String> {
-        let (protocols, listener, listening) = protocols::listen_beside(path)?;
+        let Beside { protocols, listener, file: listening } = protocols::listen_beside(path)?;
         // Before the first of them can say hello.
         served.set_protocols(Arc::clone(&protocols));
         let server = Arc::downgrade(served);

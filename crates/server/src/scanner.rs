@@ -21,8 +21,7 @@ pub(crate) fn work(jobs: &Receiver<Job>, server: &Weak<Sojournd>, prober: &Probe
     while let Ok(first) = jobs.recv() {
         let busy = beat.busy();
         let jobs: Vec<Job> = std::iter::once(first).chain(jobs.try_iter()).collect();
-        let question = |job: &Job| Question { pid: job.pid, object: job.object };
-        let questions: Vec<Question> = jobs.iter().map(question).collect();
+        let questions: Vec<Question> = jobs.iter().map(|job| job.question).collect();
         let begun = Instant::now();
         let verdicts = prober.find_holders(&questions);
         let took = begun.elapsed();

@@ -131,6 +131,14 @@ pub struct Rules {
     pub own_user: Option<u32>,
 }
 
+/// What follows from the work that is due now and then.
+pub struct Ticked {
+    /// The clients that are to be disconnected because they do not collect their events.
+    pub late: Vec<ClientId>,
+    /// There is work in a second even if nothing else happens.
+    pub again: bool,
+}
+
 impl Sojournd {
     /// Sets the protocol servers: these are known by their processes from now on.
     pub(crate) fn set_protocols(&self, protocols: Arc<Protocols>) {
@@ -171,13 +179,11 @@ impl Sojournd {
 
     /// Returns true if no process is known.
     pub fn is_empty(&self) -> bool {
-        self.lock().registry.counters().1 == 0
+        self.lock().registry.process_count() == 0
     }
 
-    /// Does the work that is due now and then. Returns the clients that are to be disconnected
-    /// because they do not collect their events, and true if it is to be called again in a second
-    /// even if nothing else happens.
-    pub fn tick(&self) -> (Vec<ClientId>, bool) {
+    /// Does the work that is due now and then.
+    pub fn tick(&self) -> Ticked {
         let mut state = self.lock();
         let State { registry, notifier, .. } = &mut *state;
         let now_ms = self.now_ms();
@@ -192,7 +198,7 @@ impl Sojournd {
             Inspector::Here(_) => false,
         };
         Self::ring(registry, notifier);
-        (late, are_ending || registry.has_events())
+        Ticked { late, again: are_ending || registry.has_events() }
     }
 
     fn ring(registry: &mut Registry, notifier: &mut Notifier) {

@@ -5,7 +5,7 @@
 //! the process (`run`, `apart`).
 
 use crate::log::{self, Level};
-use crate::service::{Sojournd, Stop};
+use crate::service::{Sojournd, Stop, Ticked};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sojourn_ipc::rt::{self, Arrival, Served, Service};
 use sojourn_ipc::{Deadline, Reason, Server, ServerOptions, Wait};
@@ -147,7 +147,7 @@ pub(crate) fn serve(server: &mut Server, served: &Arc<Sojournd>, limit: Option<D
 /// Does what is due now and then; returns true if it is to be done again in a second even if
 /// nothing else happens.
 fn tick(server: &mut Server, served: &Sojournd) -> bool {
-    let (late, again) = served.tick();
+    let Ticked { late, again } = served.tick();
     late.into_iter().for_each(|client| server.expel(client, Reason::NoResources));
     again
 }

@@ -21,10 +21,10 @@ mod settings;
 mod tests;
 mod values;
 
-pub use environment::misspelt;
+pub use environment::{Variable, misspelt};
 pub use error::ConfigError;
 #[cfg(feature = "file")]
-pub use file::{default_paths, load, load_noting};
+pub use file::{Flag, default_paths, load, load_noting};
 pub use select::{Addresses, Ports, Prefix, Programs};
 pub use settings::{SETTINGS, Setting};
 pub use values::{Config, Follow, Home, Spin};

@@ -15,6 +15,19 @@ pub struct LocalNumber(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamNumber(pub u64);
 
+/// The server's number of an inbox; 0 names none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InboxNumber(pub u64);
+
+/// A slot of an inbox: where a session's peer posts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InboxSlot {
+    /// The inbox.
+    pub inbox: InboxNumber,
+    /// The slot in it.
+    pub slot: u32,
+}
+
 /// The right to give back a session that the carrier has delegated: a random number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DelegationToken(pub u64);

@@ -22,4 +22,4 @@ pub mod protocol;
 pub mod reason;
 
 pub use config::{Config, ConfigError};
-pub use identity::{DelegationToken, LocalNumber, StreamNumber};
+pub use identity::{DelegationToken, InboxNumber, InboxSlot, LocalNumber, StreamNumber};

@@ -42,7 +42,7 @@ pub fn find(maps: &str, page: u64, is_library: impl Fn(&str) -> bool) -> Option<
     // library's `.bss` is one).
     let mut end = None;
     for line in maps.lines() {
-        let Some((range, rights)) = mapping(line) else { continue };
+        let Some(MappingLine { range, rights }) = MappingLine::parse(line) else { continue };
         let is_behind = end == Some(range.start);
         if is_behind && rights == RIGHTS {
             let count = usize::try_from(range.end.checked_sub(range.start)? / page.max(1)).ok()?;
@@ -55,13 +55,24 @@ pub fn find(maps: &str, page: u64, is_library: impl Fn(&str) -> bool) -> Option<
     None
 }
 
-/// Reads the range and the access rights from a line of `/proc/PID/maps` (proc(5)).
-#[must_use]
-pub fn mapping(line: &str) -> Option<(Range<u64>, &str)> {
-    let mut fields = line.split_ascii_whitespace();
-    let (from, to) = fields.next()?.split_once('-')?;
-    let address = |digits| u64::from_str_radix(digits, 16).ok();
-    Some((address(from)?..address(to)?, fields.next()?))
+/// A line of `/proc/PID/maps` (proc(5)).
+#[derive(Clone, Debug)]
+pub struct MappingLine<'a> {
+    /// The addresses.
+    pub range: Range<u64>,
+    /// The access rights, as in `r-xp`.
+    pub rights: &'a str,
+}
+
+impl<'a> MappingLine<'a> {
+    /// Reads a line.
+    #[must_use]
+    pub fn parse(line: &'a str) -> Option<Self> {
+        let mut fields = line.split_ascii_whitespace();
+        let (from, to) = fields.next()?.split_once('-')?;
+        let address = |digits| u64::from_str_radix(digits, 16).ok();
+        Some(Self { range: address(from)?..address(to)?, rights: fields.next()? })
+    }
 }
 
 #[cfg(test)]
@@ -97,8 +108,10 @@ mod tests {
     #[test]
     fn a_line_of_mappings_is_read() {
         let line = "7f0ea6a22000-7f0ea6a23000 r--p 00001000 08:01 77    /lib/libc.so.6";
-        assert_eq!(mapping(line), Some((0x7f0e_a6a2_2000..0x7f0e_a6a2_3000, "r--p")));
-        assert_eq!(mapping("nothing"), None);
+        let mapping = MappingLine::parse(line).unwrap();
+        assert_eq!(mapping.range, 0x7f0e_a6a2_2000..0x7f0e_a6a2_3000);
+        assert_eq!(mapping.rights, "r--p");
+        assert!(MappingLine::parse("nothing").is_none());
     }
 
     #[test]

@@ -7,16 +7,20 @@ use crate::{AdminClient, ConnectionInfoT, RefusedInfoT, SessionInfoT};
 use core::cmp::Reverse;
 use sojourn_ipc::CallError;
 
+/// A page of a list.
+struct Page<R> {
+    rows: Option<Vec<R>>,
+    /// The number to continue with; 0 marks the last page.
+    last: u64,
+}
+
 /// Returns all rows of a list.
 ///
-/// `page` returns the rows that follow a row number, and the number to continue with. The number 0
-/// marks the last page.
-fn whole<R>(
-    mut page: impl FnMut(u64) -> Result<(Option<Vec<R>>, u64), CallError>,
-) -> Result<Vec<R>, CallError> {
+/// `page` returns the page of the rows that follow a row number.
+fn whole<R>(mut page: impl FnMut(u64) -> Result<Page<R>, CallError>) -> Result<Vec<R>, CallError> {
     let (mut all, mut after) = (Vec::new(), 0);
     loop {
-        let (rows, last) = page(after)?;
+        let Page { rows, last } = page(after)?;
         all.extend(rows.into_iter().flatten());
         after = last;
         if after == 0 {
@@ -30,7 +34,9 @@ fn whole<R>(
 /// # Errors
 /// The error of the first call that fails.
 pub fn sessions(client: &mut AdminClient) -> Result<Vec<SessionInfoT>, CallError> {
-    let mut all = whole(|after| client.list(after).map(|page| (page.sessions, page.last)))?;
+    let mut all = whole(|after| {
+        client.list(after).map(|page| Page { rows: page.sessions, last: page.last })
+    })?;
     all.sort_by_key(|row| (row.pid, Reverse(row.age_ms), row.stream));
     Ok(all)
 }
@@ -40,7 +46,9 @@ pub fn sessions(client: &mut AdminClient) -> Result<Vec<SessionInfoT>, CallError
 /// # Errors
 /// The error of the first call that fails.
 pub fn refused(client: &mut AdminClient) -> Result<Vec<RefusedInfoT>, CallError> {
-    let mut all = whole(|after| client.refused(after).map(|page| (page.refusals, page.last)))?;
+    let mut all = whole(|after| {
+        client.refused(after).map(|page| Page { rows: page.refusals, last: page.last })
+    })?;
     all.sort_by_key(|row| (row.pid, Reverse(row.age_ms), row.inode));
     Ok(all)
 }
@@ -50,8 +58,9 @@ pub fn refused(client: &mut AdminClient) -> Result<Vec<RefusedInfoT>, CallError>
 /// # Errors
 /// The error of the first call that fails.
 pub fn connections(client: &mut AdminClient) -> Result<Vec<ConnectionInfoT>, CallError> {
-    let mut all =
-        whole(|after| client.connections(after).map(|page| (page.connections, page.last)))?;
+    let mut all = whole(|after| {
+        client.connections(after).map(|page| Page { rows: page.connections, last: page.last })
+    })?;
     all.sort_by_key(|row| (row.pid, row.stream));
     Ok(all)
 }
@@ -62,5 +71,5 @@ pub fn connections(client: &mut AdminClient) -> Result<Vec<ConnectionInfoT>, Cal
 /// # Errors
 /// The error of the first call that fails.
 pub fn processes(client: &mut AdminClient) -> Result<Vec<u32>, CallError> {
-    whole(|after| client.processes(after).map(|page| (page.pids, page.last)))
+    whole(|after| client.processes(after).map(|page| Page { rows: page.pids, last: page.last }))
 }

@@ -107,7 +107,7 @@ pub fn stream(bytes: &[u8]) {
     let peer = Peer(hostile);
     let map = || {
         let ours = segment.map(Access::ReadWrite).ok()?;
-        Stream::new(ours, layout, side, Arc::new(make_inbox()?.0), u32::from(first))
+        Stream::new(ours, layout, side, Arc::new(make_inbox()?.inbox), u32::from(first))
     };
     let Some(mut stream) = map() else { return };
     for _ in 0..STEPS_MAX {
@@ -226,14 +226,14 @@ pub fn way_home(bytes: &[u8]) {
     let peer = Peer(hostile);
     let Some(inbox) = make_inbox() else { return };
     let Ok(ours) = segment.map(Access::ReadWrite) else { return };
-    let Some(stream) = Stream::new(ours, layout, 0, Arc::new(inbox.0), 0) else { return };
+    let Some(stream) = Stream::new(ours, layout, 0, Arc::new(inbox.inbox), 0) else { return };
     stream.set_near([0, 1024][usize::from(program.byte() & 1)]);
     stream.consent();
     stream.use_ring();
     // Until then it has kept to the rules.
     let Ok(theirs) = segment.map(Access::ReadWrite) else { return };
     let Some(inbox) = make_inbox() else { return };
-    let Some(theirs) = Stream::new(theirs, layout, 1, Arc::new(inbox.0), 0) else { return };
+    let Some(theirs) = Stream::new(theirs, layout, 1, Arc::new(inbox.inbox), 0) else { return };
     theirs.use_ring();
     let _ = theirs.write(&[IoSlice::new(&[HONEST; RING][..program.len() / 2])], 0);
     let mut written = 0;
@@ -245,7 +245,7 @@ pub fn way_home(bytes: &[u8]) {
             if stream.write(&[IoSlice::new(&buf)], 0) == Err(crate::Stop::Full) {
                 stream.turn();
             } else {
-                written = stream.totals().0 as usize;
+                written = stream.totals().sent as usize;
             }
         } else {
             let _ = stream.read(&mut [IoSliceMut::new(&mut buf)], program.byte() & 1 == 0);
@@ -324,17 +324,23 @@ fn assert_other_ring_untouched(hostile: &Mapping, layout: Layout, side: usize) {
     assert!(bytes.iter().all(|byte| *byte == 0), "a write went beyond its ring");
 }
 
-/// An inbox and the peer's view of its region.
-fn make_inbox() -> Option<(Inbox, Mapping)> {
+/// An inbox whose peer is hostile.
+struct HostileInbox {
+    inbox: Inbox,
+    /// The peer's view of its region.
+    hostile: Mapping,
+}
+
+fn make_inbox() -> Option<HostileInbox> {
     let (segment, hostile) = Segment::create("fuzz", Inbox::LEN, Access::ReadWrite).ok()?;
     let event = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok();
     let inbox = Inbox::new(segment.map(Access::ReadWrite).ok()?, event()?, event()?)?;
-    Some((inbox, hostile))
+    Some(HostileInbox { inbox, hostile })
 }
 
 /// An inbox whose peers do what `bytes` say.
 pub fn inbox(bytes: &[u8]) {
-    let Some((inbox, hostile)) = make_inbox() else { return };
+    let Some(HostileInbox { inbox, hostile }) = make_inbox() else { return };
     let mut program = Program(bytes);
     for _ in 0..STEPS_MAX {
         if program.0.is_empty() {

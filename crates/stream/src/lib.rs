@@ -62,6 +62,6 @@ pub use ledger::{FIGURES_WORDS, LEDGER_WORDS, Ledger};
 pub use lend::InPlace;
 pub use ring::Stop;
 #[cfg(not(loom))]
-pub use stream::Stream;
+pub use stream::{Stream, Traffic};
 #[cfg(not(loom))]
-pub use times::{Arrived, LAYERS, Layer, LayerTimes, Times};
+pub use times::{Arrived, Delivered, LAYERS, Layer, LayerTime, LayerTimes, Times};

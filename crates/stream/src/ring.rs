@@ -109,22 +109,39 @@ pub struct Geometry {
     pub turn: Option<u64>,
 }
 
+/// How far the two sides of a ring have come, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Positions {
+    /// The writer's.
+    pub tail: u64,
+    /// The reader's.
+    pub head: u64,
+}
+
+/// Bytes that follow one another in a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingRun {
+    /// The offset of the first one.
+    pub offset: usize,
+    /// Their number.
+    pub len: usize,
+}
+
 impl Geometry {
-    /// Returns the offset of that position in a ring of `bytes` bytes, and the number of bytes that
-    /// follow one another from there on.
+    /// Returns the bytes from that position on, in a ring of `bytes` bytes.
     #[inline]
-    pub fn of(&self, position: u64, bytes: u32) -> (usize, usize) {
+    pub fn of(&self, position: u64, bytes: u32) -> RingRun {
         let far = u64::from(bytes.saturating_sub(self.near));
         match self.turn {
             Some(turn) if position >= turn && far > 0 => {
                 let at = (position - turn) % far;
-                (self.near as usize + at as usize, (far - at) as usize)
+                RingRun { offset: self.near as usize + at as usize, len: (far - at) as usize }
             }
             turn => {
                 let at = (position as u32).wrapping_add(self.skew) & self.near.wrapping_sub(1);
                 let rest = u64::from(self.near.saturating_sub(at));
                 let until = turn.map_or(u64::MAX, |turn| turn.saturating_sub(position).max(1));
-                (at as usize, rest.min(until) as usize)
+                RingRun { offset: at as usize, len: rest.min(until) as usize }
             }
         }
     }
@@ -371,18 +388,18 @@ impl Ring {
             != 0
     }
 
-    /// Returns tail and head of the frozen ring, each by one look.
+    /// Returns the positions of the frozen ring, each by one look.
     ///
     /// # Errors
     /// [`Stop::NotFrozen`].
-    pub fn positions(&self) -> Result<(u64, u64), Stop> {
+    pub fn positions(&self) -> Result<Positions, Stop> {
         // SYNC: acquire; pairs with `publish` and `consume`, whose releases `freeze` carries on.
         let tail = self.tail.tail.load(Ordering::Acquire);
         let head = self.head.head.load(Ordering::Acquire);
         if tail & head & FROZEN == 0 {
             return Err(Stop::NotFrozen);
         }
-        Ok((tail & !FROZEN, head & !FROZEN))
+        Ok(Positions { tail: tail & !FROZEN, head: head & !FROZEN })
     }
 
     /// Begins the flush: from now on the writer puts the leftover into the kernel. Returns the

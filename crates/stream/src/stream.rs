@@ -108,6 +108,15 @@ unsafe impl Send for Stream {}
 // SAFETY: as above.
 unsafe impl Sync for Stream {}
 
+/// The bytes that one side of a session has sent and received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes sent.
+    pub sent: u64,
+    /// Bytes received.
+    pub received: u64,
+}
+
 impl Stream {
     /// Makes the view of side `side` (0 or 1) on a region of that layout. The peer wakes this
     /// side's sleepers that are [`Bell::OnInbox`]; this side wakes the peer's through `peer_slot`
@@ -123,7 +132,7 @@ impl Stream {
         peer_inbox: Arc<Inbox>,
         peer_slot: u32,
     ) -> Option<Self> {
-        Self::on(Arc::new(mapping), layout, side, (peer_inbox, peer_slot))
+        Self::on(Arc::new(mapping), layout, side, peer_inbox, peer_slot)
     }
 
     /// Makes the view of the side on which another process reads and writes, of a region that may
@@ -145,14 +154,15 @@ impl Stream {
     /// memory that one side has touched is then warm for the other, too. As in [`Stream::new`],
     /// `inbox` and `slot` are those of the new view's peer.
     pub fn other_side(&self, inbox: Arc<Inbox>, slot: u32) -> Option<Self> {
-        Self::on(Arc::clone(&self.mapping), self.layout, 1 - self.side, (inbox, slot))
+        Self::on(Arc::clone(&self.mapping), self.layout, 1 - self.side, inbox, slot)
     }
 
     fn on(
         mapping: Arc<Mapping>,
         layout: Layout,
         side: usize,
-        (peer_inbox, peer_slot): (Arc<Inbox>, u32),
+        peer_inbox: Arc<Inbox>,
+        peer_slot: u32,
     ) -> Option<Self> {
         if side > 1 || mapping.len() < layout.len() || mapping.access() != Access::ReadWrite {
             return None;
@@ -391,18 +401,18 @@ impl Stream {
         }
     }
 
-    /// Returns the bytes that both sides have written so far, this one's first, by the words in the
-    /// rings: for a process that has not written itself.
-    pub fn published_totals(&self) -> (u64, u64) {
+    /// Returns the bytes that both sides have written so far, by the words in the rings: for a
+    /// process that has not written itself.
+    pub fn published_totals(&self) -> Traffic {
         let published = |ring: &Ring| ring.tail.tail.load(Ordering::Relaxed) & !crate::ring::FROZEN;
-        (published(self.out_ring()), published(self.in_ring()))
+        Traffic { sent: published(self.out_ring()), received: published(self.in_ring()) }
     }
 
-    /// Returns the bytes sent and received so far, through the rings and past them.
-    pub fn totals(&self) -> (u64, u64) {
+    /// Returns the bytes so far, through the rings and past them.
+    pub fn totals(&self) -> Traffic {
         let beside = self.in_ring().head.beside.load(Ordering::Relaxed);
         let received = self.reading.own.load(Ordering::Relaxed).saturating_add(beside);
-        (self.writing.own.load(Ordering::Relaxed), received)
+        Traffic { sent: self.writing.own.load(Ordering::Relaxed), received }
     }
 }
 

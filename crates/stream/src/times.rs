@@ -65,6 +65,24 @@ pub struct LayerTimes {
     pub received: u64,
 }
 
+/// The time that a message has spent in a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerTime {
+    /// The layer.
+    pub layer: Layer,
+    /// Nanoseconds.
+    pub ns: u64,
+}
+
+/// Bytes that are where the reader finds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// Since when they are there.
+    pub at_ns: u64,
+    /// The moments before that.
+    pub arrived: Arrived,
+}
+
 impl Times {
     pub(crate) const fn new() -> Self {
         Self {
@@ -99,25 +117,25 @@ impl Times {
     }
 
     /// Takes the note of bytes that have been read now.
-    pub fn take_delivered(&self) -> Option<(u64, Arrived)> {
+    pub fn take_delivered(&self) -> Option<Delivered> {
         // SYNC: acquire; pairs with the release in `delivered`.
         let at = self.delivered.swap(0, Ordering::Acquire);
         let arrived = || core::array::from_fn(|at| self.arrived[at].load(Ordering::Relaxed));
-        (at != 0).then(|| (at, arrived()))
+        (at != 0).then(|| Delivered { at_ns: at, arrived: arrived() })
     }
 
     /// Adds a whole chain of a message sent.
-    pub fn sent(&self, times: &[(Layer, u64)]) {
+    pub fn sent(&self, times: &[LayerTime]) {
         self.add(0, times);
     }
 
     /// Adds a whole chain of a message received.
-    pub fn received(&self, times: &[(Layer, u64)]) {
+    pub fn received(&self, times: &[LayerTime]) {
         self.add(1, times);
     }
 
-    fn add(&self, way: usize, times: &[(Layer, u64)]) {
-        for (layer, ns) in times {
+    fn add(&self, way: usize, times: &[LayerTime]) {
+        for LayerTime { layer, ns } in times {
             self.sums[*layer as usize].fetch_add(*ns, Ordering::Relaxed);
         }
         self.counts[way].fetch_add(1, Ordering::Relaxed);
@@ -170,12 +188,16 @@ impl TimingRequest {
 mod tests {
     use super::*;
 
+    fn time(layer: Layer, ns: u64) -> LayerTime {
+        LayerTime { layer, ns }
+    }
+
     #[test]
     fn chains_are_added_whole_and_read_from_a_copy() {
         let times = Times::new();
-        times.sent(&[(Layer::EntryCopyIn, 5), (Layer::LinkOutput, 7)]);
-        times.received(&[(Layer::Queue, 3)]);
-        times.received(&[(Layer::Queue, 4)]);
+        times.sent(&[time(Layer::EntryCopyIn, 5), time(Layer::LinkOutput, 7)]);
+        times.received(&[time(Layer::Queue, 3)]);
+        times.received(&[time(Layer::Queue, 4)]);
         // SAFETY: the words are atomic integers, all of whose bytes may be read.
         let bytes = unsafe {
             core::slice::from_raw_parts((&raw const times).cast::<u8>(), size_of::<Times>())
@@ -193,7 +215,7 @@ mod tests {
         assert_eq!(times.take_delivered(), None);
         times.delivered(10, [1, 2, 3]);
         times.delivered(20, [4, 5, 6]);
-        assert_eq!(times.take_delivered(), Some((10, [1, 2, 3])));
+        assert_eq!(times.take_delivered(), Some(Delivered { at_ns: 10, arrived: [1, 2, 3] }));
         assert_eq!(times.take_delivered(), None);
         times.called(7);
         assert_eq!((times.take_called(), times.take_called()), (Some(7), None));

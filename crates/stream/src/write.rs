@@ -2,7 +2,7 @@
 //!
 //! Not here: how much room there is (`room`), the ring's words (`ring`), and waiting (`stream`).
 
-use crate::ring::{Geometry, SHORT_MAX, Stop, used};
+use crate::ring::{Geometry, RingRun, SHORT_MAX, Stop, used};
 use crate::stream::{NO_TURN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
@@ -287,7 +287,7 @@ impl Stream {
         place: Geometry,
         len: usize,
     ) -> Option<Span<'_>> {
-        let (at, rest) = place.of(position, self.layout.ring_bytes(ring));
+        let RingRun { offset: at, len: rest } = place.of(position, self.layout.ring_bytes(ring));
         self.mapping.span(self.layout.ring_offset(ring) + at, len.min(rest))
     }
 }

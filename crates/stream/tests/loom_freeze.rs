@@ -12,13 +12,13 @@ mod loom_common;
 use loom::sync::Arc;
 use loom::thread;
 use loom_common::{CELLS, World, check, read_three};
-use sojourn_stream::ring::Stop;
+use sojourn_stream::ring::{Positions, Stop};
 
 /// Returns the leftover as seen by a thread that has just frozen the ring while the others still
 /// run.
 fn leftover(world: &World) -> Vec<u64> {
     world.ring.freeze();
-    let (tail, head) = world.ring.positions().unwrap();
+    let Positions { tail, head } = world.ring.positions().unwrap();
     assert!((head..=head + u64::from(CELLS)).contains(&tail));
     (head..tail).map(|position| world.at(position)).collect()
 }

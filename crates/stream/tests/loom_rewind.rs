@@ -13,7 +13,7 @@ use loom::sync::Arc;
 use loom::thread;
 use loom_common::check;
 use sojourn_shm::{AtomicU64, Ordering};
-use sojourn_stream::ring::{Geometry, Ring, Stop, used};
+use sojourn_stream::ring::{Geometry, Positions, Ring, Stop, used};
 
 /// Cells of the ring, and of its near part.
 const CELLS: u32 = 4;
@@ -92,7 +92,7 @@ fn read_some(world: &World) -> Vec<u64> {
 }
 
 fn leftover(world: &World) -> Vec<u64> {
-    let (tail, head) = world.ring.positions().unwrap();
+    let Positions { tail, head } = world.ring.positions().unwrap();
     assert!((head..=head + u64::from(CELLS)).contains(&tail));
     let at = |position| world.cell(position, world.ring.place(CELLS)).load(Ordering::Relaxed);
     (head..tail).map(at).collect()

@@ -6,7 +6,7 @@ mod common;
 
 use common::pair;
 use sojourn_shm::futex::Woken;
-use sojourn_stream::{Bell, Layout, Stop, Stream};
+use sojourn_stream::{Bell, Layout, Stop, Stream, Traffic};
 use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ fn bytes_cross_only_after_consent_and_switch() {
     assert_eq!(b.read(&mut bufs, false), Ok(5));
     assert_eq!(b.read(&mut bufs, false), Err(Stop::Empty));
     assert_eq!((&one, &two[..3]), (b"he", &b"llo"[..]));
-    assert_eq!((a.totals(), b.totals()), ((5, 0), (0, 5)));
+    assert_eq!(a.totals(), Traffic { sent: 5, received: 0 });
+    assert_eq!(b.totals(), Traffic { sent: 0, received: 5 });
 }
 
 /// Bytes as they follow one another from that position on.
@@ -102,7 +103,7 @@ fn bytes_are_filled_in_where_they_will_lie() {
         assert!(room[..3000].iter().all(|found| *found == byte));
     }
     b.got_beside(10);
-    assert_eq!(b.totals(), (0, 6010));
+    assert_eq!(b.totals(), Traffic { sent: 0, received: 6010 });
     b.freeze();
     assert_eq!(a.vacant(1).err(), Some(Stop::Frozen));
     assert_eq!(a.publish_filled(1), Err(Stop::Frozen));

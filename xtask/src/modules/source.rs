@@ -104,7 +104,7 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
 
 /// Returns true if the item exists only in tests: `#[cfg(test)]`, `#[cfg(all(test, …))]`,
 /// `#[test]`.
-fn is_for_tests(attributes: &[Attribute]) -> bool {
+pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         if attribute.path().is_ident("test") {
             return true;

@@ -20,7 +20,7 @@ use sojourn_filter::Key;
 use sojourn_proto::record::Kind;
 use sojourn_pump::{now, unsent};
 use sojourn_session::{LocalNumber, ReasonT};
-use sojourn_stream::Stream;
+use sojourn_stream::{Stream, Traffic};
 use sojourn_wire::{FlowKey, Protocol};
 
 /// How long the kernel may take to accept the bytes that a program has written.
@@ -51,38 +51,33 @@ impl Carrier {
         let ends = session.ends().cloned();
         let reason = session.called_home_for().unwrap_or(ReasonT::PeerLeft);
         let Session { key, phase } = session;
-        let (sent, received) = match phase {
-            Phase::Offered { .. } | Phase::UdpOffered(_) => (0, 0),
+        let traffic = match phase {
+            Phase::Offered { .. } | Phase::UdpOffered(_) => Traffic::default(),
             Phase::Waiting(mut waiting) => {
                 restore_packets(&mut self.links, &key, &mut waiting);
                 give_up(&waiting.socket, &waiting.stream);
-                (0, 0)
+                Traffic::default()
             }
             Phase::Delegated(delegated) => self.put_back(&key, &delegated, known),
             Phase::UdpWaiting(waiting) => {
                 datagrams::let_go(&waiting.stream);
-                (0, 0)
+                Traffic::default()
             }
             Phase::UdpDelegated(delegated) => self.end_datagrams(&delegated),
         };
-        self.sessions.left(local, reason, sent, received);
+        self.sessions.left(local, reason, traffic);
         if let Some(ends) = ends {
-            self.slots.remove(&(ends.own_inbox, ends.own_slot));
-            self.peer_inboxes.close(ends.peer_inbox);
-            if let Some(inbox) = self.inboxes.close(ends.own_inbox) {
+            self.slots.remove(&ends.own);
+            self.peer_inboxes.close(ends.peer.inbox);
+            if let Some(inbox) = self.inboxes.close(ends.own.inbox) {
                 let _ = rustix::event::epoll::delete(&self.set, inbox.attention_fd());
             }
         }
     }
 
-    /// Puts a session back into its socket. Returns the bytes that the program has sent and
-    /// received while it was away.
-    fn put_back(
-        &mut self,
-        key: &Key,
-        delegated: &Delegated,
-        known: Option<FinalState>,
-    ) -> (u64, u64) {
+    /// Puts a session back into its socket. Returns what the program has sent and received while it
+    /// was away.
+    fn put_back(&mut self, key: &Key, delegated: &Delegated, known: Option<FinalState>) -> Traffic {
         self.tokens.remove(&delegated.token);
         self.flows.remove(key);
         // The keeper's duplicate goes first: the program's close has to be the last.
@@ -93,7 +88,7 @@ impl Carrier {
             // The program has waited for the carrier in vain, and has taken the session for reset.
             self.links.give_back(delegated.next_hop.interface, delegated.link, key);
             self.stop_reports(&delegated.socket);
-            return (0, 0);
+            return Traffic::default();
         }
         let unknown = || FinalState { record: last_known(delegated), has_ended: false };
         let FinalState { mut record, has_ended } = known.unwrap_or_else(unknown);
@@ -135,8 +130,8 @@ impl Carrier {
         }
         stream.attention();
         stream.notify_peer();
-        let (received, sent) = stream.published_totals();
-        (sent, received)
+        let Traffic { sent: received, received: sent } = stream.published_totals();
+        Traffic { sent, received }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::session::{FinalState, Phase};
 use rustix::fd::OwnedFd;
 use sojourn_pump::{in_transit, now};
 use sojourn_session::{DelegationToken, LocalNumber, ReasonT, RecallT};
+use sojourn_stream::Traffic;
 
 impl Carrier {
     /// Handles a recall: the server wants a session home, or its program has left it or has died.
@@ -43,7 +44,7 @@ impl Carrier {
                 Some(Phase::UdpWaiting(_)) => self.end(local),
                 Some(Phase::Offered { .. }) => {
                     self.table.remove(&local);
-                    self.sessions.left(local, ReasonT::NoPeer, 0, 0);
+                    self.sessions.left(local, ReasonT::NoPeer, Traffic::default());
                 }
                 Some(Phase::Waiting(_) | Phase::UdpOffered(_)) | None => {}
             }

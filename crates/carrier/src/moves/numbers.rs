@@ -39,7 +39,7 @@ pub(super) fn last_known(delegated: &Delegated) -> SessionRecord {
     let is_told = position::apply(&stream.ledger().published(), tcp);
     if is_told {
         tcp.receive_queue = unread(stream);
-        (tcp.snd_una, skip) = oldest(tcp.snd_una, first);
+        OldestByte { seq: tcp.snd_una, skip } = oldest(tcp.snd_una, first);
     }
     tcp.send_queue = unsent(stream, skip);
     let sent = tcp.snd_nxt.wrapping_sub(tcp.snd_una) as usize;
@@ -51,12 +51,22 @@ pub(super) fn last_known(delegated: &Delegated) -> SessionRecord {
     record
 }
 
-/// Returns the oldest byte that the peer may not have, by the ledger and by the beginning of the
-/// ring, and the bytes of the ring before it. The ring may still have bytes acknowledged last; or
+/// The oldest byte that the peer may not have.
+#[derive(Debug, PartialEq, Eq)]
+struct OldestByte {
+    seq: u32,
+    /// Bytes of the ring before it.
+    skip: usize,
+}
+
+/// Returns the oldest byte by the ledger and by the beginning of the ring. The ring may still have bytes acknowledged last; or
 /// the ring has released them, and the program died before it wrote the ledger.
-fn oldest(told: u32, ring: u32) -> (u32, usize) {
+fn oldest(told: u32, ring: u32) -> OldestByte {
     let before = told.wrapping_sub(ring);
-    if before.cast_signed() < 0 { (ring, 0) } else { (told, before as usize) }
+    match before.cast_signed() {
+        ..0 => OldestByte { seq: ring, skip: 0 },
+        _ => OldestByte { seq: told, skip: before as usize },
+    }
 }
 
 #[cfg(test)]
@@ -80,10 +90,10 @@ mod tests {
 
     #[test]
     fn what_is_acknowledged_is_out_of_the_ring_before_or_after_it_is_told() {
-        assert_eq!(oldest(1000, 1000), (1000, 0));
-        assert_eq!(oldest(1300, 1000), (1300, 300));
-        assert_eq!(oldest(1000, 1300), (1300, 0), "told too late");
-        assert_eq!(oldest(u32::MAX, 4), (4, 0));
-        assert_eq!(oldest(4, u32::MAX), (4, 5));
+        assert_eq!(oldest(1000, 1000), OldestByte { seq: 1000, skip: 0 });
+        assert_eq!(oldest(1300, 1000), OldestByte { seq: 1300, skip: 300 });
+        assert_eq!(oldest(1000, 1300), OldestByte { seq: 1300, skip: 0 }, "told too late");
+        assert_eq!(oldest(u32::MAX, 4), OldestByte { seq: 4, skip: 0 });
+        assert_eq!(oldest(4, u32::MAX), OldestByte { seq: 4, skip: 5 });
     }
 }

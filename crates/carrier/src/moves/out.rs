@@ -3,7 +3,7 @@
 //! Not here: reading the socket's state (`export`). Read the head of `carrier` and
 //! `docs/understand/moves.md` first.
 
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, OpenedJoin};
 use crate::clock::later;
 use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_filter, has_gap, release};
@@ -16,7 +16,7 @@ use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, wait_for_softirqs
 use crate::raw::{self, SIOCOUTQ};
 use crate::repair;
 use crate::session::{
-    Delegated, JoinedEnds, JoinedStream, Outcome, Phase, Redirection, Session, Waiting, token,
+    Delegated, JoinedStream, Outcome, Phase, Redirection, Session, Waiting, token,
 };
 use crate::sockets::LinkError;
 use crate::too_big::PathMtu;
@@ -29,7 +29,7 @@ use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use sojourn_pump::sealed::pack;
 use sojourn_session::{HomeT, JoinT, LendT, LocalNumber, OfferT, ReasonT, StreamNumber};
-use sojourn_stream::Stream;
+use sojourn_stream::Traffic;
 use sojourn_wire::Protocol;
 
 /// How long the program has to give up the kernel while its packets still come there
@@ -38,6 +38,12 @@ const ASK_LIMIT_US: u64 = 2_000;
 /// How long a session may be deaf because its program does not give up the kernel (microseconds).
 /// After that the kernel gets its packets again, until the program does.
 const DEAF_LIMIT_US: u64 = 20_000;
+
+/// The record of a socket, and the file with it.
+struct SealedRecord {
+    record: SessionRecord,
+    sealed: OwnedFd,
+}
 
 impl Carrier {
     pub(super) fn offer(&mut self, socket: OwnedFd) {
@@ -54,7 +60,7 @@ impl Carrier {
         }
         let key = addresses(socket.as_fd())
             .ok()
-            .and_then(|(own, peer)| Key::new(Protocol::Tcp, own, Some(peer)).ok());
+            .and_then(|found| Key::new(Protocol::Tcp, found.local, Some(found.remote)).ok());
         let is_translated =
             |key| self.conntrack.as_mut().is_some_and(|known| known.standing(key).is_translated);
         if key.as_ref().is_some_and(is_translated) {
@@ -78,7 +84,7 @@ impl Carrier {
                 self.table.insert(local, Session { key, phase: Phase::Offered { socket } });
             }
             // The server tells the program.
-            _ => self.sessions.left(local, ReasonT::NoPeer, 0, 0),
+            _ => self.sessions.left(local, ReasonT::NoPeer, Traffic::default()),
         }
     }
 
@@ -86,7 +92,7 @@ impl Carrier {
         let local = LocalNumber(join.local);
         let opened = self.open(join);
         let Some(Session { key, phase }) = self.table.remove(&local) else {
-            self.sessions.left(local, ReasonT::Closed, 0, 0);
+            self.sessions.left(local, ReasonT::Closed, Traffic::default());
             return;
         };
         let joined = JoinedStream {
@@ -95,29 +101,25 @@ impl Carrier {
             ring_bytes: join.ring_bytes,
             region: join.region.clone(),
         };
-        let place = opened.as_ref().map(|(_, ends)| (ends.own_inbox, ends.own_slot));
-        let (since, phase) = match (opened, phase) {
-            (Some((stream, ends)), Phase::Offered { socket }) => {
-                self.begin(&key, socket, stream, (joined, ends))
-            }
-            (Some((stream, ends)), Phase::UdpOffered(plan)) => {
-                Self::begin_datagrams(*plan, stream, (joined, ends))
-            }
-            _ => return self.sessions.left(local, ReasonT::Resources, 0, 0),
+        let place = opened.as_ref().map(|opened| opened.ends.own);
+        let phase = match (opened, phase) {
+            (Some(opened), Phase::Offered { socket }) => self.begin(&key, socket, joined, opened),
+            (Some(opened), Phase::UdpOffered(plan)) => Self::begin_datagrams(*plan, joined, opened),
+            _ => return self.sessions.left(local, ReasonT::Resources, Traffic::default()),
         };
         self.slots.extend(place.map(|place| (place, local)));
         self.table.insert(local, Session { key, phase });
-        self.timers.set(local, Some(since));
+        self.timers.set(local, Some(now()));
     }
 
-    /// Begins with a session that is joined. Also returns the present time.
+    /// Begins with a session that is joined.
     fn begin(
         &mut self,
         key: &Key,
         socket: OwnedFd,
-        stream: Stream,
-        (joined, ends): (JoinedStream, JoinedEnds),
-    ) -> (Instant, Phase) {
+        joined: JoinedStream,
+        OpenedJoin { stream, ends }: OpenedJoin,
+    ) -> Phase {
         // Filter and socket are made now, while the program still has the kernel in both
         // directions. A failure shows again later, and is reported then.
         if let Some(next_hop) = next_hop_of(&mut self.metastate, key) {
@@ -145,7 +147,7 @@ impl Carrier {
             was_deaf: false,
             hastening: Hastening::default(),
         };
-        (since, Phase::Waiting(Box::new(waiting)))
+        Phase::Waiting(Box::new(waiting))
     }
 
     /// Takes a session a step further out of the kernel, if the conditions hold.
@@ -265,7 +267,7 @@ impl Carrier {
             true => self.read_out(waiting),
         };
         match taken {
-            Ok((record, sealed)) => {
+            Ok(SealedRecord { record, sealed }) => {
                 Ok(ExportedSession { ticket: turned.ticket, next_hop, record, sealed })
             }
             Err(error) => {
@@ -280,7 +282,7 @@ impl Carrier {
     /// Reads the record of the socket, with the bytes that the program has not read, and makes a
     /// file of it. The socket loses its bytes when the file is there: whatever fails before that
     /// harms nothing.
-    fn read_out(&self, waiting: &Waiting) -> Result<(SessionRecord, OwnedFd), TakeError> {
+    fn read_out(&self, waiting: &Waiting) -> Result<SealedRecord, TakeError> {
         let socket = waiting.socket.as_fd();
         // A segment that reaches the socket later is not in the record.
         self.report_unfiltered(&waiting.socket)?;
@@ -293,7 +295,7 @@ impl Carrier {
                 true => pack(&record).unwrap_or(sealed),
                 false => sealed,
             };
-            Ok((record, sealed))
+            Ok(SealedRecord { record, sealed })
         };
         read().inspect_err(|_| self.stop_reports(&waiting.socket))
     }
@@ -316,8 +318,7 @@ impl Carrier {
             stream: joined.stream,
             side: joined.side,
             ring_bytes: joined.ring_bytes,
-            peer_inbox: ends.peer_inbox,
-            peer_slot: ends.peer_slot,
+            peer: ends.peer,
             pid: ends.peer_pid,
             interface: next_hop.interface,
             owner,
@@ -325,7 +326,7 @@ impl Carrier {
             port,
             datagrams: None,
         };
-        let inbox = peer_inboxes.descriptors(ends.peer_inbox).unwrap_or_default();
+        let inbox = peer_inboxes.descriptors(ends.peer.inbox).unwrap_or_default();
         let kept = Kept { label, region: joined.region, inbox, own: None };
         links.keeping.hold(&kept, ends.peer_process.as_fd(), Some(&socket), sealed.as_fd());
         tokens.insert(token, local);

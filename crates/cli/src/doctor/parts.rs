@@ -50,9 +50,9 @@ fn loader(library: &Path) -> Item {
 
 /// Returns a command that runs `program` with the library preloaded.
 fn preloaded(program: &str, library: &Path) -> Command {
-    let variables = environment::preloaded(std::env::vars_os(), library, &Config::default());
+    let variables = environment::preloaded(environment::inherited(), library, &Config::default());
     let mut command = Command::new(program);
-    command.env_clear().envs(variables);
+    command.env_clear().envs(variables.into_iter().map(|one| (one.name, one.value)));
     command
 }
 

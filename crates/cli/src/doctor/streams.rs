@@ -6,7 +6,7 @@
 //! the tables (`sojourn-preload`, `libio`).
 
 use super::item::Item;
-use sojourn_session::notice::mapping;
+use sojourn_session::notice::MappingLine;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -50,17 +50,17 @@ fn has_patched_tables(cat: &mut Child) -> io::Result<bool> {
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", cat.id()))?;
     let of = |name: &str| {
         let is_its = |line: &&str| line.split('/').next_back() == Some(name);
-        maps.lines().filter(is_its).filter_map(mapping).collect::<Vec<_>>()
+        maps.lines().filter(is_its).filter_map(MappingLine::parse).collect::<Vec<_>>()
     };
     let library = of(crate::beside::LIBRARY);
     let memory = File::open(format!("/proc/{}/mem", cat.id()))?;
     // Tables that the dynamic loader protects after start (RELRO) are in read-only mappings; the
     // other read-only mappings, text and headers, have no such addresses.
-    for (range, _) in of(C_LIBRARY).into_iter().filter(|(_, rights)| *rights == "r--p") {
+    for MappingLine { range, .. } in of(C_LIBRARY).into_iter().filter(|one| one.rights == "r--p") {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         memory.read_exact_at(&mut bytes, range.start)?;
         let mut words = bytes.as_chunks().0.iter().copied().map(u64::from_ne_bytes);
-        if words.any(|word| library.iter().any(|(range, _)| range.contains(&word))) {
+        if words.any(|word| library.iter().any(|one| one.range.contains(&word))) {
             return Ok(true);
         }
     }

@@ -76,6 +76,11 @@ fn thirty_two_bit_programs_are_of_another_machine() {
     assert_eq!(found, Err(Obstacle::Machine("32 bits".into())));
 }
 
+fn loaded_by(file: &Path, argument: Option<&str>) -> LoadMethod {
+    let argument = argument.map(OsString::from);
+    LoadMethod::Load(Some(Interpreter { file: file.to_owned(), argument }))
+}
+
 #[test]
 fn scripts_are_what_their_interpreters_are() {
     let scratch = Scratch::new("script");
@@ -86,9 +91,9 @@ fn scripts_are_what_their_interpreters_are() {
     );
     let fixed = scratch.compiled("static", &["-static"]);
     let of_fixed = scratch.script("of-static", &format!("#!{}", fixed.display()));
-    assert_eq!(inspect(&of_fixed, USER), Ok(LoadMethod::Load(Some((fixed.clone(), None)))));
+    assert_eq!(inspect(&of_fixed, USER), Ok(loaded_by(&fixed, None)));
     let with = scratch.script("with", &format!("#! {} -a b \n", fixed.display()));
-    let expected = LoadMethod::Load(Some((fixed, Some("-a b".into()))));
+    let expected = loaded_by(&fixed, Some("-a b"));
     assert_eq!(inspect(&with, USER), Ok(expected));
     let nested = scratch.script("nested", &format!("#!{}\n", scratch.path("good").display()));
     assert_eq!(inspect(&nested, USER), Ok(LoadMethod::Preload));

@@ -142,7 +142,7 @@ fn process(proc: &Path, pid: u32) -> Option<Process> {
             .then(|| notice::find(&maps, rustix::param::page_size() as u64, is_library))
             .flatten(),
         config: has_library.then(|| variables.config()).flatten(),
-        runtime: variables.get("XDG_RUNTIME_DIR").map(PathBuf::from),
+        runtime: variables.values("XDG_RUNTIME_DIR").next().map(PathBuf::from),
         has_library,
         network: space("net"),
         processes: space("pid"),
@@ -164,24 +164,23 @@ impl Variables {
         Self(fs::read(directory.join("environ")).unwrap_or_default())
     }
 
-    fn pairs(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        self.0.split(|byte| *byte == 0).filter_map(|pair| {
-            let at = pair.iter().position(|byte| *byte == b'=')?;
-            Some((OsStr::from_bytes(&pair[..at]), OsStr::from_bytes(&pair[at + 1..])))
+    /// Iterates over the values of all variables with that name.
+    fn values(&self, name: &str) -> impl Iterator<Item = &OsStr> {
+        self.0.split(|byte| *byte == 0).filter_map(move |variable| {
+            let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            Some(OsStr::from_bytes(value))
         })
     }
 
-    fn get(&self, name: &str) -> Option<&OsStr> {
-        self.pairs().find(|(found, _)| *found == name).map(|(_, value)| value)
-    }
-
     fn config(&self) -> Option<Config> {
-        (!self.0.is_empty()).then(|| Config::from_env(self.pairs()))
+        // Of several variables with one name the library takes the last.
+        let value = |name: &str| self.values(name).last().map(OsStr::to_owned);
+        (!self.0.is_empty()).then(|| Config::from_env(value))
     }
 
     /// Returns true if `LD_PRELOAD` names the library.
     fn name_library(&self) -> bool {
-        let Some(value) = self.get("LD_PRELOAD") else { return false };
+        let Some(value) = self.values("LD_PRELOAD").next() else { return false };
         let names = value.as_bytes().split(|byte| matches!(byte, b' ' | b':'));
         names
             .into_iter()

@@ -30,7 +30,8 @@ use crate::host::descriptors::OpenDescriptors;
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::moves::offer::Offer;
-use crate::process::engine::{Engine, Job};
+use crate::policy::kept::KeptDescriptor;
+use crate::process::engine::{Engine, Job, TakenJobs};
 use crate::process::library::Library;
 use crate::remote::carry_server::ANSWER_LIMIT;
 use crate::session::Session;
@@ -216,7 +217,7 @@ impl Thread {
         let mut left = Vec::new();
         // Only the jobs taken here are done before the sessions that went home are forgotten: a
         // busy program always has another job.
-        let (jobs, number) = self.engine.take_jobs();
+        let TakenJobs { jobs, number } = self.engine.take_jobs();
         for job in jobs {
             fault::point("library.job");
             match job {
@@ -375,7 +376,7 @@ impl Thread {
         }
         let known = self.library.table.known(fd);
         if known.is_some_and(|entry| entry.version.load(Ordering::SeqCst) == version)
-            && let Some((inode, reason)) = self.library.kept(fd)
+            && let Some(KeptDescriptor { inode, reason }) = self.library.kept(fd)
         {
             self.decline_inode(inode, reason, self.library.figures(fd, reason));
         }

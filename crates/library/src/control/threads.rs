@@ -40,7 +40,7 @@ impl Engine {
     pub(crate) fn gives_up(&self, library: &Library) {
         self.end_running();
         self.note_serving();
-        for job in self.take_jobs().0 {
+        for job in self.take_jobs().jobs {
             if let Job::Offer { fd, version, .. } = job
                 && let Some(entry) = library.table.known(fd)
                 && entry.version.load(Ordering::SeqCst) == version

@@ -89,6 +89,13 @@ pub struct FdEntry {
     wished_home: AtomicU8,
 }
 
+/// The data calls on a descriptor since the count began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallCounts {
+    pub(crate) calls: u32,
+    pub(crate) bytes: u64,
+}
+
 /// How often a session that is refused again and again becomes hot between two offers, at most: the
 /// cause of the refusals may be gone by then.
 const PUT_OFF_MAX: u32 = 1024;
@@ -117,7 +124,7 @@ impl FdEntry {
 
     /// Counts a data call of `bytes`; returns calls and bytes so far.
     #[inline]
-    pub(crate) fn count(&self, bytes: u64) -> (u32, u64) {
+    pub(crate) fn count(&self, bytes: u64) -> CallCounts {
         // Plain loads and stores: a count lost between threads does no harm.
         let calls = self.calls.load(Ordering::Relaxed).saturating_add(1);
         self.calls.store(calls, Ordering::Relaxed);
@@ -126,7 +133,7 @@ impl FdEntry {
         }
         let all = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
         self.bytes.store(all, Ordering::Relaxed);
-        (calls, all)
+        CallCounts { calls, bytes: all }
     }
 
     /// Returns the bytes counted since [`FdEntry::restart_counts`].
@@ -354,11 +361,11 @@ mod tests {
     #[test]
     fn a_new_meaning_of_a_number_starts_at_nothing() {
         let entry = FdEntry::default();
-        assert_eq!(entry.count(5), (1, 5));
-        assert_eq!(entry.count(6), (2, 11));
+        assert_eq!(entry.count(5), CallCounts { calls: 1, bytes: 5 });
+        assert_eq!(entry.count(6), CallCounts { calls: 2, bytes: 11 });
         entry.mark(mark::FIXED);
         entry.reset(mark::BORN_HERE, 3);
-        assert_eq!(entry.count(1), (1, 1));
+        assert_eq!(entry.count(1), CallCounts { calls: 1, bytes: 1 });
         assert!(!entry.has(mark::FIXED));
     }
 }

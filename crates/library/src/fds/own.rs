@@ -255,7 +255,8 @@ impl OwnDescriptors {
 
     /// Receives and hides the descriptors of one message. `None` if too few numbers were free.
     fn take(&self) -> Option<Vec<MovableFd>> {
-        let (sent, fds) = receive_descriptors(self.kit()?.bell.as_fd()).ok()?;
+        let ReceivedDescriptors { sent, fds } =
+            receive_descriptors(self.kit()?.bell.as_fd()).ok()?;
         let hidden: Option<Vec<MovableFd>> = fds.into_iter().map(|fd| self.hide(fd)).collect();
         hidden.filter(|hidden| hidden.len() == sent)
     }
@@ -269,8 +270,17 @@ pub(crate) fn send_descriptors(
     ancillary::send(socket, &[IoSlice::new(&[fds.len() as u8])], fds)
 }
 
-/// Receives the next message: the count of descriptors sent with it, and those that have arrived.
-pub(crate) fn receive_descriptors(socket: BorrowedFd<'_>) -> Result<(usize, Vec<OwnedFd>), Errno> {
+/// The descriptors of one message.
+#[derive(Debug)]
+pub(crate) struct ReceivedDescriptors {
+    /// The number of descriptors sent.
+    pub(crate) sent: usize,
+    /// Those that have arrived.
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
+/// Receives the next message.
+pub(crate) fn receive_descriptors(socket: BorrowedFd<'_>) -> Result<ReceivedDescriptors, Errno> {
     let mut count = [0];
     let arrived = ancillary::receive(socket, &mut count)?;
     if arrived.len == 0 {
@@ -279,7 +289,7 @@ pub(crate) fn receive_descriptors(socket: BorrowedFd<'_>) -> Result<(usize, Vec<
     // Where the table was full the kernel has dropped some descriptors, and those left cannot be
     // told apart: all are given up.
     let fds = if arrived.lost { Vec::new() } else { arrived.fds };
-    Ok((usize::from(count[0]), fds))
+    Ok(ReceivedDescriptors { sent: usize::from(count[0]), fds })
 }
 
 /// Returns the first of the high numbers: [`HIDDEN`] below the limit of open files, or half of it.
@@ -302,8 +312,8 @@ mod tests {
                 .unwrap();
         rustix::net::send(&one, &[0], SendFlags::empty()).unwrap();
         send_descriptors(one.as_fd(), &[one.as_fd(), other.as_fd()]).unwrap();
-        assert_eq!(receive_descriptors(other.as_fd()).unwrap().0, 0, "a ring");
-        let (sent, fds) = receive_descriptors(other.as_fd()).unwrap();
+        assert_eq!(receive_descriptors(other.as_fd()).unwrap().sent, 0, "a ring");
+        let ReceivedDescriptors { sent, fds } = receive_descriptors(other.as_fd()).unwrap();
         assert_eq!((sent, fds.len()), (2, 2));
         assert!(fds.iter().all(|fd| fd.as_raw_fd() >= 0));
         assert_eq!(receive_descriptors(other.as_fd()).unwrap_err(), Errno::AGAIN);

@@ -55,20 +55,17 @@ impl Table {
 
     /// Iterates over the numbers that have a session.
     pub(crate) fn with_sessions(&self) -> impl Iterator<Item = i32> + '_ {
-        let is_away = |entry: &FdEntry| entry.session.load(Ordering::SeqCst).is_some();
-        self.all().filter_map(move |(number, entry)| is_away(entry).then_some(number))
+        self.numbers_where(|entry| entry.session.load(Ordering::SeqCst).is_some())
     }
 
     /// Iterates over the numbers that are epoll sets.
     pub(crate) fn with_sets(&self) -> impl Iterator<Item = i32> + '_ {
-        let is_set = |entry: &FdEntry| entry.epoll.load(Ordering::SeqCst).is_some();
-        self.all().filter_map(move |(number, entry)| is_set(entry).then_some(number))
+        self.numbers_where(|entry| entry.epoll.load(Ordering::SeqCst).is_some())
     }
 
     /// Iterates over the numbers with a recorded reason for staying in the kernel.
     pub(crate) fn kept(&self) -> impl Iterator<Item = i32> + '_ {
-        let is_kept = |entry: &FdEntry| entry.kept_for().is_some();
-        self.all().filter_map(move |(number, entry)| is_kept(entry).then_some(number))
+        self.numbers_where(|entry| entry.kept_for().is_some())
     }
 
     /// Returns the first number behind all entries.
@@ -77,11 +74,11 @@ impl Table {
         last.map_or(0, |index| ((index + 1) * CHUNK) as i32)
     }
 
-    fn all(&self) -> impl Iterator<Item = (i32, &FdEntry)> + '_ {
-        self.chunks.iter().enumerate().flat_map(|(index, chunk)| {
+    fn numbers_where(&self, is_it: fn(&FdEntry) -> bool) -> impl Iterator<Item = i32> + '_ {
+        self.chunks.iter().enumerate().flat_map(move |(index, chunk)| {
             let entries = chunk.get().map_or(&[][..], |chunk| &chunk[..]);
-            let number = move |at| (index * CHUNK + at) as i32;
-            entries.iter().enumerate().map(move |(at, entry)| (number(at), entry))
+            let found = entries.iter().enumerate().filter(move |(_, entry)| is_it(entry));
+            found.map(move |(at, _)| (index * CHUNK + at) as i32)
         })
     }
 }

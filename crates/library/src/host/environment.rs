@@ -38,19 +38,22 @@ impl Kept {
         strings.filter_map(|one| CStr::from_bytes_with_nul(one).ok())
     }
 
-    /// Iterates over names and values.
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        self.text.split(|byte| *byte == 0).filter_map(|variable| {
-            let at = variable.iter().position(|byte| *byte == b'=')?;
-            Some((OsStr::from_bytes(&variable[..at]), OsStr::from_bytes(&variable[at + 1..])))
+    /// Returns the value of a variable.
+    pub(crate) fn value(&self, name: &str) -> Option<&OsStr> {
+        self.values(name.as_bytes()).last()
+    }
+
+    /// Iterates over the values of all variables with that name.
+    fn values(&self, name: &[u8]) -> impl Iterator<Item = &OsStr> {
+        self.text.split(|byte| *byte == 0).filter_map(move |variable| {
+            let value = variable.strip_prefix(name)?.strip_prefix(b"=")?;
+            Some(OsStr::from_bytes(value))
         })
     }
 
     /// Returns the user's runtime folder (`XDG_RUNTIME_DIR`), if it is set and not empty.
     pub(crate) fn runtime(&self) -> Option<PathBuf> {
-        let is_it =
-            |(name, value): &(&OsStr, &OsStr)| name.as_bytes() == RUNTIME && !value.is_empty();
-        self.pairs().find(is_it).map(|(_, value)| PathBuf::from(value))
+        self.values(RUNTIME).find(|value| !value.is_empty()).map(PathBuf::from)
     }
 }
 
@@ -73,19 +76,20 @@ mod tests {
     #[test]
     fn what_counts_is_kept_and_nothing_else() {
         let none = kept(&["PATH=/bin", "XDG_RUNTIME_DIRS=/x", "LD_PRELOAD=y"]);
-        assert_eq!(none.pairs().count(), 0);
+        assert_eq!(none.variables().count(), 0);
         let kept = kept(&["A=b", "SOJOURN_SERVER=/s=1", "SOJOURN_SPIN=", "XDG_RUNTIME_DIR=/run/7"]);
-        let pairs: Vec<_> = kept.pairs().collect();
-        assert_eq!(pairs[0], (OsStr::new("SOJOURN_SERVER"), OsStr::new("/s=1")));
-        assert_eq!(pairs[1], (OsStr::new("SOJOURN_SPIN"), OsStr::new("")));
-        assert_eq!((pairs.len(), kept.runtime()), (3, Some(PathBuf::from("/run/7"))));
+        assert_eq!(kept.value("SOJOURN_SERVER"), Some(OsStr::new("/s=1")));
+        assert_eq!(kept.value("SOJOURN_SPIN"), Some(OsStr::new("")));
+        assert_eq!((kept.value("SOJOURN_SPI"), kept.value("A")), (None, None));
+        assert_eq!(kept.variables().count(), 3);
+        assert_eq!(kept.runtime(), Some(PathBuf::from("/run/7")));
     }
 
     #[test]
     fn values_of_any_length_are_kept() {
         let long = format!("SOJOURN_PROGRAMS={}", "x".repeat(100_000));
         let kept = kept(&[&long, "SOJOURN_SPIN=never"]);
-        let lengths: Vec<_> = kept.pairs().map(|(_, value)| value.len()).collect();
-        assert_eq!(lengths, [100_000, 5]);
+        let len = |name| kept.value(name).map(OsStr::len);
+        assert_eq!((len("SOJOURN_PROGRAMS"), len("SOJOURN_SPIN")), (Some(100_000), Some(5)));
     }
 }

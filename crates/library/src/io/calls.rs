@@ -4,7 +4,7 @@
 //! head of `fds::entry` says why things happen in this order. Not here: the calls of a session
 //! (`receive`, `send`).
 
-use crate::fds::entry::{Direction, FdEntry, mark};
+use crate::fds::entry::{CallCounts, Direction, FdEntry, mark};
 use crate::io::call_flags::{Recv, Send};
 use crate::io::datagrams::{Attempt, ReceiveOutcome, UdpSession};
 use crate::io::from_kernel::FromKernel;
@@ -47,7 +47,7 @@ impl Use<'_> {
     #[inline]
     pub fn done(self, result: isize) {
         if result > 0 {
-            let (calls, bytes) = self.entry.count(result as u64);
+            let CallCounts { calls, bytes } = self.entry.count(result as u64);
             // A session that is on its way out or home is not offered.
             let is_at_home = self.entry.session.load(Ordering::Relaxed).is_none();
             if is_at_home && self.library.policy.is_hot(calls, bytes) {

@@ -221,8 +221,8 @@ impl Session {
             let is_told = || stream.peer_flushing().is_some() || stream.peer_flushed().is_some();
             self.await_server(net, stream, is_told);
         }
-        let (token, record) = net.end_datagrams(self.slot());
-        let (Some(token), Some(record)) = (token, record) else { return };
+        let ended = net.end_datagrams(self.slot());
+        let (Some(token), Some(record)) = (ended.token, ended.unread) else { return };
         let is_wanted = has_unread(&record) && reason != ReasonT::Closed && is_server_there;
         if is_wanted && net.give_unread(token, &record) {
             self.await_server(net, stream, || stream.peer_flushed().is_some());

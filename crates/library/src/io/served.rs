@@ -90,7 +90,7 @@ impl Session {
                     continue;
                 }
                 Asked::Refused(Errno::AGAIN) if may_wait => {
-                    let waited = self.wait_served((true, false), until);
+                    let waited = self.wait_served(true, false, until);
                     match after_wait(waited, got > 0, until, &mut is_last) {
                         Some(error) => Err(error),
                         None => continue,
@@ -168,7 +168,7 @@ impl Session {
                 }
                 Asked::Refused(Errno::AGAIN) if may_wait => {
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
-                    match self.wait_served((false, true), until) {
+                    match self.wait_served(false, true, until) {
                         Waited::Look if !until.is_over() => continue,
                         Waited::Restart if sent == 0 => continue,
                         Waited::TimedOut | Waited::Look => Err(Errno::AGAIN),
@@ -191,8 +191,8 @@ impl Session {
         Some(Ok(sent))
     }
 
-    /// Waits until the server has told of input or output.
-    pub(crate) fn wait_served(&self, (input, output): (bool, bool), deadline: Deadline) -> Waited {
+    /// Waits until the server has told of what is waited for: input, output.
+    pub(crate) fn wait_served(&self, input: bool, output: bool, deadline: Deadline) -> Waited {
         // Read before the server is asked to ring: what it tells from then on ends the sleep.
         let said = self.service.news().load(Ordering::SeqCst);
         self.watch_by_service(input, output);

@@ -108,7 +108,9 @@ impl Session {
             },
             announce: &|| stream.announce_reader(Bell::OnFutex),
             sleep: &|said, limit| stream.sleep_reader(said, limit),
-            packets: self.is_delegated().then_some((self, bit::IN)),
+            packets: self
+                .is_delegated()
+                .then_some(AwaitedPackets { session: self, events: bit::IN }),
             withdraw: &|| stream.withdraw_reader(),
         };
         let waited = wait.run(self.rx_policy());
@@ -149,13 +151,22 @@ impl Session {
             },
             announce: &|| stream.announce_writer(Bell::OnFutex, room),
             sleep: &|said, limit| stream.sleep_writer(said, limit),
-            packets: self.is_delegated().then_some((self, bit::OUT)),
+            packets: self
+                .is_delegated()
+                .then_some(AwaitedPackets { session: self, events: bit::OUT }),
             withdraw: &|| stream.withdraw_writer(),
         };
         let waited = wait.run(self.tx_policy());
         stream.set_cpu(self.tx_policy().cpu());
         waited
     }
+}
+
+/// The wait of a session for something that comes in packets.
+struct AwaitedPackets<'a> {
+    session: &'a Session,
+    /// The direction, as the event that ends the wait.
+    events: u32,
 }
 
 /// The parameters of one wait.
@@ -167,8 +178,7 @@ struct Wait<'a> {
     ready: &'a dyn Fn() -> bool,
     announce: &'a dyn Fn() -> u32,
     sleep: &'a dyn Fn(u32, Option<Duration>) -> Woken,
-    /// The session and the direction, if the wait is for something that comes in packets.
-    packets: Option<(&'a Session, u32)>,
+    packets: Option<AwaitedPackets<'a>>,
     withdraw: &'a dyn Fn(),
 }
 
@@ -181,7 +191,9 @@ impl Wait<'_> {
         let limit = left.map_or(self.piece, |left| left.min(self.piece));
         let sleep = || (self.sleep)(said, Some(limit));
         let woken = match self.packets {
-            Some((session, asked)) => session.sleep_for_packets(asked, limit, self.ready, &sleep),
+            Some(AwaitedPackets { session, events }) => {
+                session.sleep_for_packets(events, limit, self.ready, &sleep)
+            }
             None => sleep(),
         };
         woken == Woken::TimedOut && left == Some(limit)
@@ -198,9 +210,9 @@ impl Wait<'_> {
             is_found.get() || host.interrupt() != Interrupt::None
         };
         let spun = match self.packets {
-            Some((session, asked)) => {
+            Some(AwaitedPackets { session, events }) => {
                 let has_asked =
-                    asked == bit::IN && session.has_asked.swap(false, Ordering::Relaxed);
+                    events == bit::IN && session.has_asked.swap(false, Ordering::Relaxed);
                 policy.spin_far(has_asked, self.deadline, look)
             }
             None => policy.spin(self.peer_cpu, self.deadline, look),

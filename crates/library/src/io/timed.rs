@@ -8,7 +8,7 @@ use crate::session::Session;
 use core::sync::atomic::Ordering;
 use rustix::io::Errno;
 use sojourn_pump::timing::now_ns;
-use sojourn_stream::{Layer, Stream};
+use sojourn_stream::{Delivered, Layer, LayerTime, Stream};
 
 /// The beginning of a timed call that receives.
 #[derive(Clone, Copy, Debug)]
@@ -47,19 +47,20 @@ impl Session {
         if !matches!(result, Some(Ok(1..))) {
             return;
         }
-        let Some((delivered, [queue, ip, protocol])) = times.take_delivered() else { return };
+        let Some(Delivered { at_ns: delivered, arrived }) = times.take_delivered() else { return };
+        let [queue, ip, protocol] = arrived;
         let looked = self.looked_at.load(Ordering::Relaxed);
         let Some([wake_up, in_socket, copy_out]) = divided(delivered, begun.0, looked, now_ns())
         else {
             return;
         };
         times.received(&[
-            (Layer::Queue, queue),
-            (Layer::IpInput, ip),
-            (Layer::ProtocolInput, protocol),
-            (Layer::WakeUp, wake_up),
-            (Layer::InSocket, in_socket),
-            (Layer::CopyOutExit, copy_out),
+            LayerTime { layer: Layer::Queue, ns: queue },
+            LayerTime { layer: Layer::IpInput, ns: ip },
+            LayerTime { layer: Layer::ProtocolInput, ns: protocol },
+            LayerTime { layer: Layer::WakeUp, ns: wake_up },
+            LayerTime { layer: Layer::InSocket, ns: in_socket },
+            LayerTime { layer: Layer::CopyOutExit, ns: copy_out },
         ]);
     }
 }

@@ -364,11 +364,18 @@ impl Library {
     }
 }
 
-/// Returns device and inode of the pipe at `fd`, if it is one.
-fn pipe_at(fd: i32) -> Option<(u64, u64)> {
+/// The inode of a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PipeInode {
+    device: u64,
+    inode: u64,
+}
+
+/// Returns the inode of the pipe at `fd`, if it is one.
+fn pipe_at(fd: i32) -> Option<PipeInode> {
     let found = rustix::fs::fstat(crate::host::kernel::at(fd).ok()?).ok()?;
     let is_pipe = FileType::from_raw_mode(found.st_mode) == FileType::Fifo;
-    is_pipe.then_some((found.st_dev, found.st_ino))
+    is_pipe.then_some(PipeInode { device: found.st_dev, inode: found.st_ino })
 }
 
 impl Session {

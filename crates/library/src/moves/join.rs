@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use sojourn_session::{JoinT, KindT, ReasonT, StreamNumber};
 use sojourn_shm::Mapping;
 use sojourn_shm::deadline::now_ns;
-use sojourn_stream::{Inbox, Layout, Stream};
+use sojourn_stream::{Inbox, Layout, Stream, Traffic};
 use std::sync::Arc;
 
 /// The parts that a join needs beside the offer.
@@ -197,7 +197,7 @@ impl Library {
             let facts = lock(&session.facts);
             (facts.local, facts.joined_ns)
         };
-        let (sent, received) = stream.totals();
+        let Traffic { sent, received } = stream.totals();
         // Somebody who sends a session home by hand says nothing of its worth.
         if reason != ReasonT::User {
             let now_ns = now_ns();

@@ -160,7 +160,7 @@ impl Library {
         if !entry.may_be_aliased() {
             return Some(vec![fd]);
         }
-        let (this, flags) = examine(fd)?;
+        let this = OpenFile::at(fd)?;
         let mut numbers = vec![fd];
         let mut all = descriptors.numbers();
         if all.is_empty() {
@@ -168,14 +168,13 @@ impl Library {
             all = self.open_numbers();
         }
         for number in all {
-            let Some((other, other_flags)) = examine(number) else { continue };
-            let is_same = other.st_dev == this.st_dev && other.st_ino == this.st_ino;
-            if number != fd && is_same && other_flags & OFlags::ACCMODE == flags & OFlags::ACCMODE {
+            let Some(other) = OpenFile::at(number) else { continue };
+            if number != fd && other.has_file_and_mode_of(&this) {
                 // Two descriptions of one pipe end (a FIFO, or a name in /proc, opened twice)
                 // cannot be told apart here. Moving them as one is harmless unless calls on one
                 // of them wait where those on the other do not.
                 let entry_of = self.table.entry(number)?;
-                if (other_flags ^ flags).contains(OFlags::NONBLOCK) {
+                if (other.flags ^ this.flags).contains(OFlags::NONBLOCK) {
                     entry.was_refused();
                     entry_of.was_refused();
                     return None;
@@ -211,9 +210,24 @@ impl Library {
     }
 }
 
-fn examine(fd: i32) -> Option<(Stat, OFlags)> {
-    let fd = kernel::at(fd).ok()?;
-    Some((rustix::fs::fstat(fd).ok()?, rustix::fs::fcntl_getfl(fd).ok()?))
+/// What the kernel says of an open descriptor.
+struct OpenFile {
+    file: Stat,
+    flags: OFlags,
+}
+
+impl OpenFile {
+    fn at(fd: i32) -> Option<Self> {
+        let fd = kernel::at(fd).ok()?;
+        Some(Self { file: rustix::fs::fstat(fd).ok()?, flags: rustix::fs::fcntl_getfl(fd).ok()? })
+    }
+
+    fn has_file_and_mode_of(&self, other: &Self) -> bool {
+        let mode = |of: &Self| of.flags & OFlags::ACCMODE;
+        let is_same =
+            self.file.st_dev == other.file.st_dev && self.file.st_ino == other.file.st_ino;
+        is_same && mode(self) == mode(other)
+    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,15 @@ const FLUSH_SPIN: Duration = Duration::from_micros(100);
 /// ended. A stopped peer is waited for no longer.
 const FLUSH_WAIT: Duration = Duration::from_millis(100);
 
+/// What the peer owes when it is the ring that is read.
+#[derive(Clone, Copy, Debug)]
+struct RestInRing {
+    /// Bytes that the peer owed when the stream was frozen.
+    owed: usize,
+    /// The peer may still flush them.
+    may_flush: bool,
+}
+
 impl Session {
     /// Waits for news of the peer's flush; returns false if there is none in time. In the middle
     /// of a flush the bytes, or some of them, are readable neither in the ring nor in the kernel.
@@ -111,16 +120,16 @@ impl Session {
         }
         let has_begun = stream.peer_flushes();
         let from_kernel = flushed.unwrap_or(owed).min(owed);
+        let is_in_ring = flushed.is_none() && !has_begun;
         // Owed bytes that come through the kernel.
-        let owed_there = match flushed {
-            None if !has_begun => 0,
-            _ => from_kernel.saturating_sub(residue.since_freeze),
-        };
+        let owed_there =
+            if is_in_ring { 0 } else { from_kernel.saturating_sub(residue.since_freeze) };
         if residue.before_owed + owed_there == 0 {
-            return self.rest_from_ring(rx, stream, bufs, peek, (owed, flushed.is_none()));
+            let rest = RestInRing { owed, may_flush: flushed.is_none() };
+            return self.rest_from_ring(rx, stream, bufs, peek, rest);
         }
         let room = bufs.iter().map(|buf| buf.len()).sum::<usize>();
-        let is_in_both = room > residue.before_owed && flushed.is_none() && !has_begun;
+        let is_in_both = room > residue.before_owed && is_in_ring;
         if is_in_both && peek && !look.may_cut {
             // Only in the kernel can a peek see what is there and what comes behind it.
             return Received::Owed;
@@ -135,7 +144,8 @@ impl Session {
                 // The peer died before its flush was done: the ring has the bytes that the kernel
                 // has not.
                 (residue.flushed, residue.before_owed) = (Some(residue.since_freeze), 0);
-                self.rest_from_ring(rx, stream, bufs, peek, (owed, false))
+                let rest = RestInRing { owed, may_flush: false };
+                self.rest_from_ring(rx, stream, bufs, peek, rest)
             }
             Ok(len) => {
                 if !peeked.is_empty() {
@@ -151,10 +161,8 @@ impl Session {
                     Some(flushed) => flushed < owed && residue.since_freeze == from_kernel,
                     None => is_in_both,
                 };
-                match is_cut && !peek && residue.before_owed == 0 && !kernel.has_ended() {
-                    true => Received::Part(len),
-                    false => Received::Done(Ok(len)),
-                }
+                let is_part = is_cut && !peek && residue.before_owed == 0 && !kernel.has_ended();
+                if is_part { Received::Part(len) } else { Received::Done(Ok(len)) }
             }
             Err(Errno::AGAIN | Errno::INTR) => Received::Owed,
             Err(error) => Received::Done(Err(error)),
@@ -180,7 +188,7 @@ impl Session {
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
-        (owed, may_flush): (usize, bool),
+        rest: RestInRing,
     ) -> Received {
         let Receiver { phase: RxPhase::Residue(residue), peeked, .. } = rx else {
             return Received::Home;
@@ -192,7 +200,7 @@ impl Session {
             done += stream.copy_unflushed(from + done, &mut buf[..len]);
         }
         // The claim comes after the copy, and fails if the peer has begun its flush meanwhile.
-        let takes = !peek && may_flush;
+        let takes = !peek && rest.may_flush;
         if takes && !stream.take_unflushed(from, done) {
             if stream.peer_flushes() {
                 return Received::Owed;
@@ -206,7 +214,7 @@ impl Session {
         }
         if !peek {
             residue.since_freeze += done;
-            if residue.since_freeze >= owed {
+            if residue.since_freeze >= rest.owed {
                 self.finish(rx);
             }
         }

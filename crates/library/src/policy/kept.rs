@@ -15,6 +15,12 @@ use crate::process::thresholds::kind_of;
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 
+/// A descriptor that stays in the kernel, as the server is told of it.
+pub(crate) struct KeptDescriptor {
+    pub(crate) inode: u64,
+    pub(crate) reason: ReasonT,
+}
+
 impl Library {
     /// Keeps `fd`, of which the library may know nothing yet, in the kernel until the number means
     /// something else.
@@ -45,7 +51,7 @@ impl Library {
     #[cold]
     #[inline(never)]
     pub(crate) fn count_kept(&self, fd: i32, entry: &FdEntry) {
-        let (calls, _) = entry.count(0);
+        let calls = entry.count(0).calls;
         // The first call reaches the initial thresholds; reading the configuration sets the real
         // ones.
         self.policy.config();
@@ -64,10 +70,10 @@ impl Library {
     }
 
     /// Returns the inode and the reason of a kept descriptor, if it could be a session.
-    pub(crate) fn kept(&self, fd: i32) -> Option<(u64, ReasonT)> {
+    pub(crate) fn kept(&self, fd: i32) -> Option<KeptDescriptor> {
         let reason = self.table.known(fd)?.kept_for()?;
         kind_of(fd)?;
         let found = rustix::fs::fstat(kernel::at(fd).ok()?).ok()?;
-        Some((found.st_ino, reason))
+        Some(KeptDescriptor { inode: found.st_ino, reason })
     }
 }

@@ -18,7 +18,7 @@ use core::sync::atomic::Ordering;
 use rustix::time::{ClockId, clock_gettime};
 use sojourn_session::ReasonT;
 use sojourn_shm::deadline::now_ns;
-use sojourn_stream::Stream;
+use sojourn_stream::{Stream, Traffic};
 
 /// Wake-ups of the peer between two samples.
 pub(crate) const RINGS: u32 = 32;
@@ -92,7 +92,7 @@ impl Session {
             }
             let Some(local) = self.local() else { return };
             let Some(stream) = tx.stream.as_ref().filter(|stream| judges(stream)) else { return };
-            let (sent, received) = stream.totals();
+            let Traffic { sent, received } = stream.totals();
             let at = clocks();
             let rate = lock(&local.progress).sample(at, sent.saturating_add(received));
             let Some(rate) = rate else { return };
@@ -127,5 +127,5 @@ pub(crate) fn process_time_ns() -> u64 {
 /// Returns true if this end takes the samples. One end of a stream does: side 0, or, where bytes go
 /// one way, the end that sends them.
 fn judges(stream: &Stream) -> bool {
-    stream.is_first() || stream.totals().1 == 0
+    stream.is_first() || stream.totals().received == 0
 }

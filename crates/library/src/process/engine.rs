@@ -76,6 +76,14 @@ struct Jobs {
     done: u64,
 }
 
+/// Jobs that the protocol thread has taken.
+#[derive(Debug)]
+pub(crate) struct TakenJobs {
+    pub(crate) jobs: VecDeque<Job>,
+    /// Their number, for [`Engine::did_jobs`].
+    pub(crate) number: u64,
+}
+
 /// The part of the library's state that belongs to one process.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -298,11 +306,10 @@ impl Engine {
         })
     }
 
-    /// Takes the jobs that wait, and their number for [`Engine::did_jobs`]. A job that comes while
-    /// they are done rings the bell again.
-    pub(crate) fn take_jobs(&self) -> (VecDeque<Job>, u64) {
+    /// Takes the jobs that wait. A job that comes while they are done rings the bell again.
+    pub(crate) fn take_jobs(&self) -> TakenJobs {
         let mut jobs = lock(&self.jobs);
-        (core::mem::take(&mut jobs.left), jobs.given)
+        TakenJobs { jobs: core::mem::take(&mut jobs.left), number: jobs.given }
     }
 
     /// Notes that the jobs up to `number` are done.

@@ -17,12 +17,18 @@ const PART: u32 = 500;
 const SETS_PAUSE: Duration = Duration::from_millis(50);
 const SETS_PART: u32 = 20;
 
+/// A look that is over.
+#[derive(Clone, Copy, Debug)]
+struct PastScan {
+    ended: Instant,
+    took: Duration,
+}
+
 /// The looks for io_urings: the last result, and when the next look is due.
 #[derive(Debug, Default)]
 pub(crate) struct RingScans {
     is_found: bool,
-    /// When the last look ended, and how long it took.
-    last: Option<(Instant, Duration)>,
+    last: Option<PastScan>,
     pause: Duration,
 }
 
@@ -38,8 +44,8 @@ impl RingScans {
     }
 
     fn left_of(&self, pause: Duration) -> Duration {
-        let Some((last, took)) = self.last else { return Duration::ZERO };
-        (last + pause.max(took * PART)).saturating_duration_since(Instant::now())
+        let Some(PastScan { ended, took }) = self.last else { return Duration::ZERO };
+        (ended + pause.max(took * PART)).saturating_duration_since(Instant::now())
     }
 
     /// Looks if a look is due; returns true if there is a ring that the shell does not see into.
@@ -67,7 +73,7 @@ impl RingScans {
     fn look_now(&mut self, look: impl FnOnce() -> bool) {
         let start = Instant::now();
         self.is_found = look();
-        self.last = Some((Instant::now(), start.elapsed()));
+        self.last = Some(PastScan { ended: Instant::now(), took: start.elapsed() });
     }
 }
 

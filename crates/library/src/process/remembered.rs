@@ -10,9 +10,17 @@ use std::collections::HashMap;
 /// Records kept at most: when there are more, all are dropped.
 const MOST: usize = 4096;
 
-/// Records by descriptor number, each with the number's version then (`FdEntry::version`).
+/// What is remembered of a descriptor.
 #[derive(Debug)]
-pub(crate) struct PerDescriptor<T>(HashMap<i32, (u32, T)>);
+struct Record<T> {
+    /// The number's version then (`FdEntry::version`).
+    version: u32,
+    what: T,
+}
+
+/// Records by descriptor number.
+#[derive(Debug)]
+pub(crate) struct PerDescriptor<T>(HashMap<i32, Record<T>>);
 
 /// Records of descriptors whose bulk transfers did better in the kernel: see `policy::bulk`.
 pub(crate) type BulkHistories = PerDescriptor<History>;
@@ -28,17 +36,17 @@ impl<T> Default for PerDescriptor<T> {
 impl<T> PerDescriptor<T> {
     /// Returns the record of a descriptor.
     pub(crate) fn of(&self, fd: i32, version: u32) -> Option<&T> {
-        self.0.get(&fd).filter(|(known, _)| *known == version).map(|(_, what)| what)
+        self.0.get(&fd).filter(|known| known.version == version).map(|known| &known.what)
     }
 
     /// Returns the record of a descriptor, to be changed.
     pub(crate) fn of_mut(&mut self, fd: i32, version: u32) -> Option<&mut T> {
-        self.0.get_mut(&fd).filter(|(known, _)| *known == version).map(|(_, what)| what)
+        self.0.get_mut(&fd).filter(|known| known.version == version).map(|known| &mut known.what)
     }
 
     /// Returns the last record of that number, whichever descriptor it is of.
     pub(crate) fn last(&self, fd: i32) -> Option<&T> {
-        self.0.get(&fd).map(|(_, what)| what)
+        self.0.get(&fd).map(|known| &known.what)
     }
 
     /// Returns the record of a descriptor, to be changed, and makes it by `new` if there is none.
@@ -46,11 +54,12 @@ impl<T> PerDescriptor<T> {
         if self.0.len() >= MOST {
             self.0.clear();
         }
-        let known = self.0.entry(fd).or_insert_with(|| (version, new()));
-        if known.0 != version {
-            *known = (version, new());
+        let fresh = || Record { version, what: new() };
+        let known = self.0.entry(fd).or_insert_with(fresh);
+        if known.version != version {
+            *known = fresh();
         }
-        &mut known.1
+        &mut known.what
     }
 }
 

@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use sojourn_session::config::{Addresses, Ports, Programs, Spin};
 use sojourn_session::{Config, KindT};
 use sojourn_shm::wait::Wait;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -81,8 +82,8 @@ impl Policy {
             let config = match self.environment.get() {
                 // The live environment may be changing now, in another thread or in the code that a
                 // handler interrupted.
-                Some(kept) => Config::from_env(kept.pairs()),
-                None => Config::from_env(std::env::vars_os()),
+                Some(kept) => Config::from_env(|name| kept.value(name).map(OsString::from)),
+                None => Config::from_env(|name| std::env::var_os(name)),
             };
             if !allows_this_program(&config) {
                 self.forbid();
@@ -201,7 +202,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     fn config(name: &str, value: &str) -> Config {
-        Config::from_env([(format!("SOJOURN_{name}"), value.to_owned())])
+        let is_it = |asked: &str| asked.strip_prefix("SOJOURN_") == Some(name);
+        Config::from_env(|asked| is_it(asked).then(|| value.into()))
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::host::descriptors::OpenDescriptors;
 use crate::policy::unmanaged_sets::{inode, members_of};
 use crate::process::library::Library;
 use crate::process::looks::UnmanagedSets;
-use crate::ready::set_entry::Registration;
+use crate::ready::set_entry::{RegisteredFd, Registration};
 use core::sync::atomic::Ordering;
 
 impl Library {
@@ -42,11 +42,12 @@ impl Library {
 
 /// Parses a set's `fdinfo`, for the set's notes: the registrations by their numbers. `None` if a
 /// number has another meaning by now than at its registration.
-fn members(text: &str) -> Option<Vec<(i32, Registration)>> {
+fn members(text: &str) -> Option<Vec<RegisteredFd>> {
     members_of(text)
         .map(|one| {
             let is_same = one.inode.is_some() && inode(one.fd) == one.inode;
-            is_same.then_some((one.fd, Registration::new(one.events, one.data)))
+            let registration = Registration::new(one.events, one.data);
+            is_same.then_some(RegisteredFd { fd: one.fd, registration })
         })
         .collect()
 }

@@ -16,7 +16,7 @@
 
 use crate::host::epoll::{Interest, bit, control, op};
 use crate::host::lock::lock;
-use crate::ready::set_entry::{Registration, Tag};
+use crate::ready::set_entry::{RegisteredFd, Registration, Tag};
 use crate::ready::set_readiness::ReadinessSource;
 use crate::ready::set_ready::PlaceInSet;
 use crate::ready::set_state::State;
@@ -71,13 +71,13 @@ impl Set {
     /// cannot carry sessions. Changes that the program makes meanwhile wait.
     pub(crate) fn adopt(
         &self,
-        read: impl FnOnce() -> Option<Vec<(i32, Registration)>>,
+        read: impl FnOnce() -> Option<Vec<RegisteredFd>>,
     ) -> Option<Vec<i32>> {
         let mut state = lock(&self.state);
         let all = read()?;
-        let collides = all.iter().any(|(_, one)| Tag::of_data(one.data).is_some());
-        let numbers = all.iter().map(|(fd, _)| *fd).collect();
-        for (fd, registration) in all {
+        let collides = all.iter().any(|one| Tag::of_data(one.registration.data).is_some());
+        let numbers = all.iter().map(|one| one.fd).collect();
+        for RegisteredFd { fd, registration } in all {
             state.registrations.entry(fd).or_insert(registration);
         }
         (!collides).then_some(numbers)

@@ -64,6 +64,13 @@ impl Tag {
     }
 }
 
+/// The registration of a descriptor that a set had before it was known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegisteredFd {
+    pub(crate) fd: i32,
+    pub(crate) registration: Registration,
+}
+
 /// One registration, as the program made it and as the kernel has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Registration {

@@ -33,6 +33,13 @@ pub(crate) struct Member {
     pub(crate) round: u64,
 }
 
+/// What a look at a member finds.
+struct MemberReadiness {
+    /// The events to report.
+    events: u32,
+    ring: RingReadiness,
+}
+
 impl Member {
     /// Returns the events to report. The member is armed if there are none, or if its events are
     /// reported only once. With `says` the events are reported now.
@@ -46,20 +53,20 @@ impl Member {
             return 0;
         }
         if self.events & bit::ET == 0 {
-            let (events, _) = self.now(source, in_kernel);
+            let events = self.now(source, in_kernel).events;
             if events != 0 {
                 return events;
             }
             source.arm(self.fd, self.wants(bit::INPUT), self.wants(bit::OUTPUT));
-            return self.now(source, in_kernel).0;
+            return self.now(source, in_kernel).events;
         }
         source.arm(self.fd, self.wants(bit::INPUT), false);
-        let (mut events, ring) = self.now(source, in_kernel);
+        let MemberReadiness { mut events, ring } = self.now(source, in_kernel);
         // A bell for room rings at each read of the peer, so it is armed only where there is no
         // room.
         if ring.output == Some(false) && self.wants(bit::OUTPUT) {
             source.arm(self.fd, false, true);
-            events = self.now(source, in_kernel).0;
+            events = self.now(source, in_kernel).events;
         }
         if events != 0 && says {
             self.has_news = false;
@@ -71,7 +78,7 @@ impl Member {
         self.events & bits != 0
     }
 
-    fn now(&mut self, source: &dyn ReadinessSource, in_kernel: &mut usize) -> (u32, RingReadiness) {
+    fn now(&mut self, source: &dyn ReadinessSource, in_kernel: &mut usize) -> MemberReadiness {
         let ring = source.ring(self.fd);
         if self.is_in_kernel != ring.is_in_kernel {
             self.is_in_kernel = ring.is_in_kernel;
@@ -79,7 +86,7 @@ impl Member {
                 *in_kernel + usize::from(ring.is_in_kernel) - usize::from(!ring.is_in_kernel);
         }
         if ring.is_home {
-            return (0, ring);
+            return MemberReadiness { events: 0, ring };
         }
         let mut found = ring.others;
         if ring.input {
@@ -104,6 +111,6 @@ impl Member {
                 found |= said;
             }
         }
-        (found & (self.events | bit::ALWAYS), ring)
+        MemberReadiness { events: found & (self.events | bit::ALWAYS), ring }
     }
 }

@@ -81,6 +81,15 @@ impl ReportedEvents {
     }
 }
 
+/// Where the event of an inbox stands among the kernel's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// How many kept events stand before it.
+    kept: usize,
+    /// The time of the post that it was written for.
+    rung_ns: u64,
+}
+
 /// One look of one waiter at a set, which reports the kernel's events first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
@@ -92,20 +101,19 @@ pub(crate) struct Round {
     pub(crate) before_ns: u64,
     /// The number of the kernel's events that the program gets.
     pub(crate) kept: usize,
-    /// For each inbox's event: how many kept events stand before it, and the time of the post that
-    /// it was written for.
-    marks: [(usize, u64); MARKS_MAX],
+    /// One for each inbox's event.
+    marks: [Mark; MARKS_MAX],
     marked: usize,
 }
 
 impl Round {
-    pub(crate) fn new((since, number): (u64, u64), told: &ReportedEvents) -> Self {
+    pub(crate) fn new(since: u64, number: u64, told: &ReportedEvents) -> Self {
         Self {
             since,
             number,
             before_ns: told.until_ns,
             kept: 0,
-            marks: [(0, 0); MARKS_MAX],
+            marks: [Mark::default(); MARKS_MAX],
             marked: 0,
         }
     }
@@ -113,7 +121,7 @@ impl Round {
     /// Notes that the event of an inbox stands here, written for a post of that time.
     pub(crate) fn mark(&mut self, rung_ns: u64) {
         if let Some(mark) = self.marks.get_mut(self.marked) {
-            *mark = (self.kept, rung_ns);
+            *mark = Mark { kept: self.kept, rung_ns };
             self.marked += 1;
         }
     }
@@ -124,7 +132,7 @@ impl Round {
             return 0;
         }
         let marks = &self.marks[..self.marked];
-        marks.iter().find(|(_, rung_ns)| at_ns <= *rung_ns).map_or(self.kept, |(place, _)| *place)
+        marks.iter().find(|mark| at_ns <= mark.rung_ns).map_or(self.kept, |mark| mark.kept)
     }
 }
 
@@ -167,7 +175,7 @@ mod tests {
     use super::*;
 
     fn round(told: &ReportedEvents) -> Round {
-        Round::new((1, 1), told)
+        Round::new(1, 1, told)
     }
 
     #[test]

@@ -60,14 +60,23 @@ pub(crate) struct ReadyCount {
     pub(crate) is_new: bool,
 }
 
+/// A member whose bell was rung.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RungMember {
+    /// The time, as the peer says: first, because the order is that of the times.
+    at_ns: u64,
+    index: u32,
+}
+
 /// The members of a set, and the list of those to look at.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyList {
     members: Vec<Member>,
     free: Vec<u32>,
     queue: VecDeque<u32>,
-    /// Members rung since the bits were last taken, and when, until they are listed in that order.
-    rung: Vec<(u64, u32)>,
+    /// Members rung since the bits were last taken, until they are listed in the order of the
+    /// times.
+    rung: Vec<RungMember>,
     /// For each inbox: the members in it.
     inboxes: Vec<Slots>,
     len: usize,
@@ -196,13 +205,13 @@ impl ReadyList {
             && *index > 0
             && self.rung.len() < self.members.len()
         {
-            self.rung.push((at_ns, *index - 1));
+            self.rung.push(RungMember { at_ns, index: *index - 1 });
         }
     }
 
     /// Returns true if a bell was rung after `ns`, by what peers say.
     pub(crate) fn rang_after(&self, ns: u64) -> bool {
-        self.rung.iter().any(|(at_ns, _)| *at_ns > ns)
+        self.rung.iter().any(|rung| rung.at_ns > ns)
     }
 
     /// Lists the rung members in the order of their times, which are held between `since_ns` and
@@ -210,7 +219,7 @@ impl ReadyList {
     pub(crate) fn list_rung(&mut self, since_ns: u64, now_ns: u64) {
         self.rung.sort_unstable();
         for nth in 0..self.rung.len() {
-            let (at_ns, index) = self.rung[nth];
+            let RungMember { at_ns, index } = self.rung[nth];
             // A member that is listed already keeps its place.
             if !self.members[index as usize].is_listed {
                 self.list(index);

@@ -106,7 +106,7 @@ fn tell(
     room: usize,
     report: &mut dyn FnMut(ReadyMember),
 ) {
-    let round = Round::new((since, list.begin_round()), &ReportedEvents::default());
+    let round = Round::new(since, list.begin_round(), &ReportedEvents::default());
     let seen = list.look_over(&round, 0, room, fakes);
     assert_eq!(list.report(&round, u64::MAX, room, fakes, report), seen.count);
 }

@@ -72,7 +72,7 @@ impl Set {
     fn begin(&self, since: Option<u64>) -> Round {
         let mut state = lock(&self.state);
         let number = state.ready.begin_round();
-        Round::new((since.unwrap_or(number), number), &state.told)
+        Round::new(since.unwrap_or(number), number, &state.told)
     }
 
     fn tell(&self, call: &mut Call<'_>, mut round: Round) -> Result<usize, Errno> {

@@ -56,7 +56,7 @@ impl Session {
     /// may have been reported to the program, so the answer is not "nothing" until the carrier has
     /// brought them.
     pub(crate) fn found_nothing(&self, rx: &mut Receiver, stream: &Stream) -> Received {
-        if stream.totals().1 > 0 {
+        if stream.totals().received > 0 {
             rx.promised = 0;
         }
         if rx.promised > 0 { Received::Owed } else { Received::Empty }

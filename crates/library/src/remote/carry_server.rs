@@ -117,7 +117,7 @@ impl CarryConnection {
         record: &SessionRecord,
     ) -> Option<ConnectionNumber> {
         self.call(|connections| {
-            let (client, number) = connections.connected(library)?;
+            let Connected { client, number } = connections.connected(library)?;
             if given == Some(number) {
                 return given;
             }
@@ -145,12 +145,15 @@ impl CarryConnection {
     }
 }
 
+/// A connection to a living server.
+struct Connected<'a> {
+    client: &'a mut CarryClient<Connection>,
+    number: ConnectionNumber,
+}
+
 impl Connections {
     /// Returns the connection to a living server, made if need be; `None` if there is no server.
-    fn connected(
-        &mut self,
-        library: &Library,
-    ) -> Option<(&mut CarryClient<Connection>, ConnectionNumber)> {
+    fn connected(&mut self, library: &Library) -> Option<Connected<'_>> {
         if self.client.as_mut().is_some_and(|client| !is_alive(client)) {
             self.client = None;
         }
@@ -159,7 +162,7 @@ impl Connections {
             self.client = open_carry_client(library);
         }
         let number = ConnectionNumber(self.number);
-        self.client.as_mut().map(|client| (client, number))
+        self.client.as_mut().map(|client| Connected { client, number })
     }
 
     /// Drops the connection if its server has not answered; returns `has_answered`.

@@ -92,7 +92,8 @@ impl Channel {
         &mut self,
         session: u32,
         bufs: &[IoSlice<'_>],
-        (target, segment): (Option<SocketAddr>, Option<u16>),
+        target: Option<SocketAddr>,
+        segment: Option<u16>,
     ) -> Answered<()> {
         let Self { receiver, data, .. } = self;
         let part = match bufs {
@@ -116,7 +117,7 @@ impl Channel {
         let Self { receiver, data, control } = self;
         let client = receiver.client.with_deadline(Deadline::after(ANSWER_LIMIT));
         let out = client.receive_from(session, flags, size, control, data)?;
-        Ok(arrived(&out, (control, data), place))
+        Ok(arrived(&out, control, data, place))
     }
 
     /// Counts the bytes that could be received, up to those of one call.
@@ -151,7 +152,8 @@ pub(crate) fn accept(status: u32) -> Result<(), Failure> {
 /// believed: an answer that makes no sense is an error.
 pub(crate) fn arrived(
     out: &ProtocolReceiveFromOut,
-    (control, data): (&[u8], &[u8]),
+    control: &[u8],
+    data: &[u8],
     place: &mut Place<'_, '_>,
 ) -> Result<Datagram, Failure> {
     accept(out.ret)?;
@@ -226,7 +228,7 @@ mod tests {
             let mut room = [0; 8];
             let bufs = &mut [IoSliceMut::new(&mut room)];
             let place = &mut Place { bufs, messages: &mut None };
-            let got = arrived(&out, (&[7; 3], b"data"), place);
+            let got = arrived(&out, &[7; 3], b"data", place);
             got.map(|datagram| (datagram.len, datagram.copied))
         };
         for (whole, len) in [(0, 4), (4, 4), (9, 9), (u32::MAX, DATA_MAX as usize)] {

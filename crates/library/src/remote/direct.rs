@@ -128,8 +128,8 @@ impl Taken<'_> {
         let begin = |receiver: &mut Receiver, limit| receiver.begin_from(session, size, limit);
         self.wait_in_server(until, begin, |channel, receiving, limit| {
             let Channel { receiver, data, control } = channel;
-            let out = receiver.finish_from(receiving, (control, data), limit)?;
-            Ok(arrived(&out, (control, data), place))
+            let out = receiver.finish_from(receiving, control, data, limit)?;
+            Ok(arrived(&out, control, data, place))
         })
     }
 

@@ -34,7 +34,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
-use sojourn_pump::{Carried, InTransit, LinkHop, LinkId, Pump, now};
+use sojourn_pump::{Carried, InTransit, LinkAddresses, LinkHop, LinkId, Pump, now};
 use sojourn_session::{DelegationToken, HopT, LendT};
 use sojourn_shm::MovableFd;
 use sojourn_stream::Stream;
@@ -109,7 +109,7 @@ pub(crate) struct ReturningSession {
 
 /// Returns the part of a next hop that is in frames.
 fn hop_of(told: &HopT) -> LinkHop {
-    let link = told.has_addresses.then_some((told.own, told.next));
+    let link = told.has_addresses.then_some(LinkAddresses { own: told.own, next: told.next });
     LinkHop { link, mtu: told.mtu, is_cut: told.is_cut }
 }
 
@@ -169,7 +169,8 @@ impl Net {
         engine: &Engine,
         session: &Session,
         other: Stream,
-        (delegation, sockets): (&Delegation, Option<LinkSockets>),
+        delegation: &Delegation,
+        sockets: Option<LinkSockets>,
     ) -> bool {
         let (Some(record), terms) = (&delegation.record, &delegation.terms) else { return false };
         if !has_room(0) {

@@ -41,6 +41,15 @@ pub struct EngineAnswers {
     pub quickack: Option<bool>,
 }
 
+/// The answer to a program that asks for an option.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionAnswer {
+    /// The result of the kernel's call.
+    pub result: isize,
+    /// What is to be laid over the kernel's answer.
+    pub engine: EngineAnswers,
+}
+
 /// A change that a program has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionChange {
@@ -110,20 +119,16 @@ impl Library {
         Some(result)
     }
 
-    /// Asks for an option of a carried session; returns the result of `kernel`, and the engine's
-    /// answers to lay over it. `None` means the same as for [`Library::set_option`].
-    pub fn ask_option(
-        &self,
-        fd: i32,
-        kernel: impl FnOnce() -> isize,
-    ) -> Option<(isize, EngineAnswers)> {
+    /// Asks for an option of a carried session. `None` means the same as for [`Library::set_option`].
+    pub fn ask_option(&self, fd: i32, kernel: impl FnOnce() -> isize) -> Option<OptionAnswer> {
         let remote = self.remote_tcp(fd)?;
         remote.at_rest(|_| {
             let result = kernel();
             let known = remote.session.ask(|carried, at| carried.known(at));
             let keepalive = remote.tcp.keepalive.load(Ordering::SeqCst);
             let quickack = known.map(|known| known.quickack);
-            (result, EngineAnswers { keepalive, info: known.map(|known| known.info), quickack })
+            let engine = EngineAnswers { keepalive, info: known.map(|known| known.info), quickack };
+            OptionAnswer { result, engine }
         })
     }
 
@@ -241,7 +246,7 @@ impl Session {
         let (Some(stream), RxPhase::Ring) = (&rx.stream, rx.phase) else { return kernels };
         let all = kernels + held_back + stream.available().unwrap_or(0);
         // Bytes on their way from the kernel to the ring count: the program may have heard of them.
-        if stream.totals().1 == 0 { all.max(rx.promised) } else { all }
+        if stream.totals().received == 0 { all.max(rx.promised) } else { all }
     }
 
     /// Counts the bytes written and not acknowledged, or not sent, beside the kernel's.

@@ -290,8 +290,8 @@ impl ProtocolServer {
         self.ask_of(number, |channel| channel.watch(number.session, events))
     }
 
-    /// Returns the watched events that have happened, and the connection that they are of.
-    pub(crate) fn collect(&self) -> Result<(u32, Vec<ReadyT>), Failure> {
+    /// Returns the sessions of which a watched event has happened.
+    pub(crate) fn collect(&self) -> Result<Vec<ServiceNumber>, Failure> {
         self.call(|connected| {
             if let Some(bell) = &connected.bell {
                 let flags = RecvFlags::DONTWAIT;
@@ -303,9 +303,11 @@ impl ProtocolServer {
                 let some =
                     connected.ask(|channel| Ok(Ok(channel.within(ANSWER_LIMIT).collect()?)))?;
                 let is_last = some.len() < READY_MAX as usize;
-                all.extend(some);
+                let connection = connected.number;
+                let number = |one: ReadyT| ServiceNumber { connection, session: one.session };
+                all.extend(some.into_iter().map(number));
                 if is_last {
-                    return Ok((connected.number, all));
+                    return Ok(all);
                 }
             }
         })

@@ -88,11 +88,19 @@ impl Rate {
     }
 }
 
+/// The beginning of a slice.
+#[derive(Clone, Copy, Debug)]
+struct SliceStart {
+    clocks: Clocks,
+    /// Bytes that had gone through.
+    bytes: u64,
+}
+
 /// Measures a rate.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meter {
-    /// The clocks and the byte count at which the current slice began.
-    since: Option<(Clocks, u64)>,
+    /// Where the current slice began.
+    since: Option<SliceStart>,
     rates: [Rate; SLICES],
     count: u32,
 }
@@ -101,8 +109,9 @@ impl Meter {
     /// Counts that `total` bytes have gone through by now. Returns false if there was a pause,
     /// which discards all slices.
     fn count(&mut self, at: Clocks, total: u64) -> bool {
-        let Some((since, before)) = self.since else {
-            self.since = Some((at, total));
+        let start = SliceStart { clocks: at, bytes: total };
+        let Some(SliceStart { clocks: since, bytes: before }) = self.since else {
+            self.since = Some(start);
             return true;
         };
         let time = at.now_ns.saturating_sub(since.now_ns);
@@ -110,10 +119,10 @@ impl Meter {
             return true;
         }
         if time > SLICE_MAX_NS {
-            *self = Self { since: Some((at, total)), ..Self::default() };
+            *self = Self { since: Some(start), ..Self::default() };
             return false;
         }
-        self.since = Some((at, total));
+        self.since = Some(start);
         self.count = self.count.saturating_add(1);
         if self.count > SKIPPED {
             let place = (self.count - SKIPPED - 1) as usize % SLICES;

@@ -12,6 +12,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Credentials, Fault};
+use sojourn_options::OptionName;
 use sojourn_session::protocol::server::{
     AddressT, ProtocolAttachDeferredReply, ProtocolAttachOut, ProtocolBellOut,
     ProtocolCloseDeferredReply, ProtocolGetOptionDeferredReply, ProtocolGetOptionOut,
@@ -174,7 +175,7 @@ impl ProtocolServer for Protocol {
         match self.find(caller, session) {
             Err(error) => ignore(reply.send(number(error))),
             Ok((session, _)) => self.slow.leave(move || {
-                let set = session.session.socket.set_option((level, name), &value);
+                let set = session.session.socket.set_option(OptionName::new(level, name), &value);
                 ignore(reply.send(status(set)));
             }),
         }
@@ -193,7 +194,8 @@ impl ProtocolServer for Protocol {
         match self.find(caller, session) {
             Err(error) => ignore(reply.send(refused(error))),
             Ok((session, _)) => self.slow.leave(move || {
-                let value = session.session.socket.get_option((level, name), size as usize);
+                let value =
+                    session.session.socket.get_option(OptionName::new(level, name), size as usize);
                 let answer = |value| ProtocolGetOptionOut { ret: 0, value };
                 ignore(reply.send(value.map_or_else(refused, answer)));
             }),

@@ -3,7 +3,7 @@
 //! What the front says is what a library says of itself, passed on: the carrier copies it and
 //! checks it (`sojourn_carrier`). Not here: carrying, the front's side (`desk`).
 
-use super::child::Child;
+use super::child::{Child, EnteredChild};
 use super::desk::command;
 use super::line::{self, LineMessage};
 use super::spawner::Spawner;
@@ -26,6 +26,7 @@ use sojourn_session::{
     CarrierClient, EventT, HopT, LendT, LocalNumber, OfferT, ReasonT, RouteT, StreamNumber,
     carrier_connect_options,
 };
+use sojourn_stream::Traffic;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -37,13 +38,24 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// The number of known programs at which those that have ended are forgotten.
 const PROGRAMS_SOME: usize = 64;
 
+/// The program at the other side of a join.
+struct JoinedProgram {
+    process: Descriptor,
+    may_have_packets: bool,
+}
+
+/// The front, and the bell that it rings.
+struct MetFront {
+    front: Front,
+    bell: OwnedFd,
+}
+
 /// The connection to the front, which commands and sessions share.
 struct Front {
     client: CarrierClient<Connection>,
     is_closed: bool,
-    /// The programs at the other sides of joins, by the front's numbers: the process, and whether
-    /// it may have packets.
-    programs: HashMap<u64, (Descriptor, bool)>,
+    /// The programs at the other sides of joins, by the front's numbers.
+    programs: HashMap<u64, JoinedProgram>,
     /// The number of programs at which those that have ended are looked for.
     look_at: usize,
     /// The count that the front was told last, if no order has come since.
@@ -64,14 +76,14 @@ pub fn carry(options: &Options, text: &str) -> io::Result<()> {
         _ => None,
     };
     privileges::keep_only_carriers(keeper.as_deref())?;
-    let (child, belongings) = Child::enter(c"sojourn-carrier")?;
+    let EnteredChild { child, belongings } = Child::enter(c"sojourn-carrier")?;
     let [way, spawns] =
         belongings.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     seccomp::confine(Part::Carrier).map_err(io::Error::other)?;
     let beats = Beats::new();
     let beat = beats.beat("carrier");
     child.watch(beats, || {})?;
-    let (front, bell) = meet(&way)?;
+    let MetFront { front, bell } = meet(&way)?;
     let front = Arc::new(Mutex::new(front));
     let spawner = Spawner::new(spawns);
     let place = keeper.map(|path| KeeperLocation {
@@ -99,7 +111,7 @@ pub fn carry(options: &Options, text: &str) -> io::Result<()> {
 }
 
 /// Receives the way to the front, and connects.
-fn meet(way: &OwnedFd) -> io::Result<(Front, OwnedFd)> {
+fn meet(way: &OwnedFd) -> io::Result<MetFront> {
     line::wait(way, LIMIT);
     let LineMessage::Told(_, mut fds) = line::hear(way) else {
         return Err(io::ErrorKind::BrokenPipe.into());
@@ -113,7 +125,7 @@ fn meet(way: &OwnedFd) -> io::Result<(Front, OwnedFd)> {
     let bell = bell.ok_or(io::ErrorKind::InvalidData)?;
     let programs = HashMap::new();
     let front = Front { client, is_closed: false, programs, look_at: PROGRAMS_SOME, told: Some(0) };
-    Ok((front, bell))
+    Ok(MetFront { front, bell })
 }
 
 fn lock(front: &Shared) -> MutexGuard<'_, Front> {
@@ -152,12 +164,13 @@ impl Front {
             return process;
         }
         if self.programs.len() >= self.look_at {
-            self.programs.retain(|_, (process, _)| !has_ended(process));
+            self.programs.retain(|_, program| !has_ended(&program.process));
             self.look_at = PROGRAMS_SOME.max(2 * self.programs.len());
         }
-        let known = self.programs.entry(number).or_insert((process, has_packets));
-        known.1 = has_packets;
-        known.0.clone()
+        let program = JoinedProgram { process, may_have_packets: has_packets };
+        let known = self.programs.entry(number).or_insert(program);
+        known.may_have_packets = has_packets;
+        known.process.clone()
     }
 }
 
@@ -256,7 +269,7 @@ impl Sessions for Apart {
         let mut known = front.programs.values();
         self.network != Network::Ports
             && !process.is_none()
-            && known.any(|(known, has_packets)| *has_packets && known == process)
+            && known.any(|known| known.may_have_packets && known.process == *process)
     }
 
     fn has_rings(&self) -> bool {
@@ -318,7 +331,8 @@ impl Sessions for Apart {
         self.front().tell(|client| client.tell_route(local.0, &route));
     }
 
-    fn left(&self, local: LocalNumber, reason: ReasonT, sent: u64, received: u64) {
+    fn left(&self, local: LocalNumber, reason: ReasonT, traffic: Traffic) {
+        let Traffic { sent, received } = traffic;
         self.front().tell(|client| client.left(local.0, reason, sent, received));
     }
 }

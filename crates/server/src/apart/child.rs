@@ -27,10 +27,16 @@ pub(super) struct Child {
     control: Arc<OwnedFd>,
 }
 
+/// A child that has begun.
+pub(super) struct EnteredChild {
+    pub(super) child: Child,
+    /// What belongs to it.
+    pub(super) belongings: Vec<OwnedFd>,
+}
+
 impl Child {
-    /// Begins as a child with that name, after it has given up its rights. Returns what belongs to
-    /// it, too.
-    pub(super) fn enter(name: &CStr) -> io::Result<(Self, Vec<OwnedFd>)> {
+    /// Begins as a child with that name, after it has given up its rights.
+    pub(super) fn enter(name: &CStr) -> io::Result<EnteredChild> {
         // A Ctrl-C for the process group of the parent must not end the child, and its working
         // directory must not keep a file system from being unmounted.
         let _ = rustix::process::setsid();
@@ -43,7 +49,9 @@ impl Child {
         let control = io::stdin().as_fd().try_clone_to_owned()?;
         line::wait(&control, BELONGINGS_LIMIT);
         match line::hear(&control) {
-            LineMessage::Told(BELONGINGS, fds) => Ok((Self { control: Arc::new(control) }, fds)),
+            LineMessage::Told(BELONGINGS, belongings) => {
+                Ok(EnteredChild { child: Self { control: Arc::new(control) }, belongings })
+            }
             _ => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }

@@ -9,11 +9,13 @@ use crate::carried;
 use crate::inspected::Inspected;
 use crate::registry::{CARRIER, CarrierMessage};
 use crate::service::Sojournd;
-use crate::service::carry::AdoptedStream;
+use crate::service::carry::{AdoptedStream, NumberedProgram};
 use crate::serving::{expel, server_options};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use sojourn_carrier::{Command, CommandReceiver, CommandSender, Commands, command_channel};
+use sojourn_carrier::{
+    Command, CommandChannel, CommandReceiver, CommandSender, Commands, command_channel,
+};
 use sojourn_ipc::rt::{self, Arrival, Caller, Descriptor, Fault, Served, Service};
 use sojourn_ipc::{Deadline, Endpoint, Server, ServerOptions};
 use sojourn_session::{
@@ -49,7 +51,7 @@ struct Work {
 impl CarrierEndpoint {
     /// Makes the place, and the thread that serves it.
     pub(super) fn open(server: &Arc<Sojournd>, beat: Beat) -> io::Result<Self> {
-        let (commands, orders) = command_channel()?;
+        let CommandChannel { sender: commands, receiver: orders } = command_channel()?;
         carried::introduce(server, &commands).ok_or(io::ErrorKind::AlreadyExists)?;
         let bell = rustix::io::fcntl_dupfd_cloexec(commands.bell(), 0)?;
         let options = ServerOptions { max_clients: 1, ..server_options(None) };
@@ -165,11 +167,11 @@ impl CarrierServer for Work {
 
     fn next(&self, caller: &Caller) -> Result<CarrierNextOut, Fault> {
         let event = SessionServer::next(&*self.server, &Self::caller(caller))?;
-        let (program, has_packets) = match &event {
+        let NumberedProgram { number, has_packets } = match &event {
             EventT::Join(join) => self.server.program(&join.peer_process),
-            _ => (0, false),
+            _ => NumberedProgram::default(),
         };
-        Ok(CarrierNextOut { event, program, has_packets })
+        Ok(CarrierNextOut { event, program: number, has_packets })
     }
 
     fn next_order(&self, _: &Caller) -> Result<OrderT, Fault> {

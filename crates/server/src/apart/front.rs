@@ -2,7 +2,7 @@
 //!
 //! Not here: the calls (`crate::service`), the carrier's place (`desk`).
 
-use super::child::Child;
+use super::child::{Child, EnteredChild};
 use super::desk::CarrierEndpoint;
 use super::line;
 use super::spawner::Spawner;
@@ -53,7 +53,7 @@ impl Lines {
 pub fn front(options: &Options, text: &str) -> Result<(), RunError> {
     let user = privileges::become_front().map_err(RunError::Privileges)?;
     let system = |error: io::Error| RunError::Process(format!("the front process: {error}"));
-    let (child, belongings) = Child::enter(c"sojourn-front").map_err(system)?;
+    let EnteredChild { child, belongings } = Child::enter(c"sojourn-front").map_err(system)?;
     let lines = Lines::of(belongings, options.network.is_some())
         .ok_or_else(|| system(io::ErrorKind::InvalidData.into()))?;
     seccomp::confine(Part::Front)?;

@@ -87,12 +87,12 @@ impl Generation {
     /// Starts the processes, and sends each what belongs to it.
     pub(super) fn start(plan: &Plan<'_>) -> io::Result<Self> {
         let mut children = Vec::new();
-        let (front_asks, prober_asks) = line::pair()?;
-        let (front_looks, prober_looks) = line::pair()?;
-        let (front_opens, prober_opens) = line::pair()?;
-        let (front_way, carrier_way) = line::pair()?;
-        let (front_spawns, proxies) = line::pair()?;
-        let (carrier_spawns, keepers) = line::pair()?;
+        let [front_asks, prober_asks] = line::pair()?;
+        let [front_looks, prober_looks] = line::pair()?;
+        let [front_opens, prober_opens] = line::pair()?;
+        let [front_way, carrier_way] = line::pair()?;
+        let [front_spawns, proxies] = line::pair()?;
+        let [carrier_spawns, keepers] = line::pair()?;
         let mut front = Child::start(Role::Front, &OsString::from(plan.text), plan.words)?;
         front.spawns = Some(proxies);
         let probing = [&front_asks, &front_looks, &front_opens].map(AsFd::as_fd);
@@ -199,7 +199,7 @@ impl Generation {
 
 impl Child {
     fn start(role: Role, argument: &OsString, words: &[OsString]) -> io::Result<Self> {
-        let (control, theirs) = line::pair()?;
+        let [control, theirs] = line::pair()?;
         // The file of this very program, even if another one has been put in its place (proc(5),
         // `/proc/pid/exe`).
         let mut command = Command::new("/proc/self/exe");

@@ -34,10 +34,10 @@ pub(super) enum LineMessage {
     Ended,
 }
 
-/// Makes a line.
-pub(super) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+/// Makes a line; returns its ends.
+pub(super) fn pair() -> Result<[OwnedFd; 2], Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map(<[OwnedFd; 2]>::from)
 }
 
 /// Sends a message.
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn messages_come_with_what_is_beside_them_and_the_end_is_one() {
-        let (ours, theirs) = pair().unwrap();
+        let [ours, theirs] = pair().unwrap();
         assert!(matches!(hear(&ours), LineMessage::Nothing));
         tell(&theirs, BEAT, &[ours.as_fd(), theirs.as_fd()]).unwrap();
         tell(&theirs, READY, &[]).unwrap();

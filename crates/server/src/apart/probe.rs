@@ -4,7 +4,7 @@
 //! long as there are processes, and a third one reports pipes that are opened once more. Not here:
 //! the questions' bytes (`crate::probing`), the looks (`holders`, `pins`).
 
-use super::child::Child;
+use super::child::{Child, EnteredChild};
 use crate::beat::{Beat, Beats};
 use crate::holders::{self, FifoHolders};
 use crate::log::{self, Level};
@@ -32,7 +32,7 @@ const PINS_MAX: usize = 1 << 20;
 pub fn probe(servers: &str, fifos: FifoHolders) -> io::Result<()> {
     let servers: Vec<u32> = servers.split(',').filter_map(|pid| pid.parse().ok()).collect();
     privileges::keep_only_probers()?;
-    let (child, belongings) = Child::enter(c"sojourn-prober")?;
+    let EnteredChild { child, belongings } = Child::enter(c"sojourn-prober")?;
     let [asks, looks, opens] =
         belongings.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     seccomp::confine(Part::Prober).map_err(io::Error::other)?;
@@ -42,7 +42,7 @@ pub fn probe(servers: &str, fifos: FifoHolders) -> io::Result<()> {
     child.watch(beats, || {})?;
     std::thread::Builder::new()
         .name("sojourn-holders".into())
-        .spawn(move || answer_looks(&looks, (&servers, fifos), &for_looks))?;
+        .spawn(move || answer_looks(&looks, &servers, fifos, &for_looks))?;
     let watched = pins.clone();
     std::thread::Builder::new()
         .name("sojourn-opens".into())
@@ -58,13 +58,13 @@ fn answer_asks(line: &OwnedFd, pins: &Pins, beat: &Beat) {
     loop {
         await_question(line);
         let _busy = beat.busy();
-        let (bytes, name) = match receive(line) {
+        let ReceivedQuestion { bytes, name } = match receive(line) {
             Ok(received) => received,
             Err(Errno::AGAIN | Errno::INTR) => continue,
             Err(_) => return,
         };
-        let Some((ask, number)) = ProbeRequest::read(&bytes) else { return broken() };
-        let value = match ask {
+        let Some(asked) = ProbeRequest::read(&bytes) else { return broken() };
+        let value = match asked.request {
             ProbeRequest::Pin => held.pin(pins, name),
             ProbeRequest::Unpin(watch) => {
                 held.unpin(watch);
@@ -75,7 +75,7 @@ fn answer_asks(line: &OwnedFd, pins: &Pins, beat: &Beat) {
         let value = value.map_err(|error| error.raw_os_error().unsigned_abs());
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         // If the line is full the front does not read it, and does without the answer.
-        let _ = send(line, &probing::answer(number, value), flags);
+        let _ = send(line, &probing::answer(asked.number, value), flags);
     }
 }
 
@@ -109,7 +109,7 @@ impl Held {
 }
 
 /// Answers questions about holders until the line ends.
-fn answer_looks(line: &OwnedFd, (servers, fifos): (&[u32], FifoHolders), beat: &Beat) {
+fn answer_looks(line: &OwnedFd, servers: &[u32], fifos: FifoHolders, beat: &Beat) {
     loop {
         await_question(line);
         let _busy = beat.busy();
@@ -119,12 +119,10 @@ fn answer_looks(line: &OwnedFd, (servers, fifos): (&[u32], FifoHolders), beat: &
             Err(Errno::AGAIN | Errno::INTR) => continue,
             _ => return,
         };
-        let Some((number, questions)) = probing::read_questions(&bytes[..len]) else {
-            return broken();
-        };
-        let verdicts = holders::find_holders(&questions, servers, fifos);
+        let Some(asked) = probing::read_questions(&bytes[..len]) else { return broken() };
+        let verdicts = holders::find_holders(&asked.questions, servers, fifos);
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let _ = send(line, &probing::verdicts(number, &verdicts), flags);
+        let _ = send(line, &probing::verdicts(asked.number, &verdicts), flags);
     }
 }
 
@@ -155,12 +153,19 @@ fn await_question(line: &OwnedFd) {
     let _ = poll(&mut [PollFd::new(line, PollFlags::IN)], None);
 }
 
-/// Receives a question about one object, and the object's name.
-fn receive(line: &OwnedFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
+/// A question about one object, not decoded yet.
+struct ReceivedQuestion {
+    bytes: Vec<u8>,
+    /// The object's name.
+    name: Option<OwnedFd>,
+}
+
+fn receive(line: &OwnedFd) -> Result<ReceivedQuestion, Errno> {
     let mut bytes = [0; ASK_LEN + 1];
     let arrived = ancillary::receive(line.as_fd(), &mut bytes)?;
     if arrived.len == 0 {
         return Err(Errno::PIPE);
     }
-    Ok((bytes[..arrived.len].to_vec(), arrived.fds.into_iter().next()))
+    let name = arrived.fds.into_iter().next();
+    Ok(ReceivedQuestion { bytes: bytes[..arrived.len].to_vec(), name })
 }

@@ -66,7 +66,7 @@ pub(super) fn identify(
         return Err(ReasonT::Option);
     }
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;
-    if is_shared(end, (local, remote), cookie, diag)? {
+    if is_shared(end, local, remote, cookie, diag)? {
         return Err(ReasonT::SharedPort);
     }
     let object = Object::Socket { inode };
@@ -91,7 +91,8 @@ pub fn of_datagrams(cookie: u64, local: SocketAddr, remote: Option<SocketAddr>) 
 /// this file.
 fn is_shared(
     end: BorrowedFd<'_>,
-    (local, remote): (SocketAddr, Option<SocketAddr>),
+    local: SocketAddr,
+    remote: Option<SocketAddr>,
     cookie: u64,
     diag: &mut Diag,
 ) -> Result<bool, ReasonT> {

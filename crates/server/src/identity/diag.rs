@@ -213,9 +213,9 @@ impl Asker {
             // In a question for all sockets only the ports count.
             let body = inet_request(family, libc::IPPROTO_UDP, local, remote);
             self.ask(&body, NLM_F_DUMP, |message| {
-                let ends = inet_ends(message);
-                is_shared |=
-                    ends.is_some_and(|(other, ends)| other != cookie && ends == [local, remote]);
+                let found = inet_socket(message);
+                is_shared |= found
+                    .is_some_and(|other| other.cookie != cookie && other.ends == [local, remote]);
             })?;
         }
         Ok(is_shared)
@@ -307,8 +307,7 @@ impl Asker {
             let (len, _) =
                 rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
             let mut rest = &self.buffer[..len.min(self.buffer.len())];
-            while let Some((message, after)) = split_message(rest) {
-                rest = after;
+            while let Some(message) = take_message(&mut rest) {
                 if message.sequence != self.sequence {
                     continue;
                 }
@@ -347,9 +346,16 @@ fn inet_request(family: i32, protocol: i32, local: SocketAddr, remote: SocketAdd
     body
 }
 
-/// Decodes a `struct inet_diag_msg`: a socket's cookie and ends, with mapped IPv4 addresses as
-/// IPv4.
-fn inet_ends(message: &[u8]) -> Option<(u64, [SocketAddr; 2])> {
+/// A socket, as the kernel describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct InetSocket {
+    cookie: u64,
+    /// Both addresses, its own first; mapped IPv4 addresses are IPv4.
+    ends: [SocketAddr; 2],
+}
+
+/// Decodes a `struct inet_diag_msg`.
+fn inet_socket(message: &[u8]) -> Option<InetSocket> {
     let is_v4 = i32::from(*message.first()?) == libc::AF_INET;
     let end = |port_at: usize, at: usize| {
         let port = u16::from_be_bytes(message.get(port_at..port_at + 2)?.try_into().ok()?);
@@ -361,7 +367,7 @@ fn inet_ends(message: &[u8]) -> Option<(u64, [SocketAddr; 2])> {
         Some(SocketAddr::new(ip, port))
     };
     let cookie = u64::from_ne_bytes(message.get(44..52)?.try_into().ok()?);
-    Some((cookie, [end(4, 8)?, end(6, 24)?]))
+    Some(InetSocket { cookie, ends: [end(4, 8)?, end(6, 24)?] })
 }
 
 struct Message<'m> {
@@ -370,12 +376,14 @@ struct Message<'m> {
     body: &'m [u8],
 }
 
-fn split_message(bytes: &[u8]) -> Option<(Message<'_>, &[u8])> {
+/// Takes the first message off `bytes`.
+fn take_message<'m>(bytes: &mut &'m [u8]) -> Option<Message<'m>> {
     let len = word(bytes, 0)? as usize;
     let body = bytes.get(HEADER..len)?;
     let kind = half(bytes, 4)?;
-    let after = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-    Some((Message { kind, sequence: word(bytes, 8)?, body }, after))
+    let message = Message { kind, sequence: word(bytes, 8)?, body };
+    *bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+    Some(message)
 }
 
 fn error_of(body: &[u8]) -> DiagError {
@@ -412,12 +420,13 @@ fn unix_answer(message: &[u8]) -> Option<UnixSocket> {
 #[cfg(any(debug_assertions, fuzzing))]
 pub fn fuzz_answers(bytes: &[u8]) {
     let mut rest = bytes;
-    while let Some((message, after)) = split_message(rest) {
-        assert!(after.len() < rest.len(), "it goes on");
+    let mut len = rest.len();
+    while let Some(message) = take_message(&mut rest) {
+        assert!(rest.len() < len, "it goes on");
+        len = rest.len();
         let _ = (message.kind, message.sequence, error_of(message.body));
-        let _ = inet_ends(message.body);
+        let _ = inet_socket(message.body);
         let _ = unix_answer(message.body);
-        rest = after;
     }
 }
 

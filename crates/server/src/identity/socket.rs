@@ -51,15 +51,22 @@ pub(super) fn identify(
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;
     match kind {
         KindT::Unix if accepted_values::has_filter_program(end) => Err(ReasonT::Option),
-        KindT::Unix => unix(end, (local, remote), (inode, cookie), diag),
-        _ => tcp(end, (local, remote), (inode, cookie), diag),
+        KindT::Unix => unix(end, SocketFacts { local, remote, inode, cookie }, diag),
+        _ => tcp(end, SocketFacts { local, remote, inode, cookie }, diag),
     }
+}
+
+/// What the kernel says of any connected socket.
+struct SocketFacts {
+    local: SocketAddrAny,
+    remote: Option<SocketAddrAny>,
+    inode: u64,
+    cookie: u64,
 }
 
 fn tcp(
     end: BorrowedFd<'_>,
-    (local, remote): (SocketAddrAny, Option<SocketAddrAny>),
-    (inode, cookie): (u64, u64),
+    SocketFacts { local, remote, inode, cookie }: SocketFacts,
     diag: &mut Diag,
 ) -> Result<Identity, ReasonT> {
     let mut info = [0; 8];
@@ -133,8 +140,7 @@ fn send_grows_to() -> usize {
 
 fn unix(
     end: BorrowedFd<'_>,
-    (local, remote): (SocketAddrAny, Option<SocketAddrAny>),
-    (inode, cookie): (u64, u64),
+    SocketFacts { local, remote, inode, cookie }: SocketFacts,
     diag: &mut Diag,
 ) -> Result<Identity, ReasonT> {
     // One of the two sides has closed its half.

@@ -8,11 +8,17 @@
 
 use super::delivery::{CarrierMessage, Delivery, Event, InboxOut, JoinOut};
 use super::end::{EndId, State};
-use super::process::Role;
+use super::process::{KnownInbox, QueuedEvent, Role};
 use super::{CARRIER, CallError, EVENTS_MAX, Registry, Stream};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{LocalNumber, StreamNumber};
+use sojourn_session::{InboxSlot, LocalNumber, StreamNumber};
+
+/// The process at the other side of a stream; without a number if there is none.
+pub(super) struct PeerProcess {
+    pub(super) pid: u32,
+    pub(super) process: Descriptor,
+}
 
 impl Registry {
     /// Queues an event, and has its process rung unless it is rung already. A process whose queue
@@ -23,7 +29,7 @@ impl Registry {
             self.to_drop.push(id);
             return;
         }
-        process.events.push_back((event, now_ms));
+        process.events.push_back(QueuedEvent { event, at_ms: now_ms });
         if !process.is_rung {
             process.is_rung = true;
             self.to_ring.push(id);
@@ -65,7 +71,7 @@ impl Registry {
     /// [`CallError::NoHello`].
     pub fn next(&mut self, id: ClientId) -> Result<Option<Delivery>, CallError> {
         let process = self.processes.get_mut(&id).ok_or(CallError::NoHello)?;
-        while let Some((event, _)) = process.events.pop_front() {
+        while let Some(QueuedEvent { event, .. }) = process.events.pop_front() {
             let state = |local| process.ends.get(&local).map(|end| end.state);
             match event {
                 Event::Refused { local, reason } => {
@@ -108,7 +114,7 @@ impl Registry {
         let stream = self.streams.get(&number)?;
         let own = stream.places[side as usize];
         let peer = stream.places[1 - side as usize];
-        let (peer_pid, peer_process) = self.peer_of(stream, side);
+        let PeerProcess { pid: peer_pid, process: peer_process } = self.peer_of(stream, side);
         let join = JoinOut {
             local,
             stream: number,
@@ -127,23 +133,23 @@ impl Registry {
         Some(Delivery::Join(Box::new(JoinOut { own, peer, ..join })))
     }
 
-    pub(super) fn peer_of(&self, stream: &Stream, side: u8) -> (u32, Descriptor) {
+    pub(super) fn peer_of(&self, stream: &Stream, side: u8) -> PeerProcess {
         let peer =
             stream.sides[1 - side as usize].and_then(|peer| self.processes.get(&peer.process));
         match peer {
-            Some(peer) => (peer.info.pid, peer.info.process.clone()),
-            None => (0, Descriptor::NONE),
+            Some(peer) => PeerProcess { pid: peer.info.pid, process: peer.info.process.clone() },
+            None => PeerProcess { pid: 0, process: Descriptor::NONE },
         }
     }
 
     /// Describes a place to a process, with descriptors if this is the only join that the process
     /// knows there in that role.
-    fn inbox_for(&mut self, id: ClientId, place: Option<(u64, u32)>, role: Role) -> InboxOut {
-        let Some((number, slot)) = place else { return InboxOut::default() };
+    fn inbox_for(&mut self, id: ClientId, place: Option<InboxSlot>, role: Role) -> InboxOut {
+        let Some(InboxSlot { inbox: number, slot }) = place else { return InboxOut::default() };
         let known = self
             .processes
             .get_mut(&id)
-            .map(|process| process.inboxes_known.entry((number, role)).or_default());
+            .map(|process| process.inboxes_known.entry(KnownInbox { number, role }).or_default());
         let is_new = known.is_none_or(|count| {
             *count += 1;
             *count == 1
@@ -152,6 +158,6 @@ impl Registry {
             Some(inbox) if is_new => inbox.descriptors.clone(),
             _ => Default::default(),
         };
-        InboxOut { id: number, slot, descriptors }
+        InboxOut { id: number.0, slot, descriptors }
     }
 }

@@ -6,14 +6,21 @@
 
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
+use sojourn_session::{InboxNumber, InboxSlot};
 use std::collections::HashMap;
 
-/// The owner of an inbox: process, set, and the user of the peers that ring there.
-type Owner = (ClientId, u32, u32);
+/// The owner of an inbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct InboxOwner {
+    pub(super) process: ClientId,
+    pub(super) set: u32,
+    /// The user of the peers that ring there.
+    pub(super) peers_user: u32,
+}
 
 #[derive(Debug)]
 pub(super) struct Inbox {
-    owner: Owner,
+    owner: InboxOwner,
     /// The user of the owner's process.
     user: u32,
     /// Memory, ready, attention.
@@ -27,9 +34,9 @@ pub(super) struct Inbox {
 #[derive(Debug)]
 pub(super) struct Inboxes {
     slots: u32,
-    by_number: HashMap<u64, Inbox>,
+    by_number: HashMap<InboxNumber, Inbox>,
     /// Inboxes of an owner; more than one when slots ran out.
-    by_owner: HashMap<Owner, Vec<u64>>,
+    by_owner: HashMap<InboxOwner, Vec<InboxNumber>>,
 }
 
 impl Inboxes {
@@ -38,15 +45,15 @@ impl Inboxes {
     }
 
     /// Takes a free slot in one of the owner's inboxes; `None` if all are full.
-    pub(super) fn place(&mut self, owner: Owner) -> Option<(u64, u32)> {
+    pub(super) fn place(&mut self, owner: InboxOwner) -> Option<InboxSlot> {
         for number in self.by_owner.get(&owner)? {
             let Some(inbox) = self.by_number.get_mut(number) else { continue };
             if let Some(slot) = inbox.free.pop() {
-                return Some((*number, slot));
+                return Some(InboxSlot { inbox: *number, slot });
             }
             if inbox.fresh < self.slots {
                 inbox.fresh += 1;
-                return Some((*number, inbox.fresh - 1));
+                return Some(InboxSlot { inbox: *number, slot: inbox.fresh - 1 });
             }
         }
         None
@@ -55,9 +62,9 @@ impl Inboxes {
     /// Adds an inbox for an owner.
     pub(super) fn add(
         &mut self,
-        owner: Owner,
+        owner: InboxOwner,
         user: u32,
-        number: u64,
+        number: InboxNumber,
         descriptors: [Descriptor; 3],
     ) {
         let inbox = Inbox { owner, user, descriptors, free: Vec::new(), fresh: 0 };
@@ -65,12 +72,12 @@ impl Inboxes {
         self.by_owner.entry(owner).or_default().push(number);
     }
 
-    pub(super) fn get(&self, number: u64) -> Option<&Inbox> {
+    pub(super) fn get(&self, number: InboxNumber) -> Option<&Inbox> {
         self.by_number.get(&number)
     }
 
     /// Returns a slot. If the inbox is gone with it, returns its owner's user.
-    pub(super) fn free(&mut self, number: u64, slot: u32) -> Option<u32> {
+    pub(super) fn free(&mut self, InboxSlot { inbox: number, slot }: InboxSlot) -> Option<u32> {
         let inbox = self.by_number.get_mut(&number)?;
         inbox.free.push(slot);
         if inbox.free.len() < inbox.fresh as usize {

@@ -218,7 +218,7 @@ impl World {
             adopted += usize::from(stream.places == [None; 2]);
             for place in stream.places.iter().flatten() {
                 assert!(places.insert(*place), "slot {place:?} is used twice");
-                assert!(registry.inboxes.get(place.0).is_some() && place.1 < limits().slots);
+                assert!(registry.inboxes.get(place.inbox).is_some() && place.slot < limits().slots);
             }
         }
         assert_eq!(places.len(), registry.inboxes.in_use());

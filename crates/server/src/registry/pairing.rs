@@ -4,17 +4,24 @@
 
 use super::delivery::Event;
 use super::end::{End, EndId, Identity, State};
+use super::inbox::InboxOwner;
 use super::processes::{OF_INBOX, OF_STREAM, each_once};
 use super::{
     CARRIER, CallError, OfferArguments, Offered, RING_MAX, RING_MIN, RING_MOST, Registry,
     SharedMemory, Stream, ToCount,
 };
 use sojourn_ipc::ClientId;
-use sojourn_session::{HomeT, KindT, ReasonT, StreamNumber};
+use sojourn_session::{HomeT, InboxNumber, InboxSlot, KindT, ReasonT, StreamNumber};
 
 /// The factor by which the rings of a session with another host are larger: bytes on their way that
 /// are not acknowledged yet lie in them, too.
 const REMOTE_FACTOR: u32 = 4;
+
+/// Kind and ring sizes of a stream.
+struct Shape {
+    kind: KindT,
+    ring_bytes: [u32; 2],
+}
 
 impl Registry {
     /// Offers an end of a process, which the server has looked at: `seen` is its identity, or the
@@ -293,11 +300,11 @@ impl Registry {
         memory: &mut dyn SharedMemory,
     ) -> Result<(), ReasonT> {
         let users = self.may_join(sides)?;
-        let (kind, ring_bytes) = self.shape(sides).ok_or(ReasonT::Option)?;
+        let Shape { kind, ring_bytes } = self.shape(sides).ok_or(ReasonT::Option)?;
         let region = memory.region(ring_bytes).ok_or(ReasonT::Resources)?;
         let first = self.place(sides[0], users[1], memory).ok_or(ReasonT::Resources)?;
         let Some(second) = self.place(sides[1], users[0], memory) else {
-            self.free_slot(first.0, first.1);
+            self.free_slot(first);
             return Err(ReasonT::Resources);
         };
         let number = StreamNumber(self.fresh());
@@ -361,7 +368,7 @@ impl Registry {
 
     /// Returns kind and ring sizes: those of the smaller wanted size, but large enough that a
     /// writer is never held up where the kernel would have taken its bytes.
-    fn shape(&self, sides: [EndId; 2]) -> Option<(KindT, [u32; 2])> {
+    fn shape(&self, sides: [EndId; 2]) -> Option<Shape> {
         let ends = [self.end(sides[0])?, self.end(sides[1])?];
         let is_remote = ends.iter().any(|end| end.identity.key.is_carried());
         let factor = if is_remote { REMOTE_FACTOR } else { 1 };
@@ -372,7 +379,8 @@ impl Registry {
             if is_remote { wanted } else { ring_bytes(wanted, sent[0].saturating_add(received[1])) }
         };
         let kind = ends[0].identity.kind;
-        Some((kind, [ring(0), if kind == KindT::Pipe { 0 } else { ring(1) }]))
+        let back = if kind == KindT::Pipe { 0 } else { ring(1) };
+        Some(Shape { kind, ring_bytes: [ring(0), back] })
     }
 
     fn place(
@@ -380,14 +388,14 @@ impl Registry {
         id: EndId,
         peers_user: u32,
         memory: &mut dyn SharedMemory,
-    ) -> Option<(u64, u32)> {
-        let owner = (id.process, self.end(id)?.set, peers_user);
+    ) -> Option<InboxSlot> {
+        let owner = InboxOwner { process: id.process, set: self.end(id)?.set, peers_user };
         if let Some(place) = self.inboxes.place(owner) {
             return Some(place);
         }
         let user = self.processes.get(&id.process)?.info.uid;
         let descriptors = memory.inbox()?;
-        let number = self.fresh();
+        let number = InboxNumber(self.fresh());
         self.inboxes.add(owner, user, number, descriptors);
         self.descriptors.take(user, OF_INBOX);
         self.inboxes.place(owner)

@@ -5,7 +5,7 @@
 use super::delivery::Event;
 use super::end::End;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{LocalNumber, ReasonT};
+use sojourn_session::{InboxNumber, LocalNumber, ReasonT};
 use std::collections::{HashMap, VecDeque};
 
 /// The credentials of a process. Number, user and group are the kernel's word.
@@ -38,18 +38,33 @@ impl Role {
     }
 }
 
+/// An inbox in the role in which a process knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct KnownInbox {
+    pub(super) number: InboxNumber,
+    pub(super) role: Role,
+}
+
+/// An event that a process has not collected yet.
+#[derive(Debug)]
+pub(super) struct QueuedEvent {
+    pub(super) event: Event,
+    /// The time at which it was queued (ms).
+    pub(super) at_ms: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) info: ProcessInfo,
     /// Its ends, by the library's number.
     pub(super) ends: HashMap<LocalNumber, End>,
-    /// Its events, with the time at which each was queued (ms).
-    pub(super) events: VecDeque<(Event, u64)>,
+    /// Its events.
+    pub(super) events: VecDeque<QueuedEvent>,
     /// It was rung and has not yet seen the end of the queue.
     pub(super) is_rung: bool,
     /// The number of its collected joins that name an inbox in a role: while there are any, it has
     /// the inbox in that role. An inbox has both roles if both ends of a stream are this process's.
-    pub(super) inboxes_known: HashMap<(u64, Role), u32>,
+    pub(super) inboxes_known: HashMap<KnownInbox, u32>,
     /// It has shown that it may have packets.
     pub(super) has_packets: bool,
     /// It is a protocol server: its sessions have home `server`.

@@ -4,12 +4,12 @@
 
 use super::delivery::Event;
 use super::end::{End, EndId, Identity, State};
-use super::process::{Process, ProcessInfo, Refused, Role};
+use super::process::{KnownInbox, Process, ProcessInfo, Refused, Role};
 use super::{CARRIER, CallError, Registry, SharedMemory};
 use crate::key::Key;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{ReasonT, StreamNumber};
+use sojourn_session::{InboxSlot, ReasonT, StreamNumber};
 use std::collections::{HashMap, VecDeque};
 
 /// Descriptors that are kept for a process: its socket and the line to its proxy, the process, its
@@ -19,6 +19,15 @@ const OF_PROCESS: usize = 4;
 pub(super) const OF_INBOX: usize = 3;
 /// Descriptors of a stream that count for each of its users: its region.
 pub(super) const OF_STREAM: usize = 1;
+
+/// A process at the other side of a join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The process.
+    pub client: ClientId,
+    /// It has shown that it may have packets.
+    pub has_packets: bool,
+}
 
 impl Registry {
     /// Sets the user of a process that runs as another user now than when it connected.
@@ -115,13 +124,12 @@ impl Registry {
         }
     }
 
-    /// Returns the process of this process descriptor, which is one of this registry's, and true if
-    /// it has shown that it may have packets.
+    /// Returns the process of this process descriptor, which is one of this registry's.
     #[must_use]
-    pub fn program(&self, of: &Descriptor) -> Option<(ClientId, bool)> {
+    pub fn program(&self, of: &Descriptor) -> Option<Program> {
         let mut all = self.processes.iter().filter(|_| !of.is_none());
         let (id, process) = all.find(|(_, process)| process.info.process == *of)?;
-        Some((*id, process.has_packets))
+        Some(Program { client: *id, has_packets: process.has_packets })
     }
 
     /// Takes note that a session is home, or that an offer is taken back. An unknown number is
@@ -183,8 +191,8 @@ impl Registry {
         let Some(stream) = self.streams.get(&stream) else { return };
         let Some(process) = self.processes.get_mut(&process) else { return };
         for (at, place) in stream.places.into_iter().enumerate() {
-            let Some((inbox, _)) = place else { continue };
-            let key = (inbox, Role::of(at == usize::from(side)));
+            let Some(InboxSlot { inbox: number, .. }) = place else { continue };
+            let key = KnownInbox { number, role: Role::of(at == usize::from(side)) };
             if let Some(count) = process.inboxes_known.get_mut(&key) {
                 *count -= 1;
                 if *count == 0 {
@@ -230,8 +238,8 @@ impl Registry {
             self.counters.bytes = self.counters.bytes.saturating_add(bytes.min(most));
         }
         let is_made_here = stream.places != [None; 2];
-        for (inbox, slot) in stream.places.into_iter().flatten() {
-            self.free_slot(inbox, slot);
+        for place in stream.places.into_iter().flatten() {
+            self.free_slot(place);
         }
         self.count_users(stream.users, false);
         // Only streams that this server has made count among their users' descriptors.
@@ -240,8 +248,8 @@ impl Registry {
         }
     }
 
-    pub(super) fn free_slot(&mut self, inbox: u64, slot: u32) {
-        if let Some(user) = self.inboxes.free(inbox, slot) {
+    pub(super) fn free_slot(&mut self, place: InboxSlot) {
+        if let Some(user) = self.inboxes.free(place) {
             self.descriptors.give_back(user, OF_INBOX);
         }
     }

@@ -4,6 +4,7 @@ mod carrier;
 mod limits;
 
 use super::*;
+use crate::holders::Object;
 use rustix::fd::OwnedFd;
 use sojourn_session::HomeT;
 use std::sync::{LazyLock, Mutex};
@@ -244,8 +245,9 @@ fn what_cannot_be_is_refused_with_its_reason() {
     let seen = Err(ReasonT::State);
     world.registry.offer(client(1), seen, args(5), 0, &mut world.memory).unwrap();
     assert_eq!(world.refused(1), Some((5, ReasonT::State)));
-    assert_eq!(world.registry.counters().0.refusals, 5);
-    assert_eq!(world.registry.list((0, 0), 9, &world.memory), (vec![], 0));
+    assert_eq!(world.registry.counters().refusals, 5);
+    let page = world.registry.list(0, 0, 9, &world.memory);
+    assert_eq!((page.rows, page.last), (vec![], 0));
 }
 
 #[test]
@@ -361,7 +363,7 @@ fn the_same_process_may_not_offer_an_end_twice() {
 fn refusals_are_remembered_until_the_end_is_offered_again() {
     let mut world = World::new(limits());
     let told = |world: &World, uid| -> Vec<_> {
-        let (mut rows, _) = world.registry.refused((uid, 0), 10);
+        let mut rows = world.registry.refused(uid, 0, 10).rows;
         rows.sort_by_key(|row| (row.pid, core::cmp::Reverse(row.age_ms), row.inode));
         rows.into_iter().map(|row| (row.pid, row.inode, row.reason, row.age_ms)).collect()
     };
@@ -431,7 +433,7 @@ fn an_offer_taken_back_is_forgotten() {
     world.left(1, 99);
     assert_eq!(world.offer(2, socket(6, 5), args(2)), Offered::Waits);
     assert_eq!(world.next(1), None);
-    assert_eq!(world.registry.counters().0.returns, [0; ReasonT::COUNT]);
+    assert_eq!(world.registry.counters().returns, [0; ReasonT::COUNT]);
 }
 
 #[test]
@@ -439,11 +441,11 @@ fn one_side_leaves_and_the_other_is_told() {
     let (mut world, _) = World::joined();
     world.left(1, 10);
     assert_eq!(world.recalled(2), Some((20, ReasonT::PeerLeft)));
-    assert_eq!(world.registry.counters().2, 1, "until the other has left too");
+    assert_eq!(world.registry.stream_count(), 1, "until the other has left too");
     assert_eq!(world.offer(1, socket(5, 6), args(11)), Offered::Waits, "the other is not home yet");
     world.left(2, 20);
-    assert_eq!(world.registry.counters().2, 0);
-    assert_eq!(world.registry.counters().0.bytes, 1010);
+    assert_eq!(world.registry.stream_count(), 0);
+    assert_eq!(world.registry.counters().bytes, 1010);
     assert_eq!(world.offer(2, socket(6, 5), args(21)), Offered::Decided);
 }
 
@@ -456,7 +458,7 @@ fn a_join_that_nobody_has_seen_is_withdrawn() {
     assert_eq!(world.next(1), None, "the join is stale");
     assert_eq!(world.refused(2), Some((2, ReasonT::PeerLeft)));
     assert_eq!(world.next(2), None);
-    assert_eq!(world.registry.counters().2, 0);
+    assert_eq!(world.registry.stream_count(), 0);
     assert!(world.registry.inboxes.is_empty());
 }
 
@@ -477,11 +479,11 @@ fn what_a_dead_process_had_is_gone() {
 fn users_see_and_recall_their_own() {
     let (mut world, stream) = World::joined();
     world.offer(4, socket(50, 60), args(40));
-    assert_eq!(world.registry.list((0, 0), 9, &world.memory).0.len(), 3);
-    let (rows, _) = world.registry.list((1001, 0), 9, &world.memory);
+    assert_eq!(world.registry.list(0, 0, 9, &world.memory).rows.len(), 3);
+    let rows = world.registry.list(1001, 0, 9, &world.memory).rows;
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].home, rows[0].reason, rows[0].age_ms), (HomeT::Kernel, ReasonT::NoPeer, 4));
-    let (rows, _) = world.registry.list((1000, 0), 9, &world.memory);
+    let rows = world.registry.list(1000, 0, 9, &world.memory).rows;
     assert_eq!((rows[0].sent, rows[0].received), (1000, 10));
     assert_eq!((rows[1].sent, rows[1].received), (10, 1000));
     assert_eq!(rows[0].from.as_deref(), rows[1].to.as_deref());

@@ -18,57 +18,72 @@ const PAGE: usize = 2048;
 /// The most events that a process may have waiting and still be asked for something.
 const WANTED_MAX: usize = 1024;
 
-/// Returns the items behind `after` that come first, in order; and the last one's number if there
-/// are more, else 0.
-fn page<T>(items: impl Iterator<Item = (u64, T)>, after: u64) -> (Vec<T>, u64) {
-    let mut items: Vec<_> = items.filter(|(serial, _)| *serial > after).collect();
+/// A page of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The rows, as many as go on a page.
+    pub rows: Vec<T>,
+    /// The number behind which the next page begins; 0 if there is none.
+    pub last: u64,
+}
+
+impl<T> Page<T> {
+    fn filter_map<R>(self, row: impl FnMut(T) -> Option<R>) -> Page<R> {
+        Page { rows: self.rows.into_iter().filter_map(row).collect(), last: self.last }
+    }
+}
+
+/// An item of a list.
+struct Listed<T> {
+    /// Its place in the list.
+    serial: u64,
+    item: T,
+}
+
+/// Returns the items behind `after` that come first, in order.
+fn page<T>(items: impl Iterator<Item = Listed<T>>, after: u64) -> Page<T> {
+    let mut items: Vec<_> = items.filter(|one| one.serial > after).collect();
     let is_more = items.len() > PAGE;
     if is_more {
-        items.select_nth_unstable_by_key(PAGE, |(serial, _)| *serial);
+        items.select_nth_unstable_by_key(PAGE, |one| one.serial);
         items.truncate(PAGE);
     }
-    items.sort_unstable_by_key(|(serial, _)| *serial);
-    let last = items.last().map_or(0, |(serial, _)| *serial);
-    (items.into_iter().map(|(_, item)| item).collect(), if is_more { last } else { 0 })
+    items.sort_unstable_by_key(|one| one.serial);
+    let last = items.last().map_or(0, |one| one.serial);
+    let rows = items.into_iter().map(|one| one.item).collect();
+    Page { rows, last: if is_more { last } else { 0 } }
 }
 
 impl Registry {
-    /// Returns the ends that user `uid` may see (its own, or all for root) behind `after`, as many
-    /// as go on a page, and the number behind which the next page begins; 0 if there is none.
+    /// Returns the ends that user `uid` may see (its own, or all for root) behind `after`.
     #[must_use]
     pub fn list(
         &self,
-        (uid, after): (u32, u64),
+        uid: u32,
+        after: u64,
         now_ms: u64,
         memory: &dyn SharedMemory,
-    ) -> (Vec<SessionInfoT>, u64) {
+    ) -> Page<SessionInfoT> {
         let ends = self.seen_by(uid).flat_map(|process| {
             let ends = process.ends.values();
-            ends.map(move |end| (end.serial, (process, end)))
+            ends.map(move |end| Listed { serial: end.serial, item: (process, end) })
         });
-        let (ends, last) = page(ends, after);
-        (
-            ends.into_iter().map(|(process, end)| self.row(process, end, now_ms, memory)).collect(),
-            last,
-        )
+        page(ends, after).filter_map(|(process, end)| Some(self.row(process, end, now_ms, memory)))
     }
 
     /// Returns the state of the ends that are carried to other hosts, in pages like [`Self::list`].
     #[must_use]
     pub fn connections(
         &self,
-        (uid, after): (u32, u64),
+        uid: u32,
+        after: u64,
         memory: &dyn SharedMemory,
-    ) -> (Vec<ConnectionInfoT>, u64) {
+    ) -> Page<ConnectionInfoT> {
         let ends = self.seen_by(uid).flat_map(|process| {
             let carried = process.ends.values().filter(|end| end.identity.key.is_carried());
-            carried.map(move |end| (end.serial, (process.info.pid, end)))
+            carried.map(move |end| Listed { serial: end.serial, item: (process.info.pid, end) })
         });
-        let (ends, last) = page(ends, after);
-        (
-            ends.into_iter().filter_map(|(pid, end)| self.connection(pid, end, memory)).collect(),
-            last,
-        )
+        page(ends, after).filter_map(|(pid, end)| self.connection(pid, end, memory))
     }
 
     fn seen_by(&self, uid: u32) -> impl Iterator<Item = &Process> {
@@ -109,21 +124,24 @@ impl Registry {
     /// pages like [`Self::list`]. A program that the server cannot see has the number 0, and is on
     /// no page.
     #[must_use]
-    pub fn processes(&self, (uid, after): (u32, u64)) -> (Vec<u32>, u64) {
+    pub fn processes(&self, uid: u32, after: u64) -> Page<u32> {
         let numbers = self.seen_by(uid).map(|process| process.info.pid);
-        page(numbers.map(|pid| (u64::from(pid), pid)), after)
+        page(numbers.map(|pid| Listed { serial: pid.into(), item: pid }), after)
     }
 
     /// Returns the refusals that are remembered, as far as user `uid` may see them, in pages like
     /// [`Self::list`].
     #[must_use]
-    pub fn refused(&self, (uid, after): (u32, u64), now_ms: u64) -> (Vec<RefusedInfoT>, u64) {
+    pub fn refused(&self, uid: u32, after: u64, now_ms: u64) -> Page<RefusedInfoT> {
         let refusals = self.seen_by(uid).flat_map(|process| {
             let refused = process.refused.iter();
-            refused.map(move |refused| (refused.serial, (process.info.pid, refused)))
+            let listed = move |refused: &'_ Refused| Listed {
+                serial: refused.serial,
+                item: (process.info.pid, *refused),
+            };
+            refused.map(listed)
         });
-        let (refusals, last) = page(refusals, after);
-        let row = |(pid, refused): (u32, &Refused)| RefusedInfoT {
+        let row = |(pid, refused): (u32, Refused)| RefusedInfoT {
             pid,
             reason: refused.reason,
             inode: refused.inode,
@@ -131,7 +149,7 @@ impl Registry {
             in_kernel: refused.rates[0],
             away: refused.rates[1],
         };
-        (refusals.into_iter().map(row).collect(), last)
+        page(refusals, after).filter_map(|refused| Some(row(refused)))
     }
 
     fn row(
@@ -170,7 +188,7 @@ impl Registry {
                 false => HomeT::Library,
             };
             row.reason = ReasonT::None;
-            row.peer_pid = self.peer_of(stream, side).0;
+            row.peer_pid = self.peer_of(stream, side).pid;
             if stream.kind == KindT::Udp {
                 let counts = memory.counts(&stream.region);
                 (row.sent, row.received) = (counts.sent_bytes, counts.received_bytes);
@@ -226,7 +244,8 @@ impl Registry {
     pub fn request_move(
         &mut self,
         pid: u32,
-        (inode, home): (u64, HomeT),
+        inode: u64,
+        home: HomeT,
         uid: u32,
         now_ms: u64,
     ) -> bool {
@@ -255,7 +274,8 @@ impl Registry {
         &mut self,
         id: ClientId,
         inode: u64,
-        (reason, rates): (ReasonT, [u64; 2]),
+        reason: ReasonT,
+        rates: [u64; 2],
         now_ms: u64,
     ) {
         self.note_refusal(id, inode, reason, now_ms);

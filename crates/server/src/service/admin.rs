@@ -5,6 +5,7 @@
 
 use super::{Sojournd, State, Stop, fault};
 use crate::memory::Memory;
+use crate::registry::Page;
 use sojourn_ipc::rt::{Caller, Fault};
 use sojourn_session::{
     AdminConcernedOut, AdminConnectionsOut, AdminListOut, AdminProcessesOut, AdminRefusedOut,
@@ -31,15 +32,16 @@ impl Sojournd {
 
 impl AdminServer for Sojournd {
     fn list(&self, caller: &Caller, after: u64) -> Result<AdminListOut, Fault> {
-        let from = (self.administrator(caller)?, after);
-        let (sessions, last) = self.lock().registry.list(from, self.now_ms(), &Memory);
+        let uid = self.administrator(caller)?;
+        let Page { rows: sessions, last } =
+            self.lock().registry.list(uid, after, self.now_ms(), &Memory);
         Ok(AdminListOut { last, count: sessions.len() as u32, sessions: Some(sessions) })
     }
 
     fn stats(&self, _caller: &Caller) -> Result<AdminStatsOut, Fault> {
         let state = self.lock();
         let bytes = state.registry.bytes(&Memory);
-        let (counters, processes, streams) = state.registry.counters();
+        let counters = state.registry.counters();
         let returns = counters.returns.to_vec();
         let counters = ServerStatsT {
             offers: counters.offers,
@@ -48,8 +50,8 @@ impl AdminServer for Sojournd {
             refusals: counters.refusals,
             scans: counters.scans,
             bytes,
-            processes: processes as u32,
-            streams: streams as u32,
+            processes: state.registry.process_count() as u32,
+            streams: state.registry.stream_count() as u32,
             uptime_ms: self.now_ms(),
         };
         let count = returns.len() as u32;
@@ -57,14 +59,15 @@ impl AdminServer for Sojournd {
     }
 
     fn refused(&self, caller: &Caller, after: u64) -> Result<AdminRefusedOut, Fault> {
-        let from = (self.administrator(caller)?, after);
-        let (refusals, last) = self.lock().registry.refused(from, self.now_ms());
+        let uid = self.administrator(caller)?;
+        let Page { rows: refusals, last } = self.lock().registry.refused(uid, after, self.now_ms());
         Ok(AdminRefusedOut { last, count: refusals.len() as u32, refusals: Some(refusals) })
     }
 
     fn connections(&self, caller: &Caller, after: u64) -> Result<AdminConnectionsOut, Fault> {
-        let from = (self.administrator(caller)?, after);
-        let (connections, last) = self.lock().registry.connections(from, &Memory);
+        let uid = self.administrator(caller)?;
+        let Page { rows: connections, last } =
+            self.lock().registry.connections(uid, after, &Memory);
         let count = connections.len() as u32;
         Ok(AdminConnectionsOut { last, count, connections: Some(connections) })
     }
@@ -96,14 +99,14 @@ impl AdminServer for Sojournd {
         let uid = self.administrator(caller)?;
         let mut state = self.lock();
         let State { registry, notifier, .. } = &mut *state;
-        let is_told = registry.request_move(pid, (inode, home), uid, self.now_ms());
+        let is_told = registry.request_move(pid, inode, home, uid, self.now_ms());
         Self::ring(registry, notifier);
         Ok(is_told)
     }
 
     fn processes(&self, caller: &Caller, after: u64) -> Result<AdminProcessesOut, Fault> {
-        let from = (self.administrator(caller)?, after);
-        let (pids, last) = self.lock().registry.processes(from);
+        let uid = self.administrator(caller)?;
+        let Page { rows: pids, last } = self.lock().registry.processes(uid, after);
         Ok(AdminProcessesOut { last, count: pids.len() as u32, pids: Some(pids) })
     }
 

@@ -20,6 +20,15 @@ use sojourn_session::{
 };
 use std::sync::{Mutex, PoisonError};
 
+/// A program, as the carrier's process knows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NumberedProgram {
+    /// A number that no other program has; 0: none.
+    pub(crate) number: u64,
+    /// It has shown that it may have packets.
+    pub(crate) has_packets: bool,
+}
+
 /// A stream of an earlier server's, of which the carrier has a side.
 pub(crate) struct AdoptedStream {
     pub(crate) number: StreamNumber,
@@ -116,12 +125,14 @@ impl Sojournd {
         }
     }
 
-    /// Returns the program at the other side of a join, by the process that the join names: a
-    /// number that no other program has, and true if it has shown that it may have packets.
-    pub(crate) fn program(&self, process: &Descriptor) -> (u64, bool) {
+    /// Returns the program at the other side of a join, by the process that the join names.
+    pub(crate) fn program(&self, process: &Descriptor) -> NumberedProgram {
         let found = self.lock().registry.program(process);
         let number = |id: ClientId| u64::from(id.generation) << 32 | u64::from(id.index);
-        found.map_or((0, false), |(id, has_packets)| (number(id), has_packets))
+        found.map_or(NumberedProgram::default(), |found| NumberedProgram {
+            number: number(found.client),
+            has_packets: found.has_packets,
+        })
     }
 
     /// Gives the carrier a command. Returns false if there is no carrier.

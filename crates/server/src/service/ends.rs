@@ -68,8 +68,8 @@ impl Sojournd {
     }
 
     fn job(registry: &Registry, counted: ToCount) -> Option<Job> {
-        let (pid, object) = registry.object(counted.end)?;
-        Some(Job { counted, pid, object })
+        let question = registry.question(counted.end)?;
+        Some(Job { counted, question })
     }
 
     /// Takes the ends whose holders are to be counted although their libraries know them.

@@ -169,7 +169,7 @@ impl SessionServer for Sojournd {
 
     fn declined(&self, caller: &Caller, inode: u64, reason: ReasonT, in_kernel: u64, away: u64) {
         let rates = [in_kernel, away];
-        self.lock().registry.declined(caller.client, inode, (reason, rates), self.now_ms());
+        self.lock().registry.declined(caller.client, inode, reason, rates, self.now_ms());
     }
 
     fn show_packets(

@@ -9,7 +9,6 @@ use crate::beat::Beats;
 use crate::concerned::Concerned;
 use crate::identity::Diag;
 use crate::inspections::Inspections;
-use crate::jobs;
 use crate::memory::{RESERVE, SLOTS};
 use crate::notifier::Notifier;
 use crate::pins::Pins;
@@ -21,6 +20,7 @@ use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sojourn_session::ENDS_MAX;
 use std::sync::atomic::AtomicU8;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
@@ -85,10 +85,10 @@ impl Sojournd {
             notifier: Notifier::new(own_user),
             concerned: Concerned::default(),
         };
-        let (sender, jobs) = jobs::queue();
+        let (sender, jobs) = channel();
         let scanners = prober.clone();
         let beat = beats.beat("scanner");
-        let (life, end) = life().map_err(StartError::Thread)?;
+        let Life { lives: life, end } = life().map_err(StartError::Thread)?;
         let (watching, opens_beat) = (prober.clone(), beats.beat("opens"));
         let server = Arc::new_cyclic(|me| Self {
             state: Mutex::new(state),
@@ -121,8 +121,16 @@ impl Sojournd {
     }
 }
 
-/// Makes a descriptor that stands for the server's life, and one that shows its end.
-fn life() -> std::io::Result<(OwnedFd, OwnedFd)> {
+/// Two descriptors that are made once for a server.
+struct Life {
+    /// Stands for the server's life.
+    lives: OwnedFd,
+    /// Shows its end.
+    end: OwnedFd,
+}
+
+fn life() -> std::io::Result<Life> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+    let (lives, end) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    Ok(Life { lives, end })
 }

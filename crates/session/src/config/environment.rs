@@ -6,20 +6,28 @@ use super::error::ConfigError;
 use super::names::{nearest_setting, unknown};
 use super::settings::{PREFIX, SETTINGS, Setting};
 use super::values::Config;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+
+/// An environment variable with a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// The variable's name.
+    pub name: String,
+    /// The setting's value, as `Config::from_env` reads it.
+    pub value: String,
+}
 
 impl Config {
     /// Returns the configuration in the variables that the starter of this program has left in its
     /// environment.
     ///
-    /// A variable that cannot be read counts as not set: the starter has reported it to its user,
-    /// and this program must run on. Each variable is looked at once, and only values of settings
-    /// are copied.
-    pub fn from_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
-        variables: impl IntoIterator<Item = (K, V)>,
-    ) -> Self {
+    /// `variable` returns the value of a variable. One that cannot be read counts as not set: the
+    /// starter has reported it to its user, and this program must run on.
+    pub fn from_env(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let mut config = Self::default();
-        for (setting, value) in of_env(variables) {
+        // In the order of the table a general setting comes before the special ones, which win.
+        for setting in SETTINGS {
+            let value = variable(&setting.variable()).and_then(|value| value.into_string().ok());
             if let Some(value) = value {
                 let _ = (setting.read)(&mut config, &value);
             }
@@ -27,18 +35,20 @@ impl Config {
         config
     }
 
-    /// Applies the settings in the variables.
+    /// Applies the settings in the variables; `variable` returns the value of one.
     ///
     /// # Errors
     /// [`ConfigError::Variable`] for the first variable that cannot be read. All other variables
     /// are applied nevertheless.
-    pub fn apply_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+    pub fn apply_env(
         &mut self,
-        variables: impl IntoIterator<Item = (K, V)>,
+        variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<(), ConfigError> {
         let mut first = Ok(());
-        for (setting, value) in of_env(variables) {
-            let read = match &value {
+        // The order is that of `from_env`.
+        for setting in SETTINGS {
+            let Some(value) = variable(&setting.variable()) else { continue };
+            let read = match value.to_str() {
                 Some(value) => (setting.read)(self, value),
                 None => Err("not valid UTF-8".into()),
             };
@@ -61,43 +71,22 @@ impl Config {
         (setting.read)(self, value).map_err(error)
     }
 
-    /// Returns the settings that differ from their defaults, as names and values of variables.
+    /// Returns the variables of the settings that differ from their defaults.
     ///
     /// [`Config::from_env`] makes an equal configuration of them.
     #[must_use]
-    pub fn to_env(&self) -> Vec<(String, String)> {
+    pub fn to_env(&self) -> Vec<Variable> {
         let default = Self::default();
-        let mut pairs = Vec::new();
+        let mut variables = Vec::new();
         for setting in SETTINGS {
             let Some(show) = setting.show else { continue };
             let value = show(self);
             if value != show(&default) {
-                pairs.push((setting.variable(), value));
+                variables.push(Variable { name: setting.variable(), value });
             }
         }
-        pairs
+        variables
     }
-}
-
-/// Returns the settings among variables, each with its value, or with `None` for a value that is
-/// not valid UTF-8.
-///
-/// The order is that of the table, in which a general setting comes before the special ones. So a
-/// special setting wins in whatever order the environment has the variables.
-fn of_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
-    variables: impl IntoIterator<Item = (K, V)>,
-) -> impl Iterator<Item = (&'static Setting, Option<String>)> {
-    let mut found: [Option<Option<String>>; SETTINGS.len()] = [const { None }; SETTINGS.len()];
-    for (name, value) in variables {
-        let name = name.as_ref().as_encoded_bytes();
-        let Some(rest) = name.strip_prefix(PREFIX.as_bytes()) else { continue };
-        let is_it = |setting: &Setting| setting.name.as_bytes().eq_ignore_ascii_case(rest);
-        let is_upper = !rest.iter().any(u8::is_ascii_lowercase);
-        if let Some(at) = SETTINGS.iter().position(is_it).filter(|_| is_upper) {
-            found[at] = Some(value.as_ref().to_str().map(str::to_owned));
-        }
-    }
-    SETTINGS.iter().zip(found).filter_map(|(setting, value)| Some((setting, value?)))
 }
 
 /// Returns an error for each variable whose name is nearly that of a setting.

@@ -14,6 +14,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use toml::{Spanned, Value};
 
+/// A setting as it stands on a command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flag<'a> {
+    /// The setting's name, written with `-` or `_`, without leading dashes.
+    pub name: &'a str,
+    /// The setting's value.
+    pub value: &'a str,
+}
+
 /// Returns the paths at which the configuration file may be, most important first.
 ///
 /// They are `$SOJOURN_CONFIG` alone if that variable is set, else `$XDG_CONFIG_HOME/sojourn.toml`
@@ -31,12 +40,10 @@ pub fn default_paths(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf
 
 /// Reads the configuration from flags, variables and file, in this order of precedence.
 ///
-/// `flags` are pairs of a name without leading dashes and a value.
-///
 /// # Errors
 /// The first [`ConfigError`].
 pub fn load<'a>(
-    flags: impl IntoIterator<Item = (&'a str, &'a str)>,
+    flags: impl IntoIterator<Item = Flag<'a>>,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Config, ConfigError> {
     load_noting(flags, variable, |_| {})
@@ -51,7 +58,7 @@ pub fn load<'a>(
 /// # Errors
 /// The first [`ConfigError`].
 pub fn load_noting<'a>(
-    flags: impl IntoIterator<Item = (&'a str, &'a str)>,
+    flags: impl IntoIterator<Item = Flag<'a>>,
     variable: impl Fn(&str) -> Option<OsString>,
     mut note: impl FnMut(ConfigError),
 ) -> Result<Config, ConfigError> {
@@ -76,11 +83,9 @@ pub fn load_noting<'a>(
             }
         }
     }
-    let names = SETTINGS.iter().map(Setting::variable);
-    config
-        .apply_env(names.filter_map(|name| Some((variable(&name)?, name))).map(|(v, n)| (n, v)))?;
-    for (flag, value) in flags {
-        config.apply_flag(flag, value)?;
+    config.apply_env(variable)?;
+    for Flag { name, value } in flags {
+        config.apply_flag(name, value)?;
     }
     Ok(config)
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::KindT;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
 fn changed() -> Config {
     let mut config = Config::default();
@@ -42,19 +42,26 @@ fn every_setting_is_shown_as_it_is_read() {
 #[test]
 fn the_environment_carries_the_whole_configuration() {
     let config = changed();
-    let pairs = config.to_env();
-    assert_eq!(Config::from_env(pairs.clone()), config);
-    assert_eq!(Config::from_env(pairs.into_iter().rev()), config);
+    let variables = config.to_env();
+    let lookup = |name: &str| {
+        let found = variables.iter().find(|variable| variable.name == name);
+        found.map(|variable| OsString::from(&variable.value))
+    };
+    assert_eq!(Config::from_env(lookup), config);
     assert!(Config::default().to_env().is_empty());
     let mut applied = Config::default();
-    applied.apply_env(config.to_env()).unwrap();
+    applied.apply_env(lookup).unwrap();
     assert_eq!(applied, config);
 }
 
 #[test]
 fn a_general_setting_comes_before_special_ones_in_any_order() {
-    let pairs = [("SOJOURN_RING_BYTES_TCP", "4k"), ("SOJOURN_RING_BYTES", "8k")];
-    let config = Config::from_env(pairs);
+    let variable = |name: &str| match name {
+        "SOJOURN_RING_BYTES_TCP" => Some("4k".into()),
+        "SOJOURN_RING_BYTES" => Some("8k".into()),
+        _ => None,
+    };
+    let config = Config::from_env(variable);
     assert_eq!((config.ring_bytes_tcp, config.ring_bytes_unix), (4 << 10, 8 << 10));
     assert_eq!(config.ring_bytes(KindT::Pipe), 8 << 10);
 }
@@ -62,7 +69,7 @@ fn a_general_setting_comes_before_special_ones_in_any_order() {
 #[test]
 fn what_the_environment_cannot_mean_is_left_out_and_told_to_who_asks() {
     use std::os::unix::ffi::OsStrExt;
-    let pairs = [
+    let variables = [
         ("SOJOURN_MOVE_AFTER_CALLS", OsStr::new("many")),
         ("SOJOURN_SERVER", OsStr::from_bytes(b"\xff")),
         ("SOJOURN_PIPE", OsStr::new("off")),
@@ -70,9 +77,13 @@ fn what_the_environment_cannot_mean_is_left_out_and_told_to_who_asks() {
         ("SOJOURN_", OsStr::new("")),
         ("PATH", OsStr::new("/bin")),
     ];
-    let config = Config::from_env(pairs);
+    let variable = |name: &str| {
+        let found = variables.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| OsString::from(value))
+    };
+    let config = Config::from_env(variable);
     assert_eq!(config, Config { pipe: false, ..Config::default() });
-    let error = Config::default().apply_env(pairs).unwrap_err();
+    let error = Config::default().apply_env(variable).unwrap_err();
     assert_eq!(
         error.to_string(),
         "SOJOURN_MOVE_AFTER_CALLS: `many` is not a number (such as 65536 or 64k)"
@@ -180,7 +191,7 @@ mod with_file {
             "SOJOURN_SPIN" => Some(OsString::from("always")),
             _ => None,
         };
-        let config = load([("move-after-calls", "3")], variable);
+        let config = load([Flag { name: "move-after-calls", value: "3" }], variable);
         std::fs::remove_file(&path).unwrap();
         let config = config.unwrap();
         assert_eq!((config.move_after_calls, config.spin, config.strict), (3, Spin::Always, true));

@@ -137,7 +137,8 @@ impl Receiver {
     pub fn finish_from(
         &mut self,
         receiving: Receiving,
-        (control, data): (&mut Vec<u8>, &mut Vec<u8>),
+        control: &mut Vec<u8>,
+        data: &mut Vec<u8>,
         deadline: Deadline,
     ) -> Result<ProtocolReceiveFromOut, CallError> {
         let Receiving { pending, size, .. } = receiving;

@@ -6,8 +6,8 @@
 
 use super::events::{FLUSH, SESSION};
 use super::joined::Joined;
-use super::outside::{PreparedJoin, address_space};
-use super::thread::{OwnInbox, Thread};
+use super::outside::{OwnInboxMemory, PreparedJoin, address_space};
+use super::thread::{OwnInbox, PeerInbox, Thread};
 use crate::fds::slot::Slot;
 use crate::host::kernel;
 use crate::host::lock::lock;
@@ -61,7 +61,7 @@ impl Thread {
     ) -> Result<(), ReasonT> {
         let own = self.own_inboxes.get(&join.own.id).ok_or(ReasonT::Resources)?;
         let own_inbox = Arc::clone(&own.inbox);
-        let (peer, _) = self.peer_inboxes.get(&join.peer.id).ok_or(ReasonT::Resources)?;
+        let peer = self.peer_inboxes.get(&join.peer.id).ok_or(ReasonT::Resources)?;
         let region = region.ok_or(ReasonT::Resources)?;
         // An inbox in both roles shows that both ends are this process's. Where the two ends have
         // different inboxes, the second of the two joins sees it.
@@ -71,7 +71,8 @@ impl Thread {
         {
             self.engine.has_within.store(true, Ordering::SeqCst);
         }
-        let stream = join::view(join, region, Arc::clone(peer)).map_err(|_| ReasonT::Resources)?;
+        let stream =
+            join::view(join, region, Arc::clone(&peer.inbox)).map_err(|_| ReasonT::Resources)?;
         // This process itself will run the engine of a session with another host, on the stream's
         // other side.
         let other = join
@@ -85,8 +86,8 @@ impl Thread {
             inbox.slots.insert(join.own.slot, session.slot());
             inbox.uses += 1;
         }
-        if let Some((_, uses)) = self.peer_inboxes.get_mut(&join.peer.id) {
-            *uses += 1;
+        if let Some(inbox) = self.peer_inboxes.get_mut(&join.peer.id) {
+            inbox.uses += 1;
         }
         if !join.is_carried {
             *self.peers.entry(join.peer_pid).or_default() += 1;
@@ -156,8 +157,8 @@ impl Thread {
         }
     }
 
-    fn keep_own_inbox(&mut self, id: u64, memory: Option<(Mapping, u64)>, events: &mut Events) {
-        let Some((memory, number)) = memory else { return };
+    fn keep_own_inbox(&mut self, id: u64, memory: Option<OwnInboxMemory>, events: &mut Events) {
+        let Some(OwnInboxMemory { memory, number }) = memory else { return };
         match view(memory, events) {
             Some(inbox) => {
                 let known =
@@ -170,7 +171,7 @@ impl Thread {
 
     fn keep_peer_inbox(&mut self, id: u64, memory: Option<Mapping>, events: &mut Events) {
         if let Some(inbox) = memory.and_then(|memory| view(memory, events)) {
-            self.peer_inboxes.insert(id, (Arc::new(inbox), 0));
+            self.peer_inboxes.insert(id, PeerInbox { inbox: Arc::new(inbox), uses: 0 });
         }
     }
 
@@ -197,8 +198,8 @@ impl Thread {
         if let Some(inbox) = self.own_inboxes.get_mut(&joined.own_inbox) {
             inbox.uses -= 1;
         }
-        if let Some((_, uses)) = self.peer_inboxes.get_mut(&joined.peer_inbox) {
-            *uses -= 1;
+        if let Some(inbox) = self.peer_inboxes.get_mut(&joined.peer_inbox) {
+            inbox.uses -= 1;
         }
         if let Some(sessions) = self.peers.get_mut(&joined.peer_pid) {
             *sessions = sessions.saturating_sub(1);
@@ -214,7 +215,7 @@ impl Thread {
         {
             self.aside.call(|outside| outside.forget_inbox(number));
         }
-        if self.peer_inboxes.get(&peer_inbox).is_some_and(|(_, uses)| *uses == 0) {
+        if self.peer_inboxes.get(&peer_inbox).is_some_and(|inbox| inbox.uses == 0) {
             self.peer_inboxes.remove(&peer_inbox);
         }
         if self.peers.get(&peer_pid).is_none_or(|sessions| *sessions == 0) {

@@ -87,13 +87,29 @@ pub(super) enum ServerMessage {
 pub(super) struct PreparedJoin {
     pub(super) join: JoinT,
     pub(super) region: Option<Mapping>,
-    /// The own inbox, with the number that its events carry.
-    pub(super) own: Option<(Mapping, u64)>,
+    pub(super) own: Option<OwnInboxMemory>,
     pub(super) peer: Option<Mapping>,
     /// The peer's process is watched.
     pub(super) has_peer: bool,
     /// Descriptors of the join in the bell's socket.
     pub(super) passed: usize,
+}
+
+/// The memory of an inbox of this process that a join has brought.
+#[derive(Debug)]
+pub(super) struct OwnInboxMemory {
+    pub(super) memory: Mapping,
+    /// The number that the inbox's events carry.
+    pub(super) number: u64,
+}
+
+/// An inbox as a join has brought it.
+struct BroughtInbox {
+    memory: Mapping,
+    /// The event descriptors of its waiters.
+    ready: OwnedFd,
+    /// The event descriptor of the protocol thread.
+    attention: OwnedFd,
 }
 
 /// Opens a packet socket that shows the server that this program may have packets. Without the
@@ -189,9 +205,9 @@ impl Outside {
     /// Receives the descriptor that [`crate::fds::own::OwnDescriptors::pass`] has sent.
     pub(super) fn take_passed(&mut self) -> Option<OwnedFd> {
         loop {
-            let (sent, mut fds) = receive_descriptors(self.far.as_fd()).ok()?;
-            if sent > 0 {
-                return fds.pop();
+            let mut received = receive_descriptors(self.far.as_fd()).ok()?;
+            if received.sent > 0 {
+                return received.fds.pop();
             }
             self.is_rung = true;
         }
@@ -251,17 +267,18 @@ impl Outside {
         let has_peer = self.watch_peer(&mut join);
         let own = open_inbox(&mut join.own);
         let peer = open_inbox(&mut join.peer);
-        let events = [&own, &peer].into_iter().flatten().flat_map(|inbox| &inbox.1);
+        let brought = [&own, &peer].into_iter().flatten();
+        let events = brought.flat_map(|inbox| [&inbox.ready, &inbox.attention]);
         let passed = self.pass_on(&events.map(|fd| fd.as_fd()).collect::<Vec<_>>());
-        let own = own.and_then(|(memory, [_, attention])| {
+        let own = own.and_then(|BroughtInbox { memory, attention, .. }| {
             self.inboxes_seen += 1;
             let number = self.inboxes_seen;
             let data = EventData::new_u64(INBOX | number);
             epoll::add(&self.set, &attention, data, EventFlags::IN).ok()?;
             self.attention.insert(number, attention);
-            Some((memory, number))
+            Some(OwnInboxMemory { memory, number })
         });
-        let peer = peer.map(|(memory, _)| memory);
+        let peer = peer.map(|inbox| inbox.memory);
         PreparedJoin { join, region, own, peer, has_peer, passed }
     }
 
@@ -345,10 +362,10 @@ fn map(fd: OwnedFd, len: usize) -> Option<Mapping> {
 }
 
 /// Opens an inbox's memory and events, if the join has brought them.
-fn open_inbox(inbox: &mut InboxT) -> Option<(Mapping, [OwnedFd; 2])> {
-    let events = (take(&mut inbox.ready), take(&mut inbox.attention));
+fn open_inbox(inbox: &mut InboxT) -> Option<BroughtInbox> {
+    let (ready, attention) = (take(&mut inbox.ready), take(&mut inbox.attention));
     let memory = map(take(&mut inbox.memory)?, Inbox::LEN)?;
-    Some((memory, [events.0?, events.1?]))
+    Some(BroughtInbox { memory, ready: ready?, attention: attention? })
 }
 
 /// Looks at the program's descriptors for the protocol thread: the second thread reads the /proc

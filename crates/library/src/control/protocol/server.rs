@@ -8,6 +8,7 @@ use super::thread::Thread;
 use crate::control::search::Search;
 use crate::fds::slot::Slot;
 use crate::host::kernel;
+use crate::policy::kept::KeptDescriptor;
 use crate::remote::carry_server::{ANSWER_LIMIT, open_socket};
 use core::sync::atomic::Ordering;
 use rustix::fd::AsFd;
@@ -51,7 +52,7 @@ impl Thread {
     fn tell_all_kept(&mut self) {
         let kept: Vec<i32> = self.library.table.kept().collect();
         for fd in kept {
-            if let Some((inode, reason)) = self.library.kept(fd) {
+            if let Some(KeptDescriptor { inode, reason }) = self.library.kept(fd) {
                 self.decline_inode(inode, reason, self.library.figures(fd, reason));
             }
         }

@@ -117,14 +117,9 @@ impl Thread {
     /// Hears the protocol server's bell.
     pub(super) fn hear_protocol_server(&mut self) {
         let Some(server) = self.library.protocol_server() else { return };
-        let Ok((connection, told)) = server.collect() else { return self.lose_protocol_server() };
+        let Ok(told) = server.collect() else { return self.lose_protocol_server() };
         for session in self.served() {
-            let number = session.service.number();
-            let is_told = number.is_some_and(|number| {
-                number.connection == connection
-                    && told.iter().any(|one| one.session == number.session)
-            });
-            if is_told {
+            if session.service.number().is_some_and(|number| told.contains(&number)) {
                 session.told_by_service();
             }
         }

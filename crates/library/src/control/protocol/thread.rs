@@ -35,6 +35,13 @@ pub(super) struct OwnInbox {
     pub(super) uses: usize,
 }
 
+/// An inbox of another process.
+pub(super) struct PeerInbox {
+    pub(super) inbox: Arc<Inbox>,
+    /// Sessions that use the inbox, as the server counts them.
+    pub(super) uses: usize,
+}
+
 /// The thread's own state.
 pub(super) struct Thread {
     pub(super) library: &'static Library,
@@ -60,7 +67,7 @@ pub(super) struct Thread {
     pub(super) offers: HashMap<LocalNumber, Offer>,
     pub(super) joined: HashMap<LocalNumber, Joined>,
     pub(super) own_inboxes: HashMap<u64, OwnInbox>,
-    pub(super) peer_inboxes: HashMap<u64, (Arc<Inbox>, usize)>,
+    pub(super) peer_inboxes: HashMap<u64, PeerInbox>,
     pub(super) serving: Serving,
     /// For each peer's process the number of sessions with it.
     pub(super) peers: HashMap<u32, usize>,

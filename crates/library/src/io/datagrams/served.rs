@@ -52,9 +52,7 @@ impl UdpSession<'_> {
                 }
                 // The server has looked once more before it ended the wait.
                 Asked::Answer(ControlFlow::Break(ended)) => waited(ended, until),
-                Asked::Refused(Errno::AGAIN) if may_wait => {
-                    session.wait_served((true, false), until)
-                }
+                Asked::Refused(Errno::AGAIN) if may_wait => session.wait_served(true, false, until),
                 Asked::Refused(error) => {
                     if error == Errno::AGAIN {
                         session.arm_for_set();
@@ -102,7 +100,7 @@ impl UdpSession<'_> {
         segment: Option<u16>,
     ) -> Option<Result<usize, Errno>> {
         let asked = self.session.ask_service(self.generation, |server, number| {
-            server.send_to(number, bufs, (target, segment))
+            server.send_to(number, bufs, target, segment)
         });
         match asked {
             // The kernel waits for room, or says that there is none.

@@ -9,7 +9,7 @@ use crate::fds::slot::{AtomicSlotWord, SlotWord};
 use crate::host::lock::lock;
 use crate::process::library::{FoundSession, Library};
 use crate::ready::set::{RemainingHolder, Set};
-use crate::ready::set_entry::Registration;
+use crate::ready::set_entry::RegisteredFd;
 use crate::session::Session;
 use crate::session::identity::{Generation, InboxPlace};
 use core::sync::atomic::Ordering;
@@ -154,11 +154,7 @@ impl Library {
 
     /// Takes over the set `epfd`, which was made and filled past the library. `read` reads what is
     /// registered.
-    pub(crate) fn adopt_set(
-        &self,
-        epfd: i32,
-        read: impl FnOnce() -> Option<Vec<(i32, Registration)>>,
-    ) {
+    pub(crate) fn adopt_set(&self, epfd: i32, read: impl FnOnce() -> Option<Vec<RegisteredFd>>) {
         let Some(entry) = self.table.known(epfd).or_else(|| self.table.entry(epfd)) else { return };
         if entry.has(mark::ALIASED | mark::PASSED) {
             return;

@@ -49,6 +49,14 @@ fn limits_of(record: &SessionRecord) -> Option<Limits> {
     })
 }
 
+/// What is left of a socket whose engine has ended.
+pub(crate) struct EndedSocket {
+    /// The server's token.
+    pub(crate) token: Option<DelegationToken>,
+    /// The unread datagrams.
+    pub(crate) unread: Option<SessionRecord>,
+}
+
 impl Net {
     /// Runs the socket's engine from now on. `other`: the side of the stream that the server had.
     /// Returns false if that is impossible; the server learns of it when the session leaves.
@@ -56,7 +64,8 @@ impl Net {
         &self,
         session: &Session,
         other: Stream,
-        (delegation, sockets): (&Delegation, Option<LinkSockets>),
+        delegation: &Delegation,
+        sockets: Option<LinkSockets>,
     ) -> bool {
         let record = delegation.record.as_ref().filter(|_| has_room(0));
         let made = record.and_then(|record| {
@@ -74,7 +83,7 @@ impl Net {
         fence(Ordering::SeqCst);
         if !other.claim() {
             drop(pump);
-            self.return_in_transit((session.slot(), terms), (socket, other));
+            self.return_in_transit(session.slot(), terms, socket, other);
             return false;
         }
         lock(&self.delegated).insert(session.slot(), Delegated::of(terms));
@@ -93,8 +102,10 @@ impl Net {
     /// server gives them to the kernel.
     fn return_in_transit(
         &self,
-        (slot, terms): (Slot, &LendT),
-        (socket, other): (Arc<Mutex<Socket>>, Stream),
+        slot: Slot,
+        terms: &LendT,
+        socket: Arc<Mutex<Socket>>,
+        other: Stream,
     ) {
         let deadline = sojourn_shm::Deadline::after(ANSWER_LIMIT);
         // The freeze has asked the server for the packets.
@@ -112,18 +123,15 @@ impl Net {
     }
 
     /// Ends the socket's engine, once its packets come to the kernel again and those on their way
-    /// have been taken in. Returns the server's token and the unread datagrams.
-    pub(crate) fn end_datagrams(
-        &self,
-        slot: Slot,
-    ) -> (Option<DelegationToken>, Option<SessionRecord>) {
+    /// have been taken in.
+    pub(crate) fn end_datagrams(&self, slot: Slot) -> EndedSocket {
         let mut pump = lock(&self.pump);
         let removed = pump.remove_datagrams(slot.into(), now());
         self.leave(pump);
         let token = lock(&self.delegated).remove(&slot).map(|one| one.token);
-        let Some(one) = removed else { return (token, None) };
+        let Some(one) = removed else { return EndedSocket { token, unread: None } };
         self.count.fetch_sub(1, Ordering::SeqCst);
-        (token, one.leave())
+        EndedSocket { token, unread: one.leave() }
     }
 
     /// Gives unread datagrams to the server. Returns false if there is no server.

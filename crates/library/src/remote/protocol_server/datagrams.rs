@@ -19,9 +19,10 @@ impl ProtocolServer {
         &self,
         number: ServiceNumber,
         bufs: &[IoSlice<'_>],
-        target: (Option<SocketAddr>, Option<u16>),
+        target: Option<SocketAddr>,
+        segment: Option<u16>,
     ) -> Result<(), Failure> {
-        self.ask_of(number, |channel| channel.send_to(number.session, bufs, target))
+        self.ask_of(number, |channel| channel.send_to(number.session, bufs, target, segment))
     }
 
     /// Receives a datagram that is there.

@@ -18,7 +18,7 @@ fn streams_of_a_server_before_are_taken_over() {
     assert_eq!(adopt(2, socket(6, 5), 20, 77, 2), Err(CallError::Argument));
     assert_eq!(adopt(2, pipe(3, false), 21, 78, 0), Ok(false), "side 0 writes");
     assert_eq!(adopt(2, socket(6, 5), 20, 77, 1), Ok(true));
-    let (rows, _) = world.registry.list((1000, 0), 9, &world.memory);
+    let rows = world.registry.list(1000, 0, 9, &world.memory).rows;
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row.stream == 77 && row.home == HomeT::Library));
     assert_eq!((rows[0].peer_pid, rows[1].peer_pid), (2, 1));
@@ -27,8 +27,8 @@ fn streams_of_a_server_before_are_taken_over() {
     assert_eq!(world.recalled(2), Some((20, ReasonT::User)));
     world.left(1, 10);
     world.left(2, 20);
-    assert_eq!(world.registry.counters().2, 0);
-    assert_eq!(world.registry.counters().0.bytes, 60, "as the libraries say");
+    assert_eq!(world.registry.stream_count(), 0);
+    assert_eq!(world.registry.counters().bytes, 60, "as the libraries say");
     assert!(world.registry.users.is_empty());
 }
 
@@ -50,14 +50,14 @@ fn a_stream_to_another_host_is_taken_over_by_the_carrier_and_then_by_its_program
     assert_eq!(world.registry.users.get(&1000), Some(&1));
     assert_eq!(world.registry.users.get(&0), None);
     world.registry.set_region(StreamNumber(77), SOMETHING.clone());
-    let (rows, _) = world.registry.list((1000, 0), 9, &world.memory);
+    let rows = world.registry.list(1000, 0, 9, &world.memory).rows;
     assert_eq!((rows.len(), rows[0].stream, rows[0].peer_pid), (1, 77, 99));
     assert_eq!((rows[0].sent, rows[0].received), (1000, 10), "as its memory says");
     world.registry.gone(client(1), 9, &world.memory);
     let told = world.registry.next(CARRIER).unwrap();
     assert_eq!(told, Some(Delivery::Recall { local: LocalNumber(1), reason: ReasonT::PeerDied }));
     world.registry.left(of_carrier(1), ReasonT::PeerLeft, 0, 9, &world.memory);
-    assert_eq!(world.registry.counters().2, 0);
+    assert_eq!(world.registry.stream_count(), 0);
     assert!(world.registry.users.is_empty());
 }
 
@@ -104,8 +104,8 @@ fn a_program_whose_session_comes_again_while_its_carrier_has_the_last_one_may_tr
 fn a_session_that_is_offered_again_has_its_last_refusal_until_something_new_is_known() {
     let mut world = with_carrier();
     let reason = |world: &World| {
-        let (rows, _) = world.registry.list((1000, 0), 9, &world.memory);
-        let (refusals, _) = world.registry.refused((1000, 0), 9);
+        let rows = world.registry.list(1000, 0, 9, &world.memory).rows;
+        let refusals = world.registry.refused(1000, 0, 9).rows;
         (rows.first().map(|row| row.reason), refusals.first().map(|refusal| refusal.reason))
     };
     // With another host: the carrier has not looked yet.
@@ -120,7 +120,7 @@ fn a_session_that_is_offered_again_has_its_last_refusal_until_something_new_is_k
     assert_eq!(reason(&world), (Some(ReasonT::None), None));
     // Within this host: while holders are counted nothing is known, and then only the peer lacks.
     let mut world = with_carrier();
-    world.registry.declined(client(1), 7, (ReasonT::SeveralHolders, [0; 2]), 5);
+    world.registry.declined(client(1), 7, ReasonT::SeveralHolders, [0; 2], 5);
     let uncounted = OfferArguments { is_sole: false, inode: 7, ..args(10) };
     let Offered::Count(number) = world.offer(1, socket(5, 6), uncounted) else { panic!() };
     assert_eq!(reason(&world), (Some(ReasonT::SeveralHolders), Some(ReasonT::SeveralHolders)));

@@ -106,9 +106,9 @@ fn lists_come_in_pages() {
     }
     let (mut rows, mut after, mut pages) = (Vec::new(), 0, 0);
     loop {
-        let (page, last) = world.registry.list((0, after), 9, &world.memory);
-        rows.extend(page.into_iter().map(|row| row.from));
-        (pages, after) = (pages + 1, last);
+        let page = world.registry.list(0, after, 9, &world.memory);
+        rows.extend(page.rows.into_iter().map(|row| row.from));
+        (pages, after) = (pages + 1, page.last);
         // Ends that come and go meanwhile change nothing of the others' pages.
         world.left(2, 4);
         world.offer(4, socket(9000 + pages, 1), args(pages));

@@ -1,0 +1,255 @@
+//! The check that a signature says what each of its values is (CONTRIBUTING.md): no type of a
+//! parameter, a result or a field is a tuple, and no function has more than five parameters.
+//!
+//! Left out: code that only tests have, the methods of a trait's implementation (the trait gives
+//! their signatures) and functions for C; and from the count of parameters functions with a
+//! reason for more (`clippy::too_many_arguments`). Not here: the bodies of functions, where a tuple may be
+//! the best word for two values.
+
+use crate::layers::{packages, roots_of};
+use crate::modules::{is_for_tests, read_crate};
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+use syn::Attribute;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+/// Largest number of parameters beside the receiver.
+const PARAMETERS: usize = 5;
+
+/// Packages that have such signatures still. The list may only get shorter.
+const NOT_YET: &[&str] = &[
+    "sojourn-abi",
+    "sojourn-bench",
+    "sojourn-buffers",
+    "sojourn-cli",
+    "sojourn-filter",
+    "sojourn-firewall",
+    "sojourn-idl",
+    "sojourn-ipc",
+    "sojourn-ipc-c",
+    "sojourn-ipc-rt",
+    "sojourn-lab",
+    "sojourn-loader",
+    "sojourn-memory",
+    "sojourn-netif",
+    "sojourn-proto",
+    "sojourn-protocol",
+    "sojourn-pump",
+    "sojourn-shm",
+    "sojourn-system",
+    "sojourn-time",
+    "sojourn-udp",
+    "sojourn-wire",
+    "xtask",
+];
+
+/// Fails with the signatures that have a tuple or too many parameters.
+pub(crate) fn check() -> Result<()> {
+    let mut found = Vec::new();
+    for package in &packages()? {
+        let name = package["name"].as_str().unwrap_or_default();
+        let faults = faults_of(package)?;
+        match NOT_YET.contains(&name) {
+            true if faults.is_empty() => {
+                bail!("{name} is done: take it off the list in xtask/src/signatures.rs")
+            }
+            true => {}
+            false => found.extend(faults),
+        }
+    }
+    if !found.is_empty() {
+        bail!("signatures that do not say what their values are:\n{}", found.join("\n"));
+    }
+    Ok(())
+}
+
+/// Prints what is found in one package.
+pub(crate) fn show(name: &str) -> Result<()> {
+    let packages = packages()?;
+    let package = packages.iter().find(|package| package["name"].as_str() == Some(name));
+    let faults = faults_of(package.with_context(|| format!("{name}: no such package"))?)?;
+    println!("{name}: {}", faults.len());
+    faults.iter().for_each(|fault| println!("{fault}"));
+    Ok(())
+}
+
+/// Describes the faults of a package's libraries and programs, each with its place.
+fn faults_of(package: &Value) -> Result<Vec<String>> {
+    let read = |path: &Path| std::fs::read_to_string(path).ok();
+    let mut files = BTreeSet::new();
+    for root in roots_of(package)? {
+        files.extend(read_crate(&root, &read)?.files);
+    }
+    let mut found = Vec::new();
+    for file in files {
+        let name = file.display();
+        let text = read(&file).with_context(|| name.to_string())?;
+        let faults = faults(&text).with_context(|| name.to_string())?;
+        found.extend(faults.into_iter().map(|fault| format!("{name}:{fault}")));
+    }
+    Ok(found)
+}
+
+/// Describes the faults of one file's text, each with its line.
+fn faults(text: &str) -> Result<Vec<String>> {
+    let mut finder = Finder::default();
+    finder.visit_file(&syn::parse_file(text)?);
+    Ok(finder.found)
+}
+
+/// Visitor of a file's signatures and fields.
+#[derive(Default)]
+struct Finder {
+    found: Vec<String>,
+}
+
+impl Finder {
+    fn signature(&mut self, signature: &syn::Signature, attributes: &[Attribute]) {
+        let name = &signature.ident;
+        let is_excused = attributes.iter().any(|attribute| {
+            let list = attribute.meta.require_list();
+            list.is_ok_and(|list| list.tokens.to_string().contains("too_many_arguments"))
+        });
+        let inputs = signature.inputs.iter().filter(|one| matches!(one, syn::FnArg::Typed(_)));
+        let count = inputs.count();
+        if count > PARAMETERS && signature.abi.is_none() && !is_excused {
+            let line = name.span().start().line;
+            self.found.push(format!("{line}: `{name}` has {count} parameters"));
+        }
+        let mut tuples = Tuples::default();
+        tuples.visit_signature(signature);
+        self.report(&tuples, name);
+    }
+
+    fn report(&mut self, tuples: &Tuples, name: &syn::Ident) {
+        let lines = tuples.lines.iter();
+        self.found.extend(lines.map(|line| format!("{line}: `{name}` has a tuple")));
+    }
+}
+
+impl<'ast> Visit<'ast> for Finder {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !is_for_tests(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        if !is_for_tests(&item.attrs) {
+            self.signature(&item.sig, &item.attrs);
+            visit::visit_block(self, &item.block);
+        }
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        if is_for_tests(&item.attrs) {
+            return;
+        }
+        for function in &item.items {
+            let syn::ImplItem::Fn(function) = function else { continue };
+            if !is_for_tests(&function.attrs) {
+                if item.trait_.is_none() {
+                    self.signature(&function.sig, &function.attrs);
+                }
+                visit::visit_block(self, &function.block);
+            }
+        }
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        if !is_for_tests(&item.attrs) {
+            self.signature(&item.sig, &item.attrs);
+        }
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        if !is_for_tests(&item.attrs) {
+            let mut tuples = Tuples::default();
+            tuples.visit_fields(&item.fields);
+            self.report(&tuples, &item.ident);
+        }
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        if !is_for_tests(&item.attrs) {
+            let mut tuples = Tuples::default();
+            item.variants.iter().for_each(|variant| tuples.visit_fields(&variant.fields));
+            self.report(&tuples, &item.ident);
+        }
+    }
+
+    fn visit_item_type(&mut self, item: &'ast syn::ItemType) {
+        if !is_for_tests(&item.attrs) {
+            let mut tuples = Tuples::default();
+            tuples.visit_type(&item.ty);
+            self.report(&tuples, &item.ident);
+        }
+    }
+}
+
+/// Visitor that collects the lines of the tuples within a type.
+#[derive(Default)]
+struct Tuples {
+    lines: Vec<usize>,
+}
+
+impl<'ast> Visit<'ast> for Tuples {
+    fn visit_type_tuple(&mut self, tuple: &'ast syn::TypeTuple) {
+        if !tuple.elems.is_empty() {
+            self.lines.push(tuple.span().start().line);
+        }
+        visit::visit_type_tuple(self, tuple);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tuples_in_signatures_and_fields_are_found_with_their_lines() {
+        let text = "
+            fn one(pair: (u8, u8)) {}
+            fn two() -> Option<(u8, u8)> { fn inner() -> (u8, u8) { (1, 2) } None }
+            struct Three { all: Vec<(u8, u8)>, none: () }
+            enum Four { A(u8, u8), B((u8, u8)) }
+            type Five<'a> = &'a [(u8, u8)];
+            impl Three { fn six(&self, of: impl Fn((u8, u8)) -> u8) {} }
+            trait Seven { fn seven() -> (u8, u8); }
+        ";
+        let lines: Vec<usize> = faults(text)
+            .unwrap()
+            .iter()
+            .map(|fault| fault.split_once(':').unwrap().0.parse().unwrap())
+            .collect();
+        assert_eq!(lines, [2, 3, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn what_a_trait_or_only_a_test_needs_is_passed_over() {
+        let text = "
+            impl Iterator for A { type Item = (u8, u8); fn next(&mut self) -> Option<(u8, u8)> {} }
+            #[cfg(test)] mod tests { fn one() -> (u8, u8) {} }
+            #[test] fn two() -> (u8, u8) {}
+            fn three(of: impl Fn(u8, u8)) { let (a, b): (u8, u8) = (1, 2); }
+            fn four() {}
+        ";
+        assert_eq!(faults(text).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn more_than_five_parameters_are_found_except_in_functions_for_c() {
+        let text = "
+            fn five(a: u8, b: u8, c: u8, d: u8, e: u8) {}
+            impl A { fn method(&self, a: u8, b: u8, c: u8, d: u8, e: u8) {} }
+            fn six(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8) {}
+            extern \"C\" fn for_c(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8) {}
+            #[allow(clippy::too_many_arguments, reason = \"\")]
+            fn excused(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8) {}
+        ";
+        assert_eq!(faults(text).unwrap(), ["4: `six` has 6 parameters"]);
+    }
+}
